@@ -1,0 +1,80 @@
+//! Lists `providers/*/mod.rs` into a registry and embeds `playbooks/` and `templates/`, so that adding
+//! a provider, a playbook or a template is adding one folder or file and editing no other.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+fn main() -> std::io::Result<()> {
+    let root = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default());
+    let out = PathBuf::from(std::env::var("OUT_DIR").unwrap_or_default());
+    std::fs::write(out.join("providers.rs"), providers(&root)?)?;
+    std::fs::write(out.join("embedded.rs"), embedded(&root)?)?;
+    Ok(())
+}
+
+/// Every folder under `providers/` that holds a `mod.rs`, but for those whose name begins with `_`.
+fn providers(root: &Path) -> std::io::Result<String> {
+    let folder = root.join("providers");
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(&folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.starts_with('_') && entry.path().join("mod.rs").is_file() {
+            names.push(name);
+        }
+    }
+    names.sort();
+    let mut text = String::new();
+    for name in &names {
+        let path = folder.join(name).join("mod.rs");
+        let _ = writeln!(text, "#[path = {:?}]\npub mod {name};", path.display().to_string());
+    }
+    let _ = writeln!(
+        text,
+        "/// Every provider that is built in, in the order of their names.\n\
+         pub static BUILTIN: &[&dyn crate::provider::Factory] = &["
+    );
+    for name in &names {
+        let _ = writeln!(text, "    &{name}::FACTORY,");
+    }
+    text.push_str("];\n");
+    Ok(text)
+}
+
+/// Every file under `playbooks/` and `templates/`, by its path from the project's root.
+fn embedded(root: &Path) -> std::io::Result<String> {
+    let mut files = Vec::new();
+    for folder in ["playbooks", "templates"] {
+        walk(&root.join(folder), &mut files)?;
+    }
+    files.sort();
+    let mut text = String::from(
+        "/// The built-in data files: path from the project's root, and bytes.\n\
+         pub static FILES: &[(&str, &[u8])] = &[\n",
+    );
+    for file in files {
+        let relative = file.strip_prefix(root).unwrap_or(&file);
+        let _ = writeln!(
+            text,
+            "    ({:?}, include_bytes!({:?})),",
+            relative.to_string_lossy(),
+            file.to_string_lossy()
+        );
+    }
+    text.push_str("];\n");
+    Ok(text)
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    println!("cargo::rerun-if-changed={}", folder.display());
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            walk(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}

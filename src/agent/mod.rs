@@ -1,0 +1,1 @@
+//! The background process of a cluster.

@@ -1,0 +1,106 @@
+//! What every command is given: folders, output, the choice of a cluster.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+
+use etcetera::BaseStrategy as _;
+
+use super::args::{Format, Global};
+use super::command_error::usage;
+use super::output::Ui;
+use crate::error::{Error, ErrorKind, Result};
+use crate::provider::Context;
+use crate::state::Paths;
+
+/// What every command is given.
+pub(crate) struct App {
+    /// Where everything of this user lies.
+    pub(crate) paths: Paths,
+    /// What is shown, and how.
+    pub(crate) ui: Ui,
+    /// The cluster that `-c` or `GPUCL_CLUSTER` names.
+    pub(crate) cluster: Option<String>,
+    /// Answer yes to every question.
+    pub(crate) yes: bool,
+    /// Folders of data files that come before the built-in ones, nearest first.
+    pub(crate) data_dirs: Vec<PathBuf>,
+    /// The working folder.
+    pub(crate) here: PathBuf,
+    environment: BTreeMap<OsString, OsString>,
+}
+
+impl App {
+    /// Reads the environment, once.
+    pub(crate) fn new(global: &Global) -> Result<Self> {
+        let environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+        let variable = |name: &str| environment.get(&OsString::from(name)).and_then(|value| value.to_str());
+        let paths = paths(variable)?;
+        let here = std::env::current_dir()
+            .map_err(|error| super::command_error::internal("find the working folder", &error))?;
+        let mut data_dirs: Vec<PathBuf> = global.data_dir.iter().cloned().collect();
+        data_dirs.push(here.join(".gpucl"));
+        data_dirs.push(paths.config.clone());
+        let colour = variable("NO_COLOR").is_none_or(str::is_empty) && variable("TERM") != Some("dumb");
+        let progress = variable("GPUCL_NO_PROGRESS").is_none_or(str::is_empty)
+            && std::io::stderr().is_terminal()
+            && variable("TERM") != Some("dumb");
+        let cluster = global
+            .cluster
+            .clone()
+            .or_else(|| variable("GPUCL_CLUSTER").filter(|name| !name.is_empty()).map(str::to_owned));
+        Ok(Self {
+            ui: Ui::new(global.output, colour, progress, global.quiet),
+            cluster,
+            yes: global.yes,
+            data_dirs,
+            here,
+            paths,
+            environment,
+        })
+    }
+
+    /// A variable of the environment.
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
+        self.environment.get(&OsString::from(name)).and_then(|value| value.to_str())
+    }
+
+    /// JSON was asked for.
+    pub(crate) fn json(&self) -> bool {
+        self.ui.format() == Format::Json
+    }
+
+    /// What a provider is opened with.
+    pub(crate) fn provider_context(&self, events: crate::event::Bus) -> Context {
+        Context {
+            data_dir: self.paths.data.clone(),
+            cache_dir: self.paths.cache.clone(),
+            runtime_dir: self.paths.runtime.clone(),
+            events,
+        }
+    }
+}
+
+/// Where everything lies: the XDG folders, each with `gpucl` below it.
+fn paths<'a>(variable: impl Fn(&str) -> Option<&'a str>) -> Result<Paths> {
+    let strategy = etcetera::base_strategy::Xdg::new().map_err(|error| {
+        Error::new(ErrorKind::Usage, "find the home folder").caused_by(&error).hint("set HOME to your home folder")
+    })?;
+    let state = strategy.state_dir().unwrap_or_else(|| strategy.data_dir());
+    // The runtime folder holds sockets, whose paths must be short: without one, a folder of /tmp that only this user may read.
+    let runtime = match variable("XDG_RUNTIME_DIR").filter(|folder| folder.starts_with('/')) {
+        Some(folder) => PathBuf::from(folder).join("gpucl"),
+        None => PathBuf::from(format!("/tmp/gpucl-{}", rustix::process::getuid().as_raw())),
+    };
+    if !state.is_absolute() {
+        return Err(usage("find the state folder", "XDG_STATE_HOME is not an absolute path"));
+    }
+    Ok(Paths {
+        config: strategy.config_dir().join("gpucl"),
+        state: state.join("gpucl"),
+        data: strategy.data_dir().join("gpucl"),
+        cache: strategy.cache_dir().join("gpucl"),
+        runtime,
+    })
+}

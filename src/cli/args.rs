@@ -1,0 +1,94 @@
+//! The command line. The doc comments are the help text.
+
+use std::path::PathBuf;
+
+use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
+
+use super::commands;
+
+/// From no GPU to a verified Ray cluster, and back to nothing left
+#[derive(Debug, Parser)]
+#[command(name = "gpucl", version, propagate_version = true, disable_help_subcommand = true, max_term_width = 110)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Global {
+    /// The cluster meant; else GPUCL_CLUSTER, else ./cluster.yaml, else the only one there is
+    #[arg(short, long, global = true, value_name = "NAME")]
+    pub(crate) cluster: Option<String>,
+    /// How results are printed
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
+    pub(crate) output: Format,
+    /// Answer yes to every question
+    #[arg(short, long, global = true)]
+    pub(crate) yes: bool,
+    /// Show less
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// A folder of playbooks and templates that come before all others
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Text,
+    /// JSON lines, versioned: see docs/reference/json.md
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Bring a cluster up, or bring it to what its spec says now
+    Up(commands::up::Args),
+    /// Show what `up` would do, and do nothing
+    Plan(commands::plan::Args),
+    /// End Ray and keep the hosts
+    Stop(commands::stop::Args),
+    /// Remove everything of a cluster, and show that nothing is left
+    Down(commands::down::Args),
+    /// Show a cluster's nodes, resources and jobs
+    Status(commands::status::Args),
+    /// Run all checks of a cluster again
+    Verify(commands::verify::Args),
+    /// List your clusters
+    List(commands::list::Args),
+    /// Run and follow jobs
+    #[command(subcommand)]
+    Job(commands::job::Command),
+    /// Print a node's logs
+    Logs(commands::logs::Args),
+    /// Run a command on the hosts
+    Exec(commands::exec::Args),
+    /// Open a cluster's web pages, logged in, until Ctrl-C
+    Dashboard(commands::dashboard::Args),
+    /// Print what the plain `ray` command line needs: eval "$(gpucl env)"
+    Env(commands::env::Args),
+    /// Write all files that `up` would write, and do nothing else
+    Render(commands::render::Args),
+    /// Show what is missing for which provider and runtime
+    Doctor(commands::doctor::Args),
+    /// List providers, or check that one keeps the contract
+    #[command(subcommand)]
+    Provider(commands::provider::Command),
+    /// Print the JSON Schema of a spec
+    Schema(commands::schema::Args),
+    /// Print a shell's completions
+    Completions(commands::completions::Args),
+    /// The background process of a cluster
+    #[command(hide = true)]
+    Agent(commands::agent::Args),
+}
+
+/// The whole command line, for completions and for the reference.
+pub fn command() -> clap::Command {
+    Arguments::command()
+}

@@ -1,0 +1,48 @@
+//! One file per command: its arguments, whose doc comments are its help, and `run`.
+
+pub(crate) mod agent;
+pub(crate) mod completions;
+pub(crate) mod dashboard;
+pub(crate) mod doctor;
+pub(crate) mod down;
+pub(crate) mod env;
+pub(crate) mod exec;
+pub(crate) mod job;
+pub(crate) mod list;
+pub(crate) mod logs;
+pub(crate) mod plan;
+pub(crate) mod provider;
+pub(crate) mod render;
+pub(crate) mod schema;
+pub(crate) mod status;
+pub(crate) mod stop;
+pub(crate) mod up;
+pub(crate) mod verify;
+
+use super::app::App;
+use super::args::Command;
+use crate::error::Result;
+
+/// Runs a command; hands back the exit code.
+pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
+    match command {
+        Command::Up(args) => up::run(app, args).await,
+        Command::Plan(args) => plan::run(app, args).await,
+        Command::Stop(args) => stop::run(app, args).await,
+        Command::Down(args) => down::run(app, args).await,
+        Command::Status(args) => status::run(app, args).await,
+        Command::Verify(args) => verify::run(app, args).await,
+        Command::List(args) => list::run(app, args).await,
+        Command::Job(command) => job::run(app, command).await,
+        Command::Logs(args) => logs::run(app, args).await,
+        Command::Exec(args) => exec::run(app, args).await,
+        Command::Dashboard(args) => dashboard::run(app, args).await,
+        Command::Env(args) => env::run(app, args).await,
+        Command::Render(args) => render::run(app, args).await,
+        Command::Doctor(args) => doctor::run(app, args).await,
+        Command::Provider(command) => provider::run(app, command).await,
+        Command::Schema(args) => schema::run(app, args).await,
+        Command::Completions(args) => completions::run(app, args).await,
+        Command::Agent(args) => agent::run(app, args).await,
+    }
+}

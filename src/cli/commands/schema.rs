@@ -1,0 +1,12 @@
+//! `gpucl schema`.
+
+use crate::cli::app::App;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The arguments of `schema`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) async fn run(_app: &App, _args: Args) -> Result<u8> {
+    Err(Error::new(ErrorKind::Internal, "run `schema`").because("not written yet"))
+}

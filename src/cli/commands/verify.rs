@@ -1,0 +1,12 @@
+//! `gpucl verify`.
+
+use crate::cli::app::App;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The arguments of `verify`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) async fn run(_app: &App, _args: Args) -> Result<u8> {
+    Err(Error::new(ErrorKind::Internal, "run `verify`").because("not written yet"))
+}

@@ -1,0 +1,44 @@
+//! Everything that faces a person: arguments, environment, terminal, signals, exit codes.
+//!
+//! Only this module reads the environment, the home folder and the terminal; only it prints.
+
+mod app;
+mod args;
+mod command_error;
+mod commands;
+pub mod exit_code;
+mod output;
+mod target;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+pub use args::command;
+
+/// Parses the command line, runs the command, and says how it ended.
+pub fn main() -> ExitCode {
+    let arguments = match args::Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { exit_code::USAGE } else { exit_code::DONE });
+        }
+    };
+    let format = arguments.global.output;
+    let outcome = app::App::new(&arguments.global).and_then(|app| {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .map_err(|error| command_error::internal("start the asynchronous runtime", &error))?;
+        let code = runtime.block_on(commands::run(&app, arguments.command));
+        // A background read (a terminal, a follow) must not hold up the end.
+        runtime.shutdown_background();
+        code
+    });
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => ExitCode::from(output::print_error(&error, format)),
+    }
+}

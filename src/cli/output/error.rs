@@ -1,0 +1,57 @@
+//! How an error is shown.
+
+use std::io::Write as _;
+
+use crate::cli::args::Format;
+use crate::cli::exit_code;
+use crate::error::{Error, LeftBehind};
+
+/// Prints an error and hands back its exit code.
+pub(crate) fn print_error(error: &Error, format: Format) -> u8 {
+    let code = exit_code::of(error.kind());
+    if format == Format::Json {
+        let value = serde_json::json!({
+            "v": 1, "type": "error", "kind": error.kind(), "exit_code": code, "doing": error.doing(),
+            "causes": error.causes(), "hints": error.hints(), "left_behind": error.left_behind(),
+            "status": error.retry_status(), "snippet": error.shown_snippet(),
+        });
+        let _ = writeln!(std::io::stdout().lock(), "{value}");
+    }
+    let _ = std::io::stderr().lock().write_all(text(error).as_bytes());
+    code
+}
+
+/// The text of an error.
+pub(crate) fn text(error: &Error) -> String {
+    let mut text = format!("error: failed to {}\n", error.doing());
+    if let Some(snippet) = error.shown_snippet() {
+        text.push_str(snippet.trim_end());
+        text.push('\n');
+    }
+    let causes = error.causes();
+    match causes {
+        [] => {}
+        [cause] => text.push_str(&format!("Caused by: {}\n", indent(cause))),
+        _ => {
+            text.push_str("Caused by:\n");
+            for (number, cause) in causes.iter().enumerate() {
+                text.push_str(&format!("  {}: {}\n", number + 1, indent(cause)));
+            }
+        }
+    }
+    match error.left_behind() {
+        LeftBehind::Clear => {}
+        LeftBehind::Remaining(ids) => text.push_str(&format!("left behind: {}\n", ids.join(", "))),
+        LeftBehind::Unknown => {
+            text.push_str("left behind: not known; `gpucl status` and `gpucl down` ask the provider\n");
+        }
+    }
+    for hint in error.hints() {
+        text.push_str(&format!("hint: {}\n", indent(hint)));
+    }
+    text
+}
+
+fn indent(text: &str) -> String {
+    text.trim_end().replace('\n', "\n      ")
+}

@@ -1,0 +1,64 @@
+//! The two streams, and how much goes to them.
+
+use std::io::Write as _;
+
+use crate::cli::args::Format;
+
+/// How things are shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ui {
+    format: Format,
+    colour: bool,
+    progress: bool,
+    quiet: bool,
+}
+
+impl Ui {
+    pub(crate) fn new(format: Format, colour: bool, progress: bool, quiet: bool) -> Self {
+        use std::io::IsTerminal as _;
+        Self { format, colour: colour && std::io::stderr().is_terminal(), progress, quiet }
+    }
+
+    pub(crate) fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Colours may be used on stderr.
+    pub(crate) fn colour(&self) -> bool {
+        self.colour
+    }
+
+    /// Moving progress may be drawn on stderr.
+    pub(crate) fn progress(&self) -> bool {
+        self.progress && self.format == Format::Text && !self.quiet
+    }
+
+    /// Less is to be shown.
+    pub(crate) fn quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Prints a line of data on stdout. A closed pipe is not an error.
+    pub(crate) fn data(&self, line: impl std::fmt::Display) {
+        let _ = writeln!(std::io::stdout().lock(), "{line}");
+    }
+
+    /// Prints text on stdout as it is.
+    pub(crate) fn raw(&self, text: &str) {
+        let mut out = std::io::stdout().lock();
+        let _ = out.write_all(text.as_bytes());
+        let _ = out.flush();
+    }
+
+    /// Prints one JSON value as a line on stdout.
+    pub(crate) fn json(&self, value: &impl serde::Serialize) {
+        self.data(serde_json::to_string(value).unwrap_or_default());
+    }
+
+    /// Prints a line about what goes on, on stderr.
+    pub(crate) fn status(&self, line: impl std::fmt::Display) {
+        if !self.quiet {
+            let _ = writeln!(std::io::stderr().lock(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! gpucl: from no GPU to a verified Ray cluster, and back to nothing left.
+//!
+//! The library is public for the program and for our own tests; it promises no stable interface.
+//! `ARCHITECTURE.md` is the map. In one line:
+//!
+//! ```text
+//! args -> spec -> lock + journal -> observe -> reconcile (pure) -> plan -> executor -> events -> sinks
+//! ```
+
+pub mod agent;
+pub mod cli;
+pub mod engine;
+pub mod error;
+pub mod event;
+pub mod host;
+pub mod name;
+pub mod plan;
+pub mod playbook;
+pub mod provider;
+pub mod ray;
+pub mod render;
+pub mod runtime;
+pub mod secret;
+pub mod spec;
+pub mod state;
+pub mod util;
+
+/// The provider folders, listed by `build.rs`.
+pub mod providers {
+    include!(concat!(env!("OUT_DIR"), "/providers.rs"));
+}

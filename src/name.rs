@@ -1,0 +1,233 @@
+//! The names that make our things ours: cluster, owner, key and the tag built of them.
+//!
+//! A tag is parsed whole (owner by its length, key after the last hyphen) and never compared by
+//! prefix: the cluster `a` is not the cluster `a-b`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How many characters an owner has.
+const OWNER_LENGTH: usize = 8;
+/// What every tag begins with.
+const TAG_PREFIX: &str = "gpucl-";
+
+/// Why a text is not a name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NameError(pub String);
+
+/// A cluster's name: `[a-z][a-z0-9-]{0,19}`, unique for its owner.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(extend("pattern" = "^[a-z][a-z0-9-]{0,19}$"))]
+pub struct ClusterName(String);
+
+impl ClusterName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ClusterName {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let mut letters = text.chars();
+        let starts_well = letters.next().is_some_and(|first| first.is_ascii_lowercase());
+        let goes_on_well =
+            letters.all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-');
+        if starts_well && goes_on_well && text.len() <= 20 {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(NameError(format!(
+                "`{text}` is no cluster name: it takes 1 to 20 of a-z, 0-9 and -, and begins with a letter"
+            )))
+        }
+    }
+}
+
+/// Eight characters of `[a-z0-9]`, made once per user; what makes two users of one account distinct.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Owner(String);
+
+impl Owner {
+    /// The owner as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Owner {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        if text.len() == OWNER_LENGTH && text.chars().all(is_key_letter) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(NameError(format!("`{text}` is no owner: it takes {OWNER_LENGTH} of a-z and 0-9")))
+        }
+    }
+}
+
+/// What one thing of a cluster is called within it: `[a-z0-9]+`, such as `host0`, `head` or `worker1`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Key(String);
+
+impl Key {
+    /// The key as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The key of the n-th host.
+    pub fn host(index: usize) -> Self {
+        Self(format!("host{index}"))
+    }
+
+    /// The key of the head node.
+    pub fn head() -> Self {
+        Self("head".to_owned())
+    }
+
+    /// The key of the n-th worker node.
+    pub fn worker(index: usize) -> Self {
+        Self(format!("worker{index}"))
+    }
+
+    /// The key of the cluster's agent.
+    pub fn agent() -> Self {
+        Self("agent".to_owned())
+    }
+
+    /// What a person calls it: `worker-0` for `worker0`.
+    pub fn display_name(&self) -> String {
+        match self.0.find(|letter: char| letter.is_ascii_digit()) {
+            Some(at) if at > 0 => format!("{}-{}", &self.0[..at], &self.0[at..]),
+            _ => self.0.clone(),
+        }
+    }
+}
+
+impl FromStr for Key {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        if !text.is_empty() && text.chars().all(is_key_letter) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(NameError(format!("`{text}` is no key: it takes a-z and 0-9 only")))
+        }
+    }
+}
+
+fn is_key_letter(letter: char) -> bool {
+    letter.is_ascii_lowercase() || letter.is_ascii_digit()
+}
+
+/// What every resource carries from the call that makes it: `gpucl-<owner>-<cluster>-<key>`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag {
+    /// Whose it is.
+    pub owner: Owner,
+    /// Which cluster's it is.
+    pub cluster: ClusterName,
+    /// Which thing of that cluster it is.
+    pub key: Key,
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{TAG_PREFIX}{}-{}-{}", self.owner.0, self.cluster.0, self.key.0)
+    }
+}
+
+impl FromStr for Tag {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let wrong = || NameError(format!("`{text}` is no tag of ours"));
+        let rest = text.strip_prefix(TAG_PREFIX).ok_or_else(wrong)?;
+        let owner = rest.get(..OWNER_LENGTH).ok_or_else(wrong)?.parse()?;
+        let rest = rest[OWNER_LENGTH..].strip_prefix('-').ok_or_else(wrong)?;
+        let (cluster, key) = rest.rsplit_once('-').ok_or_else(wrong)?;
+        Ok(Self { owner, cluster: cluster.parse()?, key: key.parse()? })
+    }
+}
+
+/// Whose things of which cluster are meant: what `observe` is asked with.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Scope {
+    /// Whose they are.
+    pub owner: Owner,
+    /// Which cluster's they are.
+    pub cluster: ClusterName,
+}
+
+impl Scope {
+    /// The tag of one thing in this scope.
+    pub fn tag(&self, key: &Key) -> Tag {
+        Tag { owner: self.owner.clone(), cluster: self.cluster.clone(), key: key.clone() }
+    }
+
+    /// Says whether a tag is of this scope.
+    pub fn holds(&self, tag: &Tag) -> bool {
+        tag.owner == self.owner && tag.cluster == self.cluster
+    }
+}
+
+macro_rules! text_name {
+    ($($name:ident),*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str(&self.0)
+            }
+        }
+        impl TryFrom<String> for $name {
+            type Error = NameError;
+            fn try_from(text: String) -> Result<Self, NameError> {
+                text.parse()
+            }
+        }
+        impl From<$name> for String {
+            fn from(name: $name) -> String {
+                name.0
+            }
+        }
+    )*};
+}
+text_name!(ClusterName, Owner, Key);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_parsed_whole() {
+        let text = "gpucl-abcd1234-a-b-worker0";
+        let tag: Tag = text.parse().unwrap();
+        assert_eq!(tag.cluster.as_str(), "a-b");
+        assert_eq!(tag.key.as_str(), "worker0");
+        assert_eq!(tag.to_string(), text);
+        let a = Scope { owner: tag.owner.clone(), cluster: "a".parse().unwrap() };
+        assert!(!a.holds(&tag), "the cluster `a` does not hold what is of `a-b`");
+    }
+
+    #[test]
+    fn foreign_texts_are_no_tags() {
+        for text in ["gpucl-abcd123-a-k", "gpucl-ABCD1234-a-k", "other-abcd1234-a-k", "gpucl-abcd1234-a", "gpucl-"] {
+            assert!(text.parse::<Tag>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn keys_are_shown_with_a_hyphen() {
+        assert_eq!(Key::worker(12).display_name(), "worker-12");
+        assert_eq!(Key::head().display_name(), "head");
+    }
+}

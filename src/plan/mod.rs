@@ -1,0 +1,1 @@
+//! From what is desired, known and observed to a plan. Pure.

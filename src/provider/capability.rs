@@ -1,0 +1,45 @@
+//! What a provider can do, as data.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::spec::Runtime;
+
+/// Whether a provider hands over hosts or runs the cluster itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProviderKind {
+    /// It hands over hosts; the engine prepares them and deploys.
+    Host,
+    /// It takes a rendered manifest and runs the cluster itself.
+    Platform,
+}
+
+/// What a provider can do. The engine and the conformance suite read it; nobody asks for a name.
+#[derive(Debug, Clone, Serialize)]
+pub struct Capability {
+    /// Hosts or whole clusters.
+    pub kind: ProviderKind,
+    /// What it hands over is billed or counted.
+    pub costs_money: bool,
+    /// A reservation can be made longer (`extend`).
+    pub extend: bool,
+    /// A host's console can be read.
+    pub console: bool,
+    /// One host takes several resources (lease, key, server, address), so an acquire can end half-way.
+    pub several_resources: bool,
+    /// Who else's resources could be there: other owners use the same account, project or machine.
+    pub shared_account: bool,
+    /// How long after a call its effect may still be missing from `observe`.
+    #[serde(serialize_with = "seconds")]
+    pub settle: Duration,
+    /// The runtimes that can be deployed on it.
+    pub runtimes: &'static [Runtime],
+    /// The most hosts one cluster may have; `None` is no limit.
+    pub most_hosts: Option<usize>,
+}
+
+fn seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
+}

@@ -1,0 +1,18 @@
+//! The contract between the engine and the places that hosts and clusters come from.
+//!
+//! The engine asks a provider's [`Capability`] and never for its name. `docs/design/0002-provider-contract.md`
+//! says how each provider fits; `gpucl provider check NAME` proves that one keeps the contract.
+
+mod capability;
+pub mod conformance;
+mod contract;
+mod recorder;
+mod registry;
+
+pub use capability::{Capability, ProviderKind};
+pub use contract::{
+    Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, Manifest, ObservedResource, Offer, Provider,
+    ResourceKind, ResourceRequest,
+};
+pub use recorder::{Acquired, Recorder};
+pub use registry::{find, names};

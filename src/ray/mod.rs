@@ -1,0 +1,5 @@
+//! Ray's HTTP API, with its token: nodes, jobs, logs, packages.
+
+mod client;
+
+pub use client::Client;

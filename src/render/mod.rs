@@ -1,0 +1,1 @@
+//! The layered data files (playbooks, templates) and their rendering.

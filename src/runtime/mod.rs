@@ -1,0 +1,1 @@
+//! How Ray runs on a host.

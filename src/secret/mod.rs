@@ -1,0 +1,1 @@
+//! The credentials that gpucl makes for a cluster.

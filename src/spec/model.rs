@@ -1,0 +1,308 @@
+//! The spec: what one `cluster.yaml` describes, checked and filled in.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::name::ClusterName;
+
+/// The Ray version that a spec without one gets.
+pub const DEFAULT_RAY_VERSION: &str = "2.60.0";
+
+/// One cluster.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// The cluster's name, unique for its owner.
+    pub name: ClusterName,
+    /// Where its hosts come from: a provider's name, or a map with `name` and the provider's own settings.
+    #[serde(default)]
+    pub provider: ProviderChoice,
+    /// How Ray runs on a host.
+    #[serde(default)]
+    pub runtime: Runtime,
+    /// The hosts, each in the provider's own form; one host without settings when absent.
+    #[serde(default = "one_host")]
+    pub hosts: Vec<serde_json::Value>,
+    /// The Ray cluster.
+    #[serde(default)]
+    pub ray: RaySpec,
+    /// Whether GPUs must be seen before the cluster is ready, or are only declared.
+    #[serde(default)]
+    pub gpu: GpuProof,
+    /// Allows nodes to be promised more CPUs or memory than their host has.
+    #[serde(default)]
+    pub oversubscribe: bool,
+    /// Environment variables of every node, and so of every task.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// How long to wait for what.
+    #[serde(default)]
+    pub timeouts: Timeouts,
+}
+
+fn one_host() -> Vec<serde_json::Value> {
+    vec![serde_json::Value::Object(serde_json::Map::new())]
+}
+
+/// The provider and its own settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ProviderChoice {
+    /// Just its name.
+    Name(String),
+    /// Its name and its settings.
+    Full {
+        /// The provider's name.
+        name: String,
+        /// Its settings, in its own form.
+        #[serde(flatten)]
+        settings: serde_json::Map<String, serde_json::Value>,
+    },
+}
+
+impl ProviderChoice {
+    /// The provider's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Name(name) | Self::Full { name, .. } => name,
+        }
+    }
+
+    /// The provider's settings.
+    pub fn settings(&self) -> serde_json::Value {
+        match self {
+            Self::Name(_) => serde_json::Value::Object(serde_json::Map::new()),
+            Self::Full { settings, .. } => serde_json::Value::Object(settings.clone()),
+        }
+    }
+}
+
+impl Default for ProviderChoice {
+    fn default() -> Self {
+        Self::Name("local".to_owned())
+    }
+}
+
+/// How Ray runs on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Runtime {
+    /// A virtual environment and supervised processes.
+    #[default]
+    Native,
+    /// Containers of one compose project per host.
+    Docker,
+}
+
+impl Runtime {
+    /// Its name in a spec.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Docker => "docker",
+        }
+    }
+}
+
+/// The Ray cluster.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RaySpec {
+    /// The version of Ray: three numbers; 2.54.0 is the oldest with the authentication that gpucl relies on.
+    #[schemars(extend("pattern" = r"^[0-9]+\.[0-9]+\.[0-9]+$"))]
+    pub version: String,
+    /// The head node.
+    pub head: HeadSpec,
+    /// The worker nodes.
+    pub workers: WorkersSpec,
+}
+
+impl Default for RaySpec {
+    fn default() -> Self {
+        Self {
+            version: DEFAULT_RAY_VERSION.to_owned(),
+            head: HeadSpec::default(),
+            workers: WorkersSpec::default(),
+        }
+    }
+}
+
+/// The head node. It runs no tasks unless it is given CPUs.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HeadSpec {
+    /// Logical CPUs for tasks.
+    pub cpus: u32,
+    /// Memory for tasks.
+    pub memory: Option<Memory>,
+    /// Shared memory for objects.
+    pub object_store_memory: Option<Memory>,
+    /// The port of the dashboard and the job API on the host's loopback; a free one when absent.
+    #[schemars(range(min = 1024))]
+    pub dashboard_port: Option<u16>,
+}
+
+/// What workers are counted by when `count` is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Per {
+    /// One worker for each GPU.
+    Gpu,
+    /// One worker for each host, with all its GPUs.
+    Host,
+}
+
+/// The worker nodes, all alike.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorkersSpec {
+    /// How many; excludes `per`. One when both are absent.
+    #[schemars(range(min = 0, max = 256))]
+    pub count: Option<u32>,
+    /// One for each GPU or host; excludes `count`.
+    pub per: Option<Per>,
+    /// Logical CPUs of each; one when absent.
+    pub cpus: Option<u32>,
+    /// GPUs of each; with `per: gpu` it is 1.
+    pub gpus: Option<u32>,
+    /// Memory for tasks of each.
+    pub memory: Option<Memory>,
+    /// Shared memory for objects of each.
+    pub object_store_memory: Option<Memory>,
+    /// Custom resources of each.
+    pub resources: BTreeMap<String, f64>,
+    /// Labels of each.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Whether GPUs must be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GpuProof {
+    /// Each worker must be seen to own the GPUs it was promised.
+    #[default]
+    Proven,
+    /// They are logical: Ray counts them, nothing looks for them.
+    Declared,
+}
+
+/// How long to wait for what, such as `90s`, `5m` or `1h 30m`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Timeouts {
+    /// For a host to be prepared: downloads and installation.
+    pub prepare: SpecDuration,
+    /// For a node to start and answer.
+    pub start: SpecDuration,
+    /// For all checks to pass.
+    pub ready: SpecDuration,
+    /// For a node to end by itself before it is ended.
+    pub stop: SpecDuration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            prepare: SpecDuration(Duration::from_secs(20 * 60)),
+            start: SpecDuration(Duration::from_secs(2 * 60)),
+            ready: SpecDuration(Duration::from_secs(3 * 60)),
+            stop: SpecDuration(Duration::from_secs(20)),
+        }
+    }
+}
+
+/// A duration as people write it: `90s`, `5m`, `1h 30m`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SpecDuration(pub Duration);
+
+impl TryFrom<String> for SpecDuration {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no duration: write it like `90s`, `5m` or `1h 30m`");
+        let parsed: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
+        let duration = Duration::try_from(parsed).map_err(|_| wrong())?;
+        if duration.is_zero() { Err(wrong()) } else { Ok(Self(duration)) }
+    }
+}
+
+impl From<SpecDuration> for String {
+    fn from(duration: SpecDuration) -> String {
+        crate::util::human::duration(duration.0)
+    }
+}
+
+impl JsonSchema for SpecDuration {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Duration".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "examples": ["90s", "5m", "1h 30m"] })
+    }
+}
+
+/// An amount of memory: a number of bytes, or a text such as `512MiB` or `2GiB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(into = "String")]
+pub struct Memory(pub u64);
+
+impl std::str::FromStr for Memory {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no amount of memory: write it like `512MiB` or `2GiB`");
+        let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+        let number: f64 = text[..digits].parse().map_err(|_| wrong())?;
+        let factor: u64 = match text[digits..].trim() {
+            "" | "B" => 1,
+            "KiB" | "Ki" => 1 << 10,
+            "MiB" | "Mi" => 1 << 20,
+            "GiB" | "Gi" => 1 << 30,
+            "TiB" | "Ti" => 1 << 40,
+            "kB" | "KB" | "K" => 1_000,
+            "MB" | "M" => 1_000_000,
+            "GB" | "G" => 1_000_000_000,
+            "TB" | "T" => 1_000_000_000_000,
+            _ => return Err(wrong()),
+        };
+        let bytes = number * factor as f64;
+        if bytes >= 1.0 && bytes < 1e18 { Ok(Self(bytes as u64)) } else { Err(wrong()) }
+    }
+}
+
+impl From<Memory> for String {
+    fn from(memory: Memory) -> String {
+        memory.0.to_string()
+    }
+}
+
+impl<'de> Deserialize<'de> for Memory {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Bytes(u64),
+            Text(String),
+        }
+        let text = match Form::deserialize(deserializer)? {
+            Form::Bytes(bytes) => bytes.to_string(),
+            Form::Text(text) => text,
+        };
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for Memory {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Memory".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": ["string", "integer"], "examples": ["512MiB", "2GiB"] })
+    }
+}

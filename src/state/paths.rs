@@ -1,0 +1,42 @@
+//! Where everything of one user lies.
+
+use std::path::PathBuf;
+
+use crate::name::ClusterName;
+
+/// The folders of one user; the command line finds them.
+#[derive(Debug, Clone)]
+pub struct Paths {
+    /// Configuration: the owner, the user's own playbooks and templates.
+    pub config: PathBuf,
+    /// State: clusters and run records. It must outlive a reboot.
+    pub state: PathBuf,
+    /// What hosts of this machine hold.
+    pub data: PathBuf,
+    /// What can be made again: the shared Ray environments.
+    pub cache: PathBuf,
+    /// A short folder for sockets; gone at a reboot.
+    pub runtime: PathBuf,
+}
+
+impl Paths {
+    /// The folder of all clusters' states.
+    pub fn clusters(&self) -> PathBuf {
+        self.state.join("clusters")
+    }
+
+    /// The folder of one cluster's state.
+    pub fn cluster(&self, name: &ClusterName) -> PathBuf {
+        self.clusters().join(name.as_str())
+    }
+
+    /// The folder of the run records.
+    pub fn runs(&self) -> PathBuf {
+        self.state.join("runs")
+    }
+
+    /// The file that holds the owner.
+    pub fn owner(&self) -> PathBuf {
+        self.config.join("owner")
+    }
+}

@@ -1,0 +1,51 @@
+//! Amounts as people read them.
+
+use std::time::Duration;
+
+/// `1h 05m`, `4m 10s`, `12.3s` or `340ms`.
+pub fn short_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    if seconds >= 86_400 {
+        format!("{}d {:02}h", seconds / 86_400, seconds % 86_400 / 3600)
+    } else if seconds >= 3600 {
+        format!("{}h {:02}m", seconds / 3600, seconds % 3600 / 60)
+    } else if seconds >= 60 {
+        format!("{}m {:02}s", seconds / 60, seconds % 60)
+    } else if seconds >= 1 {
+        format!("{:.1}s", duration.as_secs_f64())
+    } else {
+        format!("{}ms", duration.as_millis())
+    }
+}
+
+/// A duration in the form that a spec takes: `1h 30m`, `90s`.
+pub fn duration(duration: Duration) -> String {
+    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
+    let mut parts = Vec::new();
+    for (amount, unit) in [(seconds / 3600, "h"), (seconds % 3600 / 60, "m"), (seconds % 60, "s")] {
+        if amount > 0 {
+            parts.push(format!("{amount}{unit}"));
+        }
+    }
+    if millis > 0 || parts.is_empty() {
+        parts.push(format!("{millis}ms"));
+    }
+    parts.join(" ")
+}
+
+/// `1.5 GiB`.
+pub fn bytes(bytes: u64) -> String {
+    let mut amount = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if amount < 1024.0 {
+            return if unit == "B" { format!("{bytes} B") } else { format!("{amount:.1} {unit}") };
+        }
+        amount /= 1024.0;
+    }
+    format!("{amount:.1} TiB")
+}
+
+/// `1 worker`, `2 workers`.
+pub fn count(number: usize, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}

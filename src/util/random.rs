@@ -1,0 +1,20 @@
+//! Random texts for owners, tokens and ids.
+
+use crate::error::{Doing, ErrorKind, Result};
+
+/// Makes a text of `length` characters of `[a-z0-9]`, each equally likely.
+pub fn letters(length: usize) -> Result<String> {
+    const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+    let mut text = String::with_capacity(length);
+    while text.len() < length {
+        let mut bytes = [0_u8; 64];
+        getrandom::fill(&mut bytes).doing(ErrorKind::Internal, || "read random bytes from the system".to_owned())?;
+        // 252 is the largest multiple of 36 in a byte: beyond it some letters would be likelier.
+        for byte in bytes.iter().filter(|byte| **byte < 252) {
+            if text.len() < length {
+                text.push(char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()]));
+            }
+        }
+    }
+    Ok(text)
+}

@@ -1,0 +1,29 @@
+//! The one test binary. `cargo test` runs what needs Rust and python3 only; what needs a testbed is marked
+//! `#[ignore = "testbed"]` and run by `.ci/run`.
+
+#![expect(missing_docs, reason = "tests are read, not documented")]
+#![expect(clippy::print_stderr, reason = "what a failing test shows")]
+
+mod architecture;
+mod cli;
+mod conformance;
+mod crash;
+mod docs;
+mod jobs;
+mod programs;
+mod scenario;
+mod spec;
+mod support;
+mod template_provider;
+mod trouble;
+
+/// A test file that nobody names here would never run.
+#[test]
+fn no_test_file_is_forgotten() {
+    let main = include_str!("main.rs");
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let module = name.trim_end_matches(".rs");
+        assert!(module == "main" || main.contains(&format!("mod {module};")), "tests/{name} is in no `mod` line");
+    }
+}

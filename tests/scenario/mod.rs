@@ -1,0 +1,1 @@
+//! One obligation per function.

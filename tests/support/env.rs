@@ -1,0 +1,121 @@
+//! A HOME of its own for every test, an environment of its own, and the program run in it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A hermetic environment: nothing of the machine's user is seen or touched.
+pub(crate) struct TestEnv {
+    root: tempfile::TempDir,
+    variables: Vec<(String, String)>,
+}
+
+/// What a run of the program gave.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl TestEnv {
+    pub(crate) fn new() -> Self {
+        let root = tempfile::Builder::new().prefix("gpucl-test-").tempdir().unwrap();
+        for folder in ["home", "run", "work"] {
+            std::fs::create_dir(root.path().join(folder)).unwrap();
+        }
+        Self { root, variables: Vec::new() }
+    }
+
+    /// Sets a variable for all later runs.
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.variables.push((name.to_owned(), value.to_owned()));
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.root.path().join("home")
+    }
+
+    /// The working folder of the program.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.root.path().join("work")
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// Writes a file in the working folder.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.work().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// The program with these arguments, ready to be run.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpucl"));
+        command
+            .args(arguments)
+            .env_clear()
+            .current_dir(self.work())
+            .stdin(Stdio::null())
+            .env("HOME", self.home())
+            .env("XDG_RUNTIME_DIR", self.root.path().join("run"))
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("LANG", "C.UTF-8")
+            .env("TZ", "UTC");
+        // How packages are reached is the machine's business, not the test's.
+        for (name, value) in std::env::vars_os() {
+            let text = name.to_string_lossy().to_ascii_uppercase();
+            let passes = ["PIP_", "UV_", "SSL_CERT_", "REQUESTS_CA_BUNDLE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"]
+                .iter()
+                .any(|start| text.starts_with(start));
+            if passes {
+                command.env(name, value);
+            }
+        }
+        for (name, value) in &self.variables {
+            command.env(name, value);
+        }
+        command
+    }
+
+    /// Runs the program.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Outcome {
+        let output = self.command(arguments).output().unwrap();
+        Outcome {
+            code: output.status.code(),
+            stdout: self.redact(&String::from_utf8_lossy(&output.stdout)),
+            stderr: self.redact(&String::from_utf8_lossy(&output.stderr)),
+        }
+    }
+
+    fn redact(&self, text: &str) -> String {
+        text.replace(&self.root.path().display().to_string(), "$TEST")
+    }
+}
+
+impl Outcome {
+    /// Asserts the exit code, showing all that was printed when it is another.
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Asserts that stderr holds this text.
+    #[track_caller]
+    pub(crate) fn says(self, text: &str) -> Self {
+        assert!(self.stderr.contains(text), "not said: {text}\nstdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Asserts that stdout holds this text.
+    #[track_caller]
+    pub(crate) fn prints(self, text: &str) -> Self {
+        assert!(self.stdout.contains(text), "not printed: {text}\nstdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+}
