@@ -20,7 +20,7 @@ pub(crate) struct Outcome {
 
 impl TestEnv {
     pub(crate) fn new() -> Self {
-        let root = tempfile::Builder::new().prefix("gpucl-test-").tempdir().unwrap();
+        let root = tempfile::Builder::new().prefix("gt-").tempdir().unwrap();
         for folder in ["home", "run", "work"] {
             std::fs::create_dir(root.path().join(folder)).unwrap();
         }
