@@ -12,8 +12,10 @@ mod ports;
 mod prepare;
 
 pub use end::{end_tagged, residue};
+pub(crate) use launch::resource_of;
 pub use launch::{HeadAddress, Launch, launch};
 pub use layout::Layout;
-pub use observe::{AGENT_MARK, NODE_SCRIPT, TAG_VARIABLE, observe_agents, observe_nodes, tagged};
-pub use ports::{NodePorts, allocate};
+pub(crate) use observe::pids;
+pub use observe::{NODE_SCRIPT, TAG_VARIABLE, observe_agents, observe_nodes, tagged};
+pub use ports::{NodePorts, allocate, release as release_ports};
 pub use prepare::{Prepared, is_prepared, preparation};

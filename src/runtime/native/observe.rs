@@ -10,8 +10,6 @@ use crate::util::process::{Process, with_variable};
 pub const TAG_VARIABLE: &str = "GPUCL_TAG";
 /// The launcher's file name: the process that runs it is the node, the others are its children.
 pub const NODE_SCRIPT: &str = "node.py";
-/// The argument by which an agent is known.
-pub const AGENT_MARK: &str = "agent";
 
 /// All processes of this scope, by the key in their tag.
 pub fn tagged(scope: &Scope) -> BTreeMap<Key, Vec<Process>> {
