@@ -21,7 +21,7 @@ pub struct Machine {
 }
 
 /// What a node is in its cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeRole {
     /// It holds the cluster's state, the dashboard and the job API.

@@ -96,6 +96,7 @@ impl HostWorld {
         let before: Option<NodePorts> = known.note(&node.key, "ports");
         let ports = native::allocate(&self.claims(), &self.config.scope, &node.key, before, node.dashboard_port)?;
         ledger.note(&node.key, "ports", &ports)?;
+        ledger.note(&node.key, "node", node)?;
         let head: NodePorts = match node.role {
             crate::plan::NodeRole::Head => ports,
             crate::plan::NodeRole::Worker => known.note(&Key::head(), "ports").ok_or_else(|| missing("ports of the head"))?,

@@ -4,4 +4,5 @@ mod host_world;
 pub mod native;
 pub mod verify;
 
+pub(crate) use host_world::is_running;
 pub use host_world::{HostWorld, HostWorldConfig};
