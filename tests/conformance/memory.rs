@@ -65,6 +65,7 @@ struct World {
     things: Vec<Thing>,
     ids: usize,
     acquires: usize,
+    releases: usize,
     places: usize,
     remembered: Vec<(Tag, String)>,
 }
@@ -109,6 +110,11 @@ impl Memory {
     /// What is there, whether it shows or not.
     pub(crate) fn left(&self) -> usize {
         self.world.lock().unwrap().things.len()
+    }
+
+    /// How often it was told to release something.
+    pub(crate) fn releases(&self) -> usize {
+        self.world.lock().unwrap().releases
     }
 
     fn has(&self, bug: Bug) -> bool {
@@ -354,6 +360,7 @@ impl Provider for Memory {
         {
             let mut world = self.world.lock().unwrap();
             let acquires = world.acquires;
+            world.releases += 1;
             for thing in world.things.iter_mut().filter(|thing| meant(thing)) {
                 if self.has(Bug::ReleaseForgetsTheLease) && thing.kind == "lease" {
                     continue;
