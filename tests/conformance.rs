@@ -198,6 +198,133 @@ async fn local_keeps_the_contract_as_committed() {
         listing(&results),
         include_str!("../providers/local/conformance.txt")
     );
-    let hosts = std::fs::read_dir(env.home().join("data/hosts")).unwrap();
-    assert_eq!(hosts.count(), 0, "the suite left a folder");
+    assert!(!env.home().join("data").exists(), "the suite left a folder");
+}
+
+#[test]
+fn provider_check_prints_each_case_and_the_counts() {
+    let env = TestEnv::new();
+    let outcome = env.run(&["provider", "check", "local"]).exits(0);
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    assert_eq!(lines.len(), Case::ALL.len() + 1);
+    assert!(
+        lines[0].starts_with("passed  offers-are-readable ("),
+        "{}",
+        lines[0]
+    );
+    assert_eq!(
+        lines.last(),
+        Some(&"conformance of local: 14 passed, 0 failed, 4 not applicable")
+    );
+    assert_eq!(
+        std::fs::read_dir(env.home()).unwrap().count(),
+        1,
+        "only the empty XDG folder is left"
+    );
+    assert!(!env.home().join(".local/share/gpucl").exists());
+}
+
+#[test]
+fn provider_check_prints_json_lines() {
+    let env = TestEnv::new();
+    let outcome = env
+        .run(&["provider", "check", "local", "--output", "json"])
+        .exits(0);
+    let lines: Vec<serde_json::Value> = outcome
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert!(lines.iter().all(|line| line["v"] == 1));
+    assert_eq!(lines[0]["case"], "offers-are-readable");
+    assert_eq!(lines[0]["outcome"], "passed");
+    let summary = lines.last().unwrap();
+    assert_eq!(
+        (&summary["type"], &summary["passed"]),
+        (&"conformance_summary".into(), &14.into())
+    );
+    assert_eq!(
+        (&summary["failed"], &summary["not_applicable"]),
+        (&0.into(), &4.into())
+    );
+}
+
+/// A folder that cannot be made fails the cases that need it, and the exit code says so.
+#[test]
+fn provider_check_of_a_provider_that_fails_exits_1() {
+    let env = TestEnv::new();
+    let data = env.home().join(".local/share/gpucl");
+    std::fs::create_dir_all(&data).unwrap();
+    std::fs::write(data.join("hosts"), "in the way").unwrap();
+    let outcome = env.run(&["provider", "check", "local"]).exits(1);
+    assert!(
+        outcome
+            .stdout
+            .contains("FAILED  observe-of-nothing-is-empty"),
+        "{}",
+        outcome.stdout
+    );
+    assert!(
+        outcome.stdout.contains(".local/share/gpucl/hosts"),
+        "{}",
+        outcome.stdout
+    );
+    assert!(
+        outcome.stdout.ends_with(
+            "conformance of local: 1 passed, 1 failed, 0 not applicable, 16 not tried\n"
+        )
+    );
+}
+
+#[test]
+fn provider_check_refuses_what_it_cannot_check() {
+    let env = TestEnv::new();
+    let _ = env
+        .run(&["provider", "check", "locla"])
+        .exits(2)
+        .says("did you mean `local`?");
+    let _ = env
+        .run(&["provider", "check", "local", "--sandbox"])
+        .exits(2)
+        .says("`local` has no stand-in");
+    let _ = env
+        .run(&["provider", "check", "local", "--host", "{\"gpu\": 1}"])
+        .exits(2)
+        .says("`hosts[0].gpu`: unknown key");
+    let _ = env
+        .run(&["provider", "check", "local", "--settings", "3"])
+        .exits(2)
+        .says("it is no JSON object");
+    assert!(
+        !env.home().join(".local/share").exists(),
+        "a refused check made something"
+    );
+}
+
+#[test]
+fn provider_list_shows_every_provider() {
+    let env = TestEnv::new();
+    let outcome = env.run(&["provider", "list"]).exits(0);
+    let local = outcome
+        .stdout
+        .lines()
+        .find(|line| line.trim_start().starts_with("local "))
+        .unwrap()
+        .to_owned();
+    assert!(
+        local.contains("host") && local.contains("no") && local.contains("native"),
+        "{local}"
+    );
+    let outcome = env.run(&["provider", "list", "--output", "json"]).exits(0);
+    let lines: Vec<serde_json::Value> = outcome
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let local = lines.iter().find(|line| line["name"] == "local").unwrap();
+    assert_eq!(
+        (&local["v"], &local["capability"]["kind"]),
+        (&1.into(), &"host".into())
+    );
+    assert_eq!(local["capability"]["costs_money"], false);
 }

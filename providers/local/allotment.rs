@@ -148,7 +148,16 @@ impl Allotments {
         let failed = |error: &std::io::Error| {
             failure(&doing, &folder, error).left(left_behind(&folder, tag))
         };
-        fs::create_private_dir(&folder).map_err(|error| failed(&error))?;
+        // The last release of another cluster may take the empty folder above away between two steps of the first try.
+        fs::create_private_dir(&folder)
+            .or_else(|error| {
+                if error.kind() == Io::NotFound {
+                    fs::create_private_dir(&folder)
+                } else {
+                    Err(error)
+                }
+            })
+            .map_err(|error| failed(&error))?;
         // Each step is followed by a place to stop, as a call over a network would have one.
         tokio::task::yield_now().await;
         match read_claim(&folder, &tag.to_string()) {
@@ -209,6 +218,10 @@ impl Allotments {
             }
             remove(&leaving).map_err(|error| failed(&error))?;
             tokio::task::yield_now().await;
+        }
+        // Nothing is left means nothing: these two go when they are empty, and stay when they are not.
+        if fs_err::remove_dir(&self.hosts).is_ok() {
+            let _ = self.hosts.parent().map(fs_err::remove_dir);
         }
         Ok(())
     }
@@ -287,7 +300,7 @@ fn left_behind(folder: &Path, tag: &Tag) -> LeftBehind {
 }
 
 /// An error with the path, and with what to do where that is known.
-fn failure(doing: &str, folder: &Path, error: &std::io::Error) -> Error {
+pub(super) fn failure(doing: &str, folder: &Path, error: &std::io::Error) -> Error {
     let text = error.to_string();
     let told = Error::new(ErrorKind::Provider, doing);
     // Some of these errors name their path already.

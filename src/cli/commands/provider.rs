@@ -1,6 +1,6 @@
 //! `gpucl provider`.
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
@@ -96,14 +96,9 @@ async fn check(app: &App, args: CheckArgs) -> Result<u8> {
     }
     let (events, _inbox) = Bus::new();
     let provider = factory.open(&settings, &app.provider_context(events))?;
-    let capability = provider.capability();
-    if capability.costs_money {
-        let offers = provider.offers().await?;
-        let text = price(&args.name, &offers);
-        if !args.spend {
-            return Err(not_to_be_spent(&args.name, &text));
-        }
-        app.ui.status(text);
+    if provider.capability().costs_money {
+        app.ui
+            .status(consent(&args.name, &provider.offers().await?, args.spend)?);
     }
 
     let subject = Subject {
@@ -123,7 +118,13 @@ async fn check(app: &App, args: CheckArgs) -> Result<u8> {
             ui.data(case_line(result))
         }
     };
-    let run = run_until(&subject, interrupted(), &mut report);
+    let stopped = AtomicBool::new(false);
+    let stop = async {
+        interrupted().await;
+        stopped.store(true, Ordering::Relaxed);
+        ui.status("stopping: no further case is tried, and what was made is removed; Ctrl-C again leaves it");
+    };
+    let run = run_until(&subject, stop, &mut report);
     let results = tokio::select! {
         results = run => results,
         () = interrupted_twice() => return Err(abandoned(&doing, &subject)),
@@ -145,6 +146,9 @@ async fn check(app: &App, args: CheckArgs) -> Result<u8> {
             "conformance of {}: {passed} passed, {failed} failed, {other} not applicable{rest}",
             args.name
         ));
+    }
+    if stopped.into_inner() {
+        return Ok(exit_code::INTERRUPTED);
     }
     Ok(if failed == 0 {
         exit_code::DONE
@@ -178,8 +182,8 @@ fn wrong_field(doing: &str, error: &FieldError) -> Error {
     }
 }
 
-/// What a check would acquire, in a sentence.
-fn price(name: &str, offers: &[Offer]) -> String {
+/// What a check would acquire and at what price, in a sentence; an error with that price unless it may be spent.
+fn consent(name: &str, offers: &[Offer], spend: bool) -> Result<String> {
     let offers: Vec<String> = offers
         .iter()
         .map(|offer| {
@@ -194,18 +198,18 @@ fn price(name: &str, offers: &[Offer]) -> String {
     } else {
         offers.join("; ")
     };
-    format!(
+    let price = format!(
         "the check acquires the host that it asks for about a dozen times, at most three at once; {name} offers {offers}"
-    )
-}
-
-fn not_to_be_spent(name: &str, price: &str) -> Error {
-    usage(
+    );
+    if spend {
+        return Ok(price);
+    }
+    Err(usage(
         format!("check the provider `{name}`"),
         "it costs money, and --spend was not given",
     )
     .because(price)
-    .hint(format!("gpucl provider check {name} --spend"))
+    .hint(format!("gpucl provider check {name} --spend")))
 }
 
 fn abandoned(doing: &str, subject: &Subject<'_>) -> Error {
@@ -233,20 +237,16 @@ async fn interrupted_twice() {
 fn case_line(result: &CaseResult) -> String {
     let name = result.case.name();
     match &result.outcome {
-        Outcome::Passed => format!("passed  {name} ({})", time(result.elapsed)),
+        Outcome::Passed => format!("passed  {name} ({})", short_duration(result.elapsed)),
         Outcome::NotApplicable(capability) => format!("n/a     {name}: {capability}"),
         Outcome::Failed(what) => {
             format!(
                 "FAILED  {name} ({})\n        {}\n        {what}",
-                time(result.elapsed),
+                short_duration(result.elapsed),
                 result.case.obligation()
             )
         }
     }
-}
-
-fn time(elapsed: Duration) -> String {
-    short_duration(elapsed)
 }
 
 fn case_json(result: &CaseResult) -> Value {
@@ -259,4 +259,36 @@ fn case_json(result: &CaseResult) -> Value {
         "v": 1, "type": "conformance_case", "case": result.case.name(), "outcome": outcome, "detail": detail,
         "milliseconds": u64::try_from(result.elapsed.as_millis()).unwrap_or(u64::MAX),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn money_is_spent_only_when_told_to() {
+        let offer = Offer {
+            name: "gpu_1x_a10".to_owned(),
+            place: "us-east-1".to_owned(),
+            cpus: 30,
+            memory: 200 << 30,
+            gpus: Vec::new(),
+            price_per_hour: "1.29 USD".to_owned(),
+            free: "now".to_owned(),
+        };
+        let error = consent("lambda", std::slice::from_ref(&offer), false).unwrap_err();
+        assert_eq!(exit_code::of(error.kind()), exit_code::USAGE);
+        assert!(
+            error
+                .to_string()
+                .contains("gpu_1x_a10 at us-east-1: 1.29 USD an hour"),
+            "{error}"
+        );
+        assert_eq!(error.hints(), ["gpucl provider check lambda --spend"]);
+        assert!(
+            consent("lambda", &[offer], true)
+                .unwrap()
+                .contains("1.29 USD")
+        );
+    }
 }
