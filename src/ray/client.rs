@@ -12,6 +12,9 @@ pub struct Client {
 impl Client {
     /// Makes a client of the dashboard's address, such as `http://127.0.0.1:8265`, and the cluster's token.
     pub fn new(base: impl Into<String>, token: SecretString) -> Self {
-        Self { base: base.into(), token }
+        Self {
+            base: base.into(),
+            token,
+        }
     }
 }
