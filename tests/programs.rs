@@ -793,3 +793,172 @@ fn a_playbook_with_an_unknown_key_is_refused_with_its_name() {
     );
     assert!(error.doing().contains(path.to_str().unwrap()), "{error}");
 }
+
+/// The playbook that is shipped, with an index that nothing answers at: each trouble is told apart, and nothing is left.
+mod ray_native {
+    use super::*;
+
+    struct Place {
+        home: Home,
+        environments: PathBuf,
+        host: ShellHost,
+    }
+
+    impl Place {
+        /// A host whose PATH has the usual tools but only the Python that `python3` says to be, if any.
+        fn new(python3: Option<&str>) -> Self {
+            let home = Home::new();
+            let bin = home.folder.path().join("bin");
+            fs_err::create_dir(&bin).unwrap();
+            for folder in ["/usr/bin", "/bin"] {
+                for entry in fs_err::read_dir(folder).unwrap() {
+                    let entry = entry.unwrap();
+                    let name = entry.file_name().into_string().unwrap();
+                    if !name.starts_with("python") && name != "uv" && !bin.join(&name).exists() {
+                        fs_err::os::unix::fs::symlink(entry.path(), bin.join(name)).unwrap();
+                    }
+                }
+            }
+            if let Some(text) = python3 {
+                fs_err::write(bin.join("python3"), format!("#!/bin/sh\n{text}\n")).unwrap();
+                fs_err::set_permissions(
+                    bin.join("python3"),
+                    std::fs::Permissions::from_mode(0o755),
+                )
+                .unwrap();
+            }
+            let mut host = ShellHost::new(&home, &["sh", "-s"]);
+            host.path = bin.display().to_string();
+            Self {
+                environments: home.folder.path().join("environments"),
+                home,
+                host,
+            }
+        }
+
+        async fn run(&self, more: &[(&str, &str)]) -> Result<StageReport> {
+            let playbook = playbook::load(&Library::default(), "ray-native").unwrap();
+            let mut variables = BTreeMap::from([
+                ("ray_version".to_owned(), "2.60.0".to_owned()),
+                (
+                    "environments".to_owned(),
+                    self.environments.display().to_string(),
+                ),
+            ]);
+            variables.extend(
+                more.iter()
+                    .map(|(key, value)| ((*key).to_owned(), (*value).to_owned())),
+            );
+            run(
+                &self.host,
+                &playbook
+                    .stage("prepare", &variables, Duration::from_secs(120))
+                    .unwrap(),
+            )
+            .await
+        }
+    }
+
+    /// The real Python of this machine, behind a script that stays away from every real index.
+    fn real_python() -> String {
+        let found = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+            .map(|folder| folder.join("python3"))
+            .find(|path| path.is_file())
+            .expect("these tests need python3");
+        format!(
+            "PIP_CONFIG_FILE=/dev/null PIP_INDEX_URL=http://127.0.0.1:9/simple PIP_RETRIES=0 exec '{}' \"$@\"",
+            found.display()
+        )
+    }
+
+    #[tokio::test]
+    async fn python_that_is_missing_too_old_or_half_is_told_apart() {
+        let fake = |version: &str| {
+            format!(
+                "case \"$*\" in *sys.version_info*) echo '{version} /nowhere/python3';; *) exit 1;; esac"
+            )
+        };
+        let cases = [
+            (
+                None,
+                "python3 is missing",
+                "sudo apt-get install python3 python3-venv",
+            ),
+            (
+                Some(fake("3.8.10")),
+                "python3 is too old (3.8.10): Ray 2.60.0 needs 3.10 to 3.13",
+                "sudo apt-get install python3.12",
+            ),
+            (
+                Some(fake("3.14.0")),
+                "python3 is too new (3.14.0)",
+                "sudo apt-get install python3.13",
+            ),
+            (
+                Some(fake("3.12.3")),
+                "python3 (3.12.3) cannot make environments",
+                "sudo apt-get install python3 python3-venv",
+            ),
+        ];
+        for (python, says, hint) in cases {
+            let place = Place::new(python.as_deref());
+            let error = place.run(&[]).await.unwrap_err();
+            assert!(error.causes()[0].starts_with(says), "{error}");
+            assert!(error.hints()[0].starts_with(hint), "{:?}", error.hints());
+            assert!(!place.environments.exists());
+        }
+    }
+
+    #[tokio::test]
+    async fn too_little_disk_says_how_much_is_free_where() {
+        let place = Place::new(Some(&real_python()));
+        let error = place
+            .run(&[("disk_needed_mib", "999999999")])
+            .await
+            .unwrap_err();
+        assert!(error.causes()[0].contains("MiB are free in"), "{error}");
+        assert!(
+            error.causes()[0].contains(place.environments.to_str().unwrap()),
+            "{error}"
+        );
+        assert!(error.hints()[0].contains("df -h"), "{:?}", error.hints());
+    }
+
+    #[tokio::test]
+    async fn an_index_that_cannot_be_reached_is_said_and_leaves_no_environment() {
+        let place = Place::new(None);
+        // The environment's own pip must meet the dead index too: the variables come with the shell.
+        let wrapper = place.home.folder.path().join("bin/python3");
+        fs_err::write(&wrapper, format!("#!/bin/sh\n{}\n", real_python())).unwrap();
+        fs_err::set_permissions(&wrapper, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let folder = place.home.folder.path().join("shell");
+        fs_err::write(
+            &folder,
+            "#!/bin/sh\nexport PIP_CONFIG_FILE=/dev/null PIP_INDEX_URL=http://127.0.0.1:9/simple PIP_RETRIES=0\nexec sh -s\n",
+        )
+        .unwrap();
+        fs_err::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut place = place;
+        let shell: &'static str = Box::leak(folder.display().to_string().into_boxed_str());
+        place.host.shell = vec![shell];
+        // A half-made environment, as a cut leaves it, is never taken for a whole one.
+        let begun = Instant::now();
+        let error = place.run(&[]).await.unwrap_err();
+        assert_eq!(
+            error.causes()[0],
+            "the package index cannot be reached",
+            "{error}"
+        );
+        assert!(
+            error.hints()[0].contains("PIP_INDEX_URL"),
+            "{:?}",
+            error.hints()
+        );
+        assert!(begun.elapsed() < Duration::from_secs(90));
+        let left: Vec<_> = fs_err::read_dir(&place.environments)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(left, [".lock-ray-2.60.0"]);
+    }
+}

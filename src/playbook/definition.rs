@@ -182,6 +182,11 @@ impl Playbook {
             let fill_some = |field: &str, text: &Option<String>| {
                 text.as_deref().map(|text| fill(field, text)).transpose()
             };
+            let mut errors = step.errors.clone();
+            for known in &mut errors {
+                known.says = fill("errors", &known.says)?;
+                known.hint = fill_some("errors", &known.hint)?;
+            }
             steps.push(Step {
                 name: fill("name", &step.name)?,
                 unless: fill_some("unless", &step.unless)?,
@@ -190,7 +195,7 @@ impl Playbook {
                 retry: step.retry,
                 timeout: step.timeout.map(|timeout| timeout.0),
                 hint: fill_some("hint", &step.hint)?,
-                errors: step.errors.clone(),
+                errors,
             });
         }
         let stage = Stage {

@@ -77,7 +77,7 @@ pub async fn run_stage(
             ));
         }
         events.note(format!("{}: {why}; connecting again", host.name()));
-        let pause = Duration::from_millis(200 << broken);
+        let pause = Duration::from_millis(100 << broken);
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = &mut cancel => return Err(Error::new(ErrorKind::Cancelled, doing()).because("it was stopped")),

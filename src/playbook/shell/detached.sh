@@ -26,8 +26,9 @@ run_script() {
     late=
     until=$((now + $2 * 1000))
     GPUCL_PROGRAM=$id setsid timeout -k 5 "$2" sh "$1" </dev/null 9>&- &
-    wait $!
-    code=$?
+    code=0
+    # A shell says `Killed` of its children; that is no line of the step's.
+    { wait $! || code=$?; } 2>/dev/null
     tell_now
     [ "$code" -eq 0 ] || [ "$now" -lt "$until" ] || late=1
     # Nothing of a script that was cut goes on.
