@@ -3,7 +3,7 @@
 use crate::cli::app::App;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
-use crate::ray::Client;
+use crate::ray::{Access, Client};
 
 /// A cluster that a command works on.
 pub(crate) struct Target {
@@ -20,5 +20,20 @@ impl Target {
     /// A client of its Ray, with its token; an error when the cluster does not run.
     pub(crate) fn client(&self) -> Result<Client> {
         Err(Error::new(ErrorKind::Internal, "reach the cluster"))
+    }
+
+    /// The ways into it for other programs; an error when the cluster does not run.
+    pub(crate) fn access(&self) -> Result<Access> {
+        Err(Error::new(ErrorKind::Internal, "reach the cluster"))
+    }
+
+    /// The file in which the portal's addresses are kept.
+    pub(crate) fn portal_file(&self) -> Result<std::path::PathBuf> {
+        Err(Error::new(ErrorKind::Internal, "find the cluster's state folder"))
+    }
+
+    /// The cluster's token.
+    pub(crate) fn token(&self) -> Result<secrecy::SecretString> {
+        Err(Error::new(ErrorKind::Internal, "read the cluster's token"))
     }
 }
