@@ -8,6 +8,7 @@ mod command_error;
 mod commands;
 pub mod exit_code;
 mod output;
+pub mod portal;
 mod target;
 
 use std::process::ExitCode;
@@ -22,7 +23,11 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { exit_code::USAGE } else { exit_code::DONE });
+            return ExitCode::from(if error.use_stderr() {
+                exit_code::USAGE
+            } else {
+                exit_code::DONE
+            });
         }
     };
     let format = arguments.global.output;

@@ -11,6 +11,7 @@ mod yaml;
 
 pub use load::load;
 pub use model::{
-    GpuProof, HeadSpec, Memory, Per, ProviderChoice, RaySpec, Runtime, Spec, SpecDuration, Timeouts, WorkersSpec,
+    GpuProof, HeadSpec, Memory, Per, ProviderChoice, RaySpec, Runtime, Spec, SpecDuration,
+    Timeouts, WorkersSpec,
 };
 pub use schema::schema;
