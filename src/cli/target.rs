@@ -91,4 +91,22 @@ pub(crate) fn not_found(app: &App, name: &ClusterName) -> Error {
         None if names.is_empty() => error.hint("there is no cluster; `gpucl up cluster.yaml` brings one up"),
         None => error.hint(format!("there are: {}", names.join(", "))),
     }
+
+    /// The ways into it for other programs; an error when the cluster does not run.
+    pub(crate) fn access(&self) -> Result<Access> {
+        Err(Error::new(ErrorKind::Internal, "reach the cluster"))
+    }
+
+    /// The file in which the portal's addresses are kept.
+    pub(crate) fn portal_file(&self) -> Result<std::path::PathBuf> {
+        Err(Error::new(
+            ErrorKind::Internal,
+            "find the cluster's state folder",
+        ))
+    }
+
+    /// The cluster's token.
+    pub(crate) fn token(&self) -> Result<secrecy::SecretString> {
+        Err(Error::new(ErrorKind::Internal, "read the cluster's token"))
+    }
 }
