@@ -42,12 +42,22 @@ impl Target {
     /// A client of its Ray, with its token; an error when the cluster does not run.
     pub(crate) fn client(&self) -> Result<Client> {
         let access = self.access()?;
-        let token = crate::secret::ray_token(&self.folder)?.ok_or_else(|| {
+        let token = self.token()?;
+        Ok(Client::new(access.dashboard_url, token))
+    }
+
+    /// The cluster's token.
+    pub(crate) fn token(&self) -> Result<secrecy::SecretString> {
+        crate::secret::ray_token(&self.folder)?.ok_or_else(|| {
             Error::new(ErrorKind::State, format!("reach the cluster {}", self.name))
                 .because("its token is missing")
                 .hint(format!("gpucl down -c {} and `gpucl up` make a new cluster with a new token", self.name))
-        })?;
-        Ok(Client::new(access.dashboard_url, token))
+        })
+    }
+
+    /// The file in which the portal's addresses are kept.
+    pub(crate) fn portal_file(&self) -> Result<std::path::PathBuf> {
+        Ok(self.folder.join("portal.json"))
     }
 
     /// The folder of its state.
@@ -90,23 +100,5 @@ pub(crate) fn not_found(app: &App, name: &ClusterName) -> Error {
         Some(near) => error.hint(format!("did you mean `{near}`?")),
         None if names.is_empty() => error.hint("there is no cluster; `gpucl up cluster.yaml` brings one up"),
         None => error.hint(format!("there are: {}", names.join(", "))),
-    }
-
-    /// The ways into it for other programs; an error when the cluster does not run.
-    pub(crate) fn access(&self) -> Result<Access> {
-        Err(Error::new(ErrorKind::Internal, "reach the cluster"))
-    }
-
-    /// The file in which the portal's addresses are kept.
-    pub(crate) fn portal_file(&self) -> Result<std::path::PathBuf> {
-        Err(Error::new(
-            ErrorKind::Internal,
-            "find the cluster's state folder",
-        ))
-    }
-
-    /// The cluster's token.
-    pub(crate) fn token(&self) -> Result<secrecy::SecretString> {
-        Err(Error::new(ErrorKind::Internal, "read the cluster's token"))
     }
 }

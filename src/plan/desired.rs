@@ -99,7 +99,7 @@ const OBJECT_STORE_SHARE: f64 = 0.3;
 const TASK_MEMORY_SHARE: f64 = 0.5;
 
 /// A promise that the hosts cannot keep: the field's path in the spec, and the sentence.
-pub type Impossible = (String, String);
+pub(crate) type Impossible = (String, String);
 
 /// Works out the nodes of a spec on these hosts.
 pub fn desired(spec: &Spec, machines: &[(Key, Machine)]) -> Result<Vec<NodeSpec>, Impossible> {

@@ -10,7 +10,7 @@ use crate::agent::{AgentClient, AgentStart, Request};
 use crate::engine::{Cancel, Ledger, Urgency, World};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::Bus;
-use crate::host::{Host, LocalHost};
+use crate::host::LocalHost;
 use crate::name::{Key, Scope};
 use crate::plan::{Action, NodeSpec, Observed, Operation};
 use crate::playbook::{self, Stage};

@@ -72,7 +72,7 @@ pub fn parse_with(name: &str, text: &str, lookup: Lookup<'_>) -> Result<Loaded> 
     let (root, mut problems) = match yaml::read(text) {
         Ok((Some(root), problems)) => (root, problems),
         Ok((None, _)) => return Err(places.all(vec![Problem::new("", "is empty").note(SMALLEST)])),
-        Err(problem) => return Err(places.all(vec![with_help(problem, text)])),
+        Err(problem) => return Err(places.all(vec![with_help(*problem, text)])),
     };
     places.add(&root);
     if !matches!(root.kind, Kind::Map(_)) {
@@ -87,7 +87,7 @@ pub fn parse_with(name: &str, text: &str, lookup: Lookup<'_>) -> Result<Loaded> 
         }
         // What the schema did not see, the types did; the YAML crate says where.
         Err(error) if problems.is_empty() => problems.push(match yaml::deserialize::<Spec>(text) {
-            Err(problem) => problem,
+            Err(problem) => *problem,
             Ok(_) => Problem::new("", error.to_string()),
         }),
         Err(_) => {}
@@ -95,7 +95,7 @@ pub fn parse_with(name: &str, text: &str, lookup: Lookup<'_>) -> Result<Loaded> 
     if problems.is_empty() {
         match read_again(text, &root) {
             Ok(spec) => return Ok(Loaded { spec, places }),
-            Err(problem) => problems.push(problem),
+            Err(problem) => problems.push(*problem),
         }
     }
     let has_unknown_key = problems.iter().any(|problem| problem.message == "unknown key");
@@ -104,10 +104,12 @@ pub fn parse_with(name: &str, text: &str, lookup: Lookup<'_>) -> Result<Loaded> 
 }
 
 /// Makes the spec by the YAML crate, once both readers have seen the same in the text.
-fn read_again(text: &str, root: &Node) -> Result<Spec, Problem> {
+fn read_again(text: &str, root: &Node) -> Result<Spec, Box<Problem>> {
     match first_difference(&root.to_json(), &yaml::plain(text)?, "") {
         None => yaml::deserialize(text),
-        Some(path) => Err(Problem::new(path, "can be read in two ways").note("put the value in quotes, on one line")),
+        Some(path) => {
+            Err(Problem::new(path, "can be read in two ways").note("put the value in quotes, on one line").into())
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::portal::{self, Opener, Page, Portal};
 use crate::cli::target::Target;
-use crate::error::{Doing as _, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::util::human;
 
 /// The arguments of `dashboard`.
