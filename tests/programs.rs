@@ -23,12 +23,7 @@ struct Home {
 
 impl Home {
     fn new() -> Self {
-        Self {
-            folder: tempfile::Builder::new()
-                .prefix("gpucl-test-programs-")
-                .tempdir()
-                .unwrap(),
-        }
+        Self { folder: tempfile::Builder::new().prefix("gpucl-test-programs-").tempdir().unwrap() }
     }
 
     /// The host's folder; a blank and a quote in its path must not matter.
@@ -48,22 +43,14 @@ impl Home {
     async fn until(&self, name: &str, text: &str) {
         let begun = Instant::now();
         while !self.read(name).contains(text) {
-            assert!(
-                begun.elapsed() < Duration::from_secs(20),
-                "{name} never held {text}: {}",
-                self.read(name)
-            );
+            assert!(begun.elapsed() < Duration::from_secs(20), "{name} never held {text}: {}", self.read(name));
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 }
 
 fn step(name: &str, run: &str) -> Step {
-    Step {
-        name: name.to_owned(),
-        run: run.to_owned(),
-        ..Step::default()
-    }
+    Step { name: name.to_owned(), run: run.to_owned(), ..Step::default() }
 }
 
 fn stage(steps: Vec<Step>) -> Stage {
@@ -82,11 +69,7 @@ async fn run(host: &dyn Host, stage: &Stage) -> Result<StageReport> {
 }
 
 fn outcomes(report: &StageReport) -> Vec<(&str, StepOutcome)> {
-    report
-        .steps
-        .iter()
-        .map(|step| (step.name.as_str(), step.outcome))
-        .collect()
+    report.steps.iter().map(|step| (step.name.as_str(), step.outcome)).collect()
 }
 
 fn lines(inbox: &mut Inbox) -> Vec<String> {
@@ -102,32 +85,19 @@ fn lines(inbox: &mut Inbox) -> Vec<String> {
 /// Whether any process has this text in its command line or environment.
 fn runs_anywhere(text: &str) -> bool {
     let holds = |path: PathBuf| {
-        fs_err::read(path).is_ok_and(|bytes| {
-            bytes
-                .windows(text.len())
-                .any(|window| window == text.as_bytes())
-        })
+        fs_err::read(path).is_ok_and(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes()))
     };
-    fs_err::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .any(|path| {
-            let pid = path
-                .file_name()
-                .and_then(|name| name.to_str())
-                .is_some_and(|name| name.parse::<u32>().is_ok());
-            pid && (holds(path.join("cmdline")) || holds(path.join("environ")))
-        })
+    fs_err::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path())).any(|path| {
+        let pid = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.parse::<u32>().is_ok());
+        pid && (holds(path.join("cmdline")) || holds(path.join("environ")))
+    })
 }
 
 fn running_program(home: &Home) -> (String, Pid) {
     let current = home.read("program/current");
     let mut words = current.split(' ');
     let id = words.next().unwrap().to_owned();
-    (
-        id,
-        Pid::from_raw(words.next().unwrap().parse().unwrap()).unwrap(),
-    )
+    (id, Pid::from_raw(words.next().unwrap().parse().unwrap()).unwrap())
 }
 
 /// A host whose shell is named, and whose first so many execs are killed after a while.
@@ -142,13 +112,7 @@ struct ShellHost {
 impl ShellHost {
     fn new(home: &Home, shell: &[&'static str]) -> Self {
         let path = std::env::var_os("PATH").unwrap().into_string().unwrap();
-        Self {
-            home: home.path(),
-            shell: shell.to_vec(),
-            path,
-            kills: AtomicU32::new(0),
-            after: Duration::ZERO,
-        }
+        Self { home: home.path(), shell: shell.to_vec(), path, kills: AtomicU32::new(0), after: Duration::ZERO }
     }
 }
 
@@ -174,12 +138,7 @@ impl Host for ShellHost {
         let (mut stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         stdin.write_all(program.as_bytes()).await.unwrap();
         drop(stdin);
-        let killed = self
-            .kills
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                left.checked_sub(1)
-            })
-            .is_ok();
+        let killed = self.kills.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
         let killer = async {
             if killed {
                 tokio::time::sleep(self.after).await;
@@ -193,12 +152,7 @@ impl Host for ShellHost {
             }
         };
         tokio::join!(killer, read);
-        Ok(child
-            .wait()
-            .await
-            .unwrap()
-            .code()
-            .map_or(ExecEnd::Broken, ExecEnd::Exited))
+        Ok(child.wait().await.unwrap().code().map_or(ExecEnd::Broken, ExecEnd::Exited))
     }
 }
 
@@ -206,61 +160,27 @@ impl Host for ShellHost {
 async fn steps_run_once_and_an_unchanged_host_runs_nothing() {
     let home = Home::new();
     let mut stage = stage(vec![
-        step(
-            "count",
-            "echo once >>count; value answer 'forty two'; echo counted",
-        ),
-        Step {
-            creates: Some("made".to_owned()),
-            ..step("make", "touch made")
-        },
-        Step {
-            unless: Some("test -e made".to_owned()),
-            ..step("make again", "echo never >>count")
-        },
+        step("count", "echo once >>count; value answer 'forty two'; echo counted"),
+        Step { creates: Some("made".to_owned()), ..step("make", "touch made") },
+        Step { unless: Some("test -e made".to_owned()), ..step("make again", "echo never >>count") },
     ]);
     stage.files = vec![
-        StageFile {
-            path: "bin/tool".to_owned(),
-            mode: 0o750,
-            bytes: (0..=255).cycle().take(10_000).collect(),
-        },
-        StageFile {
-            path: "a 'b/secret".to_owned(),
-            mode: 0o400,
-            bytes: b"x".to_vec(),
-        },
+        StageFile { path: "bin/tool".to_owned(), mode: 0o750, bytes: (0..=255).cycle().take(10_000).collect() },
+        StageFile { path: "a 'b/secret".to_owned(), mode: 0o400, bytes: b"x".to_vec() },
     ];
     let (bus, mut inbox) = Bus::new();
-    let first = playbook::run_stage(&home.host(), &stage, &bus, std::future::pending())
-        .await
-        .unwrap();
+    let first = playbook::run_stage(&home.host(), &stage, &bus, std::future::pending()).await.unwrap();
     assert_eq!(
         outcomes(&first),
-        [
-            ("count", StepOutcome::Changed),
-            ("make", StepOutcome::Changed),
-            ("make again", StepOutcome::Skipped)
-        ]
+        [("count", StepOutcome::Changed), ("make", StepOutcome::Changed), ("make again", StepOutcome::Skipped)]
     );
     assert!(!first.skipped_as_unchanged && !first.attached);
-    assert_eq!(
-        first.values.get("answer").map(String::as_str),
-        Some("forty two")
-    );
-    assert_eq!(
-        lines(&mut inbox),
-        ["[count]", "counted", "[make]", "[make again]"]
-    );
+    assert_eq!(first.values.get("answer").map(String::as_str), Some("forty two"));
+    assert_eq!(lines(&mut inbox), ["[count]", "counted", "[make]", "[make again]"]);
     for file in &stage.files {
         let path = home.path().join(&file.path);
         assert_eq!(fs_err::read(&path).unwrap(), file.bytes, "{}", file.path);
-        assert_eq!(
-            fs_err::metadata(&path).unwrap().permissions().mode() & 0o7777,
-            file.mode,
-            "{}",
-            file.path
-        );
+        assert_eq!(fs_err::metadata(&path).unwrap().permissions().mode() & 0o7777, file.mode, "{}", file.path);
     }
 
     let second = run(&home.host(), &stage).await.unwrap();
@@ -276,12 +196,7 @@ async fn steps_run_once_and_an_unchanged_host_runs_nothing() {
 
     // Another file is another digest.
     stage.files[0].bytes.push(0);
-    assert!(
-        !run(&home.host(), &stage)
-            .await
-            .unwrap()
-            .skipped_as_unchanged
-    );
+    assert!(!run(&home.host(), &stage).await.unwrap().skipped_as_unchanged);
 }
 
 #[tokio::test]
@@ -290,16 +205,11 @@ async fn facts_come_with_every_exec_and_alone() {
     let alone = playbook::facts(&home.host()).await.unwrap();
     assert!(!home.path().exists(), "learning facts changed something");
     fs_err::create_dir(home.path()).unwrap();
-    let report = run(&home.host(), &stage(vec![step("nothing", ":")]))
-        .await
-        .unwrap();
+    let report = run(&home.host(), &stage(vec![step("nothing", ":")])).await.unwrap();
     let boot = fs_err::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     for facts in [&alone, &report.facts] {
         assert_eq!(facts.boot_id, boot.trim());
-        assert_eq!(
-            facts.cpus as usize,
-            std::thread::available_parallelism().unwrap().get()
-        );
+        assert_eq!(facts.cpus as usize, std::thread::available_parallelism().unwrap().get());
         assert!(facts.memory > 1 << 28 && !facts.kernel.is_empty() && !facts.user.is_empty());
     }
     assert!(report.facts.disk_free > 0);
@@ -349,23 +259,14 @@ async fn attaching_shows_the_whole_log_and_the_result() {
             fs_err::write(home.path().join("go"), "").unwrap();
         };
         let host = home.host();
-        let (report, ()) = tokio::join!(
-            playbook::run_stage(&host, &stage, &bus, std::future::pending()),
-            opener
-        );
+        let (report, ()) = tokio::join!(playbook::run_stage(&host, &stage, &bus, std::future::pending()), opener);
         (report.unwrap(), lines(&mut inbox))
     };
     let (first, (second, shown)) = tokio::join!(first, second);
     let first = first.unwrap();
     assert!(second.attached && !first.attached);
     assert_eq!(outcomes(&first), outcomes(&second));
-    assert_eq!(
-        (
-            second.values.get("k").map(String::as_str),
-            second.values == first.values
-        ),
-        (Some("v"), true)
-    );
+    assert_eq!((second.values.get("k").map(String::as_str), second.values == first.values), (Some("v"), true));
     assert_eq!(shown, ["[wait]", "from the beginning"]);
 }
 
@@ -375,25 +276,15 @@ async fn a_killed_exec_is_replaced_and_no_line_is_lost_or_doubled() {
     let mut host = ShellHost::new(&home, &["sh", "-s"]);
     host.kills = AtomicU32::new(4);
     host.after = Duration::from_millis(350);
-    let steps = (1..=3).map(|n| {
-        step(
-            &format!("s{n}"),
-            "for i in 1 2 3 4 5 6 7 8; do echo line $i; sleep 0.1; done",
-        )
-    });
+    let steps = (1..=3).map(|n| step(&format!("s{n}"), "for i in 1 2 3 4 5 6 7 8; do echo line $i; sleep 0.1; done"));
     let (bus, mut inbox) = Bus::new();
     let stage = stage(steps.collect());
-    let report = playbook::run_stage(&host, &stage, &bus, std::future::pending())
-        .await
-        .unwrap();
+    let report = playbook::run_stage(&host, &stage, &bus, std::future::pending()).await.unwrap();
     assert_eq!(host.kills.load(Ordering::Relaxed), 0, "no exec was killed");
     assert!(!report.attached);
     assert_eq!(report.steps.len(), 3);
-    let expected: Vec<String> = (1..=3)
-        .flat_map(|n| {
-            std::iter::once(format!("[s{n}]")).chain((1..=8).map(|i| format!("line {i}")))
-        })
-        .collect();
+    let expected: Vec<String> =
+        (1..=3).flat_map(|n| std::iter::once(format!("[s{n}]")).chain((1..=8).map(|i| format!("line {i}")))).collect();
     assert_eq!(lines(&mut inbox), expected);
 }
 
@@ -403,15 +294,11 @@ async fn a_host_that_always_breaks_is_given_up() {
     let mut host = ShellHost::new(&home, &["sh", "-c", "exit 255"]);
     host.kills = AtomicU32::new(0);
     // Its shell ends before it has read anything.
-    let error = match tokio::time::timeout(
-        Duration::from_secs(30),
-        run(&DeadHost(host), &stage(vec![step("a", ":")])),
-    )
-    .await
-    {
-        Ok(result) => result.unwrap_err(),
-        Err(_) => panic!("it never gave up"),
-    };
+    let error =
+        match tokio::time::timeout(Duration::from_secs(30), run(&DeadHost(host), &stage(vec![step("a", ":")]))).await {
+            Ok(result) => result.unwrap_err(),
+            Err(_) => panic!("it never gave up"),
+        };
     assert_eq!(error.kind(), ErrorKind::Host);
     assert!(error.to_string().contains("exit code 255"), "{error}");
 }
@@ -437,41 +324,19 @@ impl Host for DeadHost {
 #[tokio::test]
 async fn two_programs_never_run_beside_each_other() {
     let home = Home::new();
-    let body = |n: u32| {
-        step(
-            "work",
-            &format!("echo begin {n} >>work; sleep 0.3; echo end {n} >>work"),
-        )
-    };
-    let stages: Vec<Stage> = [1, 2, 1]
-        .into_iter()
-        .map(|n| stage(vec![body(n), body(n)]))
-        .collect();
+    let body = |n: u32| step("work", &format!("echo begin {n} >>work; sleep 0.3; echo end {n} >>work"));
+    let stages: Vec<Stage> = [1, 2, 1].into_iter().map(|n| stage(vec![body(n), body(n)])).collect();
     let hosts = [home.host(), home.host(), home.host()];
-    let (a, b, c) = tokio::join!(
-        run(&hosts[0], &stages[0]),
-        run(&hosts[1], &stages[1]),
-        run(&hosts[2], &stages[2])
-    );
+    let (a, b, c) = tokio::join!(run(&hosts[0], &stages[0]), run(&hosts[1], &stages[1]), run(&hosts[2], &stages[2]));
     let reports = [a.unwrap(), b.unwrap(), c.unwrap()];
     let work = home.read("work");
     let lines: Vec<&str> = work.lines().collect();
     for pair in lines.chunks(2) {
-        let number = pair[0]
-            .strip_prefix("begin ")
-            .unwrap_or_else(|| panic!("overlap:\n{work}"));
-        assert_eq!(
-            pair.get(1).copied(),
-            Some(format!("end {number}").as_str()),
-            "overlap:\n{work}"
-        );
+        let number = pair[0].strip_prefix("begin ").unwrap_or_else(|| panic!("overlap:\n{work}"));
+        assert_eq!(pair.get(1).copied(), Some(format!("end {number}").as_str()), "overlap:\n{work}");
     }
     assert!(lines.len() >= 8, "{work}");
-    assert!(
-        reports
-            .iter()
-            .all(|report| report.skipped_as_unchanged || report.steps.len() == 2)
-    );
+    assert!(reports.iter().all(|report| report.skipped_as_unchanged || report.steps.len() == 2));
 }
 
 #[tokio::test]
@@ -479,38 +344,20 @@ async fn a_failing_step_shows_its_last_lines_and_its_hint() {
     let home = Home::new();
     let failing = Step {
         hint: Some("make it work".to_owned()),
-        ..step(
-            "break",
-            "for i in $(seq 30); do echo line $i; done; printf 'no newline' >&2; exit 7",
-        )
+        ..step("break", "for i in $(seq 30); do echo line $i; done; printf 'no newline' >&2; exit 7")
     };
-    let error = run(
-        &home.host(),
-        &stage(vec![
-            step("first", ":"),
-            failing,
-            step("never", "touch never"),
-        ]),
-    )
-    .await
-    .unwrap_err();
+    let error =
+        run(&home.host(), &stage(vec![step("first", ":"), failing, step("never", "touch never")])).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Host);
     assert_eq!(error.doing(), "prepare here: step `break`");
     let shown = &error.causes()[0];
-    assert!(
-        shown.starts_with("line 12\n") && shown.ends_with("line 30\nno newline"),
-        "{shown}"
-    );
+    assert!(shown.starts_with("line 12\n") && shown.ends_with("line 30\nno newline"), "{shown}");
     assert_eq!(shown.lines().count(), 20);
     assert_eq!(error.hints(), ["make it work"]);
     assert!(!home.path().join("never").exists());
     // A failure is not remembered as success.
     assert!(
-        run(&home.host(), &stage(vec![step("first", "exit 3")]))
-            .await
-            .unwrap_err()
-            .to_string()
-            .contains("exit code 3")
+        run(&home.host(), &stage(vec![step("first", "exit 3")])).await.unwrap_err().to_string().contains("exit code 3")
     );
 }
 
@@ -518,38 +365,22 @@ async fn a_failing_step_shows_its_last_lines_and_its_hint() {
 async fn a_known_failure_says_what_it_means() {
     let home = Home::new();
     let known = vec![
-        KnownError {
-            matches: "not this".to_owned(),
-            says: "wrong".to_owned(),
-            hint: None,
-        },
+        KnownError { matches: "not this".to_owned(), says: "wrong".to_owned(), hint: None },
         KnownError {
             matches: "No space.*device".to_owned(),
             says: "the disk is full".to_owned(),
             hint: Some("df -h".to_owned()),
         },
     ];
-    let failing = Step {
-        errors: known,
-        ..step(
-            "write",
-            "echo 'tar: No space left on device' >&2; echo more; exit 2",
-        )
-    };
+    let failing = Step { errors: known, ..step("write", "echo 'tar: No space left on device' >&2; echo more; exit 2") };
     let error = run(&home.host(), &stage(vec![failing])).await.unwrap_err();
-    assert_eq!(
-        (error.causes()[0].as_str(), error.hints()),
-        ("the disk is full", &["df -h".to_owned()][..])
-    );
+    assert_eq!((error.causes()[0].as_str(), error.hints()), ("the disk is full", &["df -h".to_owned()][..]));
 }
 
 #[tokio::test]
 async fn a_step_is_tried_again_as_often_as_it_says() {
     let home = Home::new();
-    let flaky = Step {
-        retry: 1,
-        ..step("flaky", "echo try >>tries; [ \"$(wc -l <tries)\" -ge 2 ]")
-    };
+    let flaky = Step { retry: 1, ..step("flaky", "echo try >>tries; [ \"$(wc -l <tries)\" -ge 2 ]") };
     let report = run(&home.host(), &stage(vec![flaky])).await.unwrap();
     assert_eq!(outcomes(&report), [("flaky", StepOutcome::Changed)]);
     assert_eq!(home.read("tries"), "try\ntry\n");
@@ -561,35 +392,16 @@ async fn a_hanging_step_is_ended_at_its_limit_with_all_it_began() {
     let hanging = Step {
         timeout: Some(Duration::from_secs(1)),
         // One child ignores SIGTERM, one has a session of its own.
-        ..step(
-            "hang",
-            "trap '' TERM; echo waiting; setsid sleep 86411 & (sleep 86412 &); sleep 86413",
-        )
+        ..step("hang", "trap '' TERM; echo waiting; setsid sleep 86411 & (sleep 86412 &); sleep 86413")
     };
     let begun = Instant::now();
     let error = run(&home.host(), &stage(vec![hanging])).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
-    assert_eq!(
-        error.causes(),
-        [
-            "it did not end within 1s, the step's limit, and was ended",
-            "waiting"
-        ]
-    );
-    assert!(
-        begun.elapsed() < Duration::from_secs(15),
-        "{:?}",
-        begun.elapsed()
-    );
-    assert!(
-        !runs_anywhere(&running_program(&home).0),
-        "something of the step still runs"
-    );
+    assert_eq!(error.causes(), ["it did not end within 1s, the step's limit, and was ended", "waiting"]);
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert!(!runs_anywhere(&running_program(&home).0), "something of the step still runs");
     for sleep in ["86411", "86412", "86413"] {
-        assert!(
-            !runs_anywhere(&format!("sleep\0{sleep}")),
-            "sleep {sleep} still runs"
-        );
+        assert!(!runs_anywhere(&format!("sleep\0{sleep}")), "sleep {sleep} still runs");
     }
     // The stage's limit holds as well.
     let mut short = stage(vec![step("first", ":"), step("hang", "sleep 86414")]);
@@ -602,10 +414,7 @@ async fn a_hanging_step_is_ended_at_its_limit_with_all_it_began() {
 #[tokio::test]
 async fn a_killed_program_is_told_from_a_finished_one_and_leaves_no_step() {
     let home = Home::new();
-    let stage = stage(vec![step(
-        "work",
-        "if [ -e second ]; then exit 0; fi; touch second; setsid sleep 86415",
-    )]);
+    let stage = stage(vec![step("work", "if [ -e second ]; then exit 0; fi; touch second; setsid sleep 86415")]);
     let kill = async {
         while !home.path().join("second").exists() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -617,16 +426,10 @@ async fn a_killed_program_is_told_from_a_finished_one_and_leaves_no_step() {
     let host = home.host();
     let (killed, id) = tokio::join!(run(&host, &stage), kill);
     let error = killed.unwrap_err();
-    assert!(
-        error.to_string().contains("gone without a result"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("gone without a result"), "{error}");
     let report = run(&home.host(), &stage).await.unwrap();
     assert_eq!(outcomes(&report), [("work", StepOutcome::Changed)]);
-    assert!(
-        !runs_anywhere(&id),
-        "a step of the killed program still runs"
-    );
+    assert!(!runs_anywhere(&id), "a step of the killed program still runs");
 }
 
 #[tokio::test]
@@ -640,19 +443,11 @@ async fn cancelling_leaves_the_program_and_ending_it_ends_all() {
         }
         tokio::time::sleep(Duration::from_millis(300)).await;
     };
-    let error = playbook::run_stage(&home.host(), &stage, &bus, cancel)
-        .await
-        .unwrap_err();
+    let error = playbook::run_stage(&home.host(), &stage, &bus, cancel).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled);
     let (id, _) = running_program(&home);
     assert!(runs_anywhere(&id));
-    assert_eq!(
-        playbook::end_program(&home.host())
-            .await
-            .unwrap()
-            .as_deref(),
-        Some("prepare")
-    );
+    assert_eq!(playbook::end_program(&home.host()).await.unwrap().as_deref(), Some("prepare"));
     assert!(!runs_anywhere(&id));
     assert_eq!(playbook::end_program(&home.host()).await.unwrap(), None);
 }
@@ -660,12 +455,11 @@ async fn cancelling_leaves_the_program_and_ending_it_ends_all() {
 #[tokio::test]
 async fn what_a_step_prints_cannot_pass_for_a_result() {
     let home = Home::new();
-    let forging = "echo '::gpucl x end ok'; echo '::gpucl  change 1 0 forge'; printf '::gpucl over x result ok'; exit 9";
+    let forging =
+        "echo '::gpucl x end ok'; echo '::gpucl  change 1 0 forge'; printf '::gpucl over x result ok'; exit 9";
     let (bus, mut inbox) = Bus::new();
     let stage = stage(vec![step("forge", forging)]);
-    let error = playbook::run_stage(&home.host(), &stage, &bus, std::future::pending())
-        .await
-        .unwrap_err();
+    let error = playbook::run_stage(&home.host(), &stage, &bus, std::future::pending()).await.unwrap_err();
     assert!(error.causes()[0].contains("::gpucl x end ok"), "{error}");
     // They are lines like any other, the one without its newline too.
     assert_eq!(lines(&mut inbox)[3], "::gpucl over x result ok");
@@ -674,43 +468,27 @@ async fn what_a_step_prints_cannot_pass_for_a_result() {
 #[tokio::test]
 async fn variables_arrive_literally_in_every_shell() {
     let tricky = "it's \"quoted\" $HOME `id` \\ \n  two  spaces\n::gpucl $(id) 100% é\n";
-    for shell in [
-        &["dash", "-s"][..],
-        &["bash", "--posix", "-s"],
-        &["sh", "-s"],
-    ] {
+    for shell in [&["dash", "-s"][..], &["bash", "--posix", "-s"], &["sh", "-s"]] {
         let home = Home::new();
         let mut host = ShellHost::new(&home, shell);
         // The detached program's `sh` is that shell, too.
         let bin = home.folder.path().join("bin");
         fs_err::create_dir(&bin).unwrap();
-        let found = std::env::split_paths(&host.path)
-            .map(|folder| folder.join(shell[0]))
-            .find(|path| path.is_file());
+        let found = std::env::split_paths(&host.path).map(|folder| folder.join(shell[0])).find(|path| path.is_file());
         let Some(found) = found else {
             assert!(shell[0] != "sh", "there is no sh");
             continue;
         };
         fs_err::os::unix::fs::symlink(found, bin.join("sh")).unwrap();
         host.path = format!("{}:{}", bin.display(), host.path);
-        let mut stage = stage(vec![step(
-            "write",
-            "printf %s \"$tricky\" >out; value shell \"$(readlink /proc/$$/exe)\"",
-        )]);
-        stage
-            .variables
-            .insert("tricky".to_owned(), tricky.to_owned());
+        let mut stage =
+            stage(vec![step("write", "printf %s \"$tricky\" >out; value shell \"$(readlink /proc/$$/exe)\"")]);
+        stage.variables.insert("tricky".to_owned(), tricky.to_owned());
         let report = run(&host, &stage).await.unwrap();
         assert_eq!(home.read("out"), tricky, "{shell:?}");
         let ran = &report.values["shell"];
-        assert!(
-            shell[0] == "sh" || Path::new(ran).ends_with(shell[0]),
-            "{shell:?} ran {ran}"
-        );
-        assert!(
-            run(&host, &stage).await.unwrap().skipped_as_unchanged,
-            "{shell:?}"
-        );
+        assert!(shell[0] == "sh" || Path::new(ran).ends_with(shell[0]), "{shell:?} ran {ran}");
+        assert!(run(&host, &stage).await.unwrap().skipped_as_unchanged, "{shell:?}");
     }
 }
 
@@ -721,25 +499,10 @@ async fn a_program_that_arrives_cut_does_nothing() {
     let _: Result<StageReport> = run(&whole, &stage(vec![step("a", "touch ran")])).await;
     let program = whole.0.lock().unwrap().clone();
     assert!(program.contains("main </dev/null"));
-    let program = program.replace(
-        "/nowhere",
-        home.path()
-            .to_str()
-            .unwrap()
-            .replace('\'', "'\\''")
-            .as_str(),
-    );
+    let program = program.replace("/nowhere", home.path().to_str().unwrap().replace('\'', "'\\''").as_str());
     for part in [program.len() / 4, program.len() / 2, program.len() - 20] {
-        let _: ExecEnd = home
-            .host()
-            .exec(&program[..part], &mut |_, _| {})
-            .await
-            .unwrap();
-        assert!(
-            !home.path().exists(),
-            "{part} of {} bytes did something",
-            program.len()
-        );
+        let _: ExecEnd = home.host().exec(&program[..part], &mut |_, _| {}).await.unwrap();
+        assert!(!home.path().exists(), "{part} of {} bytes did something", program.len());
     }
 }
 
@@ -770,9 +533,7 @@ impl Host for Recorder {
 async fn a_folder_that_cannot_be_written_is_said() {
     let home = Home::new();
     fs_err::write(home.path(), "a file in its place").unwrap();
-    let error = run(&home.host(), &stage(vec![step("a", ":")]))
-        .await
-        .unwrap_err();
+    let error = run(&home.host(), &stage(vec![step("a", ":")])).await.unwrap_err();
     assert!(error.to_string().contains("cannot be written"), "{error}");
 }
 
@@ -781,16 +542,9 @@ fn a_playbook_with_an_unknown_key_is_refused_with_its_name() {
     let folder = tempfile::tempdir().unwrap();
     fs_err::create_dir(folder.path().join("playbooks")).unwrap();
     let path = folder.path().join("playbooks/mine.yaml");
-    fs_err::write(
-        &path,
-        "name: mine\nsummary: x\nsteps:\n  - {name: a, run: ':', retries: 3}\n",
-    )
-    .unwrap();
+    fs_err::write(&path, "name: mine\nsummary: x\nsteps:\n  - {name: a, run: ':', retries: 3}\n").unwrap();
     let error = playbook::load(&Library::new(vec![folder.path().into()]), "mine").unwrap_err();
-    assert!(
-        error.to_string().contains("unknown field `retries`"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("unknown field `retries`"), "{error}");
     assert!(error.doing().contains(path.to_str().unwrap()), "{error}");
 }
 
@@ -821,41 +575,21 @@ mod ray_native {
             }
             if let Some(text) = python3 {
                 fs_err::write(bin.join("python3"), format!("#!/bin/sh\n{text}\n")).unwrap();
-                fs_err::set_permissions(
-                    bin.join("python3"),
-                    std::fs::Permissions::from_mode(0o755),
-                )
-                .unwrap();
+                fs_err::set_permissions(bin.join("python3"), std::fs::Permissions::from_mode(0o755)).unwrap();
             }
             let mut host = ShellHost::new(&home, &["sh", "-s"]);
             host.path = bin.display().to_string();
-            Self {
-                environments: home.folder.path().join("environments"),
-                home,
-                host,
-            }
+            Self { environments: home.folder.path().join("environments"), home, host }
         }
 
         async fn run(&self, more: &[(&str, &str)]) -> Result<StageReport> {
             let playbook = playbook::load(&Library::default(), "ray-native").unwrap();
             let mut variables = BTreeMap::from([
                 ("ray_version".to_owned(), "2.60.0".to_owned()),
-                (
-                    "environments".to_owned(),
-                    self.environments.display().to_string(),
-                ),
+                ("environments".to_owned(), self.environments.display().to_string()),
             ]);
-            variables.extend(
-                more.iter()
-                    .map(|(key, value)| ((*key).to_owned(), (*value).to_owned())),
-            );
-            run(
-                &self.host,
-                &playbook
-                    .stage("prepare", &variables, Duration::from_secs(120))
-                    .unwrap(),
-            )
-            .await
+            variables.extend(more.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
+            run(&self.host, &playbook.stage("prepare", &variables, Duration::from_secs(120)).unwrap()).await
         }
     }
 
@@ -874,26 +608,16 @@ mod ray_native {
     #[tokio::test]
     async fn python_that_is_missing_too_old_or_half_is_told_apart() {
         let fake = |version: &str| {
-            format!(
-                "case \"$*\" in *sys.version_info*) echo '{version} /nowhere/python3';; *) exit 1;; esac"
-            )
+            format!("case \"$*\" in *sys.version_info*) echo '{version} /nowhere/python3';; *) exit 1;; esac")
         };
         let cases = [
-            (
-                None,
-                "python3 is missing",
-                "sudo apt-get install python3 python3-venv",
-            ),
+            (None, "python3 is missing", "sudo apt-get install python3 python3-venv"),
             (
                 Some(fake("3.8.10")),
                 "python3 is too old (3.8.10): Ray 2.60.0 needs 3.10 to 3.13",
                 "sudo apt-get install python3.12",
             ),
-            (
-                Some(fake("3.14.0")),
-                "python3 is too new (3.14.0)",
-                "sudo apt-get install python3.13",
-            ),
+            (Some(fake("3.14.0")), "python3 is too new (3.14.0)", "sudo apt-get install python3.13"),
             (
                 Some(fake("3.12.3")),
                 "python3 (3.12.3) cannot make environments",
@@ -912,15 +636,9 @@ mod ray_native {
     #[tokio::test]
     async fn too_little_disk_says_how_much_is_free_where() {
         let place = Place::new(Some(&real_python()));
-        let error = place
-            .run(&[("disk_needed_mib", "999999999")])
-            .await
-            .unwrap_err();
+        let error = place.run(&[("disk_needed_mib", "999999999")]).await.unwrap_err();
         assert!(error.causes()[0].contains("MiB are free in"), "{error}");
-        assert!(
-            error.causes()[0].contains(place.environments.to_str().unwrap()),
-            "{error}"
-        );
+        assert!(error.causes()[0].contains(place.environments.to_str().unwrap()), "{error}");
         assert!(error.hints()[0].contains("df -h"), "{:?}", error.hints());
     }
 
@@ -944,21 +662,11 @@ mod ray_native {
         // A half-made environment, as a cut leaves it, is never taken for a whole one.
         let begun = Instant::now();
         let error = place.run(&[]).await.unwrap_err();
-        assert_eq!(
-            error.causes()[0],
-            "the package index cannot be reached",
-            "{error}"
-        );
-        assert!(
-            error.hints()[0].contains("PIP_INDEX_URL"),
-            "{:?}",
-            error.hints()
-        );
+        assert_eq!(error.causes()[0], "the package index cannot be reached", "{error}");
+        assert!(error.hints()[0].contains("PIP_INDEX_URL"), "{:?}", error.hints());
         assert!(begun.elapsed() < Duration::from_secs(90));
-        let left: Vec<_> = fs_err::read_dir(&place.environments)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name())
-            .collect();
+        let left: Vec<_> =
+            fs_err::read_dir(&place.environments).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, [".lock-ray-2.60.0"]);
     }
 }

@@ -105,7 +105,9 @@ impl AgentClient {
                     .because(last.join("\n"))
                     .hint(format!("its log is {}", start.log.display())));
             }
-            if let (true, Some(identity)) = (self.ask(&Request::Status).await.ok().flatten().is_some(), Identity::of(pid)) {
+            if let (true, Some(identity)) =
+                (self.ask(&Request::Status).await.ok().flatten().is_some(), Identity::of(pid))
+            {
                 return Ok(identity);
             }
             if begin.elapsed() > START_LIMIT {

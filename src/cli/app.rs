@@ -35,27 +35,21 @@ impl App {
     /// Reads the environment, once.
     pub(crate) fn new(global: &Global) -> Result<Self> {
         let environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
-        let variable = |name: &str| {
-            environment
-                .get(&OsString::from(name))
-                .and_then(|value| value.to_str())
-        };
+        let variable = |name: &str| environment.get(&OsString::from(name)).and_then(|value| value.to_str());
         let paths = paths(variable)?;
         let here = std::env::current_dir()
             .map_err(|error| super::command_error::internal("find the working folder", &error))?;
         let mut data_dirs: Vec<PathBuf> = global.data_dir.iter().cloned().collect();
         data_dirs.push(here.join(".gpucl"));
         data_dirs.push(paths.config.clone());
-        let colour =
-            variable("NO_COLOR").is_none_or(str::is_empty) && variable("TERM") != Some("dumb");
+        let colour = variable("NO_COLOR").is_none_or(str::is_empty) && variable("TERM") != Some("dumb");
         let progress = variable("GPUCL_NO_PROGRESS").is_none_or(str::is_empty)
             && std::io::stderr().is_terminal()
             && variable("TERM") != Some("dumb");
-        let cluster = global.cluster.clone().or_else(|| {
-            variable("GPUCL_CLUSTER")
-                .filter(|name| !name.is_empty())
-                .map(str::to_owned)
-        });
+        let cluster = global
+            .cluster
+            .clone()
+            .or_else(|| variable("GPUCL_CLUSTER").filter(|name| !name.is_empty()).map(str::to_owned));
         Ok(Self {
             ui: Ui::new(global.output, colour, progress, global.quiet),
             cluster,
@@ -69,13 +63,15 @@ impl App {
 
     /// A variable of the environment.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
-        self.environment
-            .get(&OsString::from(name))
-            .and_then(|value| value.to_str())
+        self.environment.get(&OsString::from(name)).and_then(|value| value.to_str())
     }
 
     /// What the verbs on a cluster are given.
-    pub(crate) fn settings(&self, events: crate::event::Bus, cancel: crate::engine::Cancel) -> Result<crate::cluster::Settings> {
+    pub(crate) fn settings(
+        &self,
+        events: crate::event::Bus,
+        cancel: crate::engine::Cancel,
+    ) -> Result<crate::cluster::Settings> {
         Ok(crate::cluster::Settings {
             owner: crate::state::owner(&self.paths)?,
             paths: self.paths.clone(),
@@ -92,17 +88,45 @@ impl App {
     /// Credentials of clouds and whatever else stands in the environment do not reach a node.
     fn node_environment(&self) -> Vec<(OsString, OsString)> {
         const NAMES: &[&str] = &[
-            "HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME",
-            "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
-            "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
-            "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_CERT", "PIP_CONFIG_FILE", "UV_INDEX_URL",
+            "HOME",
+            "USER",
+            "LOGNAME",
+            "SHELL",
+            "PATH",
+            "LANG",
+            "LANGUAGE",
+            "TZ",
+            "LD_LIBRARY_PATH",
+            "CUDA_HOME",
+            "XDG_RUNTIME_DIR",
+            "XDG_STATE_HOME",
+            "XDG_DATA_HOME",
+            "XDG_CACHE_HOME",
+            "XDG_CONFIG_HOME",
+            "HTTP_PROXY",
+            "HTTPS_PROXY",
+            "NO_PROXY",
+            "ALL_PROXY",
+            "SSL_CERT_FILE",
+            "SSL_CERT_DIR",
+            "REQUESTS_CA_BUNDLE",
+            "PIP_INDEX_URL",
+            "PIP_EXTRA_INDEX_URL",
+            "PIP_TRUSTED_HOST",
+            "PIP_CERT",
+            "PIP_CONFIG_FILE",
+            "UV_INDEX_URL",
             "UV_DEFAULT_INDEX",
         ];
         let passes = |name: &OsString| {
             let name = name.to_string_lossy();
             name.starts_with("LC_") || NAMES.contains(&name.to_uppercase().as_str())
         };
-        self.environment.iter().filter(|(name, _)| passes(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+        self.environment
+            .iter()
+            .filter(|(name, _)| passes(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
     }
 
     /// JSON was asked for.
@@ -124,9 +148,7 @@ impl App {
 /// Where everything lies: the XDG folders, each with `gpucl` below it.
 fn paths<'a>(variable: impl Fn(&str) -> Option<&'a str>) -> Result<Paths> {
     let strategy = etcetera::base_strategy::Xdg::new().map_err(|error| {
-        Error::new(ErrorKind::Usage, "find the home folder")
-            .caused_by(&error)
-            .hint("set HOME to your home folder")
+        Error::new(ErrorKind::Usage, "find the home folder").caused_by(&error).hint("set HOME to your home folder")
     })?;
     let state = strategy.state_dir().unwrap_or_else(|| strategy.data_dir());
     // The runtime folder holds sockets, whose paths must be short: without one, a folder of /tmp that only this user may read.
@@ -135,10 +157,7 @@ fn paths<'a>(variable: impl Fn(&str) -> Option<&'a str>) -> Result<Paths> {
         None => PathBuf::from(format!("/tmp/gpucl-{}", rustix::process::getuid().as_raw())),
     };
     if !state.is_absolute() {
-        return Err(usage(
-            "find the state folder",
-            "XDG_STATE_HOME is not an absolute path",
-        ));
+        return Err(usage("find the state folder", "XDG_STATE_HOME is not an absolute path"));
     }
     Ok(Paths {
         config: strategy.config_dir().join("gpucl"),

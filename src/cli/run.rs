@@ -54,7 +54,8 @@ where
 /// Ctrl-C once: begin nothing more. Twice: stop now.
 async fn signals(handle: CancelHandle, bus: Bus, cluster: String) {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
         return;
     };
     loop {

@@ -92,7 +92,9 @@ async fn prove(
 /// Says it when the machine was restarted since: then nothing of the cluster was running any more.
 fn say_if_rebooted(settings: &Settings, known: &ClusterState) {
     if rebooted(known) {
-        settings.events.note("this machine was restarted since the cluster was started: none of its processes outlived that");
+        settings
+            .events
+            .note("this machine was restarted since the cluster was started: none of its processes outlived that");
     }
 }
 

@@ -95,7 +95,12 @@ impl Opened {
 }
 
 /// Works out all that a spec asks for; pure but for the provider's read-only offers.
-pub(super) async fn desired_of(loaded: &Loaded, scope: &Scope, provider: &dyn Provider, stage: &Stage) -> Result<Desired> {
+pub(super) async fn desired_of(
+    loaded: &Loaded,
+    scope: &Scope,
+    provider: &dyn Provider,
+    stage: &Stage,
+) -> Result<Desired> {
     let spec = &loaded.spec;
     let offers = provider.offers().await?;
     let mut resources = Vec::new();
@@ -122,12 +127,13 @@ pub(super) async fn desired_of(loaded: &Loaded, scope: &Scope, provider: &dyn Pr
 /// Refuses a spec from another file under the name of a cluster that runs.
 pub(super) fn same_file(known: &crate::state::ClusterState, path: Option<&str>, running: bool) -> Result<()> {
     match (&known.spec_path, path) {
-        (Some(before), Some(now)) if before != now && running => Err(Error::new(
-            ErrorKind::Usage,
-            format!("bring up the cluster {} from {now}", known.name),
-        )
-        .because(format!("a cluster of that name runs from another spec: {before}"))
-        .hint(format!("give one of them another `name:`, or replace the running one: gpucl up {now} --new-spec"))),
+        (Some(before), Some(now)) if before != now && running => {
+            Err(Error::new(ErrorKind::Usage, format!("bring up the cluster {} from {now}", known.name))
+                .because(format!("a cluster of that name runs from another spec: {before}"))
+                .hint(format!(
+                    "give one of them another `name:`, or replace the running one: gpucl up {now} --new-spec"
+                )))
+        }
         _ => Ok(()),
     }
 }

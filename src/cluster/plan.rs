@@ -21,8 +21,7 @@ pub async fn plan(settings: &Settings, loaded: &Loaded) -> Result<Plan> {
     let token = crate::secret::ray_token(&folder)?.unwrap_or_else(|| SecretString::from("not made yet".to_owned()));
     let stage = native::preparation(spec, &settings.library, &settings.paths.cache, &token)?;
     let desired = desired_of(loaded, &scope, provider.as_ref(), &stage).await?;
-    let known =
-        store.map_or_else(|| ClusterState::new(&scope, jiff::Timestamp::now()), |store| store.state().clone());
+    let known = store.map_or_else(|| ClusterState::new(&scope, jiff::Timestamp::now()), |store| store.state().clone());
     let world = settings.world(spec, provider, None);
     let observed = world.observe(&known).await?;
     Ok(reconcile(&Goal::Up(desired), &known, &observed).plan)

@@ -92,7 +92,12 @@ fn report(state: &ClusterState) -> StatusReport {
                 running: running.is_some(),
                 pid: identity.as_ref().map(|identity| identity.pid),
                 age_seconds: identity.as_ref().and_then(age).map(|age| age.as_secs()),
-                ended: item.notes.get("ended").and_then(|how| how.as_str()).map(str::to_owned).filter(|_| running.is_none()),
+                ended: item
+                    .notes
+                    .get("ended")
+                    .and_then(|how| how.as_str())
+                    .map(str::to_owned)
+                    .filter(|_| running.is_none()),
             }
         })
         .collect();

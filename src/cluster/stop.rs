@@ -19,7 +19,12 @@ pub async fn stop(settings: &Settings, name: &ClusterName) -> Result<Vec<String>
     let kept = opened.ledger.compact();
     result.map_err(|error| error.hint(format!("gpucl stop -c {name}   # goes on from here")))?;
     kept?;
-    Ok(planned.observed.resources.iter().map(|resource| format!("{} {}", resource.kind.0, resource.key.display_name())).collect())
+    Ok(planned
+        .observed
+        .resources
+        .iter()
+        .map(|resource| format!("{} {}", resource.kind.0, resource.key.display_name()))
+        .collect())
 }
 
 /// The error of a cluster of which nothing is known.

@@ -90,9 +90,10 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
 /// Says how to go on, and how to get rid of what is there.
 fn go_on(error: Error, settings: &Settings, options: &UpOptions, name: &crate::name::ClusterName) -> Error {
     let again = options.path.as_deref().map_or_else(|| "gpucl up".to_owned(), |path| format!("gpucl up {path}"));
-    let held = Store::open(&settings.paths, name).ok().flatten().map(|store| {
-        store.state().items.keys().map(crate::name::Key::display_name).collect::<Vec<_>>().join(", ")
-    });
+    let held = Store::open(&settings.paths, name)
+        .ok()
+        .flatten()
+        .map(|store| store.state().items.keys().map(crate::name::Key::display_name).collect::<Vec<_>>().join(", "));
     let error = match held {
         Some(held) if !held.is_empty() && error.kind() != ErrorKind::Locked => {
             error.because(format!("of the cluster {name} there is now: {held}"))

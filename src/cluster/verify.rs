@@ -23,11 +23,11 @@ pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<usize> {
 /// The ways into a cluster that runs, by what is known of it.
 pub fn access(settings_paths: &crate::state::Paths, state: &ClusterState) -> Result<Access> {
     checks::access_of(state, &settings_paths.cluster(&state.name)).ok_or_else(|| {
-        Error::new(ErrorKind::NotFound, format!("reach the cluster {}", state.name))
-            .because("it does not run")
-            .hint(match &state.spec_path {
+        Error::new(ErrorKind::NotFound, format!("reach the cluster {}", state.name)).because("it does not run").hint(
+            match &state.spec_path {
                 Some(path) => format!("gpucl up {path}"),
                 None => "gpucl up cluster.yaml".to_owned(),
-            })
+            },
+        )
     })
 }

@@ -21,17 +21,11 @@ impl LocalHost {
     /// Makes it of its name and its folder.
     pub fn new(name: impl Into<String>, home: PathBuf) -> Result<Self> {
         let home = home.into_os_string().into_string().map_err(|home| {
-            Error::new(
-                ErrorKind::Host,
-                format!("use the folder {}", home.display()),
-            )
-            .because("its path is not UTF-8")
-            .hint("set XDG_DATA_HOME to a folder whose path is plain text")
+            Error::new(ErrorKind::Host, format!("use the folder {}", home.display()))
+                .because("its path is not UTF-8")
+                .hint("set XDG_DATA_HOME to a folder whose path is plain text")
         })?;
-        Ok(Self {
-            name: name.into(),
-            home,
-        })
+        Ok(Self { name: name.into(), home })
     }
 }
 

@@ -140,7 +140,11 @@ impl Work<'_> {
                 let ours = known.and_then(|known| known.id.as_ref());
                 match several.iter().find(|found| Some(&found.id) == ours && found.usable) {
                     Some(ours) => Ok(ours),
-                    None => several.iter().find(|found| found.usable).copied().ok_or(Some("none of them can be used".to_owned())),
+                    None => several
+                        .iter()
+                        .find(|found| found.usable)
+                        .copied()
+                        .ok_or(Some("none of them can be used".to_owned())),
                 }
             }
         }
@@ -172,7 +176,8 @@ impl Work<'_> {
         before_release.extend(self.operations(|action| matches!(action, Action::StopAgent)));
         // What needs others goes before them: the reverse of the order in which it came.
         for found in self.observed.resources.iter().rev() {
-            let kept = desired.resources.iter().find(|request| request.key == found.key).map(|request| self.keeps(request));
+            let kept =
+                desired.resources.iter().find(|request| request.key == found.key).map(|request| self.keeps(request));
             let cause = match kept {
                 None => why_not.to_owned(),
                 Some(Ok(kept)) if kept.id == found.id => {
@@ -304,11 +309,23 @@ impl Work<'_> {
     }
 
     fn of_key(&self, key: &Key) -> Vec<usize> {
-        self.outcome.plan.operations.iter().filter(|operation| operation.key == *key).map(|operation| operation.id).collect()
+        self.outcome
+            .plan
+            .operations
+            .iter()
+            .filter(|operation| operation.key == *key)
+            .map(|operation| operation.id)
+            .collect()
     }
 
     fn operations(&self, which: impl Fn(&Action) -> bool) -> Vec<usize> {
-        self.outcome.plan.operations.iter().filter(|operation| which(&operation.action)).map(|operation| operation.id).collect()
+        self.outcome
+            .plan
+            .operations
+            .iter()
+            .filter(|operation| which(&operation.action))
+            .map(|operation| operation.id)
+            .collect()
     }
 }
 

@@ -34,27 +34,14 @@ pub(super) struct Resume {
 }
 
 /// The program of an exec that runs a stage.
-pub(super) fn stage_program(
-    home: &str,
-    stage: &Stage,
-    ids: &Ids,
-    resume: Option<&Resume>,
-) -> String {
+pub(super) fn stage_program(home: &str, stage: &Stage, ids: &Ids, resume: Option<&Resume>) -> String {
     let mut text = header(home, &stage.name, &ids.exec_nonce);
     let digest = stage.digest();
     assign(&mut text, "digest", &digest);
     assign(&mut text, "id", &ids.program);
     assign(&mut text, "dir", &folder(home, stage));
-    assign(
-        &mut text,
-        "resume",
-        resume.map_or("", |resume| &resume.program),
-    );
-    assign(
-        &mut text,
-        "resume_at",
-        &resume.map_or(0, |resume| resume.at).to_string(),
-    );
+    assign(&mut text, "resume", resume.map_or("", |resume| &resume.program));
+    assign(&mut text, "resume_at", &resume.map_or(0, |resume| resume.at).to_string());
     text.push_str(COMMON);
     text.push_str(FACTS);
     deliver(&mut text, home, stage, ids);
@@ -67,18 +54,12 @@ pub(super) fn stage_program(
 
 /// The program of an exec that only learns the facts.
 pub(super) fn facts_program(home: &str, nonce: &str) -> String {
-    format!(
-        "{}{COMMON}{FACTS}{EXEC}main </dev/null\n",
-        header(home, "-", nonce)
-    )
+    format!("{}{COMMON}{FACTS}{EXEC}main </dev/null\n", header(home, "-", nonce))
 }
 
 /// The program of an exec that ends the program that runs.
 pub(super) fn end_program(home: &str, nonce: &str) -> String {
-    format!(
-        "{}{COMMON}{EXEC}{END}main </dev/null\n",
-        header(home, "-", nonce)
-    )
+    format!("{}{COMMON}{EXEC}{END}main </dev/null\n", header(home, "-", nonce))
 }
 
 fn header(home: &str, stage: &str, nonce: &str) -> String {
@@ -103,11 +84,7 @@ fn deliver(text: &mut String, home: &str, stage: &Stage, ids: &Ids) {
     let values = format!("{}/values", folder(home, stage));
     text.push_str("deliver() {\n");
     let mut put = |name: String, script: &str| {
-        let _ = writeln!(
-            text,
-            "printf '%s' {} >\"$dir\"/{name} || return 1",
-            quote(script)
-        );
+        let _ = writeln!(text, "printf '%s' {} >\"$dir\"/{name} || return 1", quote(script));
     };
     put("run.sh".to_owned(), &detached_program(home, stage, ids));
     for (number, step) in (1..).zip(&stage.steps) {
@@ -136,23 +113,13 @@ fn deliver(text: &mut String, home: &str, stage: &Stage, ids: &Ids) {
 fn still_holds(text: &mut String, home: &str, stage: &Stage) {
     text.push_str("still_holds() {\n");
     for file in &stage.files {
-        let _ = writeln!(
-            text,
-            "[ -f {} ] || return 1",
-            quote(&format!("{home}/{}", file.path))
-        );
+        let _ = writeln!(text, "[ -f {} ] || return 1", quote(&format!("{home}/{}", file.path)));
     }
     let values = format!("{home}/prepared/{}", stage.name);
     for step in &stage.steps {
-        let creates = step
-            .creates
-            .as_ref()
-            .map(|path| format!("[ -e {} ]", quote(path)));
+        let creates = step.creates.as_ref().map(|path| format!("[ -e {} ]", quote(path)));
         let unless = step.unless.as_ref().map(|unless| {
-            format!(
-                "timeout 20 sh -c {} </dev/null >/dev/null 2>&1 9>&-",
-                quote(&script(stage, &values, unless))
-            )
+            format!("timeout 20 sh -c {} </dev/null >/dev/null 2>&1 9>&-", quote(&script(stage, &values, unless)))
         });
         let tests: Vec<String> = creates.into_iter().chain(unless).collect();
         if !tests.is_empty() {
@@ -215,16 +182,10 @@ fn base64(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 3 / 2);
     for line in bytes.chunks(57) {
         for group in line.chunks(3) {
-            let value = (0..3).fold(0_usize, |value, at| {
-                value << 8 | usize::from(group.get(at).copied().unwrap_or(0))
-            });
+            let value = (0..3).fold(0_usize, |value, at| value << 8 | usize::from(group.get(at).copied().unwrap_or(0)));
             for at in 0..4 {
                 let letter = LETTERS[value >> (18 - 6 * at) & 63];
-                text.push(if at <= group.len() {
-                    char::from(letter)
-                } else {
-                    '='
-                });
+                text.push(if at <= group.len() { char::from(letter) } else { '=' });
             }
         }
         text.push('\n');
@@ -242,12 +203,6 @@ mod tests {
         assert_eq!(base64(b"f"), "Zg==\n");
         assert_eq!(base64(b"fo"), "Zm8=\n");
         assert_eq!(base64(b"foobar"), "Zm9vYmFy\n");
-        assert_eq!(
-            base64(&[0xff; 58])
-                .lines()
-                .map(str::len)
-                .collect::<Vec<_>>(),
-            [76, 4]
-        );
+        assert_eq!(base64(&[0xff; 58]).lines().map(str::len).collect::<Vec<_>>(), [76, 4]);
     }
 }

@@ -99,9 +99,7 @@ impl When {
         };
         has && self.os.as_ref().is_none_or(|os| *os == facts.os)
             && self.arch.as_ref().is_none_or(|arch| *arch == facts.arch)
-            && self
-                .gpu
-                .is_none_or(|vendor| facts.gpus.iter().any(|gpu| gpu.vendor == vendor))
+            && self.gpu.is_none_or(|vendor| facts.gpus.iter().any(|gpu| gpu.vendor == vendor))
     }
 }
 
@@ -112,76 +110,49 @@ pub fn load(library: &Library, name: &str) -> Result<Playbook> {
     if playbook.name == name {
         Ok(playbook)
     } else {
-        Err(playbook.wrong().because(format!(
-            "its name is `{}`, but its file's is `{name}`",
-            playbook.name
-        )))
+        Err(playbook.wrong().because(format!("its name is `{}`, but its file's is `{name}`", playbook.name)))
     }
 }
 
 impl Playbook {
     /// Reads a playbook; unknown keys and wrong types are errors that name their line.
     pub fn parse(text: &str, origin: &Origin) -> Result<Self> {
-        let mut playbook: Self = serde_yaml::from_str(text).map_err(|error| {
-            Error::new(ErrorKind::Spec, format!("read the playbook {origin}")).because(error)
-        })?;
+        let mut playbook: Self = serde_yaml::from_str(text)
+            .map_err(|error| Error::new(ErrorKind::Spec, format!("read the playbook {origin}")).because(error))?;
         playbook.origin = origin.to_string();
         if playbook.steps.is_empty() {
             return Err(playbook.wrong().because("it has no steps"));
         }
         if let Some(step) = playbook.steps.iter().find(|step| step.reboot) {
             // No provider of today hands over a host that may be started anew.
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                format!("read the playbook {origin}"),
-            )
-            .because(format!(
-                "the step `{}` needs a reboot, which this version cannot do",
-                step.name
-            )));
+            return Err(Error::new(ErrorKind::Unsupported, format!("read the playbook {origin}"))
+                .because(format!("the step `{}` needs a reboot, which this version cannot do", step.name)));
         }
         Ok(playbook)
     }
 
     /// Fills in the variables and makes the stage of this name of it.
-    pub fn stage(
-        &self,
-        name: &str,
-        given: &BTreeMap<String, String>,
-        timeout: Duration,
-    ) -> Result<Stage> {
+    pub fn stage(&self, name: &str, given: &BTreeMap<String, String>, timeout: Duration) -> Result<Stage> {
         if let Some(unknown) = given.keys().find(|key| !self.variables.contains_key(*key)) {
-            let error = self
-                .wrong()
-                .because(format!("it has no variable `{unknown}`"));
-            return Err(
-                match near::nearest(unknown, self.variables.keys().map(String::as_str)) {
-                    Some(near) => error.hint(format!("did you mean `{near}`?")),
-                    None => error,
-                },
-            );
+            let error = self.wrong().because(format!("it has no variable `{unknown}`"));
+            return Err(match near::nearest(unknown, self.variables.keys().map(String::as_str)) {
+                Some(near) => error.hint(format!("did you mean `{near}`?")),
+                None => error,
+            });
         }
         let mut variables = BTreeMap::new();
         for (key, default) in &self.variables {
             let value = given.get(key).or(default.as_ref());
-            let value = value.ok_or_else(|| {
-                self.wrong()
-                    .because(format!("its variable `{key}` has no value"))
-            })?;
+            let value = value.ok_or_else(|| self.wrong().because(format!("its variable `{key}` has no value")))?;
             variables.insert(key.clone(), value.clone());
         }
         let mut steps = Vec::with_capacity(self.steps.len());
         for step in &self.steps {
             let fill = |field: &str, text: &str| {
-                render(
-                    &format!("{field} of step `{}` in {}", step.name, self.origin),
-                    text,
-                    &variables,
-                )
+                render(&format!("{field} of step `{}` in {}", step.name, self.origin), text, &variables)
             };
-            let fill_some = |field: &str, text: &Option<String>| {
-                text.as_deref().map(|text| fill(field, text)).transpose()
-            };
+            let fill_some =
+                |field: &str, text: &Option<String>| text.as_deref().map(|text| fill(field, text)).transpose();
             let mut errors = step.errors.clone();
             for known in &mut errors {
                 known.says = fill("errors", &known.says)?;
@@ -198,13 +169,7 @@ impl Playbook {
                 errors,
             });
         }
-        let stage = Stage {
-            name: name.to_owned(),
-            steps,
-            files: Vec::new(),
-            variables,
-            timeout,
-        };
+        let stage = Stage { name: name.to_owned(), steps, files: Vec::new(), variables, timeout };
         stage.check()?;
         Ok(stage)
     }
@@ -226,10 +191,7 @@ mod tests {
     fn an_unknown_key_is_refused_with_its_name_and_line() {
         let text = "name: test\nsummary: x\nsteps:\n  - name: one\n    rum: echo\n";
         let error = Playbook::parse(text, &origin()).unwrap_err().to_string();
-        assert!(
-            error.contains("unknown field `rum`") && error.contains("line 5"),
-            "{error}"
-        );
+        assert!(error.contains("unknown field `rum`") && error.contains("line 5"), "{error}");
     }
 
     #[test]
@@ -238,36 +200,15 @@ mod tests {
                     \x20 - {name: 'get {{ version }}', run: 'echo \"$version\"', creates: '{{ folder }}/x'}\n";
         let playbook = Playbook::parse(text, &origin()).unwrap();
         let stage = |given: &[(&str, &str)]| {
-            let given = given
-                .iter()
-                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-                .collect();
+            let given = given.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
             playbook.stage("prepare", &given, Duration::from_secs(1))
         };
         let made = stage(&[("folder", "/x y")]).unwrap();
-        assert_eq!(
-            (&*made.steps[0].name, made.steps[0].creates.as_deref()),
-            ("get 1.0", Some("/x y/x"))
-        );
-        assert!(
-            stage(&[])
-                .unwrap_err()
-                .to_string()
-                .contains("`folder` has no value")
-        );
-        assert_eq!(
-            stage(&[("folders", "x")]).unwrap_err().hints(),
-            ["did you mean `folder`?"]
-        );
-        let wrong =
-            Playbook::parse(&text.replace("{{ version }}", "{{ versoin }}"), &origin()).unwrap();
+        assert_eq!((&*made.steps[0].name, made.steps[0].creates.as_deref()), ("get 1.0", Some("/x y/x")));
+        assert!(stage(&[]).unwrap_err().to_string().contains("`folder` has no value"));
+        assert_eq!(stage(&[("folders", "x")]).unwrap_err().hints(), ["did you mean `folder`?"]);
+        let wrong = Playbook::parse(&text.replace("{{ version }}", "{{ versoin }}"), &origin()).unwrap();
         let given = BTreeMap::from([("folder".to_owned(), "x".to_owned())]);
-        assert!(
-            wrong
-                .stage("prepare", &given, Duration::from_secs(1))
-                .unwrap_err()
-                .to_string()
-                .contains("versoin")
-        );
+        assert!(wrong.stage("prepare", &given, Duration::from_secs(1)).unwrap_err().to_string().contains("versoin"));
     }
 }

@@ -75,10 +75,7 @@ impl PythonFact {
     /// Whether Ray has packages for it.
     pub fn fits_ray(&self) -> bool {
         let mut numbers = self.version.split('.').map(str::parse::<u32>);
-        matches!(
-            (numbers.next(), numbers.next()),
-            (Some(Ok(3)), Some(Ok(10..=13)))
-        )
+        matches!((numbers.next(), numbers.next()), (Some(Ok(3)), Some(Ok(10..=13))))
     }
 }
 
@@ -86,12 +83,7 @@ impl Facts {
     /// Takes one fact as the host's program says it: its key and the rest of its line.
     pub(super) fn take(&mut self, key: &str, rest: &str) {
         let text = || rest.trim().to_owned();
-        let number = |factor: u64| {
-            rest.trim()
-                .parse::<u64>()
-                .unwrap_or_default()
-                .saturating_mul(factor)
-        };
+        let number = |factor: u64| rest.trim().parse::<u64>().unwrap_or_default().saturating_mul(factor);
         let some = || Some(text()).filter(|text| !text.is_empty());
         match key {
             "os" => self.os = text(),
@@ -105,21 +97,15 @@ impl Facts {
             "disk_free" => self.disk_free = number(1024),
             "shm_free" => self.shm_free = number(1024),
             "python" => {
-                self.python = rest.split_once(' ').map(|(version, path)| PythonFact {
-                    path: path.to_owned(),
-                    version: version.to_owned(),
-                });
+                self.python = rest
+                    .split_once(' ')
+                    .map(|(version, path)| PythonFact { path: path.to_owned(), version: version.to_owned() });
             }
             // `uv 0.9.1 (…)`, `Docker version 29.1.3, build …`
             "uv" => self.uv = some().map(|line| line.split(' ').nth(1).unwrap_or(&line).to_owned()),
             "docker" => {
-                self.docker = some().map(|line| {
-                    line.split(' ')
-                        .nth(2)
-                        .unwrap_or(&line)
-                        .trim_end_matches(',')
-                        .to_owned()
-                });
+                self.docker =
+                    some().map(|line| line.split(' ').nth(2).unwrap_or(&line).trim_end_matches(',').to_owned());
             }
             "gpu" => self.take_gpu(rest),
             "nvidia" => self.take_nvidia(rest),
@@ -151,16 +137,11 @@ impl Facts {
     /// `00000000:C6:00.0, GPU-…, NVIDIA H100`: the domain has eight digits here and four in sysfs.
     fn take_nvidia(&mut self, rest: &str) {
         let mut fields = rest.splitn(3, ',').map(str::trim);
-        let (Some(pci), Some(uuid), Some(name)) = (fields.next(), fields.next(), fields.next())
-        else {
+        let (Some(pci), Some(uuid), Some(name)) = (fields.next(), fields.next(), fields.next()) else {
             return;
         };
         let pci = pci.to_ascii_lowercase();
-        let pci = if pci.len() > 12 {
-            pci.get(pci.len() - 12..).unwrap_or(&pci)
-        } else {
-            &pci
-        };
+        let pci = if pci.len() > 12 { pci.get(pci.len() - 12..).unwrap_or(&pci) } else { &pci };
         if let Some(gpu) = self.gpus.iter_mut().find(|gpu| gpu.pci == pci) {
             gpu.uuid = Some(uuid.to_owned()).filter(|uuid| uuid.starts_with("GPU-"));
             gpu.name = Some(name.to_owned()).filter(|name| !name.starts_with('['));
@@ -177,24 +158,11 @@ mod tests {
         let mut facts = Facts::default();
         facts.take("gpu", "0000:c6:00.0 0x10de 0x2330 nvidia");
         facts.take("gpu", "0000:c7:00.0 0x1002 0x74a1 -");
-        facts.take(
-            "nvidia",
-            "00000000:C6:00.0, GPU-5f1d0f3e, NVIDIA H100 80GB HBM3",
-        );
-        facts.take(
-            "nvidia",
-            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
-        );
+        facts.take("nvidia", "00000000:C6:00.0, GPU-5f1d0f3e, NVIDIA H100 80GB HBM3");
+        facts.take("nvidia", "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.");
         assert_eq!(facts.gpus[0].name.as_deref(), Some("NVIDIA H100 80GB HBM3"));
         assert_eq!(facts.gpus[0].uuid.as_deref(), Some("GPU-5f1d0f3e"));
-        assert_eq!(
-            (
-                facts.gpus[1].vendor,
-                &facts.gpus[1].driver,
-                &facts.gpus[1].name
-            ),
-            (Vendor::Amd, &None, &None)
-        );
+        assert_eq!((facts.gpus[1].vendor, &facts.gpus[1].driver, &facts.gpus[1].name), (Vendor::Amd, &None, &None));
     }
 
     #[test]
@@ -204,23 +172,8 @@ mod tests {
         facts.take("docker", "Docker version 29.1.3, build abc");
         facts.take("uv", "uv 0.9.1 (abc 2025-10-01)");
         assert!(!facts.python.unwrap().fits_ray());
-        assert_eq!(
-            (facts.docker.as_deref(), facts.uv.as_deref()),
-            (Some("29.1.3"), Some("0.9.1"))
-        );
-        assert!(
-            PythonFact {
-                path: String::new(),
-                version: "3.13.1".to_owned()
-            }
-            .fits_ray()
-        );
-        assert!(
-            !PythonFact {
-                path: String::new(),
-                version: "3.14.0".to_owned()
-            }
-            .fits_ray()
-        );
+        assert_eq!((facts.docker.as_deref(), facts.uv.as_deref()), (Some("29.1.3"), Some("0.9.1")));
+        assert!(PythonFact { path: String::new(), version: "3.13.1".to_owned() }.fits_ray());
+        assert!(!PythonFact { path: String::new(), version: "3.14.0".to_owned() }.fits_ray());
     }
 }

@@ -96,10 +96,7 @@ impl<'a> Follower<'a> {
         self.whole = false;
         self.progress = false;
         self.report.facts = Facts::default();
-        self.followed.as_ref().map(|followed| Resume {
-            program: followed.id.clone(),
-            at: followed.seen,
-        })
+        self.followed.as_ref().map(|followed| Resume { program: followed.id.clone(), at: followed.seen })
     }
 
     /// The exec told all that it had to tell.
@@ -114,9 +111,7 @@ impl<'a> Follower<'a> {
 
     /// The program that is followed, by its stage's name.
     pub(super) fn followed_stage(&self) -> Option<&str> {
-        self.followed
-            .as_ref()
-            .map(|followed| followed.stage.as_str())
+        self.followed.as_ref().map(|followed| followed.stage.as_str())
     }
 
     /// Takes one line of the exec.
@@ -174,35 +169,19 @@ impl<'a> Follower<'a> {
     }
 
     fn attach(&mut self, nonce: &str, id: &str, same: bool, stage: &str) {
-        if self
-            .followed
-            .as_ref()
-            .is_some_and(|followed| followed.id == id)
-        {
+        if self.followed.as_ref().is_some_and(|followed| followed.id == id) {
             return;
         }
         let own = id == self.own_id;
         if !own {
-            let doing = if same {
-                "this stage"
-            } else {
-                "another program"
-            };
-            self.events.note(format!(
-                "{}: {doing} (`{stage}`) already runs there; following it",
-                self.host
-            ));
+            let doing = if same { "this stage" } else { "another program" };
+            self.events.note(format!("{}: {doing} (`{stage}`) already runs there; following it", self.host));
         }
         self.report.steps.clear();
         self.report.attached = same && !own;
         self.step = None;
-        self.followed = Some(Followed {
-            nonce: nonce.to_owned(),
-            id: id.to_owned(),
-            stage: stage.to_owned(),
-            same,
-            seen: 0,
-        });
+        self.followed =
+            Some(Followed { nonce: nonce.to_owned(), id: id.to_owned(), stage: stage.to_owned(), same, seen: 0 });
     }
 
     /// One whole line of the log. A marked line may stand behind the beginning of one that a step never ended.
@@ -225,15 +204,9 @@ impl<'a> Follower<'a> {
 
     fn step_line(&mut self, line: &str) {
         // A progress bar overwrites its line: only what it came to is of interest.
-        let line = line
-            .rsplit('\r')
-            .find(|part| !part.trim().is_empty())
-            .unwrap_or("");
+        let line = line.rsplit('\r').find(|part| !part.trim().is_empty()).unwrap_or("");
         push(&mut self.kept, line, KEPT);
-        self.events.send(EventKind::HostLine {
-            host: self.host.to_owned(),
-            line: line.to_owned(),
-        });
+        self.events.send(EventKind::HostLine { host: self.host.to_owned(), line: line.to_owned() });
     }
 
     fn marked_line(&mut self, line: &str) {
@@ -244,10 +217,7 @@ impl<'a> Follower<'a> {
                     self.step = Some((number.parse().unwrap_or(0), name.to_owned()));
                     self.kept.clear();
                     let line = format!("[{name}]");
-                    self.events.send(EventKind::HostLine {
-                        host: self.host.to_owned(),
-                        line,
-                    });
+                    self.events.send(EventKind::HostLine { host: self.host.to_owned(), line });
                 }
             }
             "skip" => self.step_ended(rest, 2, StepOutcome::Skipped),
@@ -259,22 +229,14 @@ impl<'a> Follower<'a> {
             }
             "timeout" => {
                 let mut words = rest.split(' ').skip(2);
-                let limit = Duration::from_secs(
-                    words.next().and_then(|word| word.parse().ok()).unwrap_or(0),
-                );
+                let limit = Duration::from_secs(words.next().and_then(|word| word.parse().ok()).unwrap_or(0));
                 let of_step = words.next() == Some("step");
                 self.step_ended(rest, 4, StepOutcome::Failed);
                 self.end = Some(End::TimedOut { limit, of_step });
             }
             "retry" => {
-                if let Some((attempt, name)) = rest
-                    .split_once(' ')
-                    .and_then(|(_, rest)| rest.split_once(' '))
-                {
-                    self.events.note(format!(
-                        "{}: `{name}` failed; trying again ({attempt})",
-                        self.host
-                    ));
+                if let Some((attempt, name)) = rest.split_once(' ').and_then(|(_, rest)| rest.split_once(' ')) {
+                    self.events.note(format!("{}: `{name}` failed; trying again ({attempt})", self.host));
                 }
             }
             _ => {}
@@ -283,16 +245,8 @@ impl<'a> Follower<'a> {
 
     /// `NUMBER MILLISECONDS … NAME`, the name behind so many words.
     fn step_ended(&mut self, rest: &str, words: usize, outcome: StepOutcome) {
-        let milliseconds = rest
-            .split(' ')
-            .nth(1)
-            .and_then(|word| word.parse().ok())
-            .unwrap_or(0);
-        let name = rest
-            .splitn(words + 1, ' ')
-            .nth(words)
-            .unwrap_or_default()
-            .to_owned();
+        let milliseconds = rest.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+        let name = rest.splitn(words + 1, ' ').nth(words).unwrap_or_default().to_owned();
         self.events.send(EventKind::Step {
             host: self.host.to_owned(),
             stage: self.followed_stage().unwrap_or(&self.stage.name).to_owned(),
@@ -300,11 +254,7 @@ impl<'a> Follower<'a> {
             outcome,
             milliseconds,
         });
-        self.report.steps.push(StepReport {
-            name,
-            outcome,
-            milliseconds,
-        });
+        self.report.steps.push(StepReport { name, outcome, milliseconds });
     }
 
     /// `ID result|died|stuck|gone VERDICT…`
@@ -313,9 +263,7 @@ impl<'a> Follower<'a> {
             [_, "result", "ok", ..] => End::Done,
             [_, "result", "ended", ..] => End::Ended,
             // The marked line has told how.
-            [_, "result", ..] => self.end.clone().unwrap_or(End::Failed {
-                code: "1".to_owned(),
-            }),
+            [_, "result", ..] => self.end.clone().unwrap_or(End::Failed { code: "1".to_owned() }),
             [_, "stuck", ..] => End::Stuck,
             _ => End::Died,
         };
@@ -329,10 +277,7 @@ impl<'a> Follower<'a> {
             return;
         }
         if end != End::Done {
-            self.events.warn(format!(
-                "{}: the program `{}` that ran there failed",
-                self.host, followed.stage
-            ));
+            self.events.warn(format!("{}: the program `{}` that ran there failed", self.host, followed.stage));
         }
         self.end = None;
         self.followed = None;
@@ -347,21 +292,12 @@ impl<'a> Follower<'a> {
             for line in &self.stderr {
                 error = error.because(line);
             }
-            if self
-                .stderr
-                .iter()
-                .any(|line| line.contains("No space left on device"))
-            {
-                error = error
-                    .hint("make room on the disk (see `df -h`), then run the same command again");
+            if self.stderr.iter().any(|line| line.contains("No space left on device")) {
+                error = error.hint("make room on the disk (see `df -h`), then run the same command again");
             }
             return Err(error);
         }
-        let step = self
-            .step
-            .as_ref()
-            .map(|(_, name)| format!(": step `{name}`"))
-            .unwrap_or_default();
+        let step = self.step.as_ref().map(|(_, name)| format!(": step `{name}`")).unwrap_or_default();
         match &self.end {
             Some(End::Done) => Ok(self.report),
             Some(End::Failed { code }) => {
@@ -392,20 +328,11 @@ impl<'a> Follower<'a> {
 
     /// Adds what the failed step's lines mean, and what to do.
     fn explain(&self, mut error: Error, silent: String) -> Error {
-        let step = self
-            .step
-            .as_ref()
-            .and_then(|(number, _)| self.stage.steps.get(number.checked_sub(1)?));
+        let step = self.step.as_ref().and_then(|(number, _)| self.stage.steps.get(number.checked_sub(1)?));
         let known = step
             .into_iter()
             .flat_map(|step| &step.errors)
-            .find_map(|known| {
-                self.kept
-                    .iter()
-                    .rev()
-                    .find(|line| known.matches(line))
-                    .map(|line| (known, line.trim()))
-            });
+            .find_map(|known| self.kept.iter().rev().find(|line| known.matches(line)).map(|line| (known, line.trim())));
         let fill = |text: &str, line: &str| text.replace("{line}", line);
         let lines = last_lines(&self.kept);
         match known {
@@ -414,11 +341,7 @@ impl<'a> Follower<'a> {
                 if known.says != "{line}" && !lines.is_empty() {
                     error = error.because(format!("its last lines were\n{lines}"));
                 }
-                if let Some(hint) = known
-                    .hint
-                    .as_ref()
-                    .or(step.and_then(|step| step.hint.as_ref()))
-                {
+                if let Some(hint) = known.hint.as_ref().or(step.and_then(|step| step.hint.as_ref())) {
                     error = error.hint(fill(hint, line));
                 }
             }
@@ -441,10 +364,6 @@ fn push(lines: &mut VecDeque<String>, line: &str, limit: usize) {
 }
 
 fn last_lines(lines: &VecDeque<String>) -> String {
-    let lines: Vec<&str> = lines
-        .iter()
-        .map(String::as_str)
-        .filter(|line| !line.trim().is_empty())
-        .collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(SHOWN)..].join("\n")
 }

@@ -30,11 +30,8 @@ pub async fn run_stage(
 ) -> Result<StageReport> {
     stage.check()?;
     let doing = || format!("{} {}", stage.name, host.name());
-    let mut ids = Ids {
-        program: random::letters(16)?,
-        program_nonce: random::letters(20)?,
-        exec_nonce: random::letters(20)?,
-    };
+    let mut ids =
+        Ids { program: random::letters(16)?, program_nonce: random::letters(20)?, exec_nonce: random::letters(20)? };
     let mut follower = Follower::new(host.name(), stage, events, &ids.program);
     let mut cancel = std::pin::pin!(cancel);
     let mut broken = 0;
@@ -66,15 +63,11 @@ pub async fn run_stage(
             Err(error) => error.to_string(),
         };
         if broken >= ATTEMPTS {
-            let mut error = Error::new(ErrorKind::Host, doing())
-                .status(Status::Persistent)
-                .because(why);
+            let mut error = Error::new(ErrorKind::Host, doing()).status(Status::Persistent).because(why);
             if let Some(words) = follower.last_words() {
                 error = error.because(words);
             }
-            return Err(error.hint(
-                "a program that was begun goes on there; run the same command again to follow it",
-            ));
+            return Err(error.hint("a program that was begun goes on there; run the same command again to follow it"));
         }
         events.note(format!("{}: {why}; connecting again", host.name()));
         let pause = Duration::from_millis(100 << broken);
@@ -104,18 +97,14 @@ pub async fn facts(host: &dyn Host) -> Result<Facts> {
             }
         }
     };
-    let ended = host
-        .exec(&compile::facts_program(host.home(), &nonce), &mut on_line)
-        .await?;
+    let ended = host.exec(&compile::facts_program(host.home(), &nonce), &mut on_line).await?;
     if whole {
         return Ok(facts);
     }
-    let error = Error::new(ErrorKind::Host, doing())
-        .status(Status::Temporary)
-        .because(match ended {
-            ExecEnd::Broken => "the connection to the host broke".to_owned(),
-            ExecEnd::Exited(code) => format!("the shell on the host ended with exit code {code}"),
-        });
+    let error = Error::new(ErrorKind::Host, doing()).status(Status::Temporary).because(match ended {
+        ExecEnd::Broken => "the connection to the host broke".to_owned(),
+        ExecEnd::Exited(code) => format!("the shell on the host ended with exit code {code}"),
+    });
     Err(match last_words {
         Some(words) => error.because(words),
         None => error,
@@ -135,16 +124,12 @@ pub async fn end_program(host: &dyn Host) -> Result<Option<String>> {
             }
         }
     };
-    host.exec(&compile::end_program(host.home(), &nonce), &mut on_line)
-        .await?;
+    host.exec(&compile::end_program(host.home(), &nonce), &mut on_line).await?;
     if whole {
         Ok(ended)
     } else {
-        Err(Error::new(
-            ErrorKind::Host,
-            format!("end the program on the host {}", host.name()),
-        )
-        .status(Status::Temporary)
-        .because("the connection to the host broke"))
+        Err(Error::new(ErrorKind::Host, format!("end the program on the host {}", host.name()))
+            .status(Status::Temporary)
+            .because("the connection to the host broke"))
     }
 }

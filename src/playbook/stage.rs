@@ -110,57 +110,33 @@ pub struct StageReport {
 impl Stage {
     /// The digest of what the stage would do. How long it may take is no part of it.
     pub fn digest(&self) -> String {
-        let steps: Vec<_> = self
-            .steps
-            .iter()
-            .map(|step| (&step.name, &step.unless, &step.run, &step.creates))
-            .collect();
-        let files: Vec<_> = self
-            .files
-            .iter()
-            .map(|file| (&file.path, file.mode, digest::short(&file.bytes)))
-            .collect();
+        let steps: Vec<_> =
+            self.steps.iter().map(|step| (&step.name, &step.unless, &step.run, &step.creates)).collect();
+        let files: Vec<_> = self.files.iter().map(|file| (&file.path, file.mode, digest::short(&file.bytes))).collect();
         digest::of_json(&(1, &self.name, steps, files, &self.variables))
     }
 
     /// Refuses what cannot be compiled. All of it is a mistake of a playbook or of ours, found before anything is sent.
     pub(super) fn check(&self) -> Result<()> {
         let wrong = |cause: String| {
-            Err(Error::new(
-                ErrorKind::Internal,
-                format!("compile the stage `{}`", self.name),
-            )
-            .because(cause))
+            Err(Error::new(ErrorKind::Internal, format!("compile the stage `{}`", self.name)).because(cause))
         };
         let plain = |name: &str, more: char| {
             name.starts_with(|letter: char| letter.is_ascii_lowercase() || letter == '_')
-                && name.chars().all(|letter| {
-                    letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == more
-                })
+                && name.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == more)
         };
         if !plain(&self.name, '-') {
             return wrong("its name is not of lower-case letters, digits and hyphens".to_owned());
         }
-        if let Some(name) = self
-            .variables
-            .keys()
-            .find(|name| !plain(name, '_') || name.starts_with("gpucl_"))
-        {
+        if let Some(name) = self.variables.keys().find(|name| !plain(name, '_') || name.starts_with("gpucl_")) {
             return wrong(format!("`{name}` is no name of a variable"));
         }
-        if let Some((name, _)) = self
-            .variables
-            .iter()
-            .find(|(_, value)| value.contains('\0'))
-        {
+        if let Some((name, _)) = self.variables.iter().find(|(_, value)| value.contains('\0')) {
             return wrong(format!("the variable `{name}` holds a zero byte"));
         }
         for step in &self.steps {
             if step.name.contains('\n') {
-                return wrong(format!(
-                    "the name of the step `{}` is not one line",
-                    step.name
-                ));
+                return wrong(format!("the name of the step `{}` is not one line", step.name));
             }
             let texts = [Some(&step.run), step.unless.as_ref(), step.creates.as_ref()];
             if texts.into_iter().flatten().any(|text| text.contains('\0')) {
@@ -168,16 +144,8 @@ impl Stage {
             }
         }
         for file in &self.files {
-            if file
-                .path
-                .split('/')
-                .any(|part| matches!(part, "" | "." | ".."))
-                || file.path.contains('\0')
-            {
-                return wrong(format!(
-                    "the file `{}` is not below the host's folder",
-                    file.path
-                ));
+            if file.path.split('/').any(|part| matches!(part, "" | "." | "..")) || file.path.contains('\0') {
+                return wrong(format!("the file `{}` is not below the host's folder", file.path));
             }
         }
         Ok(())

@@ -50,9 +50,7 @@ impl Library {
     pub fn read(&self, name: &str) -> Result<(Vec<u8>, Origin)> {
         let doing = || format!("read `{name}`");
         if name.split('/').any(|part| part.is_empty() || part == "..") {
-            return Err(
-                Error::new(ErrorKind::Internal, doing()).because("its name leaves the data folder")
-            );
+            return Err(Error::new(ErrorKind::Internal, doing()).because("its name leaves the data folder"));
         }
         for folder in &self.folders {
             let path = folder.join(name);
@@ -60,18 +58,15 @@ impl Library {
                 Ok(bytes) => return Ok((bytes, Origin::File(path))),
                 // With a file in a folder's place the name is not there either.
                 Err(error)
-                    if matches!(
-                        error.kind(),
-                        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
-                    ) => {}
+                    if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {}
                 Err(error) => return Err(error).doing(ErrorKind::State, doing),
             }
         }
         if let Some((found, bytes)) = embedded::FILES.iter().find(|(known, _)| *known == name) {
             return Ok((bytes.to_vec(), Origin::BuiltIn((*found).to_owned())));
         }
-        let mut error = Error::new(ErrorKind::NotFound, doing())
-            .because("no data folder has it, and it is not built in");
+        let mut error =
+            Error::new(ErrorKind::NotFound, doing()).because("no data folder has it, and it is not built in");
         let known = self.list("")?;
         if let Some(near) = near::nearest(name, known.iter().map(String::as_str)) {
             error = error.hint(format!("did you mean `{near}`?"));
@@ -82,27 +77,20 @@ impl Library {
     /// Reads a data file that is text.
     pub fn read_text(&self, name: &str) -> Result<(String, Origin)> {
         let (bytes, origin) = self.read(name)?;
-        let text = String::from_utf8(bytes).map_err(|_| {
-            Error::new(ErrorKind::State, format!("read {origin}")).because("it is not UTF-8 text")
-        })?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| Error::new(ErrorKind::State, format!("read {origin}")).because("it is not UTF-8 text"))?;
         Ok((text, origin))
     }
 
     /// The names of all data files that begin with `prefix`, such as `playbooks/`, each once, in order.
     pub fn list(&self, prefix: &str) -> Result<Vec<String>> {
-        let mut names: BTreeSet<String> = embedded::FILES
-            .iter()
-            .map(|(name, _)| (*name).to_owned())
-            .collect();
+        let mut names: BTreeSet<String> = embedded::FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
         for folder in &self.folders {
             for kind in ["playbooks", "templates"] {
                 walk(folder, &folder.join(kind), &mut names)?;
             }
         }
-        Ok(names
-            .into_iter()
-            .filter(|name| name.starts_with(prefix) && !name.ends_with("/.gitkeep"))
-            .collect())
+        Ok(names.into_iter().filter(|name| name.starts_with(prefix) && !name.ends_with("/.gitkeep")).collect())
     }
 }
 
@@ -131,17 +119,10 @@ mod tests {
         let (near, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let library = Library::new(vec![near.path().into(), far.path().into()]);
         let name = "playbooks/ray-native.yaml";
-        assert_eq!(
-            library.read(name).unwrap().1,
-            Origin::BuiltIn(name.to_owned())
-        );
+        assert_eq!(library.read(name).unwrap().1, Origin::BuiltIn(name.to_owned()));
         for folder in [&far, &near] {
             fs_err::create_dir(folder.path().join("playbooks")).unwrap();
-            fs_err::write(
-                folder.path().join(name),
-                folder.path().display().to_string(),
-            )
-            .unwrap();
+            fs_err::write(folder.path().join(name), folder.path().display().to_string()).unwrap();
             let (text, origin) = library.read_text(name).unwrap();
             assert_eq!(text, folder.path().display().to_string());
             assert_eq!(origin, Origin::File(folder.path().join(name)));
@@ -151,9 +132,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_not_there_gets_its_neighbour() {
-        let error = Library::default()
-            .read("playbooks/ray-nativ.yaml")
-            .unwrap_err();
+        let error = Library::default().read("playbooks/ray-nativ.yaml").unwrap_err();
         assert_eq!(error.hints(), ["did you mean `playbooks/ray-native.yaml`?"]);
         assert!(Library::default().read("../secret").is_err());
     }

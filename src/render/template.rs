@@ -12,12 +12,8 @@ pub fn render(name: &str, text: &str, variables: &impl serde::Serialize) -> Resu
     let context = Context::from_serialize(variables).doing(ErrorKind::Spec, doing)?;
     let mut tera = Tera::new();
     tera.autoescape_on(Vec::<&'static str>::new());
-    tera.register_filter(
-        "quote",
-        |value: &str, _: tera::Kwargs, _: &tera::State<'_>| quote(value),
-    );
-    tera.add_raw_template(name, text)
-        .doing(ErrorKind::Spec, doing)?;
+    tera.register_filter("quote", |value: &str, _: tera::Kwargs, _: &tera::State<'_>| quote(value));
+    tera.add_raw_template(name, text).doing(ErrorKind::Spec, doing)?;
     tera.render(name, &context).doing(ErrorKind::Spec, doing)
 }
 
@@ -35,21 +31,10 @@ mod tests {
     #[test]
     fn fills_in_and_refuses_what_is_not_defined() {
         let variables = BTreeMap::from([("image", "a && b <c> \"q\"")]);
-        assert_eq!(
-            render("x.yaml", "{{ image }}", &variables).unwrap(),
-            "a && b <c> \"q\""
-        );
-        assert_eq!(
-            render("x.sh", "{{ image | quote }}", &variables).unwrap(),
-            "'a && b <c> \"q\"'"
-        );
-        let error = render("x.yaml", "{{ imgae }}", &variables)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("imgae") && error.contains("image"),
-            "{error}"
-        );
+        assert_eq!(render("x.yaml", "{{ image }}", &variables).unwrap(), "a && b <c> \"q\"");
+        assert_eq!(render("x.sh", "{{ image | quote }}", &variables).unwrap(), "'a && b <c> \"q\"'");
+        let error = render("x.yaml", "{{ imgae }}", &variables).unwrap_err().to_string();
+        assert!(error.contains("imgae") && error.contains("image"), "{error}");
     }
 
     #[test]

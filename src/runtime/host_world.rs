@@ -90,7 +90,8 @@ impl HostWorld {
         let known = ledger.state();
         let doing = || format!("start {}", node.key.display_name());
         let (_, layout) = self.known_host(&node.host, &known).await?;
-        let missing = |what: &str| Error::new(ErrorKind::Internal, doing()).because(format!("the journal has no {what}"));
+        let missing =
+            |what: &str| Error::new(ErrorKind::Internal, doing()).because(format!("the journal has no {what}"));
         let prepared: Prepared = known.note(&node.host, "prepared").ok_or_else(|| missing("prepared host"))?;
         layout.create(&node.key)?;
         let before: Option<NodePorts> = known.note(&node.key, "ports");
@@ -99,7 +100,9 @@ impl HostWorld {
         ledger.note(&node.key, "node", node)?;
         let head: NodePorts = match node.role {
             crate::plan::NodeRole::Head => ports,
-            crate::plan::NodeRole::Worker => known.note(&Key::head(), "ports").ok_or_else(|| missing("ports of the head"))?,
+            crate::plan::NodeRole::Worker => {
+                known.note(&Key::head(), "ports").ok_or_else(|| missing("ports of the head"))?
+            }
         };
         let gpus = owned_gpus(node, &known)?;
         let head = HeadAddress { gcs: head.gcs() };
@@ -129,7 +132,9 @@ impl HostWorld {
             let doing = || format!("remove the files of {}", key.display_name());
             crate::util::fs::remove_tree(&layout.real_temp_dir(key)).doing(ErrorKind::Host, doing)?;
             match fs_err::remove_file(layout.launch_file(key)) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error).doing(ErrorKind::Host, doing),
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error).doing(ErrorKind::Host, doing);
+                }
                 _ => {}
             }
         }
@@ -139,7 +144,8 @@ impl HostWorld {
     async fn stop_agent(&self) -> Result<()> {
         let _ = self.agent.ask(&Request::End).await;
         let begin = std::time::Instant::now();
-        while begin.elapsed() < Duration::from_secs(2) && !native::residue(&self.config.scope, &Key::agent()).is_empty() {
+        while begin.elapsed() < Duration::from_secs(2) && !native::residue(&self.config.scope, &Key::agent()).is_empty()
+        {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         native::end_tagged(&self.config.scope, &Key::agent(), Duration::from_secs(2)).await?;

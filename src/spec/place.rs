@@ -78,7 +78,7 @@ pub(super) fn is_within(path: &str, above: &str) -> bool {
 #[derive(Debug, Clone)]
 pub struct Places {
     file: String,
-    lines: Vec<String>,
+    text: String,
     marks: BTreeMap<String, Mark>,
     keys: BTreeMap<String, Mark>,
 }
@@ -86,9 +86,7 @@ pub struct Places {
 impl Places {
     /// The places of a text that is not read yet.
     pub(super) fn of_text(file: &str, text: &str) -> Self {
-        // A line ends as it does in YAML: LF, CR LF, or CR alone.
-        let lines = text.replace("\r\n", "\n").replace('\r', "\n").split('\n').map(str::to_owned).collect();
-        Self { file: file.to_owned(), lines, marks: BTreeMap::new(), keys: BTreeMap::new() }
+        Self { file: file.to_owned(), text: text.to_owned(), marks: BTreeMap::new(), keys: BTreeMap::new() }
     }
 
     /// Adds the places of everything in the tree.
@@ -166,19 +164,23 @@ impl Places {
             let mark = self.mark_of(problem);
             (mark.line, mark.column)
         });
-        let mut blocks: Vec<String> = problems.iter().take(MOST_SHOWN).map(|problem| self.block(problem)).collect();
+        // A line ends as it does in YAML: LF, CR LF, or CR alone.
+        let text = self.text.replace("\r\n", "\n").replace('\r', "\n");
+        let lines: Vec<&str> = text.split('\n').collect();
+        let mut blocks: Vec<String> =
+            problems.iter().take(MOST_SHOWN).map(|problem| self.block(problem, &lines)).collect();
         if problems.len() > MOST_SHOWN {
             blocks.push(format!("  and {} more", problems.len() - MOST_SHOWN));
         }
         Error::new(ErrorKind::Spec, format!("read the spec {}", self.file)).snippet(blocks.join("\n\n"))
     }
 
-    fn block(&self, problem: &Problem) -> String {
+    fn block(&self, problem: &Problem, lines: &[&str]) -> String {
         let mark = self.mark_of(problem);
         let field = if problem.path.is_empty() { String::new() } else { format!("{}: ", problem.path) };
         let message = printable(&problem.message);
         let mut text = format!("  {}:{}:{}: {field}{message}", self.file, mark.line, mark.column);
-        if let Some(line) = self.lines.get(mark.line.wrapping_sub(1)).filter(|line| !line.trim().is_empty()) {
+        if let Some(line) = lines.get(mark.line.wrapping_sub(1)).filter(|line| !line.trim().is_empty()) {
             let (shown, indent, carets) = excerpt(line, mark);
             text.push_str(&format!("\n  {:>4} | {}", mark.line, shown.trim_end()));
             text.push_str(&format!("\n       | {}{}", " ".repeat(indent), "^".repeat(carets)));

@@ -61,8 +61,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Line>> {
                 // It is whole, but not of our time.
                 Ok(value) => {
                     let version = value.get("v").and_then(serde_json::Value::as_u64).unwrap_or(0);
-                    let error = Error::new(ErrorKind::State, doing())
-                        .because(format!("line {}: {error}", number + 1));
+                    let error = Error::new(ErrorKind::State, doing()).because(format!("line {}: {error}", number + 1));
                     return Err(if version > u64::from(VERSION) { newer(error, version) } else { error });
                 }
                 Err(_) => continue,

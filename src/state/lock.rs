@@ -118,7 +118,7 @@ fn held(cluster: &ClusterName, file: &mut File) -> Error {
 
 /// An error of a state folder that cannot be written.
 pub(super) fn unwritable(doing: String, path: &Path, error: &std::io::Error) -> Error {
-    Error::new(ErrorKind::State, doing).because(format!("{} cannot be written: {error}", path.display())).hint(
-        "nothing was changed; make the folder writable, or set XDG_STATE_HOME to a folder that is",
-    )
+    Error::new(ErrorKind::State, doing)
+        .because(format!("{} cannot be written: {error}", path.display()))
+        .hint("nothing was changed; make the folder writable, or set XDG_STATE_HOME to a folder that is")
 }

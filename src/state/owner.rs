@@ -25,7 +25,10 @@ pub fn owner(paths: &Paths) -> Result<Owner> {
             make().map_err(|error| {
                 Error::new(ErrorKind::State, format!("write down who owns the clusters in {}", path.display()))
                     .caused_by(&error)
-                    .hint(format!("make {} writable, or set XDG_CONFIG_HOME to a folder that is", paths.config.display()))
+                    .hint(format!(
+                        "make {} writable, or set XDG_CONFIG_HOME to a folder that is",
+                        paths.config.display()
+                    ))
             })?;
             Ok(owner)
         }

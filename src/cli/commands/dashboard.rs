@@ -49,10 +49,8 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     for portal in portals {
         portal.close().await;
     }
-    interrupted
-        .map_err(|error| Error::new(ErrorKind::Internal, "wait for Ctrl-C").caused_by(&error))?;
-    app.ui
-        .status(format_args!("closed: {count}, no listener is left"));
+    interrupted.map_err(|error| Error::new(ErrorKind::Internal, "wait for Ctrl-C").caused_by(&error))?;
+    app.ui.status(format_args!("closed: {count}, no listener is left"));
     Ok(exit_code::DONE)
 }
 
@@ -70,40 +68,24 @@ async fn until_told_to_end() -> std::io::Result<()> {
 /// The pages of a cluster.
 fn pages(target: &Target) -> Result<Vec<Page>> {
     let access = target.access()?;
-    let upstream = access
-        .dashboard_url
-        .trim_start_matches("http://")
-        .trim_end_matches('/')
-        .to_owned();
+    let upstream = access.dashboard_url.trim_start_matches("http://").trim_end_matches('/').to_owned();
     let bearer = SecretString::from(format!("Bearer {}", target.token()?.expose_secret().trim()));
-    Ok(vec![Page {
-        name: "dashboard".to_owned(),
-        upstream,
-        inject: Some(("Authorization".to_owned(), bearer)),
-    }])
+    Ok(vec![Page { name: "dashboard".to_owned(), upstream, inject: Some(("Authorization".to_owned(), bearer)) }])
 }
 
 /// Prints the addresses and opens the first one.
 fn show(app: &App, portals: &[Portal], no_open: bool) -> Option<Opener> {
     if app.json() {
-        let pages: BTreeMap<&str, String> = portals
-            .iter()
-            .map(|portal| (portal.name(), portal.url()))
-            .collect();
-        app.ui
-            .json(&json!({"v": 1, "type": "pages", "pages": pages}));
+        let pages: BTreeMap<&str, String> = portals.iter().map(|portal| (portal.name(), portal.url())).collect();
+        app.ui.json(&json!({"v": 1, "type": "pages", "pages": pages}));
     } else {
-        portals.iter().for_each(|portal| {
-            app.ui
-                .data(format_args!("{:<10} {}", portal.name(), portal.url()))
-        });
+        portals.iter().for_each(|portal| app.ui.data(format_args!("{:<10} {}", portal.name(), portal.url())));
     }
     let opened = match (no_open, browser(app), portals.first()) {
         (false, Some(program), Some(first)) => {
             let opened = portal::open_browser(program, &first.url(), &app.paths.runtime);
             if let Err(error) = &opened {
-                app.ui
-                    .status(format_args!("no browser was opened: {error}"));
+                app.ui.status(format_args!("no browser was opened: {error}"));
             }
             opened.ok()
         }

@@ -31,12 +31,14 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         }
         program.push_str(&format!("exec {}\n", shell_line(&args.command)));
         let name = host.name().to_owned();
-        let mut on_line = |stream: Stream, line: &str| match (app.json(), stream) {
+        let mut on_line = |stream: Stream, line: &str| {
+            match (app.json(), stream) {
             (true, _) => app.ui.json(&serde_json::json!({
                 "v": 1, "type": "exec_line", "host": name, "stream": if stream == Stream::Out { "out" } else { "err" }, "line": line,
             })),
             (false, Stream::Out) => app.ui.data(line),
             (false, Stream::Err) => app.ui.error_line(line),
+        }
         };
         match host.exec(&program, &mut on_line).await? {
             ExecEnd::Exited(0) => {}

@@ -84,7 +84,8 @@ fn row(node: &NodeReport, ray: Option<&FromRay>) -> [String; 7] {
     };
     let age = node.age_seconds.map(|age| human::short_duration(Duration::from_secs(age))).unwrap_or_default();
     let key = format!("gpucl_{}", node.name.replace('-', ""));
-    let found = ray.and_then(|ray| ray.nodes.iter().filter(|found| found.alive).find(|found| found.resources.contains_key(&key)));
+    let found = ray
+        .and_then(|ray| ray.nodes.iter().filter(|found| found.alive).find(|found| found.resources.contains_key(&key)));
     let has = |name: &str| found.map(|found| found.resources.get(name).copied().unwrap_or(0.0));
     let number = |name: &str| has(name).map(|amount| amount.to_string()).unwrap_or_default();
     [
@@ -101,7 +102,8 @@ fn row(node: &NodeReport, ray: Option<&FromRay>) -> [String; 7] {
 /// The JSON form.
 pub(crate) fn json(report: &StatusReport, ray: Option<&FromRay>) -> serde_json::Value {
     let mut value = serde_json::json!({ "v": 1, "type": "cluster" });
-    if let (Some(object), Ok(serde_json::Value::Object(report))) = (value.as_object_mut(), serde_json::to_value(report)) {
+    if let (Some(object), Ok(serde_json::Value::Object(report))) = (value.as_object_mut(), serde_json::to_value(report))
+    {
         object.extend(report);
         if let Some(ray) = ray {
             object.insert("ray_nodes".to_owned(), serde_json::json!(ray.nodes));

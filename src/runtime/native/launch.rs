@@ -96,7 +96,8 @@ pub fn launch(
     argv.extend(["--block".to_owned(), "--disable-usage-stats".to_owned()]);
 
     let mut environment = node.environment.clone();
-    let path = format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", ray_env.join("bin").display());
+    let path =
+        format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", ray_env.join("bin").display());
     for (name, value) in [
         (super::TAG_VARIABLE, scope.tag(&node.key).to_string()),
         ("GPUCL_DIGEST", node.digest()),

@@ -97,7 +97,9 @@ impl Layout {
             private(folder)?;
         }
         match fs_err::remove_file(&self.link) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error).doing(ErrorKind::Host, doing),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).doing(ErrorKind::Host, doing);
+            }
             _ => {}
         }
         match fs_err::os::unix::fs::symlink(&target, &self.link) {
@@ -128,7 +130,8 @@ fn private(folder: &Path) -> Result<()> {
     use std::os::unix::fs::MetadataExt as _;
     let doing = || format!("use {} for sockets", folder.display());
     let metadata = fs_err::symlink_metadata(folder).doing(ErrorKind::Host, doing)?;
-    let ours = metadata.is_dir() && metadata.uid() == rustix::process::getuid().as_raw() && metadata.mode() & 0o022 == 0;
+    let ours =
+        metadata.is_dir() && metadata.uid() == rustix::process::getuid().as_raw() && metadata.mode() & 0o022 == 0;
     if ours {
         Ok(())
     } else {

@@ -86,9 +86,12 @@ pub fn allocate(
             Some((pid, command)) => format!("process {pid} (`{command}`) listens on it"),
             None => "a process that this user may not see listens on it".to_owned(),
         };
-        return Err(Error::new(ErrorKind::Host, format!("use port {port} for the dashboard (ray.head.dashboard_port)"))
-            .because(who)
-            .hint("end that process, name another port, or leave `dashboard_port` out: then gpucl finds a free one"));
+        return Err(Error::new(
+            ErrorKind::Host,
+            format!("use port {port} for the dashboard (ray.head.dashboard_port)"),
+        )
+        .because(who)
+        .hint("end that process, name another port, or leave `dashboard_port` out: then gpucl finds a free one"));
     }
     create_private_dir(claims).doing(ErrorKind::Host, doing)?;
     let tag = scope.tag(key).to_string();
@@ -100,12 +103,18 @@ pub fn allocate(
     let others = (0..span).map(|offset| BLOCKS.start + (seed % span + offset) % span);
     for block in preferred.into_iter().chain(others) {
         let base = block * BLOCK;
-        if (base..base + BLOCK).all(is_free) && claim(&claims.join(base.to_string()), &tag).doing(ErrorKind::Host, doing)? {
+        if (base..base + BLOCK).all(is_free)
+            && claim(&claims.join(base.to_string()), &tag).doing(ErrorKind::Host, doing)?
+        {
             return Ok(NodePorts { base, dashboard: dashboard.unwrap_or(base + 1) });
         }
     }
     Err(Error::new(ErrorKind::Host, doing())
-        .because(format!("no {BLOCK} ports in a row are free between {} and {}", BLOCKS.start * BLOCK, BLOCKS.end * BLOCK))
+        .because(format!(
+            "no {BLOCK} ports in a row are free between {} and {}",
+            BLOCKS.start * BLOCK,
+            BLOCKS.end * BLOCK
+        ))
         .hint("gpucl list shows the clusters that hold ports; `gpucl down -c NAME` frees them"))
 }
 

@@ -18,7 +18,10 @@ pub(super) fn run(subject: &Subject<'_>) -> Vec<CheckOutcome> {
         let (outcome, saw) = if block {
             (CheckOutcome::Failed, format!("Ray listens on {}: it is open to the network", listener.address))
         } else {
-            (CheckOutcome::Noted, format!("a task (process {}) listens on {}; only the task protects it", listener.pid, listener.address))
+            (
+                CheckOutcome::Noted,
+                format!("a task (process {}) listens on {}; only the task protects it", listener.pid, listener.address),
+            )
         };
         outcomes.push(subject.tell("port", &listener.port.to_string(), outcome, saw));
     }

@@ -41,7 +41,9 @@ pub(super) async fn run(subject: &Subject<'_>) -> Vec<CheckOutcome> {
         if let Some(worker) = line.worker {
             missing.remove(&worker);
             outcomes.push(subject.tell("task ran", &worker, outcome, line.saw));
-            if let Some(node) = workers(subject).find(|node| node.key.display_name() == worker && node.first_gpu.is_some()) {
+            if let Some(node) =
+                workers(subject).find(|node| node.key.display_name() == worker && node.first_gpu.is_some())
+            {
                 outcomes.push(gpus(subject, node, &line.gpus));
             }
         } else if let Some(port) = line.grpc_port {
@@ -69,7 +71,11 @@ fn gpus(subject: &Subject<'_>, node: &NodeSpec, seen: &[serde_json::Value]) -> C
     let saw = if outcome == CheckOutcome::Passed {
         format!("its own: {}", names.join(", "))
     } else {
-        format!("promised {}, seen {}", promised.join(", "), if names.is_empty() { "none".to_owned() } else { names.join(", ") })
+        format!(
+            "promised {}, seen {}",
+            promised.join(", "),
+            if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+        )
     };
     subject.tell("gpu", &target, outcome, saw)
 }
@@ -77,7 +83,8 @@ fn gpus(subject: &Subject<'_>, node: &NodeSpec, seen: &[serde_json::Value]) -> C
 async fn exec(subject: &Subject<'_>, lines: &mut Vec<Line>, errors: &mut Vec<String>) -> Result<()> {
     let head = Key::head();
     let Some(node) = subject.nodes.iter().find(|node| node.key == head) else { return Ok(()) };
-    let (Some(prepared), Some(ports)) = (subject.known.note::<Prepared>(&node.host, "prepared"), subject.ports(&head)) else {
+    let (Some(prepared), Some(ports)) = (subject.known.note::<Prepared>(&node.host, "prepared"), subject.ports(&head))
+    else {
         return Ok(());
     };
     let id = subject.known.items.get(&node.host).and_then(|item| item.id.clone()).unwrap_or_default();

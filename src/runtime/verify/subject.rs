@@ -58,7 +58,13 @@ impl<'a> Subject<'a> {
     }
 
     /// Tells how a check ended.
-    pub(super) fn tell(&self, check: &str, target: &str, outcome: CheckOutcome, saw: impl Into<String>) -> CheckOutcome {
+    pub(super) fn tell(
+        &self,
+        check: &str,
+        target: &str,
+        outcome: CheckOutcome,
+        saw: impl Into<String>,
+    ) -> CheckOutcome {
         self.events.send(EventKind::Check {
             check: check.to_owned(),
             target: target.to_owned(),
@@ -70,9 +76,9 @@ impl<'a> Subject<'a> {
 }
 
 fn not_running(known: &ClusterState) -> Error {
-    Error::new(ErrorKind::NotReady, format!("verify the cluster {}", known.name))
-        .because("it does not run")
-        .hint(known.spec_path.as_ref().map_or_else(|| "gpucl up cluster.yaml".to_owned(), |path| format!("gpucl up {path}")))
+    Error::new(ErrorKind::NotReady, format!("verify the cluster {}", known.name)).because("it does not run").hint(
+        known.spec_path.as_ref().map_or_else(|| "gpucl up cluster.yaml".to_owned(), |path| format!("gpucl up {path}")),
+    )
 }
 
 /// The ways into a cluster, by what is known of it; `None` when it has no head.

@@ -41,10 +41,7 @@ pub async fn wait_ready(subject: &Subject<'_>, cancel: &Cancel) -> Result<()> {
         if begin.elapsed() > limit {
             let logs = missing.first().cloned().unwrap_or_default();
             return Err(Error::new(ErrorKind::Timeout, format!("wait for {waits_for}"))
-                .because(format!(
-                    "it did not happen within {} (`timeouts.start`)",
-                    crate::util::human::duration(limit)
-                ))
+                .because(format!("it did not happen within {} (`timeouts.start`)", crate::util::human::duration(limit)))
                 .because(last_lines(subject, missing.first()).await)
                 .hint(format!("gpucl logs {logs} -c {}", subject.scope.cluster)));
         }

@@ -41,8 +41,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
             Err(error) => return Err(super::with_near_id(error, &client, id).await),
         };
         if app.json() {
-            app.ui
-                .json(&json!({"v": 1, "type": "job_log", "id": id, "text": text}));
+            app.ui.json(&json!({"v": 1, "type": "job_log", "id": id, "text": text}));
         } else {
             app.ui.raw(&text);
         }
@@ -68,20 +67,13 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
 /// Follows a job's log to stdout, until the job ends or Ctrl-C.
 ///
 /// With `leave_unread`, it also ends when nobody reads stdout any more; a `submit` goes on then, for the exit status.
-pub(super) async fn follow(
-    app: &App,
-    client: &Client,
-    id: &str,
-    leave_unread: bool,
-) -> Result<End> {
+pub(super) async fn follow(app: &App, client: &Client, id: &str, leave_unread: bool) -> Result<End> {
     let json = app.json();
     let mut whole_line = true;
     let mut read = true;
     let mut on = |said: Follow<'_>| {
         let line = match said {
-            Follow::Text(text) if json => {
-                json!({"v": 1, "type": "job_log", "id": id, "text": text}).to_string() + "\n"
-            }
+            Follow::Text(text) if json => json!({"v": 1, "type": "job_log", "id": id, "text": text}).to_string() + "\n",
             Follow::Text(text) => {
                 whole_line = text.ends_with('\n');
                 text.to_owned()

@@ -33,8 +33,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         Err(error) => return Err(super::with_near_id(error, &client, id).await),
     };
     if job.status.is_terminal() {
-        app.ui
-            .status(format_args!("nothing to stop: {}", sentence(&job)));
+        app.ui.status(format_args!("nothing to stop: {}", sentence(&job)));
         return Ok(end(app, &job));
     }
     client.stop(id).await?;
@@ -61,11 +60,7 @@ async fn until_stopped(app: &App, client: &Client, id: &str, limit: Duration) ->
         let waited = began.elapsed();
         if waited >= limit {
             return Err(Error::new(ErrorKind::Timeout, format!("stop job {id}"))
-                .because(format!(
-                    "it is still {} after {}",
-                    job.status.as_str(),
-                    human::short_duration(limit)
-                ))
+                .because(format!("it is still {} after {}", job.status.as_str(), human::short_duration(limit)))
                 .hint(format!(
                     "Ray goes on stopping it; look at it: `gpucl job status {id}{}`",
                     super::cluster_flag(app)
@@ -74,10 +69,8 @@ async fn until_stopped(app: &App, client: &Client, id: &str, limit: Duration) ->
         if waited >= say {
             say += SAY_EVERY;
             let (waited, limit) = (human::short_duration(waited), human::short_duration(limit));
-            app.ui.status(format_args!(
-                "waiting until job {id} has ended: {}, {waited} of {limit}",
-                job.status.as_str()
-            ));
+            app.ui
+                .status(format_args!("waiting until job {id} has ended: {}, {waited} of {limit}", job.status.as_str()));
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
