@@ -27,6 +27,13 @@ impl TestEnv {
         Self { root, variables: Vec::new() }
     }
 
+    /// An environment whose Ray is shared with other tests: made by the first of them, kept between runs of the tests.
+    pub(crate) fn with_shared_ray() -> Self {
+        let mut env = Self::new();
+        env.set("XDG_CACHE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/cache"));
+        env
+    }
+
     /// Sets a variable for all later runs.
     pub(crate) fn set(&mut self, name: &str, value: &str) {
         self.variables.push((name.to_owned(), value.to_owned()));
@@ -64,6 +71,8 @@ impl TestEnv {
             .env("HOME", self.home())
             .env("XDG_RUNTIME_DIR", self.root.path().join("run"))
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            // pip asks for the version of rustc, whose wrapper would make a folder in HOME.
+            .env("RUSTUP_HOME", std::env::var_os("RUSTUP_HOME").unwrap_or_else(|| home().join(".rustup").into()))
             .env("LANG", "C.UTF-8")
             .env("TZ", "UTC");
         // How packages are reached is the machine's business, not the test's.
@@ -95,6 +104,11 @@ impl TestEnv {
     fn redact(&self, text: &str) -> String {
         text.replace(&self.root.path().display().to_string(), "$TEST")
     }
+}
+
+/// The home of whoever runs the tests.
+fn home() -> PathBuf {
+    std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default()
 }
 
 impl Outcome {
