@@ -1,5 +1,10 @@
 //! Adding a provider is adding one folder: a copy of `providers/_template` is built, listed and checked.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a file that cannot be copied fails the test"
+)]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -118,15 +123,15 @@ fn copy_project(project: &Path, copy: &Path) {
         }
         _ => text,
     };
-    std::fs::create_dir_all(copy).unwrap();
-    for entry in std::fs::read_dir(project).unwrap() {
+    fs_err::create_dir_all(copy).unwrap();
+    for entry in fs_err::read_dir(project).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
         if !name.starts_with('.') && !["target", "tests"].contains(&name) {
             mirror(&path, &copy.join(name), &edit);
         }
     }
-    std::fs::create_dir_all(copy.join("tests")).unwrap();
+    fs_err::create_dir_all(copy.join("tests")).unwrap();
     write_changed(
         &copy.join("tests/main.rs"),
         b"//! The copy is tested by its list of providers.\n",
@@ -140,7 +145,7 @@ fn version(of: &str) -> String {
 /// Makes `to` what `from` is. A file that is the same already keeps its time, so that nothing is built again for it.
 fn mirror(from: &Path, to: &Path, edit: &dyn Fn(&Path, String) -> String) {
     if !from.is_dir() {
-        let bytes = std::fs::read(from).unwrap();
+        let bytes = fs_err::read(from).unwrap();
         let bytes = String::from_utf8(bytes).map_or_else(
             |error| error.into_bytes(),
             |text| edit(from, text).into_bytes(),
@@ -148,9 +153,9 @@ fn mirror(from: &Path, to: &Path, edit: &dyn Fn(&Path, String) -> String) {
         write_changed(to, &bytes);
         return;
     }
-    std::fs::create_dir_all(to).unwrap();
+    fs_err::create_dir_all(to).unwrap();
     let names = |folder: &Path| -> Vec<PathBuf> {
-        std::fs::read_dir(folder)
+        fs_err::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into())
             .collect()
@@ -163,9 +168,9 @@ fn mirror(from: &Path, to: &Path, edit: &dyn Fn(&Path, String) -> String) {
     {
         let path = to.join(stale);
         if path.is_dir() {
-            std::fs::remove_dir_all(path).unwrap()
+            fs_err::remove_dir_all(path).unwrap()
         } else {
-            std::fs::remove_file(path).unwrap()
+            fs_err::remove_file(path).unwrap()
         }
     }
     for name in wanted {
@@ -174,7 +179,7 @@ fn mirror(from: &Path, to: &Path, edit: &dyn Fn(&Path, String) -> String) {
 }
 
 fn write_changed(path: &Path, bytes: &[u8]) {
-    if std::fs::read(path).ok().as_deref() != Some(bytes) {
-        std::fs::write(path, bytes).unwrap();
+    if fs_err::read(path).ok().as_deref() != Some(bytes) {
+        fs_err::write(path, bytes).unwrap();
     }
 }

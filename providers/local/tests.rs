@@ -83,7 +83,7 @@ async fn a_host_is_a_private_folder_with_a_claim() {
         .acquire(&bench.tag, &bench.request, &notes)
         .await
         .unwrap();
-    assert_eq!(*notes.0.lock().unwrap(), [acquired.id.clone()]);
+    assert_eq!(*notes.0.lock().unwrap(), std::slice::from_ref(&acquired.id));
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(
         (

@@ -402,7 +402,7 @@ impl Provider for Memory {
             .iter()
             .any(|thing| thing.tag == *tag && thing.id == id && !thing.half);
         let folder = std::env::temp_dir();
-        if self.has(Bug::PlaceMoves) && world.places % 2 == 0 {
+        if self.has(Bug::PlaceMoves) && world.places.is_multiple_of(2) {
             return Ok(HostPlace::Local {
                 folder: folder.join(".."),
             });

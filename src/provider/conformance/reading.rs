@@ -60,6 +60,7 @@ pub(super) async fn expand(bench: &Bench<'_>) -> Verdict {
         "the keys depend on the cluster".to_owned()
     })?;
 
+    ensure(!chain.is_empty(), || "a host takes no resources".to_owned())?;
     let mut earlier: Vec<&Key> = Vec::new();
     for request in &chain {
         ensure(!earlier.contains(&&request.key), || {
