@@ -205,8 +205,9 @@ pub async fn run_until(
                 verdict = case.try_it(&bench) => verdict,
             }
         };
-        let unsafe_to_go_on =
-            case == Case::ObserveOfNothingIsEmpty && matches!(verdict, Err(Stop::Broken(_)));
+        let unsafe_to_go_on = !stopped
+            && case == Case::ObserveOfNothingIsEmpty
+            && matches!(verdict, Err(Stop::Broken(_)));
         if !unsafe_to_go_on {
             bench.clean().await;
         }
