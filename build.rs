@@ -28,11 +28,7 @@ fn providers(root: &Path) -> std::io::Result<String> {
     let mut text = String::new();
     for name in &names {
         let path = folder.join(name).join("mod.rs");
-        let _ = writeln!(
-            text,
-            "#[path = {:?}]\npub mod {name};",
-            path.display().to_string()
-        );
+        let _ = writeln!(text, "#[path = {:?}]\npub mod {name};", path.display().to_string());
     }
     let _ = writeln!(
         text,
@@ -59,12 +55,7 @@ fn embedded(root: &Path) -> std::io::Result<String> {
     );
     for file in files {
         let relative = file.strip_prefix(root).unwrap_or(&file);
-        let _ = writeln!(
-            text,
-            "    ({:?}, include_bytes!({:?})),",
-            relative.to_string_lossy(),
-            file.to_string_lossy()
-        );
+        let _ = writeln!(text, "    ({:?}, include_bytes!({:?})),", relative.to_string_lossy(), file.to_string_lossy());
     }
     text.push_str("];\n");
     Ok(text)

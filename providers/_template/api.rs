@@ -38,10 +38,7 @@ impl Api {
         for entry in entries {
             let file = entry?.file_name();
             if let Some((name, id)) = file.to_str().and_then(|file| file.split_once('~')) {
-                machines.push(Machine {
-                    id: id.to_owned(),
-                    name: name.to_owned(),
-                });
+                machines.push(Machine { id: id.to_owned(), name: name.to_owned() });
             }
         }
         Ok(machines)
@@ -50,31 +47,19 @@ impl Api {
     /// Makes a machine. Its name is there from the moment it is; two may have the same one, as in most clouds.
     pub(super) async fn create(&self, name: &str, size: &str) -> Result<Machine> {
         if !SIZES.iter().any(|(known, _)| *known == size) {
-            return Err(Error::new(
-                ErrorKind::InvalidInput,
-                format!("there is no size `{size}`"),
-            ));
+            return Err(Error::new(ErrorKind::InvalidInput, format!("there is no size `{size}`")));
         }
         let id = random::letters(12).map_err(Error::other)?;
         fs::create_private_dir(&self.folder.join(format!("{name}~{id}")))?;
         tokio::task::yield_now().await;
-        Ok(Machine {
-            id,
-            name: name.to_owned(),
-        })
+        Ok(Machine { id, name: name.to_owned() })
     }
 
     /// The folder of a machine.
     pub(super) async fn find(&self, id: &str) -> Result<PathBuf> {
-        let found = self
-            .list()
-            .await?
-            .into_iter()
-            .find(|machine| machine.id == id);
+        let found = self.list().await?.into_iter().find(|machine| machine.id == id);
         let gone = || Error::new(ErrorKind::NotFound, format!("there is no machine {id}"));
-        found
-            .map(|machine| self.folder.join(format!("{}~{id}", machine.name)))
-            .ok_or_else(gone)
+        found.map(|machine| self.folder.join(format!("{}~{id}", machine.name))).ok_or_else(gone)
     }
 
     /// Removes a machine.

@@ -13,9 +13,7 @@ pub(super) struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            region: "nowhere-1".to_owned(),
-        }
+        Self { region: "nowhere-1".to_owned() }
     }
 }
 
@@ -29,8 +27,6 @@ pub(super) struct HostSettings {
 
 impl Default for HostSettings {
     fn default() -> Self {
-        Self {
-            size: "small".to_owned(),
-        }
+        Self { size: "small".to_owned() }
     }
 }

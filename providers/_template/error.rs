@@ -18,22 +18,14 @@ pub(super) fn of(doing: &str, failure: &std::io::Error) -> Error {
             (Status::Permanent, LeftBehind::Clear)
         }
         // Nobody knows whether it was done; `observe` tells.
-        Io::TimedOut | Io::ConnectionReset | Io::Interrupted => {
-            (Status::Temporary, LeftBehind::Unknown)
-        }
+        Io::TimedOut | Io::ConnectionReset | Io::Interrupted => (Status::Temporary, LeftBehind::Unknown),
         _ => (Status::Permanent, LeftBehind::Unknown),
     };
-    Error::new(ErrorKind::Provider, doing)
-        .caused_by(failure)
-        .status(status)
-        .left(left)
+    Error::new(ErrorKind::Provider, doing).caused_by(failure).status(status).left(left)
 }
 
 /// The request does not even have the right form.
 pub(super) fn wrong_settings(errors: &[FieldError]) -> Error {
-    let told = errors
-        .iter()
-        .map(|error| format!("`{}`: {}", error.path, error.message))
-        .collect::<Vec<_>>();
+    let told = errors.iter().map(|error| format!("`{}`: {}", error.path, error.message)).collect::<Vec<_>>();
     Error::new(ErrorKind::Provider, "read the settings").because(told.join(", "))
 }

@@ -14,9 +14,8 @@ use serde_json::Value;
 use crate::error::{LeftBehind, Result};
 use crate::name::{Key, Scope, Tag};
 use crate::provider::{
-    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest,
-    ObservedResource, Offer, Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest,
-    settings,
+    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
+    Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, settings,
 };
 use crate::spec::Runtime;
 use api::Api;
@@ -50,29 +49,19 @@ impl Factory for TheFactory {
     }
 
     fn check(&self, settings: &Value, hosts: &[Value]) -> Vec<FieldError> {
-        let mut errors = settings::read::<Settings>(settings, "")
-            .err()
-            .unwrap_or_default();
+        let mut errors = settings::read::<Settings>(settings, "").err().unwrap_or_default();
         for (index, host) in hosts.iter().enumerate() {
-            errors.extend(
-                settings::read::<HostSettings>(host, &format!("hosts[{index}]"))
-                    .err()
-                    .unwrap_or_default(),
-            );
+            errors.extend(settings::read::<HostSettings>(host, &format!("hosts[{index}]")).err().unwrap_or_default());
         }
         errors
     }
 
     fn open(&self, settings: &Value, context: &Context) -> Result<Box<dyn Provider>> {
-        let settings: Settings =
-            settings::read(settings, "").map_err(|errors| error::wrong_settings(&errors))?;
+        let settings: Settings = settings::read(settings, "").map_err(|errors| error::wrong_settings(&errors))?;
         // Two providers must not share a folder, so its name is that of this module.
         let name = module_path!().rsplit("::").next().unwrap_or_default();
         let folder = context.data_dir.join(name).join(&settings.region);
-        Ok(Box::new(Place {
-            api: Api::new(folder),
-            region: settings.region,
-        }))
+        Ok(Box::new(Place { api: Api::new(folder), region: settings.region }))
     }
 }
 
@@ -119,11 +108,7 @@ impl Provider for Place {
     }
 
     async fn observe(&self, scope: &Scope) -> Result<Vec<ObservedResource>> {
-        let machines = self
-            .api
-            .list()
-            .await
-            .map_err(|failure| error::of("list the machines", &failure))?;
+        let machines = self.api.list().await.map_err(|failure| error::of("list the machines", &failure))?;
         // The tag is parsed whole: `a` is not `a-b`, and what has no tag of ours is nobody's business here.
         let ours = machines.into_iter().filter_map(|machine| {
             let tag: Tag = machine.name.parse().ok()?;
@@ -150,43 +135,25 @@ impl Provider for Place {
         }])
     }
 
-    async fn acquire(
-        &self,
-        tag: &Tag,
-        request: &ResourceRequest,
-        recorder: &dyn Recorder,
-    ) -> Result<Acquired> {
+    async fn acquire(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired> {
         let doing = format!("create the machine {tag}");
-        let wanted: HostSettings = settings::read(&request.settings, "")
-            .map_err(|errors| error::wrong_settings(&errors))?;
+        let wanted: HostSettings =
+            settings::read(&request.settings, "").map_err(|errors| error::wrong_settings(&errors))?;
         // Whoever was here before and lost the answer: what they made carries the tag.
-        let machines = self
-            .api
-            .list()
-            .await
-            .map_err(|failure| error::of(&doing, &failure))?;
-        let before = machines
-            .into_iter()
-            .find(|machine| machine.name == tag.to_string());
+        let machines = self.api.list().await.map_err(|failure| error::of(&doing, &failure))?;
+        let before = machines.into_iter().find(|machine| machine.name == tag.to_string());
         let was_there = before.is_some();
         let machine = match before {
             Some(machine) => machine,
             // The one mutating call. It carries the tag, so that there is no moment without it.
-            None => self
-                .api
-                .create(&tag.to_string(), &wanted.size)
-                .await
-                .map_err(|failure| error::of(&doing, &failure))?,
+            None => {
+                self.api.create(&tag.to_string(), &wanted.size).await.map_err(|failure| error::of(&doing, &failure))?
+            }
         };
         // The id is safe before anything else happens.
         match recorder.exists(&tag.key, &machine.id).await {
-            Ok(()) => Ok(Acquired {
-                id: machine.id,
-                was_there,
-            }),
-            Err(failed) => Err(failed
-                .while_doing(doing)
-                .left(LeftBehind::Remaining(vec![machine.id]))),
+            Ok(()) => Ok(Acquired { id: machine.id, was_there }),
+            Err(failed) => Err(failed.while_doing(doing).left(LeftBehind::Remaining(vec![machine.id]))),
         }
     }
 
@@ -195,20 +162,13 @@ impl Provider for Place {
         match self.api.delete(&resource.id).await {
             Ok(()) => Ok(()),
             Err(failure) if error::is_gone(&failure) => Ok(()),
-            Err(failure) => {
-                Err(error::of(&doing, &failure)
-                    .left(LeftBehind::Remaining(vec![resource.id.clone()])))
-            }
+            Err(failure) => Err(error::of(&doing, &failure).left(LeftBehind::Remaining(vec![resource.id.clone()]))),
         }
     }
 
     async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace> {
         let doing = format!("find the machine {tag}");
-        let folder = self
-            .api
-            .find(id)
-            .await
-            .map_err(|failure| error::of(&doing, &failure))?;
+        let folder = self.api.find(id).await.map_err(|failure| error::of(&doing, &failure))?;
         Ok(HostPlace::Local { folder })
     }
 

@@ -94,8 +94,7 @@ impl Allotments {
 
     /// All that is there, whoever's it is. What has no tag of ours for a name is not ours.
     pub(super) fn list(&self) -> Result<Vec<Allotment>> {
-        let failed =
-            |error: std::io::Error| failure("list the hosts of this machine", &self.hosts, &error);
+        let failed = |error: std::io::Error| failure("list the hosts of this machine", &self.hosts, &error);
         let entries = match fs_err::read_dir(&self.hosts) {
             Ok(entries) => entries,
             Err(error) if error.kind() == Io::NotFound => return Ok(Vec::new()),
@@ -115,17 +114,9 @@ impl Allotments {
     /// What the entry of this name is.
     fn look_at(&self, name: &str) -> Option<Allotment> {
         let folder = self.hosts.join(name);
-        if let Some((tag, id)) = name
-            .strip_prefix('.')
-            .and_then(|rest| rest.split_once(RELEASING))
-        {
+        if let Some((tag, id)) = name.strip_prefix('.').and_then(|rest| rest.split_once(RELEASING)) {
             let condition = Condition::HalfReleased;
-            return Some(Allotment {
-                tag: tag.parse().ok()?,
-                id: id.to_owned(),
-                condition,
-                folder,
-            });
+            return Some(Allotment { tag: tag.parse().ok()?, id: id.to_owned(), condition, folder });
         }
         let tag: Tag = name.parse().ok()?;
         let (id, condition) = match read_claim(&folder, name) {
@@ -133,30 +124,17 @@ impl Allotments {
             Ok(None) => (unclaimed_id(&tag), Condition::HalfMade),
             Err(why) => (unclaimed_id(&tag), Condition::Damaged(why)),
         };
-        Some(Allotment {
-            tag,
-            id,
-            condition,
-            folder,
-        })
+        Some(Allotment { tag, id, condition, folder })
     }
 
     /// Makes the folder of this tag or finds it; hands back its id and whether it was there.
     pub(super) async fn claim(&self, tag: &Tag, request: &str) -> Result<(String, bool)> {
         let folder = self.hosts.join(tag.to_string());
         let doing = format!("allot a folder of this machine to {tag}");
-        let failed = |error: &std::io::Error| {
-            failure(&doing, &folder, error).left(left_behind(&folder, tag))
-        };
+        let failed = |error: &std::io::Error| failure(&doing, &folder, error).left(left_behind(&folder, tag));
         // The last release of another cluster may take the empty folder above away between two steps of the first try.
         fs::create_private_dir(&folder)
-            .or_else(|error| {
-                if error.kind() == Io::NotFound {
-                    fs::create_private_dir(&folder)
-                } else {
-                    Err(error)
-                }
-            })
+            .or_else(|error| if error.kind() == Io::NotFound { fs::create_private_dir(&folder) } else { Err(error) })
             .map_err(|error| failed(&error))?;
         // Each step is followed by a place to stop, as a call over a network would have one.
         tokio::task::yield_now().await;
@@ -165,10 +143,7 @@ impl Allotments {
             Ok(None) => {}
             Err(why) => {
                 return Err(Error::new(ErrorKind::Provider, doing)
-                    .because(format!(
-                        "the claim {} is damaged: {why}",
-                        folder.join(CLAIM).display()
-                    ))
+                    .because(format!("the claim {} is damaged: {why}", folder.join(CLAIM).display()))
                     .left(LeftBehind::Remaining(vec![unclaimed_id(tag)]))
                     .hint(format!("gpucl down -c {}", tag.cluster)));
             }
@@ -197,14 +172,8 @@ impl Allotments {
 
     /// Removes what has this tag and this id; success when there is nothing.
     pub(super) async fn release(&self, tag: &Tag, id: &str) -> Result<()> {
-        for allotment in self
-            .list()?
-            .into_iter()
-            .filter(|allotment| allotment.tag == *tag && allotment.id == id)
-        {
-            let Allotment {
-                folder, condition, ..
-            } = allotment;
+        for allotment in self.list()?.into_iter().filter(|allotment| allotment.tag == *tag && allotment.id == id) {
+            let Allotment { folder, condition, .. } = allotment;
             let failed = |error: &std::io::Error| {
                 failure(&format!("remove the folder of {tag}"), &folder, error)
                     .left(LeftBehind::Remaining(vec![id.to_owned()]))
@@ -228,36 +197,21 @@ impl Allotments {
 
     /// The folder of a whole allotment.
     pub(super) fn folder_of(&self, tag: &Tag, id: &str) -> Result<PathBuf> {
-        let found = self
-            .list()?
-            .into_iter()
-            .find(|allotment| allotment.tag == *tag && allotment.id == id);
+        let found = self.list()?.into_iter().find(|allotment| allotment.tag == *tag && allotment.id == id);
         let cause = match found {
-            Some(Allotment {
-                condition: Condition::Whole,
-                folder,
-                ..
-            }) => return Ok(folder),
+            Some(Allotment { condition: Condition::Whole, folder, .. }) => return Ok(folder),
             Some(allotment) => allotment.condition.to_string(),
-            None => format!(
-                "no folder of {} has this tag and the id {id}",
-                self.hosts.display()
-            ),
+            None => format!("no folder of {} has this tag and the id {id}", self.hosts.display()),
         };
-        Err(
-            Error::new(ErrorKind::Provider, format!("find the folder of {tag}"))
-                .because(cause)
-                .hint(format!("gpucl status -c {}", tag.cluster)),
-        )
+        Err(Error::new(ErrorKind::Provider, format!("find the folder of {tag}"))
+            .because(cause)
+            .hint(format!("gpucl status -c {}", tag.cluster)))
     }
 }
 
 /// The id of what has no claim: always the same for a tag, and never that of a claim.
 fn unclaimed_id(tag: &Tag) -> String {
-    format!(
-        "local-unclaimed-{}",
-        digest::short(tag.to_string().as_bytes())
-    )
+    format!("local-unclaimed-{}", digest::short(tag.to_string().as_bytes()))
 }
 
 /// The id that the claim of this folder gives; nothing when there is no claim, or why it is no claim.
@@ -271,10 +225,7 @@ fn read_claim(folder: &Path, name: &str) -> Result<Option<String>, String> {
     if claim.tag != name {
         Err(format!("it is the claim of {}", claim.tag))
     } else if claim.version > VERSION {
-        Err(format!(
-            "its version is {}, and this gpucl reads {VERSION}",
-            claim.version
-        ))
+        Err(format!("its version is {}, and this gpucl reads {VERSION}", claim.version))
     } else {
         Ok(Some(claim.id))
     }
@@ -292,9 +243,7 @@ fn remove(path: &Path) -> std::io::Result<()> {
 fn left_behind(folder: &Path, tag: &Tag) -> LeftBehind {
     match fs_err::symlink_metadata(folder) {
         Ok(_) => LeftBehind::Remaining(vec![unclaimed_id(tag)]),
-        Err(error) if error.kind() == Io::NotFound || error.kind() == Io::NotADirectory => {
-            LeftBehind::Clear
-        }
+        Err(error) if error.kind() == Io::NotFound || error.kind() == Io::NotADirectory => LeftBehind::Clear,
         Err(_) => LeftBehind::Unknown,
     }
 }
@@ -304,11 +253,8 @@ pub(super) fn failure(doing: &str, folder: &Path, error: &std::io::Error) -> Err
     let text = error.to_string();
     let told = Error::new(ErrorKind::Provider, doing);
     // Some of these errors name their path already.
-    let told = if text.contains('/') {
-        told.because(text)
-    } else {
-        told.because(format!("{}: {text}", folder.display()))
-    };
+    let told =
+        if text.contains('/') { told.because(text) } else { told.because(format!("{}: {text}", folder.display())) };
     let parent = folder.parent().unwrap_or(folder);
     match error.kind() {
         Io::StorageFull | Io::QuotaExceeded => told.hint(format!("make room there: df -h {}", parent.display())),

@@ -13,9 +13,8 @@ const CLASSES: [&str; 4] = ["0300", "0302", "0380", "1200"];
 
 /// Reads the machine below `root`, which is `/` but for tests.
 pub(super) fn offer(root: &Path) -> Result<Offer> {
-    let cpus = std::thread::available_parallelism().doing(ErrorKind::Provider, || {
-        "count the processors of this machine".to_owned()
-    })?;
+    let cpus = std::thread::available_parallelism()
+        .doing(ErrorKind::Provider, || "count the processors of this machine".to_owned())?;
     Ok(Offer {
         name: "local".to_owned(),
         place: "this machine".to_owned(),
@@ -33,12 +32,9 @@ fn memory(root: &Path) -> Result<u64> {
     let path = root.join("proc/meminfo");
     let text = fs_err::read_to_string(&path).doing(ErrorKind::Provider, doing)?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kibibytes = line
-        .and_then(|rest| rest.trim().strip_suffix("kB"))
-        .and_then(|number| number.trim().parse().ok());
+    let kibibytes = line.and_then(|rest| rest.trim().strip_suffix("kB")).and_then(|number| number.trim().parse().ok());
     kibibytes.map(|number: u64| number * 1024).ok_or_else(|| {
-        Error::new(ErrorKind::Provider, doing())
-            .because(format!("{} has no line `MemTotal: N kB`", path.display()))
+        Error::new(ErrorKind::Provider, doing()).because(format!("{} has no line `MemTotal: N kB`", path.display()))
     })
 }
 
@@ -56,13 +52,8 @@ fn gpus(devices: &Path) -> Vec<GpuOffer> {
         let named = VENDORS.iter().find(|(known, _)| *known == vendor);
         let computes = class.get(..4).is_some_and(|class| CLASSES.contains(&class));
         if let (Some((_, name)), true) = (named, computes) {
-            *cards
-                .entry(format!("{name} {vendor}:{}", id("device")))
-                .or_default() += 1;
+            *cards.entry(format!("{name} {vendor}:{}", id("device"))).or_default() += 1;
         }
     }
-    cards
-        .into_iter()
-        .map(|(model, count)| GpuOffer { model, count })
-        .collect()
+    cards.into_iter().map(|(model, count)| GpuOffer { model, count }).collect()
 }

@@ -18,9 +18,8 @@ use serde_json::Value;
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::{Key, Scope, Tag};
 use crate::provider::{
-    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest,
-    ObservedResource, Offer, Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest,
-    settings,
+    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
+    Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, settings,
 };
 use crate::spec::Runtime;
 use allotment::{Allotments, Condition};
@@ -54,24 +53,15 @@ impl Factory for LocalFactory {
     }
 
     fn check(&self, settings: &Value, hosts: &[Value]) -> Vec<FieldError> {
-        let mut errors = settings::read::<Settings>(settings, "")
-            .err()
-            .unwrap_or_default();
+        let mut errors = settings::read::<Settings>(settings, "").err().unwrap_or_default();
         for (index, host) in hosts.iter().enumerate() {
-            errors.extend(
-                settings::read::<HostSettings>(host, &format!("hosts[{index}]"))
-                    .err()
-                    .unwrap_or_default(),
-            );
+            errors.extend(settings::read::<HostSettings>(host, &format!("hosts[{index}]")).err().unwrap_or_default());
         }
         errors
     }
 
     fn open(&self, _settings: &Value, context: &Context) -> Result<Box<dyn Provider>> {
-        Ok(Box::new(Local::new(
-            context.data_dir.join("hosts"),
-            PathBuf::from("/"),
-        )))
+        Ok(Box::new(Local::new(context.data_dir.join("hosts"), PathBuf::from("/"))))
     }
 }
 
@@ -99,10 +89,7 @@ struct Local {
 
 impl Local {
     fn new(hosts: PathBuf, root: PathBuf) -> Self {
-        Self {
-            allotments: Allotments::new(hosts),
-            root,
-        }
+        Self { allotments: Allotments::new(hosts), root }
     }
 }
 
@@ -117,11 +104,7 @@ impl Provider for Local {
     }
 
     async fn observe(&self, scope: &Scope) -> Result<Vec<ObservedResource>> {
-        let found = self
-            .allotments
-            .list()?
-            .into_iter()
-            .filter(|allotment| scope.holds(&allotment.tag));
+        let found = self.allotments.list()?.into_iter().filter(|allotment| scope.holds(&allotment.tag));
         Ok(found
             .map(|allotment| ObservedResource {
                 key: allotment.tag.key,
@@ -143,17 +126,9 @@ impl Provider for Local {
         }])
     }
 
-    async fn acquire(
-        &self,
-        tag: &Tag,
-        request: &ResourceRequest,
-        recorder: &dyn Recorder,
-    ) -> Result<Acquired> {
+    async fn acquire(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired> {
         refuse_what_is_no_host(tag, request)?;
-        let (id, was_there) = self
-            .allotments
-            .claim(tag, &crate::util::digest::of_json(request))
-            .await?;
+        let (id, was_there) = self.allotments.claim(tag, &crate::util::digest::of_json(request)).await?;
         match recorder.exists(&tag.key, &id).await {
             Ok(()) => Ok(Acquired { id, was_there }),
             Err(error) => Err(error
@@ -163,15 +138,11 @@ impl Provider for Local {
     }
 
     async fn release(&self, scope: &Scope, resource: &ObservedResource) -> Result<()> {
-        self.allotments
-            .release(&scope.tag(&resource.key), &resource.id)
-            .await
+        self.allotments.release(&scope.tag(&resource.key), &resource.id).await
     }
 
     async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace> {
-        Ok(HostPlace::Local {
-            folder: self.allotments.folder_of(tag, id)?,
-        })
+        Ok(HostPlace::Local { folder: self.allotments.folder_of(tag, id)? })
     }
 
     fn refused_request(&self, key: &Key) -> ResourceRequest {
@@ -193,19 +164,12 @@ fn refuse_what_is_no_host(tag: &Tag, request: &ResourceRequest) -> Result<()> {
             .hint("the provider `local` takes no settings for a host: write `hosts: [{}]`, or leave `hosts` out"))
     };
     if request.kind.0 != HOST {
-        return refused(format!(
-            "this machine has no resource of kind `{}`",
-            request.kind.0
-        ));
+        return refused(format!("this machine has no resource of kind `{}`", request.kind.0));
     }
     match settings::read::<HostSettings>(&request.settings, "") {
         Ok(_) => Ok(()),
         Err(errors) => refused(
-            errors
-                .iter()
-                .map(|error| format!("`{}`: {}", error.path, error.message))
-                .collect::<Vec<_>>()
-                .join(", "),
+            errors.iter().map(|error| format!("`{}`: {}", error.path, error.message)).collect::<Vec<_>>().join(", "),
         ),
     }
 }

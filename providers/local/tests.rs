@@ -32,31 +32,16 @@ fn bench() -> Bench {
     let root = tempfile::tempdir().unwrap();
     let hosts = root.path().join("data/hosts");
     let local = Local::new(hosts.clone(), PathBuf::from("/"));
-    let scope = Scope {
-        owner: "abcd1234".parse().unwrap(),
-        cluster: "demo".parse().unwrap(),
-    };
+    let scope = Scope { owner: "abcd1234".parse().unwrap(), cluster: "demo".parse().unwrap() };
     let key = Key::host(0);
-    let host = HostRequest {
-        key: key.clone(),
-        settings: serde_json::json!({}),
-    };
+    let host = HostRequest { key: key.clone(), settings: serde_json::json!({}) };
     let request = local.expand(&scope, &host).unwrap().remove(0);
-    Bench {
-        _root: root,
-        hosts,
-        local,
-        tag: scope.tag(&key),
-        scope,
-        request,
-    }
+    Bench { _root: root, hosts, local, tag: scope.tag(&key), scope, request }
 }
 
 impl Bench {
     async fn acquire(&self) -> Result<Acquired> {
-        self.local
-            .acquire(&self.tag, &self.request, &Notes::default())
-            .await
+        self.local.acquire(&self.tag, &self.request, &Notes::default()).await
     }
 
     async fn seen(&self) -> Vec<ObservedResource> {
@@ -78,27 +63,13 @@ impl Bench {
 async fn a_host_is_a_private_folder_with_a_claim() {
     let bench = bench();
     let notes = Notes::default();
-    let acquired = bench
-        .local
-        .acquire(&bench.tag, &bench.request, &notes)
-        .await
-        .unwrap();
+    let acquired = bench.local.acquire(&bench.tag, &bench.request, &notes).await.unwrap();
     assert_eq!(*notes.0.lock().unwrap(), std::slice::from_ref(&acquired.id));
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(
-        (
-            mode(&bench.folder()),
-            mode(&bench.folder().join("claim.json"))
-        ),
-        (0o700, 0o600)
-    );
+    assert_eq!((mode(&bench.folder()), mode(&bench.folder().join("claim.json"))), (0o700, 0o600));
     let claim: Value =
-        serde_json::from_str(&fs_err::read_to_string(bench.folder().join("claim.json")).unwrap())
-            .unwrap();
-    assert_eq!(
-        (&claim["version"], &claim["tag"]),
-        (&1.into(), &bench.tag.to_string().into())
-    );
+        serde_json::from_str(&fs_err::read_to_string(bench.folder().join("claim.json")).unwrap()).unwrap();
+    assert_eq!((&claim["version"], &claim["tag"]), (&1.into(), &bench.tag.to_string().into()));
     assert_eq!(
         (&claim["owner"], &claim["cluster"], &claim["id"]),
         (&"abcd1234".into(), &"demo".into(), &acquired.id.into())
@@ -116,10 +87,7 @@ async fn a_folder_without_a_claim_shows_and_is_completed() {
     let acquired = bench.acquire().await.unwrap();
     assert!(!acquired.was_there);
     let after = bench.seen().await;
-    assert_eq!(
-        (after.len(), after[0].usable, &after[0].id),
-        (1, true, &acquired.id)
-    );
+    assert_eq!((after.len(), after[0].usable, &after[0].id), (1, true, &acquired.id));
 
     // The id of the half made is gone with it: it must not take what has its place now.
     bench.local.release(&bench.scope, &seen[0]).await.unwrap();
@@ -139,18 +107,9 @@ async fn a_release_that_was_cut_shows_and_is_finished() {
     let bench = bench();
     let first = bench.acquire().await.unwrap();
     fs_err::write(bench.folder().join("data"), "x").unwrap();
-    fs_err::rename(
-        bench.folder(),
-        bench
-            .hosts
-            .join(format!(".{}.releasing-{}", bench.tag, first.id)),
-    )
-    .unwrap();
+    fs_err::rename(bench.folder(), bench.hosts.join(format!(".{}.releasing-{}", bench.tag, first.id))).unwrap();
     let seen = bench.seen().await;
-    assert_eq!(
-        (seen.len(), seen[0].usable, &seen[0].id),
-        (1, false, &first.id)
-    );
+    assert_eq!((seen.len(), seen[0].usable, &seen[0].id), (1, false, &first.id));
     assert!(bench.local.place(&bench.tag, &first.id).await.is_err());
 
     // Another is made beside it, and releasing the old one leaves the new one.
@@ -166,12 +125,7 @@ async fn a_release_that_was_cut_shows_and_is_finished() {
 async fn what_is_not_named_like_ours_is_left_alone() {
     let bench = bench();
     bench.acquire().await.unwrap();
-    for name in [
-        "notes",
-        "gpucl-abcd1234-demo",
-        ".gpucl-abcd1234-demo-host0",
-        ".x.releasing-local-1",
-    ] {
+    for name in ["notes", "gpucl-abcd1234-demo", ".gpucl-abcd1234-demo-host0", ".x.releasing-local-1"] {
         fs_err::create_dir_all(bench.hosts.join(name)).unwrap();
     }
     assert_eq!(bench.seen().await.len(), 1);
@@ -182,16 +136,9 @@ async fn what_is_not_named_like_ours_is_left_alone() {
 #[tokio::test]
 async fn the_last_release_leaves_no_empty_folder() {
     let bench = bench();
-    let other = Scope {
-        cluster: "demo-b".parse().unwrap(),
-        ..bench.scope.clone()
-    };
+    let other = Scope { cluster: "demo-b".parse().unwrap(), ..bench.scope.clone() };
     bench.acquire().await.unwrap();
-    bench
-        .local
-        .acquire(&other.tag(&Key::host(0)), &bench.request, &Notes::default())
-        .await
-        .unwrap();
+    bench.local.acquire(&other.tag(&Key::host(0)), &bench.request, &Notes::default()).await.unwrap();
     bench.release_all().await;
     assert_eq!(bench.local.observe(&other).await.unwrap().len(), 1);
     for resource in bench.local.observe(&other).await.unwrap() {
@@ -203,16 +150,10 @@ async fn the_last_release_leaves_no_empty_folder() {
 #[tokio::test]
 async fn a_damaged_claim_shows_is_not_taken_and_can_be_released() {
     let bench = bench();
-    let newer = format!(
-        "{{\"version\": 9, \"tag\": \"{}\", \"id\": \"local-x\"}}",
-        bench.tag
-    );
+    let newer = format!("{{\"version\": 9, \"tag\": \"{}\", \"id\": \"local-x\"}}", bench.tag);
     for (claim, why) in [
         ("{", "EOF while parsing"),
-        (
-            "{\"version\": 1, \"tag\": \"gpucl-abcd1234-other-host0\", \"id\": \"local-x\"}",
-            "it is the claim of",
-        ),
+        ("{\"version\": 1, \"tag\": \"gpucl-abcd1234-other-host0\", \"id\": \"local-x\"}", "it is the claim of"),
         (&newer, "its version is 9"),
     ] {
         fs_err::create_dir_all(bench.folder()).unwrap();
@@ -221,10 +162,7 @@ async fn a_damaged_claim_shows_is_not_taken_and_can_be_released() {
         assert!(!seen[0].usable && seen[0].detail.contains(why), "{seen:?}");
         let error = bench.acquire().await.unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
-        assert_eq!(
-            *error.left_behind(),
-            LeftBehind::Remaining(vec![seen[0].id.clone()])
-        );
+        assert_eq!(*error.left_behind(), LeftBehind::Remaining(vec![seen[0].id.clone()]));
         assert_eq!(error.hints(), ["gpucl down -c demo"]);
         bench.release_all().await;
         assert!(!bench.folder().exists());
@@ -237,10 +175,7 @@ async fn a_file_in_the_folders_place_is_told_and_released() {
     fs_err::create_dir_all(&bench.hosts).unwrap();
     fs_err::write(bench.folder(), "in the way").unwrap();
     let error = bench.acquire().await.unwrap_err();
-    assert!(
-        error.to_string().contains(bench.folder().to_str().unwrap()),
-        "{error}"
-    );
+    assert!(error.to_string().contains(bench.folder().to_str().unwrap()), "{error}");
     assert!(error.hints()[0].contains("ls -ld"), "{:?}", error.hints());
     bench.release_all().await;
     bench.acquire().await.unwrap();
@@ -280,28 +215,15 @@ fn settings_and_hosts_take_no_keys() {
     let errors = FACTORY.check(&wrong, &[serde_json::json!({}), wrong.clone()]);
     let paths: Vec<&str> = errors.iter().map(|error| error.path.as_str()).collect();
     assert_eq!(paths, ["gpus", "hosts[1].gpus"]);
-    assert!(
-        FACTORY
-            .check(
-                &serde_json::json!({}),
-                &[serde_json::json!({}), Value::Null]
-            )
-            .is_empty()
-    );
+    assert!(FACTORY.check(&serde_json::json!({}), &[serde_json::json!({}), Value::Null]).is_empty());
 }
 
 fn machine(cards: &[(&str, &str, &str)]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     fs_err::create_dir_all(root.path().join("proc")).unwrap();
-    fs_err::write(
-        root.path().join("proc/meminfo"),
-        "MemTotal:       16384 kB\nMemFree: 1 kB\n",
-    )
-    .unwrap();
+    fs_err::write(root.path().join("proc/meminfo"), "MemTotal:       16384 kB\nMemFree: 1 kB\n").unwrap();
     for (index, (vendor, class, device)) in cards.iter().enumerate() {
-        let folder = root
-            .path()
-            .join(format!("sys/bus/pci/devices/0000:0{index}:00.0"));
+        let folder = root.path().join(format!("sys/bus/pci/devices/0000:0{index}:00.0"));
         fs_err::create_dir_all(&folder).unwrap();
         for (name, value) in [("vendor", vendor), ("class", class), ("device", device)] {
             fs_err::write(folder.join(name), format!("{value}\n")).unwrap();
@@ -322,27 +244,9 @@ fn the_cards_on_the_bus_are_counted_by_their_ids() {
         ("0x1a03", "0x030000", "0x2000"), // the board's own display
     ]);
     let offer = machine::offer(root.path()).unwrap();
-    let gpus: Vec<(&str, u32)> = offer
-        .gpus
-        .iter()
-        .map(|gpu| (gpu.model.as_str(), gpu.count))
-        .collect();
-    assert_eq!(
-        gpus,
-        [
-            ("AMD 1002:738c", 1),
-            ("AMD 1002:74a1", 1),
-            ("NVIDIA 10de:2330", 2)
-        ]
-    );
-    assert_eq!(
-        (
-            offer.memory,
-            offer.price_per_hour.as_str(),
-            offer.free.as_str()
-        ),
-        (16 << 20, "", "now")
-    );
+    let gpus: Vec<(&str, u32)> = offer.gpus.iter().map(|gpu| (gpu.model.as_str(), gpu.count)).collect();
+    assert_eq!(gpus, [("AMD 1002:738c", 1), ("AMD 1002:74a1", 1), ("NVIDIA 10de:2330", 2)]);
+    assert_eq!((offer.memory, offer.price_per_hour.as_str(), offer.free.as_str()), (16 << 20, "", "now"));
 }
 
 #[test]
@@ -351,8 +255,5 @@ fn a_machine_without_a_bus_has_no_cards_and_one_without_meminfo_is_an_error() {
     assert!(machine::offer(root.path()).unwrap().gpus.is_empty());
     fs_err::write(root.path().join("proc/meminfo"), "MemFree: 1 kB\n").unwrap();
     let error = machine::offer(root.path()).unwrap_err();
-    assert!(
-        error.to_string().contains("proc/meminfo has no line"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("proc/meminfo has no line"), "{error}");
 }

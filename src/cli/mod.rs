@@ -8,6 +8,8 @@ mod command_error;
 mod commands;
 pub mod exit_code;
 mod output;
+pub mod portal;
+mod run;
 mod target;
 
 use std::process::ExitCode;

@@ -175,12 +175,7 @@ pub trait Provider: Send + Sync {
     /// - Finds what the request `needs` by its tag, since it is asked by key.
     /// - When it fails, the error says what is left behind; what is left shows in `observe`.
     /// - May be dropped at any await point; what it had begun then shows in `observe`.
-    async fn acquire(
-        &self,
-        tag: &Tag,
-        request: &ResourceRequest,
-        recorder: &dyn Recorder,
-    ) -> Result<Acquired>;
+    async fn acquire(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired>;
 
     /// Releases one resource, by what `observe` told of it.
     ///

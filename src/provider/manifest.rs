@@ -32,13 +32,8 @@ impl Manifest {
             Ok(manifest)
         } else {
             Err(Error::new(ErrorKind::Internal, doing())
-                .because(format!(
-                    "it says `name: {}`, and its folder is `{folder}`",
-                    manifest.name
-                ))
-                .hint(format!(
-                    "write `name: {folder}` into providers/{folder}/provider.yaml"
-                )))
+                .because(format!("it says `name: {}`, and its folder is `{folder}`", manifest.name))
+                .hint(format!("write `name: {folder}` into providers/{folder}/provider.yaml")))
         }
     }
 }
@@ -51,25 +46,14 @@ mod tests {
 
     #[test]
     fn the_name_must_be_the_folders() {
-        assert_eq!(
-            Manifest::parse(TEXT, "gpucl::providers::acme")
-                .unwrap()
-                .name,
-            "acme"
-        );
+        assert_eq!(Manifest::parse(TEXT, "gpucl::providers::acme").unwrap().name, "acme");
         let error = Manifest::parse(TEXT, "gpucl::providers::other").unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("it says `name: acme`, and its folder is `other`"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("it says `name: acme`, and its folder is `other`"), "{error}");
     }
 
     #[test]
     fn an_unknown_key_is_an_error() {
-        let error =
-            Manifest::parse(&format!("{TEXT}sumary: x\n"), "gpucl::providers::acme").unwrap_err();
+        let error = Manifest::parse(&format!("{TEXT}sumary: x\n"), "gpucl::providers::acme").unwrap_err();
         assert!(error.to_string().contains("sumary"), "{error}");
     }
 }

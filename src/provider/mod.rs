@@ -13,8 +13,8 @@ pub mod settings;
 
 pub use capability::{Capability, ProviderKind};
 pub use contract::{
-    Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer,
-    Provider, ResourceKind, ResourceRequest,
+    Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider, ResourceKind,
+    ResourceRequest,
 };
 pub use manifest::Manifest;
 pub use recorder::{Acquired, Recorder};

@@ -12,11 +12,7 @@ pub fn all() -> &'static [&'static dyn Factory] {
 
 /// The names of all providers.
 pub fn names() -> Vec<String> {
-    BUILTIN
-        .iter()
-        .filter_map(|factory| factory.manifest().ok())
-        .map(|manifest| manifest.name)
-        .collect()
+    BUILTIN.iter().filter_map(|factory| factory.manifest().ok()).map(|manifest| manifest.name).collect()
 }
 
 /// Finds a provider by its name.
@@ -45,25 +41,15 @@ mod tests {
         for factory in all() {
             let manifest = factory.manifest().unwrap();
             let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-            assert!(
-                root.join(&manifest.docs).is_file(),
-                "{} has no {}",
-                manifest.name,
-                manifest.docs
-            );
+            assert!(root.join(&manifest.docs).is_file(), "{} has no {}", manifest.name, manifest.docs);
             assert!(find(&manifest.name).is_ok());
         }
     }
 
     #[test]
     fn a_misspelt_name_gets_the_near_one() {
-        let Err(error) = find("locla") else {
-            panic!("`locla` was found")
-        };
+        let Err(error) = find("locla") else { panic!("`locla` was found") };
         assert_eq!(error.kind(), ErrorKind::Usage);
-        assert!(
-            error.hints().iter().any(|hint| hint.contains("`local`")),
-            "{error}"
-        );
+        assert!(error.hints().iter().any(|hint| hint.contains("`local`")), "{error}");
     }
 }

@@ -1,20 +1,330 @@
-//! The client.
+//! The client: one address, one token, a limit of time on every call.
 
-use secrecy::SecretString;
+use std::fmt;
+use std::time::Duration;
+
+use backon::{ExponentialBuilder, Retryable as _};
+use reqwest::header::{AUTHORIZATION, HeaderValue};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind, Result, Status};
+
+/// How long a read may take.
+const READ_LIMIT: Duration = Duration::from_secs(20);
+/// How long a connection may take to be made.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// How much of an answer that is an error is read.
+const ERROR_BODY_LIMIT: usize = 256 * 1024;
+/// What a person can run when Ray does not answer.
+const STATUS_HINT: &str = "is the cluster up? `gpucl status`";
 
 /// A client of one cluster's Ray dashboard and job API.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Client {
     base: String,
     token: SecretString,
+    // Building fails only when the system does; it is told at the first call, so that making a client stays simple.
+    http: std::result::Result<reqwest::Client, String>,
+}
+
+/// Which token a probe sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenChoice {
+    /// None at all.
+    None,
+    /// One that is not the cluster's.
+    Wrong,
+    /// The cluster's.
+    Right,
+}
+
+/// What Ray says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    /// The version of Ray.
+    pub ray_version: String,
+    /// The commit it was built from.
+    #[serde(default)]
+    pub ray_commit: String,
+    /// The name of this run of the head; another one after a restart.
+    #[serde(default)]
+    pub session_name: String,
 }
 
 impl Client {
     /// Makes a client of the dashboard's address, such as `http://127.0.0.1:8265`, and the cluster's token.
     pub fn new(base: impl Into<String>, token: SecretString) -> Self {
-        Self {
-            base: base.into(),
-            token,
+        let base = base.into().trim_end_matches('/').to_owned();
+        // No proxy and no redirect: the token goes to this address and to no other.
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_LIMIT)
+            .build()
+            .map_err(|error| error.to_string());
+        Self { base, token, http }
+    }
+
+    /// The dashboard's address.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Asks Ray for its version. It needs the right token, so it tells whether ours is.
+    ///
+    /// # Errors
+    /// When Ray does not answer, or refuses the token.
+    pub async fn version(&self) -> Result<Version> {
+        self.read("/api/version", "ask Ray for its version").await
+    }
+
+    /// Asks which authentication Ray enforces: `token` or `disabled`.
+    ///
+    /// # Errors
+    /// When Ray does not answer.
+    pub async fn authentication_mode(&self) -> Result<String> {
+        #[derive(Deserialize)]
+        struct Mode {
+            authentication_mode: String,
         }
+        let mode: Mode = self
+            .read("/api/authentication_mode", "ask Ray for its authentication")
+            .await?;
+        Ok(mode.authentication_mode)
+    }
+
+    /// Sends one GET with this choice of token and hands back the status code, whatever it is. It is tried once.
+    ///
+    /// # Errors
+    /// When nothing answers.
+    pub async fn probe(&self, path: &str, token: TokenChoice) -> Result<u16> {
+        let doing = format!("probe {}{path}", self.base);
+        let http = self.http(&doing)?;
+        let mut request = http.get(format!("{}{path}", self.base)).timeout(READ_LIMIT);
+        match token {
+            TokenChoice::None => {}
+            TokenChoice::Wrong => {
+                request = request.header(AUTHORIZATION, "Bearer this-is-not-the-token")
+            }
+            TokenChoice::Right => request = request.header(AUTHORIZATION, self.bearer(&doing)?),
+        }
+        let answer = request
+            .send()
+            .await
+            .map_err(|error| transport(&doing, &self.base, &error))?;
+        Ok(answer.status().as_u16())
+    }
+
+    /// Reads JSON; what may pass by itself is tried again.
+    pub(super) async fn read<T: DeserializeOwned>(&self, path: &str, doing: &str) -> Result<T> {
+        let answer = self.read_answer(path, doing).await?;
+        decode(answer, doing).await
+    }
+
+    /// Reads an answer that is a success; what may pass by itself is tried again.
+    pub(super) async fn read_answer(&self, path: &str, doing: &str) -> Result<Response> {
+        let once = || async {
+            let request = self.request(Method::GET, path, doing)?.timeout(READ_LIMIT);
+            self.send(request, doing).await
+        };
+        let again = ExponentialBuilder::default()
+            .with_min_delay(Duration::from_millis(150))
+            .with_max_delay(Duration::from_secs(2))
+            .with_max_times(4);
+        once.retry(again)
+            .when(|error: &Error| error.retry_status() == Status::Temporary)
+            .await
+            .map_err(|error| {
+                if error.retry_status() == Status::Temporary {
+                    error.status(Status::Persistent)
+                } else {
+                    error
+                }
+            })
+    }
+
+    /// A request with the token.
+    pub(super) fn request(
+        &self,
+        method: Method,
+        path: &str,
+        doing: &str,
+    ) -> Result<RequestBuilder> {
+        let url = format!("{}{path}", self.base);
+        Ok(self
+            .http(doing)?
+            .request(method, url)
+            .header(AUTHORIZATION, self.bearer(doing)?))
+    }
+
+    /// Sends a request once; an answer that is an error becomes one.
+    pub(super) async fn send(&self, request: RequestBuilder, doing: &str) -> Result<Response> {
+        let answer = request
+            .send()
+            .await
+            .map_err(|error| transport(doing, &self.base, &error))?;
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        Err(refused(doing, status, &error_text(answer).await))
+    }
+
+    /// The header's value; it is never shown.
+    pub(super) fn bearer(&self, doing: &str) -> Result<HeaderValue> {
+        let mut value =
+            HeaderValue::from_str(&format!("Bearer {}", self.token.expose_secret().trim()))
+                .map_err(|_| {
+                    Error::new(ErrorKind::Ray, doing)
+                        .because("the cluster's token holds characters that no header may")
+                })?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+
+    fn http(&self, doing: &str) -> Result<&reqwest::Client> {
+        self.http
+            .as_ref()
+            .map_err(|cause| Error::new(ErrorKind::Internal, doing).because(cause))
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Client")
+            .field("base", &self.base)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Decodes an answer's JSON.
+pub(super) async fn decode<T: DeserializeOwned>(answer: Response, doing: &str) -> Result<T> {
+    let body = answer
+        .bytes()
+        .await
+        .map_err(|error| transport(doing, "Ray", &error))?;
+    serde_json::from_slice(&body).map_err(|error| {
+        Error::new(ErrorKind::Ray, doing)
+            .because(format!("Ray's answer is not what was expected: {error}"))
+            .hint("is something else listening there? `gpucl verify`")
+    })
+}
+
+/// The error of an answer that is not a success.
+pub(super) fn refused(doing: &str, status: StatusCode, body: &str) -> Error {
+    let short = short_text(body);
+    let said = if short.is_empty() {
+        String::new()
+    } else {
+        format!(": {short}")
+    };
+    match status {
+        StatusCode::NOT_FOUND => {
+            Error::new(ErrorKind::NotFound, doing).because(lowered(&short, "Ray does not know it"))
+        }
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Error::new(ErrorKind::Ray, doing)
+            .because(format!(
+                "Ray refused the cluster's token ({}){said}",
+                status.as_u16()
+            ))
+            .hint("is this address another cluster's now? `gpucl status`"),
+        status if status.is_server_error() => Error::new(ErrorKind::Ray, doing)
+            .because(format!("Ray answered {}{said}", status.as_u16()))
+            .status(Status::Temporary)
+            .hint("look at the head: `gpucl logs head`"),
+        status => Error::new(ErrorKind::Ray, doing)
+            .because(format!("Ray answered {}{said}", status.as_u16())),
+    }
+}
+
+/// The error of a request that got no answer.
+pub(super) fn transport(doing: &str, address: &str, error: &reqwest::Error) -> Error {
+    if error.is_timeout() {
+        return Error::new(ErrorKind::Timeout, doing)
+            .because(format!("{address} did not answer in time"))
+            .hint(STATUS_HINT);
+    }
+    // The innermost cause says it best: `Connection refused (os error 111)`.
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    Error::new(ErrorKind::Ray, doing)
+        .because(format!("{address} cannot be reached"))
+        .because(cause)
+        .status(Status::Temporary)
+        .hint(STATUS_HINT)
+}
+
+/// The body of an answer that is an error, as far as it is of use.
+async fn error_text(mut answer: Response) -> String {
+    let mut body = Vec::new();
+    while let Ok(Ok(Some(chunk))) = tokio::time::timeout(CONNECT_LIMIT, answer.chunk()).await {
+        body.extend_from_slice(&chunk);
+        if body.len() > ERROR_BODY_LIMIT {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&body).into_owned()
+}
+
+/// The one line of a server's text that says what is wrong.
+///
+/// Of a Python traceback that is the exception's line, not the first one.
+pub(super) fn short_text(body: &str) -> String {
+    let mut lines = body
+        .lines()
+        .map(str::trim_end)
+        .filter(|line| !line.trim().is_empty());
+    let traceback = body.trim_start().starts_with("Traceback");
+    let line = if traceback {
+        lines.rfind(|line| {
+            !line.starts_with(char::is_whitespace)
+                && !line.starts_with("Traceback")
+                && line.contains(':')
+        })
+    } else {
+        lines.next()
+    };
+    let line = line.unwrap_or_default().trim();
+    match line.char_indices().nth(300) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
+fn lowered(text: &str, otherwise: &str) -> String {
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) => first.to_lowercase().chain(letters).collect(),
+        None => otherwise.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_is_in_no_debug_form() {
+        let client = Client::new("http://127.0.0.1:1/", SecretString::from("hush".to_owned()));
+        assert_eq!(
+            format!("{client:?}"),
+            r#"Client { base: "http://127.0.0.1:1", .. }"#
+        );
+        assert!(!format!("{:?}", client.request(Method::GET, "/", "x").unwrap()).contains("hush"));
+    }
+
+    #[test]
+    fn a_traceback_is_shown_by_its_last_line() {
+        let body = "Traceback (most recent call last):\n  File \"a.py\", line 1\n    raise ValueError(x)\nValueError: Job j already exists.\n";
+        assert_eq!(short_text(body), "ValueError: Job j already exists.");
+        assert_eq!(
+            short_text("Job nope does not exist\nmore"),
+            "Job nope does not exist"
+        );
     }
 }

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use gpucl::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use gpucl::name::{Key, Scope, Tag};
 use gpucl::provider::{
-    Acquired, Capability, HostPlace, HostRequest, ObservedResource, Offer, Provider, ProviderKind,
-    Recorder, ResourceKind, ResourceRequest,
+    Acquired, Capability, HostPlace, HostRequest, ObservedResource, Offer, Provider, ProviderKind, Recorder,
+    ResourceKind, ResourceRequest,
 };
 use gpucl::spec::Runtime;
 
@@ -82,13 +82,7 @@ impl Memory {
     /// One that takes one resource a host, or a lease and a server.
     pub(crate) fn new(several: bool) -> Self {
         let zero = Duration::ZERO;
-        Self {
-            world: Arc::default(),
-            bug: None,
-            several,
-            settle: zero,
-            delay: zero,
-        }
+        Self { world: Arc::default(), bug: None, several, settle: zero, delay: zero }
     }
 
     /// Its effects show later, and it says so.
@@ -124,10 +118,7 @@ impl Memory {
     fn find(&self, tag: &Tag) -> Option<(String, bool)> {
         let world = self.world.lock().unwrap();
         let thing = world.things.iter().find(|thing| {
-            thing.tag == *tag
-                && !thing.leaving
-                && thing.hidden.is_none()
-                && thing.visible_from <= Instant::now()
+            thing.tag == *tag && !thing.leaving && thing.hidden.is_none() && thing.visible_from <= Instant::now()
         })?;
         Some((thing.id.clone(), thing.half))
     }
@@ -150,16 +141,8 @@ impl Memory {
         id
     }
 
-    async fn record(
-        &self,
-        recorder: &dyn Recorder,
-        tag: &Tag,
-        id: &str,
-        was_there: bool,
-    ) -> Result<()> {
-        if self.has(Bug::AcquireRecordsNothing)
-            || (was_there && self.has(Bug::AcquireRecordsOnlyTheNew))
-        {
+    async fn record(&self, recorder: &dyn Recorder, tag: &Tag, id: &str, was_there: bool) -> Result<()> {
+        if self.has(Bug::AcquireRecordsNothing) || (was_there && self.has(Bug::AcquireRecordsOnlyTheNew)) {
             return Ok(());
         }
         let recorded = recorder.exists(&tag.key, id).await;
@@ -170,8 +153,7 @@ impl Memory {
     }
 
     fn refusal(&self, tag: &Tag) -> Error {
-        let error =
-            Error::new(ErrorKind::Provider, format!("acquire {tag}")).because("no such thing");
+        let error = Error::new(ErrorKind::Provider, format!("acquire {tag}")).because("no such thing");
         match self.bug {
             Some(Bug::RefusalIsTemporary) => error.status(Status::Temporary),
             Some(Bug::RefusalIsUnclear) => error.left(LeftBehind::Unknown),
@@ -181,9 +163,9 @@ impl Memory {
 
     fn holds(&self, scope: &Scope, tag: &Tag) -> bool {
         match self.bug {
-            Some(Bug::ObserveByPrefix) => tag
-                .to_string()
-                .starts_with(&format!("gpucl-{}-{}", scope.owner, scope.cluster)),
+            Some(Bug::ObserveByPrefix) => {
+                tag.to_string().starts_with(&format!("gpucl-{}-{}", scope.owner, scope.cluster))
+            }
             Some(Bug::ObserveAnyOwner) => tag.cluster == scope.cluster,
             _ => scope.holds(tag),
         }
@@ -207,16 +189,8 @@ impl Provider for Memory {
     }
 
     async fn offers(&self) -> Result<Vec<Offer>> {
-        let name = if self.has(Bug::OfferWithoutName) {
-            ""
-        } else {
-            "small"
-        };
-        let price = if self.has(Bug::OfferWithPriceForNothing) {
-            "1.29 USD"
-        } else {
-            ""
-        };
+        let name = if self.has(Bug::OfferWithoutName) { "" } else { "small" };
+        let price = if self.has(Bug::OfferWithPriceForNothing) { "1.29 USD" } else { "" };
         Ok(vec![Offer {
             name: name.to_owned(),
             place: "memory".to_owned(),
@@ -247,9 +221,7 @@ impl Provider for Memory {
                 detail: String::new(),
             })
             .collect();
-        if self.has(Bug::ObserveHidesTheLeaseAlone)
-            && !seen.iter().any(|resource| resource.kind.0 == "server")
-        {
+        if self.has(Bug::ObserveHidesTheLeaseAlone) && !seen.iter().any(|resource| resource.kind.0 == "server") {
             seen.clear();
         }
         if self.has(Bug::ObserveInventsOne) {
@@ -267,11 +239,7 @@ impl Provider for Memory {
     fn expand(&self, _scope: &Scope, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
         let mut world = self.world.lock().unwrap();
         world.ids += 1;
-        let salt = if self.has(Bug::ExpandIsRandom) {
-            world.ids.to_string()
-        } else {
-            String::new()
-        };
+        let salt = if self.has(Bug::ExpandIsRandom) { world.ids.to_string() } else { String::new() };
         let key: Key = format!("{}{salt}", request.key).parse().unwrap();
         let lease: Key = format!("lease{key}").parse().unwrap();
         let resource = |key: &Key, kind: &str, needs: Vec<Key>, is_host| ResourceRequest {
@@ -284,23 +252,14 @@ impl Provider for Memory {
         if !self.several {
             return Ok(vec![resource(&key, "server", Vec::new(), true)]);
         }
-        let early = if self.has(Bug::ExpandNeedsALaterOne) {
-            vec![key.clone()]
-        } else {
-            Vec::new()
-        };
+        let early = if self.has(Bug::ExpandNeedsALaterOne) { vec![key.clone()] } else { Vec::new() };
         Ok(vec![
             resource(&lease, "lease", early, self.has(Bug::ExpandHasTwoHosts)),
             resource(&key, "server", vec![lease], true),
         ])
     }
 
-    async fn acquire(
-        &self,
-        tag: &Tag,
-        request: &ResourceRequest,
-        recorder: &dyn Recorder,
-    ) -> Result<Acquired> {
+    async fn acquire(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired> {
         tokio::task::yield_now().await;
         if request.settings.get("refuse").is_some() {
             if self.has(Bug::RefusalLeavesOne) {
@@ -313,10 +272,7 @@ impl Provider for Memory {
             Some(Bug::AcquireRemembersInMemory) => {
                 let world = self.world.lock().unwrap();
                 let there = |id: &String| world.things.iter().any(|thing| thing.id == *id);
-                let known = world
-                    .remembered
-                    .iter()
-                    .find(|(of, id)| of == tag && there(id));
+                let known = world.remembered.iter().find(|(of, id)| of == tag && there(id));
                 known.map(|(_, id)| (id.clone(), false))
             }
             Some(Bug::AcquireForgetsTheHalfMade) => self.find(tag).filter(|(_, half)| !half),
@@ -327,26 +283,12 @@ impl Provider for Memory {
             None => (self.make(tag, &request.kind.0, true), false),
         };
         tokio::task::yield_now().await;
-        if let Some(thing) = self
-            .world
-            .lock()
-            .unwrap()
-            .things
-            .iter_mut()
-            .find(|thing| thing.id == id)
-        {
+        if let Some(thing) = self.world.lock().unwrap().things.iter_mut().find(|thing| thing.id == id) {
             thing.half = false;
         }
         self.record(recorder, tag, &id, was_there).await?;
-        self.world
-            .lock()
-            .unwrap()
-            .remembered
-            .push((tag.clone(), id.clone()));
-        Ok(Acquired {
-            id,
-            was_there: was_there && !self.has(Bug::AcquireSaysNewAlways),
-        })
+        self.world.lock().unwrap().remembered.push((tag.clone(), id.clone()));
+        Ok(Acquired { id, was_there: was_there && !self.has(Bug::AcquireSaysNewAlways) })
     }
 
     async fn release(&self, scope: &Scope, resource: &ObservedResource) -> Result<()> {
@@ -370,42 +312,27 @@ impl Provider for Memory {
                     continue;
                 }
                 if thing.leaving && self.has(Bug::ReleaseCutCannotGoOn) {
-                    return Err(
-                        Error::new(ErrorKind::Provider, format!("release {}", thing.tag))
-                            .because("conflict"),
-                    );
+                    return Err(Error::new(ErrorKind::Provider, format!("release {}", thing.tag)).because("conflict"));
                 }
                 thing.leaving = true;
                 ids.insert(thing.id.clone());
             }
         }
         if ids.is_empty() && self.has(Bug::SecondReleaseFails) {
-            return Err(
-                Error::new(ErrorKind::Provider, format!("release {}", resource.id))
-                    .because("not found"),
-            );
+            return Err(Error::new(ErrorKind::Provider, format!("release {}", resource.id)).because("not found"));
         }
         tokio::task::yield_now().await;
-        self.world
-            .lock()
-            .unwrap()
-            .things
-            .retain(|thing| !ids.contains(&thing.id));
+        self.world.lock().unwrap().things.retain(|thing| !ids.contains(&thing.id));
         Ok(())
     }
 
     async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace> {
         let mut world = self.world.lock().unwrap();
         world.places += 1;
-        let there = world
-            .things
-            .iter()
-            .any(|thing| thing.tag == *tag && thing.id == id && !thing.half);
+        let there = world.things.iter().any(|thing| thing.tag == *tag && thing.id == id && !thing.half);
         let folder = std::env::temp_dir();
         if self.has(Bug::PlaceMoves) && world.places.is_multiple_of(2) {
-            return Ok(HostPlace::Local {
-                folder: folder.join(".."),
-            });
+            return Ok(HostPlace::Local { folder: folder.join("..") });
         }
         if there || self.has(Bug::PlaceOfWhatIsGone) {
             return Ok(HostPlace::Local { folder });

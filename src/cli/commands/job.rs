@@ -1,15 +1,56 @@
 //! `gpucl job`.
 
+mod follow;
+mod show;
+mod stop;
+mod submit;
+
 use crate::cli::app::App;
 use crate::error::{Error, ErrorKind, Result};
+use crate::ray::Client;
+use crate::util::near;
 
 /// The commands below `job`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// List
-    List,
+    /// Run a command on the cluster and follow it; the exit status is the command's
+    Submit(submit::Args),
+    /// List all jobs, oldest first
+    List(show::ListArgs),
+    /// Show one job
+    Status(show::StatusArgs),
+    /// Print a job's log
+    Logs(follow::Args),
+    /// Stop a job, and wait until it is stopped
+    Stop(stop::Args),
 }
 
-pub(crate) async fn run(_app: &App, _command: Command) -> Result<u8> {
-    Err(Error::new(ErrorKind::Internal, "run `job`").because("not written yet"))
+pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
+    match command {
+        Command::Submit(args) => submit::run(app, args).await,
+        Command::List(args) => show::list(app, args).await,
+        Command::Status(args) => show::status(app, args).await,
+        Command::Logs(args) => follow::run(app, args).await,
+        Command::Stop(args) => stop::run(app, args).await,
+    }
+}
+
+/// Adds to the error of an unknown id the id that was probably meant.
+async fn with_near_id(error: Error, client: &Client, id: &str) -> Error {
+    if error.kind() != ErrorKind::NotFound {
+        return error;
+    }
+    let jobs = client.jobs().await.unwrap_or_default();
+    match near::nearest(id, jobs.iter().map(crate::ray::Job::id)) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error.hint("see which there are: `gpucl job list`"),
+    }
+}
+
+/// What comes after `gpucl job` in a command that a person is told to run: the cluster, where it was named.
+fn cluster_flag(app: &App) -> String {
+    app.cluster
+        .as_deref()
+        .map(|name| format!(" -c {name}"))
+        .unwrap_or_default()
 }

@@ -63,12 +63,7 @@ fn list(app: &App) -> Result<u8> {
             ProviderKind::Host => "host",
             ProviderKind::Platform => "platform",
         };
-        let runtimes = capability
-            .runtimes
-            .iter()
-            .map(|runtime| runtime.name())
-            .collect::<Vec<_>>()
-            .join(", ");
+        let runtimes = capability.runtimes.iter().map(|runtime| runtime.name()).collect::<Vec<_>>().join(", ");
         let money = if capability.costs_money { "yes" } else { "no" };
         table.row([&manifest.name, kind, money, &runtimes, &manifest.summary]);
     }
@@ -88,23 +83,16 @@ async fn check(app: &App, args: CheckArgs) -> Result<u8> {
     }
     let settings = parsed(&args.settings, "--settings")?;
     let host = parsed(&args.host, "--host")?;
-    if let Some(error) = factory
-        .check(&settings, std::slice::from_ref(&host))
-        .first()
-    {
+    if let Some(error) = factory.check(&settings, std::slice::from_ref(&host)).first() {
         return Err(wrong_field(&doing, error));
     }
     let (events, _inbox) = Bus::new();
     let provider = factory.open(&settings, &app.provider_context(events))?;
     if provider.capability().costs_money {
-        app.ui
-            .status(consent(&args.name, &provider.offers().await?, args.spend)?);
+        app.ui.status(consent(&args.name, &provider.offers().await?, args.spend)?);
     }
 
-    let subject = Subject {
-        host,
-        ..Subject::new(provider.as_ref())?
-    };
+    let subject = Subject { host, ..Subject::new(provider.as_ref())? };
     app.ui.status(format!(
         "checking {}; what it makes is named gpucl-{}-… and gpucl-{}-…, and is removed",
         args.name, subject.owner, subject.stranger
@@ -112,11 +100,7 @@ async fn check(app: &App, args: CheckArgs) -> Result<u8> {
     let ui = app.ui;
     let json = app.json();
     let mut report = |result: &CaseResult| {
-        if json {
-            ui.json(&case_json(result))
-        } else {
-            ui.data(case_line(result))
-        }
+        if json { ui.json(&case_json(result)) } else { ui.data(case_line(result)) }
     };
     let stopped = AtomicBool::new(false);
     let stop = async {
@@ -137,11 +121,7 @@ async fn check(app: &App, args: CheckArgs) -> Result<u8> {
             "not_applicable": other, "not_tried": untried,
         }));
     } else {
-        let rest = if untried == 0 {
-            String::new()
-        } else {
-            format!(", {untried} not tried")
-        };
+        let rest = if untried == 0 { String::new() } else { format!(", {untried} not tried") };
         ui.data(format!(
             "conformance of {}: {passed} passed, {failed} failed, {other} not applicable{rest}",
             args.name
@@ -150,75 +130,46 @@ async fn check(app: &App, args: CheckArgs) -> Result<u8> {
     if stopped.into_inner() {
         return Ok(exit_code::INTERRUPTED);
     }
-    Ok(if failed == 0 {
-        exit_code::DONE
-    } else {
-        exit_code::FAILED
-    })
+    Ok(if failed == 0 { exit_code::DONE } else { exit_code::FAILED })
 }
 
 fn parsed(text: &str, flag: &str) -> Result<Value> {
-    let value: Value = serde_json::from_str(text).map_err(|error| {
-        usage(format!("read {flag}"), error).hint(format!("write it like {flag} '{{\"key\": 1}}'"))
-    })?;
-    if value.is_object() {
-        Ok(value)
-    } else {
-        Err(usage(format!("read {flag}"), "it is no JSON object"))
-    }
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| usage(format!("read {flag}"), error).hint(format!("write it like {flag} '{{\"key\": 1}}'")))?;
+    if value.is_object() { Ok(value) } else { Err(usage(format!("read {flag}"), "it is no JSON object")) }
 }
 
 fn wrong_field(doing: &str, error: &FieldError) -> Error {
-    let place = if error.path.is_empty() {
-        String::new()
-    } else {
-        format!("`{}`: ", error.path)
-    };
+    let place = if error.path.is_empty() { String::new() } else { format!("`{}`: ", error.path) };
     let told = usage(doing, format!("{place}{}", error.message));
-    if error.known.is_empty() {
-        told
-    } else {
-        told.hint(format!("known here: {}", error.known.join(", ")))
-    }
+    if error.known.is_empty() { told } else { told.hint(format!("known here: {}", error.known.join(", "))) }
 }
 
 /// What a check would acquire and at what price, in a sentence; an error with that price unless it may be spent.
 fn consent(name: &str, offers: &[Offer], spend: bool) -> Result<String> {
     let offers: Vec<String> = offers
         .iter()
-        .map(|offer| {
-            format!(
-                "{} at {}: {} an hour",
-                offer.name, offer.place, offer.price_per_hour
-            )
-        })
+        .map(|offer| format!("{} at {}: {} an hour", offer.name, offer.place, offer.price_per_hour))
         .collect();
-    let offers = if offers.is_empty() {
-        "nothing now".to_owned()
-    } else {
-        offers.join("; ")
-    };
+    let offers = if offers.is_empty() { "nothing now".to_owned() } else { offers.join("; ") };
     let price = format!(
         "the check acquires the host that it asks for about a dozen times, at most three at once; {name} offers {offers}"
     );
     if spend {
         return Ok(price);
     }
-    Err(usage(
-        format!("check the provider `{name}`"),
-        "it costs money, and --spend was not given",
-    )
-    .because(price)
-    .hint(format!("gpucl provider check {name} --spend")))
+    Err(usage(format!("check the provider `{name}`"), "it costs money, and --spend was not given")
+        .because(price)
+        .hint(format!("gpucl provider check {name} --spend")))
 }
 
 fn abandoned(doing: &str, subject: &Subject<'_>) -> Error {
-    Error::new(ErrorKind::Cancelled, doing)
-        .because("it was stopped before everything was removed")
-        .left(LeftBehind::Remaining(vec![
+    Error::new(ErrorKind::Cancelled, doing).because("it was stopped before everything was removed").left(
+        LeftBehind::Remaining(vec![
             format!("what is named gpucl-{}-…", subject.owner),
             format!("what is named gpucl-{}-…", subject.stranger),
-        ]))
+        ]),
+    )
 }
 
 /// Ready at the first Ctrl-C.
@@ -278,17 +229,8 @@ mod tests {
         };
         let error = consent("lambda", std::slice::from_ref(&offer), false).unwrap_err();
         assert_eq!(exit_code::of(error.kind()), exit_code::USAGE);
-        assert!(
-            error
-                .to_string()
-                .contains("gpu_1x_a10 at us-east-1: 1.29 USD an hour"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("gpu_1x_a10 at us-east-1: 1.29 USD an hour"), "{error}");
         assert_eq!(error.hints(), ["gpucl provider check lambda --spend"]);
-        assert!(
-            consent("lambda", &[offer], true)
-                .unwrap()
-                .contains("1.29 USD")
-        );
+        assert!(consent("lambda", &[offer], true).unwrap().contains("1.29 USD"));
     }
 }

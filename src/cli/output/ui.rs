@@ -66,4 +66,23 @@ impl Ui {
             let _ = writeln!(std::io::stderr().lock(), "{line}");
         }
     }
+
+    /// Prints a line of a command's own errors on stderr.
+    pub(crate) fn error_line(&self, line: &str) {
+        let _ = writeln!(std::io::stderr().lock(), "{line}");
+    }
+
+    /// There is somebody to ask.
+    pub(crate) fn asks(&self) -> bool {
+        use std::io::IsTerminal as _;
+        std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
+
+    /// Asks, and hands back the answer.
+    pub(crate) fn ask(&self, question: &str) -> String {
+        let _ = std::io::stderr().lock().write_all(question.as_bytes());
+        let mut answer = String::new();
+        let _ = std::io::stdin().read_line(&mut answer);
+        answer
+    }
 }

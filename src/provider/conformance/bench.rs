@@ -10,9 +10,7 @@ use super::recorders::Notebook;
 use super::suite::{Stop, Subject, Verdict, broken, ensure};
 use crate::error::Error;
 use crate::name::{ClusterName, Key, Owner, Scope};
-use crate::provider::{
-    Acquired, Capability, HostRequest, ObservedResource, Recorder, ResourceRequest,
-};
+use crate::provider::{Acquired, Capability, HostRequest, ObservedResource, Recorder, ResourceRequest};
 
 /// How long one call may take beyond what a resource may take.
 const CALL_MARGIN: Duration = Duration::from_secs(60);
@@ -29,12 +27,7 @@ pub(super) struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     pub(super) fn new(subject: &'a Subject<'a>) -> Self {
-        Self {
-            subject,
-            scopes: Mutex::default(),
-            dirty: Mutex::default(),
-            clusters: AtomicUsize::new(0),
-        }
+        Self { subject, scopes: Mutex::default(), dirty: Mutex::default(), clusters: AtomicUsize::new(0) }
     }
 
     pub(super) fn capability(&self) -> Capability {
@@ -49,29 +42,17 @@ impl<'a> Bench<'a> {
 
     /// The cluster of this name and owner.
     pub(super) fn scope(&self, owner: &Owner, cluster: &str) -> Verdict<Scope> {
-        let cluster: ClusterName = cluster
-            .parse()
-            .or_else(|error| broken(format!("{error}")))?;
-        let scope = Scope {
-            owner: owner.clone(),
-            cluster,
-        };
+        let cluster: ClusterName = cluster.parse().or_else(|error| broken(format!("{error}")))?;
+        let scope = Scope { owner: owner.clone(), cluster };
         for set in [&self.scopes, &self.dirty] {
-            set.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(scope.clone());
+            set.lock().unwrap_or_else(PoisonError::into_inner).insert(scope.clone());
         }
         Ok(scope)
     }
 
     /// Every scope of this run.
     pub(super) fn scopes(&self) -> Vec<Scope> {
-        self.scopes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-            .cloned()
-            .collect()
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
     /// The resources of the first host.
@@ -81,22 +62,12 @@ impl<'a> Bench<'a> {
 
     /// The resources of the n-th host.
     pub(super) fn expand(&self, scope: &Scope, host: usize) -> Verdict<Vec<ResourceRequest>> {
-        let request = HostRequest {
-            key: Key::host(host),
-            settings: self.subject.host.clone(),
-        };
-        told(
-            "expand a host",
-            self.subject.provider.expand(scope, &request),
-        )
+        let request = HostRequest { key: Key::host(host), settings: self.subject.host.clone() };
+        told("expand a host", self.subject.provider.expand(scope, &request))
     }
 
     pub(super) async fn observe(&self, scope: &Scope) -> Verdict<Vec<ObservedResource>> {
-        told(
-            "observe",
-            self.limited("observe", self.subject.provider.observe(scope))
-                .await?,
-        )
+        told("observe", self.limited("observe", self.subject.provider.observe(scope)).await?)
     }
 
     /// Acquires; an error of the provider's is an error here.
@@ -118,20 +89,12 @@ impl<'a> Bench<'a> {
         recorder: &dyn Recorder,
     ) -> Verdict<crate::error::Result<Acquired>> {
         let tag = scope.tag(&request.key);
-        self.limited(
-            "acquire",
-            self.subject.provider.acquire(&tag, request, recorder),
-        )
-        .await
+        self.limited("acquire", self.subject.provider.acquire(&tag, request, recorder)).await
     }
 
     pub(super) async fn release(&self, scope: &Scope, resource: &ObservedResource) -> Verdict {
         let what = format!("release {} ({})", resource.key, resource.id);
-        told(
-            &what,
-            self.limited("release", self.subject.provider.release(scope, resource))
-                .await?,
-        )
+        told(&what, self.limited("release", self.subject.provider.release(scope, resource)).await?)
     }
 
     /// Gives a call up that does not end.
@@ -142,21 +105,14 @@ impl<'a> Bench<'a> {
     }
 
     /// Acquires one resource and waits until it is usable; hands back its id.
-    pub(super) async fn acquire_usable(
-        &self,
-        scope: &Scope,
-        request: &ResourceRequest,
-    ) -> Verdict<String> {
+    pub(super) async fn acquire_usable(&self, scope: &Scope, request: &ResourceRequest) -> Verdict<String> {
         let id = self.acquire(scope, request, &Notebook::default()).await?.id;
         self.until_usable(scope, request, &id).await?;
         Ok(id)
     }
 
     /// Acquires everything of a host, one after another as each becomes usable; hands back keys and ids.
-    pub(super) async fn acquire_all(
-        &self,
-        scope: &Scope,
-    ) -> Verdict<Vec<(ResourceRequest, String)>> {
+    pub(super) async fn acquire_all(&self, scope: &Scope) -> Verdict<Vec<(ResourceRequest, String)>> {
         let mut acquired = Vec::new();
         for request in self.chain(scope)? {
             let id = self.acquire_usable(scope, &request).await?;
@@ -178,24 +134,15 @@ impl<'a> Bench<'a> {
             // Looked at before the call, so that one look falls after the end of each span, however slow the machine.
             let elapsed = begun.elapsed();
             let seen = self.observe(scope).await?;
-            match seen
-                .iter()
-                .find(|resource| resource.id == id && resource.key == request.key)
-            {
+            match seen.iter().find(|resource| resource.id == id && resource.key == request.key) {
                 Some(resource) if resource.usable => return Ok(resource.clone()),
                 Some(resource) if elapsed >= self.subject.patience => {
                     let waited = self.subject.patience.as_secs_f64();
-                    return broken(format!(
-                        "{} was not usable after {waited} s: {}",
-                        request.key, resource.detail
-                    ));
+                    return broken(format!("{} was not usable after {waited} s: {}", request.key, resource.detail));
                 }
                 None if elapsed >= settle => {
                     let shown = list(&seen);
-                    return broken(format!(
-                        "{} was acquired as {id}, and observe shows {shown}",
-                        request.key
-                    ));
+                    return broken(format!("{} was acquired as {id}, and observe shows {shown}", request.key));
                 }
                 _ => self.pause().await,
             }
@@ -210,9 +157,7 @@ impl<'a> Bench<'a> {
             let elapsed = begun.elapsed();
             let seen = of_key(self.observe(scope).await?, key);
             if !seen.is_empty() || elapsed >= settle {
-                ensure(seen.len() <= 1, || {
-                    format!("two resources have the key {key}: {}", list(&seen))
-                })?;
+                ensure(seen.len() <= 1, || format!("two resources have the key {key}: {}", list(&seen)))?;
                 return Ok(seen);
             }
             self.pause().await;
@@ -226,13 +171,9 @@ impl<'a> Bench<'a> {
         loop {
             let elapsed = begun.elapsed();
             let mut seen = of_key(self.observe(scope).await?, key);
-            ensure(seen.len() <= 1, || {
-                format!("two resources have the key {key}: {}", list(&seen))
-            })?;
+            ensure(seen.len() <= 1, || format!("two resources have the key {key}: {}", list(&seen)))?;
             if elapsed >= settle {
-                return seen
-                    .pop()
-                    .map_or_else(|| broken(format!("nothing has the key {key}")), Ok);
+                return seen.pop().map_or_else(|| broken(format!("nothing has the key {key}")), Ok);
             }
             self.pause().await;
         }
@@ -264,9 +205,7 @@ impl<'a> Bench<'a> {
             if seen.is_empty() {
                 return Ok(());
             }
-            ensure(elapsed < self.subject.patience, || {
-                format!("observe still shows {}", list(&seen))
-            })?;
+            ensure(elapsed < self.subject.patience, || format!("observe still shows {}", list(&seen)))?;
             self.pause().await;
         }
     }
@@ -281,15 +220,9 @@ impl<'a> Bench<'a> {
     }
 
     /// Orders resources so that none is released before what needs it.
-    pub(super) fn last_first(
-        &self,
-        scope: &Scope,
-        mut seen: Vec<ObservedResource>,
-    ) -> Vec<ObservedResource> {
+    pub(super) fn last_first(&self, scope: &Scope, mut seen: Vec<ObservedResource>) -> Vec<ObservedResource> {
         let order = self.chain(scope).unwrap_or_default();
-        let place = |resource: &ObservedResource| {
-            order.iter().position(|request| request.key == resource.key)
-        };
+        let place = |resource: &ObservedResource| order.iter().position(|request| request.key == resource.key);
         seen.sort_by_key(|resource| std::cmp::Reverse(place(resource)));
         seen
     }
@@ -298,12 +231,7 @@ impl<'a> Bench<'a> {
     pub(super) async fn clean(&self) {
         let dirty = std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner));
         for scope in dirty {
-            for resource in self
-                .observe(&scope)
-                .await
-                .map(|seen| self.last_first(&scope, seen))
-                .unwrap_or_default()
-            {
+            for resource in self.observe(&scope).await.map(|seen| self.last_first(&scope, seen)).unwrap_or_default() {
                 let _ = self.release(&scope, &resource).await;
             }
             // What a call that was cut had begun may show only now.
@@ -329,9 +257,7 @@ fn told<T>(what: &str, result: Result<T, Error>) -> Verdict<T> {
 
 /// What of this has the key.
 fn of_key(seen: Vec<ObservedResource>, key: &Key) -> Vec<ObservedResource> {
-    seen.into_iter()
-        .filter(|resource| resource.key == *key)
-        .collect()
+    seen.into_iter().filter(|resource| resource.key == *key).collect()
 }
 
 /// Resources in one line.
@@ -339,8 +265,6 @@ pub(super) fn list(seen: &[ObservedResource]) -> String {
     if seen.is_empty() {
         return "nothing".to_owned();
     }
-    let texts = seen
-        .iter()
-        .map(|resource| format!("{} {} ({})", resource.kind.0, resource.key, resource.id));
+    let texts = seen.iter().map(|resource| format!("{} {} ({})", resource.kind.0, resource.key, resource.id));
     texts.collect::<Vec<_>>().join(", ")
 }

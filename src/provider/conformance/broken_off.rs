@@ -18,13 +18,7 @@ pub(super) async fn answer_lost(bench: &Bench<'_>) -> Verdict {
     for request in bench.chain(&scope)? {
         lose_the_answer(bench, &scope, &request).await?;
         let seen = bench.settled(&scope, &request.key).await?;
-        again_is_the_same(
-            bench,
-            &scope,
-            &request,
-            seen.first().map(|resource| resource.id.clone()),
-        )
-        .await?;
+        again_is_the_same(bench, &scope, &request, seen.first().map(|resource| resource.id.clone())).await?;
     }
     Ok(())
 }
@@ -40,10 +34,7 @@ pub(super) async fn late(bench: &Bench<'_>) -> Verdict {
         let seen = bench.settled(&scope, &request.key).await?;
         let Some(resource) = seen.first() else {
             let seconds = settle.as_secs_f64();
-            return broken(format!(
-                "{} had not shown {seconds} s after its call, the settle time",
-                request.key
-            ));
+            return broken(format!("{} had not shown {seconds} s after its call, the settle time", request.key));
         };
         again_is_the_same(bench, &scope, &request, Some(resource.id.clone())).await?;
     }
@@ -73,17 +64,10 @@ async fn again_is_the_same(
 ) -> Verdict {
     let id = bench.acquire_usable(scope, request).await?;
     if let Some(before) = before {
-        ensure(before == id, || {
-            format!("{} was {before}, and then {id}", request.key)
-        })?;
+        ensure(before == id, || format!("{} was {before}, and then {id}", request.key))?;
     }
     let seen = bench.exactly_one(scope, &request.key).await?;
-    ensure(seen.id == id, || {
-        format!(
-            "{} was acquired as {id} and shows as {}",
-            request.key, seen.id
-        )
-    })
+    ensure(seen.id == id, || format!("{} was acquired as {id} and shows as {}", request.key, seen.id))
 }
 
 pub(super) async fn cancel(bench: &Bench<'_>) -> Verdict {
@@ -102,75 +86,43 @@ pub(super) async fn cancel(bench: &Bench<'_>) -> Verdict {
 }
 
 /// Drops an acquire after so many polls, and repeats it; says whether it had ended before.
-async fn cut_acquire(
-    bench: &Bench<'_>,
-    scope: &Scope,
-    request: &ResourceRequest,
-    points: usize,
-) -> Verdict<bool> {
+async fn cut_acquire(bench: &Bench<'_>, scope: &Scope, request: &ResourceRequest, points: usize) -> Verdict<bool> {
     let notebook = Notebook::default();
     let cut = polled(bench.try_acquire(scope, request, &notebook), points).await;
     let ended = match cut {
         Some(ended) => {
-            ended?.map_err(|error| {
-                Stop::Broken(format!("acquire {} failed: {error}", request.key))
-            })?;
+            ended?.map_err(|error| Stop::Broken(format!("acquire {} failed: {error}", request.key)))?;
             true
         }
         None => false,
     };
     let at = |stop| match stop {
-        Stop::Broken(what) => {
-            Stop::Broken(format!("acquire was dropped after {points} polls: {what}"))
-        }
+        Stop::Broken(what) => Stop::Broken(format!("acquire was dropped after {points} polls: {what}")),
         other => other,
     };
     let seen = bench.settled(scope, &request.key).await.map_err(at)?;
     let written = notebook.ids(&request.key);
     // An id in the journal that nothing answers to would be a leak that looks like one forever.
     if let (Some(id), []) = (written.first(), seen.as_slice()) {
-        return Err(at(Stop::Broken(format!(
-            "{id} was written down, and observe shows {}",
-            list(&seen)
-        ))));
+        return Err(at(Stop::Broken(format!("{id} was written down, and observe shows {}", list(&seen)))));
     }
     let id = bench.acquire_usable(scope, request).await.map_err(at)?;
     let one = bench.exactly_one(scope, &request.key).await.map_err(at)?;
-    ensure(one.id == id, || {
-        format!(
-            "{} was acquired as {id} and shows as {}",
-            request.key, one.id
-        )
-    })
-    .map_err(at)?;
+    ensure(one.id == id, || format!("{} was acquired as {id} and shows as {}", request.key, one.id)).map_err(at)?;
     Ok(ended)
 }
 
 /// Drops a release after so many polls, and repeats it; says whether it had ended before.
-async fn cut_release(
-    bench: &Bench<'_>,
-    scope: &Scope,
-    request: &ResourceRequest,
-    points: usize,
-) -> Verdict<bool> {
+async fn cut_release(bench: &Bench<'_>, scope: &Scope, request: &ResourceRequest, points: usize) -> Verdict<bool> {
     let one = bench.exactly_one(scope, &request.key).await?;
     let ended = polled(bench.release(scope, &one), points).await;
     let done = ended.is_some();
     ended.transpose_verdict()?;
-    for left in bench
-        .observe(scope)
-        .await?
-        .into_iter()
-        .filter(|resource| resource.key == request.key)
-    {
+    for left in bench.observe(scope).await?.into_iter().filter(|resource| resource.key == request.key) {
         bench.release(scope, &left).await?;
     }
     let gone = bench.until_gone(scope, &request.key).await;
-    gone.or_else(|_| {
-        broken(format!(
-            "release was dropped after {points} polls, and the next did not finish it"
-        ))
-    })?;
+    gone.or_else(|_| broken(format!("release was dropped after {points} polls, and the next did not finish it")))?;
     Ok(done)
 }
 

@@ -19,19 +19,12 @@ impl Notebook {
     /// The ids that were written down for a key.
     pub(super) fn ids(&self, key: &Key) -> Vec<String> {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines
-            .iter()
-            .filter(|(of, _)| of == key)
-            .map(|(_, id)| id.clone())
-            .collect()
+        lines.iter().filter(|(of, _)| of == key).map(|(_, id)| id.clone()).collect()
     }
 
     /// Everything that was written down.
     pub(super) fn len(&self) -> usize {
-        self.lines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len()
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }
 
@@ -39,10 +32,7 @@ impl Notebook {
 impl Recorder for Notebook {
     async fn exists(&self, key: &Key, id: &str) -> Result<()> {
         tokio::task::yield_now().await;
-        self.lines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push((key.clone(), id.to_owned()));
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push((key.clone(), id.to_owned()));
         tokio::task::yield_now().await;
         Ok(())
     }
@@ -71,9 +61,6 @@ pub(super) struct Failing;
 #[async_trait]
 impl Recorder for Failing {
     async fn exists(&self, key: &Key, _id: &str) -> Result<()> {
-        Err(
-            Error::new(ErrorKind::State, format!("write down that {key} exists"))
-                .because("the suite says so"),
-        )
+        Err(Error::new(ErrorKind::State, format!("write down that {key} exists")).because("the suite says so"))
     }
 }

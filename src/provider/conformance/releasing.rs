@@ -12,13 +12,10 @@ pub(super) async fn twice(bench: &Bench<'_>) -> Verdict {
     for resource in bench.last_first(&scope, seen) {
         bench.release(&scope, &resource).await?;
         bench.until_gone(&scope, &resource.key).await?;
-        bench
-            .release(&scope, &resource)
-            .await
-            .map_err(|stop| match stop {
-                Stop::Broken(what) => Stop::Broken(format!("the second time: {what}")),
-                other => other,
-            })?;
+        bench.release(&scope, &resource).await.map_err(|stop| match stop {
+            Stop::Broken(what) => Stop::Broken(format!("the second time: {what}")),
+            other => other,
+        })?;
     }
     bench.until_empty(&scope).await
 }
@@ -31,9 +28,7 @@ pub(super) async fn never_was(bench: &Bench<'_>) -> Verdict {
         let never = as_observed(request, &format!("never-was-{}", bench.subject.stranger));
         bench.release(&scope, &never).await?;
         let one = bench.exactly_one(&scope, &request.key).await?;
-        ensure(one.id == *id, || {
-            format!("a release of {} changed {}", never.id, request.key)
-        })?;
+        ensure(one.id == *id, || format!("a release of {} changed {}", never.id, request.key))?;
     }
 
     bench.release_all(&scope).await?;
@@ -43,14 +38,9 @@ pub(super) async fn never_was(bench: &Bench<'_>) -> Verdict {
         if old != new {
             bench.release(&scope, &as_observed(request, old)).await?;
             let one = bench.exactly_one(&scope, &request.key).await;
-            let one = one.or_else(|_| {
-                broken(format!(
-                    "a release of {old}, long gone, took {new}, which has its key now"
-                ))
-            })?;
-            ensure(one.id == *new, || {
-                format!("a release of {old} changed {new}")
-            })?;
+            let one =
+                one.or_else(|_| broken(format!("a release of {old}, long gone, took {new}, which has its key now")))?;
+            ensure(one.id == *new, || format!("a release of {old} changed {new}"))?;
         }
     }
     Ok(())
@@ -61,10 +51,7 @@ pub(super) async fn foreign(bench: &Bench<'_>) -> Verdict {
         return Err(Stop::NotApplicable("shared_account"));
     }
     let ours = bench.scope(&bench.subject.owner, "a")?;
-    let others = [
-        bench.scope(&bench.subject.owner, "a-b")?,
-        bench.scope(&bench.subject.stranger, "a")?,
-    ];
+    let others = [bench.scope(&bench.subject.owner, "a-b")?, bench.scope(&bench.subject.stranger, "a")?];
     let mut made = Vec::new();
     for scope in others.iter().chain([&ours]) {
         made.push((scope, ids(bench.acquire_all(scope).await?)));
@@ -91,17 +78,8 @@ async fn shows_exactly(bench: &Bench<'_>, scope: &Scope, ids: &[String]) -> Verd
     let mut shown: Vec<&str> = seen.iter().map(|resource| resource.id.as_str()).collect();
     shown.sort_unstable();
     ensure(shown == ids, || {
-        let whose = if *scope.owner.as_str() == *bench.subject.owner.as_str() {
-            "our"
-        } else {
-            "the stranger's"
-        };
-        format!(
-            "{whose} cluster `{}` has {}, and observe shows {}",
-            scope.cluster,
-            ids.join(", "),
-            list(&seen)
-        )
+        let whose = if *scope.owner.as_str() == *bench.subject.owner.as_str() { "our" } else { "the stranger's" };
+        format!("{whose} cluster `{}` has {}, and observe shows {}", scope.cluster, ids.join(", "), list(&seen))
     })
 }
 
@@ -110,17 +88,10 @@ pub(super) async fn everything(bench: &Bench<'_>) -> Verdict {
     for scope in bench.scopes() {
         let seen = bench.observe(&scope).await?;
         if !seen.is_empty() {
-            left.push(format!(
-                "of gpucl-{}-{}: {}",
-                scope.owner,
-                scope.cluster,
-                list(&seen)
-            ));
+            left.push(format!("of gpucl-{}-{}: {}", scope.owner, scope.cluster, list(&seen)));
         }
     }
-    ensure(left.is_empty(), || {
-        format!("there is still {}", left.join("; "))
-    })
+    ensure(left.is_empty(), || format!("there is still {}", left.join("; ")))
 }
 
 fn as_observed(request: &ResourceRequest, id: &str) -> ObservedResource {

@@ -33,19 +33,9 @@ impl<'a> Subject<'a> {
     pub fn new(provider: &'a dyn Provider) -> Result<Self> {
         let owner = || random::letters(8)?.parse().map_err(internal);
         let host = Value::Object(serde_json::Map::new());
-        let minutes = if provider.capability().costs_money {
-            40
-        } else {
-            1
-        };
+        let minutes = if provider.capability().costs_money { 40 } else { 1 };
         let patience = Duration::from_secs(minutes * 60);
-        Ok(Self {
-            provider,
-            host,
-            owner: owner()?,
-            stranger: owner()?,
-            patience,
-        })
+        Ok(Self { provider, host, owner: owner()?, stranger: owner()?, patience })
     }
 }
 
@@ -167,10 +157,7 @@ cases! {
 }
 
 /// Runs all cases; hands each result on as it comes, and all at the end.
-pub async fn run(
-    subject: &Subject<'_>,
-    report: &mut (dyn FnMut(&CaseResult) + Send),
-) -> Vec<CaseResult> {
+pub async fn run(subject: &Subject<'_>, report: &mut (dyn FnMut(&CaseResult) + Send)) -> Vec<CaseResult> {
     run_until(subject, std::future::pending(), report).await
 }
 
@@ -205,9 +192,8 @@ pub async fn run_until(
                 verdict = case.try_it(&bench) => verdict,
             }
         };
-        let unsafe_to_go_on = !stopped
-            && case == Case::ObserveOfNothingIsEmpty
-            && matches!(verdict, Err(Stop::Broken(_)));
+        let unsafe_to_go_on =
+            !stopped && case == Case::ObserveOfNothingIsEmpty && matches!(verdict, Err(Stop::Broken(_)));
         if !unsafe_to_go_on {
             bench.clean().await;
         }
@@ -216,11 +202,7 @@ pub async fn run_until(
             Err(Stop::NotApplicable(capability)) => Outcome::NotApplicable(capability),
             Err(Stop::Broken(what)) => Outcome::Failed(what),
         };
-        let result = CaseResult {
-            case,
-            outcome,
-            elapsed: begun.elapsed(),
-        };
+        let result = CaseResult { case, outcome, elapsed: begun.elapsed() };
         report(&result);
         results.push(result);
         if unsafe_to_go_on {
@@ -232,15 +214,11 @@ pub async fn run_until(
 
 /// How many passed, failed, and were not applicable.
 pub fn count(results: &[CaseResult]) -> (usize, usize, usize) {
-    results
-        .iter()
-        .fold((0, 0, 0), |(passed, failed, other), result| {
-            match result.outcome {
-                Outcome::Passed => (passed + 1, failed, other),
-                Outcome::Failed(_) => (passed, failed + 1, other),
-                Outcome::NotApplicable(_) => (passed, failed, other + 1),
-            }
-        })
+    results.iter().fold((0, 0, 0), |(passed, failed, other), result| match result.outcome {
+        Outcome::Passed => (passed + 1, failed, other),
+        Outcome::Failed(_) => (passed, failed + 1, other),
+        Outcome::NotApplicable(_) => (passed, failed, other + 1),
+    })
 }
 
 /// Ends a case that is for providers of hosts only.

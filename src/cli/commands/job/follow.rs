@@ -1,0 +1,135 @@
+//! `gpucl job logs`, and the following of a job that `submit` does as well.
+
+use std::io::{ErrorKind as IoErrorKind, IsTerminal as _, Write as _};
+use std::ops::ControlFlow;
+
+use serde_json::json;
+
+use super::show::{as_json, sentence};
+use crate::cli::app::App;
+use crate::cli::exit_code;
+use crate::cli::target::Target;
+use crate::error::Result;
+use crate::ray::{Client, Follow, FollowOptions, Followed, Job};
+
+/// The arguments of `job logs`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The job's id
+    id: String,
+    /// Go on printing until the job ends
+    #[arg(short, long)]
+    follow: bool,
+}
+
+/// How following ended.
+pub(super) enum End {
+    /// The job ended.
+    Ended(Box<Job>),
+    /// Nobody reads our output any more.
+    Unread,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+    let client = Target::choose(app)?.client()?;
+    let id = args.id.as_str();
+    if !args.follow {
+        let text = match client.logs(id).await {
+            Ok(text) => text,
+            Err(error) => return Err(super::with_near_id(error, &client, id).await),
+        };
+        if app.json() {
+            app.ui
+                .json(&json!({"v": 1, "type": "job_log", "id": id, "text": text}));
+        } else {
+            app.ui.raw(&text);
+        }
+        return Ok(exit_code::DONE);
+    }
+    let end = match follow(app, &client, id, true).await {
+        Ok(end) => end,
+        Err(error) => return Err(super::with_near_id(error, &client, id).await),
+    };
+    match end {
+        End::Ended(job) => {
+            if app.json() {
+                app.ui.json(&as_json(&job));
+            }
+            app.ui.status(sentence(&job));
+            Ok(exit_code::DONE)
+        }
+        End::Unread => Ok(exit_code::DONE),
+        End::Interrupted => Ok(detached(app, id)),
+    }
+}
+
+/// Follows a job's log to stdout, until the job ends or Ctrl-C.
+///
+/// With `leave_unread`, it also ends when nobody reads stdout any more; a `submit` goes on then, for the exit status.
+pub(super) async fn follow(
+    app: &App,
+    client: &Client,
+    id: &str,
+    leave_unread: bool,
+) -> Result<End> {
+    let json = app.json();
+    let mut whole_line = true;
+    let mut read = true;
+    let mut on = |said: Follow<'_>| {
+        let line = match said {
+            Follow::Text(text) if json => {
+                json!({"v": 1, "type": "job_log", "id": id, "text": text}).to_string() + "\n"
+            }
+            Follow::Text(text) => {
+                whole_line = text.ends_with('\n');
+                text.to_owned()
+            }
+            Follow::Note(note) => {
+                app.ui.status(note);
+                if !json {
+                    return ControlFlow::Continue(());
+                }
+                json!({"v": 1, "type": "note", "message": note}).to_string() + "\n"
+            }
+        };
+        if read && !write(&line) {
+            read = false;
+            if leave_unread {
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    };
+    let end = tokio::select! {
+        followed = client.follow(id, FollowOptions::default(), &mut on) => match followed? {
+            Followed::Ended(job) => End::Ended(job),
+            Followed::Left => End::Unread,
+        },
+        _ = tokio::signal::ctrl_c() => End::Interrupted,
+    };
+    if !whole_line && !json && std::io::stdout().is_terminal() {
+        app.ui.raw("\n");
+    }
+    Ok(end)
+}
+
+/// Says that the job goes on without us, and how to come back to it.
+pub(super) fn detached(app: &App, id: &str) -> u8 {
+    let flag = super::cluster_flag(app);
+    if app.json() {
+        app.ui.json(&json!({"v": 1, "type": "detached", "id": id}));
+    }
+    app.ui.status(format_args!(
+        "detached: job {id} goes on\n  follow it: gpucl job logs {id} --follow{flag}\n  stop it:   gpucl job stop {id}{flag}"
+    ));
+    exit_code::INTERRUPTED
+}
+
+/// Writes to stdout at once; false when nobody reads it any more.
+fn write(text: &str) -> bool {
+    let mut out = std::io::stdout().lock();
+    let wrote = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    !matches!(wrote, Err(error) if error.kind() == IoErrorKind::BrokenPipe)
+}

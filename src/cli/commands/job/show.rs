@@ -1,0 +1,145 @@
+//! `gpucl job list` and `gpucl job status`.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::cli::app::App;
+use crate::cli::exit_code;
+use crate::cli::output::Table;
+use crate::cli::target::Target;
+use crate::error::Result;
+use crate::ray::{self, Job};
+use crate::util::human;
+
+/// How much of a command a table shows.
+const ENTRYPOINT_WIDTH: usize = 60;
+
+/// The arguments of `job list`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {}
+
+/// The arguments of `job status`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatusArgs {
+    /// The job's id
+    id: String,
+}
+
+pub(crate) async fn list(app: &App, _args: ListArgs) -> Result<u8> {
+    let jobs = Target::choose(app)?.client()?.jobs().await?;
+    if app.json() {
+        jobs.iter().for_each(|job| app.ui.json(&as_json(job)));
+        return Ok(exit_code::DONE);
+    }
+    if jobs.is_empty() {
+        app.ui
+            .status("no job was submitted yet; submit one: gpucl job submit -- python train.py");
+        return Ok(exit_code::DONE);
+    }
+    let now = Timestamp::now();
+    let mut table = Table::new(&["id", "status", "started", "took", "command"]);
+    for job in &jobs {
+        let started = job
+            .started()
+            .map(|at| at.strftime("%Y-%m-%d %H:%M:%SZ").to_string())
+            .unwrap_or_default();
+        let took = job
+            .lasted(now)
+            .map(human::short_duration)
+            .unwrap_or_default();
+        table.row([
+            job.id(),
+            job.status.as_str(),
+            &started,
+            &took,
+            &shortened(&job.entrypoint),
+        ]);
+    }
+    app.ui.data(table);
+    Ok(exit_code::DONE)
+}
+
+pub(crate) async fn status(app: &App, args: StatusArgs) -> Result<u8> {
+    let client = Target::choose(app)?.client()?;
+    let job = match client.job(&args.id).await {
+        Ok(job) => job,
+        Err(error) => return Err(super::with_near_id(error, &client, &args.id).await),
+    };
+    if app.json() {
+        app.ui.json(&as_json(&job));
+        return Ok(exit_code::DONE);
+    }
+    let line = |name: &str, value: Option<String>| {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            app.ui.data(format_args!("{name:<9} {value}"));
+        }
+    };
+    line("id", Some(job.id().to_owned()));
+    line("status", Some(job.status.as_str().to_owned()));
+    line("command", Some(job.entrypoint.clone()));
+    line(
+        "started",
+        job.started()
+            .map(|at| at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()),
+    );
+    line(
+        "took",
+        job.lasted(Timestamp::now()).map(human::short_duration),
+    );
+    line("exit", job.driver_exit_code.map(|code| code.to_string()));
+    line("message", job.short_message().map(str::to_owned));
+    line("node", job.driver_node_id.clone());
+    Ok(exit_code::DONE)
+}
+
+/// The JSON form of a job: `docs/reference/json.md`.
+pub(super) fn as_json(job: &Job) -> Value {
+    let time = |at: Option<i64>| {
+        at.filter(|at| *at > 0)
+            .and_then(|at| Timestamp::from_millisecond(at).ok())
+            .map(|at| at.to_string())
+    };
+    let exit = job
+        .status
+        .is_terminal()
+        .then(|| ray::exit_code(job.status, job.driver_exit_code));
+    json!({
+        "v": 1, "type": "job", "id": job.id(), "kind": job.kind.to_lowercase(), "status": job.status.as_str(),
+        "command": job.entrypoint, "message": job.message, "error_type": job.error_type,
+        "started": time(job.start_time), "ended": time(job.end_time), "exit_code": exit,
+        "driver_exit_code": job.driver_exit_code, "driver_node_id": job.driver_node_id, "metadata": job.metadata,
+    })
+}
+
+/// A sentence about how a job stands.
+pub(super) fn sentence(job: &Job) -> String {
+    let took = job
+        .lasted(Timestamp::now())
+        .map(human::short_duration)
+        .unwrap_or_default();
+    let id = job.id();
+    match job.status {
+        ray::JobStatus::Succeeded => format!("job {id} succeeded after {took}"),
+        ray::JobStatus::Stopped => format!("job {id} was stopped after {took}"),
+        ray::JobStatus::Failed => {
+            let how = match job.driver_exit_code {
+                Some(code) if code < 0 => format!("; signal {} ended it", -code),
+                Some(code) => format!("; its command exited with {code}"),
+                None => job
+                    .short_message()
+                    .map(|text| format!(": {text}"))
+                    .unwrap_or_default(),
+            };
+            format!("job {id} failed after {took}{how}")
+        }
+        status => format!("job {id} is {}", status.as_str()),
+    }
+}
+
+fn shortened(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    match line.char_indices().nth(ENTRYPOINT_WIDTH) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
+}

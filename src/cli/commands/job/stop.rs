@@ -1,0 +1,91 @@
+//! `gpucl job stop`.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::show::{as_json, sentence};
+use crate::cli::app::App;
+use crate::cli::exit_code;
+use crate::cli::target::Target;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ray::{Client, Job};
+use crate::util::human;
+
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+const SAY_EVERY: Duration = Duration::from_secs(5);
+
+/// The arguments of `job stop`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The job's id
+    id: String,
+    /// How long to wait until it is stopped
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    timeout: u64,
+}
+
+pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+    let client = Target::choose(app)?.client()?;
+    let id = args.id.as_str();
+    let job = match client.job(id).await {
+        Ok(job) => job,
+        Err(error) => return Err(super::with_near_id(error, &client, id).await),
+    };
+    if job.status.is_terminal() {
+        app.ui
+            .status(format_args!("nothing to stop: {}", sentence(&job)));
+        return Ok(end(app, &job));
+    }
+    client.stop(id).await?;
+    tokio::select! {
+        stopped = until_stopped(app, &client, id, Duration::from_secs(args.timeout)) => {
+            let job = stopped?;
+            app.ui.status(sentence(&job));
+            Ok(end(app, &job))
+        }
+        _ = tokio::signal::ctrl_c() => Err(Error::new(ErrorKind::Cancelled, format!("wait until job {id} is stopped"))
+            .because("Ctrl-C; Ray goes on stopping it")
+            .hint(format!("look at it: `gpucl job status {id}{}`", super::cluster_flag(app)))),
+    }
+}
+
+async fn until_stopped(app: &App, client: &Client, id: &str, limit: Duration) -> Result<Job> {
+    let began = Instant::now();
+    let mut say = SAY_EVERY;
+    loop {
+        let job = client.job(id).await?;
+        if job.status.is_terminal() {
+            return Ok(job);
+        }
+        let waited = began.elapsed();
+        if waited >= limit {
+            return Err(Error::new(ErrorKind::Timeout, format!("stop job {id}"))
+                .because(format!(
+                    "it is still {} after {}",
+                    job.status.as_str(),
+                    human::short_duration(limit)
+                ))
+                .hint(format!(
+                    "Ray goes on stopping it; look at it: `gpucl job status {id}{}`",
+                    super::cluster_flag(app)
+                )));
+        }
+        if waited >= say {
+            say += SAY_EVERY;
+            let (waited, limit) = (human::short_duration(waited), human::short_duration(limit));
+            app.ui.status(format_args!(
+                "waiting until job {id} has ended: {}, {waited} of {limit}",
+                job.status.as_str()
+            ));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+fn end(app: &App, job: &Job) -> u8 {
+    if app.json() {
+        app.ui.json(&as_json(job));
+    }
+    exit_code::DONE
+}

@@ -1,0 +1,188 @@
+//! `gpucl job submit`.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::follow::{End, detached, follow};
+use super::show::{as_json, sentence};
+use crate::cli::app::App;
+use crate::cli::exit_code;
+use crate::cli::target::Target;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ray::{
+    self, Client, OnProgress, Package, RuntimeEnv, SubmitRequest, UploadOutcome, WorkingDir,
+};
+use crate::util::human;
+
+/// How often a long upload says how far it is.
+const SAY_EVERY: Duration = Duration::from_secs(2);
+
+/// The arguments of `job submit`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The folder that the command runs in: packed, uploaded, and unpacked where it runs
+    #[arg(long, value_name = "DIR")]
+    working_dir: Option<PathBuf>,
+    /// A runtime environment: a YAML or JSON file, or JSON itself
+    #[arg(long, value_name = "FILE_OR_JSON")]
+    runtime_env: Option<String>,
+    /// The job's id; one is made when it is absent
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+    /// Print the id and end, instead of following the job
+    #[arg(long)]
+    no_wait: bool,
+    /// How many CPUs the command itself takes; with one, it does not run on the head
+    #[arg(long, value_name = "N", value_parser = amount)]
+    entrypoint_cpus: Option<f64>,
+    /// How many GPUs the command itself takes
+    #[arg(long, value_name = "N", value_parser = amount)]
+    entrypoint_gpus: Option<f64>,
+    /// An environment variable of the job; it wins over the runtime environment's
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    env: Vec<(String, String)>,
+    /// A note on the job
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    metadata: Vec<(String, String)>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+    // What is wrong on the command line is said before anything is asked of the cluster.
+    if let Some(id) = &args.id {
+        ray::check_id(id)?;
+    }
+    let mut environment = match &args.runtime_env {
+        Some(text_or_path) => RuntimeEnv::read(text_or_path, &app.here)?,
+        None => RuntimeEnv::default(),
+    };
+    for (name, value) in &args.env {
+        environment.set_variable(name, value)?;
+    }
+    let working_dir = environment.take_working_dir(args.working_dir.as_deref(), &app.here)?;
+    let client = Target::choose(app)?.client()?;
+    if let Some(working_dir) = working_dir {
+        environment.set_working_dir(or_interrupted(bring(app, &client, working_dir)).await?);
+    }
+    let id = client
+        .submit(SubmitRequest {
+            entrypoint: ray::shell_line(&args.command),
+            submission_id: args.id,
+            runtime_env: environment.into_fields(),
+            metadata: BTreeMap::from_iter(args.metadata),
+            entrypoint_num_cpus: args.entrypoint_cpus,
+            entrypoint_num_gpus: args.entrypoint_gpus,
+        })
+        .await?;
+    announce(app, &id, args.no_wait);
+    if args.no_wait {
+        return Ok(exit_code::DONE);
+    }
+    match follow(app, &client, &id, false).await? {
+        End::Ended(job) => {
+            if app.json() {
+                app.ui.json(&as_json(&job));
+            }
+            app.ui.status(sentence(&job));
+            Ok(ray::exit_code(job.status, job.driver_exit_code))
+        }
+        End::Interrupted | End::Unread => Ok(detached(app, &id)),
+    }
+}
+
+/// Packs and uploads the working folder; hands back its URI.
+async fn bring(app: &App, client: &Client, working_dir: WorkingDir) -> Result<String> {
+    let packing = tokio::task::spawn_blocking(move || match working_dir {
+        WorkingDir::Folder(folder, excludes) => Package::of_folder(&folder, &excludes),
+        WorkingDir::Zip(path) => Package::of_zip(&path),
+    });
+    let package = packing.await.map_err(|error| {
+        Error::new(ErrorKind::Internal, "pack the working folder").caused_by(&error)
+    })??;
+    for skipped in package.skipped() {
+        app.ui.status(format_args!("left out {skipped}"));
+    }
+    let outcome = client.upload(&package, Some(progress(app))).await?;
+    let size = human::bytes(package.bytes().len() as u64);
+    let files = if package.files() > 0 {
+        format!("{}, ", human::count(package.files(), "file"))
+    } else {
+        String::new()
+    };
+    let what = match outcome {
+        UploadOutcome::Uploaded => "uploaded",
+        UploadOutcome::Present => "unchanged, not uploaded again",
+    };
+    app.ui
+        .status(format_args!("working folder {what}: {files}{size}"));
+    if app.json() {
+        app.ui.json(&json!({
+            "v": 1, "type": "working_dir", "uri": package.uri(), "bytes": package.bytes().len(), "files": package.files(),
+            "uploaded": outcome == UploadOutcome::Uploaded, "left_out": package.skipped(),
+        }));
+    }
+    Ok(package.uri())
+}
+
+/// Says how far a long upload is, every few seconds.
+fn progress(app: &App) -> OnProgress {
+    let ui = app.ui;
+    let said = Mutex::new(Instant::now());
+    Arc::new(move |sent, total| {
+        let Ok(mut said) = said.lock() else { return };
+        if said.elapsed() >= SAY_EVERY && sent < total {
+            *said = Instant::now();
+            ui.status(format_args!(
+                "uploading: {} of {}",
+                human::bytes(sent),
+                human::bytes(total)
+            ));
+        }
+    })
+}
+
+fn announce(app: &App, id: &str, no_wait: bool) {
+    let flag = super::cluster_flag(app);
+    if app.json() {
+        app.ui
+            .json(&json!({"v": 1, "type": "job_submitted", "id": id}));
+    } else if no_wait {
+        app.ui.data(id);
+    }
+    app.ui.status(format_args!(
+        "job {id} submitted\n  follow it: gpucl job logs {id} --follow{flag}\n  stop it:   gpucl job stop {id}{flag}"
+    ));
+}
+
+/// Ctrl-C before the submission leaves nothing behind: say so.
+async fn or_interrupted<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::select! {
+        done = work => done,
+        _ = tokio::signal::ctrl_c() => {
+            Err(Error::new(ErrorKind::Cancelled, "submit the job").because("Ctrl-C; no job was submitted"))
+        }
+    }
+}
+
+fn pair(text: &str) -> std::result::Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("it has the form NAME=VALUE".to_owned()),
+    }
+}
+
+fn amount(text: &str) -> std::result::Result<f64, String> {
+    let amount: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
+    if amount.is_finite() && amount >= 0.0 {
+        Ok(amount)
+    } else {
+        Err("it is not an amount".to_owned())
+    }
+}

@@ -1,0 +1,49 @@
+//! Opening a page in the user's browser.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use crate::error::{Doing as _, ErrorKind, Result};
+use crate::util;
+
+/// A program that opens a browser, and the file it was given. Dropping it removes the file.
+#[derive(Debug)]
+pub struct Opener {
+    file: PathBuf,
+}
+
+impl Drop for Opener {
+    fn drop(&mut self) {
+        let _ = fs_err::remove_file(&self.file);
+    }
+}
+
+/// Opens a page by this program (`xdg-open`, `open`).
+///
+/// The key must not stand on a command line, where every user of the machine could read it. So the program is given a
+/// file of `folder` that only we may read, and that leads to the address.
+///
+/// # Errors
+/// When the file cannot be written or the program not started.
+pub fn open_browser(program: &str, url: &str, folder: &Path) -> Result<Opener> {
+    let doing = || "open the browser".to_owned();
+    util::fs::create_private_dir(folder).doing(ErrorKind::Host, doing)?;
+    let name = format!("open-{}.html", util::random::letters(8)?);
+    let file = folder.join(name);
+    let page = format!(
+        "<!doctype html><meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\">\
+         <meta http-equiv=\"refresh\" content=\"0;url={url}\"><title>gpucl</title><a href=\"{url}\">the dashboard</a>\n"
+    );
+    util::fs::write_atomic(&file, page.as_bytes(), 0o600).doing(ErrorKind::Host, doing)?;
+    let opener = Opener { file };
+    let mut child = tokio::process::Command::new(program)
+        .arg(&opener.file)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .doing(ErrorKind::Host, doing)?;
+    tokio::spawn(async move { child.wait().await });
+    Ok(opener)
+}

@@ -1,0 +1,143 @@
+//! What other programs need to reach a cluster, as lines for a shell.
+
+use std::path::PathBuf;
+
+/// The ways into a running cluster from this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    /// The dashboard and job API: `http://127.0.0.1:8265`.
+    pub dashboard_url: String,
+    /// Ray's core, for nodes of the cluster: `127.0.0.1:6379`.
+    pub gcs_address: String,
+    /// The file that holds the token; the token itself is printed nowhere.
+    pub token_path: PathBuf,
+    /// The virtual environment that Ray is in, where it is on this machine.
+    pub environment: Option<PathBuf>,
+    /// The Ray client's address: `ray://127.0.0.1:10001`.
+    pub client_address: String,
+}
+
+/// Whose words the lines are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shell {
+    /// sh, bash, zsh, dash, ksh.
+    Bash,
+    /// fish.
+    Fish,
+    /// csh, tcsh.
+    Csh,
+}
+
+/// A variable's new value; `None` takes it away.
+pub type Setting = (&'static str, Option<String>);
+
+impl Access {
+    /// The variables that `ray` needs, in order. `path` is what `PATH` is now.
+    pub fn settings(&self, path: Option<&str>) -> Vec<Setting> {
+        let set = |name, value: &str| (name, Some(value.to_owned()));
+        let mut settings = vec![
+            // It comes before RAY_ADDRESS for jobs and for the state commands.
+            set("RAY_API_SERVER_ADDRESS", &self.dashboard_url),
+            set("RAY_ADDRESS", self.ray_address()),
+            set("RAY_AUTH_MODE", "token"),
+            // A token in the environment would win over the file.
+            ("RAY_AUTH_TOKEN", None),
+            (
+                "RAY_AUTH_TOKEN_PATH",
+                Some(self.token_path.display().to_string()),
+            ),
+            // Else Ray's tools swap a loopback address for the machine's own, where nothing listens.
+            set("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0"),
+        ];
+        if let Some(bin) = self.bin() {
+            settings.push(("PATH", Some(in_front(&bin, path.unwrap_or_default()))));
+        }
+        settings
+    }
+
+    /// The same variables taken away again; `PATH` without the environment.
+    pub fn unsettings(&self, path: Option<&str>) -> Vec<Setting> {
+        let mut settings: Vec<Setting> = self
+            .settings(None)
+            .into_iter()
+            .map(|(name, _)| (name, None))
+            .collect();
+        settings.retain(|(name, _)| *name != "PATH");
+        if let (Some(bin), Some(path)) = (self.bin(), path)
+            && path.split(':').any(|folder| folder == bin)
+        {
+            settings.push(("PATH", Some(without(&bin, path))));
+        }
+        settings
+    }
+
+    /// The one address with which `ray.init()` and `ray status` work as well.
+    ///
+    /// With nodes on this machine that is the core's. From elsewhere a program cannot be a driver of its own: it takes
+    /// the client's, which `ray status` does not understand. `http://…` is refused by both.
+    fn ray_address(&self) -> &str {
+        if self.environment.is_some() {
+            &self.gcs_address
+        } else {
+            &self.client_address
+        }
+    }
+
+    fn bin(&self) -> Option<String> {
+        self.environment
+            .as_ref()
+            .map(|folder| folder.join("bin").display().to_string())
+    }
+}
+
+impl Shell {
+    /// The lines that make these settings, for `eval`.
+    pub fn render(self, settings: &[Setting]) -> String {
+        let mut text = String::new();
+        for (name, value) in settings {
+            let line = match (self, value) {
+                (Self::Bash, Some(value)) => format!("export {name}={}", quoted(value)),
+                (Self::Bash, None) => format!("unset {name}"),
+                (Self::Fish, Some(value)) if *name == "PATH" => {
+                    let folders: Vec<String> = value.split(':').map(fish_quoted).collect();
+                    format!("set -gx PATH {}", folders.join(" "))
+                }
+                (Self::Fish, Some(value)) => format!("set -gx {name} {}", fish_quoted(value)),
+                (Self::Fish, None) => format!("set -e {name}"),
+                // In csh a `!` means history even between quotes.
+                (Self::Csh, Some(value)) => {
+                    format!("setenv {name} {}", quoted(value).replace('!', r"\!"))
+                }
+                (Self::Csh, None) => format!("unsetenv {name}"),
+            };
+            // fish and csh join the lines of a command's output by spaces.
+            text.push_str(&line);
+            text.push_str(";\n");
+        }
+        text
+    }
+}
+
+fn quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\'', r"'\''"))
+}
+
+fn fish_quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\\', r"\\").replace('\'', r"\'"))
+}
+
+fn in_front(folder: &str, path: &str) -> String {
+    let rest = without(folder, path);
+    if rest.is_empty() {
+        folder.to_owned()
+    } else {
+        format!("{folder}:{rest}")
+    }
+}
+
+fn without(folder: &str, path: &str) -> String {
+    path.split(':')
+        .filter(|known| *known != folder)
+        .collect::<Vec<_>>()
+        .join(":")
+}

@@ -1,0 +1,326 @@
+//! A job's log: as it is, as a stream, and followed through broken connections to the job's end.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde::Deserialize;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{self, Message};
+
+use super::client::{Client, refused};
+use super::jobs::{Job, check_known_form};
+use crate::error::{Error, ErrorKind, Result, Status};
+use crate::util::human;
+
+/// How long a connection may take to be made and upgraded.
+const CONNECT_LIMIT: Duration = Duration::from_secs(20);
+/// How often the other side is asked whether it is still there.
+const PING_EVERY: Duration = Duration::from_secs(15);
+/// How long it may say nothing at all, not even to a ping.
+const SILENCE_LIMIT: Duration = Duration::from_secs(50);
+/// One message holds up to ten lines, and a progress bar may be one line of many megabytes.
+const MESSAGE_LIMIT: usize = 256 * 1024 * 1024;
+
+/// What a follower is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Follow<'a> {
+    /// The next piece of the log.
+    Text(&'a str),
+    /// Something to know about the following itself.
+    Note(&'a str),
+}
+
+/// How the following ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Followed {
+    /// The job ended, and all of its log was handed over.
+    Ended(Box<Job>),
+    /// The follower had enough.
+    Left,
+}
+
+/// How patient the following is.
+#[derive(Debug, Clone, Copy)]
+pub struct FollowOptions {
+    /// How long nothing may be reached before it gives up.
+    pub give_up_after: Duration,
+    /// The first pause before connecting again; it doubles up to ten times this.
+    pub pause: Duration,
+}
+
+impl Default for FollowOptions {
+    fn default() -> Self {
+        Self {
+            give_up_after: Duration::from_secs(300),
+            pause: Duration::from_millis(500),
+        }
+    }
+}
+
+/// One connection to a job's log, from its beginning.
+#[derive(Debug)]
+pub struct LogTail {
+    socket: WebSocketStream<TcpStream>,
+    ping: tokio::time::Interval,
+    heard: Instant,
+}
+
+impl LogTail {
+    /// The next piece; `None` when the other side closed it in good order.
+    ///
+    /// # Errors
+    /// Of a temporary kind when the connection broke.
+    pub async fn next(&mut self) -> Result<Option<String>> {
+        let doing = "follow the log";
+        let broken = |cause: &dyn std::fmt::Display| {
+            Error::new(ErrorKind::Ray, doing)
+                .because("the connection broke")
+                .because(cause)
+                .status(Status::Temporary)
+        };
+        loop {
+            tokio::select! {
+                message = self.socket.next() => {
+                    self.heard = Instant::now();
+                    match message {
+                        Some(Ok(Message::Text(text))) => return Ok(Some(text.as_str().to_owned())),
+                        // 1011 and the like: Ray's reader of the log failed.
+                        Some(Ok(Message::Close(Some(frame)))) if u16::from(frame.code) >= 1002 => {
+                            return Err(broken(&format!("closed with code {}", u16::from(frame.code))));
+                        }
+                        Some(Ok(Message::Close(_))) => return Ok(None),
+                        Some(Ok(_)) => {}
+                        Some(Err(error)) => return Err(broken(&error)),
+                        None => return Err(broken(&"it ended without a close")),
+                    }
+                }
+                _ = self.ping.tick() => {
+                    if self.heard.elapsed() > SILENCE_LIMIT {
+                        return Err(broken(&format!("nothing was heard for {}", human::short_duration(SILENCE_LIMIT))));
+                    }
+                    if let Err(error) = self.socket.send(Message::Ping(Vec::new().into())).await {
+                        return Err(broken(&error));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Client {
+    /// Reads a job's log as far as it goes.
+    ///
+    /// # Errors
+    /// Of kind `NotFound` when Ray does not know the job.
+    pub async fn logs(&self, id: &str) -> Result<String> {
+        #[derive(Deserialize)]
+        struct Logs {
+            logs: String,
+        }
+        let doing = format!("read the log of job {id}");
+        check_known_form(id, &doing)?;
+        let logs: Logs = self.read(&format!("/api/jobs/{id}/logs"), &doing).await?;
+        Ok(logs.logs)
+    }
+
+    /// Opens a stream of a job's log, from its beginning.
+    ///
+    /// # Errors
+    /// Of kind `NotFound` when Ray does not know the job; of a temporary kind when it cannot be reached.
+    pub async fn tail(&self, id: &str) -> Result<LogTail> {
+        let doing = format!("follow the log of job {id}");
+        check_known_form(id, &doing)?;
+        let unreachable = |cause: &dyn std::fmt::Display| {
+            Error::new(ErrorKind::Ray, doing.clone())
+                .because(format!("{} cannot be reached", self.base()))
+                .because(cause)
+                .status(Status::Temporary)
+                .hint("is the cluster up? `gpucl status`")
+        };
+        let wrong = || {
+            Error::new(ErrorKind::Ray, doing.clone())
+                .because(format!("`{}` is no address", self.base()))
+        };
+        let url = reqwest::Url::parse(self.base()).map_err(|_| wrong())?;
+        let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
+            return Err(wrong());
+        };
+        let mut request = format!("ws://{host}:{port}/api/jobs/{id}/logs/tail")
+            .into_client_request()
+            .map_err(|error| unreachable(&error))?;
+        request
+            .headers_mut()
+            .insert("authorization", self.bearer(&doing)?);
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(MESSAGE_LIMIT))
+            .max_frame_size(Some(MESSAGE_LIMIT));
+        let connecting = async {
+            let stream = TcpStream::connect((host, port))
+                .await
+                .map_err(tungstenite::Error::Io)?;
+            tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await
+        };
+        let socket = match tokio::time::timeout(CONNECT_LIMIT, connecting).await {
+            Ok(Ok((socket, _))) => socket,
+            Ok(Err(tungstenite::Error::Http(answer))) => {
+                let body = answer
+                    .body()
+                    .as_deref()
+                    .map(String::from_utf8_lossy)
+                    .unwrap_or_default();
+                return Err(refused(&doing, answer.status(), &body));
+            }
+            Ok(Err(error)) => return Err(unreachable(&error)),
+            Err(_) => return Err(unreachable(&"no answer in time")),
+        };
+        let mut ping = tokio::time::interval_at(Instant::now() + PING_EVERY, PING_EVERY);
+        ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        Ok(LogTail {
+            socket,
+            ping,
+            heard: Instant::now(),
+        })
+    }
+
+    /// Follows a job's log to the job's end, through broken connections, each byte once.
+    ///
+    /// Ray only appends to a log and plays it from its beginning on every connection, so what was handed over is counted
+    /// and skipped.
+    ///
+    /// # Errors
+    /// When Ray refuses, does not know the job, or cannot be reached for [`FollowOptions::give_up_after`].
+    pub async fn follow(
+        &self,
+        id: &str,
+        options: FollowOptions,
+        on: &mut (dyn for<'a> FnMut(Follow<'a>) -> ControlFlow<()> + Send),
+    ) -> Result<Followed> {
+        let mut following = Following {
+            client: self,
+            id,
+            on,
+            handed_over: 0,
+            waited_for: None,
+        };
+        let mut last_contact = Instant::now();
+        let mut pause = options.pause;
+        let mut lost = false;
+        loop {
+            let before = following.handed_over;
+            let error = match following.one_connection(&mut lost).await {
+                Ok(Some(followed)) => return Ok(followed),
+                // Closed in good order while the job goes on: what Ray's head reads the log from was lost, or cannot read it.
+                Ok(None) => None,
+                Err(error)
+                    if error.retry_status() == Status::Permanent
+                        && error.kind() != ErrorKind::Timeout =>
+                {
+                    return Err(error);
+                }
+                Err(error) => Some(error),
+            };
+            if following.handed_over > before || error.is_none() {
+                last_contact = Instant::now();
+            }
+            if following.handed_over > before {
+                pause = options.pause;
+            }
+            if let Some(error) = error {
+                if last_contact.elapsed() > options.give_up_after {
+                    return Err(error.while_doing(format!("follow job {id}")).hint(format!(
+                        "the job may go on; follow it again: `gpucl job logs {id} --follow`"
+                    )));
+                }
+                if !lost {
+                    lost = true;
+                    let note = format!(
+                        "the connection to job {id} is lost; the job goes on, connecting again"
+                    );
+                    if (following.on)(Follow::Note(&note)).is_break() {
+                        return Ok(Followed::Left);
+                    }
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(options.pause * 10);
+        }
+    }
+}
+
+struct Following<'a, 'b> {
+    client: &'a Client,
+    id: &'a str,
+    on: &'a mut (dyn for<'c> FnMut(Follow<'c>) -> ControlFlow<()> + Send + 'b),
+    handed_over: usize,
+    waited_for: Option<String>,
+}
+
+impl Following<'_, '_> {
+    /// Follows by one connection; `None` when it closed in good order and the job goes on.
+    async fn one_connection(&mut self, lost: &mut bool) -> Result<Option<Followed>> {
+        let mut tail = self.client.tail(self.id).await?;
+        if std::mem::take(lost) && (self.on)(Follow::Note("connected again")).is_break() {
+            return Ok(Some(Followed::Left));
+        }
+        let mut seen = 0;
+        let mut look = tokio::time::interval_at(Instant::now() + PING_EVERY / 3, PING_EVERY);
+        loop {
+            let piece = tokio::select! {
+                piece = tail.next() => piece?,
+                // A job without any output may wait for resources: say so, once for each reason.
+                _ = look.tick(), if self.handed_over == 0 => {
+                    if self.tell_what_it_waits_for().await.is_break() {
+                        return Ok(Some(Followed::Left));
+                    }
+                    continue;
+                }
+            };
+            let Some(piece) = piece else { break };
+            if self.hand_over(&piece, &mut seen).is_break() {
+                return Ok(Some(Followed::Left));
+            }
+        }
+        let job = self.client.job(self.id).await?;
+        Ok(job
+            .status
+            .is_terminal()
+            .then(|| Followed::Ended(Box::new(job))))
+    }
+
+    /// Hands over what of this piece is new. `seen` is how much of the log this connection has played.
+    fn hand_over(&mut self, piece: &str, seen: &mut usize) -> ControlFlow<()> {
+        let known = self.handed_over.saturating_sub(*seen).min(piece.len());
+        *seen += piece.len();
+        // A boundary within a letter cannot be while the log is only appended to; should it be, nothing is lost.
+        let new = piece.get(known..).unwrap_or(piece);
+        if new.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        self.handed_over = (*seen).max(self.handed_over);
+        (self.on)(Follow::Text(new))
+    }
+
+    async fn tell_what_it_waits_for(&mut self) -> ControlFlow<()> {
+        let Ok(job) = self.client.job(self.id).await else {
+            return ControlFlow::Continue(());
+        };
+        if job.status != super::jobs::JobStatus::Pending {
+            return ControlFlow::Continue(());
+        }
+        let message = job
+            .short_message()
+            .unwrap_or("it was not begun yet")
+            .to_owned();
+        if self.waited_for.as_ref() == Some(&message) {
+            return ControlFlow::Continue(());
+        }
+        let said = (self.on)(Follow::Note(&format!("job {} waits: {message}", self.id)));
+        self.waited_for = Some(message);
+        said
+    }
+}

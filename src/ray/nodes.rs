@@ -1,0 +1,102 @@
+//! The nodes of the cluster, as Ray sees them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::client::Client;
+use crate::error::{Error, ErrorKind, Result};
+
+/// A node of Ray.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Node {
+    /// Ray's id of it, new after every restart.
+    pub node_id: String,
+    /// Its address.
+    pub address: String,
+    /// It is the head.
+    pub is_head: bool,
+    /// It is alive.
+    pub alive: bool,
+    /// `ALIVE` or `DEAD`, as Ray says it.
+    pub state: String,
+    /// What it offers in all: `CPU`, `GPU`, `memory` in bytes, own resources.
+    pub resources: BTreeMap<String, f64>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// When it started.
+    pub start_time: Option<jiff::Timestamp>,
+}
+
+#[derive(Deserialize)]
+struct Listing {
+    data: Data,
+}
+
+#[derive(Deserialize)]
+struct Data {
+    result: Rows,
+}
+
+#[derive(Deserialize)]
+struct Rows {
+    result: Vec<Row>,
+    #[serde(default)]
+    partial_failure_warning: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    node_id: String,
+    #[serde(default)]
+    node_ip: String,
+    #[serde(default)]
+    is_head_node: bool,
+    state: String,
+    // Null for a node that died early.
+    #[serde(default)]
+    resources_total: Option<BTreeMap<String, f64>>,
+    #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    start_time_ms: Option<i64>,
+}
+
+impl Client {
+    /// Lists all nodes that Ray knows, the dead ones too: the head first, then by id.
+    ///
+    /// # Errors
+    /// When Ray does not answer, refuses the token, or knows only a part.
+    pub async fn nodes(&self) -> Result<Vec<Node>> {
+        let doing = "list Ray's nodes";
+        let listing: Listing = self
+            .read("/api/v0/nodes?detail=1&limit=10000", doing)
+            .await?;
+        let rows = listing.data.result;
+        if let Some(warning) = rows
+            .partial_failure_warning
+            .filter(|warning| !warning.trim().is_empty())
+        {
+            return Err(Error::new(ErrorKind::Ray, doing)
+                .because(format!("Ray knows only a part: {warning}")));
+        }
+        let mut nodes: Vec<Node> = rows
+            .result
+            .into_iter()
+            .map(|row| Node {
+                node_id: row.node_id,
+                address: row.node_ip,
+                is_head: row.is_head_node,
+                alive: row.state == "ALIVE",
+                state: row.state,
+                resources: row.resources_total.unwrap_or_default(),
+                labels: row.labels.unwrap_or_default(),
+                start_time: row
+                    .start_time_ms
+                    .and_then(|at| jiff::Timestamp::from_millisecond(at).ok()),
+            })
+            .collect();
+        nodes.sort_by(|a, b| (!a.is_head, &a.node_id).cmp(&(!b.is_head, &b.node_id)));
+        Ok(nodes)
+    }
+}

@@ -1,0 +1,394 @@
+//! Working folders: packed by us, kept by Ray under the digest of what is in them.
+
+use std::io::{self, Cursor, Write};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use ignore::{DirEntry, WalkBuilder};
+use reqwest::Method;
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use zip::write::SimpleFileOptions;
+
+use super::client::Client;
+use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::util::{digest, human};
+
+/// How large a package may be.
+pub const SIZE_LIMIT: u64 = 100 * 1024 * 1024;
+/// What Ray's own tools leave out as well: none of it helps a job, all of it is large.
+const LEFT_OUT: &[&str] = &[".git", ".venv", "venv", "__pycache__"];
+const UPLOAD_LIMIT: Duration = Duration::from_secs(600);
+const CHUNK: usize = 256 * 1024;
+
+/// What is told of an upload: bytes sent, and bytes in all.
+pub type OnProgress = Arc<dyn Fn(u64, u64) + Send + Sync>;
+
+/// A packed working folder.
+#[derive(Debug, Clone)]
+pub struct Package {
+    name: String,
+    bytes: Vec<u8>,
+    files: usize,
+    skipped: Vec<String>,
+}
+
+/// What became of a package.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UploadOutcome {
+    /// Ray has it now.
+    Uploaded,
+    /// Ray had it before.
+    Present,
+}
+
+impl Package {
+    /// Packs a folder: what `.gitignore`, `.rayignore` and `excludes` leave of it. Equal folders give equal packages.
+    ///
+    /// It reads the disk and blocks.
+    ///
+    /// # Errors
+    /// When the folder cannot be read, or its package would be larger than [`SIZE_LIMIT`].
+    pub fn of_folder(folder: &Path, excludes: &[String]) -> Result<Self> {
+        Self::of_folder_within(folder, excludes, SIZE_LIMIT)
+    }
+
+    /// As [`Package::of_folder`], with a limit of one's own.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn of_folder_within(folder: &Path, excludes: &[String], limit: u64) -> Result<Self> {
+        let doing = || format!("pack the working folder `{}`", folder.display());
+        let root = fs_err::canonicalize(folder).doing(ErrorKind::Usage, doing)?;
+        if !root.is_dir() {
+            return Err(Error::new(ErrorKind::Usage, doing()).because("it is not a folder"));
+        }
+        let (entries, skipped) =
+            list(&root, excludes).map_err(|error| error.while_doing(doing()))?;
+        let mut zip = zip::ZipWriter::new(Capped {
+            inner: Cursor::new(Vec::new()),
+            limit,
+        });
+        let mut files = 0;
+        for entry in &entries {
+            let name = entry.name.as_str();
+            // One fixed time: a checkout of yesterday and one of today are the same package.
+            let options = SimpleFileOptions::default().last_modified_time(zip::DateTime::default());
+            let wrote = if entry.is_dir {
+                zip.add_directory(name, options.unix_permissions(0o755))
+            } else {
+                files += 1;
+                let mode = if entry.executable { 0o755 } else { 0o644 };
+                let mut file = fs_err::File::open(&entry.path).doing(ErrorKind::Usage, doing)?;
+                zip.start_file(
+                    name,
+                    options
+                        .unix_permissions(mode)
+                        .large_file(entry.size >= u64::from(u32::MAX)),
+                )
+                .and_then(|()| io::copy(&mut file, &mut zip).map(drop).map_err(Into::into))
+            };
+            if let Err(error) = wrote {
+                return Err(pack_error(&error, &entries, limit, doing()));
+            }
+        }
+        let capped = zip
+            .finish()
+            .map_err(|error| pack_error(&error, &entries, limit, doing()))?;
+        Ok(Self {
+            files,
+            skipped,
+            ..Self::of_bytes(capped.inner.into_inner())
+        })
+    }
+
+    /// Takes a zip file that the user made.
+    ///
+    /// # Errors
+    /// When it cannot be read or is larger than [`SIZE_LIMIT`].
+    pub fn of_zip(path: &Path) -> Result<Self> {
+        let doing = || format!("read the working folder's zip file `{}`", path.display());
+        let size = fs_err::metadata(path).doing(ErrorKind::Usage, doing)?.len();
+        if size > SIZE_LIMIT {
+            return Err(Error::new(ErrorKind::Usage, doing()).because(format!(
+                "it has {}; Ray takes at most {}",
+                human::bytes(size),
+                human::bytes(SIZE_LIMIT)
+            )));
+        }
+        Ok(Self::of_bytes(
+            fs_err::read(path).doing(ErrorKind::Usage, doing)?,
+        ))
+    }
+
+    fn of_bytes(bytes: Vec<u8>) -> Self {
+        Self {
+            name: format!("_ray_pkg_{}.zip", digest::short(&bytes)),
+            bytes,
+            files: 0,
+            skipped: Vec::new(),
+        }
+    }
+
+    /// Its name at Ray: `_ray_pkg_<digest>.zip`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What a runtime environment calls it.
+    pub fn uri(&self) -> String {
+        format!("gcs://{}", self.name)
+    }
+
+    /// The zip file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How many files it holds; 0 for a zip file that the user made.
+    pub fn files(&self) -> usize {
+        self.files
+    }
+
+    /// What was left out although nothing ignores it, and why.
+    pub fn skipped(&self) -> &[String] {
+        &self.skipped
+    }
+}
+
+/// A file or folder that goes into the package.
+struct Entry {
+    name: String,
+    path: PathBuf,
+    is_dir: bool,
+    executable: bool,
+    size: u64,
+}
+
+/// Lists what goes in, sorted by name, and what is left out although nothing ignores it.
+fn list(root: &Path, excludes: &[String]) -> Result<(Vec<Entry>, Vec<String>)> {
+    let doing = "list its files";
+    let excluded = excluder(root, excludes)?;
+    let outside = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (noted, top) = (Arc::clone(&outside), root.to_owned());
+    let walk = WalkBuilder::new(root)
+        .hidden(false)
+        .ignore(false)
+        .parents(false)
+        .git_global(false)
+        .git_exclude(false)
+        .git_ignore(true)
+        .require_git(false)
+        .add_custom_ignore_filename(".rayignore")
+        .follow_links(true)
+        .filter_entry(move |entry| {
+            if excluded
+                .matched(
+                    entry.path(),
+                    entry.file_type().is_some_and(|kind| kind.is_dir()),
+                )
+                .is_ignore()
+            {
+                return false;
+            }
+            let inside = !entry.path_is_symlink() || leads_inside(&top, entry);
+            if !inside && let Ok(mut noted) = noted.lock() {
+                noted.push(format!(
+                    "{}: a link that leads out of the folder",
+                    relative(&top, entry.path())
+                ));
+            }
+            inside
+        })
+        .build();
+    let (mut entries, mut skipped) = (Vec::new(), Vec::new());
+    for found in walk {
+        let entry = match found {
+            Ok(entry) => entry,
+            // A link to nothing, or to a folder above itself, is no part of a folder's content.
+            Err(error) => match broken_link(&error) {
+                Some(path) => {
+                    skipped.push(format!(
+                        "{}: a link to nothing or to itself",
+                        relative(root, &path)
+                    ));
+                    continue;
+                }
+                None => return Err(Error::new(ErrorKind::Usage, doing).caused_by(&error)),
+            },
+        };
+        if entry.depth() == 0 {
+            continue;
+        }
+        let name = relative(root, entry.path());
+        let data = entry
+            .metadata()
+            .doing(ErrorKind::Usage, || doing.to_owned())?;
+        if data.is_dir() || data.is_file() {
+            let (is_dir, executable) = (data.is_dir(), data.permissions().mode() & 0o111 != 0);
+            let size = if is_dir { 0 } else { data.len() };
+            entries.push(Entry {
+                name,
+                path: entry.into_path(),
+                is_dir,
+                executable,
+                size,
+            });
+        } else {
+            skipped.push(format!("{name}: neither a file nor a folder"));
+        }
+    }
+    if let Ok(mut outside) = outside.lock() {
+        skipped.append(&mut outside);
+    }
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    skipped.sort();
+    Ok((entries, skipped))
+}
+
+fn excluder(root: &Path, excludes: &[String]) -> Result<Gitignore> {
+    let mut builder = GitignoreBuilder::new(root);
+    for pattern in LEFT_OUT
+        .iter()
+        .copied()
+        .chain(excludes.iter().map(String::as_str))
+    {
+        builder
+            .add_line(None, pattern)
+            .doing(ErrorKind::Usage, || {
+                format!("understand the exclude `{pattern}`")
+            })?;
+    }
+    builder
+        .build()
+        .doing(ErrorKind::Usage, || "understand the excludes".to_owned())
+}
+
+fn leads_inside(root: &Path, entry: &DirEntry) -> bool {
+    // What leads nowhere is told of when the walk stumbles over it.
+    fs_err::canonicalize(entry.path()).map_or(true, |target| target.starts_with(root))
+}
+
+fn broken_link(error: &ignore::Error) -> Option<PathBuf> {
+    match error {
+        ignore::Error::WithDepth { err, .. } => broken_link(err),
+        ignore::Error::Loop { child, .. } => Some(child.clone()),
+        ignore::Error::WithPath { path, err } => match &**err {
+            ignore::Error::Loop { child, .. } => Some(child.clone()),
+            ignore::Error::Io(_) if path.is_symlink() && !path.exists() => Some(path.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn relative(root: &Path, path: &Path) -> String {
+    path.strip_prefix(root)
+        .unwrap_or(path)
+        .to_string_lossy()
+        .into_owned()
+}
+
+fn pack_error(
+    error: &zip::result::ZipError,
+    entries: &[Entry],
+    limit: u64,
+    doing: String,
+) -> Error {
+    let full = matches!(error, zip::result::ZipError::Io(cause) if cause.kind() == io::ErrorKind::FileTooLarge);
+    if !full {
+        return Error::new(ErrorKind::Usage, doing).caused_by(error);
+    }
+    let mut largest: Vec<&Entry> = entries.iter().filter(|entry| !entry.is_dir).collect();
+    largest.sort_by(|a, b| (b.size, &a.name).cmp(&(a.size, &b.name)));
+    let list: Vec<String> = largest
+        .iter()
+        .take(5)
+        .map(|entry| format!("{:>10}  {}", human::bytes(entry.size), entry.name))
+        .collect();
+    Error::new(ErrorKind::Usage, doing)
+        .because(format!("its package is larger than {}; the largest files:\n{}", human::bytes(limit), list.join("\n")))
+        .hint("name in .gitignore (or .rayignore) what the job does not need; put data into a bucket or on the hosts")
+}
+
+/// Memory that refuses to grow beyond a limit, so that a huge folder is not packed for nothing.
+struct Capped {
+    inner: Cursor<Vec<u8>>,
+    limit: u64,
+}
+
+impl Write for Capped {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.inner.position() + bytes.len() as u64 > self.limit {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.inner.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl io::Seek for Capped {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        self.inner.seek(to)
+    }
+}
+
+impl Client {
+    /// Whether Ray has a package. To ask also keeps it there for the next minutes.
+    ///
+    /// # Errors
+    /// When Ray does not answer or refuses the token.
+    pub async fn package_exists(&self, name: &str) -> Result<bool> {
+        let doing = format!("ask Ray for package {name}");
+        match self
+            .read_answer(&format!("/api/packages/gcs/{name}"), &doing)
+            .await
+        {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Uploads a package unless Ray has it.
+    ///
+    /// # Errors
+    /// When Ray does not take it.
+    pub async fn upload(
+        &self,
+        package: &Package,
+        progress: Option<OnProgress>,
+    ) -> Result<UploadOutcome> {
+        if self.package_exists(package.name()).await? {
+            return Ok(UploadOutcome::Present);
+        }
+        let doing = format!("upload package {}", package.name());
+        let total = package.bytes().len() as u64;
+        let chunks: Vec<Vec<u8>> = package.bytes().chunks(CHUNK).map(<[u8]>::to_vec).collect();
+        let mut sent = 0;
+        let stream = futures_util::stream::iter(chunks.into_iter().map(move |chunk| {
+            sent += chunk.len() as u64;
+            if let Some(progress) = &progress {
+                progress(sent, total);
+            }
+            Ok::<_, io::Error>(chunk)
+        }));
+        let request = self
+            .request(
+                Method::PUT,
+                &format!("/api/packages/gcs/{}", package.name()),
+                &doing,
+            )?
+            .header(CONTENT_LENGTH, total)
+            .header(CONTENT_TYPE, "application/zip")
+            .body(reqwest::Body::wrap_stream(stream))
+            .timeout(UPLOAD_LIMIT);
+        self.send(request, &doing).await?;
+        Ok(UploadOutcome::Uploaded)
+    }
+}
