@@ -36,7 +36,10 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
             print(app, name, line, labelled);
         }
     }
-    while args.follow {
+    if !args.follow {
+        return Ok(exit_code::DONE);
+    }
+    loop {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(300)) => {}
             _ = tokio::signal::ctrl_c() => return Ok(exit_code::INTERRUPTED),
@@ -47,7 +50,6 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
             }
         }
     }
-    Ok(exit_code::DONE)
 }
 
 fn print(app: &App, name: &str, line: &str, labelled: bool) {

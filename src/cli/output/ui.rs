@@ -33,11 +33,6 @@ impl Ui {
         self.progress && self.format == Format::Text && !self.quiet
     }
 
-    /// Less is to be shown.
-    pub(crate) fn quiet(&self) -> bool {
-        self.quiet
-    }
-
     /// Prints a line of data on stdout. A closed pipe is not an error.
     pub(crate) fn data(&self, line: impl std::fmt::Display) {
         let _ = writeln!(std::io::stdout().lock(), "{line}");
