@@ -1,7 +1,10 @@
 //! Lists `providers/*/mod.rs` into a registry and embeds `playbooks/` and `templates/`, so that adding
 //! a provider, a playbook or a template is adding one folder or file and editing no other.
 
-#![expect(clippy::disallowed_methods, reason = "cargo speaks to build scripts by the environment, and they add no dependency")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "cargo speaks to build scripts by the environment, and they add no dependency"
+)]
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

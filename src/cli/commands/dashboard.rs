@@ -10,7 +10,7 @@ use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::portal::{self, Opener, Page, Portal};
 use crate::cli::target::Target;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Doing as _, ErrorKind, Result};
 use crate::util::human;
 
 /// The arguments of `dashboard`.
@@ -49,7 +49,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     for portal in portals {
         portal.close().await;
     }
-    interrupted.map_err(|error| Error::new(ErrorKind::Internal, "wait for Ctrl-C").caused_by(&error))?;
+    interrupted.doing(ErrorKind::Internal, || "wait for Ctrl-C".to_owned())?;
     app.ui.status(format_args!("closed: {count}, no listener is left"));
     Ok(exit_code::DONE)
 }
