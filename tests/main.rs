@@ -3,7 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 #![expect(clippy::disallowed_methods, reason = "tests look at files and at the environment as they are")]
-#![expect(clippy::print_stderr, reason = "what a failing test shows")]
 
 mod architecture;
 mod cli;

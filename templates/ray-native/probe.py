@@ -139,8 +139,10 @@ def check_workers(workers, seconds):
     running = {}
     for worker in workers:
         gpus = worker.get("gpus", 0)
-        options = {"num_cpus": 0, "num_gpus": gpus, "resources": {worker["node_resource"]: 0.001}, "max_retries": 0}
         proven = gpus > 0 and worker.get("gpu_mode") == "proven"
+        # Logical GPUs may all be in use by jobs; a task that asks for none runs at once, and proves as much.
+        options = {"num_cpus": 0, "num_gpus": gpus if proven else 0, "max_retries": 0}
+        options["resources"] = {worker["node_resource"]: 0.001}
         running[task.options(**options).remote(gpus, proven)] = worker
     while running:
         left = BEGUN + seconds - time.monotonic()

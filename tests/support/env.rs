@@ -10,7 +10,6 @@ pub(crate) struct TestEnv {
 }
 
 /// What a run of the program gave.
-#[must_use]
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,

@@ -3,5 +3,5 @@
 mod cluster;
 mod env;
 
-pub(crate) use cluster::{Turn, tagged_processes, turn};
-pub(crate) use env::{Outcome, TestEnv};
+pub(crate) use cluster::{tagged_processes, turn};
+pub(crate) use env::TestEnv;

@@ -31,7 +31,7 @@ pub fn preparation(spec: &Spec, library: &Library, cache_dir: &Path, token: &Sec
     let playbook = playbook::load(library, "ray-native")?;
     let variables = BTreeMap::from([
         ("ray_version".to_owned(), spec.ray.version.clone()),
-        ("environments".to_owned(), cache_dir.join("ray").display().to_string()),
+        ("environments".to_owned(), cache_dir.join("environments").display().to_string()),
     ]);
     let mut stage = playbook.stage("prepare", &variables, spec.timeouts.prepare.0)?;
     for script in ["node.py", "probe.py"] {
