@@ -37,6 +37,7 @@ host-N/nodes/*.json     what each node is started with
 What is known only once a cluster runs is stood in for:
 - The token. A secret is never rendered.
 - The ports are those of the running cluster, or those that `up` tries first; it takes others where they are in use.
+- The owner in every tag is 00000000 until the first `up` has made one.
 - RAY_ENVIRONMENT in a path, and GPU-N: what the host tells when it is prepared.
 ";
 
