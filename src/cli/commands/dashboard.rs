@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::app::App;
 use crate::cli::exit_code;
@@ -42,26 +42,41 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         portals.push(open);
     }
     portal::save(&file, &memory)?;
+    // Listened for before the addresses are shown: who reads them may press Ctrl-C at once.
+    let mut signals = Signals::listen().doing(ErrorKind::Internal, || "listen for Ctrl-C".to_owned())?;
     let opened = show(app, &portals, args.no_open);
-    let interrupted = until_told_to_end().await;
+    signals.told_to_end().await;
     drop(opened);
     let count = human::count(portals.len(), "page");
     for portal in portals {
         portal.close().await;
     }
-    interrupted.doing(ErrorKind::Internal, || "wait for Ctrl-C".to_owned())?;
     app.ui.status(format_args!("closed: {count}, no listener is left"));
     Ok(exit_code::DONE)
 }
 
-/// Waits for Ctrl-C, or for what the system or a closed terminal sends.
-async fn until_told_to_end() -> std::io::Result<()> {
-    let mut terminated = signal(SignalKind::terminate())?;
-    let mut hung_up = signal(SignalKind::hangup())?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted,
-        _ = terminated.recv() => Ok(()),
-        _ = hung_up.recv() => Ok(()),
+/// Ctrl-C, and what the system or a closed terminal sends.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn told_to_end(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
     }
 }
 
