@@ -13,7 +13,7 @@ fn gpus_that_the_machine_does_not_have_are_refused_before_anything_is_done() {
     for verb in ["plan", "up", "render"] {
         env.run(&[verb])
             .exits(2)
-            .says("cluster.yaml:3:27")
+            .says("cluster.yaml:3:29")
             .says("ray.workers.gpus")
             .says("for logical ones say `gpu: declared`");
     }
