@@ -1,1 +1,6 @@
-//! One file per command.
+//! The command line itself, without a cluster.
+
+mod completions;
+mod reference;
+mod refusals;
+mod render;

@@ -63,8 +63,10 @@ fn up_prints_json_lines_and_says_that_gpus_are_declared(env: &TestEnv) {
     assert_eq!(gpu["saw"], "1 logical GPU declared, not seen");
     let end = only(&up, "run_finished");
     assert_eq!((&end["finish"], &end["verb"]), (&"done".into(), &"up".into()));
-    // And so does the table for people.
-    env.run(&["verify"]).exits(0).says("declared  gpu              worker-0   1 logical GPU declared, not seen");
+    // And so does the table for people, in plain text where there is no terminal.
+    let table = env.run(&["verify"]).exits(0);
+    assert!(!table.stderr.contains('\x1b') && !table.stdout.contains('\x1b'), "{table:?}");
+    let _ = table.says("declared  gpu              worker-0   1 logical GPU declared, not seen");
 }
 
 fn every_command_prints_json_lines(env: &TestEnv) {
