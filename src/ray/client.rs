@@ -233,7 +233,12 @@ pub(super) fn refused(doing: &str, status: StatusCode, body: &str) -> Error {
             .hint("is this address another cluster's now? `gpucl status`"),
         status if status.is_server_error() => Error::new(ErrorKind::Ray, doing)
             .because(format!("Ray answered {}{said}", status.as_u16()))
-            .status(Status::Temporary)
+            // A log that is no UTF-8 will not become so.
+            .status(if short.contains("UnicodeDecodeError") {
+                Status::Permanent
+            } else {
+                Status::Temporary
+            })
             .hint("look at the head: `gpucl logs head`"),
         status => Error::new(ErrorKind::Ray, doing)
             .because(format!("Ray answered {}{said}", status.as_u16())),

@@ -124,8 +124,42 @@ impl Client {
         }
         let doing = format!("read the log of job {id}");
         check_known_form(id, &doing)?;
-        let logs: Logs = self.read(&format!("/api/jobs/{id}/logs"), &doing).await?;
-        Ok(logs.logs)
+        match self
+            .read::<Logs>(&format!("/api/jobs/{id}/logs"), &doing)
+            .await
+        {
+            Ok(logs) => Ok(logs.logs),
+            Err(error)
+                if error
+                    .causes()
+                    .iter()
+                    .any(|cause| cause.contains("UnicodeDecodeError")) =>
+            {
+                self.log_file(id, &doing).await.ok_or(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads the log's file: Ray's job API breaks off at the first byte that is no UTF-8.
+    async fn log_file(&self, id: &str, doing: &str) -> Option<String> {
+        let node = self.job(id).await.ok()?.driver_node_id?;
+        let path = format!(
+            "/api/v0/logs/file?node_id={node}&filename=job-driver-{id}.log&lines=-1&format=text"
+        );
+        let bytes = self
+            .read_answer(&path, doing)
+            .await
+            .ok()?
+            .bytes()
+            .await
+            .ok()?;
+        // The job API tells every end of a line as one `\n`; what was counted there must fit here.
+        Some(
+            String::from_utf8_lossy(&bytes)
+                .replace("\r\n", "\n")
+                .replace('\r', "\n"),
+        )
     }
 
     /// Opens a stream of a job's log, from its beginning.
@@ -206,16 +240,32 @@ impl Client {
             on,
             handed_over: 0,
             waited_for: None,
+            last_contact: Instant::now(),
         };
-        let mut last_contact = Instant::now();
         let mut pause = options.pause;
-        let mut lost = false;
+        let (mut lost, mut closed_early) = (false, false);
         loop {
             let before = following.handed_over;
             let error = match following.one_connection(&mut lost).await {
+                Ok(Some(Followed::Ended(job))) if closed_early || following.handed_over == 0 => {
+                    return Ok(if following.rest().await.is_break() {
+                        Followed::Left
+                    } else {
+                        Followed::Ended(job)
+                    });
+                }
                 Ok(Some(followed)) => return Ok(followed),
-                // Closed in good order while the job goes on: what Ray's head reads the log from was lost, or cannot read it.
-                Ok(None) => None,
+                // Closed in good order while the job goes on: what reads the log for Ray was lost, or cannot read it.
+                Ok(None) => {
+                    closed_early = true;
+                    if following.handed_over == before
+                        && let Ok(text) = self.logs(id).await
+                        && following.hand_over(&text, &mut 0).is_break()
+                    {
+                        return Ok(Followed::Left);
+                    }
+                    None
+                }
                 Err(error)
                     if error.retry_status() == Status::Permanent
                         && error.kind() != ErrorKind::Timeout =>
@@ -224,15 +274,12 @@ impl Client {
                 }
                 Err(error) => Some(error),
             };
-            if following.handed_over > before || error.is_none() {
-                last_contact = Instant::now();
-            }
             if following.handed_over > before {
                 pause = options.pause;
             }
             if let Some(error) = error {
-                if last_contact.elapsed() > options.give_up_after {
-                    return Err(error.while_doing(format!("follow job {id}")).hint(format!(
+                if following.last_contact.elapsed() > options.give_up_after {
+                    return Err(error.hint(format!(
                         "the job may go on; follow it again: `gpucl job logs {id} --follow`"
                     )));
                 }
@@ -258,12 +305,28 @@ struct Following<'a, 'b> {
     on: &'a mut (dyn for<'c> FnMut(Follow<'c>) -> ControlFlow<()> + Send + 'b),
     handed_over: usize,
     waited_for: Option<String>,
+    last_contact: Instant,
 }
 
 impl Following<'_, '_> {
     /// Follows by one connection; `None` when it closed in good order and the job goes on.
     async fn one_connection(&mut self, lost: &mut bool) -> Result<Option<Followed>> {
+        if *lost {
+            // Of a job that ended meanwhile, one answer is enough: a poor link may never carry a stream to its end.
+            let job = self.client.job(self.id).await?;
+            self.last_contact = Instant::now();
+            if job.status.is_terminal() {
+                let text = self.client.logs(self.id).await?;
+                let left = self.hand_over(&text, &mut 0).is_break();
+                return Ok(Some(if left {
+                    Followed::Left
+                } else {
+                    Followed::Ended(Box::new(job))
+                }));
+            }
+        }
         let mut tail = self.client.tail(self.id).await?;
+        self.last_contact = Instant::now();
         if std::mem::take(lost) && (self.on)(Follow::Note("connected again")).is_break() {
             return Ok(Some(Followed::Left));
         }
@@ -271,7 +334,11 @@ impl Following<'_, '_> {
         let mut look = tokio::time::interval_at(Instant::now() + PING_EVERY / 3, PING_EVERY);
         loop {
             let piece = tokio::select! {
-                piece = tail.next() => piece?,
+                piece = tail.next() => {
+                    let piece = piece?;
+                    self.last_contact = Instant::now();
+                    piece
+                }
                 // A job without any output may wait for resources: say so, once for each reason.
                 _ = look.tick(), if self.handed_over == 0 => {
                     if self.tell_what_it_waits_for().await.is_break() {
@@ -303,6 +370,17 @@ impl Following<'_, '_> {
         }
         self.handed_over = (*seen).max(self.handed_over);
         (self.on)(Follow::Text(new))
+    }
+
+    /// Hands over what the stream did not: Ray ends it when it cannot read the log, as if all had been said.
+    async fn rest(&mut self) -> ControlFlow<()> {
+        match self.client.logs(self.id).await {
+            Ok(text) => self.hand_over(&text, &mut 0),
+            Err(error) => {
+                let note = format!("the log of job {} is not complete here; {error}", self.id);
+                (self.on)(Follow::Note(&note))
+            }
+        }
     }
 
     async fn tell_what_it_waits_for(&mut self) -> ControlFlow<()> {

@@ -49,8 +49,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     for portal in portals {
         portal.close().await;
     }
-    interrupted
-        .map_err(|error| Error::new(ErrorKind::Internal, "wait for Ctrl-C").caused_by(&error))?;
+    interrupted.doing(ErrorKind::Internal, || "wait for Ctrl-C".to_owned())?;
     app.ui
         .status(format_args!("closed: {count}, no listener is left"));
     Ok(exit_code::DONE)

@@ -9,7 +9,7 @@ use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::target::Target;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ray::{Client, Job};
+use crate::ray::{Client, Job, JobStatus};
 use crate::util::human;
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -60,16 +60,22 @@ async fn until_stopped(app: &App, client: &Client, id: &str, limit: Duration) ->
         }
         let waited = began.elapsed();
         if waited >= limit {
-            return Err(Error::new(ErrorKind::Timeout, format!("stop job {id}"))
-                .because(format!(
-                    "it is still {} after {}",
-                    job.status.as_str(),
-                    human::short_duration(limit)
-                ))
-                .hint(format!(
-                    "Ray goes on stopping it; look at it: `gpucl job status {id}{}`",
-                    super::cluster_flag(app)
-                )));
+            let error = Error::new(ErrorKind::Timeout, format!("stop job {id}")).because(format!(
+                "it is still {} after {}",
+                job.status.as_str(),
+                human::short_duration(limit)
+            ));
+            // Only the process that runs a job can stop it, and that one waits for the resources as well.
+            let error = match job.status {
+                JobStatus::Pending => {
+                    error.because("Ray stops a job that waits for resources only once it gets them")
+                }
+                _ => error,
+            };
+            return Err(error.hint(format!(
+                "Ray goes on stopping it; look at it: `gpucl job status {id}{}`",
+                super::cluster_flag(app)
+            )));
         }
         if waited >= say {
             say += SAY_EVERY;
