@@ -13,7 +13,7 @@ use crate::util::random;
 /// How long the job agent may take to accept a job.
 const SUBMIT_LIMIT: Duration = Duration::from_secs(60);
 /// How long after a lost answer Ray is asked whether it accepted the job.
-const LOST_ANSWER_LIMIT: Duration = Duration::from_secs(10);
+const LOST_ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// The metadata by which we know a job as ours when the answer to its submission was lost.
 const REQUEST_KEY: &str = "gpucl_request";
 
