@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::SinkExt as _;
 use gpucl::error::ErrorKind;
-use gpucl::ray::{Client, Follow, FollowOptions, Followed, JobStatus, TokenChoice};
+use gpucl::ray::{Client, Follow, FollowOptions, Followed, JobStatus, SubmitRequest, TokenChoice};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::Message;
@@ -263,5 +263,83 @@ async fn an_unknown_job_a_wrong_token_and_silence_are_told_apart() {
             .iter()
             .any(|hint| hint.contains("gpucl status")),
         "{silent:?}"
+    );
+}
+
+/// A stand-in that takes a submission, breaks off without an answer, and knows the job afterwards, if it is to.
+async fn forgetful(keeps: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let mut kept = None;
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut bytes = Vec::new();
+            while !bytes.ends_with(b"}") && !bytes.ends_with(b"\r\n\r\n") {
+                stream.read_buf(&mut bytes).await.unwrap();
+            }
+            let text = String::from_utf8(bytes).unwrap();
+            if text.starts_with("POST ") {
+                // A head of its own packet may end first.
+                let body = text.split_once("\r\n\r\n").unwrap().1.to_owned();
+                kept = keeps.then(|| serde_json::from_str::<serde_json::Value>(&body).unwrap());
+                continue;
+            }
+            let (status, body) = match &kept {
+                Some(job) => {
+                    let job = serde_json::json!({"type": "SUBMISSION", "submission_id": job["submission_id"], "job_id": null,
+                        "status": "PENDING", "entrypoint": job["entrypoint"], "metadata": job["metadata"]});
+                    ("200 OK", job.to_string())
+                }
+                None => ("404 Not Found", "Job lost does not exist".to_owned()),
+            };
+            let text = format!(
+                "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            stream.write_all(text.as_bytes()).await.unwrap();
+        }
+    });
+    base
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_not_a_lost_job() {
+    let request = SubmitRequest {
+        entrypoint: "true".to_owned(),
+        submission_id: Some("lost".to_owned()),
+        ..SubmitRequest::default()
+    };
+    assert_eq!(
+        client(&forgetful(true).await)
+            .submit(request.clone())
+            .await
+            .unwrap(),
+        "lost"
+    );
+    let error = client(&forgetful(false).await)
+        .submit(request.clone())
+        .await
+        .unwrap_err();
+    assert!(
+        error.hints().iter().any(|hint| hint.contains("not known")),
+        "{error:?}"
+    );
+
+    // Where nobody listens nothing was sent, and nothing is waited for.
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let began = std::time::Instant::now();
+    let error = client(&format!("http://{closed}"))
+        .submit(request)
+        .await
+        .unwrap_err();
+    assert!(
+        began.elapsed() < Duration::from_secs(2)
+            && !error.hints().iter().any(|hint| hint.contains("not known")),
+        "{error:?}"
     );
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::app::App;
 use crate::cli::exit_code;
@@ -27,6 +27,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let target = Target::choose(app)?;
     let file = target.portal_file()?;
+    let mut ends = Ends::listen()?;
     let mut memory = portal::load(&file)?;
     let mut portals = Vec::new();
     for (number, page) in pages(&target)?.into_iter().enumerate() {
@@ -43,26 +44,38 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     }
     portal::save(&file, &memory)?;
     let opened = show(app, &portals, args.no_open);
-    let interrupted = until_told_to_end().await;
+    ends.wait().await;
     drop(opened);
     let count = human::count(portals.len(), "page");
     for portal in portals {
         portal.close().await;
     }
-    interrupted.doing(ErrorKind::Internal, || "wait for Ctrl-C".to_owned())?;
     app.ui
         .status(format_args!("closed: {count}, no listener is left"));
     Ok(exit_code::DONE)
 }
 
-/// Waits for Ctrl-C, or for what the system or a closed terminal sends.
-async fn until_told_to_end() -> std::io::Result<()> {
-    let mut terminated = signal(SignalKind::terminate())?;
-    let mut hung_up = signal(SignalKind::hangup())?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted,
-        _ = terminated.recv() => Ok(()),
-        _ = hung_up.recv() => Ok(()),
+/// Ctrl-C, or what the system or a closed terminal sends; listened for from the beginning.
+struct Ends([Signal; 3]);
+
+impl Ends {
+    fn listen() -> Result<Self> {
+        let listen =
+            |kind| signal(kind).doing(ErrorKind::Internal, || "listen for Ctrl-C".to_owned());
+        Ok(Self([
+            listen(SignalKind::interrupt())?,
+            listen(SignalKind::terminate())?,
+            listen(SignalKind::hangup())?,
+        ]))
+    }
+
+    async fn wait(&mut self) {
+        let [interrupted, terminated, hung_up] = &mut self.0;
+        tokio::select! {
+            _ = interrupted.recv() => {}
+            _ = terminated.recv() => {}
+            _ = hung_up.recv() => {}
+        }
     }
 }
 
