@@ -28,11 +28,7 @@ fn providers(root: &Path) -> std::io::Result<String> {
     let mut text = String::new();
     for name in &names {
         let path = folder.join(name).join("mod.rs");
-        let _ = writeln!(
-            text,
-            "#[path = {:?}]\npub mod {name};",
-            path.display().to_string()
-        );
+        let _ = writeln!(text, "#[path = {:?}]\npub mod {name};", path.display().to_string());
     }
     let _ = writeln!(
         text,

@@ -20,9 +20,7 @@ const TAG_PREFIX: &str = "gpucl-";
 pub struct NameError(pub String);
 
 /// A cluster's name: `[a-z][a-z0-9-]{0,19}`, unique for its owner.
-#[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^[a-z][a-z0-9-]{0,19}$"))]
 pub struct ClusterName(String);
@@ -39,11 +37,9 @@ impl FromStr for ClusterName {
 
     fn from_str(text: &str) -> Result<Self, NameError> {
         let mut letters = text.chars();
-        let starts_well = letters
-            .next()
-            .is_some_and(|first| first.is_ascii_lowercase());
-        let goes_on_well = letters
-            .all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-');
+        let starts_well = letters.next().is_some_and(|first| first.is_ascii_lowercase());
+        let goes_on_well =
+            letters.all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-');
         if starts_well && goes_on_well && text.len() <= 20 {
             Ok(Self(text.to_owned()))
         } else {
@@ -73,9 +69,7 @@ impl FromStr for Owner {
         if text.len() == OWNER_LENGTH && text.chars().all(is_key_letter) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(NameError(format!(
-                "`{text}` is no owner: it takes {OWNER_LENGTH} of a-z and 0-9"
-            )))
+            Err(NameError(format!("`{text}` is no owner: it takes {OWNER_LENGTH} of a-z and 0-9")))
         }
     }
 }
@@ -127,9 +121,7 @@ impl FromStr for Key {
         if !text.is_empty() && text.chars().all(is_key_letter) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(NameError(format!(
-                "`{text}` is no key: it takes a-z and 0-9 only"
-            )))
+            Err(NameError(format!("`{text}` is no key: it takes a-z and 0-9 only")))
         }
     }
 }
@@ -151,11 +143,7 @@ pub struct Tag {
 
 impl fmt::Display for Tag {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "{TAG_PREFIX}{}-{}-{}",
-            self.owner.0, self.cluster.0, self.key.0
-        )
+        write!(out, "{TAG_PREFIX}{}-{}-{}", self.owner.0, self.cluster.0, self.key.0)
     }
 }
 
@@ -168,11 +156,7 @@ impl FromStr for Tag {
         let owner = rest.get(..OWNER_LENGTH).ok_or_else(wrong)?.parse()?;
         let rest = rest[OWNER_LENGTH..].strip_prefix('-').ok_or_else(wrong)?;
         let (cluster, key) = rest.rsplit_once('-').ok_or_else(wrong)?;
-        Ok(Self {
-            owner,
-            cluster: cluster.parse()?,
-            key: key.parse()?,
-        })
+        Ok(Self { owner, cluster: cluster.parse()?, key: key.parse()? })
     }
 }
 
@@ -188,11 +172,7 @@ pub struct Scope {
 impl Scope {
     /// The tag of one thing in this scope.
     pub fn tag(&self, key: &Key) -> Tag {
-        Tag {
-            owner: self.owner.clone(),
-            cluster: self.cluster.clone(),
-            key: key.clone(),
-        }
+        Tag { owner: self.owner.clone(), cluster: self.cluster.clone(), key: key.clone() }
     }
 
     /// Says whether a tag is of this scope.
@@ -234,25 +214,13 @@ mod tests {
         assert_eq!(tag.cluster.as_str(), "a-b");
         assert_eq!(tag.key.as_str(), "worker0");
         assert_eq!(tag.to_string(), text);
-        let a = Scope {
-            owner: tag.owner.clone(),
-            cluster: "a".parse().unwrap(),
-        };
-        assert!(
-            !a.holds(&tag),
-            "the cluster `a` does not hold what is of `a-b`"
-        );
+        let a = Scope { owner: tag.owner.clone(), cluster: "a".parse().unwrap() };
+        assert!(!a.holds(&tag), "the cluster `a` does not hold what is of `a-b`");
     }
 
     #[test]
     fn foreign_texts_are_no_tags() {
-        for text in [
-            "gpucl-abcd123-a-k",
-            "gpucl-ABCD1234-a-k",
-            "other-abcd1234-a-k",
-            "gpucl-abcd1234-a",
-            "gpucl-",
-        ] {
+        for text in ["gpucl-abcd123-a-k", "gpucl-ABCD1234-a-k", "other-abcd1234-a-k", "gpucl-abcd1234-a", "gpucl-"] {
             assert!(text.parse::<Tag>().is_err(), "{text}");
         }
     }

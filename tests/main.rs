@@ -24,9 +24,6 @@ fn no_test_file_is_forgotten() {
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let module = name.trim_end_matches(".rs");
-        assert!(
-            module == "main" || main.contains(&format!("mod {module};")),
-            "tests/{name} is in no `mod` line"
-        );
+        assert!(module == "main" || main.contains(&format!("mod {module};")), "tests/{name} is in no `mod` line");
     }
 }

@@ -35,27 +35,21 @@ impl App {
     /// Reads the environment, once.
     pub(crate) fn new(global: &Global) -> Result<Self> {
         let environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
-        let variable = |name: &str| {
-            environment
-                .get(&OsString::from(name))
-                .and_then(|value| value.to_str())
-        };
+        let variable = |name: &str| environment.get(&OsString::from(name)).and_then(|value| value.to_str());
         let paths = paths(variable)?;
         let here = std::env::current_dir()
             .map_err(|error| super::command_error::internal("find the working folder", &error))?;
         let mut data_dirs: Vec<PathBuf> = global.data_dir.iter().cloned().collect();
         data_dirs.push(here.join(".gpucl"));
         data_dirs.push(paths.config.clone());
-        let colour =
-            variable("NO_COLOR").is_none_or(str::is_empty) && variable("TERM") != Some("dumb");
+        let colour = variable("NO_COLOR").is_none_or(str::is_empty) && variable("TERM") != Some("dumb");
         let progress = variable("GPUCL_NO_PROGRESS").is_none_or(str::is_empty)
             && std::io::stderr().is_terminal()
             && variable("TERM") != Some("dumb");
-        let cluster = global.cluster.clone().or_else(|| {
-            variable("GPUCL_CLUSTER")
-                .filter(|name| !name.is_empty())
-                .map(str::to_owned)
-        });
+        let cluster = global
+            .cluster
+            .clone()
+            .or_else(|| variable("GPUCL_CLUSTER").filter(|name| !name.is_empty()).map(str::to_owned));
         Ok(Self {
             ui: Ui::new(global.output, colour, progress, global.quiet),
             cluster,
@@ -69,9 +63,7 @@ impl App {
 
     /// A variable of the environment.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
-        self.environment
-            .get(&OsString::from(name))
-            .and_then(|value| value.to_str())
+        self.environment.get(&OsString::from(name)).and_then(|value| value.to_str())
     }
 
     /// JSON was asked for.
@@ -93,9 +85,7 @@ impl App {
 /// Where everything lies: the XDG folders, each with `gpucl` below it.
 fn paths<'a>(variable: impl Fn(&str) -> Option<&'a str>) -> Result<Paths> {
     let strategy = etcetera::base_strategy::Xdg::new().map_err(|error| {
-        Error::new(ErrorKind::Usage, "find the home folder")
-            .caused_by(&error)
-            .hint("set HOME to your home folder")
+        Error::new(ErrorKind::Usage, "find the home folder").caused_by(&error).hint("set HOME to your home folder")
     })?;
     let state = strategy.state_dir().unwrap_or_else(|| strategy.data_dir());
     // The runtime folder holds sockets, whose paths must be short: without one, a folder of /tmp that only this user may read.
@@ -104,10 +94,7 @@ fn paths<'a>(variable: impl Fn(&str) -> Option<&'a str>) -> Result<Paths> {
         None => PathBuf::from(format!("/tmp/gpucl-{}", rustix::process::getuid().as_raw())),
     };
     if !state.is_absolute() {
-        return Err(usage(
-            "find the state folder",
-            "XDG_STATE_HOME is not an absolute path",
-        ));
+        return Err(usage("find the state folder", "XDG_STATE_HOME is not an absolute path"));
     }
     Ok(Paths {
         config: strategy.config_dir().join("gpucl"),

@@ -8,13 +8,7 @@ use super::commands;
 
 /// From no GPU to a verified Ray cluster, and back to nothing left
 #[derive(Debug, Parser)]
-#[command(
-    name = "gpucl",
-    version,
-    propagate_version = true,
-    disable_help_subcommand = true,
-    max_term_width = 110
-)]
+#[command(name = "gpucl", version, propagate_version = true, disable_help_subcommand = true, max_term_width = 110)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) global: Global,

@@ -23,11 +23,7 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() {
-                exit_code::USAGE
-            } else {
-                exit_code::DONE
-            });
+            return ExitCode::from(if error.use_stderr() { exit_code::USAGE } else { exit_code::DONE });
         }
     };
     let format = arguments.global.output;

@@ -29,10 +29,7 @@ impl Target {
 
     /// The file in which the portal's addresses are kept.
     pub(crate) fn portal_file(&self) -> Result<std::path::PathBuf> {
-        Err(Error::new(
-            ErrorKind::Internal,
-            "find the cluster's state folder",
-        ))
+        Err(Error::new(ErrorKind::Internal, "find the cluster's state folder"))
     }
 
     /// The cluster's token.

@@ -27,15 +27,11 @@ impl Bus {
 
     /// Sends a sentence to know.
     pub fn note(&self, message: impl Into<String>) {
-        self.send(EventKind::Note {
-            message: message.into(),
-        });
+        self.send(EventKind::Note { message: message.into() });
     }
 
     /// Sends a sentence that may be unwelcome.
     pub fn warn(&self, message: impl Into<String>) {
-        self.send(EventKind::Warning {
-            message: message.into(),
-        });
+        self.send(EventKind::Warning { message: message.into() });
     }
 }

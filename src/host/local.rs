@@ -21,17 +21,11 @@ impl LocalHost {
     /// Makes it of its name and its folder.
     pub fn new(name: impl Into<String>, home: PathBuf) -> Result<Self> {
         let home = home.into_os_string().into_string().map_err(|home| {
-            Error::new(
-                ErrorKind::Host,
-                format!("use the folder {}", home.display()),
-            )
-            .because("its path is not UTF-8")
-            .hint("set XDG_DATA_HOME to a folder whose path is plain text")
+            Error::new(ErrorKind::Host, format!("use the folder {}", home.display()))
+                .because("its path is not UTF-8")
+                .hint("set XDG_DATA_HOME to a folder whose path is plain text")
         })?;
-        Ok(Self {
-            name: name.into(),
-            home,
-        })
+        Ok(Self { name: name.into(), home })
     }
 }
 
@@ -57,8 +51,7 @@ impl Host for LocalHost {
             .kill_on_drop(true)
             .spawn()
             .doing(ErrorKind::Host, doing)?;
-        let (Some(mut stdin), Some(stdout), Some(stderr)) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        let (Some(mut stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
             return Err(Error::new(ErrorKind::Internal, doing()).because("its pipes are missing"));
         };

@@ -180,12 +180,7 @@ pub trait Provider: Send + Sync {
     /// - Gives the id to the recorder before it goes on, and before it returns.
     /// - When it fails, the error says what is left behind.
     /// - May be dropped at any await point; what it had begun then shows in `observe`.
-    async fn acquire(
-        &self,
-        tag: &Tag,
-        request: &ResourceRequest,
-        recorder: &dyn Recorder,
-    ) -> Result<Acquired>;
+    async fn acquire(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired>;
 
     /// Releases one resource, by what `observe` told of it.
     ///

@@ -11,8 +11,8 @@ mod registry;
 
 pub use capability::{Capability, ProviderKind};
 pub use contract::{
-    Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, Manifest, ObservedResource,
-    Offer, Provider, ResourceKind, ResourceRequest,
+    Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, Manifest, ObservedResource, Offer, Provider,
+    ResourceKind, ResourceRequest,
 };
 pub use recorder::{Acquired, Recorder};
 pub use registry::{find, names};

@@ -7,11 +7,7 @@ use crate::util::near::nearest;
 
 /// The names of all providers.
 pub fn names() -> Vec<String> {
-    BUILTIN
-        .iter()
-        .filter_map(|factory| factory.manifest().ok())
-        .map(|manifest| manifest.name)
-        .collect()
+    BUILTIN.iter().filter_map(|factory| factory.manifest().ok()).map(|manifest| manifest.name).collect()
 }
 
 /// Finds a provider by its name.

@@ -42,10 +42,7 @@ impl Access {
             set("RAY_AUTH_MODE", "token"),
             // A token in the environment would win over the file.
             ("RAY_AUTH_TOKEN", None),
-            (
-                "RAY_AUTH_TOKEN_PATH",
-                Some(self.token_path.display().to_string()),
-            ),
+            ("RAY_AUTH_TOKEN_PATH", Some(self.token_path.display().to_string())),
             // Else Ray's tools swap a loopback address for the machine's own, where nothing listens.
             set("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0"),
         ];
@@ -57,11 +54,7 @@ impl Access {
 
     /// The same variables taken away again; `PATH` without the environment.
     pub fn unsettings(&self, path: Option<&str>) -> Vec<Setting> {
-        let mut settings: Vec<Setting> = self
-            .settings(None)
-            .into_iter()
-            .map(|(name, _)| (name, None))
-            .collect();
+        let mut settings: Vec<Setting> = self.settings(None).into_iter().map(|(name, _)| (name, None)).collect();
         settings.retain(|(name, _)| *name != "PATH");
         if let (Some(bin), Some(path)) = (self.bin(), path)
             && path.split(':').any(|folder| folder == bin)
@@ -76,17 +69,11 @@ impl Access {
     /// With nodes on this machine that is the core's. From elsewhere a program cannot be a driver of its own: it takes
     /// the client's, which `ray status` does not understand. `http://…` is refused by both.
     fn ray_address(&self) -> &str {
-        if self.environment.is_some() {
-            &self.gcs_address
-        } else {
-            &self.client_address
-        }
+        if self.environment.is_some() { &self.gcs_address } else { &self.client_address }
     }
 
     fn bin(&self) -> Option<String> {
-        self.environment
-            .as_ref()
-            .map(|folder| folder.join("bin").display().to_string())
+        self.environment.as_ref().map(|folder| folder.join("bin").display().to_string())
     }
 }
 
@@ -128,16 +115,9 @@ fn fish_quoted(value: &str) -> String {
 
 fn in_front(folder: &str, path: &str) -> String {
     let rest = without(folder, path);
-    if rest.is_empty() {
-        folder.to_owned()
-    } else {
-        format!("{folder}:{rest}")
-    }
+    if rest.is_empty() { folder.to_owned() } else { format!("{folder}:{rest}") }
 }
 
 fn without(folder: &str, path: &str) -> String {
-    path.split(':')
-        .filter(|known| *known != folder)
-        .collect::<Vec<_>>()
-        .join(":")
+    path.split(':').filter(|known| *known != folder).collect::<Vec<_>>().join(":")
 }

@@ -90,9 +90,7 @@ impl Client {
         struct Mode {
             authentication_mode: String,
         }
-        let mode: Mode = self
-            .read("/api/authentication_mode", "ask Ray for its authentication")
-            .await?;
+        let mode: Mode = self.read("/api/authentication_mode", "ask Ray for its authentication").await?;
         Ok(mode.authentication_mode)
     }
 
@@ -106,15 +104,10 @@ impl Client {
         let mut request = http.get(format!("{}{path}", self.base)).timeout(READ_LIMIT);
         match token {
             TokenChoice::None => {}
-            TokenChoice::Wrong => {
-                request = request.header(AUTHORIZATION, "Bearer this-is-not-the-token")
-            }
+            TokenChoice::Wrong => request = request.header(AUTHORIZATION, "Bearer this-is-not-the-token"),
             TokenChoice::Right => request = request.header(AUTHORIZATION, self.bearer(&doing)?),
         }
-        let answer = request
-            .send()
-            .await
-            .map_err(|error| transport(&doing, &self.base, &error))?;
+        let answer = request.send().await.map_err(|error| transport(&doing, &self.base, &error))?;
         Ok(answer.status().as_u16())
     }
 
@@ -134,38 +127,20 @@ impl Client {
             .with_min_delay(Duration::from_millis(150))
             .with_max_delay(Duration::from_secs(2))
             .with_max_times(4);
-        once.retry(again)
-            .when(|error: &Error| error.retry_status() == Status::Temporary)
-            .await
-            .map_err(|error| {
-                if error.retry_status() == Status::Temporary {
-                    error.status(Status::Persistent)
-                } else {
-                    error
-                }
-            })
+        once.retry(again).when(|error: &Error| error.retry_status() == Status::Temporary).await.map_err(|error| {
+            if error.retry_status() == Status::Temporary { error.status(Status::Persistent) } else { error }
+        })
     }
 
     /// A request with the token.
-    pub(super) fn request(
-        &self,
-        method: Method,
-        path: &str,
-        doing: &str,
-    ) -> Result<RequestBuilder> {
+    pub(super) fn request(&self, method: Method, path: &str, doing: &str) -> Result<RequestBuilder> {
         let url = format!("{}{path}", self.base);
-        Ok(self
-            .http(doing)?
-            .request(method, url)
-            .header(AUTHORIZATION, self.bearer(doing)?))
+        Ok(self.http(doing)?.request(method, url).header(AUTHORIZATION, self.bearer(doing)?))
     }
 
     /// Sends a request once; an answer that is an error becomes one.
     pub(super) async fn send(&self, request: RequestBuilder, doing: &str) -> Result<Response> {
-        let answer = request
-            .send()
-            .await
-            .map_err(|error| transport(doing, &self.base, &error))?;
+        let answer = request.send().await.map_err(|error| transport(doing, &self.base, &error))?;
         let status = answer.status();
         if status.is_success() {
             return Ok(answer);
@@ -176,36 +151,27 @@ impl Client {
     /// The header's value; it is never shown.
     pub(super) fn bearer(&self, doing: &str) -> Result<HeaderValue> {
         let mut value =
-            HeaderValue::from_str(&format!("Bearer {}", self.token.expose_secret().trim()))
-                .map_err(|_| {
-                    Error::new(ErrorKind::Ray, doing)
-                        .because("the cluster's token holds characters that no header may")
-                })?;
+            HeaderValue::from_str(&format!("Bearer {}", self.token.expose_secret().trim())).map_err(|_| {
+                Error::new(ErrorKind::Ray, doing).because("the cluster's token holds characters that no header may")
+            })?;
         value.set_sensitive(true);
         Ok(value)
     }
 
     fn http(&self, doing: &str) -> Result<&reqwest::Client> {
-        self.http
-            .as_ref()
-            .map_err(|cause| Error::new(ErrorKind::Internal, doing).because(cause))
+        self.http.as_ref().map_err(|cause| Error::new(ErrorKind::Internal, doing).because(cause))
     }
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Client")
-            .field("base", &self.base)
-            .finish_non_exhaustive()
+        out.debug_struct("Client").field("base", &self.base).finish_non_exhaustive()
     }
 }
 
 /// Decodes an answer's JSON.
 pub(super) async fn decode<T: DeserializeOwned>(answer: Response, doing: &str) -> Result<T> {
-    let body = answer
-        .bytes()
-        .await
-        .map_err(|error| transport(doing, "Ray", &error))?;
+    let body = answer.bytes().await.map_err(|error| transport(doing, "Ray", &error))?;
     serde_json::from_slice(&body).map_err(|error| {
         Error::new(ErrorKind::Ray, doing)
             .because(format!("Ray's answer is not what was expected: {error}"))
@@ -216,32 +182,20 @@ pub(super) async fn decode<T: DeserializeOwned>(answer: Response, doing: &str) -
 /// The error of an answer that is not a success.
 pub(super) fn refused(doing: &str, status: StatusCode, body: &str) -> Error {
     let short = short_text(body);
-    let said = if short.is_empty() {
-        String::new()
-    } else {
-        format!(": {short}")
-    };
+    let said = if short.is_empty() { String::new() } else { format!(": {short}") };
     match status {
         StatusCode::NOT_FOUND => {
             Error::new(ErrorKind::NotFound, doing).because(lowered(&short, "Ray does not know it"))
         }
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Error::new(ErrorKind::Ray, doing)
-            .because(format!(
-                "Ray refused the cluster's token ({}){said}",
-                status.as_u16()
-            ))
+            .because(format!("Ray refused the cluster's token ({}){said}", status.as_u16()))
             .hint("is this address another cluster's now? `gpucl status`"),
         status if status.is_server_error() => Error::new(ErrorKind::Ray, doing)
             .because(format!("Ray answered {}{said}", status.as_u16()))
             // A log that is no UTF-8 will not become so.
-            .status(if short.contains("UnicodeDecodeError") {
-                Status::Permanent
-            } else {
-                Status::Temporary
-            })
+            .status(if short.contains("UnicodeDecodeError") { Status::Permanent } else { Status::Temporary })
             .hint("look at the head: `gpucl logs head`"),
-        status => Error::new(ErrorKind::Ray, doing)
-            .because(format!("Ray answered {}{said}", status.as_u16())),
+        status => Error::new(ErrorKind::Ray, doing).because(format!("Ray answered {}{said}", status.as_u16())),
     }
 }
 
@@ -280,16 +234,11 @@ pub(super) async fn error_text(mut answer: Response) -> String {
 ///
 /// Of a Python traceback that is the exception's line, not the first one.
 pub(super) fn short_text(body: &str) -> String {
-    let mut lines = body
-        .lines()
-        .map(str::trim_end)
-        .filter(|line| !line.trim().is_empty());
+    let mut lines = body.lines().map(str::trim_end).filter(|line| !line.trim().is_empty());
     let traceback = body.trim_start().starts_with("Traceback");
     let line = if traceback {
         lines.rfind(|line| {
-            !line.starts_with(char::is_whitespace)
-                && !line.starts_with("Traceback")
-                && line.contains(':')
+            !line.starts_with(char::is_whitespace) && !line.starts_with("Traceback") && line.contains(':')
         })
     } else {
         lines.next()
@@ -316,10 +265,7 @@ mod tests {
     #[test]
     fn the_token_is_in_no_debug_form() {
         let client = Client::new("http://127.0.0.1:1/", SecretString::from("hush".to_owned()));
-        assert_eq!(
-            format!("{client:?}"),
-            r#"Client { base: "http://127.0.0.1:1", .. }"#
-        );
+        assert_eq!(format!("{client:?}"), r#"Client { base: "http://127.0.0.1:1", .. }"#);
         assert!(!format!("{:?}", client.request(Method::GET, "/", "x").unwrap()).contains("hush"));
     }
 
@@ -327,9 +273,6 @@ mod tests {
     fn a_traceback_is_shown_by_its_last_line() {
         let body = "Traceback (most recent call last):\n  File \"a.py\", line 1\n    raise ValueError(x)\nValueError: Job j already exists.\n";
         assert_eq!(short_text(body), "ValueError: Job j already exists.");
-        assert_eq!(
-            short_text("Job nope does not exist\nmore"),
-            "Job nope does not exist"
-        );
+        assert_eq!(short_text("Job nope does not exist\nmore"), "Job nope does not exist");
     }
 }

@@ -2,11 +2,7 @@
 
 /// Joins arguments so that a POSIX shell sees exactly these.
 pub fn shell_line<S: AsRef<str>>(arguments: &[S]) -> String {
-    arguments
-        .iter()
-        .map(|argument| quoted(argument.as_ref()))
-        .collect::<Vec<_>>()
-        .join(" ")
+    arguments.iter().map(|argument| quoted(argument.as_ref())).collect::<Vec<_>>().join(" ")
 }
 
 /// One word of a POSIX shell.

@@ -91,35 +91,24 @@ pub struct Job {
 impl Job {
     /// The id a person uses.
     pub fn id(&self) -> &str {
-        self.submission_id
-            .as_deref()
-            .or(self.job_id.as_deref())
-            .unwrap_or("?")
+        self.submission_id.as_deref().or(self.job_id.as_deref()).unwrap_or("?")
     }
 
     /// When it was submitted.
     pub fn started(&self) -> Option<jiff::Timestamp> {
-        self.start_time
-            .filter(|at| *at > 0)
-            .and_then(|at| jiff::Timestamp::from_millisecond(at).ok())
+        self.start_time.filter(|at| *at > 0).and_then(|at| jiff::Timestamp::from_millisecond(at).ok())
     }
 
     /// How long it took; until `now` while it goes on.
     pub fn lasted(&self, now: jiff::Timestamp) -> Option<Duration> {
         let start = self.start_time.filter(|at| *at > 0)?;
-        let end = self
-            .end_time
-            .filter(|at| *at > 0)
-            .unwrap_or_else(|| now.as_millisecond());
+        let end = self.end_time.filter(|at| *at > 0).unwrap_or_else(|| now.as_millisecond());
         u64::try_from(end - start).ok().map(Duration::from_millis)
     }
 
     /// What Ray says of it, on one line.
     pub fn short_message(&self) -> Option<&str> {
-        self.message
-            .as_deref()
-            .and_then(|text| text.lines().find(|line| !line.trim().is_empty()))
-            .map(str::trim)
+        self.message.as_deref().and_then(|text| text.lines().find(|line| !line.trim().is_empty())).map(str::trim)
     }
 }
 
@@ -164,11 +153,8 @@ pub fn check_id(id: &str) -> Result<()> {
     if !id.is_empty() && id.len() <= 128 && id.chars().all(allowed) && !id.starts_with('.') {
         return Ok(());
     }
-    Err(
-        Error::new(ErrorKind::Usage, format!("use `{id}` as a job's id")).because(
-            "an id has 1 to 128 of the characters A-Z a-z 0-9 . _ - and does not begin with a dot",
-        ),
-    )
+    Err(Error::new(ErrorKind::Usage, format!("use `{id}` as a job's id"))
+        .because("an id has 1 to 128 of the characters A-Z a-z 0-9 . _ - and does not begin with a dot"))
 }
 
 impl Client {
@@ -186,14 +172,9 @@ impl Client {
         };
         let mark = random::letters(16)?;
         request.submission_id = Some(id.clone());
-        request
-            .metadata
-            .insert(REQUEST_KEY.to_owned(), mark.clone());
+        request.metadata.insert(REQUEST_KEY.to_owned(), mark.clone());
         let doing = format!("submit job {id}");
-        let http = self
-            .request(Method::POST, "/api/jobs/", &doing)?
-            .json(&request)
-            .timeout(SUBMIT_LIMIT);
+        let http = self.request(Method::POST, "/api/jobs/", &doing)?.json(&request).timeout(SUBMIT_LIMIT);
         let answer = match http.send().await {
             Ok(answer) => answer,
             Err(lost) => {
@@ -216,9 +197,7 @@ impl Client {
         if text.contains("already exists") {
             return Err(Error::new(ErrorKind::Usage, doing)
                 .because("a job of that id exists already")
-                .hint(format!(
-                    "choose another --id, or look at it: `gpucl job status {id}`"
-                )));
+                .hint(format!("choose another --id, or look at it: `gpucl job status {id}`")));
         }
         // Not a read: trying again is the person's decision.
         Err(refused(&doing, status, &text).status(Status::Permanent))
@@ -230,14 +209,10 @@ impl Client {
         loop {
             match self.job(id).await {
                 Ok(job) => {
-                    return job
-                        .metadata
-                        .and_then(|notes| notes.get(REQUEST_KEY).map(|found| found == mark))
+                    return job.metadata.and_then(|notes| notes.get(REQUEST_KEY).map(|found| found == mark))
                         == Some(true);
                 }
-                Err(_) if tokio::time::Instant::now() < until => {
-                    tokio::time::sleep(Duration::from_millis(500)).await
-                }
+                Err(_) if tokio::time::Instant::now() < until => tokio::time::sleep(Duration::from_millis(500)).await,
                 Err(_) => return false,
             }
         }
@@ -274,9 +249,7 @@ impl Client {
         }
         let doing = format!("stop job {id}");
         check_known_form(id, &doing)?;
-        let request = self
-            .request(Method::POST, &format!("/api/jobs/{id}/stop"), &doing)?
-            .timeout(SUBMIT_LIMIT);
+        let request = self.request(Method::POST, &format!("/api/jobs/{id}/stop"), &doing)?.timeout(SUBMIT_LIMIT);
         let stopped: Stopped = decode(self.send(request, &doing).await?, &doing).await?;
         Ok(stopped.stopped)
     }
@@ -284,6 +257,5 @@ impl Client {
 
 /// An id that Ray cannot have is not put into an address.
 pub(super) fn check_known_form(id: &str, doing: &str) -> Result<()> {
-    check_id(id)
-        .map_err(|_| Error::new(ErrorKind::NotFound, doing).because("no job can have such an id"))
+    check_id(id).map_err(|_| Error::new(ErrorKind::NotFound, doing).because("no job can have such an id"))
 }

@@ -55,10 +55,7 @@ pub struct FollowOptions {
 
 impl Default for FollowOptions {
     fn default() -> Self {
-        Self {
-            give_up_after: Duration::from_secs(300),
-            pause: Duration::from_millis(500),
-        }
+        Self { give_up_after: Duration::from_secs(300), pause: Duration::from_millis(500) }
     }
 }
 
@@ -78,10 +75,7 @@ impl LogTail {
     pub async fn next(&mut self) -> Result<Option<String>> {
         let doing = "follow the log";
         let broken = |cause: &dyn std::fmt::Display| {
-            Error::new(ErrorKind::Ray, doing)
-                .because("the connection broke")
-                .because(cause)
-                .status(Status::Temporary)
+            Error::new(ErrorKind::Ray, doing).because("the connection broke").because(cause).status(Status::Temporary)
         };
         loop {
             tokio::select! {
@@ -124,17 +118,9 @@ impl Client {
         }
         let doing = format!("read the log of job {id}");
         check_known_form(id, &doing)?;
-        match self
-            .read::<Logs>(&format!("/api/jobs/{id}/logs"), &doing)
-            .await
-        {
+        match self.read::<Logs>(&format!("/api/jobs/{id}/logs"), &doing).await {
             Ok(logs) => Ok(logs.logs),
-            Err(error)
-                if error
-                    .causes()
-                    .iter()
-                    .any(|cause| cause.contains("UnicodeDecodeError")) =>
-            {
+            Err(error) if error.causes().iter().any(|cause| cause.contains("UnicodeDecodeError")) => {
                 self.log_file(id, &doing).await.ok_or(error)
             }
             Err(error) => Err(error),
@@ -144,22 +130,10 @@ impl Client {
     /// Reads the log's file: Ray's job API breaks off at the first byte that is no UTF-8.
     async fn log_file(&self, id: &str, doing: &str) -> Option<String> {
         let node = self.job(id).await.ok()?.driver_node_id?;
-        let path = format!(
-            "/api/v0/logs/file?node_id={node}&filename=job-driver-{id}.log&lines=-1&format=text"
-        );
-        let bytes = self
-            .read_answer(&path, doing)
-            .await
-            .ok()?
-            .bytes()
-            .await
-            .ok()?;
+        let path = format!("/api/v0/logs/file?node_id={node}&filename=job-driver-{id}.log&lines=-1&format=text");
+        let bytes = self.read_answer(&path, doing).await.ok()?.bytes().await.ok()?;
         // The job API tells every end of a line as one `\n`; what was counted there must fit here.
-        Some(
-            String::from_utf8_lossy(&bytes)
-                .replace("\r\n", "\n")
-                .replace('\r', "\n"),
-        )
+        Some(String::from_utf8_lossy(&bytes).replace("\r\n", "\n").replace('\r', "\n"))
     }
 
     /// Opens a stream of a job's log, from its beginning.
@@ -176,10 +150,7 @@ impl Client {
                 .status(Status::Temporary)
                 .hint("is the cluster up? `gpucl status`")
         };
-        let wrong = || {
-            Error::new(ErrorKind::Ray, doing.clone())
-                .because(format!("`{}` is no address", self.base()))
-        };
+        let wrong = || Error::new(ErrorKind::Ray, doing.clone()).because(format!("`{}` is no address", self.base()));
         let url = reqwest::Url::parse(self.base()).map_err(|_| wrong())?;
         let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
             return Err(wrong());
@@ -187,26 +158,17 @@ impl Client {
         let mut request = format!("ws://{host}:{port}/api/jobs/{id}/logs/tail")
             .into_client_request()
             .map_err(|error| unreachable(&error))?;
-        request
-            .headers_mut()
-            .insert("authorization", self.bearer(&doing)?);
-        let config = WebSocketConfig::default()
-            .max_message_size(Some(MESSAGE_LIMIT))
-            .max_frame_size(Some(MESSAGE_LIMIT));
+        request.headers_mut().insert("authorization", self.bearer(&doing)?);
+        let config =
+            WebSocketConfig::default().max_message_size(Some(MESSAGE_LIMIT)).max_frame_size(Some(MESSAGE_LIMIT));
         let connecting = async {
-            let stream = TcpStream::connect((host, port))
-                .await
-                .map_err(tungstenite::Error::Io)?;
+            let stream = TcpStream::connect((host, port)).await.map_err(tungstenite::Error::Io)?;
             tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await
         };
         let socket = match tokio::time::timeout(CONNECT_LIMIT, connecting).await {
             Ok(Ok((socket, _))) => socket,
             Ok(Err(tungstenite::Error::Http(answer))) => {
-                let body = answer
-                    .body()
-                    .as_deref()
-                    .map(String::from_utf8_lossy)
-                    .unwrap_or_default();
+                let body = answer.body().as_deref().map(String::from_utf8_lossy).unwrap_or_default();
                 return Err(refused(&doing, answer.status(), &body));
             }
             Ok(Err(error)) => return Err(unreachable(&error)),
@@ -214,11 +176,7 @@ impl Client {
         };
         let mut ping = tokio::time::interval_at(Instant::now() + PING_EVERY, PING_EVERY);
         ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        Ok(LogTail {
-            socket,
-            ping,
-            heard: Instant::now(),
-        })
+        Ok(LogTail { socket, ping, heard: Instant::now() })
     }
 
     /// Follows a job's log to the job's end, through broken connections, each byte once.
@@ -234,25 +192,15 @@ impl Client {
         options: FollowOptions,
         on: &mut (dyn for<'a> FnMut(Follow<'a>) -> ControlFlow<()> + Send),
     ) -> Result<Followed> {
-        let mut following = Following {
-            client: self,
-            id,
-            on,
-            handed_over: 0,
-            waited_for: None,
-            last_contact: Instant::now(),
-        };
+        let mut following =
+            Following { client: self, id, on, handed_over: 0, waited_for: None, last_contact: Instant::now() };
         let mut pause = options.pause;
         let (mut lost, mut closed_early) = (false, false);
         loop {
             let before = following.handed_over;
             let error = match following.one_connection(&mut lost).await {
                 Ok(Some(Followed::Ended(job))) if closed_early || following.handed_over == 0 => {
-                    return Ok(if following.rest().await.is_break() {
-                        Followed::Left
-                    } else {
-                        Followed::Ended(job)
-                    });
+                    return Ok(if following.rest().await.is_break() { Followed::Left } else { Followed::Ended(job) });
                 }
                 Ok(Some(followed)) => return Ok(followed),
                 // Closed in good order while the job goes on: what reads the log for Ray was lost, or cannot read it.
@@ -266,10 +214,7 @@ impl Client {
                     }
                     None
                 }
-                Err(error)
-                    if error.retry_status() == Status::Permanent
-                        && error.kind() != ErrorKind::Timeout =>
-                {
+                Err(error) if error.retry_status() == Status::Permanent && error.kind() != ErrorKind::Timeout => {
                     return Err(error);
                 }
                 Err(error) => Some(error),
@@ -279,15 +224,13 @@ impl Client {
             }
             if let Some(error) = error {
                 if following.last_contact.elapsed() > options.give_up_after {
-                    return Err(error.hint(format!(
-                        "the job may go on; follow it again: `gpucl job logs {id} --follow`"
-                    )));
+                    return Err(
+                        error.hint(format!("the job may go on; follow it again: `gpucl job logs {id} --follow`"))
+                    );
                 }
                 if !lost {
                     lost = true;
-                    let note = format!(
-                        "the connection to job {id} is lost; the job goes on, connecting again"
-                    );
+                    let note = format!("the connection to job {id} is lost; the job goes on, connecting again");
                     if (following.on)(Follow::Note(&note)).is_break() {
                         return Ok(Followed::Left);
                     }
@@ -318,11 +261,7 @@ impl Following<'_, '_> {
             if job.status.is_terminal() {
                 let text = self.client.logs(self.id).await?;
                 let left = self.hand_over(&text, &mut 0).is_break();
-                return Ok(Some(if left {
-                    Followed::Left
-                } else {
-                    Followed::Ended(Box::new(job))
-                }));
+                return Ok(Some(if left { Followed::Left } else { Followed::Ended(Box::new(job)) }));
             }
         }
         let mut tail = self.client.tail(self.id).await?;
@@ -353,10 +292,7 @@ impl Following<'_, '_> {
             }
         }
         let job = self.client.job(self.id).await?;
-        Ok(job
-            .status
-            .is_terminal()
-            .then(|| Followed::Ended(Box::new(job))))
+        Ok(job.status.is_terminal().then(|| Followed::Ended(Box::new(job))))
     }
 
     /// Hands over what of this piece is new. `seen` is how much of the log this connection has played.
@@ -390,10 +326,7 @@ impl Following<'_, '_> {
         if job.status != super::jobs::JobStatus::Pending {
             return ControlFlow::Continue(());
         }
-        let message = job
-            .short_message()
-            .unwrap_or("it was not begun yet")
-            .to_owned();
+        let message = job.short_message().unwrap_or("it was not begun yet").to_owned();
         if self.waited_for.as_ref() == Some(&message) {
             return ControlFlow::Continue(());
         }

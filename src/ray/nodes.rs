@@ -69,16 +69,10 @@ impl Client {
     /// When Ray does not answer, refuses the token, or knows only a part.
     pub async fn nodes(&self) -> Result<Vec<Node>> {
         let doing = "list Ray's nodes";
-        let listing: Listing = self
-            .read("/api/v0/nodes?detail=1&limit=10000", doing)
-            .await?;
+        let listing: Listing = self.read("/api/v0/nodes?detail=1&limit=10000", doing).await?;
         let rows = listing.data.result;
-        if let Some(warning) = rows
-            .partial_failure_warning
-            .filter(|warning| !warning.trim().is_empty())
-        {
-            return Err(Error::new(ErrorKind::Ray, doing)
-                .because(format!("Ray knows only a part: {warning}")));
+        if let Some(warning) = rows.partial_failure_warning.filter(|warning| !warning.trim().is_empty()) {
+            return Err(Error::new(ErrorKind::Ray, doing).because(format!("Ray knows only a part: {warning}")));
         }
         let mut nodes: Vec<Node> = rows
             .result
@@ -91,9 +85,7 @@ impl Client {
                 state: row.state,
                 resources: row.resources_total.unwrap_or_default(),
                 labels: row.labels.unwrap_or_default(),
-                start_time: row
-                    .start_time_ms
-                    .and_then(|at| jiff::Timestamp::from_millisecond(at).ok()),
+                start_time: row.start_time_ms.and_then(|at| jiff::Timestamp::from_millisecond(at).ok()),
             })
             .collect();
         nodes.sort_by(|a, b| (!a.is_head, &a.node_id).cmp(&(!b.is_head, &b.node_id)));

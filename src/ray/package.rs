@@ -65,13 +65,8 @@ impl Package {
         if !root.is_dir() {
             return Err(Error::new(ErrorKind::Usage, doing()).because("it is not a folder"));
         }
-        let (entries, skipped) =
-            list(&root, excludes).map_err(|error| error.while_doing(doing()))?;
-        let mut zip = zip::ZipWriter::new(Capped {
-            inner: Cursor::new(Vec::new()),
-            limit,
-            full: false,
-        });
+        let (entries, skipped) = list(&root, excludes).map_err(|error| error.while_doing(doing()))?;
+        let mut zip = zip::ZipWriter::new(Capped { inner: Cursor::new(Vec::new()), limit, full: false });
         let mut files = 0;
         for entry in &entries {
             let name = entry.name.as_str();
@@ -83,26 +78,15 @@ impl Package {
                 files += 1;
                 let mode = if entry.executable { 0o755 } else { 0o644 };
                 let mut file = fs_err::File::open(&entry.path).doing(ErrorKind::Usage, doing)?;
-                zip.start_file(
-                    name,
-                    options
-                        .unix_permissions(mode)
-                        .large_file(entry.size >= u64::from(u32::MAX)),
-                )
-                .and_then(|()| io::copy(&mut file, &mut zip).map(drop).map_err(Into::into))
+                zip.start_file(name, options.unix_permissions(mode).large_file(entry.size >= u64::from(u32::MAX)))
+                    .and_then(|()| io::copy(&mut file, &mut zip).map(drop).map_err(Into::into))
             };
             if let Err(error) = wrote {
                 return Err(pack_error(&error, &entries, limit, doing()));
             }
         }
-        let capped = zip
-            .finish()
-            .map_err(|error| pack_error(&error, &entries, limit, doing()))?;
-        Ok(Self {
-            files,
-            skipped,
-            ..Self::of_bytes(capped.inner.into_inner())
-        })
+        let capped = zip.finish().map_err(|error| pack_error(&error, &entries, limit, doing()))?;
+        Ok(Self { files, skipped, ..Self::of_bytes(capped.inner.into_inner()) })
     }
 
     /// Takes a zip file that the user made.
@@ -119,18 +103,11 @@ impl Package {
                 human::bytes(SIZE_LIMIT)
             )));
         }
-        Ok(Self::of_bytes(
-            fs_err::read(path).doing(ErrorKind::Usage, doing)?,
-        ))
+        Ok(Self::of_bytes(fs_err::read(path).doing(ErrorKind::Usage, doing)?))
     }
 
     fn of_bytes(bytes: Vec<u8>) -> Self {
-        Self {
-            name: format!("_ray_pkg_{}.zip", digest::short(&bytes)),
-            bytes,
-            files: 0,
-            skipped: Vec::new(),
-        }
+        Self { name: format!("_ray_pkg_{}.zip", digest::short(&bytes)), bytes, files: 0, skipped: Vec::new() }
     }
 
     /// Its name at Ray: `_ray_pkg_<digest>.zip`.
@@ -185,21 +162,12 @@ fn list(root: &Path, excludes: &[String]) -> Result<(Vec<Entry>, Vec<String>)> {
         .add_custom_ignore_filename(".rayignore")
         .follow_links(true)
         .filter_entry(move |entry| {
-            if excluded
-                .matched(
-                    entry.path(),
-                    entry.file_type().is_some_and(|kind| kind.is_dir()),
-                )
-                .is_ignore()
-            {
+            if excluded.matched(entry.path(), entry.file_type().is_some_and(|kind| kind.is_dir())).is_ignore() {
                 return false;
             }
             let inside = !entry.path_is_symlink() || leads_inside(&top, entry);
             if !inside && let Ok(mut noted) = noted.lock() {
-                noted.push(format!(
-                    "{}: a link that leads out of the folder",
-                    relative(&top, entry.path())
-                ));
+                noted.push(format!("{}: a link that leads out of the folder", relative(&top, entry.path())));
             }
             inside
         })
@@ -211,10 +179,7 @@ fn list(root: &Path, excludes: &[String]) -> Result<(Vec<Entry>, Vec<String>)> {
             // A link to nothing, or to a folder above itself, is no part of a folder's content.
             Err(error) => match broken_link(&error) {
                 Some(path) => {
-                    skipped.push(format!(
-                        "{}: a link to nothing or to itself",
-                        relative(root, &path)
-                    ));
+                    skipped.push(format!("{}: a link to nothing or to itself", relative(root, &path)));
                     continue;
                 }
                 None => return Err(Error::new(ErrorKind::Usage, doing).caused_by(&error)),
@@ -224,19 +189,11 @@ fn list(root: &Path, excludes: &[String]) -> Result<(Vec<Entry>, Vec<String>)> {
             continue;
         }
         let name = relative(root, entry.path());
-        let data = entry
-            .metadata()
-            .doing(ErrorKind::Usage, || doing.to_owned())?;
+        let data = entry.metadata().doing(ErrorKind::Usage, || doing.to_owned())?;
         if data.is_dir() || data.is_file() {
             let (is_dir, executable) = (data.is_dir(), data.permissions().mode() & 0o111 != 0);
             let size = if is_dir { 0 } else { data.len() };
-            entries.push(Entry {
-                name,
-                path: entry.into_path(),
-                is_dir,
-                executable,
-                size,
-            });
+            entries.push(Entry { name, path: entry.into_path(), is_dir, executable, size });
         } else {
             skipped.push(format!("{name}: neither a file nor a folder"));
         }
@@ -251,20 +208,10 @@ fn list(root: &Path, excludes: &[String]) -> Result<(Vec<Entry>, Vec<String>)> {
 
 fn excluder(root: &Path, excludes: &[String]) -> Result<Gitignore> {
     let mut builder = GitignoreBuilder::new(root);
-    for pattern in LEFT_OUT
-        .iter()
-        .copied()
-        .chain(excludes.iter().map(String::as_str))
-    {
-        builder
-            .add_line(None, pattern)
-            .doing(ErrorKind::Usage, || {
-                format!("understand the exclude `{pattern}`")
-            })?;
+    for pattern in LEFT_OUT.iter().copied().chain(excludes.iter().map(String::as_str)) {
+        builder.add_line(None, pattern).doing(ErrorKind::Usage, || format!("understand the exclude `{pattern}`"))?;
     }
-    builder
-        .build()
-        .doing(ErrorKind::Usage, || "understand the excludes".to_owned())
+    builder.build().doing(ErrorKind::Usage, || "understand the excludes".to_owned())
 }
 
 fn leads_inside(root: &Path, entry: &DirEntry) -> bool {
@@ -278,9 +225,7 @@ fn broken_link(error: &ignore::Error) -> Option<PathBuf> {
             ignore::Error::WithDepth { err, .. } => within(err, at),
             ignore::Error::WithPath { path, err } => within(err, Some(path)),
             ignore::Error::Loop { child, .. } => Some(child.clone()),
-            ignore::Error::Io(_) => at
-                .filter(|path| path.is_symlink() && !path.exists())
-                .map(Path::to_owned),
+            ignore::Error::Io(_) => at.filter(|path| path.is_symlink() && !path.exists()).map(Path::to_owned),
             _ => None,
         }
     }
@@ -288,29 +233,18 @@ fn broken_link(error: &ignore::Error) -> Option<PathBuf> {
 }
 
 fn relative(root: &Path, path: &Path) -> String {
-    path.strip_prefix(root)
-        .unwrap_or(path)
-        .to_string_lossy()
-        .into_owned()
+    path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
 }
 
-fn pack_error(
-    error: &zip::result::ZipError,
-    entries: &[Entry],
-    limit: u64,
-    doing: String,
-) -> Error {
+fn pack_error(error: &zip::result::ZipError, entries: &[Entry], limit: u64, doing: String) -> Error {
     let full = matches!(error, zip::result::ZipError::Io(cause) if cause.kind() == io::ErrorKind::FileTooLarge);
     if !full {
         return Error::new(ErrorKind::Usage, doing).caused_by(error);
     }
     let mut largest: Vec<&Entry> = entries.iter().filter(|entry| !entry.is_dir).collect();
     largest.sort_by(|a, b| (b.size, &a.name).cmp(&(a.size, &b.name)));
-    let list: Vec<String> = largest
-        .iter()
-        .take(5)
-        .map(|entry| format!("{:>10}  {}", human::bytes(entry.size), entry.name))
-        .collect();
+    let list: Vec<String> =
+        largest.iter().take(5).map(|entry| format!("{:>10}  {}", human::bytes(entry.size), entry.name)).collect();
     Error::new(ErrorKind::Usage, doing)
         .because(format!("its package is larger than {}; the largest files:\n{}", human::bytes(limit), list.join("\n")))
         .hint("name in .gitignore (or .rayignore) what the job does not need; put data into a bucket or on the hosts")
@@ -354,10 +288,7 @@ impl Client {
     /// When Ray does not answer or refuses the token.
     pub async fn package_exists(&self, name: &str) -> Result<bool> {
         let doing = format!("ask Ray for package {name}");
-        match self
-            .read_answer(&format!("/api/packages/gcs/{name}"), &doing)
-            .await
-        {
+        match self.read_answer(&format!("/api/packages/gcs/{name}"), &doing).await {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
@@ -368,11 +299,7 @@ impl Client {
     ///
     /// # Errors
     /// When Ray does not take it.
-    pub async fn upload(
-        &self,
-        package: &Package,
-        progress: Option<OnProgress>,
-    ) -> Result<UploadOutcome> {
+    pub async fn upload(&self, package: &Package, progress: Option<OnProgress>) -> Result<UploadOutcome> {
         if self.package_exists(package.name()).await? {
             return Ok(UploadOutcome::Present);
         }
@@ -388,11 +315,7 @@ impl Client {
             Ok::<_, io::Error>(chunk)
         }));
         let request = self
-            .request(
-                Method::PUT,
-                &format!("/api/packages/gcs/{}", package.name()),
-                &doing,
-            )?
+            .request(Method::PUT, &format!("/api/packages/gcs/{}", package.name()), &doing)?
             .header(CONTENT_LENGTH, total)
             .header(CONTENT_TYPE, "application/zip")
             .body(reqwest::Body::wrap_stream(stream))

@@ -31,14 +31,10 @@ impl RuntimeEnv {
     pub fn read(text_or_path: &str, here: &Path) -> Result<Self> {
         let inline = text_or_path.trim_start().starts_with('{');
         let (text, doing) = if inline {
-            (
-                text_or_path.to_owned(),
-                "read the runtime environment of the command line".to_owned(),
-            )
+            (text_or_path.to_owned(), "read the runtime environment of the command line".to_owned())
         } else {
             let doing = format!("read the runtime environment `{text_or_path}`");
-            let text = fs_err::read_to_string(here.join(text_or_path))
-                .doing(ErrorKind::Usage, || doing.clone())?;
+            let text = fs_err::read_to_string(here.join(text_or_path)).doing(ErrorKind::Usage, || doing.clone())?;
             (text, doing)
         };
         let value: Value = if inline {
@@ -61,10 +57,7 @@ impl RuntimeEnv {
     /// # Errors
     /// When what the file calls `env_vars` is not a mapping.
     pub fn set_variable(&mut self, name: &str, value: &str) -> Result<()> {
-        let variables = self
-            .fields
-            .entry("env_vars")
-            .or_insert_with(|| Value::Object(Map::new()));
+        let variables = self.fields.entry("env_vars").or_insert_with(|| Value::Object(Map::new()));
         let Value::Object(variables) = variables else {
             return Err(Error::new(ErrorKind::Usage, "set the job's variables")
                 .because("`env_vars` of the runtime environment is not a mapping"));
@@ -77,11 +70,7 @@ impl RuntimeEnv {
     ///
     /// # Errors
     /// When both name one, or the one named is not there.
-    pub fn take_working_dir(
-        &mut self,
-        chosen: Option<&Path>,
-        here: &Path,
-    ) -> Result<Option<WorkingDir>> {
+    pub fn take_working_dir(&mut self, chosen: Option<&Path>, here: &Path) -> Result<Option<WorkingDir>> {
         let doing = "find the working folder";
         let excludes = self.take_excludes()?;
         let named = match self.fields.get("working_dir") {
@@ -114,17 +103,14 @@ impl RuntimeEnv {
         } else if local.extension().is_some_and(|ending| ending == "zip") {
             Ok(Some(WorkingDir::Zip(local)))
         } else {
-            Err(Error::new(ErrorKind::Usage, doing).because(format!(
-                "`{}` is neither a folder nor a zip file",
-                local.display()
-            )))
+            Err(Error::new(ErrorKind::Usage, doing)
+                .because(format!("`{}` is neither a folder nor a zip file", local.display())))
         }
     }
 
     /// Names the uploaded working folder.
     pub fn set_working_dir(&mut self, uri: String) {
-        self.fields
-            .insert("working_dir".to_owned(), Value::String(uri));
+        self.fields.insert("working_dir".to_owned(), Value::String(uri));
     }
 
     /// What Ray is sent.
@@ -136,9 +122,8 @@ impl RuntimeEnv {
     fn take_excludes(&mut self) -> Result<Vec<String>> {
         match self.fields.remove("excludes") {
             None | Some(Value::Null) => Ok(Vec::new()),
-            Some(value) => serde_json::from_value(value).doing(ErrorKind::Usage, || {
-                "understand `excludes` of the runtime environment".to_owned()
-            }),
+            Some(value) => serde_json::from_value(value)
+                .doing(ErrorKind::Usage, || "understand `excludes` of the runtime environment".to_owned()),
         }
     }
 
@@ -158,8 +143,7 @@ impl RuntimeEnv {
         if let Some(Value::String(name)) = self.fields.get("conda")
             && (name.ends_with(".yml") || name.ends_with(".yaml"))
         {
-            let text = fs_err::read_to_string(here.join(name))
-                .doing(ErrorKind::Usage, || doing.to_owned())?;
+            let text = fs_err::read_to_string(here.join(name)).doing(ErrorKind::Usage, || doing.to_owned())?;
             let value = yaml(&text, doing)?;
             self.fields.insert("conda".to_owned(), value);
         }
@@ -177,10 +161,7 @@ impl RuntimeEnv {
 
 fn requirements(path: &Path, doing: &str) -> Result<Value> {
     let text = fs_err::read_to_string(path).doing(ErrorKind::Usage, || doing.to_owned())?;
-    let lines = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     Ok(lines.map(|line| Value::String(line.to_owned())).collect())
 }
 

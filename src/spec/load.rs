@@ -7,8 +7,5 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Loads, checks and fills in the spec in this file.
 pub fn load(path: &Path) -> Result<Spec> {
-    Err(Error::new(
-        ErrorKind::Internal,
-        format!("load {}", path.display()),
-    ))
+    Err(Error::new(ErrorKind::Internal, format!("load {}", path.display())))
 }

@@ -11,7 +11,6 @@ mod yaml;
 
 pub use load::load;
 pub use model::{
-    GpuProof, HeadSpec, Memory, Per, ProviderChoice, RaySpec, Runtime, Spec, SpecDuration,
-    Timeouts, WorkersSpec,
+    GpuProof, HeadSpec, Memory, Per, ProviderChoice, RaySpec, Runtime, Spec, SpecDuration, Timeouts, WorkersSpec,
 };
 pub use schema::schema;

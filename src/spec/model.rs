@@ -226,11 +226,7 @@ impl TryFrom<String> for SpecDuration {
         let wrong = || format!("`{text}` is no duration: write it like `90s`, `5m` or `1h 30m`");
         let parsed: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
         let duration = Duration::try_from(parsed).map_err(|_| wrong())?;
-        if duration.is_zero() {
-            Err(wrong())
-        } else {
-            Ok(Self(duration))
-        }
+        if duration.is_zero() { Err(wrong()) } else { Ok(Self(duration)) }
     }
 }
 
@@ -260,9 +256,7 @@ impl std::str::FromStr for Memory {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is no amount of memory: write it like `512MiB` or `2GiB`");
-        let digits = text
-            .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
-            .unwrap_or(text.len());
+        let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
         let number: f64 = text[..digits].parse().map_err(|_| wrong())?;
         let factor: u64 = match text[digits..].trim() {
             "" | "B" => 1,
@@ -277,11 +271,7 @@ impl std::str::FromStr for Memory {
             _ => return Err(wrong()),
         };
         let bytes = number * factor as f64;
-        if bytes >= 1.0 && bytes < 1e18 {
-            Ok(Self(bytes as u64))
-        } else {
-            Err(wrong())
-        }
+        if bytes >= 1.0 && bytes < 1e18 { Ok(Self(bytes as u64)) } else { Err(wrong()) }
     }
 }
 

@@ -5,10 +5,7 @@ use sha2::{Digest as _, Sha256};
 /// The first 16 hexadecimal digits of the SHA-256 of these bytes.
 pub fn short(bytes: &[u8]) -> String {
     let hash = Sha256::digest(bytes);
-    hash.iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The digest of a value's JSON form.

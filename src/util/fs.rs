@@ -27,31 +27,16 @@ pub fn sync_folder(folder: &Path) -> std::io::Result<()> {
 /// Makes a folder, and those above it, that only its user may read.
 pub fn create_private_dir(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(|error| {
-            std::io::Error::new(
-                error.kind(),
-                format!("failed to create the folder `{}`: {error}", path.display()),
-            )
-        })
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
+        std::io::Error::new(error.kind(), format!("failed to create the folder `{}`: {error}", path.display()))
+    })
 }
 
 /// Opens a file for appending, made with mode 0600 when it is new.
 pub fn open_append(path: &Path) -> std::io::Result<std::fs::File> {
-    std::fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(|error| {
-            std::io::Error::new(
-                error.kind(),
-                format!("failed to open `{}`: {error}", path.display()),
-            )
-        })
+    std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(|error| {
+        std::io::Error::new(error.kind(), format!("failed to open `{}`: {error}", path.display()))
+    })
 }
 
 /// Removes a folder and all in it; says whether it was there.

@@ -22,11 +22,7 @@ pub fn short_duration(duration: Duration) -> String {
 pub fn duration(duration: Duration) -> String {
     let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
     let mut parts = Vec::new();
-    for (amount, unit) in [
-        (seconds / 3600, "h"),
-        (seconds % 3600 / 60, "m"),
-        (seconds % 60, "s"),
-    ] {
+    for (amount, unit) in [(seconds / 3600, "h"), (seconds % 3600 / 60, "m"), (seconds % 60, "s")] {
         if amount > 0 {
             parts.push(format!("{amount}{unit}"));
         }
@@ -42,11 +38,7 @@ pub fn bytes(bytes: u64) -> String {
     let mut amount = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
         if amount < 1024.0 {
-            return if unit == "B" {
-                format!("{bytes} B")
-            } else {
-                format!("{amount:.1} {unit}")
-            };
+            return if unit == "B" { format!("{bytes} B") } else { format!("{amount:.1} {unit}") };
         }
         amount /= 1024.0;
     }
@@ -55,9 +47,5 @@ pub fn bytes(bytes: u64) -> String {
 
 /// `1 worker`, `2 workers`.
 pub fn count(number: usize, what: &str) -> String {
-    if number == 1 {
-        format!("1 {what}")
-    } else {
-        format!("{number} {what}s")
-    }
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }

@@ -8,9 +8,7 @@ pub fn letters(length: usize) -> Result<String> {
     let mut text = String::with_capacity(length);
     while text.len() < length {
         let mut bytes = [0_u8; 64];
-        getrandom::fill(&mut bytes).doing(ErrorKind::Internal, || {
-            "read random bytes from the system".to_owned()
-        })?;
+        getrandom::fill(&mut bytes).doing(ErrorKind::Internal, || "read random bytes from the system".to_owned())?;
         // 252 is the largest multiple of 36 in a byte: beyond it some letters would be likelier.
         for byte in bytes.iter().filter(|byte| **byte < 252) {
             if text.len() < length {

@@ -47,11 +47,7 @@ async fn stand_in(pieces: &'static [&'static str], plays: &'static [Play]) -> St
             tokio::spawn(serve(stream, pieces, plays, Arc::clone(&count)));
         }
     });
-    StandIn {
-        base,
-        connections,
-        task,
-    }
+    StandIn { base, connections, task }
 }
 
 async fn serve(
@@ -64,12 +60,7 @@ async fn serve(
     let length = stream.peek(&mut seen).await.unwrap();
     let head = String::from_utf8_lossy(&seen[..length]).to_lowercase();
     if !head.contains(&format!("authorization: bearer {TOKEN}")) {
-        return answer(
-            &mut stream,
-            "401 Unauthorized",
-            "Unauthorized: Missing authentication token",
-        )
-        .await;
+        return answer(&mut stream, "401 Unauthorized", "Unauthorized: Missing authentication token").await;
     }
     if head.starts_with("get /api/jobs/j/logs/tail ") {
         let play = plays[count.fetch_add(1, Ordering::SeqCst)];
@@ -83,11 +74,7 @@ async fn serve(
         }
     } else if head.starts_with("get /api/jobs/j ") {
         // The job ends when the last of the planned connections was made.
-        let status = if count.load(Ordering::SeqCst) == plays.len() {
-            "FAILED"
-        } else {
-            "RUNNING"
-        };
+        let status = if count.load(Ordering::SeqCst) == plays.len() { "FAILED" } else { "RUNNING" };
         let body = format!(
             r#"{{"type":"SUBMISSION","submission_id":"j","job_id":null,"status":"{status}","entrypoint":"x","driver_exit_code":3}}"#
         );
@@ -102,10 +89,7 @@ async fn serve(
 
 async fn answer(stream: &mut TcpStream, status: &str, body: &str) {
     let _ = stream.read(&mut [0; 4096]).await;
-    let text = format!(
-        "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    );
+    let text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
     let _ = stream.write_all(text.as_bytes()).await;
 }
 
@@ -113,10 +97,7 @@ fn client(base: &str) -> Client {
     Client::new(base, TOKEN.to_owned().into())
 }
 
-const QUICK: FollowOptions = FollowOptions {
-    give_up_after: Duration::from_secs(20),
-    pause: Duration::from_millis(5),
-};
+const QUICK: FollowOptions = FollowOptions { give_up_after: Duration::from_secs(20), pause: Duration::from_millis(5) };
 
 /// Follows `j` to its end; hands back what was printed and what was said.
 async fn followed(base: &str) -> (String, Vec<String>, Followed) {
@@ -145,31 +126,11 @@ fn assert_failed(end: &Followed) {
 #[tokio::test]
 async fn a_log_is_whole_and_printed_once_through_broken_connections() {
     let pieces = &["one\n", "zwei ü\n", "three\n", "four\n"];
-    let ray = stand_in(
-        pieces,
-        &[
-            Play::ThenBreak(2),
-            Play::ThenBreak(1),
-            Play::ThenBreak(3),
-            Play::ThenClose(4),
-        ],
-    )
-    .await;
+    let ray = stand_in(pieces, &[Play::ThenBreak(2), Play::ThenBreak(1), Play::ThenBreak(3), Play::ThenClose(4)]).await;
     let (text, notes, end) = followed(&ray.base).await;
     assert_eq!(text, pieces.concat());
-    assert_eq!(
-        notes.iter().filter(|note| note.contains("is lost")).count(),
-        3,
-        "{notes:?}"
-    );
-    assert_eq!(
-        notes
-            .iter()
-            .filter(|note| *note == "connected again")
-            .count(),
-        3,
-        "{notes:?}"
-    );
+    assert_eq!(notes.iter().filter(|note| note.contains("is lost")).count(), 3, "{notes:?}");
+    assert_eq!(notes.iter().filter(|note| *note == "connected again").count(), 3, "{notes:?}");
     assert_failed(&end);
 }
 
@@ -194,76 +155,31 @@ async fn a_job_that_ended_while_the_connection_was_lost_is_told_whole() {
 #[tokio::test]
 async fn a_follower_that_has_enough_ends_the_following() {
     let ray = stand_in(&["a\n", "b\n"], &[Play::ThenClose(2)]).await;
-    let end = client(&ray.base)
-        .follow("j", QUICK, &mut |_| ControlFlow::Break(()))
-        .await
-        .unwrap();
+    let end = client(&ray.base).follow("j", QUICK, &mut |_| ControlFlow::Break(())).await.unwrap();
     assert_eq!(end, Followed::Left);
 }
 
 #[tokio::test]
 async fn an_unknown_job_a_wrong_token_and_silence_are_told_apart() {
     let ray = stand_in(&[], &[]).await;
-    let unknown = client(&ray.base)
-        .follow("nope", QUICK, &mut |_| ControlFlow::Continue(()))
-        .await
-        .unwrap_err();
+    let unknown = client(&ray.base).follow("nope", QUICK, &mut |_| ControlFlow::Continue(())).await.unwrap_err();
     assert_eq!(unknown.kind(), ErrorKind::NotFound);
-    let wrong = Client::new(&ray.base, "other".to_owned().into())
-        .jobs()
-        .await
-        .unwrap_err();
-    assert!(
-        wrong
-            .to_string()
-            .contains("refused the cluster's token (401)"),
-        "{wrong}"
-    );
+    let wrong = Client::new(&ray.base, "other".to_owned().into()).jobs().await.unwrap_err();
+    assert!(wrong.to_string().contains("refused the cluster's token (401)"), "{wrong}");
     assert!(!format!("{wrong:?}").contains("other\""), "{wrong:?}");
-    assert_eq!(
-        client(&ray.base)
-            .probe("/api/jobs/j", TokenChoice::None)
-            .await
-            .unwrap(),
-        401
-    );
-    assert_eq!(
-        client(&ray.base)
-            .probe("/api/jobs/j", TokenChoice::Wrong)
-            .await
-            .unwrap(),
-        401
-    );
-    assert_eq!(
-        client(&ray.base)
-            .probe("/api/jobs/j", TokenChoice::Right)
-            .await
-            .unwrap(),
-        200
-    );
+    assert_eq!(client(&ray.base).probe("/api/jobs/j", TokenChoice::None).await.unwrap(), 401);
+    assert_eq!(client(&ray.base).probe("/api/jobs/j", TokenChoice::Wrong).await.unwrap(), 401);
+    assert_eq!(client(&ray.base).probe("/api/jobs/j", TokenChoice::Right).await.unwrap(), 200);
 
     // A port that nobody listens on: bound once, and closed again.
-    let closed = TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let patience = FollowOptions {
-        give_up_after: Duration::from_millis(50),
-        ..QUICK
-    };
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let patience = FollowOptions { give_up_after: Duration::from_millis(50), ..QUICK };
     let silent = client(&format!("http://{closed}"))
         .follow("j", patience, &mut |_| ControlFlow::Continue(()))
         .await
         .unwrap_err();
     assert_eq!(silent.kind(), ErrorKind::Ray);
-    assert!(
-        silent
-            .hints()
-            .iter()
-            .any(|hint| hint.contains("gpucl status")),
-        "{silent:?}"
-    );
+    assert!(silent.hints().iter().any(|hint| hint.contains("gpucl status")), "{silent:?}");
 }
 
 /// A stand-in that takes a submission, breaks off without an answer, and knows the job afterwards, if it is to.
@@ -293,10 +209,8 @@ async fn forgetful(keeps: bool) -> String {
                 }
                 None => ("404 Not Found", "Job lost does not exist".to_owned()),
             };
-            let text = format!(
-                "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-                body.len()
-            );
+            let text =
+                format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
             stream.write_all(text.as_bytes()).await.unwrap();
         }
     });
@@ -310,36 +224,16 @@ async fn a_lost_answer_is_not_a_lost_job() {
         submission_id: Some("lost".to_owned()),
         ..SubmitRequest::default()
     };
-    assert_eq!(
-        client(&forgetful(true).await)
-            .submit(request.clone())
-            .await
-            .unwrap(),
-        "lost"
-    );
-    let error = client(&forgetful(false).await)
-        .submit(request.clone())
-        .await
-        .unwrap_err();
-    assert!(
-        error.hints().iter().any(|hint| hint.contains("not known")),
-        "{error:?}"
-    );
+    assert_eq!(client(&forgetful(true).await).submit(request.clone()).await.unwrap(), "lost");
+    let error = client(&forgetful(false).await).submit(request.clone()).await.unwrap_err();
+    assert!(error.hints().iter().any(|hint| hint.contains("not known")), "{error:?}");
 
     // Where nobody listens nothing was sent, and nothing is waited for.
-    let closed = TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let began = std::time::Instant::now();
-    let error = client(&format!("http://{closed}"))
-        .submit(request)
-        .await
-        .unwrap_err();
+    let error = client(&format!("http://{closed}")).submit(request).await.unwrap_err();
     assert!(
-        began.elapsed() < Duration::from_secs(2)
-            && !error.hints().iter().any(|hint| hint.contains("not known")),
+        began.elapsed() < Duration::from_secs(2) && !error.hints().iter().any(|hint| hint.contains("not known")),
         "{error:?}"
     );
 }

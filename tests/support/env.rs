@@ -20,17 +20,11 @@ pub(crate) struct Outcome {
 
 impl TestEnv {
     pub(crate) fn new() -> Self {
-        let root = tempfile::Builder::new()
-            .prefix("gpucl-test-")
-            .tempdir()
-            .unwrap();
+        let root = tempfile::Builder::new().prefix("gpucl-test-").tempdir().unwrap();
         for folder in ["home", "run", "work"] {
             std::fs::create_dir(root.path().join(folder)).unwrap();
         }
-        Self {
-            root,
-            variables: Vec::new(),
-        }
+        Self { root, variables: Vec::new() }
     }
 
     /// Sets a variable for all later runs.
@@ -75,17 +69,9 @@ impl TestEnv {
         // How packages are reached is the machine's business, not the test's.
         for (name, value) in std::env::vars_os() {
             let text = name.to_string_lossy().to_ascii_uppercase();
-            let passes = [
-                "PIP_",
-                "UV_",
-                "SSL_CERT_",
-                "REQUESTS_CA_BUNDLE",
-                "HTTP_PROXY",
-                "HTTPS_PROXY",
-                "NO_PROXY",
-            ]
-            .iter()
-            .any(|start| text.starts_with(start));
+            let passes = ["PIP_", "UV_", "SSL_CERT_", "REQUESTS_CA_BUNDLE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"]
+                .iter()
+                .any(|start| text.starts_with(start));
             if passes {
                 command.env(name, value);
             }
@@ -115,37 +101,21 @@ impl Outcome {
     /// Asserts the exit code, showing all that was printed when it is another.
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Self {
-        assert_eq!(
-            self.code,
-            Some(code),
-            "stdout:\n{}\nstderr:\n{}",
-            self.stdout,
-            self.stderr
-        );
+        assert_eq!(self.code, Some(code), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         self
     }
 
     /// Asserts that stderr holds this text.
     #[track_caller]
     pub(crate) fn says(self, text: &str) -> Self {
-        assert!(
-            self.stderr.contains(text),
-            "not said: {text}\nstdout:\n{}\nstderr:\n{}",
-            self.stdout,
-            self.stderr
-        );
+        assert!(self.stderr.contains(text), "not said: {text}\nstdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         self
     }
 
     /// Asserts that stdout holds this text.
     #[track_caller]
     pub(crate) fn prints(self, text: &str) -> Self {
-        assert!(
-            self.stdout.contains(text),
-            "not printed: {text}\nstdout:\n{}\nstderr:\n{}",
-            self.stdout,
-            self.stderr
-        );
+        assert!(self.stdout.contains(text), "not printed: {text}\nstdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         self
     }
 }

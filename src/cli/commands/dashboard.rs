@@ -50,8 +50,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     for portal in portals {
         portal.close().await;
     }
-    app.ui
-        .status(format_args!("closed: {count}, no listener is left"));
+    app.ui.status(format_args!("closed: {count}, no listener is left"));
     Ok(exit_code::DONE)
 }
 
@@ -60,13 +59,8 @@ struct Ends([Signal; 3]);
 
 impl Ends {
     fn listen() -> Result<Self> {
-        let listen =
-            |kind| signal(kind).doing(ErrorKind::Internal, || "listen for Ctrl-C".to_owned());
-        Ok(Self([
-            listen(SignalKind::interrupt())?,
-            listen(SignalKind::terminate())?,
-            listen(SignalKind::hangup())?,
-        ]))
+        let listen = |kind| signal(kind).doing(ErrorKind::Internal, || "listen for Ctrl-C".to_owned());
+        Ok(Self([listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?, listen(SignalKind::hangup())?]))
     }
 
     async fn wait(&mut self) {
@@ -82,40 +76,24 @@ impl Ends {
 /// The pages of a cluster.
 fn pages(target: &Target) -> Result<Vec<Page>> {
     let access = target.access()?;
-    let upstream = access
-        .dashboard_url
-        .trim_start_matches("http://")
-        .trim_end_matches('/')
-        .to_owned();
+    let upstream = access.dashboard_url.trim_start_matches("http://").trim_end_matches('/').to_owned();
     let bearer = SecretString::from(format!("Bearer {}", target.token()?.expose_secret().trim()));
-    Ok(vec![Page {
-        name: "dashboard".to_owned(),
-        upstream,
-        inject: Some(("Authorization".to_owned(), bearer)),
-    }])
+    Ok(vec![Page { name: "dashboard".to_owned(), upstream, inject: Some(("Authorization".to_owned(), bearer)) }])
 }
 
 /// Prints the addresses and opens the first one.
 fn show(app: &App, portals: &[Portal], no_open: bool) -> Option<Opener> {
     if app.json() {
-        let pages: BTreeMap<&str, String> = portals
-            .iter()
-            .map(|portal| (portal.name(), portal.url()))
-            .collect();
-        app.ui
-            .json(&json!({"v": 1, "type": "pages", "pages": pages}));
+        let pages: BTreeMap<&str, String> = portals.iter().map(|portal| (portal.name(), portal.url())).collect();
+        app.ui.json(&json!({"v": 1, "type": "pages", "pages": pages}));
     } else {
-        portals.iter().for_each(|portal| {
-            app.ui
-                .data(format_args!("{:<10} {}", portal.name(), portal.url()))
-        });
+        portals.iter().for_each(|portal| app.ui.data(format_args!("{:<10} {}", portal.name(), portal.url())));
     }
     let opened = match (no_open, browser(app), portals.first()) {
         (false, Some(program), Some(first)) => {
             let opened = portal::open_browser(program, &first.url(), &app.paths.runtime);
             if let Err(error) = &opened {
-                app.ui
-                    .status(format_args!("no browser was opened: {error}"));
+                app.ui.status(format_args!("no browser was opened: {error}"));
             }
             opened.ok()
         }

@@ -36,18 +36,11 @@ pub(crate) enum ShellName {
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let access = Target::choose(app)?.access()?;
     let path = app.variable("PATH");
-    let settings = if args.unset {
-        access.unsettings(path)
-    } else {
-        access.settings(path)
-    };
+    let settings = if args.unset { access.unsettings(path) } else { access.settings(path) };
     if app.json() {
-        let variables: Map<String, Value> = settings
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), json!(value)))
-            .collect();
-        app.ui
-            .json(&json!({"v": 1, "type": "env", "variables": variables}));
+        let variables: Map<String, Value> =
+            settings.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+        app.ui.json(&json!({"v": 1, "type": "env", "variables": variables}));
         return Ok(exit_code::DONE);
     }
     let shell = match args.shell.unwrap_or_else(|| guessed(app.variable("SHELL"))) {

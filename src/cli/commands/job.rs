@@ -49,8 +49,5 @@ async fn with_near_id(error: Error, client: &Client, id: &str) -> Error {
 
 /// What comes after `gpucl job` in a command that a person is told to run: the cluster, where it was named.
 fn cluster_flag(app: &App) -> String {
-    app.cluster
-        .as_deref()
-        .map(|name| format!(" -c {name}"))
-        .unwrap_or_default()
+    app.cluster.as_deref().map(|name| format!(" -c {name}")).unwrap_or_default()
 }

@@ -43,9 +43,7 @@ pub(crate) fn text(error: &Error) -> String {
         LeftBehind::Clear => {}
         LeftBehind::Remaining(ids) => text.push_str(&format!("left behind: {}\n", ids.join(", "))),
         LeftBehind::Unknown => {
-            text.push_str(
-                "left behind: not known; `gpucl status` and `gpucl down` ask the provider\n",
-            );
+            text.push_str("left behind: not known; `gpucl status` and `gpucl down` ask the provider\n");
         }
     }
     for hint in error.hints() {

@@ -8,20 +8,13 @@ pub(crate) struct Table(comfy_table::Table);
 impl Table {
     pub(crate) fn new(header: &[&str]) -> Self {
         let mut table = comfy_table::Table::new();
-        table
-            .load_style(presets::NOTHING)
-            .set_content_arrangement(ContentArrangement::Disabled);
+        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
         table.set_header(header.iter().map(|name| name.to_uppercase()));
         Self(table)
     }
 
     pub(crate) fn row<T: ToString>(&mut self, cells: impl IntoIterator<Item = T>) {
-        self.0.add_row(
-            cells
-                .into_iter()
-                .map(|cell| cell.to_string())
-                .collect::<Vec<_>>(),
-        );
+        self.0.add_row(cells.into_iter().map(|cell| cell.to_string()).collect::<Vec<_>>());
     }
 }
 

@@ -16,12 +16,7 @@ pub(crate) struct Ui {
 impl Ui {
     pub(crate) fn new(format: Format, colour: bool, progress: bool, quiet: bool) -> Self {
         use std::io::IsTerminal as _;
-        Self {
-            format,
-            colour: colour && std::io::stderr().is_terminal(),
-            progress,
-            quiet,
-        }
+        Self { format, colour: colour && std::io::stderr().is_terminal(), progress, quiet }
     }
 
     pub(crate) fn format(&self) -> Format {

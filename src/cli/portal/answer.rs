@@ -19,38 +19,28 @@ impl Answer {
     pub(super) fn render(self) -> String {
         let (status, text) = match self {
             Self::Malformed => ("400 Bad Request", "This request cannot be understood."),
-            Self::TooLarge => (
-                "431 Request Header Fields Too Large",
-                "The head of this request is too large.",
-            ),
+            Self::TooLarge => ("431 Request Header Fields Too Large", "The head of this request is too large."),
             Self::TooSlow => ("408 Request Timeout", "The request did not arrive in time."),
             Self::WrongHost => (
                 "421 Misdirected Request",
                 "This address does not belong to this page. Use the one that <code>gpucl dashboard</code> prints.",
             ),
-            Self::Elsewhere => (
-                "403 Forbidden",
-                "Another page made this request; it is not passed on.",
-            ),
+            Self::Elsewhere => ("403 Forbidden", "Another page made this request; it is not passed on."),
             Self::NoKey { .. } => (
                 "401 Unauthorized",
                 "This page needs its key. Open the address that <code>gpucl dashboard</code> prints.",
             ),
-            Self::UpstreamDown => (
-                "502 Bad Gateway",
-                "The cluster does not answer. Look at it with <code>gpucl status</code>.",
-            ),
+            Self::UpstreamDown => {
+                ("502 Bad Gateway", "The cluster does not answer. Look at it with <code>gpucl status</code>.")
+            }
         };
         // The second request comes from this page, so the browser sends the cookie it kept back from the first.
         let again = match self {
-            Self::NoKey {
-                followed_link: true,
-            } => "<meta http-equiv=\"refresh\" content=\"0\">",
+            Self::NoKey { followed_link: true } => "<meta http-equiv=\"refresh\" content=\"0\">",
             _ => "",
         };
-        let body = format!(
-            "<!doctype html><meta charset=\"utf-8\">{again}<title>gpucl: {status}</title><p>{text}</p>\n"
-        );
+        let body =
+            format!("<!doctype html><meta charset=\"utf-8\">{again}<title>gpucl: {status}</title><p>{text}</p>\n");
         format!(
             "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n{COMMON}\r\n{body}",
             body.len()

@@ -46,29 +46,13 @@ pub fn load(path: &Path) -> Result<BTreeMap<String, PortalMemory>> {
     };
     let file: File = serde_json::from_slice(&bytes)
         .doing(ErrorKind::State, doing)
-        .map_err(|error| {
-            error.hint(format!(
-                "remove it, new addresses are made then: `rm '{}'`",
-                path.display()
-            ))
-        })?;
+        .map_err(|error| error.hint(format!("remove it, new addresses are made then: `rm '{}'`", path.display())))?;
     if file.v != VERSION {
         return Err(Error::new(ErrorKind::State, doing())
-            .because(format!(
-                "it has version {}, this gpucl knows version {VERSION}",
-                file.v
-            ))
+            .because(format!("it has version {}, this gpucl knows version {VERSION}", file.v))
             .hint("use the newer gpucl that wrote it"));
     }
-    let known = |(name, entry): (String, Entry)| {
-        (
-            name,
-            PortalMemory {
-                port: entry.port,
-                key: entry.key.into(),
-            },
-        )
-    };
+    let known = |(name, entry): (String, Entry)| (name, PortalMemory { port: entry.port, key: entry.key.into() });
     Ok(file.pages.into_iter().map(known).collect())
 }
 
@@ -78,14 +62,8 @@ pub fn load(path: &Path) -> Result<BTreeMap<String, PortalMemory>> {
 /// When it cannot be written.
 pub fn save(path: &Path, pages: &BTreeMap<String, PortalMemory>) -> Result<()> {
     let doing = || format!("keep the dashboard's addresses in `{}`", path.display());
-    let entry = |page: &PortalMemory| Entry {
-        port: page.port,
-        key: page.key.expose_secret().to_owned(),
-    };
-    let pages = pages
-        .iter()
-        .map(|(name, page)| (name.clone(), entry(page)))
-        .collect();
+    let entry = |page: &PortalMemory| Entry { port: page.port, key: page.key.expose_secret().to_owned() };
+    let pages = pages.iter().map(|(name, page)| (name.clone(), entry(page))).collect();
     let bytes = serde_json::to_vec(&File { v: VERSION, pages }).doing(ErrorKind::State, doing)?;
     util::fs::write_atomic(path, &bytes, 0o600).doing(ErrorKind::State, doing)
 }

@@ -53,11 +53,7 @@ impl Portal {
     ///
     /// # Errors
     /// When it cannot listen.
-    pub async fn open(
-        page: Page,
-        remembered: Option<PortalMemory>,
-        port: Option<u16>,
-    ) -> Result<Self> {
+    pub async fn open(page: Page, remembered: Option<PortalMemory>, port: Option<u16>) -> Result<Self> {
         let doing = || format!("open the page {}", page.name);
         let wanted = port.or_else(|| remembered.as_ref().map(|memory| memory.port));
         let mut displaced = None;
@@ -83,19 +79,8 @@ impl Portal {
         };
         let memory = PortalMemory { port, key };
         let name = page.name.clone();
-        let task = tokio::spawn(serve(
-            listener,
-            Arc::new(Served {
-                page,
-                memory: memory.clone(),
-            }),
-        ));
-        Ok(Self {
-            name,
-            memory,
-            displaced,
-            task,
-        })
+        let task = tokio::spawn(serve(listener, Arc::new(Served { page, memory: memory.clone() })));
+        Ok(Self { name, memory, displaced, task })
     }
 
     /// The page's name.
@@ -115,11 +100,7 @@ impl Portal {
 
     /// The address with its key.
     pub fn url(&self) -> String {
-        format!(
-            "http://127.0.0.1:{}/?{KEY_PARAMETER}={}",
-            self.memory.port,
-            self.memory.key.expose_secret()
-        )
+        format!("http://127.0.0.1:{}/?{KEY_PARAMETER}={}", self.memory.port, self.memory.key.expose_secret())
     }
 
     /// Closes the listener and all its connections, and waits until they are closed.
@@ -183,10 +164,7 @@ async fn one(mut client: TcpStream, served: &Served) -> std::io::Result<()> {
     if let Some(answer) = objection(&head, port, key) {
         return say(&mut client, &answer.render()).await;
     }
-    if head.key_in_query().is_some()
-        && (head.method == "GET" || head.method == "HEAD")
-        && !head.is_upgrade()
-    {
+    if head.key_in_query().is_some() && (head.method == "GET" || head.method == "HEAD") && !head.is_upgrade() {
         return say(&mut client, &welcome(&head, port, key)).await;
     }
     let connecting = timeout(CONNECT_TIME, TcpStream::connect(&served.page.upstream)).await;
@@ -194,11 +172,7 @@ async fn one(mut client: TcpStream, served: &Served) -> std::io::Result<()> {
         return say(&mut client, &Answer::UpstreamDown.render()).await;
     };
     let _ = (client.set_nodelay(true), upstream.set_nodelay(true));
-    let inject = served
-        .page
-        .inject
-        .as_ref()
-        .map(|(name, value)| (name.as_str(), value.expose_secret()));
+    let inject = served.page.inject.as_ref().map(|(name, value)| (name.as_str(), value.expose_secret()));
     upstream.write_all(head.onward(inject).as_bytes()).await?;
     upstream.write_all(&rest).await?;
     pass_on(client, upstream).await
@@ -214,44 +188,26 @@ fn objection(head: &Head, port: u16, key: &str) -> Option<Answer> {
     }
     let known = head.key_in_query().is_some_and(|shown| same(shown, key))
         || head.keys_in_cookies(port).any(|shown| same(shown, key));
-    (!known).then(|| Answer::NoKey {
-        followed_link: head.is_followed_link(),
-    })
+    (!known).then(|| Answer::NoKey { followed_link: head.is_followed_link() })
 }
 
 /// Compares without telling by its time how much of it was right.
 fn same(shown: &str, key: &str) -> bool {
-    let (shown, key) = (
-        Sha256::digest(shown.as_bytes()),
-        Sha256::digest(key.as_bytes()),
-    );
-    shown
-        .iter()
-        .zip(key.iter())
-        .fold(0, |difference, (a, b)| difference | (a ^ b))
-        == 0
+    let (shown, key) = (Sha256::digest(shown.as_bytes()), Sha256::digest(key.as_bytes()));
+    shown.iter().zip(key.iter()).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }
 
 /// Reads a head and what came with it; `None` when the other side closed without a word.
-async fn read_head(
-    client: &mut TcpStream,
-) -> std::io::Result<std::result::Result<Option<(Head, Vec<u8>)>, Answer>> {
+async fn read_head(client: &mut TcpStream) -> std::io::Result<std::result::Result<Option<(Head, Vec<u8>)>, Answer>> {
     let mut bytes = Vec::with_capacity(4096);
     loop {
         let before = bytes.len();
         if client.read_buf(&mut bytes).await? == 0 {
-            return Ok(if bytes.is_empty() {
-                Ok(None)
-            } else {
-                Err(Answer::Malformed)
-            });
+            return Ok(if bytes.is_empty() { Ok(None) } else { Err(Answer::Malformed) });
         }
         // The end may lie across two reads.
         let from = before.saturating_sub(3);
-        if let Some(at) = bytes[from..]
-            .windows(4)
-            .position(|four| four == b"\r\n\r\n")
-        {
+        if let Some(at) = bytes[from..].windows(4).position(|four| four == b"\r\n\r\n") {
             let rest = bytes.split_off(from + at + 4);
             return Ok(match Head::parse(&bytes) {
                 _ if bytes.len() > HEAD_SIZE => Err(Answer::TooLarge),
@@ -295,9 +251,6 @@ async fn pass_on(client: TcpStream, upstream: TcpStream) -> std::io::Result<()> 
     }
 }
 
-async fn copy(
-    mut from: impl AsyncRead + Unpin,
-    to: &mut (impl AsyncWrite + Unpin),
-) -> std::io::Result<()> {
+async fn copy(mut from: impl AsyncRead + Unpin, to: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
     tokio::io::copy(&mut from, to).await.map(drop)
 }

@@ -42,8 +42,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
             Err(error) => return Err(super::with_near_id(error, &client, id).await),
         };
         if app.json() {
-            app.ui
-                .json(&json!({"v": 1, "type": "job_log", "id": id, "text": text}));
+            app.ui.json(&json!({"v": 1, "type": "job_log", "id": id, "text": text}));
         } else {
             app.ui.raw(&text);
         }
@@ -81,9 +80,7 @@ pub(super) async fn follow(
     let mut read = true;
     let mut on = |said: Follow<'_>| {
         let line = match said {
-            Follow::Text(text) if json => {
-                json!({"v": 1, "type": "job_log", "id": id, "text": text}).to_string() + "\n"
-            }
+            Follow::Text(text) if json => json!({"v": 1, "type": "job_log", "id": id, "text": text}).to_string() + "\n",
             Follow::Text(text) => {
                 whole_line = text.ends_with('\n');
                 text.to_owned()

@@ -32,28 +32,15 @@ pub(crate) async fn list(app: &App, _args: ListArgs) -> Result<u8> {
         return Ok(exit_code::DONE);
     }
     if jobs.is_empty() {
-        app.ui
-            .status("no job was submitted yet; submit one: gpucl job submit -- python train.py");
+        app.ui.status("no job was submitted yet; submit one: gpucl job submit -- python train.py");
         return Ok(exit_code::DONE);
     }
     let now = Timestamp::now();
     let mut table = Table::new(&["id", "status", "started", "took", "command"]);
     for job in &jobs {
-        let started = job
-            .started()
-            .map(|at| at.strftime("%Y-%m-%d %H:%M:%SZ").to_string())
-            .unwrap_or_default();
-        let took = job
-            .lasted(now)
-            .map(human::short_duration)
-            .unwrap_or_default();
-        table.row([
-            job.id(),
-            job.status.as_str(),
-            &started,
-            &took,
-            &shortened(&job.entrypoint),
-        ]);
+        let started = job.started().map(|at| at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()).unwrap_or_default();
+        let took = job.lasted(now).map(human::short_duration).unwrap_or_default();
+        table.row([job.id(), job.status.as_str(), &started, &took, &shortened(&job.entrypoint)]);
     }
     app.ui.data(table);
     Ok(exit_code::DONE)
@@ -77,15 +64,8 @@ pub(crate) async fn status(app: &App, args: StatusArgs) -> Result<u8> {
     line("id", Some(job.id().to_owned()));
     line("status", Some(job.status.as_str().to_owned()));
     line("command", Some(job.entrypoint.clone()));
-    line(
-        "started",
-        job.started()
-            .map(|at| at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()),
-    );
-    line(
-        "took",
-        job.lasted(Timestamp::now()).map(human::short_duration),
-    );
+    line("started", job.started().map(|at| at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()));
+    line("took", job.lasted(Timestamp::now()).map(human::short_duration));
     line("exit", job.driver_exit_code.map(|code| code.to_string()));
     line("message", job.short_message().map(str::to_owned));
     line("node", job.driver_node_id.clone());
@@ -95,14 +75,9 @@ pub(crate) async fn status(app: &App, args: StatusArgs) -> Result<u8> {
 /// The JSON form of a job: `docs/reference/json.md`.
 pub(super) fn as_json(job: &Job) -> Value {
     let time = |at: Option<i64>| {
-        at.filter(|at| *at > 0)
-            .and_then(|at| Timestamp::from_millisecond(at).ok())
-            .map(|at| at.to_string())
+        at.filter(|at| *at > 0).and_then(|at| Timestamp::from_millisecond(at).ok()).map(|at| at.to_string())
     };
-    let exit = job
-        .status
-        .is_terminal()
-        .then(|| ray::exit_code(job.status, job.driver_exit_code));
+    let exit = job.status.is_terminal().then(|| ray::exit_code(job.status, job.driver_exit_code));
     json!({
         "v": 1, "type": "job", "id": job.id(), "kind": job.kind.to_lowercase(), "status": job.status.as_str(),
         "command": job.entrypoint, "message": job.message, "error_type": job.error_type,
@@ -113,10 +88,7 @@ pub(super) fn as_json(job: &Job) -> Value {
 
 /// A sentence about how a job stands.
 pub(super) fn sentence(job: &Job) -> String {
-    let took = job
-        .lasted(Timestamp::now())
-        .map(human::short_duration)
-        .unwrap_or_default();
+    let took = job.lasted(Timestamp::now()).map(human::short_duration).unwrap_or_default();
     let id = job.id();
     match job.status {
         ray::JobStatus::Succeeded => format!("job {id} succeeded after {took}"),
@@ -125,10 +97,7 @@ pub(super) fn sentence(job: &Job) -> String {
             let how = match job.driver_exit_code {
                 Some(code) if code < 0 => format!("; signal {} ended it", -code),
                 Some(code) => format!("; its command exited with {code}"),
-                None => job
-                    .short_message()
-                    .map(|text| format!(": {text}"))
-                    .unwrap_or_default(),
+                None => job.short_message().map(|text| format!(": {text}")).unwrap_or_default(),
             };
             format!("job {id} failed after {took}{how}")
         }

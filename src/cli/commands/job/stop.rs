@@ -33,8 +33,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         Err(error) => return Err(super::with_near_id(error, &client, id).await),
     };
     if job.status.is_terminal() {
-        app.ui
-            .status(format_args!("nothing to stop: {}", sentence(&job)));
+        app.ui.status(format_args!("nothing to stop: {}", sentence(&job)));
         return Ok(end(app, &job));
     }
     client.stop(id).await?;
@@ -67,9 +66,7 @@ async fn until_stopped(app: &App, client: &Client, id: &str, limit: Duration) ->
             ));
             // Only the process that runs a job can stop it, and that one waits for the resources as well.
             let error = match job.status {
-                JobStatus::Pending => {
-                    error.because("Ray stops a job that waits for resources only once it gets them")
-                }
+                JobStatus::Pending => error.because("Ray stops a job that waits for resources only once it gets them"),
                 _ => error,
             };
             return Err(error.hint(format!(
@@ -80,10 +77,8 @@ async fn until_stopped(app: &App, client: &Client, id: &str, limit: Duration) ->
         if waited >= say {
             say += SAY_EVERY;
             let (waited, limit) = (human::short_duration(waited), human::short_duration(limit));
-            app.ui.status(format_args!(
-                "waiting until job {id} has ended: {}, {waited} of {limit}",
-                job.status.as_str()
-            ));
+            app.ui
+                .status(format_args!("waiting until job {id} has ended: {}, {waited} of {limit}", job.status.as_str()));
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }

@@ -15,9 +15,7 @@ use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::target::Target;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ray::{
-    self, Client, OnProgress, Package, RuntimeEnv, SubmitRequest, UploadOutcome, WorkingDir,
-};
+use crate::ray::{self, Client, OnProgress, Package, RuntimeEnv, SubmitRequest, UploadOutcome, WorkingDir};
 use crate::util::human;
 
 /// How often a long upload says how far it is.
@@ -71,9 +69,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let client = Target::choose(app)?.client()?;
     let mut interrupts = interrupts()?;
     if let Some(working_dir) = working_dir {
-        environment.set_working_dir(
-            or_interrupted(&mut interrupts, bring(app, &client, working_dir)).await?,
-        );
+        environment.set_working_dir(or_interrupted(&mut interrupts, bring(app, &client, working_dir)).await?);
     }
     let id = client
         .submit(SubmitRequest {
@@ -107,25 +103,21 @@ async fn bring(app: &App, client: &Client, working_dir: WorkingDir) -> Result<St
         WorkingDir::Folder(folder, excludes) => Package::of_folder(&folder, &excludes),
         WorkingDir::Zip(path) => Package::of_zip(&path),
     });
-    let package = packing.await.map_err(|error| {
-        Error::new(ErrorKind::Internal, "pack the working folder").caused_by(&error)
-    })??;
+    let package = packing
+        .await
+        .map_err(|error| Error::new(ErrorKind::Internal, "pack the working folder").caused_by(&error))??;
     for skipped in package.skipped() {
         app.ui.status(format_args!("left out {skipped}"));
     }
     let outcome = client.upload(&package, Some(progress(app))).await?;
     let size = human::bytes(package.bytes().len() as u64);
-    let files = if package.files() > 0 {
-        format!("{}, ", human::count(package.files(), "file"))
-    } else {
-        String::new()
-    };
+    let files =
+        if package.files() > 0 { format!("{}, ", human::count(package.files(), "file")) } else { String::new() };
     let what = match outcome {
         UploadOutcome::Uploaded => "uploaded",
         UploadOutcome::Present => "unchanged, not uploaded again",
     };
-    app.ui
-        .status(format_args!("working folder {what}: {files}{size}"));
+    app.ui.status(format_args!("working folder {what}: {files}{size}"));
     if app.json() {
         app.ui.json(&json!({
             "v": 1, "type": "working_dir", "uri": package.uri(), "bytes": package.bytes().len(), "files": package.files(),
@@ -143,11 +135,7 @@ fn progress(app: &App) -> OnProgress {
         let Ok(mut said) = said.lock() else { return };
         if said.elapsed() >= SAY_EVERY && sent < total {
             *said = Instant::now();
-            ui.status(format_args!(
-                "uploading: {} of {}",
-                human::bytes(sent),
-                human::bytes(total)
-            ));
+            ui.status(format_args!("uploading: {} of {}", human::bytes(sent), human::bytes(total)));
         }
     })
 }
@@ -155,8 +143,7 @@ fn progress(app: &App) -> OnProgress {
 fn announce(app: &App, id: &str, no_wait: bool) {
     let flag = super::cluster_flag(app);
     if app.json() {
-        app.ui
-            .json(&json!({"v": 1, "type": "job_submitted", "id": id}));
+        app.ui.json(&json!({"v": 1, "type": "job_submitted", "id": id}));
     } else if no_wait {
         app.ui.data(id);
     }
@@ -166,10 +153,7 @@ fn announce(app: &App, id: &str, no_wait: bool) {
 }
 
 /// Ctrl-C before the submission leaves nothing behind: say so.
-async fn or_interrupted<T>(
-    interrupts: &mut Signal,
-    work: impl Future<Output = Result<T>>,
-) -> Result<T> {
+async fn or_interrupted<T>(interrupts: &mut Signal, work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::select! {
         done = work => done,
         _ = interrupts.recv() => {
@@ -187,9 +171,5 @@ fn pair(text: &str) -> std::result::Result<(String, String), String> {
 
 fn amount(text: &str) -> std::result::Result<f64, String> {
     let amount: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
-    if amount.is_finite() && amount >= 0.0 {
-        Ok(amount)
-    } else {
-        Err("it is not an amount".to_owned())
-    }
+    if amount.is_finite() && amount >= 0.0 { Ok(amount) } else { Err("it is not an amount".to_owned()) }
 }
