@@ -1,6 +1,11 @@
 //! Lists `providers/*/mod.rs` into a registry and embeds `playbooks/` and `templates/`, so that adding
 //! a provider, a playbook or a template is adding one folder or file and editing no other.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "cargo speaks to build scripts by the environment, and they add no dependency"
+)]
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -55,12 +60,7 @@ fn embedded(root: &Path) -> std::io::Result<String> {
     );
     for file in files {
         let relative = file.strip_prefix(root).unwrap_or(&file);
-        let _ = writeln!(
-            text,
-            "    ({:?}, include_bytes!({:?})),",
-            relative.to_string_lossy(),
-            file.to_string_lossy()
-        );
+        let _ = writeln!(text, "    ({:?}, include_bytes!({:?})),", relative.to_string_lossy(), file.to_string_lossy());
     }
     text.push_str("];\n");
     Ok(text)

@@ -197,6 +197,10 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.inner.doing)?;
+        // A piece of a file begins with what is wrong in it.
+        if let Some(first) = self.inner.snippet.as_deref().and_then(|snippet| snippet.lines().next()) {
+            write!(out, ": {}", first.trim())?;
+        }
         for cause in &self.inner.causes {
             write!(out, ": {cause}")?;
         }

@@ -9,6 +9,7 @@
 
 pub mod agent;
 pub mod cli;
+pub mod cluster;
 pub mod engine;
 pub mod error;
 pub mod event;

@@ -66,6 +66,69 @@ impl App {
         self.environment.get(&OsString::from(name)).and_then(|value| value.to_str())
     }
 
+    /// What the verbs on a cluster are given.
+    pub(crate) fn settings(
+        &self,
+        events: crate::event::Bus,
+        cancel: crate::engine::Cancel,
+    ) -> Result<crate::cluster::Settings> {
+        Ok(crate::cluster::Settings {
+            owner: crate::state::owner(&self.paths)?,
+            paths: self.paths.clone(),
+            library: crate::render::Library::new(self.data_dirs.clone()),
+            program: std::env::current_exe()
+                .map_err(|error| super::command_error::internal("find the program of gpucl itself", &error))?,
+            environment: self.node_environment(),
+            events,
+            cancel,
+        })
+    }
+
+    /// What of the environment nodes and their agent may have: what programs need to run here, and how packages are reached.
+    /// Credentials of clouds and whatever else stands in the environment do not reach a node.
+    fn node_environment(&self) -> Vec<(OsString, OsString)> {
+        const NAMES: &[&str] = &[
+            "HOME",
+            "USER",
+            "LOGNAME",
+            "SHELL",
+            "PATH",
+            "LANG",
+            "LANGUAGE",
+            "TZ",
+            "LD_LIBRARY_PATH",
+            "CUDA_HOME",
+            "XDG_RUNTIME_DIR",
+            "XDG_STATE_HOME",
+            "XDG_DATA_HOME",
+            "XDG_CACHE_HOME",
+            "XDG_CONFIG_HOME",
+            "HTTP_PROXY",
+            "HTTPS_PROXY",
+            "NO_PROXY",
+            "ALL_PROXY",
+            "SSL_CERT_FILE",
+            "SSL_CERT_DIR",
+            "REQUESTS_CA_BUNDLE",
+            "PIP_INDEX_URL",
+            "PIP_EXTRA_INDEX_URL",
+            "PIP_TRUSTED_HOST",
+            "PIP_CERT",
+            "PIP_CONFIG_FILE",
+            "UV_INDEX_URL",
+            "UV_DEFAULT_INDEX",
+        ];
+        let passes = |name: &OsString| {
+            let name = name.to_string_lossy();
+            name.starts_with("LC_") || NAMES.contains(&name.to_uppercase().as_str())
+        };
+        self.environment
+            .iter()
+            .filter(|(name, _)| passes(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    }
+
     /// JSON was asked for.
     pub(crate) fn json(&self) -> bool {
         self.ui.format() == Format::Json

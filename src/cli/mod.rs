@@ -9,6 +9,7 @@ mod commands;
 pub mod exit_code;
 mod output;
 pub mod portal;
+mod run;
 mod target;
 
 use std::process::ExitCode;

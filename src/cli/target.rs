@@ -1,39 +1,104 @@
 //! Which cluster a command means, and how to talk to it.
 
 use crate::cli::app::App;
+use crate::cli::command_error::usage;
+use crate::cluster::{self, Known};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::ray::{Access, Client};
+use crate::spec;
 
 /// A cluster that a command works on.
 pub(crate) struct Target {
     /// Its name.
     pub(crate) name: ClusterName,
+    /// What is known of it.
+    pub(crate) known: Known,
+    access: Result<Access>,
+    folder: std::path::PathBuf,
 }
 
 impl Target {
     /// Finds the cluster meant: `-c`, `GPUCL_CLUSTER`, `./cluster.yaml`, else the only one.
-    pub(crate) fn choose(_app: &App) -> Result<Self> {
-        Err(Error::new(ErrorKind::Internal, "choose a cluster"))
+    pub(crate) fn choose(app: &App) -> Result<Self> {
+        let name = name(app)?;
+        let known = cluster::status(&app.paths, &name)?.ok_or_else(|| not_found(app, &name))?;
+        let access = cluster::access(&app.paths, &known.state);
+        Ok(Self { folder: app.paths.cluster(&name), name, known, access })
+    }
+
+    /// The ways into it; an error when it does not run.
+    pub(crate) fn access(&self) -> Result<Access> {
+        match &self.access {
+            Ok(access) => Ok(access.clone()),
+            Err(error) => {
+                let again = Error::new(error.kind(), error.doing());
+                let again = error.causes().iter().fold(again, Error::because);
+                Err(error.hints().iter().fold(again, Error::hint))
+            }
+        }
     }
 
     /// A client of its Ray, with its token; an error when the cluster does not run.
     pub(crate) fn client(&self) -> Result<Client> {
-        Err(Error::new(ErrorKind::Internal, "reach the cluster"))
-    }
-
-    /// The ways into it for other programs; an error when the cluster does not run.
-    pub(crate) fn access(&self) -> Result<Access> {
-        Err(Error::new(ErrorKind::Internal, "reach the cluster"))
-    }
-
-    /// The file in which the portal's addresses are kept.
-    pub(crate) fn portal_file(&self) -> Result<std::path::PathBuf> {
-        Err(Error::new(ErrorKind::Internal, "find the cluster's state folder"))
+        let access = self.access()?;
+        let token = self.token()?;
+        Ok(Client::new(access.dashboard_url, token))
     }
 
     /// The cluster's token.
     pub(crate) fn token(&self) -> Result<secrecy::SecretString> {
-        Err(Error::new(ErrorKind::Internal, "read the cluster's token"))
+        crate::secret::ray_token(&self.folder)?.ok_or_else(|| {
+            Error::new(ErrorKind::State, format!("reach the cluster {}", self.name))
+                .because("its token is missing")
+                .hint(format!("gpucl down -c {} and `gpucl up` make a new cluster with a new token", self.name))
+        })
+    }
+
+    /// The file in which the portal's addresses are kept.
+    pub(crate) fn portal_file(&self) -> Result<std::path::PathBuf> {
+        Ok(self.folder.join("portal.json"))
+    }
+
+    /// The folder of its state.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        &self.folder
+    }
+}
+
+/// The name of the cluster meant.
+pub(crate) fn name(app: &App) -> Result<ClusterName> {
+    if let Some(name) = &app.cluster {
+        return name.parse().map_err(|error| usage("choose a cluster", error));
+    }
+    let here = app.here.join("cluster.yaml");
+    if here.is_file() {
+        return Ok(spec::load(&here)?.spec.name);
+    }
+    let known = cluster::list(&app.paths)?;
+    match known.as_slice() {
+        [one] => Ok(one.state.name.clone()),
+        [] => Err(Error::new(ErrorKind::NotFound, "choose a cluster")
+            .because("there is none")
+            .hint("gpucl up cluster.yaml   # brings one up")),
+        several => {
+            let names: Vec<String> =
+                several.iter().map(|known| format!("{} ({})", known.state.name, known.report.phase)).collect();
+            Err(usage("choose a cluster", format!("there are several: {}", names.join(", ")))
+                .hint(format!("name one: -c {}", several[0].state.name)))
+        }
+    }
+}
+
+/// The error of a name that no cluster has.
+pub(crate) fn not_found(app: &App, name: &ClusterName) -> Error {
+    let error = Error::new(ErrorKind::NotFound, format!("find the cluster {name}"))
+        .because("nothing is known of a cluster of that name");
+    let names: Vec<String> =
+        crate::state::Store::names(&app.paths).unwrap_or_default().iter().map(ToString::to_string).collect();
+    match crate::util::near::nearest(name.as_str(), names.iter().map(String::as_str)) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None if names.is_empty() => error.hint("there is no cluster; `gpucl up cluster.yaml` brings one up"),
+        None => error.hint(format!("there are: {}", names.join(", "))),
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The version of the events' form.
-pub const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 
 /// One thing that happened.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -4,7 +4,11 @@
 //! are added but not renamed, and `docs/reference/events.md` describes it.
 
 mod bus;
+mod dispatch;
 mod kind;
+mod record;
 
 pub use bus::{Bus, Inbox};
+pub use dispatch::{Sink, dispatch};
 pub use kind::{CheckOutcome, Endpoint, Event, EventKind, Finish, StepOutcome};
+pub use record::RunRecord;

@@ -51,7 +51,8 @@ impl Host for LocalHost {
             .kill_on_drop(true)
             .spawn()
             .doing(ErrorKind::Host, doing)?;
-        let (Some(mut stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        let (Some(mut stdin), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
             return Err(Error::new(ErrorKind::Internal, doing()).because("its pipes are missing"));
         };
@@ -60,20 +61,21 @@ impl Host for LocalHost {
             let _ = stdin.write_all(program.as_bytes()).await;
             drop(stdin);
         };
-        let mut out = BufReader::new(stdout).lines();
-        let mut err = BufReader::new(stderr).lines();
+        let (mut out, mut err) = (BufReader::new(stdout), BufReader::new(stderr));
         let read = async {
+            // `read_until` may be dropped and begun again: what it has read stays in its buffer.
+            let (mut out_line, mut err_line) = (Vec::new(), Vec::new());
             let (mut out_open, mut err_open) = (true, true);
             while out_open || err_open {
                 tokio::select! {
-                    line = out.next_line(), if out_open => match line {
-                        Ok(Some(line)) => on_line(Stream::Out, &line),
-                        _ => out_open = false,
-                    },
-                    line = err.next_line(), if err_open => match line {
-                        Ok(Some(line)) => on_line(Stream::Err, &line),
-                        _ => err_open = false,
-                    },
+                    read = out.read_until(b'\n', &mut out_line), if out_open => {
+                        out_open = matches!(read, Ok(1..));
+                        hand_over(&mut out_line, Stream::Out, on_line);
+                    }
+                    read = err.read_until(b'\n', &mut err_line), if err_open => {
+                        err_open = matches!(read, Ok(1..));
+                        hand_over(&mut err_line, Stream::Err, on_line);
+                    }
                 }
             }
         };
@@ -81,4 +83,15 @@ impl Host for LocalHost {
         let status = child.wait().await.doing(ErrorKind::Host, doing)?;
         Ok(status.code().map_or(ExecEnd::Broken, ExecEnd::Exited))
     }
+}
+
+/// Hands over what was read as one line, if anything was. Bytes that are not UTF-8 are shown as such.
+fn hand_over(line: &mut Vec<u8>, stream: Stream, on_line: OnLine<'_>) {
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if line.is_empty() {
+        return;
+    }
+    on_line(stream, &String::from_utf8_lossy(line));
+    line.clear();
 }

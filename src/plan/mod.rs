@@ -1,1 +1,13 @@
-//! From what is desired, known and observed to a plan. Pure.
+//! From what is desired, known and observed to a plan. Pure: no I/O, no clock; tested by its text form.
+
+mod desired;
+mod observed;
+mod operation;
+mod reconcile;
+#[cfg(test)]
+mod tests;
+
+pub use desired::{Desired, Machine, NodeRole, NodeSpec, Preparation, desired};
+pub use observed::{Health, Observed, ObservedItem};
+pub use operation::{Action, Operation, Plan};
+pub use reconcile::{Goal, Outcome, reconcile};

@@ -5,30 +5,16 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{Acquired, Capability, Recorder};
+use super::{Acquired, Capability, Manifest, Recorder};
 use crate::error::Result;
 use crate::event::Bus;
 use crate::name::{Key, Scope, Tag};
 
-/// What a provider says of itself without being opened: `provider.yaml` of its folder.
-#[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Manifest {
-    /// Its name, which is its folder's.
-    pub name: String,
-    /// One line for `gpucl provider list`.
-    pub summary: String,
-    /// The secrets it needs, by the name of their environment variable.
-    #[serde(default)]
-    pub secrets: Vec<String>,
-    /// Where its guide is, from the project's root.
-    pub docs: String,
-}
-
 /// A wrong value in a provider's own settings; the spec's reader gives it its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldError {
-    /// The path from the settings' root, such as `ssh_port`; empty for the settings as a whole.
+    /// The path from the settings' root, such as `ssh_port`, empty for the settings as a whole; for an entry of `hosts:`
+    /// it begins with its place there, such as `hosts[0].node`.
     pub path: String,
     /// What is wrong, a lowercase fragment.
     pub message: String,
@@ -167,18 +153,27 @@ pub trait Provider: Send + Sync {
     ///
     /// # Behavior
     /// - Shows only what carries a tag of exactly this owner and cluster.
-    /// - Shows every resource, also one that is broken or half made.
+    /// - Shows every resource, also one that is broken, half made or half released.
+    /// - Its answer may be late by no more than [`Capability::settle`].
     async fn observe(&self, scope: &Scope) -> Result<Vec<ObservedResource>>;
 
     /// Which resources a host takes, in an order in which they can be acquired. Pure.
+    ///
+    /// # Behavior
+    /// - Keys are unique within a host; `needs` refers to earlier ones only.
+    /// - Exactly one of them is the host; a platform's cluster is none, so there it is not one of them.
+    /// - A resource that two hosts share has the same key and the same request in both.
     fn expand(&self, scope: &Scope, request: &HostRequest) -> Result<Vec<ResourceRequest>>;
 
     /// Acquires one resource by one mutating call.
     ///
     /// # Behavior
     /// - Is idempotent by tag: with the same tag it hands back what is there and makes no second one.
-    /// - Gives the id to the recorder before it goes on, and before it returns.
-    /// - When it fails, the error says what is left behind.
+    /// - Gives the id to the recorder before it goes on, and before it returns, also when the resource was there already;
+    ///   when the recorder fails, so does this.
+    /// - Returns when the call was accepted; `observe` tells when the resource is usable.
+    /// - Finds what the request `needs` by its tag, since it is asked by key.
+    /// - When it fails, the error says what is left behind; what is left shows in `observe`.
     /// - May be dropped at any await point; what it had begun then shows in `observe`.
     async fn acquire(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired>;
 
@@ -186,10 +181,11 @@ pub trait Provider: Send + Sync {
     ///
     /// # Behavior
     /// - What is already gone is success.
-    /// - Touches nothing but this id.
+    /// - Touches nothing but this id: not what took its key since.
+    /// - May be dropped at any await point; what it had not finished still shows in `observe`, and the next call finishes it.
     async fn release(&self, scope: &Scope, resource: &ObservedResource) -> Result<()>;
 
-    /// How to run commands on a host that was acquired.
+    /// How to run commands on a host that was acquired and is usable; an error when it is not there.
     async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace>;
 
     /// A request that this provider must refuse as `Permanent`, leaving nothing behind; for the conformance suite.

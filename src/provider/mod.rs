@@ -6,13 +6,16 @@
 mod capability;
 pub mod conformance;
 mod contract;
+mod manifest;
 mod recorder;
 mod registry;
+pub mod settings;
 
 pub use capability::{Capability, ProviderKind};
 pub use contract::{
-    Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, Manifest, ObservedResource, Offer, Provider,
-    ResourceKind, ResourceRequest,
+    Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider, ResourceKind,
+    ResourceRequest,
 };
+pub use manifest::Manifest;
 pub use recorder::{Acquired, Recorder};
-pub use registry::{find, names};
+pub use registry::{all, find, names};

@@ -5,6 +5,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::providers::BUILTIN;
 use crate::util::near::nearest;
 
+/// Every provider that is built in, in the order of their names.
+pub fn all() -> &'static [&'static dyn Factory] {
+    BUILTIN
+}
+
 /// The names of all providers.
 pub fn names() -> Vec<String> {
     BUILTIN.iter().filter_map(|factory| factory.manifest().ok()).map(|manifest| manifest.name).collect()
@@ -25,4 +30,26 @@ pub fn find(name: &str) -> Result<&'static dyn Factory> {
         error = error.hint(format!("did you mean `{near}`?"));
     }
     Err(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_provider_can_be_read_and_has_its_guide() {
+        for factory in all() {
+            let manifest = factory.manifest().unwrap();
+            let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+            assert!(root.join(&manifest.docs).is_file(), "{} has no {}", manifest.name, manifest.docs);
+            assert!(find(&manifest.name).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_misspelt_name_gets_the_near_one() {
+        let Err(error) = find("locla") else { panic!("`locla` was found") };
+        assert_eq!(error.kind(), ErrorKind::Usage);
+        assert!(error.hints().iter().any(|hint| hint.contains("`local`")), "{error}");
+    }
 }

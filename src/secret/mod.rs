@@ -1,1 +1,41 @@
-//! The credentials that gpucl makes for a cluster.
+//! The credentials that gpucl makes for a cluster. They reach services as files, never by argument, environment, log or event.
+
+use std::path::{Path, PathBuf};
+
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::error::{Doing as _, ErrorKind, Result};
+use crate::util::{fs, random};
+
+/// How long a token is: 48 of 36 letters are 248 bits.
+const TOKEN_LENGTH: usize = 48;
+
+/// Where a cluster's token for Ray lies, in the folder of the cluster's state.
+pub fn ray_token_path(cluster_folder: &Path) -> PathBuf {
+    cluster_folder.join("secrets/ray_token")
+}
+
+/// Reads the cluster's token for Ray; `None` when there is none yet.
+pub fn ray_token(cluster_folder: &Path) -> Result<Option<SecretString>> {
+    let path = ray_token_path(cluster_folder);
+    match fs_err::read_to_string(&path) {
+        Ok(text) => Ok(Some(SecretString::from(text.trim().to_owned()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).doing(ErrorKind::State, || "read the cluster's token".to_owned()),
+    }
+}
+
+/// Reads the cluster's token for Ray, or makes one.
+pub fn ensure_ray_token(cluster_folder: &Path) -> Result<SecretString> {
+    if let Some(token) = ray_token(cluster_folder)? {
+        return Ok(token);
+    }
+    let token = SecretString::from(random::letters(TOKEN_LENGTH)?);
+    let path = ray_token_path(cluster_folder);
+    let doing = || format!("write the cluster's token to {}", path.display());
+    if let Some(folder) = path.parent() {
+        fs::create_private_dir(folder).doing(ErrorKind::State, doing)?;
+    }
+    fs::write_atomic(&path, token.expose_secret().as_bytes(), 0o600).doing(ErrorKind::State, doing)?;
+    Ok(token)
+}

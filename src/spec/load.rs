@@ -1,11 +1,133 @@
-//! Loads a spec from a file.
+//! From a file to a spec that has been checked and filled in, or to everything that is wrong with it.
 
+use std::io::Read as _;
 use std::path::Path;
 
-use super::Spec;
-use crate::error::{Error, ErrorKind, Result};
+use serde_json::Value;
 
-/// Loads, checks and fills in the spec in this file.
-pub fn load(path: &Path) -> Result<Spec> {
-    Err(Error::new(ErrorKind::Internal, format!("load {}", path.display())))
+use super::Spec;
+use super::node::{Kind, Node, first_difference};
+use super::place::{Places, Problem};
+use super::validate::{Lookup, validate, without_what_follows};
+use super::walk::walk;
+use super::yaml::{self, MOST_BYTES};
+use crate::error::{Doing as _, Error, ErrorKind, Result};
+
+/// How small a spec can be.
+const SMALLEST: &str = "the smallest spec is one line: `name: demo`";
+
+/// A spec, and where everything of it stands.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The spec, checked and filled in.
+    pub spec: Spec,
+    /// Where everything stands in the file, for errors that are found later.
+    pub places: Places,
+}
+
+/// Loads the spec in this file; changes nothing.
+pub fn load(path: &Path) -> Result<Loaded> {
+    let name = path.display().to_string();
+    let doing = || format!("read the spec {name}");
+    let wrong = |cause: String| Error::new(ErrorKind::Spec, doing()).because(cause);
+    let file = match fs_err::File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(
+                wrong("there is no such file".to_owned()).hint(format!("write one: echo 'name: demo' > {name}"))
+            );
+        }
+        opened => opened.doing(ErrorKind::Spec, doing)?,
+    };
+    if file.metadata().doing(ErrorKind::Spec, doing)?.is_dir() {
+        return Err(wrong("it is a folder".to_owned())
+            .hint(format!("name the file in it: {}", path.join("cluster.yaml").display())));
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).doing(ErrorKind::Spec, doing)?;
+    if bytes.len() > MOST_BYTES {
+        return Err(wrong("it has more than 1 MiB: this is no spec".to_owned()));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let good = error.utf8_error().valid_up_to();
+        let before = String::from_utf8_lossy(&error.as_bytes()[..good]).into_owned();
+        let column = before.chars().rev().take_while(|letter| *letter != '\n').count() + 1;
+        let line = before.matches('\n').count() + 1;
+        wrong(format!("{name}:{line}:{column}: is not UTF-8")).hint("save the file as UTF-8 and try again")
+    })?;
+    parse(&name, &text)
+}
+
+/// Reads a spec from a text; `name` is what the file is called in errors.
+pub fn parse(name: &str, text: &str) -> Result<Loaded> {
+    parse_with(name, text, &crate::provider::find)
+}
+
+/// Reads a spec with providers other than the built-in ones.
+pub fn parse_with(name: &str, text: &str, lookup: Lookup<'_>) -> Result<Loaded> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut places = Places::of_text(name, text);
+    if text.len() > MOST_BYTES {
+        return Err(places.all(vec![Problem::new("", "has more than 1 MiB: this is no spec")]));
+    }
+    let (root, mut problems) = match yaml::read(text) {
+        Ok((Some(root), problems)) => (root, problems),
+        Ok((None, _)) => return Err(places.all(vec![Problem::new("", "is empty").note(SMALLEST)])),
+        Err(problem) => return Err(places.all(vec![with_help(*problem, text)])),
+    };
+    places.add(&root);
+    if !matches!(root.kind, Kind::Map(_)) {
+        let problem = Problem::at(root.at, "", format!("is {}, must be a map of keys", root.what())).note(SMALLEST);
+        return Err(places.all(vec![problem]));
+    }
+    let right = walk(&root, super::schema::own(), &mut problems);
+    match serde_json::from_value::<Spec>(named(right)) {
+        Ok(spec) => {
+            let found = without_what_follows(validate(&spec, lookup), &problems);
+            problems.extend(found);
+        }
+        // What the schema did not see, the types did; the YAML crate says where.
+        Err(error) if problems.is_empty() => problems.push(match yaml::deserialize::<Spec>(text) {
+            Err(problem) => *problem,
+            Ok(_) => Problem::new("", error.to_string()),
+        }),
+        Err(_) => {}
+    }
+    if problems.is_empty() {
+        match read_again(text, &root) {
+            Ok(spec) => return Ok(Loaded { spec, places }),
+            Err(problem) => problems.push(*problem),
+        }
+    }
+    let has_unknown_key = problems.iter().any(|problem| problem.message == "unknown key");
+    let error = places.all(problems);
+    Err(if has_unknown_key { error.hint("`gpucl schema` prints every key and what it takes") } else { error })
+}
+
+/// Makes the spec by the YAML crate, once both readers have seen the same in the text.
+fn read_again(text: &str, root: &Node) -> Result<Spec, Box<Problem>> {
+    match first_difference(&root.to_json(), &yaml::plain(text)?, "") {
+        None => yaml::deserialize(text),
+        Some(path) => {
+            Err(Problem::new(path, "can be read in two ways").note("put the value in quotes, on one line").into())
+        }
+    }
+}
+
+/// Gives what was read a name when its own is missing or wrong, so that the rest can be looked at.
+fn named(mut right: Value) -> Value {
+    if let Value::Object(keys) = &mut right {
+        keys.entry("name").or_insert_with(|| Value::String("unnamed".to_owned()));
+    }
+    right
+}
+
+/// Says what a parser does not: that a tab is not a space, that the file is at its end.
+fn with_help(problem: Problem, text: &str) -> Problem {
+    let Some(mark) = problem.mark else { return problem };
+    if text.lines().skip(mark.line - 1).all(|line| line.trim().is_empty()) {
+        return problem.note("the file ends here");
+    }
+    let line = text.lines().nth(mark.line - 1).unwrap_or_default();
+    let indent = &line[..line.len() - line.trim_start().len()];
+    if indent.contains('\t') { problem.note("indent with spaces: YAML takes no tabs there") } else { problem }
 }

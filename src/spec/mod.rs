@@ -2,15 +2,25 @@
 //!
 //! This module touches no provider, no host and no disk but the file it is given. `yaml.rs` alone knows
 //! the YAML crates.
+//!
+//! ```text
+//! text -> yaml (events: a tree with places) -> walk (the schema) -> validate (the meaning) -> yaml again (the types)
+//! ```
 
 mod load;
 mod model;
+mod node;
+mod place;
 mod schema;
 mod validate;
+mod walk;
 mod yaml;
 
-pub use load::load;
+pub use load::{Loaded, load, parse, parse_with};
 pub use model::{
-    GpuProof, HeadSpec, Memory, Per, ProviderChoice, RaySpec, Runtime, Spec, SpecDuration, Timeouts, WorkersSpec,
+    DEFAULT_RAY_VERSION, GpuProof, HeadSpec, Memory, Per, ProviderChoice, RaySpec, Runtime, Spec, SpecDuration,
+    Timeouts, WorkersSpec,
 };
-pub use schema::schema;
+pub use place::Places;
+pub use schema::{schema, schema_with};
+pub use validate::Lookup;

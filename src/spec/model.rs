@@ -25,6 +25,7 @@ pub struct Spec {
     pub runtime: Runtime,
     /// The hosts, each in the provider's own form; one host without settings when absent.
     #[serde(default = "one_host")]
+    #[schemars(length(min = 1, max = 256))]
     pub hosts: Vec<serde_json::Value>,
     /// The Ray cluster.
     #[serde(default)]
@@ -112,7 +113,7 @@ impl Runtime {
 #[serde(deny_unknown_fields, default)]
 pub struct RaySpec {
     /// The version of Ray: three numbers; 2.54.0 is the oldest with the authentication that gpucl relies on.
-    #[schemars(extend("pattern" = r"^[0-9]+\.[0-9]+\.[0-9]+$"))]
+    #[schemars(extend("pattern" = r"^[0-9]+\.[0-9]+\.[0-9]+$", "examples" = [DEFAULT_RAY_VERSION]))]
     pub version: String,
     /// The head node.
     pub head: HeadSpec,
@@ -122,11 +123,7 @@ pub struct RaySpec {
 
 impl Default for RaySpec {
     fn default() -> Self {
-        Self {
-            version: DEFAULT_RAY_VERSION.to_owned(),
-            head: HeadSpec::default(),
-            workers: WorkersSpec::default(),
-        }
+        Self { version: DEFAULT_RAY_VERSION.to_owned(), head: HeadSpec::default(), workers: WorkersSpec::default() }
     }
 }
 
@@ -135,13 +132,14 @@ impl Default for RaySpec {
 #[serde(deny_unknown_fields, default)]
 pub struct HeadSpec {
     /// Logical CPUs for tasks.
+    #[schemars(range(min = 0, max = 4096))]
     pub cpus: u32,
     /// Memory for tasks.
     pub memory: Option<Memory>,
     /// Shared memory for objects.
     pub object_store_memory: Option<Memory>,
     /// The port of the dashboard and the job API on the host's loopback; a free one when absent.
-    #[schemars(range(min = 1024))]
+    #[schemars(range(min = 1024, max = 65535))]
     pub dashboard_port: Option<u16>,
 }
 
@@ -165,8 +163,10 @@ pub struct WorkersSpec {
     /// One for each GPU or host; excludes `count`.
     pub per: Option<Per>,
     /// Logical CPUs of each; one when absent.
+    #[schemars(range(min = 0, max = 4096))]
     pub cpus: Option<u32>,
     /// GPUs of each; with `per: gpu` it is 1.
+    #[schemars(range(min = 0, max = 1024))]
     pub gpus: Option<u32>,
     /// Memory for tasks of each.
     pub memory: Option<Memory>,
@@ -214,6 +214,9 @@ impl Default for Timeouts {
     }
 }
 
+/// The longest wait that a spec may ask for.
+const LONGEST_WAIT: Duration = Duration::from_secs(168 * 3600);
+
 /// A duration as people write it: `90s`, `5m`, `1h 30m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -226,7 +229,11 @@ impl TryFrom<String> for SpecDuration {
         let wrong = || format!("`{text}` is no duration: write it like `90s`, `5m` or `1h 30m`");
         let parsed: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
         let duration = Duration::try_from(parsed).map_err(|_| wrong())?;
-        if duration.is_zero() { Err(wrong()) } else { Ok(Self(duration)) }
+        match duration {
+            Duration::ZERO => Err(wrong()),
+            long if long > LONGEST_WAIT => Err(format!("`{text}` is too long: 168h is the longest")),
+            duration => Ok(Self(duration)),
+        }
     }
 }
 
@@ -271,7 +278,7 @@ impl std::str::FromStr for Memory {
             _ => return Err(wrong()),
         };
         let bytes = number * factor as f64;
-        if bytes >= 1.0 && bytes < 1e18 { Ok(Self(bytes as u64)) } else { Err(wrong()) }
+        if (1.0..1e18).contains(&bytes) { Ok(Self(bytes as u64)) } else { Err(wrong()) }
     }
 }
 
@@ -283,17 +290,27 @@ impl From<Memory> for String {
 
 impl<'de> Deserialize<'de> for Memory {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Form {
-            Bytes(u64),
-            Text(String),
+        struct Amount;
+        impl serde::de::Visitor<'_> for Amount {
+            type Value = Memory;
+
+            fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                out.write_str("an amount of memory such as `2GiB`")
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, bytes: u64) -> Result<Memory, E> {
+                self.visit_str(&bytes.to_string())
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, bytes: i64) -> Result<Memory, E> {
+                self.visit_str(&bytes.to_string())
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Memory, E> {
+                text.parse().map_err(E::custom)
+            }
         }
-        let text = match Form::deserialize(deserializer)? {
-            Form::Bytes(bytes) => bytes.to_string(),
-            Form::Text(text) => text,
-        };
-        text.parse().map_err(serde::de::Error::custom)
+        deserializer.deserialize_any(Amount)
     }
 }
 

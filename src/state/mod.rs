@@ -1,5 +1,17 @@
-//! What gpucl knows of a cluster, on the disk of this machine.
+//! What gpucl knows of a cluster, on the disk of this machine: lock, snapshot, journal, owner, secrets' place.
+//!
+//! Everything here can be read with `cat`. A snapshot names the journal that goes on from it, so that a crash
+//! between the two loses nothing; each record is on the disk before the effect that it announces.
 
+mod cluster;
+mod journal;
+mod lock;
+mod owner;
 mod paths;
+mod store;
 
+pub use cluster::{ClusterState, Item, ItemKind, ItemState, Record};
+pub use lock::{Lock, LockInfo};
+pub use owner::owner;
 pub use paths::Paths;
+pub use store::Store;

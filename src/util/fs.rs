@@ -34,9 +34,12 @@ pub fn create_private_dir(path: &Path) -> std::io::Result<()> {
 
 /// Opens a file for appending, made with mode 0600 when it is new.
 pub fn open_append(path: &Path) -> std::io::Result<std::fs::File> {
-    std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(|error| {
-        std::io::Error::new(error.kind(), format!("failed to open `{}`: {error}", path.display()))
-    })
+    std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| std::io::Error::new(error.kind(), format!("failed to open `{}`: {error}", path.display())))
 }
 
 /// Removes a folder and all in it; says whether it was there.

@@ -4,4 +4,6 @@ pub mod digest;
 pub mod fs;
 pub mod human;
 pub mod near;
+pub mod ports;
+pub mod process;
 pub mod random;

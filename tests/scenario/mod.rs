@@ -1,1 +1,3 @@
-//! One obligation per function.
+//! One obligation per function, on real clusters of this machine.
+
+mod first_up;

@@ -10,7 +10,6 @@ pub(crate) struct TestEnv {
 }
 
 /// What a run of the program gave.
-#[must_use]
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,
@@ -20,11 +19,18 @@ pub(crate) struct Outcome {
 
 impl TestEnv {
     pub(crate) fn new() -> Self {
-        let root = tempfile::Builder::new().prefix("gpucl-test-").tempdir().unwrap();
+        let root = tempfile::Builder::new().prefix("gt-").tempdir().unwrap();
         for folder in ["home", "run", "work"] {
             std::fs::create_dir(root.path().join(folder)).unwrap();
         }
         Self { root, variables: Vec::new() }
+    }
+
+    /// An environment whose Ray is shared with other tests: made by the first of them, kept between runs of the tests.
+    pub(crate) fn with_shared_ray() -> Self {
+        let mut env = Self::new();
+        env.set("XDG_CACHE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/cache"));
+        env
     }
 
     /// Sets a variable for all later runs.
@@ -64,6 +70,8 @@ impl TestEnv {
             .env("HOME", self.home())
             .env("XDG_RUNTIME_DIR", self.root.path().join("run"))
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            // pip asks for the version of rustc, whose wrapper would make a folder in HOME.
+            .env("RUSTUP_HOME", std::env::var_os("RUSTUP_HOME").unwrap_or_else(|| home().join(".rustup").into()))
             .env("LANG", "C.UTF-8")
             .env("TZ", "UTC");
         // How packages are reached is the machine's business, not the test's.
@@ -95,6 +103,11 @@ impl TestEnv {
     fn redact(&self, text: &str) -> String {
         text.replace(&self.root.path().display().to_string(), "$TEST")
     }
+}
+
+/// The home of whoever runs the tests.
+fn home() -> PathBuf {
+    std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default()
 }
 
 impl Outcome {

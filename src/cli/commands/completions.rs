@@ -1,12 +1,22 @@
 //! `gpucl completions`.
 
+use clap_complete::Shell;
+
 use crate::cli::app::App;
-use crate::error::{Error, ErrorKind, Result};
+use crate::cli::args::command;
+use crate::cli::exit_code;
+use crate::error::Result;
 
 /// The arguments of `completions`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// The shell
+    shell: Shell,
+}
 
-pub(crate) async fn run(_app: &App, _args: Args) -> Result<u8> {
-    Err(Error::new(ErrorKind::Internal, "run `completions`").because("not written yet"))
+pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut command(), "gpucl", &mut text);
+    app.ui.raw(&String::from_utf8_lossy(&text));
+    Ok(exit_code::DONE)
 }

@@ -1,12 +1,239 @@
 //! `gpucl doctor`.
 
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
 use crate::cli::app::App;
-use crate::error::{Error, ErrorKind, Result};
+use crate::cli::exit_code;
+use crate::cli::output::Table;
+use crate::error::Result;
+use crate::host::LocalHost;
+use crate::playbook::{self, Facts};
+use crate::util::human;
+
+/// What a Ray environment takes, with room to install it.
+const ENVIRONMENT_BYTES: u64 = 1536 << 20;
 
 /// The arguments of `doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-pub(crate) async fn run(_app: &App, _args: Args) -> Result<u8> {
-    Err(Error::new(ErrorKind::Internal, "run `doctor`").because("not written yet"))
+/// One thing that was looked for.
+#[derive(Debug, Serialize)]
+struct Finding {
+    /// Who needs it: `local + native`.
+    needed_by: &'static str,
+    /// What was looked for.
+    what: &'static str,
+    state: State,
+    /// What was seen.
+    saw: String,
+    /// A command that puts it right.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fix: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    /// It is as it must be.
+    Ok,
+    /// Without it what needs it cannot work.
+    Missing,
+    /// It is not there and need not be.
+    Optional,
+}
+
+const LOCAL: &str = "local + native";
+
+pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
+    let host = LocalHost::new("local", nearest_folder(&app.paths.cache))?;
+    let facts = playbook::facts(&host).await?;
+    let path = app.variable("PATH").unwrap_or_default();
+    let mut findings = vec![python(&facts), venv(&facts).await, tools(path), disk(app, &facts), memory(&facts)];
+    findings.push(environments(&app.paths.cache.join("environments")));
+    findings.push(uv(&facts));
+    findings.push(gpus(&facts));
+    findings.push(ssh(path));
+    findings.push(docker(&facts));
+    let works = findings.iter().all(|finding| finding.needed_by != LOCAL || finding.state != State::Missing);
+    if app.json() {
+        app.ui.json(&serde_json::json!({
+            "v": 1, "type": "doctor", "local_native": works, "facts": facts, "findings": findings,
+        }));
+    } else {
+        let mut table = Table::new(&["needed by", "what", "state", "saw"]);
+        for finding in &findings {
+            let state = match finding.state {
+                State::Ok => "ok",
+                State::Missing => "missing",
+                State::Optional => "optional",
+            };
+            table.row([finding.needed_by, finding.what, state, &finding.saw]);
+        }
+        app.ui.data(table);
+        for finding in &findings {
+            if let Some(fix) = &finding.fix {
+                app.ui.data(format_args!("fix for {}: {fix}", finding.what));
+            }
+        }
+        app.ui.data(if works {
+            "the local provider with the native runtime can work here"
+        } else {
+            "the local provider with the native runtime cannot work here yet"
+        });
+    }
+    Ok(if works { exit_code::DONE } else { exit_code::FAILED })
+}
+
+fn python(facts: &Facts) -> Finding {
+    let (state, saw) = match &facts.python {
+        Some(python) if python.fits_ray() => (State::Ok, format!("{} ({})", python.version, python.path)),
+        Some(python) => (State::Missing, format!("{} ({}); Ray needs 3.10 to 3.13", python.version, python.path)),
+        None => (State::Missing, "none".to_owned()),
+    };
+    let fix = (state == State::Missing).then(|| "sudo apt-get install python3 python3-venv".to_owned());
+    Finding { needed_by: LOCAL, what: "python3", state, saw, fix }
+}
+
+/// Whether that Python can make environments. Only asking it tells: some systems leave the half of it out.
+async fn venv(facts: &Facts) -> Finding {
+    let mut finding = Finding { needed_by: LOCAL, what: "venv", state: State::Ok, saw: String::new(), fix: None };
+    if facts.uv.is_some() {
+        "not needed: uv makes the environment".clone_into(&mut finding.saw);
+        return finding;
+    }
+    let asked = match &facts.python {
+        Some(python) => {
+            let mut ask = tokio::process::Command::new(&python.path);
+            ask.args(["-B", "-c", "import venv, ensurepip"]).kill_on_drop(true);
+            let answer = tokio::time::timeout(std::time::Duration::from_secs(20), ask.output()).await;
+            answer.is_ok_and(|answer| answer.is_ok_and(|answer| answer.status.success()))
+        }
+        None => false,
+    };
+    if asked {
+        "venv and ensurepip are there".clone_into(&mut finding.saw);
+    } else {
+        finding.state = State::Missing;
+        "venv or ensurepip is missing".clone_into(&mut finding.saw);
+        finding.fix = Some("sudo apt-get install python3-venv".to_owned());
+    }
+    finding
+}
+
+fn tools(path: &str) -> Finding {
+    let needed = ["sh", "flock", "setsid", "timeout", "base64", "grep", "awk"];
+    let missing: Vec<&str> = needed.into_iter().filter(|tool| find(path, tool).is_none()).collect();
+    let (state, saw, fix) = if missing.is_empty() {
+        (State::Ok, needed.join(", "), None)
+    } else {
+        let fix = "sudo apt-get install util-linux coreutils grep mawk".to_owned();
+        (State::Missing, format!("without {}", missing.join(", ")), Some(fix))
+    };
+    Finding { needed_by: LOCAL, what: "shell tools", state, saw, fix }
+}
+
+fn disk(app: &App, facts: &Facts) -> Finding {
+    let enough = facts.disk_free >= ENVIRONMENT_BYTES || !complete(&app.paths.cache.join("environments")).is_empty();
+    let folder = nearest_folder(&app.paths.cache);
+    Finding {
+        needed_by: LOCAL,
+        what: "disk",
+        state: if enough { State::Ok } else { State::Missing },
+        saw: format!("{} free in {}", human::bytes(facts.disk_free), folder.display()),
+        fix: (!enough).then(|| format!("df -h {}   # and make room for 1.5 GiB", folder.display())),
+    }
+}
+
+fn memory(facts: &Facts) -> Finding {
+    // A head and one worker at rest take about 1 GiB.
+    let enough = facts.memory >= 2 << 30;
+    Finding {
+        needed_by: LOCAL,
+        what: "memory",
+        state: if enough { State::Ok } else { State::Missing },
+        saw: format!("{}, and {} of shared memory are free", human::bytes(facts.memory), human::bytes(facts.shm_free)),
+        fix: (!enough).then(|| "free -h   # a head and one worker need 2 GiB".to_owned()),
+    }
+}
+
+fn environments(folder: &Path) -> Finding {
+    let made = complete(folder);
+    let (state, saw) = if made.is_empty() {
+        (State::Optional, "none yet; the first `gpucl up` makes one".to_owned())
+    } else {
+        (State::Ok, made.join(", "))
+    };
+    Finding { needed_by: LOCAL, what: "Ray environment", state, saw, fix: None }
+}
+
+fn uv(facts: &Facts) -> Finding {
+    let (state, saw) = match &facts.uv {
+        Some(version) => (State::Ok, version.clone()),
+        None => (State::Optional, "not there; venv and pip do the same, slower".to_owned()),
+    };
+    Finding { needed_by: LOCAL, what: "uv", state, saw, fix: None }
+}
+
+fn gpus(facts: &Facts) -> Finding {
+    let names: Vec<String> = facts
+        .gpus
+        .iter()
+        .map(|gpu| {
+            let name = gpu.name.clone().unwrap_or_else(|| format!("{:?} {}", gpu.vendor, gpu.device_id));
+            let driver = gpu.driver.as_deref().unwrap_or("no driver");
+            format!("{name} at {} ({driver})", gpu.pci)
+        })
+        .collect();
+    let (state, saw) = if names.is_empty() {
+        (State::Optional, "none on the PCI bus; a spec may declare logical ones".to_owned())
+    } else {
+        (State::Ok, names.join(", "))
+    };
+    Finding { needed_by: "GPU workers", what: "GPUs", state, saw, fix: None }
+}
+
+fn ssh(path: &str) -> Finding {
+    let (state, saw, fix) = match find(path, "ssh") {
+        Some(path) => (State::Ok, path.display().to_string(), None),
+        None => (State::Missing, "none".to_owned(), Some("sudo apt-get install openssh-client".to_owned())),
+    };
+    Finding { needed_by: "hosts by SSH", what: "ssh client", state, saw, fix }
+}
+
+fn docker(facts: &Facts) -> Finding {
+    let saw = facts.docker.as_ref().map_or_else(|| "none".to_owned(), |version| format!("docker {version}"));
+    Finding {
+        needed_by: "docker runtime",
+        what: "docker",
+        state: if facts.docker.is_some() { State::Ok } else { State::Optional },
+        saw: format!("{saw}; needed by the docker runtime, which is not there yet"),
+        fix: None,
+    }
+}
+
+/// The environments that were made whole.
+fn complete(folder: &Path) -> Vec<String> {
+    let entries = fs_err::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let mut names: Vec<String> = entries
+        .filter(|path| path.join(".complete").is_file())
+        .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
+        .collect();
+    names.sort();
+    names
+}
+
+/// The folder itself or the nearest one above it that exists.
+fn nearest_folder(folder: &Path) -> PathBuf {
+    folder.ancestors().find(|folder| folder.is_dir()).unwrap_or_else(|| Path::new("/")).to_path_buf()
+}
+
+/// Finds a command on the PATH.
+fn find(path: &str, command: &str) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::env::split_paths(path).map(|folder| folder.join(command)).find(|candidate| {
+        candidate.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    })
 }

@@ -1,12 +1,101 @@
 //! `gpucl logs`.
 
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
 use crate::cli::app::App;
-use crate::error::{Error, ErrorKind, Result};
+use crate::cli::exit_code;
+use crate::cli::target::Target;
+use crate::cluster;
+use crate::error::{Doing as _, Error, ErrorKind, Result};
 
 /// The arguments of `logs`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// `head`, `worker-0`, or `agent`; all nodes when absent
+    node: Option<String>,
+    /// Go on printing what comes, until Ctrl-C
+    #[arg(short, long)]
+    follow: bool,
+    /// Only the last lines
+    #[arg(short = 'n', long, value_name = "LINES")]
+    tail: Option<usize>,
+}
 
-pub(crate) async fn run(_app: &App, _args: Args) -> Result<u8> {
-    Err(Error::new(ErrorKind::Internal, "run `logs`").because("not written yet"))
+pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+    let target = Target::choose(app)?;
+    let files = files(app, &target, args.node.as_deref())?;
+    let labelled = files.len() > 1;
+    let mut offsets: Vec<u64> = vec![0; files.len()];
+    for ((name, path), offset) in files.iter().zip(&mut offsets) {
+        let text = read_from(path, offset)?;
+        let lines: Vec<&str> = text.lines().collect();
+        let skip = args.tail.map_or(0, |tail| lines.len().saturating_sub(tail));
+        for line in &lines[skip..] {
+            print(app, name, line, labelled);
+        }
+    }
+    if !args.follow {
+        return Ok(exit_code::DONE);
+    }
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(300)) => {}
+            _ = tokio::signal::ctrl_c() => return Ok(exit_code::INTERRUPTED),
+        }
+        for ((name, path), offset) in files.iter().zip(&mut offsets) {
+            for line in read_from(path, offset)?.lines() {
+                print(app, name, line, labelled);
+            }
+        }
+    }
+}
+
+fn print(app: &App, name: &str, line: &str, labelled: bool) {
+    if app.json() {
+        app.ui.json(&serde_json::json!({ "v": 1, "type": "log_line", "node": name, "line": line }));
+    } else if labelled {
+        app.ui.data(format!("{name:<9} | {line}"));
+    } else {
+        app.ui.data(line);
+    }
+}
+
+/// The log files that are meant, by the names of their nodes.
+fn files(app: &App, target: &Target, name: Option<&str>) -> Result<Vec<(String, PathBuf)>> {
+    if name == Some("agent") {
+        return Ok(vec![("agent".to_owned(), target.folder().join("agent.log"))]);
+    }
+    let all = cluster::node_logs(&app.paths, &target.known.state);
+    match name {
+        None => Ok(all),
+        Some(name) => {
+            let wanted = |(node, _): &&(String, PathBuf)| node == name || node.replace('-', "") == name;
+            match all.iter().find(wanted) {
+                Some(found) => Ok(vec![found.clone()]),
+                None => {
+                    let names: Vec<&str> = all.iter().map(|(node, _)| node.as_str()).chain(["agent"]).collect();
+                    Err(Error::new(ErrorKind::NotFound, format!("show the log of {name}"))
+                        .because(format!("{} has no such node", target.name))
+                        .hint(format!("there are: {}", names.join(", "))))
+                }
+            }
+        }
+    }
+}
+
+/// What a file holds from this place on; a file that is not there yet holds nothing.
+fn read_from(path: &Path, offset: &mut u64) -> Result<String> {
+    let doing = || format!("read {}", path.display());
+    let mut file = match fs_err::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(String::new()),
+        Err(error) => return Err(error).doing(ErrorKind::State, doing),
+    };
+    file.seek(SeekFrom::Start(*offset)).doing(ErrorKind::State, doing)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).doing(ErrorKind::State, doing)?;
+    *offset += bytes.len() as u64;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -1,12 +1,37 @@
 //! `gpucl plan`.
 
+use std::path::PathBuf;
+
 use crate::cli::app::App;
-use crate::error::{Error, ErrorKind, Result};
+use crate::cli::exit_code;
+use crate::cluster;
+use crate::engine::Cancel;
+use crate::error::Result;
+use crate::event::Bus;
+use crate::spec;
 
 /// The arguments of `plan`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// The spec
+    #[arg(value_name = "FILE", default_value = "cluster.yaml")]
+    spec: PathBuf,
+}
 
-pub(crate) async fn run(_app: &App, _args: Args) -> Result<u8> {
-    Err(Error::new(ErrorKind::Internal, "run `plan`").because("not written yet"))
+pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+    let loaded = spec::load(&args.spec)?;
+    let (events, _inbox) = Bus::new();
+    let (_handle, cancel) = Cancel::new();
+    let settings = app.settings(events, cancel)?;
+    let plan = cluster::plan(&settings, &loaded).await?;
+    if app.json() {
+        app.ui.json(&serde_json::json!({
+            "v": 1, "type": "plan", "cluster": loaded.spec.name, "operations": plan.operations, "text": plan.to_string(),
+        }));
+    } else if plan.is_empty() {
+        app.ui.data("nothing to change");
+    } else {
+        app.ui.raw(&plan.to_string());
+    }
+    Ok(exit_code::DONE)
 }

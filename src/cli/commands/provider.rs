@@ -1,15 +1,236 @@
 //! `gpucl provider`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+
 use crate::cli::app::App;
-use crate::error::{Error, ErrorKind, Result};
+use crate::cli::command_error::usage;
+use crate::cli::exit_code;
+use crate::cli::output::Table;
+use crate::error::{Error, ErrorKind, LeftBehind, Result};
+use crate::event::Bus;
+use crate::provider::conformance::{Case, CaseResult, Outcome, Subject, count, run_until};
+use crate::provider::{self, FieldError, Offer, ProviderKind};
+use crate::util::human::short_duration;
 
 /// The commands below `provider`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// List
+    /// List the providers
     List,
+    /// Check that a provider keeps the contract, case by case
+    Check(CheckArgs),
 }
 
-pub(crate) async fn run(_app: &App, _command: Command) -> Result<u8> {
-    Err(Error::new(ErrorKind::Internal, "run `provider`").because("not written yet"))
+/// What `provider check` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckArgs {
+    /// The provider's name
+    name: String,
+    /// Acquire things that cost money
+    #[arg(long)]
+    spend: bool,
+    /// Check against the provider's stand-in instead of the real thing
+    #[arg(long, conflicts_with = "spend")]
+    sandbox: bool,
+    /// The provider's settings, as JSON: what stands under `provider:` in a spec
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    settings: String,
+    /// The host to ask for, as JSON: an entry of `hosts:` in a spec
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    host: String,
+}
+
+pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
+    match command {
+        Command::List => list(app),
+        Command::Check(args) => check(app, args).await,
+    }
+}
+
+fn list(app: &App) -> Result<u8> {
+    let mut table = Table::new(&["name", "kind", "costs money", "runtimes", "summary"]);
+    for factory in provider::all() {
+        let (manifest, capability) = (factory.manifest()?, factory.capability());
+        if app.json() {
+            app.ui.json(&json!({
+                "v": 1, "type": "provider", "name": manifest.name, "summary": manifest.summary,
+                "secrets": manifest.secrets, "docs": manifest.docs, "capability": capability,
+            }));
+        }
+        let kind = match capability.kind {
+            ProviderKind::Host => "host",
+            ProviderKind::Platform => "platform",
+        };
+        let runtimes = capability.runtimes.iter().map(|runtime| runtime.name()).collect::<Vec<_>>().join(", ");
+        let money = if capability.costs_money { "yes" } else { "no" };
+        table.row([&manifest.name, kind, money, &runtimes, &manifest.summary]);
+    }
+    if !app.json() {
+        app.ui.data(table);
+    }
+    Ok(exit_code::DONE)
+}
+
+async fn check(app: &App, args: CheckArgs) -> Result<u8> {
+    let doing = format!("check the provider `{}`", args.name);
+    let factory = provider::find(&args.name)?;
+    if args.sandbox {
+        return Err(Error::new(ErrorKind::Unsupported, doing)
+            .because(format!("`{}` has no stand-in", args.name))
+            .hint(format!("gpucl provider check {}", args.name)));
+    }
+    let settings = parsed(&args.settings, "--settings")?;
+    let host = parsed(&args.host, "--host")?;
+    if let Some(error) = factory.check(&settings, std::slice::from_ref(&host)).first() {
+        return Err(wrong_field(&doing, error));
+    }
+    let (events, _inbox) = Bus::new();
+    let provider = factory.open(&settings, &app.provider_context(events))?;
+    if provider.capability().costs_money {
+        app.ui.status(consent(&args.name, &provider.offers().await?, args.spend)?);
+    }
+
+    let subject = Subject { host, ..Subject::new(provider.as_ref())? };
+    app.ui.status(format!(
+        "checking {}; what it makes is named gpucl-{}-… and gpucl-{}-…, and is removed",
+        args.name, subject.owner, subject.stranger
+    ));
+    let ui = app.ui;
+    let json = app.json();
+    let mut report = |result: &CaseResult| {
+        if json { ui.json(&case_json(result)) } else { ui.data(case_line(result)) }
+    };
+    let stopped = AtomicBool::new(false);
+    let stop = async {
+        interrupted().await;
+        stopped.store(true, Ordering::Relaxed);
+        ui.status("stopping: no further case is tried, and what was made is removed; Ctrl-C again leaves it");
+    };
+    let run = run_until(&subject, stop, &mut report);
+    let results = tokio::select! {
+        results = run => results,
+        () = interrupted_twice() => return Err(abandoned(&doing, &subject)),
+    };
+    let (passed, failed, other) = count(&results);
+    let untried = Case::ALL.len() - results.len();
+    if json {
+        ui.json(&json!({
+            "v": 1, "type": "conformance_summary", "provider": args.name, "passed": passed, "failed": failed,
+            "not_applicable": other, "not_tried": untried,
+        }));
+    } else {
+        let rest = if untried == 0 { String::new() } else { format!(", {untried} not tried") };
+        ui.data(format!(
+            "conformance of {}: {passed} passed, {failed} failed, {other} not applicable{rest}",
+            args.name
+        ));
+    }
+    if stopped.into_inner() {
+        return Ok(exit_code::INTERRUPTED);
+    }
+    Ok(if failed == 0 { exit_code::DONE } else { exit_code::FAILED })
+}
+
+fn parsed(text: &str, flag: &str) -> Result<Value> {
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| usage(format!("read {flag}"), error).hint(format!("write it like {flag} '{{\"key\": 1}}'")))?;
+    if value.is_object() { Ok(value) } else { Err(usage(format!("read {flag}"), "it is no JSON object")) }
+}
+
+fn wrong_field(doing: &str, error: &FieldError) -> Error {
+    let place = if error.path.is_empty() { String::new() } else { format!("`{}`: ", error.path) };
+    let told = usage(doing, format!("{place}{}", error.message));
+    if error.known.is_empty() { told } else { told.hint(format!("known here: {}", error.known.join(", "))) }
+}
+
+/// What a check would acquire and at what price, in a sentence; an error with that price unless it may be spent.
+fn consent(name: &str, offers: &[Offer], spend: bool) -> Result<String> {
+    let offers: Vec<String> = offers
+        .iter()
+        .map(|offer| format!("{} at {}: {} an hour", offer.name, offer.place, offer.price_per_hour))
+        .collect();
+    let offers = if offers.is_empty() { "nothing now".to_owned() } else { offers.join("; ") };
+    let price = format!(
+        "the check acquires the host that it asks for about a dozen times, at most three at once; {name} offers {offers}"
+    );
+    if spend {
+        return Ok(price);
+    }
+    Err(usage(format!("check the provider `{name}`"), "it costs money, and --spend was not given")
+        .because(price)
+        .hint(format!("gpucl provider check {name} --spend")))
+}
+
+fn abandoned(doing: &str, subject: &Subject<'_>) -> Error {
+    Error::new(ErrorKind::Cancelled, doing).because("it was stopped before everything was removed").left(
+        LeftBehind::Remaining(vec![
+            format!("what is named gpucl-{}-…", subject.owner),
+            format!("what is named gpucl-{}-…", subject.stranger),
+        ]),
+    )
+}
+
+/// Ready at the first Ctrl-C.
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Ready at the second Ctrl-C.
+async fn interrupted_twice() {
+    interrupted().await;
+    interrupted().await;
+}
+
+fn case_line(result: &CaseResult) -> String {
+    let name = result.case.name();
+    match &result.outcome {
+        Outcome::Passed => format!("passed  {name} ({})", short_duration(result.elapsed)),
+        Outcome::NotApplicable(capability) => format!("n/a     {name}: {capability}"),
+        Outcome::Failed(what) => {
+            format!(
+                "FAILED  {name} ({})\n        {}\n        {what}",
+                short_duration(result.elapsed),
+                result.case.obligation()
+            )
+        }
+    }
+}
+
+fn case_json(result: &CaseResult) -> Value {
+    let (outcome, detail) = match &result.outcome {
+        Outcome::Passed => ("passed", None),
+        Outcome::NotApplicable(capability) => ("not_applicable", Some(*capability)),
+        Outcome::Failed(what) => ("failed", Some(what.as_str())),
+    };
+    json!({
+        "v": 1, "type": "conformance_case", "case": result.case.name(), "outcome": outcome, "detail": detail,
+        "milliseconds": u64::try_from(result.elapsed.as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn money_is_spent_only_when_told_to() {
+        let offer = Offer {
+            name: "gpu_1x_a10".to_owned(),
+            place: "us-east-1".to_owned(),
+            cpus: 30,
+            memory: 200 << 30,
+            gpus: Vec::new(),
+            price_per_hour: "1.29 USD".to_owned(),
+            free: "now".to_owned(),
+        };
+        let error = consent("lambda", std::slice::from_ref(&offer), false).unwrap_err();
+        assert_eq!(exit_code::of(error.kind()), exit_code::USAGE);
+        assert!(error.to_string().contains("gpu_1x_a10 at us-east-1: 1.29 USD an hour"), "{error}");
+        assert_eq!(error.hints(), ["gpucl provider check lambda --spend"]);
+        assert!(consent("lambda", &[offer], true).unwrap().contains("1.29 USD"));
+    }
 }

@@ -1,12 +1,28 @@
 //! `gpucl stop`.
 
 use crate::cli::app::App;
-use crate::error::{Error, ErrorKind, Result};
+use crate::cli::exit_code;
+use crate::cli::run::{Ended, run as run_with_events};
+use crate::cli::target;
+use crate::cluster;
+use crate::error::Result;
 
 /// The arguments of `stop`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-pub(crate) async fn run(_app: &App, _args: Args) -> Result<u8> {
-    Err(Error::new(ErrorKind::Internal, "run `stop`").because("not written yet"))
+pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
+    let name = target::name(app)?;
+    let ended = run_with_events(app, "stop", name.as_str(), async |events, cancel| {
+        let settings = app.settings(events, cancel)?;
+        let kept = cluster::stop(&settings, &name).await?;
+        let kept = if kept.is_empty() { "nothing".to_owned() } else { kept.join(", ") };
+        Ok(Ended { summary: format!("stopped: no node runs; kept: {kept}"), endpoints: Vec::new() })
+    })
+    .await?;
+    if !app.json() {
+        app.ui.data(ended.summary);
+        app.ui.data(format!("  gpucl up    starts it again\n  gpucl down -c {name}    removes everything"));
+    }
+    Ok(exit_code::DONE)
 }

@@ -1,12 +1,27 @@
 //! `gpucl verify`.
 
 use crate::cli::app::App;
-use crate::error::{Error, ErrorKind, Result};
+use crate::cli::exit_code;
+use crate::cli::run::{Ended, run as run_with_events};
+use crate::cli::target;
+use crate::cluster;
+use crate::error::Result;
+use crate::util::human;
 
 /// The arguments of `verify`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-pub(crate) async fn run(_app: &App, _args: Args) -> Result<u8> {
-    Err(Error::new(ErrorKind::Internal, "run `verify`").because("not written yet"))
+pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
+    let name = target::name(app)?;
+    let ended = run_with_events(app, "verify", name.as_str(), async |events, cancel| {
+        let settings = app.settings(events, cancel)?;
+        let passed = cluster::verify(&settings, &name).await?;
+        Ok(Ended { summary: format!("ready: {} passed", human::count(passed, "check")), endpoints: Vec::new() })
+    })
+    .await?;
+    if !app.json() {
+        app.ui.data(ended.summary);
+    }
+    Ok(exit_code::DONE)
 }

@@ -1,9 +1,16 @@
 //! What a person or a program is shown: results on stdout, progress on stderr.
 
 mod error;
+mod json;
+mod plain;
 mod table;
+mod tty;
 mod ui;
+mod words;
 
 pub(crate) use error::print_error;
+pub(crate) use json::Json;
+pub(crate) use plain::Plain;
 pub(crate) use table::Table;
+pub(crate) use tty::Tty;
 pub(crate) use ui::Ui;

@@ -33,11 +33,6 @@ impl Ui {
         self.progress && self.format == Format::Text && !self.quiet
     }
 
-    /// Less is to be shown.
-    pub(crate) fn quiet(&self) -> bool {
-        self.quiet
-    }
-
     /// Prints a line of data on stdout. A closed pipe is not an error.
     pub(crate) fn data(&self, line: impl std::fmt::Display) {
         let _ = writeln!(std::io::stdout().lock(), "{line}");
@@ -60,5 +55,24 @@ impl Ui {
         if !self.quiet {
             let _ = writeln!(std::io::stderr().lock(), "{line}");
         }
+    }
+
+    /// Prints a line of a command's own errors on stderr.
+    pub(crate) fn error_line(&self, line: &str) {
+        let _ = writeln!(std::io::stderr().lock(), "{line}");
+    }
+
+    /// There is somebody to ask.
+    pub(crate) fn asks(&self) -> bool {
+        use std::io::IsTerminal as _;
+        std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
+
+    /// Asks, and hands back the answer.
+    pub(crate) fn ask(&self, question: &str) -> String {
+        let _ = std::io::stderr().lock().write_all(question.as_bytes());
+        let mut answer = String::new();
+        let _ = std::io::stdin().read_line(&mut answer);
+        answer
     }
 }

@@ -1,0 +1,184 @@
+//! Machines of a place that does not exist: the form of a provider, to be copied.
+
+mod api;
+mod config;
+mod error;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use crate::error::{LeftBehind, Result};
+use crate::name::{Key, Scope, Tag};
+use crate::provider::{
+    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
+    Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, settings,
+};
+use crate::spec::Runtime;
+use api::Api;
+use config::{HostSettings, Settings};
+
+/// The one kind of resource there is here. A real one may have several: lease, key pair, server, address.
+const MACHINE: &str = "machine";
+
+/// What the registry knows this provider by. The name `FACTORY` is all that the build looks for.
+pub static FACTORY: TheFactory = TheFactory;
+
+/// Opens it.
+#[derive(Debug)]
+pub struct TheFactory;
+
+impl Factory for TheFactory {
+    fn manifest(&self) -> Result<Manifest> {
+        Manifest::parse(include_str!("provider.yaml"), module_path!())
+    }
+
+    fn capability(&self) -> Capability {
+        capability()
+    }
+
+    fn settings_schema(&self) -> schemars::Schema {
+        schemars::schema_for!(Settings)
+    }
+
+    fn host_schema(&self) -> schemars::Schema {
+        schemars::schema_for!(HostSettings)
+    }
+
+    fn check(&self, settings: &Value, hosts: &[Value]) -> Vec<FieldError> {
+        let mut errors = settings::read::<Settings>(settings, "").err().unwrap_or_default();
+        for (index, host) in hosts.iter().enumerate() {
+            errors.extend(settings::read::<HostSettings>(host, &format!("hosts[{index}]")).err().unwrap_or_default());
+        }
+        errors
+    }
+
+    fn open(&self, settings: &Value, context: &Context) -> Result<Box<dyn Provider>> {
+        let settings: Settings = settings::read(settings, "").map_err(|errors| error::wrong_settings(&errors))?;
+        // Two providers must not share a folder, so its name is that of this module.
+        let name = module_path!().rsplit("::").next().unwrap_or_default();
+        let folder = context.data_dir.join(name).join(&settings.region);
+        Ok(Box::new(Place { api: Api::new(folder), region: settings.region }))
+    }
+}
+
+/// What it can do. The engine asks nothing else about it.
+fn capability() -> Capability {
+    Capability {
+        kind: ProviderKind::Host,
+        costs_money: false,
+        extend: false,
+        console: false,
+        several_resources: false,
+        shared_account: true,
+        settle: Duration::ZERO,
+        runtimes: &[Runtime::Native],
+        most_hosts: None,
+    }
+}
+
+/// One region of it.
+struct Place {
+    api: Api,
+    region: String,
+}
+
+#[async_trait]
+impl Provider for Place {
+    fn capability(&self) -> Capability {
+        capability()
+    }
+
+    async fn offers(&self) -> Result<Vec<Offer>> {
+        let sizes = api::SIZES.iter();
+        Ok(sizes
+            .map(|(size, cpus)| Offer {
+                name: (*size).to_owned(),
+                place: self.region.clone(),
+                cpus: *cpus,
+                memory: u64::from(*cpus) << 32,
+                gpus: Vec::new(),
+                price_per_hour: String::new(),
+                free: "now".to_owned(),
+            })
+            .collect())
+    }
+
+    async fn observe(&self, scope: &Scope) -> Result<Vec<ObservedResource>> {
+        let machines = self.api.list().await.map_err(|failure| error::of("list the machines", &failure))?;
+        // The tag is parsed whole: `a` is not `a-b`, and what has no tag of ours is nobody's business here.
+        let ours = machines.into_iter().filter_map(|machine| {
+            let tag: Tag = machine.name.parse().ok()?;
+            scope.holds(&tag).then_some((tag, machine))
+        });
+        Ok(ours
+            .map(|(tag, machine)| ObservedResource {
+                key: tag.key,
+                kind: ResourceKind(MACHINE.to_owned()),
+                id: machine.id,
+                usable: true,
+                detail: String::new(),
+            })
+            .collect())
+    }
+
+    fn expand(&self, _scope: &Scope, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
+        Ok(vec![ResourceRequest {
+            key: request.key.clone(),
+            kind: ResourceKind(MACHINE.to_owned()),
+            settings: request.settings.clone(),
+            needs: Vec::new(),
+            is_host: true,
+        }])
+    }
+
+    async fn acquire(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired> {
+        let doing = format!("create the machine {tag}");
+        let wanted: HostSettings =
+            settings::read(&request.settings, "").map_err(|errors| error::wrong_settings(&errors))?;
+        // Whoever was here before and lost the answer: what they made carries the tag.
+        let machines = self.api.list().await.map_err(|failure| error::of(&doing, &failure))?;
+        let before = machines.into_iter().find(|machine| machine.name == tag.to_string());
+        let was_there = before.is_some();
+        let machine = match before {
+            Some(machine) => machine,
+            // The one mutating call. It carries the tag, so that there is no moment without it.
+            None => {
+                self.api.create(&tag.to_string(), &wanted.size).await.map_err(|failure| error::of(&doing, &failure))?
+            }
+        };
+        // The id is safe before anything else happens.
+        match recorder.exists(&tag.key, &machine.id).await {
+            Ok(()) => Ok(Acquired { id: machine.id, was_there }),
+            Err(failed) => Err(failed.while_doing(doing).left(LeftBehind::Remaining(vec![machine.id]))),
+        }
+    }
+
+    async fn release(&self, scope: &Scope, resource: &ObservedResource) -> Result<()> {
+        let doing = format!("delete the machine {}", scope.tag(&resource.key));
+        match self.api.delete(&resource.id).await {
+            Ok(()) => Ok(()),
+            Err(failure) if error::is_gone(&failure) => Ok(()),
+            Err(failure) => Err(error::of(&doing, &failure).left(LeftBehind::Remaining(vec![resource.id.clone()]))),
+        }
+    }
+
+    async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace> {
+        let doing = format!("find the machine {tag}");
+        let folder = self.api.find(id).await.map_err(|failure| error::of(&doing, &failure))?;
+        Ok(HostPlace::Local { folder })
+    }
+
+    fn refused_request(&self, key: &Key) -> ResourceRequest {
+        ResourceRequest {
+            key: key.clone(),
+            kind: ResourceKind(MACHINE.to_owned()),
+            settings: serde_json::json!({ "size": "bigger-than-there-is" }),
+            needs: Vec::new(),
+            is_host: true,
+        }
+    }
+}

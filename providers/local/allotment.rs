@@ -1,0 +1,270 @@
+//! The folders that stand for hosts: `<hosts>/<tag>/claim.json`.
+//!
+//! A folder is made, claimed, renamed and removed, in that order, each a step that a crash may come after. What each leaves
+//! shows in `list`, and the next call goes on from there:
+//!
+//! | on the disk | is | acquire | release |
+//! |---|---|---|---|
+//! | `<tag>/` without a claim | half made | claims it | removes it |
+//! | `<tag>/claim.json` | whole | hands it back | renames, then removes it |
+//! | `.<tag>.releasing-<id>/` | half released | makes another | removes it |
+
+use std::fmt;
+use std::io::ErrorKind as Io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind, LeftBehind, Result};
+use crate::name::{ClusterName, Key, Owner, Tag};
+use crate::util::{digest, fs, random};
+
+/// The version of a claim's form.
+const VERSION: u32 = 1;
+/// The claim's file name.
+const CLAIM: &str = "claim.json";
+/// What stands between the tag and the id in the name of a folder that is on its way out. No tag holds a dot.
+const RELEASING: &str = ".releasing-";
+
+/// What the claim file says.
+#[derive(Debug, Serialize, Deserialize)]
+struct Claim {
+    version: u32,
+    tag: String,
+    owner: Owner,
+    cluster: ClusterName,
+    key: Key,
+    id: String,
+    created: jiff::Timestamp,
+    /// The digest of the request it was made for.
+    request: String,
+}
+
+/// The little that is read of a claim, so that one of a newer version can still be seen and released.
+#[derive(Deserialize)]
+struct ClaimHead {
+    version: u32,
+    tag: String,
+    id: String,
+}
+
+/// What state a folder is in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Condition {
+    /// It can be used.
+    Whole,
+    /// It was made but not claimed.
+    HalfMade,
+    /// It was on its way out.
+    HalfReleased,
+    /// Its claim cannot be read or is not its own; why.
+    Damaged(String),
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole => Ok(()),
+            Self::HalfMade => out.write_str("its folder was made but not claimed"),
+            Self::HalfReleased => out.write_str("its release was begun but not finished"),
+            Self::Damaged(why) => write!(out, "its claim is damaged: {why}"),
+        }
+    }
+}
+
+/// One folder.
+#[derive(Debug)]
+pub(super) struct Allotment {
+    pub(super) tag: Tag,
+    pub(super) id: String,
+    pub(super) condition: Condition,
+    folder: PathBuf,
+}
+
+/// All folders of one data folder.
+#[derive(Debug)]
+pub(super) struct Allotments {
+    hosts: PathBuf,
+}
+
+impl Allotments {
+    pub(super) fn new(hosts: PathBuf) -> Self {
+        Self { hosts }
+    }
+
+    /// All that is there, whoever's it is. What has no tag of ours for a name is not ours.
+    pub(super) fn list(&self) -> Result<Vec<Allotment>> {
+        let failed = |error: std::io::Error| failure("list the hosts of this machine", &self.hosts, &error);
+        let entries = match fs_err::read_dir(&self.hosts) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == Io::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(failed)?.file_name();
+            if let Some(allotment) = name.to_str().and_then(|name| self.look_at(name)) {
+                found.push(allotment);
+            }
+        }
+        found.sort_by(|a, b| (&a.tag, &a.folder).cmp(&(&b.tag, &b.folder)));
+        Ok(found)
+    }
+
+    /// What the entry of this name is.
+    fn look_at(&self, name: &str) -> Option<Allotment> {
+        let folder = self.hosts.join(name);
+        if let Some((tag, id)) = name.strip_prefix('.').and_then(|rest| rest.split_once(RELEASING)) {
+            let condition = Condition::HalfReleased;
+            return Some(Allotment { tag: tag.parse().ok()?, id: id.to_owned(), condition, folder });
+        }
+        let tag: Tag = name.parse().ok()?;
+        let (id, condition) = match read_claim(&folder, name) {
+            Ok(Some(id)) => (id, Condition::Whole),
+            Ok(None) => (unclaimed_id(&tag), Condition::HalfMade),
+            Err(why) => (unclaimed_id(&tag), Condition::Damaged(why)),
+        };
+        Some(Allotment { tag, id, condition, folder })
+    }
+
+    /// Makes the folder of this tag or finds it; hands back its id and whether it was there.
+    pub(super) async fn claim(&self, tag: &Tag, request: &str) -> Result<(String, bool)> {
+        let folder = self.hosts.join(tag.to_string());
+        let doing = format!("allot a folder of this machine to {tag}");
+        let failed = |error: &std::io::Error| failure(&doing, &folder, error).left(left_behind(&folder, tag));
+        // The last release of another cluster may take the empty folder above away between two steps of the first try.
+        fs::create_private_dir(&folder)
+            .or_else(|error| if error.kind() == Io::NotFound { fs::create_private_dir(&folder) } else { Err(error) })
+            .map_err(|error| failed(&error))?;
+        // Each step is followed by a place to stop, as a call over a network would have one.
+        tokio::task::yield_now().await;
+        match read_claim(&folder, &tag.to_string()) {
+            Ok(Some(id)) => return Ok((id, true)),
+            Ok(None) => {}
+            Err(why) => {
+                return Err(Error::new(ErrorKind::Provider, doing)
+                    .because(format!("the claim {} is damaged: {why}", folder.join(CLAIM).display()))
+                    .left(LeftBehind::Remaining(vec![unclaimed_id(tag)]))
+                    .hint(format!("gpucl down -c {}", tag.cluster)));
+            }
+        }
+        let claim = Claim {
+            version: VERSION,
+            tag: tag.to_string(),
+            owner: tag.owner.clone(),
+            cluster: tag.cluster.clone(),
+            key: tag.key.clone(),
+            id: format!("local-{}", random::letters(8)?),
+            created: jiff::Timestamp::now(),
+            request: request.to_owned(),
+        };
+        let text = serde_json::to_vec_pretty(&claim).map_err(|error| failed(&error.into()))?;
+        if let Err(error) = fs::write_atomic(&folder.join(CLAIM), &text, 0o600) {
+            // Nothing was in it, or it would not go.
+            let _ = fs_err::remove_dir(&folder);
+            return Err(failed(&error));
+        }
+        fs::sync_folder(&self.hosts)
+            .map_err(|error| failed(&error).left(LeftBehind::Remaining(vec![claim.id.clone()])))?;
+        tokio::task::yield_now().await;
+        Ok((claim.id, false))
+    }
+
+    /// Removes what has this tag and this id; success when there is nothing.
+    pub(super) async fn release(&self, tag: &Tag, id: &str) -> Result<()> {
+        for allotment in self.list()?.into_iter().filter(|allotment| allotment.tag == *tag && allotment.id == id) {
+            let Allotment { folder, condition, .. } = allotment;
+            let failed = |error: &std::io::Error| {
+                failure(&format!("remove the folder of {tag}"), &folder, error)
+                    .left(LeftBehind::Remaining(vec![id.to_owned()]))
+            };
+            let leaving = self.hosts.join(format!(".{tag}{RELEASING}{id}"));
+            if condition != Condition::HalfReleased {
+                // From here on nobody can take it for a whole one, whatever is removed first.
+                fs_err::rename(&folder, &leaving).map_err(|error| failed(&error))?;
+                fs::sync_folder(&self.hosts).map_err(|error| failed(&error))?;
+                tokio::task::yield_now().await;
+            }
+            remove(&leaving).map_err(|error| failed(&error))?;
+            tokio::task::yield_now().await;
+        }
+        // Nothing is left means nothing: these two go when they are empty, and stay when they are not.
+        if fs_err::remove_dir(&self.hosts).is_ok() {
+            let _ = self.hosts.parent().map(fs_err::remove_dir);
+        }
+        Ok(())
+    }
+
+    /// The folder of a whole allotment.
+    pub(super) fn folder_of(&self, tag: &Tag, id: &str) -> Result<PathBuf> {
+        let found = self.list()?.into_iter().find(|allotment| allotment.tag == *tag && allotment.id == id);
+        let cause = match found {
+            Some(Allotment { condition: Condition::Whole, folder, .. }) => return Ok(folder),
+            Some(allotment) => allotment.condition.to_string(),
+            None => format!("no folder of {} has this tag and the id {id}", self.hosts.display()),
+        };
+        Err(Error::new(ErrorKind::Provider, format!("find the folder of {tag}"))
+            .because(cause)
+            .hint(format!("gpucl status -c {}", tag.cluster)))
+    }
+}
+
+/// The id of what has no claim: always the same for a tag, and never that of a claim.
+fn unclaimed_id(tag: &Tag) -> String {
+    format!("local-unclaimed-{}", digest::short(tag.to_string().as_bytes()))
+}
+
+/// The id that the claim of this folder gives; nothing when there is no claim, or why it is no claim.
+fn read_claim(folder: &Path, name: &str) -> Result<Option<String>, String> {
+    let bytes = match fs_err::read(folder.join(CLAIM)) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == Io::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    let claim: ClaimHead = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+    if claim.tag != name {
+        Err(format!("it is the claim of {}", claim.tag))
+    } else if claim.version > VERSION {
+        Err(format!("its version is {}, and this gpucl reads {VERSION}", claim.version))
+    } else {
+        Ok(Some(claim.id))
+    }
+}
+
+/// Removes a folder and all in it, or the file that stands in its place.
+fn remove(path: &Path) -> std::io::Result<()> {
+    match fs::remove_tree(path) {
+        Err(error) if error.kind() == Io::NotADirectory => fs_err::remove_file(path),
+        other => other.map(|_| ()),
+    }
+}
+
+/// What a failed claim left.
+fn left_behind(folder: &Path, tag: &Tag) -> LeftBehind {
+    match fs_err::symlink_metadata(folder) {
+        Ok(_) => LeftBehind::Remaining(vec![unclaimed_id(tag)]),
+        Err(error) if error.kind() == Io::NotFound || error.kind() == Io::NotADirectory => LeftBehind::Clear,
+        Err(_) => LeftBehind::Unknown,
+    }
+}
+
+/// An error with the path, and with what to do where that is known.
+pub(super) fn failure(doing: &str, folder: &Path, error: &std::io::Error) -> Error {
+    let text = error.to_string();
+    let told = Error::new(ErrorKind::Provider, doing);
+    // Some of these errors name their path already.
+    let told =
+        if text.contains('/') { told.because(text) } else { told.because(format!("{}: {text}", folder.display())) };
+    let parent = folder.parent().unwrap_or(folder);
+    match error.kind() {
+        Io::StorageFull | Io::QuotaExceeded => told.hint(format!("make room there: df -h {}", parent.display())),
+        Io::PermissionDenied | Io::ReadOnlyFilesystem => told.hint(format!(
+            "let your user write there (ls -ld {}), or set XDG_DATA_HOME to a folder that it may write",
+            parent.display()
+        )),
+        Io::NotADirectory | Io::AlreadyExists => {
+            told.hint(format!("something else stands in its way: ls -ld {}", parent.display()))
+        }
+        _ => told,
+    }
+}

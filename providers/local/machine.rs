@@ -1,0 +1,59 @@
+//! What this machine could hand over: processors, memory, and the GPUs on its PCI bus.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::provider::{GpuOffer, Offer};
+
+/// The vendors whose cards Ray can use, by their PCI id.
+const VENDORS: [(&str, &str); 2] = [("10de", "NVIDIA"), ("1002", "AMD")];
+/// The PCI classes of a card that computes: VGA, 3D, display controller, processing accelerator.
+const CLASSES: [&str; 4] = ["0300", "0302", "0380", "1200"];
+
+/// Reads the machine below `root`, which is `/` but for tests.
+pub(super) fn offer(root: &Path) -> Result<Offer> {
+    let cpus = std::thread::available_parallelism()
+        .doing(ErrorKind::Provider, || "count the processors of this machine".to_owned())?;
+    Ok(Offer {
+        name: "local".to_owned(),
+        place: "this machine".to_owned(),
+        cpus: u32::try_from(cpus.get()).unwrap_or(u32::MAX),
+        memory: memory(root)?,
+        gpus: gpus(&root.join("sys/bus/pci/devices")),
+        price_per_hour: String::new(),
+        free: "now".to_owned(),
+    })
+}
+
+/// The machine's memory in bytes.
+fn memory(root: &Path) -> Result<u64> {
+    let doing = || "read the memory of this machine".to_owned();
+    let path = root.join("proc/meminfo");
+    let text = fs_err::read_to_string(&path).doing(ErrorKind::Provider, doing)?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kibibytes = line.and_then(|rest| rest.trim().strip_suffix("kB")).and_then(|number| number.trim().parse().ok());
+    kibibytes.map(|number: u64| number * 1024).ok_or_else(|| {
+        Error::new(ErrorKind::Provider, doing()).because(format!("{} has no line `MemTotal: N kB`", path.display()))
+    })
+}
+
+/// The cards on the bus, counted by vendor and device. A machine without a PCI bus has none.
+///
+/// Names are as old as the list of PCI ids that is installed, if there is one; the ids are always right.
+fn gpus(devices: &Path) -> Vec<GpuOffer> {
+    let mut cards: BTreeMap<String, u32> = BTreeMap::new();
+    for entry in fs_err::read_dir(devices).into_iter().flatten().flatten() {
+        let id = |name: &str| {
+            let text = fs_err::read_to_string(entry.path().join(name)).unwrap_or_default();
+            text.trim().trim_start_matches("0x").to_ascii_lowercase()
+        };
+        let (vendor, class) = (id("vendor"), id("class"));
+        let named = VENDORS.iter().find(|(known, _)| *known == vendor);
+        let computes = class.get(..4).is_some_and(|class| CLASSES.contains(&class));
+        if let (Some((_, name)), true) = (named, computes) {
+            *cards.entry(format!("{name} {vendor}:{}", id("device"))).or_default() += 1;
+        }
+    }
+    cards.into_iter().map(|(model, count)| GpuOffer { model, count }).collect()
+}

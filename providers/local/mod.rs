@@ -1,0 +1,175 @@
+//! This machine as a provider: the default for a newcomer, and the reference for a provider of hosts.
+//!
+//! A host is an *allotment*: a folder of its own under the data folder, claimed by a file in it. The processes and the
+//! Ray environment in it are the engine's business.
+
+mod allotment;
+mod config;
+mod machine;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use crate::error::{Error, ErrorKind, LeftBehind, Result};
+use crate::name::{Key, Scope, Tag};
+use crate::provider::{
+    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
+    Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, settings,
+};
+use crate::spec::Runtime;
+use allotment::{Allotments, Condition};
+use config::{HostSettings, Settings};
+
+/// The one kind of resource there is here.
+const HOST: &str = "host";
+
+/// What the registry knows this provider by.
+pub static FACTORY: LocalFactory = LocalFactory;
+
+/// Opens this machine as a provider.
+#[derive(Debug)]
+pub struct LocalFactory;
+
+impl Factory for LocalFactory {
+    fn manifest(&self) -> Result<Manifest> {
+        Manifest::parse(include_str!("provider.yaml"), module_path!())
+    }
+
+    fn capability(&self) -> Capability {
+        capability()
+    }
+
+    fn settings_schema(&self) -> schemars::Schema {
+        schemars::schema_for!(Settings)
+    }
+
+    fn host_schema(&self) -> schemars::Schema {
+        schemars::schema_for!(HostSettings)
+    }
+
+    fn check(&self, settings: &Value, hosts: &[Value]) -> Vec<FieldError> {
+        let mut errors = settings::read::<Settings>(settings, "").err().unwrap_or_default();
+        for (index, host) in hosts.iter().enumerate() {
+            errors.extend(settings::read::<HostSettings>(host, &format!("hosts[{index}]")).err().unwrap_or_default());
+        }
+        errors
+    }
+
+    fn open(&self, _settings: &Value, context: &Context) -> Result<Box<dyn Provider>> {
+        Ok(Box::new(Local::new(context.data_dir.join("hosts"), PathBuf::from("/"))))
+    }
+}
+
+fn capability() -> Capability {
+    Capability {
+        kind: ProviderKind::Host,
+        costs_money: false,
+        extend: false,
+        console: false,
+        several_resources: false,
+        // Several owners of one home, and another cluster of the same owner.
+        shared_account: true,
+        settle: Duration::ZERO,
+        runtimes: &[Runtime::Native],
+        most_hosts: Some(1),
+    }
+}
+
+/// This machine.
+struct Local {
+    allotments: Allotments,
+    /// `/`, or what stands for it in a test.
+    root: PathBuf,
+}
+
+impl Local {
+    fn new(hosts: PathBuf, root: PathBuf) -> Self {
+        Self { allotments: Allotments::new(hosts), root }
+    }
+}
+
+#[async_trait]
+impl Provider for Local {
+    fn capability(&self) -> Capability {
+        capability()
+    }
+
+    async fn offers(&self) -> Result<Vec<Offer>> {
+        Ok(vec![machine::offer(&self.root)?])
+    }
+
+    async fn observe(&self, scope: &Scope) -> Result<Vec<ObservedResource>> {
+        let found = self.allotments.list()?.into_iter().filter(|allotment| scope.holds(&allotment.tag));
+        Ok(found
+            .map(|allotment| ObservedResource {
+                key: allotment.tag.key,
+                kind: ResourceKind(HOST.to_owned()),
+                id: allotment.id,
+                usable: allotment.condition == Condition::Whole,
+                detail: allotment.condition.to_string(),
+            })
+            .collect())
+    }
+
+    fn expand(&self, _scope: &Scope, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
+        Ok(vec![ResourceRequest {
+            key: request.key.clone(),
+            kind: ResourceKind(HOST.to_owned()),
+            settings: request.settings.clone(),
+            needs: Vec::new(),
+            is_host: true,
+        }])
+    }
+
+    async fn acquire(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired> {
+        refuse_what_is_no_host(tag, request)?;
+        let (id, was_there) = self.allotments.claim(tag, &crate::util::digest::of_json(request)).await?;
+        match recorder.exists(&tag.key, &id).await {
+            Ok(()) => Ok(Acquired { id, was_there }),
+            Err(error) => Err(error
+                .while_doing(format!("write down that the folder of {tag} exists"))
+                .left(LeftBehind::Remaining(vec![id]))),
+        }
+    }
+
+    async fn release(&self, scope: &Scope, resource: &ObservedResource) -> Result<()> {
+        self.allotments.release(&scope.tag(&resource.key), &resource.id).await
+    }
+
+    async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace> {
+        Ok(HostPlace::Local { folder: self.allotments.folder_of(tag, id)? })
+    }
+
+    fn refused_request(&self, key: &Key) -> ResourceRequest {
+        ResourceRequest {
+            key: key.clone(),
+            kind: ResourceKind(HOST.to_owned()),
+            settings: serde_json::json!({ "gpus_from_thin_air": 8 }),
+            needs: Vec::new(),
+            is_host: true,
+        }
+    }
+}
+
+/// Looks at the request before anything is touched.
+fn refuse_what_is_no_host(tag: &Tag, request: &ResourceRequest) -> Result<()> {
+    let refused = |cause: String| {
+        Err(Error::new(ErrorKind::Provider, format!("allot a folder of this machine to {tag}"))
+            .because(cause)
+            .hint("the provider `local` takes no settings for a host: write `hosts: [{}]`, or leave `hosts` out"))
+    };
+    if request.kind.0 != HOST {
+        return refused(format!("this machine has no resource of kind `{}`", request.kind.0));
+    }
+    match settings::read::<HostSettings>(&request.settings, "") {
+        Ok(_) => Ok(()),
+        Err(errors) => refused(
+            errors.iter().map(|error| format!("`{}`: {}", error.path, error.message)).collect::<Vec<_>>().join(", "),
+        ),
+    }
+}

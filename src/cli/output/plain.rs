@@ -1,0 +1,15 @@
+//! Lines on stderr, for pipes and for terminals that cannot move.
+
+use super::{Ui, words};
+use crate::event::{Event, Sink};
+
+/// Prints each event as a line.
+pub(crate) struct Plain(pub(crate) Ui);
+
+impl Sink for Plain {
+    fn take(&mut self, event: &Event) {
+        if let Some(line) = words::line(event, true) {
+            self.0.status(line);
+        }
+    }
+}

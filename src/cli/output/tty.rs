@@ -1,0 +1,69 @@
+//! Moving progress on a terminal: a line for each operation that runs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use super::words;
+use crate::event::{Event, EventKind, Sink};
+
+/// Draws what runs, and prints what is done above it.
+pub(crate) struct Tty {
+    bars: MultiProgress,
+    running: BTreeMap<usize, ProgressBar>,
+    style: ProgressStyle,
+}
+
+impl Tty {
+    pub(crate) fn new(colour: bool) -> Self {
+        let template = if colour {
+            "  {spinner:.cyan} {prefix} {elapsed} {wide_msg:.dim}"
+        } else {
+            "  {spinner} {prefix} {elapsed} {wide_msg}"
+        };
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner());
+        Self { bars: MultiProgress::new(), running: BTreeMap::new(), style }
+    }
+}
+
+impl Sink for Tty {
+    fn take(&mut self, event: &Event) {
+        match &event.kind {
+            EventKind::OperationStarted { operation, action, target, .. } => {
+                let bar = self.bars.add(ProgressBar::new_spinner());
+                bar.set_style(self.style.clone());
+                bar.set_prefix(format!("{target}: {action}"));
+                bar.enable_steady_tick(Duration::from_millis(100));
+                self.running.insert(*operation, bar);
+            }
+            EventKind::OperationProgress { operation, message } => {
+                if let Some(bar) = self.running.get(operation) {
+                    bar.set_message(message.clone());
+                }
+            }
+            EventKind::HostLine { line, .. } => {
+                if let Some(bar) = self.running.values().next_back() {
+                    bar.set_message(line.clone());
+                }
+            }
+            EventKind::OperationFinished { operation, .. } => {
+                if let Some(bar) = self.running.remove(operation) {
+                    bar.finish_and_clear();
+                }
+            }
+            _ => {}
+        }
+        if let Some(line) = words::line(event, false) {
+            let _ = self.bars.println(line);
+        }
+    }
+}
+
+impl Drop for Tty {
+    fn drop(&mut self) {
+        for bar in self.running.values() {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A run of a command that changes something: its events, its record, its Ctrl-C.
+
+use std::time::Instant;
+
+use super::app::App;
+use super::args::Format;
+use super::output::{Json, Plain, Tty};
+use crate::engine::{Cancel, CancelHandle, Urgency};
+use crate::error::{ErrorKind, Result};
+use crate::event::{Bus, Endpoint, EventKind, Finish, RunRecord, Sink, dispatch};
+
+/// What a run comes to when it ends well.
+pub(crate) struct Ended {
+    /// In one sentence.
+    pub(crate) summary: String,
+    /// What answers now, and where.
+    pub(crate) endpoints: Vec<Endpoint>,
+}
+
+/// Runs `work` with a bus and a cancel; shows and records its events.
+pub(crate) async fn run<F>(app: &App, verb: &str, cluster: &str, work: impl FnOnce(Bus, Cancel) -> F) -> Result<Ended>
+where
+    F: Future<Output = Result<Ended>>,
+{
+    let (bus, inbox) = Bus::new();
+    let run = format!("{}-{verb}-{cluster}", jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%3fZ"));
+    let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(RunRecord::begin(&app.paths.runs(), &run))];
+    sinks.push(match app.ui.format() {
+        Format::Json => Box::new(Json(app.ui)),
+        Format::Text if app.ui.progress() => Box::new(Tty::new(app.ui.colour())),
+        Format::Text => Box::new(Plain(app.ui)),
+    });
+    let shown = tokio::spawn(dispatch(inbox, Some(cluster.to_owned()), sinks));
+    let (handle, cancel) = Cancel::new();
+    let signals = tokio::spawn(signals(handle, bus.clone(), cluster.to_owned()));
+    let begin = Instant::now();
+    bus.send(EventKind::RunStarted { verb: verb.to_owned(), run });
+    let result = work(bus.clone(), cancel).await;
+    let (finish, summary, endpoints) = match &result {
+        Ok(ended) => (Finish::Done, ended.summary.clone(), ended.endpoints.clone()),
+        Err(error) if error.kind() == ErrorKind::Cancelled => (Finish::Cancelled, error.to_string(), Vec::new()),
+        Err(error) => (Finish::Failed, error.to_string(), Vec::new()),
+    };
+    let milliseconds = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+    bus.send(EventKind::RunFinished { verb: verb.to_owned(), finish, summary, endpoints, milliseconds });
+    signals.abort();
+    let _ = signals.await;
+    drop(bus);
+    // What was sent is shown; a helper that still holds a sender must not hold up the end.
+    let _ = tokio::time::timeout(std::time::Duration::from_secs(2), shown).await;
+    result
+}
+
+/// Ctrl-C once: begin nothing more. Twice: stop now.
+async fn signals(handle: CancelHandle, bus: Bus, cluster: String) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return;
+    };
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        match handle.press() {
+            Urgency::Finish => bus.warn(
+                "stopping: nothing more is begun, what is in flight is finished; press Ctrl-C again to stop now",
+            ),
+            _ => bus.warn(format!(
+                "stopped now: what was in flight is on record; `gpucl up` goes on, `gpucl down -c {cluster}` removes it all"
+            )),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! `down`: removes everything of a cluster, and proves that nothing is left.
+
+use super::stop::unknown;
+use super::{Opened, Settings};
+use crate::engine::{Ledger, World as _};
+use crate::error::{Error, ErrorKind, LeftBehind, Result};
+use crate::name::{ClusterName, Key};
+use crate::runtime::native::{self, NodePorts};
+use crate::spec::{ProviderChoice, Spec};
+use crate::state::{ClusterState, ItemKind, Lock, Store};
+use crate::util::process::{Identity, boot_id};
+
+/// How it is known that nothing is left.
+#[derive(Debug, Default)]
+pub struct Proof {
+    /// What was removed.
+    pub removed: Vec<String>,
+    /// What was looked at afterwards, and what was seen.
+    pub seen: Vec<String>,
+}
+
+/// Removes everything of a cluster. It needs no spec: state is enough, and for what runs on this machine tags are.
+pub async fn down(settings: &Settings, name: &ClusterName) -> Result<Proof> {
+    let scope = settings.scope(name);
+    let _lock = Lock::take(&settings.paths, name, "down")?;
+    let store = match Store::open(&settings.paths, name)? {
+        Some(store) => store,
+        None => lost_state(settings, name).await?,
+    };
+    let known = store.state().clone();
+    let spec = known.spec.clone().unwrap_or_else(|| bare_spec(name));
+    say_if_rebooted(settings, &known);
+    let provider = settings.provider(&spec)?;
+    let opened = Opened { ledger: Ledger::new(store), world: settings.world(&spec, provider, None) };
+    let first = match opened.pipeline(settings).remove_all().await {
+        Ok(first) => first,
+        Err(error) => {
+            let _ = opened.ledger.compact();
+            return Err(error.hint(format!("gpucl down -c {name}   # goes on from here")));
+        }
+    };
+    let mut proof = Proof { removed: first.observed.describe(), seen: Vec::new() };
+    prove(settings, &opened, &known, spec.provider.name(), &mut proof).await?;
+    opened.into_store()?.remove()?;
+    let _ = fs_err::remove_dir(settings.paths.clusters());
+    let _ = fs_err::remove_dir(&settings.paths.runtime);
+    native::release_ports(&settings.paths.runtime.join("ports"), |tag| tag.parse().is_ok_and(|tag| scope.holds(&tag)));
+    Ok(proof)
+}
+
+/// Looks once more at everything that could be left.
+async fn prove(
+    settings: &Settings,
+    opened: &Opened,
+    known: &ClusterState,
+    provider: &str,
+    proof: &mut Proof,
+) -> Result<()> {
+    let scope = known.scope();
+    let observed = opened.world.observe(&opened.ledger.state()).await?;
+    let mut left = observed.describe();
+    proof.seen.push(format!("asked the provider `{provider}` again: it has nothing that carries our tag"));
+    let processes = native::tagged(&scope);
+    left.extend(processes.values().flatten().map(|process| format!("process {}", process.identity.pid)));
+    proof.seen.push(format!(
+        "looked at every process of this machine: none carries {}",
+        scope.tag(&Key::head()).to_string().trim_end_matches("head").to_owned() + "*"
+    ));
+    let ports: Vec<u16> = known
+        .items
+        .iter()
+        .filter(|(_, item)| item.kind == ItemKind::Node)
+        .filter_map(|(key, _)| known.note::<NodePorts>(key, "ports"))
+        .flat_map(|ports| [ports.gcs(), ports.dashboard, ports.client(), ports.node_manager()])
+        .collect();
+    let open: Vec<u16> = ports.iter().copied().filter(|port| !crate::util::ports::is_free(*port)).collect();
+    for port in &open {
+        settings.events.warn(format!("port {port}, which was ours, is in use again by somebody else"));
+    }
+    if !ports.is_empty() && open.is_empty() {
+        proof.seen.push(format!("tried {} ports that were ours: nobody listens", ports.len()));
+    }
+    if left.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::LeftBehind, format!("remove everything of the cluster {}", scope.cluster))
+        .because("looking again showed that something is still there")
+        .left(LeftBehind::Remaining(left))
+        .hint(format!("gpucl down -c {}", scope.cluster)))
+}
+
+/// Says it when the machine was restarted since: then nothing of the cluster was running any more.
+fn say_if_rebooted(settings: &Settings, known: &ClusterState) {
+    if rebooted(known) {
+        settings
+            .events
+            .note("this machine was restarted since the cluster was started: none of its processes outlived that");
+    }
+}
+
+/// The journal names processes of another boot, and none of this one.
+pub(super) fn rebooted(known: &ClusterState) -> bool {
+    let boots: Vec<String> = known
+        .items
+        .values()
+        .filter(|item| item.kind == ItemKind::Node)
+        .filter_map(|item| item.id.as_deref()?.parse::<Identity>().ok())
+        .map(|identity| identity.boot)
+        .collect();
+    let now = boot_id();
+    !boots.is_empty() && boots.iter().all(|boot| *boot != now)
+}
+
+/// The state is lost; what carries our tag on this machine is found all the same.
+async fn lost_state(settings: &Settings, name: &ClusterName) -> Result<Store> {
+    let scope = settings.scope(name);
+    let provider = settings.provider(&bare_spec(name))?;
+    if native::tagged(&scope).is_empty() && provider.observe(&scope).await?.is_empty() {
+        return Err(unknown(name));
+    }
+    settings.events.warn("the cluster's state is lost; what carries its tag on this machine is removed");
+    Store::create(&settings.paths, &scope, jiff::Timestamp::now())
+}
+
+/// A spec that says no more than where to look.
+fn bare_spec(name: &ClusterName) -> Spec {
+    Spec {
+        name: name.clone(),
+        provider: ProviderChoice::default(),
+        runtime: crate::spec::Runtime::default(),
+        hosts: Vec::new(),
+        ray: crate::spec::RaySpec::default(),
+        gpu: crate::spec::GpuProof::default(),
+        oversubscribe: false,
+        environment: std::collections::BTreeMap::new(),
+        timeouts: crate::spec::Timeouts::default(),
+    }
+}

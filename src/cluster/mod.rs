@@ -1,0 +1,17 @@
+//! The verbs on a cluster: up, plan, stop, down, verify. Each is the same pipe with another goal.
+
+mod down;
+mod open;
+mod plan;
+mod status;
+mod stop;
+mod up;
+mod verify;
+
+pub use down::{Proof, down};
+pub use open::{Opened, Settings};
+pub use plan::plan;
+pub use status::{Known, NodeReport, StatusReport, hosts, list, node_logs, status};
+pub use stop::stop;
+pub use up::{UpOptions, UpReport, up};
+pub use verify::{access, verify};

@@ -1,0 +1,28 @@
+//! `plan`: what `up` would do. Reads, writes nothing.
+
+use secrecy::SecretString;
+
+use super::Settings;
+use super::open::desired_of;
+use crate::engine::World as _;
+use crate::error::Result;
+use crate::plan::{Goal, Plan, reconcile};
+use crate::runtime::native;
+use crate::spec::Loaded;
+use crate::state::{ClusterState, Store};
+
+/// Works out what `up` would do with this spec.
+pub async fn plan(settings: &Settings, loaded: &Loaded) -> Result<Plan> {
+    let spec = &loaded.spec;
+    let scope = settings.scope(&spec.name);
+    let provider = settings.provider(spec)?;
+    let store = Store::open(&settings.paths, &spec.name)?;
+    let folder = settings.paths.cluster(&spec.name);
+    let token = crate::secret::ray_token(&folder)?.unwrap_or_else(|| SecretString::from("not made yet".to_owned()));
+    let stage = native::preparation(spec, &settings.library, &settings.paths.cache, &token)?;
+    let desired = desired_of(loaded, &scope, provider.as_ref(), &stage).await?;
+    let known = store.map_or_else(|| ClusterState::new(&scope, jiff::Timestamp::now()), |store| store.state().clone());
+    let world = settings.world(spec, provider, None);
+    let observed = world.observe(&known).await?;
+    Ok(reconcile(&Goal::Up(desired), &known, &observed).plan)
+}

@@ -1,0 +1,157 @@
+//! `status` and `list`: what is known of clusters, and what is seen of them now.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::host::LocalHost;
+use crate::name::{ClusterName, Key, Scope};
+use crate::runtime::native;
+use crate::state::{ClusterState, ItemKind, ItemState, Paths, Store};
+use crate::util::process::{Identity, age};
+
+/// One node, by what is known of it and by what its process shows.
+#[derive(Debug, Clone, Serialize)]
+pub struct NodeReport {
+    /// `head`, `worker-0`.
+    pub name: String,
+    /// It runs.
+    pub running: bool,
+    /// Its process.
+    pub pid: Option<u32>,
+    /// How long it has been running, in seconds.
+    pub age_seconds: Option<u64>,
+    /// How it ended, if it did.
+    pub ended: Option<String>,
+}
+
+/// What is known of a cluster without asking anybody but this machine.
+#[derive(Debug, Clone, Serialize)]
+pub struct StatusReport {
+    /// Its name.
+    pub cluster: ClusterName,
+    /// `ready`, `running`, `stopped`, `partly`, `unfinished`.
+    pub phase: &'static str,
+    /// Its provider.
+    pub provider: String,
+    /// The file that its spec came from.
+    pub spec_path: Option<String>,
+    /// When it was first asked for.
+    pub created: jiff::Timestamp,
+    /// When all checks last passed.
+    pub ready_since: Option<jiff::Timestamp>,
+    /// The agent runs.
+    pub agent: bool,
+    /// The machine was restarted since.
+    pub restarted: bool,
+    /// Its nodes.
+    pub nodes: Vec<NodeReport>,
+    /// What providers made for it.
+    pub resources: Vec<String>,
+}
+
+/// A cluster's state with its report.
+#[derive(Debug)]
+pub struct Known {
+    /// The state.
+    pub state: ClusterState,
+    /// The report.
+    pub report: StatusReport,
+}
+
+/// Reports on one cluster; `None` when nothing is known of it.
+pub fn status(paths: &Paths, name: &ClusterName) -> Result<Option<Known>> {
+    Ok(Store::open(paths, name)?.map(|store| {
+        let state = store.state().clone();
+        Known { report: report(&state), state }
+    }))
+}
+
+/// Reports on all clusters of this user.
+pub fn list(paths: &Paths) -> Result<Vec<Known>> {
+    let mut known = Vec::new();
+    for name in Store::names(paths)? {
+        known.extend(status(paths, &name)?);
+    }
+    Ok(known)
+}
+
+fn report(state: &ClusterState) -> StatusReport {
+    let scope: Scope = state.scope();
+    let seen = native::observe_nodes(&scope);
+    let nodes: Vec<NodeReport> = state
+        .items
+        .iter()
+        .filter(|(_, item)| item.kind == ItemKind::Node)
+        .map(|(key, item)| {
+            let running = seen.iter().find(|node| node.key == *key && node.health == crate::plan::Health::Good);
+            let identity = running.and_then(|node| node.id.parse::<Identity>().ok());
+            NodeReport {
+                name: key.display_name(),
+                running: running.is_some(),
+                pid: identity.as_ref().map(|identity| identity.pid),
+                age_seconds: identity.as_ref().and_then(age).map(|age| age.as_secs()),
+                ended: item
+                    .notes
+                    .get("ended")
+                    .and_then(|how| how.as_str())
+                    .map(str::to_owned)
+                    .filter(|_| running.is_none()),
+            }
+        })
+        .collect();
+    let running = nodes.iter().filter(|node| node.running).count();
+    let phase = if nodes.is_empty() {
+        if state.items.values().any(|item| item.state < ItemState::Ready) { "unfinished" } else { "stopped" }
+    } else if running == nodes.len() {
+        if state.ready_since.is_some() { "ready" } else { "running" }
+    } else if running == 0 {
+        "stopped"
+    } else {
+        "partly"
+    };
+    StatusReport {
+        cluster: state.name.clone(),
+        phase,
+        provider: state.spec.as_ref().map(|spec| spec.provider.name().to_owned()).unwrap_or_default(),
+        spec_path: state.spec_path.clone(),
+        created: state.created,
+        ready_since: state.ready_since,
+        agent: !native::observe_agents(&scope).is_empty(),
+        restarted: super::down::rebooted(state),
+        resources: state
+            .items
+            .iter()
+            .filter_map(|(key, item)| match &item.kind {
+                ItemKind::Resource(kind) => Some(format!("{kind} {}", key.display_name())),
+                _ => None,
+            })
+            .collect(),
+        nodes,
+    }
+}
+
+/// The log files of a cluster's nodes, by the names of the nodes.
+pub fn node_logs(paths: &Paths, state: &ClusterState) -> Vec<(String, PathBuf)> {
+    state
+        .nodes()
+        .iter()
+        .map(|node| (node.key.display_name(), layout(paths, state, &node.host).log(&node.key)))
+        .collect()
+}
+
+/// The hosts of a cluster.
+pub fn hosts(paths: &Paths, state: &ClusterState) -> Result<Vec<LocalHost>> {
+    state
+        .items
+        .iter()
+        .filter(|(_, item)| matches!(item.kind, ItemKind::Resource(_)) && item.id.is_some())
+        .map(|(key, _)| LocalHost::new(key.display_name(), layout(paths, state, key).home().to_owned()))
+        .collect()
+}
+
+fn layout(paths: &Paths, state: &ClusterState, host: &Key) -> native::Layout {
+    let tag = state.scope().tag(host);
+    native::Layout::new(&paths.data.join("hosts").join(tag.to_string()), &tag, &paths.runtime)
+}

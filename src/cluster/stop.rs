@@ -1,0 +1,35 @@
+//! `stop`: ends Ray and keeps the hosts.
+
+use super::{Opened, Settings};
+use crate::engine::Ledger;
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::ClusterName;
+use crate::plan::Goal;
+use crate::state::{Lock, Store};
+
+/// Ends all nodes and the agent; hands back what is kept.
+pub async fn stop(settings: &Settings, name: &ClusterName) -> Result<Vec<String>> {
+    let _lock = Lock::take(&settings.paths, name, "stop")?;
+    let store = Store::open(&settings.paths, name)?.ok_or_else(|| unknown(name))?;
+    let spec = store.state().spec.clone().ok_or_else(|| unknown(name))?;
+    let provider = settings.provider(&spec)?;
+    let opened = Opened { ledger: Ledger::new(store), world: settings.world(&spec, provider, None) };
+    let planned = opened.pipeline(settings).plan(&Goal::Stop).await?;
+    let result = opened.pipeline(settings).execute(&planned.plan).await.into_result();
+    let kept = opened.ledger.compact();
+    result.map_err(|error| error.hint(format!("gpucl stop -c {name}   # goes on from here")))?;
+    kept?;
+    Ok(planned
+        .observed
+        .resources
+        .iter()
+        .map(|resource| format!("{} {}", resource.kind.0, resource.key.display_name()))
+        .collect())
+}
+
+/// The error of a cluster of which nothing is known.
+pub(super) fn unknown(name: &ClusterName) -> Error {
+    Error::new(ErrorKind::NotFound, format!("find the cluster {name}"))
+        .because("nothing is known of a cluster of that name")
+        .hint("gpucl list shows your clusters")
+}

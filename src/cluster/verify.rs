@@ -1,0 +1,33 @@
+//! `verify`: all checks of a cluster once more.
+
+use super::{Opened, Settings};
+use crate::engine::Ledger;
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::ClusterName;
+use crate::ray::Access;
+use crate::runtime::verify as checks;
+use crate::state::{ClusterState, Lock, Store};
+
+/// Runs all checks; hands back how many passed.
+pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<usize> {
+    let _lock = Lock::take(&settings.paths, name, "verify")?;
+    let store = Store::open(&settings.paths, name)?.ok_or_else(|| super::stop::unknown(name))?;
+    let spec = store.state().spec.clone().ok_or_else(|| super::stop::unknown(name))?;
+    let nodes = store.state().nodes();
+    let provider = settings.provider(&spec)?;
+    let opened = Opened { ledger: Ledger::new(store), world: settings.world(&spec, provider, None) };
+    let subject = checks::Subject::new(settings, &opened, &spec, &nodes)?;
+    checks::run(&subject).await
+}
+
+/// The ways into a cluster that runs, by what is known of it.
+pub fn access(settings_paths: &crate::state::Paths, state: &ClusterState) -> Result<Access> {
+    checks::access_of(state, &settings_paths.cluster(&state.name)).ok_or_else(|| {
+        Error::new(ErrorKind::NotFound, format!("reach the cluster {}", state.name)).because("it does not run").hint(
+            match &state.spec_path {
+                Some(path) => format!("gpucl up {path}"),
+                None => "gpucl up cluster.yaml".to_owned(),
+            },
+        )
+    })
+}

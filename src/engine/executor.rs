@@ -1,0 +1,136 @@
+//! Walks a plan: what can be done at the same time is; each call stands in the journal before and after it is made.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+
+use super::{Cancel, Ledger, Urgency, World};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{Bus, EventKind, Finish};
+use crate::plan::{Action, Operation, Plan};
+use crate::state::{ItemKind, Record};
+use crate::util::digest;
+
+/// What became of a plan.
+#[derive(Debug, Default)]
+pub struct Executed {
+    /// The operations that are done.
+    pub done: Vec<usize>,
+    /// The operations that were not begun.
+    pub not_started: Vec<usize>,
+    /// What failed, in the order of failure.
+    pub errors: Vec<Error>,
+}
+
+impl Executed {
+    /// The first error, if one came.
+    pub fn into_result(self) -> Result<()> {
+        let more = self.errors.len().saturating_sub(1);
+        match self.errors.into_iter().next() {
+            None => Ok(()),
+            Some(error) if more == 0 => Err(error),
+            Some(error) => Err(error.because(format!("{more} more failed after it; each is shown above"))),
+        }
+    }
+}
+
+/// Does all operations of a plan, each as soon as its predecessors are done.
+///
+/// After a failure nothing that needs the failed operation is begun; the rest goes on. With [`Urgency::Finish`] nothing
+/// more is begun; with [`Urgency::Now`] what is in flight is dropped, and the journal says so.
+pub async fn execute(plan: &Plan, world: &dyn World, ledger: &Ledger, events: &Bus, cancel: &Cancel) -> Executed {
+    let mut executed = Executed::default();
+    let mut begun = BTreeSet::new();
+    let mut running = FuturesUnordered::new();
+    loop {
+        if cancel.urgency() == Urgency::None {
+            for operation in &plan.operations {
+                let free = !begun.contains(&operation.id)
+                    && operation.after.iter().all(|before| executed.done.contains(before));
+                if free {
+                    begun.insert(operation.id);
+                    running.push(one(operation, world, ledger, events));
+                }
+            }
+        }
+        if running.is_empty() {
+            break;
+        }
+        tokio::select! {
+            Some((operation, result)) = running.next() => match result {
+                Ok(()) => executed.done.push(operation.id),
+                Err(error) => executed.errors.push(error),
+            },
+            () = cancel.at_least(Urgency::Now) => break,
+        }
+    }
+    drop(running);
+    for operation in plan.operations.iter().filter(|operation| !executed.done.contains(&operation.id)) {
+        if !begun.contains(&operation.id) {
+            executed.not_started.push(operation.id);
+        }
+    }
+    if cancel.urgency() != Urgency::None && executed.done.len() < plan.operations.len() && executed.errors.is_empty() {
+        executed.errors.push(Error::new(ErrorKind::Cancelled, "finish the plan").because("it was stopped with Ctrl-C"));
+    }
+    executed
+}
+
+/// Does one operation, and tells.
+async fn one<'a>(
+    operation: &'a Operation,
+    world: &dyn World,
+    ledger: &Ledger,
+    events: &Bus,
+) -> (&'a Operation, Result<()>) {
+    let (action, target) = (operation.action.name().to_owned(), operation.key.display_name());
+    events.send(EventKind::OperationStarted {
+        operation: operation.id,
+        action: action.clone(),
+        target: target.clone(),
+        cause: operation.cause.clone(),
+    });
+    let started = Instant::now();
+    let result = journalled(operation, world, ledger).await;
+    events.send(EventKind::OperationFinished {
+        operation: operation.id,
+        action,
+        target,
+        finish: if result.is_ok() { Finish::Done } else { Finish::Failed },
+        milliseconds: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+    });
+    (operation, result)
+}
+
+/// The journal before, the call, the journal after.
+async fn journalled(operation: &Operation, world: &dyn World, ledger: &Ledger) -> Result<()> {
+    let key = operation.key.clone();
+    match &operation.action {
+        Action::Acquire { request } => {
+            let kind = ItemKind::Resource(request.kind.0.clone());
+            ledger.write(Record::Requested { key: key.clone(), kind, digest: digest::of_json(request) })?;
+            world.perform(operation, ledger).await?;
+            ledger.write(Record::Ready { key })
+        }
+        // A host that is being prepared is not made by it: its item stays what it is.
+        Action::Prepare { .. } => world.perform(operation, ledger).await,
+        Action::StartAgent => {
+            let digest = super::pipeline::agent_digest();
+            ledger.write(Record::Requested { key: key.clone(), kind: ItemKind::Agent, digest })?;
+            world.perform(operation, ledger).await?;
+            ledger.write(Record::Ready { key })
+        }
+        Action::StartNode { node } => {
+            ledger.write(Record::Requested { key, kind: ItemKind::Node, digest: node.digest() })?;
+            // It is ready when the checks say so, not when it runs.
+            world.perform(operation, ledger).await
+        }
+        Action::StopNode | Action::StopAgent | Action::Release { .. } => {
+            ledger.write(Record::Releasing { key: key.clone() })?;
+            world.perform(operation, ledger).await?;
+            ledger.write(Record::Gone { key })
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Lock, journal, observe, reconcile, execute, prove: the one way in which a cluster is changed.
+
+use std::time::{Duration, Instant};
+
+use super::{Cancel, Executed, Ledger, Urgency, World, execute};
+use crate::error::{Error, ErrorKind, LeftBehind, Result};
+use crate::event::{Bus, EventKind};
+use crate::plan::{Goal, Observed, Outcome, Plan, reconcile};
+use crate::state::{ItemState, Record};
+
+/// The digest of the agent that this program would start: another version of gpucl is another agent.
+pub fn agent_digest() -> String {
+    env!("CARGO_PKG_VERSION").to_owned()
+}
+
+/// One run on one cluster.
+pub struct Pipeline<'a> {
+    /// What is acted upon.
+    pub world: &'a dyn World,
+    /// The cluster's journal.
+    pub ledger: &'a Ledger,
+    /// Who is told.
+    pub events: &'a Bus,
+    /// Whether to go on.
+    pub cancel: &'a Cancel,
+}
+
+/// A plan and what it was made of.
+#[derive(Debug)]
+pub struct Planned {
+    /// What was seen.
+    pub observed: Observed,
+    /// What is to be done.
+    pub plan: Plan,
+}
+
+impl Pipeline<'_> {
+    /// Looks, compares, writes down what was found, and hands back the plan.
+    pub async fn plan(&self, goal: &Goal) -> Result<Planned> {
+        let observed = self.observe_settled().await?;
+        let Outcome { plan, adopted, forgotten } = reconcile(goal, &self.ledger.state(), &observed);
+        for (key, kind, id, digest) in adopted {
+            if self.ledger.state().items.get(&key).is_none_or(|item| item.digest != digest || item.id.is_none()) {
+                self.ledger.write(Record::Requested { key: key.clone(), kind, digest })?;
+            }
+            self.ledger.write(Record::Exists { key, id })?;
+        }
+        for key in forgotten {
+            self.ledger.write(Record::Gone { key })?;
+        }
+        Ok(Planned { observed, plan })
+    }
+
+    /// Does a plan.
+    pub async fn execute(&self, plan: &Plan) -> Executed {
+        self.events.send(EventKind::PlanReady { text: plan.to_string(), operations: plan.operations.len() });
+        execute(plan, self.world, self.ledger, self.events, self.cancel).await
+    }
+
+    /// Plans and does, again while something shows up that the plan did not know, up to three times.
+    ///
+    /// # Errors
+    /// [`ErrorKind::LeftBehind`] when something of the cluster is still seen after the last time.
+    pub async fn remove_all(&self) -> Result<Planned> {
+        let first = self.plan(&Goal::Down).await?;
+        let mut planned = Planned { observed: first.observed.clone(), plan: first.plan.clone() };
+        for _ in 0..3 {
+            self.execute(&planned.plan).await.into_result()?;
+            planned = self.plan(&Goal::Down).await?;
+            if planned.observed.is_empty() {
+                return Ok(first);
+            }
+        }
+        let left = planned.observed.describe();
+        Err(Error::new(ErrorKind::LeftBehind, "remove everything of the cluster")
+            .because("it was all ended, and this was seen again afterwards")
+            .left(LeftBehind::Remaining(left))
+            .hint(format!("gpucl down -c {}", self.ledger.state().name)))
+    }
+
+    /// Observes; where a call may have been sent whose effect can still be on its way, waits for it first.
+    async fn observe_settled(&self) -> Result<Observed> {
+        let begin = Instant::now();
+        loop {
+            let known = self.ledger.state();
+            let observed = self.world.observe(&known).await?;
+            let open = known.items.iter().find(|(key, item)| {
+                item.state == ItemState::Requested
+                    && item.id.is_none()
+                    && !observed.resources.iter().any(|found| found.key == **key)
+                    && item.since.duration_until(jiff::Timestamp::now()).unsigned_abs() < self.world.settle()
+            });
+            let Some((key, _)) = open else { return Ok(observed) };
+            if begin.elapsed() > self.world.settle() || self.cancel.urgency() == Urgency::Now {
+                return Ok(observed);
+            }
+            self.events.note(format!(
+                "a call for {} may still take effect; looking again for up to {}",
+                key.display_name(),
+                crate::util::human::short_duration(self.world.settle())
+            ));
+            tokio::time::sleep(Duration::from_millis(500).min(self.world.settle() / 4)).await;
+        }
+    }
+}

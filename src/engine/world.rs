@@ -1,0 +1,26 @@
+//! What the engine acts upon: providers, hosts, processes. One for real, one in memory for the crash tests.
+
+use async_trait::async_trait;
+
+use super::Ledger;
+use crate::error::Result;
+use crate::plan::{Observed, Operation};
+use crate::state::ClusterState;
+
+/// Everything outside of the engine that an operation can change.
+#[async_trait]
+pub trait World: Send + Sync {
+    /// What exists of this cluster, duplicates included. Read-only.
+    async fn observe(&self, known: &ClusterState) -> Result<Observed>;
+
+    /// Does one operation.
+    ///
+    /// # Behavior
+    /// - An operation that makes something gives its id to the ledger as soon as it exists.
+    /// - An operation that removes something succeeds when there is nothing to remove.
+    /// - May be dropped at any await point.
+    async fn perform(&self, operation: &Operation, ledger: &Ledger) -> Result<()>;
+
+    /// How long after a call its effect may still be missing from `observe`.
+    fn settle(&self) -> std::time::Duration;
+}

@@ -1,0 +1,61 @@
+//! What was seen to exist, duplicates included.
+
+use std::collections::BTreeMap;
+
+use crate::name::Key;
+use crate::provider::ObservedResource;
+
+/// Whether a thing does what it is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// It does.
+    Good,
+    /// It does not, and why.
+    Broken(String),
+}
+
+/// One thing that was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservedItem {
+    /// The key in its tag.
+    pub key: Key,
+    /// Its id; for a process its identity.
+    pub id: String,
+    /// The digest that it carries of what was asked for, if it can carry one.
+    pub digest: Option<String>,
+    /// Whether it does what it is for.
+    pub health: Health,
+}
+
+/// What was seen to exist of one cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// What providers made.
+    pub resources: Vec<ObservedResource>,
+    /// Agents.
+    pub agents: Vec<ObservedItem>,
+    /// Nodes of Ray, and what is left of dead ones.
+    pub nodes: Vec<ObservedItem>,
+    /// The digest of the preparation that each host last saw through.
+    pub prepared: BTreeMap<Key, String>,
+}
+
+impl Observed {
+    /// Nothing was seen.
+    pub fn is_empty(&self) -> bool {
+        self.resources.is_empty() && self.agents.is_empty() && self.nodes.is_empty()
+    }
+
+    /// What was seen, in words, for `down` to say what is left.
+    pub fn describe(&self) -> Vec<String> {
+        let resources = self.resources.iter().map(|found| format!("{} {} ({})", found.kind.0, found.key, found.id));
+        let agents = self.agents.iter().map(|found| format!("agent (process {})", pid(&found.id)));
+        let nodes =
+            self.nodes.iter().map(|found| format!("node {} (process {})", found.key.display_name(), pid(&found.id)));
+        resources.chain(agents).chain(nodes).collect()
+    }
+}
+
+fn pid(id: &str) -> &str {
+    id.split(':').next().unwrap_or(id)
+}

@@ -1,0 +1,1 @@
+//! Plans compared by their text.

@@ -1,0 +1,208 @@
+//! From a stage to the text of one shell program.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::stage::{Stage, Step};
+use crate::render::quote;
+
+const COMMON: &str = include_str!("shell/common.sh");
+const FACTS: &str = include_str!("shell/facts.sh");
+const EXEC: &str = include_str!("shell/exec.sh");
+const DETACHED: &str = include_str!("shell/detached.sh");
+const STEP: &str = include_str!("shell/step.sh");
+const END: &str = include_str!("shell/end.sh");
+
+/// What tells one run from every other.
+#[derive(Debug, Clone)]
+pub(super) struct Ids {
+    /// The detached program's id, in the environment of all its steps.
+    pub(super) program: String,
+    /// What marks the lines of the detached program.
+    pub(super) program_nonce: String,
+    /// What marks the lines of the exec.
+    pub(super) exec_nonce: String,
+}
+
+/// Where an exec goes on that follows one that broke.
+#[derive(Debug, Clone)]
+pub(super) struct Resume {
+    /// The program that was followed.
+    pub(super) program: String,
+    /// How many bytes of its log were seen.
+    pub(super) at: u64,
+}
+
+/// The program of an exec that runs a stage.
+pub(super) fn stage_program(home: &str, stage: &Stage, ids: &Ids, resume: Option<&Resume>) -> String {
+    let mut text = header(home, &stage.name, &ids.exec_nonce);
+    let digest = stage.digest();
+    assign(&mut text, "digest", &digest);
+    assign(&mut text, "id", &ids.program);
+    assign(&mut text, "dir", &folder(home, stage));
+    assign(&mut text, "resume", resume.map_or("", |resume| &resume.program));
+    assign(&mut text, "resume_at", &resume.map_or(0, |resume| resume.at).to_string());
+    text.push_str(COMMON);
+    text.push_str(FACTS);
+    deliver(&mut text, home, stage, ids);
+    still_holds(&mut text, home, stage);
+    text.push_str(EXEC);
+    // The shell reads all of it before it does anything: a program that arrives cut does nothing. And no step reads the program.
+    text.push_str("main </dev/null\n");
+    text
+}
+
+/// The program of an exec that only learns the facts.
+pub(super) fn facts_program(home: &str, nonce: &str) -> String {
+    format!("{}{COMMON}{FACTS}{EXEC}main </dev/null\n", header(home, "-", nonce))
+}
+
+/// The program of an exec that ends the program that runs.
+pub(super) fn end_program(home: &str, nonce: &str) -> String {
+    format!("{}{COMMON}{EXEC}{END}main </dev/null\n", header(home, "-", nonce))
+}
+
+fn header(home: &str, stage: &str, nonce: &str) -> String {
+    let mut text = String::from("# A host program of gpucl.\nset -u\n");
+    assign(&mut text, "home", home);
+    assign(&mut text, "stage", stage);
+    assign(&mut text, "nonce", nonce);
+    text
+}
+
+fn assign(text: &mut String, name: &str, value: &str) {
+    let _ = writeln!(text, "{name}={}", quote(value));
+}
+
+/// Where the detached program of a stage lies.
+fn folder(home: &str, stage: &Stage) -> String {
+    format!("{home}/program/{}-{}", stage.name, stage.digest())
+}
+
+/// The function that writes the detached program and the stage's files.
+fn deliver(text: &mut String, home: &str, stage: &Stage, ids: &Ids) {
+    let values = format!("{}/values", folder(home, stage));
+    text.push_str("deliver() {\n");
+    let mut put = |name: String, script: &str| {
+        let _ = writeln!(text, "printf '%s' {} >\"$dir\"/{name} || return 1", quote(script));
+    };
+    put("run.sh".to_owned(), &detached_program(home, stage, ids));
+    for (number, step) in (1..).zip(&stage.steps) {
+        put(format!("{number}.sh"), &script(stage, &values, &step.run));
+        if let Some(unless) = &step.unless {
+            put(format!("{number}.unless"), &script(stage, &values, unless));
+        }
+    }
+    for file in &stage.files {
+        let path = format!("{home}/{}", file.path);
+        let parent = path.rsplit_once('/').map_or(home, |(parent, _)| parent);
+        let (new, path) = (quote(&format!("{path}.gpucl-new")), quote(&path));
+        let _ = writeln!(
+            text,
+            "mkdir -p {} && base64 -d >{new} <<'GPUCL_FILE' && chmod {:04o} {new} && mv -f {new} {path} || return 1\n\
+             {}GPUCL_FILE",
+            quote(parent),
+            file.mode & 0o7777,
+            base64(&file.bytes)
+        );
+    }
+    text.push_str("}\n");
+}
+
+/// The function that looks, cheaply, whether what the stage made is still there.
+fn still_holds(text: &mut String, home: &str, stage: &Stage) {
+    text.push_str("still_holds() {\n");
+    for file in &stage.files {
+        let _ = writeln!(text, "[ -f {} ] || return 1", quote(&format!("{home}/{}", file.path)));
+    }
+    let values = format!("{home}/prepared/{}", stage.name);
+    for step in &stage.steps {
+        let creates = step.creates.as_ref().map(|path| format!("[ -e {} ]", quote(path)));
+        let unless = step.unless.as_ref().map(|unless| {
+            format!("timeout 20 sh -c {} </dev/null >/dev/null 2>&1 9>&-", quote(&script(stage, &values, unless)))
+        });
+        let tests: Vec<String> = creates.into_iter().chain(unless).collect();
+        if !tests.is_empty() {
+            let _ = writeln!(text, "{} || return 1", tests.join(" || "));
+        }
+    }
+    text.push_str(":\n}\n");
+}
+
+/// The text of the detached program.
+fn detached_program(home: &str, stage: &Stage, ids: &Ids) -> String {
+    let mut text = header(home, &stage.name, &ids.program_nonce);
+    assign(&mut text, "digest", &stage.digest());
+    assign(&mut text, "id", &ids.program);
+    assign(&mut text, "dir", &folder(home, stage));
+    assign(&mut text, "limit", &seconds(stage.timeout).to_string());
+    text.push_str(COMMON);
+    text.push_str(DETACHED);
+    text.push_str("begin\n");
+    for (number, step) in (1..).zip(&stage.steps) {
+        let _ = writeln!(text, "{}", call(number, step));
+    }
+    text.push_str("complete\n");
+    text
+}
+
+fn call(number: usize, step: &Step) -> String {
+    format!(
+        "step {number} {} {} {} {}",
+        step.retry,
+        step.timeout.map_or(0, seconds),
+        quote(step.creates.as_deref().unwrap_or_default()),
+        quote(&step.name)
+    )
+}
+
+/// The text of one step, with its variables in front.
+fn script(stage: &Stage, values: &str, body: &str) -> String {
+    let mut text = String::new();
+    assign(&mut text, "gpucl_values", values);
+    text.push_str(STEP);
+    for (name, value) in &stage.variables {
+        assign(&mut text, name, value);
+    }
+    text.push_str(body);
+    if !body.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
+/// Whole seconds, at least one.
+fn seconds(duration: Duration) -> u64 {
+    duration.as_millis().div_ceil(1000).clamp(1, 1_000_000) as u64
+}
+
+/// Base64 in lines of 76 letters.
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len() * 3 / 2);
+    for line in bytes.chunks(57) {
+        for group in line.chunks(3) {
+            let value = (0..3).fold(0_usize, |value, at| value << 8 | usize::from(group.get(at).copied().unwrap_or(0)));
+            for at in 0..4 {
+                let letter = LETTERS[value >> (18 - 6 * at) & 63];
+                text.push(if at <= group.len() { char::from(letter) } else { '=' });
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_as_everyone_writes_it() {
+        assert_eq!(base64(b""), "");
+        assert_eq!(base64(b"f"), "Zg==\n");
+        assert_eq!(base64(b"fo"), "Zm8=\n");
+        assert_eq!(base64(b"foobar"), "Zm9vYmFy\n");
+        assert_eq!(base64(&[0xff; 58]).lines().map(str::len).collect::<Vec<_>>(), [76, 4]);
+    }
+}

@@ -1,0 +1,214 @@
+//! A playbook's file, read strictly.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::facts::{Facts, Vendor};
+use super::stage::{KnownError, Stage, Step};
+use crate::error::{Error, ErrorKind, Result};
+use crate::render::{Library, Origin, render};
+use crate::spec::SpecDuration;
+use crate::util::near;
+
+/// Ordered, idempotent steps that bring a host to a state.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Playbook {
+    /// Its name, which is its file's.
+    pub name: String,
+    /// What it does, in one line.
+    pub summary: String,
+    /// On which hosts it does anything.
+    #[serde(default)]
+    pub when: When,
+    /// Its variables and their defaults; one without a default must be given.
+    #[serde(default)]
+    pub variables: BTreeMap<String, Option<String>>,
+    /// What is done, in order.
+    pub steps: Vec<StepDefinition>,
+    #[serde(skip)]
+    origin: String,
+}
+
+/// On which hosts a playbook does anything: all that is said must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct When {
+    /// Something that the host has.
+    pub has: Option<Has>,
+    /// The distribution's id: `ubuntu`.
+    pub os: Option<String>,
+    /// The processor's architecture: `x86_64`.
+    pub arch: Option<String>,
+    /// A GPU of this vendor is on the bus.
+    pub gpu: Option<Vendor>,
+}
+
+/// Something that a host has or has not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Has {
+    /// Any Python.
+    Python3,
+    /// The `uv` command.
+    Uv,
+    /// The `docker` command.
+    Docker,
+    /// A GPU on the bus.
+    Gpu,
+}
+
+/// A step as its file has it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepDefinition {
+    /// What a person calls it.
+    pub name: String,
+    /// A shell text; when it succeeds, the step is skipped.
+    pub unless: Option<String>,
+    /// The shell text.
+    pub run: String,
+    /// A path; when it exists, the step is skipped.
+    pub creates: Option<String>,
+    /// The host must be started anew afterwards.
+    #[serde(default)]
+    pub reboot: bool,
+    /// How often it is tried again after a failure.
+    #[serde(default)]
+    pub retry: u32,
+    /// How long it may take.
+    pub timeout: Option<SpecDuration>,
+    /// What a person may do when it fails.
+    pub hint: Option<String>,
+    /// Failures that are known by what they print.
+    #[serde(default)]
+    pub errors: Vec<KnownError>,
+}
+
+impl When {
+    /// Whether all of it holds on a host of these facts.
+    pub fn holds(&self, facts: &Facts) -> bool {
+        let has = match self.has {
+            None => true,
+            Some(Has::Python3) => facts.python.is_some(),
+            Some(Has::Uv) => facts.uv.is_some(),
+            Some(Has::Docker) => facts.docker.is_some(),
+            Some(Has::Gpu) => !facts.gpus.is_empty(),
+        };
+        has && self.os.as_ref().is_none_or(|os| *os == facts.os)
+            && self.arch.as_ref().is_none_or(|arch| *arch == facts.arch)
+            && self.gpu.is_none_or(|vendor| facts.gpus.iter().any(|gpu| gpu.vendor == vendor))
+    }
+}
+
+/// Reads the playbook of this name from the nearest folder that has it.
+pub fn load(library: &Library, name: &str) -> Result<Playbook> {
+    let (text, origin) = library.read_text(&format!("playbooks/{name}.yaml"))?;
+    let playbook = Playbook::parse(&text, &origin)?;
+    if playbook.name == name {
+        Ok(playbook)
+    } else {
+        Err(playbook.wrong().because(format!("its name is `{}`, but its file's is `{name}`", playbook.name)))
+    }
+}
+
+impl Playbook {
+    /// Reads a playbook; unknown keys and wrong types are errors that name their line.
+    pub fn parse(text: &str, origin: &Origin) -> Result<Self> {
+        let mut playbook: Self = serde_yaml::from_str(text)
+            .map_err(|error| Error::new(ErrorKind::Spec, format!("read the playbook {origin}")).because(error))?;
+        playbook.origin = origin.to_string();
+        if playbook.steps.is_empty() {
+            return Err(playbook.wrong().because("it has no steps"));
+        }
+        if let Some(step) = playbook.steps.iter().find(|step| step.reboot) {
+            // No provider of today hands over a host that may be started anew.
+            return Err(Error::new(ErrorKind::Unsupported, format!("read the playbook {origin}"))
+                .because(format!("the step `{}` needs a reboot, which this version cannot do", step.name)));
+        }
+        Ok(playbook)
+    }
+
+    /// Fills in the variables and makes the stage of this name of it.
+    pub fn stage(&self, name: &str, given: &BTreeMap<String, String>, timeout: Duration) -> Result<Stage> {
+        if let Some(unknown) = given.keys().find(|key| !self.variables.contains_key(*key)) {
+            let error = self.wrong().because(format!("it has no variable `{unknown}`"));
+            return Err(match near::nearest(unknown, self.variables.keys().map(String::as_str)) {
+                Some(near) => error.hint(format!("did you mean `{near}`?")),
+                None => error,
+            });
+        }
+        let mut variables = BTreeMap::new();
+        for (key, default) in &self.variables {
+            let value = given.get(key).or(default.as_ref());
+            let value = value.ok_or_else(|| self.wrong().because(format!("its variable `{key}` has no value")))?;
+            variables.insert(key.clone(), value.clone());
+        }
+        let mut steps = Vec::with_capacity(self.steps.len());
+        for step in &self.steps {
+            let fill = |field: &str, text: &str| {
+                render(&format!("{field} of step `{}` in {}", step.name, self.origin), text, &variables)
+            };
+            let fill_some =
+                |field: &str, text: &Option<String>| text.as_deref().map(|text| fill(field, text)).transpose();
+            let mut errors = step.errors.clone();
+            for known in &mut errors {
+                known.says = fill("errors", &known.says)?;
+                known.hint = fill_some("errors", &known.hint)?;
+            }
+            steps.push(Step {
+                name: fill("name", &step.name)?,
+                unless: fill_some("unless", &step.unless)?,
+                run: fill("run", &step.run)?,
+                creates: fill_some("creates", &step.creates)?,
+                retry: step.retry,
+                timeout: step.timeout.map(|timeout| timeout.0),
+                hint: fill_some("hint", &step.hint)?,
+                errors,
+            });
+        }
+        let stage = Stage { name: name.to_owned(), steps, files: Vec::new(), variables, timeout };
+        stage.check()?;
+        Ok(stage)
+    }
+
+    fn wrong(&self) -> Error {
+        Error::new(ErrorKind::Spec, format!("use the playbook {}", self.origin))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin() -> Origin {
+        Origin::BuiltIn("playbooks/test.yaml".to_owned())
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_its_name_and_line() {
+        let text = "name: test\nsummary: x\nsteps:\n  - name: one\n    rum: echo\n";
+        let error = Playbook::parse(text, &origin()).unwrap_err().to_string();
+        assert!(error.contains("unknown field `rum`") && error.contains("line 5"), "{error}");
+    }
+
+    #[test]
+    fn variables_are_given_or_have_defaults_and_none_is_made_up() {
+        let text = "name: test\nsummary: x\nvariables: {version: '1.0', folder: }\nsteps:\n\
+                    \x20 - {name: 'get {{ version }}', run: 'echo \"$version\"', creates: '{{ folder }}/x'}\n";
+        let playbook = Playbook::parse(text, &origin()).unwrap();
+        let stage = |given: &[(&str, &str)]| {
+            let given = given.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            playbook.stage("prepare", &given, Duration::from_secs(1))
+        };
+        let made = stage(&[("folder", "/x y")]).unwrap();
+        assert_eq!((&*made.steps[0].name, made.steps[0].creates.as_deref()), ("get 1.0", Some("/x y/x")));
+        assert!(stage(&[]).unwrap_err().to_string().contains("`folder` has no value"));
+        assert_eq!(stage(&[("folders", "x")]).unwrap_err().hints(), ["did you mean `folder`?"]);
+        let wrong = Playbook::parse(&text.replace("{{ version }}", "{{ versoin }}"), &origin()).unwrap();
+        let given = BTreeMap::from([("folder".to_owned(), "x".to_owned())]);
+        assert!(wrong.stage("prepare", &given, Duration::from_secs(1)).unwrap_err().to_string().contains("versoin"));
+    }
+}

@@ -1,0 +1,97 @@
+# The detached program of one stage: it holds the lock, runs the steps in order, and outlives whoever started it.
+
+finish() {
+    say end "$@"
+    printf '%s\n' "$*" >"$dir/result.new"
+    mv -f "$dir/result.new" "$dir/result"
+    exit 0
+}
+
+begin() {
+    umask 077
+    read -r boot </proc/sys/kernel/random/boot_id
+    tell_now
+    deadline=$((now + limit * 1000))
+    tell_started $$
+    cd "$home" || exit 1
+    : >>"$dir/values"
+    printf '%s\n' "$id $$ $started $boot $stage $digest $deadline $nonce" >"$home/program/current.new"
+    mv -f "$home/program/current.new" "$home/program/current"
+    say begin "$stage"
+}
+
+# Runs the script $1 for at most $2 seconds, in a session of its own and without the lock; sets `code` and `late`.
+run_script() {
+    tell_now
+    late=
+    until=$((now + $2 * 1000))
+    GPUCL_PROGRAM=$id setsid timeout -k 5 "$2" sh "$1" </dev/null 9>&- &
+    code=0
+    # A shell says `Killed` of its children; that is no line of the step's.
+    { wait $! || code=$?; } 2>/dev/null
+    tell_now
+    [ "$code" -eq 0 ] || [ "$now" -lt "$until" ] || late=1
+    # Nothing of a script that was cut goes on.
+    [ -z "$late" ] || sweep "$id"
+}
+
+# Sets `limit_now`, in seconds, and `limit_of`: the step's own limit or what is left of the stage's.
+tell_limit() {
+    tell_now
+    limit_now=$(((deadline - now + 999) / 1000))
+    limit_of=stage
+    if [ "$1" -gt 0 ] && [ "$1" -lt "$limit_now" ]; then
+        limit_now=$1
+        limit_of=step
+    fi
+    [ "$limit_now" -gt 0 ] || limit_now=1
+}
+
+# One step: number, attempts after the first, its limit in seconds or 0, what it creates, its name.
+step() {
+    tell_now
+    began=$now
+    say step "$1" "$5"
+    if [ -n "$4" ] && [ -e "$4" ]; then
+        say skip "$1" 0 "$5"
+        return 0
+    fi
+    if [ -e "$dir/$1.unless" ]; then
+        tell_limit 60
+        # What a question prints is of no interest to anyone.
+        run_script "$dir/$1.unless" "$limit_now" >/dev/null 2>&1
+        if [ "$code" -eq 0 ]; then
+            tell_now
+            say skip "$1" "$((now - began))" "$5"
+            return 0
+        fi
+    fi
+    attempt=0
+    while :; do
+        tell_limit "$3"
+        run_script "$dir/$1.sh" "$limit_now"
+        [ "$code" -ne 0 ] || break
+        sweep "$id"
+        [ -z "$late" ] && [ "$attempt" -lt "$2" ] || break
+        attempt=$((attempt + 1))
+        say retry "$1" "$attempt" "$5"
+        sleep 2
+    done
+    if [ -n "$late" ]; then
+        say timeout "$1" "$((now - began))" "$limit_now" "$limit_of" "$5"
+        finish timeout "$1"
+    elif [ "$code" -ne 0 ]; then
+        say fail "$1" "$((now - began))" "$code" "$5"
+        finish failed "$1" "$code"
+    fi
+    say change "$1" "$((now - began))" "$5"
+}
+
+complete() {
+    {
+        printf '#digest %s\n' "$digest"
+        grep -v '^#' "$dir/values"
+    } >"$home/prepared/$stage.new"
+    mv -f "$home/prepared/$stage.new" "$home/prepared/$stage"
+    finish ok
+}

@@ -1,0 +1,16 @@
+# Ends the program that runs on this host, and every process of its steps.
+main() {
+    umask 077
+    read -r boot </proc/sys/kernel/random/boot_id
+    if read_current && [ "$c_boot" = "$boot" ] && [ ! -e "$c_dir/result" ]; then
+        tell_started "$c_pid"
+        if [ -n "$started" ] && [ "$started" = "$c_start" ]; then
+            kill -s KILL "$c_pid"
+            say ended "$c_stage"
+        fi
+        sweep "$c_id"
+        printf 'ended\n' >"$c_dir/result.new"
+        mv -f "$c_dir/result.new" "$c_dir/result"
+    fi
+    say bye
+}

@@ -1,0 +1,179 @@
+# The program of one exec: learn the facts, then start the stage's program, or attach to the one that runs, and follow it.
+
+trouble() {
+    say trouble "$*"
+    say bye
+    exit 1
+}
+
+# Reads who runs, or ran last. False when that is not known.
+read_current() {
+    c_id=
+    { read -r c_id c_pid c_start c_boot c_stage c_digest c_deadline c_nonce <"$home/program/current"; } 2>/dev/null
+    [ -n "$c_id" ] || return 1
+    c_dir=$home/program/$c_stage-$c_digest
+}
+
+# The program that `current` names still runs.
+runs() {
+    read_current && [ "$c_boot" = "$boot" ] && [ ! -e "$c_dir/result" ] || return 1
+    tell_started "$c_pid"
+    [ "$started" = "$c_start" ]
+}
+
+# A program that was killed may have left a step running: it is ended before anything else begins.
+end_leftover() {
+    read_current || return 0
+    [ "$c_boot" = "$boot" ] || return 0
+    [ ! -e "$c_dir/result" ] || return 0
+    sweep "$c_id" || trouble "a step of the killed program of stage $c_stage cannot be ended"
+}
+
+say_values() {
+    [ ! -r "$1" ] || while read -r key value; do
+        case $key in '#'* | '') ;; *) say value "$key" "$value" ;; esac
+    done <"$1"
+}
+
+# The digest that last succeeded is this one, and what can be looked at cheaply is still there.
+is_unchanged() {
+    [ -r "$home/prepared/$stage" ] || return 1
+    read -r _ done_digest <"$home/prepared/$stage"
+    [ "$done_digest" = "$digest" ] || return 1
+    still_holds "$home/prepared/$stage"
+}
+
+# Starts the detached program. The lock goes over to it: it is free when the program has ended, however it ends.
+start() {
+    # The last program's folder stays: somebody may still read how it ended.
+    last=
+    if read_current; then last=$c_dir; fi
+    rm -f "$home/program/current"
+    for old in "$home/program/$stage-"*; do
+        [ "$old" = "$last" ] && [ "$old" != "$dir" ] || rm -rf "$old"
+    done
+    mkdir -p "$dir" || trouble "the folder $dir cannot be made"
+    # What the last program learned is there for `saved`, and for steps that are skipped.
+    [ ! -r "$home/prepared/$stage" ] || cp "$home/prepared/$stage" "$dir/values" || trouble "$dir cannot be written"
+    deliver || trouble "a file cannot be written"
+    # From here on the host is in between.
+    rm -f "$home/prepared/$stage" || trouble "$home/prepared/$stage cannot be removed"
+    setsid sh "$dir/run.sh" </dev/null >>"$dir/log" 2>&1 &
+    exec 9>&-
+    tries=0
+    until read_current && [ "$c_id" = "$id" ]; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 200 ] || trouble "the program did not start: $(tail -n 3 "$dir/log" 2>/dev/null)"
+        nap 0.05
+    done
+}
+
+# Prints what is new in the log, in whole lines, and then how far that reached.
+show_new() {
+    size=$(wc -c <"$c_dir/log") || return 0
+    size=$((size))
+    [ "$size" -gt "$reached" ] || return 0
+    if [ -n "$over" ]; then
+        tail -c "+$((reached + 1))" "$c_dir/log"
+        [ "$over" = result ] || echo
+        reached=$size
+    else
+        lines=$(tail -c "+$((reached + 1))" "$c_dir/log" | head -c "$((size - reached))" | wc -l)
+        [ "$lines" -gt 0 ] || return 0
+        bytes=$(tail -c "+$((reached + 1))" "$c_dir/log" | head -n "$lines" | wc -c)
+        tail -c "+$((reached + 1))" "$c_dir/log" | head -n "$lines"
+        reached=$((reached + bytes))
+    fi
+    say at "$reached"
+}
+
+# Follows the current program from byte $1 of its log to its end; sets `over`.
+follow() {
+    reached=$1
+    over=
+    ticks=0
+    same=other
+    [ "$c_stage-$c_digest" != "$stage-$digest" ] || same=same
+    say log "$c_nonce" "$c_id" "$same" "$c_stage"
+    while :; do
+        # The order matters: what was written before the end was seen is read after it.
+        tell_started "$c_pid"
+        if [ -e "$c_dir/result" ]; then
+            over=result
+        elif [ ! -e "$c_dir/log" ]; then
+            over=gone
+        elif [ "$started" != "$c_start" ]; then
+            over=died
+        else
+            tell_now
+            [ "$now" -lt "$((c_deadline + 30000))" ] || over=stuck
+        fi
+        show_new
+        [ -z "$over" ] || break
+        ticks=$((ticks + 1))
+        if [ "$ticks" -lt 10 ]; then nap 0.05; else nap 0.2; fi
+    done
+    # It may have ended as it should between the two looks.
+    if [ "$over" = died ] && [ -e "$c_dir/result" ]; then
+        over=result
+        show_new
+    fi
+}
+
+# Says how the followed program ended.
+report() {
+    verdict=
+    [ "$over" != result ] || read -r verdict <"$c_dir/result"
+    say_values "$c_dir/values"
+    say over "$c_id" "$over" "$verdict"
+}
+
+main() {
+    umask 077
+    read -r boot </proc/sys/kernel/random/boot_id
+    if [ "$stage" = - ]; then
+        facts
+        say bye
+        return 0
+    fi
+    for tool in flock setsid timeout base64 grep; do
+        command -v "$tool" >/dev/null 2>&1 || trouble "the command $tool is missing on this host"
+    done
+    mkdir -p "$home/program" "$home/prepared" || trouble "the folder $home cannot be written"
+    cd "$home" || trouble "the folder $home cannot be entered"
+    facts
+    waited=0
+    while :; do
+        if [ -n "$resume" ] && read_current && [ "$c_id" = "$resume" ] && [ "$c_boot" = "$boot" ]; then
+            from=$resume_at
+        else
+            # A failing redirection of `exec` would end the shell without a word of ours.
+            (: >>"$home/lock") || trouble "the file $home/lock cannot be written"
+            exec 9>>"$home/lock"
+            from=0
+            if flock -n 9; then
+                end_leftover
+                if is_unchanged; then
+                    say_values "$home/prepared/$stage"
+                    say unchanged
+                    break
+                fi
+                start
+            elif ! runs; then
+                # One is about to start, or about to be gone.
+                waited=$((waited + 1))
+                [ "$waited" -lt 600 ] || trouble "$home/lock is held, but by no program of gpucl"
+                nap 0.1
+                continue
+            fi
+        fi
+        resume=
+        exec 9>&-
+        follow "$from"
+        # Two others came after it, so that its end cannot be known any more: it is begun again.
+        [ "$over" != gone ] || continue
+        report
+        [ "$same" = other ] && [ "$over" != stuck ] || break
+    done
+    say bye
+}

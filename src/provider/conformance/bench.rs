@@ -1,0 +1,270 @@
+//! What the cases work with: calls with a limit, waits, and the clearing up after them.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::recorders::Notebook;
+use super::suite::{Stop, Subject, Verdict, broken, ensure};
+use crate::error::Error;
+use crate::name::{ClusterName, Key, Owner, Scope};
+use crate::provider::{Acquired, Capability, HostRequest, ObservedResource, Recorder, ResourceRequest};
+
+/// How long one call may take beyond what a resource may take.
+const CALL_MARGIN: Duration = Duration::from_secs(60);
+
+/// What the cases work with.
+pub(super) struct Bench<'a> {
+    pub(super) subject: &'a Subject<'a>,
+    /// Every scope that a case was given. They outlive the case, which may be dropped at any point.
+    scopes: Mutex<BTreeSet<Scope>>,
+    /// Those that may hold something.
+    dirty: Mutex<BTreeSet<Scope>>,
+    clusters: AtomicUsize,
+}
+
+impl<'a> Bench<'a> {
+    pub(super) fn new(subject: &'a Subject<'a>) -> Self {
+        Self { subject, scopes: Mutex::default(), dirty: Mutex::default(), clusters: AtomicUsize::new(0) }
+    }
+
+    pub(super) fn capability(&self) -> Capability {
+        self.subject.provider.capability()
+    }
+
+    /// A cluster that nobody used before.
+    pub(super) fn fresh_scope(&self) -> Verdict<Scope> {
+        let number = self.clusters.fetch_add(1, Ordering::Relaxed);
+        self.scope(&self.subject.owner, &format!("check-{number}"))
+    }
+
+    /// The cluster of this name and owner.
+    pub(super) fn scope(&self, owner: &Owner, cluster: &str) -> Verdict<Scope> {
+        let cluster: ClusterName = cluster.parse().or_else(|error| broken(format!("{error}")))?;
+        let scope = Scope { owner: owner.clone(), cluster };
+        for set in [&self.scopes, &self.dirty] {
+            set.lock().unwrap_or_else(PoisonError::into_inner).insert(scope.clone());
+        }
+        Ok(scope)
+    }
+
+    /// Every scope of this run.
+    pub(super) fn scopes(&self) -> Vec<Scope> {
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    /// The resources of the first host.
+    pub(super) fn chain(&self, scope: &Scope) -> Verdict<Vec<ResourceRequest>> {
+        self.expand(scope, 0)
+    }
+
+    /// The resources of the n-th host.
+    pub(super) fn expand(&self, scope: &Scope, host: usize) -> Verdict<Vec<ResourceRequest>> {
+        let request = HostRequest { key: Key::host(host), settings: self.subject.host.clone() };
+        told("expand a host", self.subject.provider.expand(scope, &request))
+    }
+
+    pub(super) async fn observe(&self, scope: &Scope) -> Verdict<Vec<ObservedResource>> {
+        told("observe", self.limited("observe", self.subject.provider.observe(scope)).await?)
+    }
+
+    /// Acquires; an error of the provider's is an error here.
+    pub(super) async fn acquire(
+        &self,
+        scope: &Scope,
+        request: &ResourceRequest,
+        recorder: &dyn Recorder,
+    ) -> Verdict<Acquired> {
+        let what = format!("acquire {}", request.key);
+        told(&what, self.try_acquire(scope, request, recorder).await?)
+    }
+
+    /// Acquires; an error of the provider's is handed back.
+    pub(super) async fn try_acquire(
+        &self,
+        scope: &Scope,
+        request: &ResourceRequest,
+        recorder: &dyn Recorder,
+    ) -> Verdict<crate::error::Result<Acquired>> {
+        let tag = scope.tag(&request.key);
+        self.limited("acquire", self.subject.provider.acquire(&tag, request, recorder)).await
+    }
+
+    pub(super) async fn release(&self, scope: &Scope, resource: &ObservedResource) -> Verdict {
+        let what = format!("release {} ({})", resource.key, resource.id);
+        told(&what, self.limited("release", self.subject.provider.release(scope, resource)).await?)
+    }
+
+    /// Gives a call up that does not end.
+    pub(super) async fn limited<T>(&self, what: &str, call: impl Future<Output = T>) -> Verdict<T> {
+        let limit = self.subject.patience + CALL_MARGIN;
+        let ended = tokio::time::timeout(limit, call).await;
+        ended.or_else(|_| broken(format!("{what} did not end in {} s", limit.as_secs())))
+    }
+
+    /// Acquires one resource and waits until it is usable; hands back its id.
+    pub(super) async fn acquire_usable(&self, scope: &Scope, request: &ResourceRequest) -> Verdict<String> {
+        let id = self.acquire(scope, request, &Notebook::default()).await?.id;
+        self.until_usable(scope, request, &id).await?;
+        Ok(id)
+    }
+
+    /// Acquires everything of a host, one after another as each becomes usable; hands back keys and ids.
+    pub(super) async fn acquire_all(&self, scope: &Scope) -> Verdict<Vec<(ResourceRequest, String)>> {
+        let mut acquired = Vec::new();
+        for request in self.chain(scope)? {
+            let id = self.acquire_usable(scope, &request).await?;
+            acquired.push((request, id));
+        }
+        Ok(acquired)
+    }
+
+    /// Waits until this id shows, within the settle time, and is usable, within the patience.
+    pub(super) async fn until_usable(
+        &self,
+        scope: &Scope,
+        request: &ResourceRequest,
+        id: &str,
+    ) -> Verdict<ObservedResource> {
+        let settle = self.capability().settle;
+        let begun = Instant::now();
+        loop {
+            // Looked at before the call, so that one look falls after the end of each span, however slow the machine.
+            let elapsed = begun.elapsed();
+            let seen = self.observe(scope).await?;
+            match seen.iter().find(|resource| resource.id == id && resource.key == request.key) {
+                Some(resource) if resource.usable => return Ok(resource.clone()),
+                Some(resource) if elapsed >= self.subject.patience => {
+                    let waited = self.subject.patience.as_secs_f64();
+                    return broken(format!("{} was not usable after {waited} s: {}", request.key, resource.detail));
+                }
+                None if elapsed >= settle => {
+                    let shown = list(&seen);
+                    return broken(format!("{} was acquired as {id}, and observe shows {shown}", request.key));
+                }
+                _ => self.pause().await,
+            }
+        }
+    }
+
+    /// Looks until something of this key shows or the settle time is over; hands back what shows of the key.
+    pub(super) async fn settled(&self, scope: &Scope, key: &Key) -> Verdict<Vec<ObservedResource>> {
+        let settle = self.capability().settle;
+        let begun = Instant::now();
+        loop {
+            let elapsed = begun.elapsed();
+            let seen = of_key(self.observe(scope).await?, key);
+            if !seen.is_empty() || elapsed >= settle {
+                ensure(seen.len() <= 1, || format!("two resources have the key {key}: {}", list(&seen)))?;
+                return Ok(seen);
+            }
+            self.pause().await;
+        }
+    }
+
+    /// Looks through the whole settle time: never two of this key, and one at the end.
+    pub(super) async fn exactly_one(&self, scope: &Scope, key: &Key) -> Verdict<ObservedResource> {
+        let settle = self.capability().settle;
+        let begun = Instant::now();
+        loop {
+            let elapsed = begun.elapsed();
+            let mut seen = of_key(self.observe(scope).await?, key);
+            ensure(seen.len() <= 1, || format!("two resources have the key {key}: {}", list(&seen)))?;
+            if elapsed >= settle {
+                return seen.pop().map_or_else(|| broken(format!("nothing has the key {key}")), Ok);
+            }
+            self.pause().await;
+        }
+    }
+
+    /// Waits until nothing shows, and goes on looking until the settle time is over.
+    pub(super) async fn until_empty(&self, scope: &Scope) -> Verdict {
+        let settle = self.capability().settle;
+        let begun = Instant::now();
+        loop {
+            let elapsed = begun.elapsed();
+            let seen = self.observe(scope).await?;
+            if seen.is_empty() && elapsed >= settle {
+                return Ok(());
+            }
+            if !seen.is_empty() && elapsed >= self.subject.patience.max(settle) {
+                return broken(format!("observe still shows {}", list(&seen)));
+            }
+            self.pause().await;
+        }
+    }
+
+    /// Waits until nothing of this key shows.
+    pub(super) async fn until_gone(&self, scope: &Scope, key: &Key) -> Verdict {
+        let begun = Instant::now();
+        loop {
+            let elapsed = begun.elapsed();
+            let seen = of_key(self.observe(scope).await?, key);
+            if seen.is_empty() {
+                return Ok(());
+            }
+            ensure(elapsed < self.subject.patience, || format!("observe still shows {}", list(&seen)))?;
+            self.pause().await;
+        }
+    }
+
+    /// Releases everything that shows, the last acquired first, and waits until it is gone.
+    pub(super) async fn release_all(&self, scope: &Scope) -> Verdict {
+        let seen = self.observe(scope).await?;
+        for resource in self.last_first(scope, seen) {
+            self.release(scope, &resource).await?;
+        }
+        self.until_empty(scope).await
+    }
+
+    /// Orders resources so that none is released before what needs it.
+    pub(super) fn last_first(&self, scope: &Scope, mut seen: Vec<ObservedResource>) -> Vec<ObservedResource> {
+        let order = self.chain(scope).unwrap_or_default();
+        let place = |resource: &ObservedResource| order.iter().position(|request| request.key == resource.key);
+        seen.sort_by_key(|resource| std::cmp::Reverse(place(resource)));
+        seen
+    }
+
+    /// Releases what the last case left, as well as it can. What will not go shows in the last case.
+    pub(super) async fn clean(&self) {
+        let dirty = std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner));
+        for scope in dirty {
+            for resource in self.observe(&scope).await.map(|seen| self.last_first(&scope, seen)).unwrap_or_default() {
+                let _ = self.release(&scope, &resource).await;
+            }
+            // What a call that was cut had begun may show only now.
+            if self.until_empty(&scope).await.is_err() {
+                let _ = self.release_all(&scope).await;
+            }
+        }
+    }
+
+    /// Waits a little before the next look.
+    async fn pause(&self) {
+        let settle = self.capability().settle;
+        let pause = (settle / 4).clamp(Duration::from_millis(5), Duration::from_secs(5));
+        let patient = self.subject.patience / 20;
+        tokio::time::sleep(pause.max(patient.min(Duration::from_secs(5)))).await;
+    }
+}
+
+/// Makes a provider's error a failure of the case.
+fn told<T>(what: &str, result: Result<T, Error>) -> Verdict<T> {
+    result.map_err(|error| Stop::Broken(format!("{what} failed: {error}")))
+}
+
+/// What of this has the key.
+fn of_key(seen: Vec<ObservedResource>, key: &Key) -> Vec<ObservedResource> {
+    seen.into_iter().filter(|resource| resource.key == *key).collect()
+}
+
+/// Resources in one line.
+pub(super) fn list(seen: &[ObservedResource]) -> String {
+    if seen.is_empty() {
+        return "nothing".to_owned();
+    }
+    let texts = seen.iter().map(|resource| format!("{} {} ({})", resource.kind.0, resource.key, resource.id));
+    texts.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,93 @@
+//! The cases that change nothing.
+
+use std::collections::BTreeMap;
+
+use super::bench::{Bench, list};
+use super::suite::{Stop, Verdict, broken, ensure};
+use crate::name::Key;
+use crate::provider::{ProviderKind, ResourceRequest};
+
+pub(super) async fn offers(bench: &Bench<'_>) -> Verdict {
+    let costs_money = bench.capability().costs_money;
+    let offers = bench.limited("offers", bench.subject.provider.offers()).await?;
+    let offers = offers.or_else(|error| broken(format!("offers failed: {error}")))?;
+    for offer in &offers {
+        let named = !offer.name.is_empty() && !offer.place.is_empty() && !offer.free.is_empty();
+        ensure(named, || format!("an offer lacks its name, place or time: {offer:?}"))?;
+        ensure(offer.cpus > 0, || format!("the offer {} has no processors", offer.name))?;
+        ensure(offer.gpus.iter().all(|gpu| gpu.count > 0 && !gpu.model.is_empty()), || {
+            format!("the offer {} has GPUs without a count or a model", offer.name)
+        })?;
+        ensure(offer.price_per_hour.is_empty() != costs_money, || {
+            format!(
+                "the offer {} has the price `{}`, and costs_money is {costs_money}",
+                offer.name, offer.price_per_hour
+            )
+        })?;
+    }
+    Ok(())
+}
+
+pub(super) async fn nothing(bench: &Bench<'_>) -> Verdict {
+    let seen = bench.observe(&bench.fresh_scope()?).await?;
+    ensure(seen.is_empty(), || format!("observe shows {}", list(&seen)))
+}
+
+pub(super) async fn expand(bench: &Bench<'_>) -> Verdict {
+    let capability = bench.capability();
+    let scope = bench.fresh_scope()?;
+    let chain = bench.chain(&scope)?;
+    ensure(chain == bench.chain(&scope)?, || "two calls gave two answers".to_owned())?;
+    let elsewhere = bench.chain(&bench.fresh_scope()?)?;
+    ensure(keys(&chain) == keys(&elsewhere), || "the keys depend on the cluster".to_owned())?;
+
+    ensure(!chain.is_empty(), || "a host takes no resources".to_owned())?;
+    let mut earlier: Vec<&Key> = Vec::new();
+    for request in &chain {
+        ensure(!earlier.contains(&&request.key), || format!("two resources have the key {}", request.key))?;
+        for need in &request.needs {
+            ensure(earlier.contains(&need), || format!("{} needs {need}, which comes no earlier", request.key))?;
+        }
+        earlier.push(&request.key);
+    }
+    let hosts = chain.iter().filter(|request| request.is_host).count();
+    let wanted = usize::from(capability.kind == ProviderKind::Host);
+    ensure(hosts == wanted, || format!("{hosts} of the resources are hosts, not {wanted}"))?;
+    ensure((chain.len() > 1) == capability.several_resources, || {
+        format!("a host takes {} resources, and several_resources is {}", chain.len(), capability.several_resources)
+    })?;
+
+    if capability.most_hosts != Some(1) {
+        let first: BTreeMap<&Key, &ResourceRequest> = chain.iter().map(|request| (&request.key, request)).collect();
+        let second = bench.expand(&scope, 1)?;
+        for request in &second {
+            let same = first.get(&request.key).is_none_or(|other| *other == request);
+            ensure(same, || format!("two hosts ask for {} differently", request.key))?;
+            let shared_host = request.is_host && first.contains_key(&request.key);
+            ensure(!shared_host, || format!("two hosts are the one {}", request.key))?;
+        }
+    }
+    let seen = bench.observe(&scope).await?;
+    ensure(seen.is_empty(), || format!("expand made {}", list(&seen)))
+}
+
+fn keys(chain: &[ResourceRequest]) -> Vec<&Key> {
+    chain.iter().map(|request| &request.key).collect()
+}
+
+pub(super) async fn extend(bench: &Bench<'_>) -> Verdict {
+    not_in_the_contract_yet(bench.capability().extend, "extend")
+}
+
+pub(super) async fn console(bench: &Bench<'_>) -> Verdict {
+    not_in_the_contract_yet(bench.capability().console, "console")
+}
+
+/// The first provider that has it brings the method and the case.
+fn not_in_the_contract_yet(promised: bool, capability: &'static str) -> Verdict {
+    if promised {
+        broken(format!("the capability says `{capability}`, and the contract has no such call yet"))
+    } else {
+        Err(Stop::NotApplicable(capability))
+    }
+}

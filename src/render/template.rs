@@ -1,0 +1,44 @@
+//! Tera, set up so that what is missing is an error and nothing is escaped behind one's back.
+
+use tera::{Context, Tera};
+
+use crate::error::{Doing as _, ErrorKind, Result};
+
+/// Renders a template's text. A variable that is not defined is an error that names those that are.
+///
+/// There is one filter of ours: `{{ value | quote }}` makes the value one word of a shell program.
+pub fn render(name: &str, text: &str, variables: &impl serde::Serialize) -> Result<String> {
+    let doing = || format!("render {name}");
+    let context = Context::from_serialize(variables).doing(ErrorKind::Spec, doing)?;
+    let mut tera = Tera::new();
+    tera.autoescape_on(Vec::<&'static str>::new());
+    tera.register_filter("quote", |value: &str, _: tera::Kwargs, _: &tera::State<'_>| quote(value));
+    tera.add_raw_template(name, text).doing(ErrorKind::Spec, doing)?;
+    tera.render(name, &context).doing(ErrorKind::Spec, doing)
+}
+
+/// Makes any text one word of a POSIX shell program.
+pub fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn fills_in_and_refuses_what_is_not_defined() {
+        let variables = BTreeMap::from([("image", "a && b <c> \"q\"")]);
+        assert_eq!(render("x.yaml", "{{ image }}", &variables).unwrap(), "a && b <c> \"q\"");
+        assert_eq!(render("x.sh", "{{ image | quote }}", &variables).unwrap(), "'a && b <c> \"q\"'");
+        let error = render("x.yaml", "{{ imgae }}", &variables).unwrap_err().to_string();
+        assert!(error.contains("imgae") && error.contains("image"), "{error}");
+    }
+
+    #[test]
+    fn a_quote_cannot_leave_its_word() {
+        assert_eq!(quote("it's $HOME"), r"'it'\''s $HOME'");
+    }
+}

@@ -1,0 +1,139 @@
+//! What a node is started with.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Layout, NodePorts};
+use crate::name::{Key, Scope};
+use crate::plan::{NodeRole, NodeSpec};
+
+/// One process for the agent to start and to look after.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Launch {
+    /// The version of this form.
+    pub v: u32,
+    /// The node.
+    pub key: Key,
+    /// What it is in its cluster.
+    pub role: NodeRole,
+    /// Its tag.
+    pub tag: String,
+    /// The digest of what was asked for.
+    pub digest: String,
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// All of its environment but what the agent passes on of its own.
+    pub environment: BTreeMap<String, String>,
+    /// Its working folder.
+    pub folder: PathBuf,
+    /// Where its output goes.
+    pub log: PathBuf,
+}
+
+/// Where the head is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeadAddress {
+    /// The port of its GCS on the loopback.
+    pub gcs: u16,
+}
+
+/// The address that all of Ray listens on.
+const LOOPBACK: &str = "127.0.0.1";
+
+/// Works out the launch of a node.
+pub fn launch(
+    scope: &Scope,
+    node: &NodeSpec,
+    layout: &Layout,
+    ray_env: &Path,
+    ports: NodePorts,
+    head: HeadAddress,
+    gpus: &[String],
+) -> Launch {
+    let python = ray_env.join("bin/python").display().to_string();
+    let mut argv = vec![python, layout.node_script().display().to_string(), "start".to_owned()];
+    let mut flag = |name: &str, value: String| argv.extend([format!("--{name}"), value]);
+    match node.role {
+        NodeRole::Head => {
+            flag("port", ports.gcs().to_string());
+            flag("dashboard-host", LOOPBACK.to_owned());
+            flag("dashboard-port", ports.dashboard.to_string());
+            flag("ray-client-server-port", ports.client().to_string());
+        }
+        NodeRole::Worker => flag("address", format!("{LOOPBACK}:{}", head.gcs)),
+    }
+    let (first, last) = ports.workers();
+    let mut resources = node.resources.clone();
+    // By this one every node can be told, and a task can be sent to it.
+    resources.insert(resource_of(&node.key), 1.0);
+    let mut labels = node.labels.clone();
+    labels.insert("gpucl.dev/node".to_owned(), node.key.as_str().to_owned());
+    for (name, value) in [
+        ("node-ip-address", LOOPBACK.to_owned()),
+        ("node-manager-port", ports.node_manager().to_string()),
+        ("object-manager-port", ports.object_manager().to_string()),
+        ("metrics-export-port", ports.metrics().to_string()),
+        ("dashboard-agent-listen-port", ports.agent_http().to_string()),
+        ("dashboard-agent-grpc-port", ports.agent_grpc().to_string()),
+        ("runtime-env-agent-port", ports.runtime_env().to_string()),
+        ("min-worker-port", first.to_string()),
+        ("max-worker-port", last.to_string()),
+        ("num-cpus", node.cpus.to_string()),
+        ("num-gpus", node.gpus.to_string()),
+        ("memory", node.memory.to_string()),
+        ("object-store-memory", node.object_store_memory.to_string()),
+        ("resources", serde_json::to_string(&resources).unwrap_or_default()),
+        ("labels", labels.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")),
+        ("temp-dir", layout.temp_dir(&node.key).display().to_string()),
+    ] {
+        flag(name, value);
+    }
+    if node.role == NodeRole::Head {
+        argv.push("--head".to_owned());
+    }
+    argv.extend(["--block".to_owned(), "--disable-usage-stats".to_owned()]);
+
+    let mut environment = node.environment.clone();
+    let path =
+        format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", ray_env.join("bin").display());
+    for (name, value) in [
+        (super::TAG_VARIABLE, scope.tag(&node.key).to_string()),
+        ("GPUCL_DIGEST", node.digest()),
+        ("RAY_AUTH_MODE", "token".to_owned()),
+        ("RAY_AUTH_TOKEN_PATH", layout.token().display().to_string()),
+        // Ray's own way to stay on the loopback; the launcher says more.
+        ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0".to_owned()),
+        ("RAY_USAGE_STATS_ENABLED", "0".to_owned()),
+        ("AUTOSCALER_METRIC_PORT", ports.autoscaler_metrics().to_string()),
+        ("DASHBOARD_METRIC_PORT", ports.dashboard_metrics().to_string()),
+        ("TMPDIR", layout.tmp().display().to_string()),
+        ("PYTHONUNBUFFERED", "1".to_owned()),
+        ("VIRTUAL_ENV", ray_env.display().to_string()),
+        ("PATH", path),
+    ] {
+        environment.insert(name.to_owned(), value);
+    }
+    if !gpus.is_empty() {
+        environment.insert("CUDA_VISIBLE_DEVICES".to_owned(), gpus.join(","));
+    } else if node.first_gpu.is_none() && node.gpus == 0 {
+        environment.insert("CUDA_VISIBLE_DEVICES".to_owned(), String::new());
+    }
+    Launch {
+        v: 1,
+        key: node.key.clone(),
+        role: node.role,
+        tag: scope.tag(&node.key).to_string(),
+        digest: node.digest(),
+        argv,
+        environment,
+        folder: layout.home().to_owned(),
+        log: layout.log(&node.key),
+    }
+}
+
+/// The custom resource by which a node is known to Ray.
+pub(crate) fn resource_of(key: &Key) -> String {
+    format!("gpucl_{key}")
+}

@@ -1,0 +1,21 @@
+//! The `native` runtime: Ray in a shared virtual environment, nodes as processes that the cluster's agent supervises.
+//!
+//! Everything of a node lies in its host's folder. Ray's sockets need short paths: a link in the runtime folder leads there.
+//! On one machine all of Ray listens on the loopback only (`templates/ray-native/node.py` says how), so that nothing is open
+//! to the world and nothing outside can be disturbed.
+
+mod end;
+mod launch;
+mod layout;
+mod observe;
+mod ports;
+mod prepare;
+
+pub use end::{end_tagged, residue};
+pub(crate) use launch::resource_of;
+pub use launch::{HeadAddress, Launch, launch};
+pub use layout::Layout;
+pub(crate) use observe::pids;
+pub use observe::{NODE_SCRIPT, TAG_VARIABLE, observe_agents, observe_nodes, tagged};
+pub use ports::{NodePorts, allocate, release as release_ports};
+pub use prepare::{Prepared, is_prepared, preparation};

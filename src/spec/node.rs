@@ -1,0 +1,147 @@
+//! A YAML document as a tree in which every key and value knows where it stands.
+
+use serde_json::{Map, Number, Value};
+
+/// A piece of one line of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// The line, from 1.
+    pub(super) line: usize,
+    /// The column, from 1, in characters.
+    pub(super) column: usize,
+    /// How many characters; 0 when it is a place between two of them, or goes on in later lines.
+    pub(super) length: usize,
+}
+
+/// A value and where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) at: Mark,
+    pub(super) kind: Kind,
+}
+
+/// What a value is.
+#[derive(Debug, Clone)]
+pub(super) enum Kind {
+    /// Anything that is neither list nor map; `value` is what its text means.
+    Scalar {
+        /// As it is written, without quotes.
+        text: String,
+        /// What it means.
+        value: Value,
+    },
+    /// A list.
+    List(Vec<Node>),
+    /// A map, in the order of the file, without the second of two equal keys.
+    Map(Vec<(Key, Node)>),
+}
+
+/// A key of a map.
+#[derive(Debug, Clone)]
+pub(super) struct Key {
+    pub(super) text: String,
+    pub(super) at: Mark,
+}
+
+impl Node {
+    /// The same without places.
+    pub(super) fn to_json(&self) -> Value {
+        match &self.kind {
+            Kind::Scalar { value, .. } => value.clone(),
+            Kind::List(items) => items.iter().map(Self::to_json).collect(),
+            Kind::Map(entries) => entries.iter().map(|(key, node)| (key.text.clone(), node.to_json())).collect(),
+        }
+    }
+
+    /// It is a scalar without a value.
+    pub(super) fn is_null(&self) -> bool {
+        matches!(self.kind, Kind::Scalar { value: Value::Null, .. })
+    }
+
+    /// What it is, for a person.
+    pub(super) fn what(&self) -> String {
+        match &self.kind {
+            Kind::List(_) => "a list".to_owned(),
+            Kind::Map(_) => "a map of keys".to_owned(),
+            Kind::Scalar { value: Value::Null, .. } => "empty".to_owned(),
+            Kind::Scalar { text, value: Value::Number(_) } => format!("the number {text}"),
+            Kind::Scalar { text, value: Value::Bool(_) } => format!("the truth value {text}"),
+            Kind::Scalar { text, .. } => format!("the text `{}`", shortened(text)),
+        }
+    }
+}
+
+/// A text that fits into a sentence.
+pub(super) fn shortened(text: &str) -> String {
+    const MOST: usize = 60;
+    let begin: String = text.chars().take(MOST).collect();
+    if text.chars().count() > MOST { format!("{begin}…") } else { begin }
+}
+
+/// What an unquoted scalar means.
+///
+/// This is what the YAML crate makes of it; [`super::load`] compares the two, so that a difference is an error and never
+/// a silent one.
+pub(super) fn meaning(text: &str) -> Value {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
+        "true" | "True" | "TRUE" => return Value::Bool(true),
+        "false" | "False" | "FALSE" => return Value::Bool(false),
+        _ => {}
+    }
+    number(text).map_or_else(|| Value::String(text.to_owned()), Value::Number)
+}
+
+fn number(text: &str) -> Option<Number> {
+    let (negative, digits) = match text.as_bytes().first()? {
+        b'-' => (true, &text[1..]),
+        b'+' => (false, &text[1..]),
+        _ => (false, text),
+    };
+    if digits.starts_with(['+', '-']) {
+        return None;
+    }
+    let (radix, rest) = match digits.get(..2) {
+        Some("0x") => (16, &digits[2..]),
+        Some("0o") => (8, &digits[2..]),
+        Some("0b") => (2, &digits[2..]),
+        _ => (10, digits),
+    };
+    // 007 is a text.
+    if radix == 10 && rest.len() > 1 && rest.starts_with('0') && rest.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    if !rest.starts_with(['+', '-']) {
+        if negative {
+            if let Ok(whole) = i64::from_str_radix(&format!("-{rest}"), radix) {
+                return Some(whole.into());
+            }
+        } else if let Ok(whole) = u64::from_str_radix(rest, radix) {
+            return Some(whole.into());
+        }
+    }
+    let float: f64 = digits.parse().ok()?;
+    // `inf` and `nan` are texts to YAML; its own words for them are no numbers of JSON.
+    Number::from_f64(if negative { -float } else { float })
+}
+
+/// Two values are equal when they read the same, whatever their key order.
+pub(super) fn first_difference(left: &Value, right: &Value, path: &str) -> Option<String> {
+    match (left, right) {
+        (Value::Object(a), Value::Object(b)) => {
+            let missing = |from: &Map<String, Value>, of: &Map<String, Value>| {
+                of.keys().find(|key| !from.contains_key(*key)).map(|key| super::place::join(path, key))
+            };
+            missing(a, b).or_else(|| missing(b, a)).or_else(|| {
+                a.iter().find_map(|(key, value)| first_difference(value, b.get(key)?, &super::place::join(path, key)))
+            })
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => a
+            .iter()
+            .zip(b)
+            .enumerate()
+            .find_map(|(index, (a, b))| first_difference(a, b, &super::place::item(path, index))),
+        _ if left == right => None,
+        _ => Some(path.to_owned()),
+    }
+}

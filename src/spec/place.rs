@@ -1,0 +1,216 @@
+//! Where everything of a spec stands in its file, and how an error shows it.
+
+use std::collections::BTreeMap;
+
+use super::node::{Kind, Mark, Node};
+use crate::error::{Error, ErrorKind};
+
+/// The most errors that are shown at once.
+const MOST_SHOWN: usize = 20;
+/// The most characters of a line that are shown.
+const MOST_COLUMNS: usize = 110;
+
+/// Something that is wrong with a spec.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Problem {
+    /// The field: `ray.workers.cpus`; empty for the spec as a whole.
+    pub(super) path: String,
+    /// What is wrong with it.
+    pub(super) message: String,
+    /// What else there is to say, a line each.
+    pub(super) notes: Vec<String>,
+    /// Where it stands, when the path does not say it.
+    pub(super) mark: Option<Mark>,
+    /// It is the key that is wrong, not its value.
+    pub(super) is_key: bool,
+    /// The path that was probably meant.
+    pub(super) meant: Option<String>,
+}
+
+impl Problem {
+    /// A problem that stands where its path says.
+    pub(super) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { path: path.into(), message: message.into(), notes: Vec::new(), mark: None, is_key: false, meant: None }
+    }
+
+    /// A problem that stands at a place of its own.
+    pub(super) fn at(mark: Mark, path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { mark: Some(mark), ..Self::new(path, message) }
+    }
+
+    /// A problem with a key, whatever its value.
+    pub(super) fn of_key(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { is_key: true, ..Self::new(path, message) }
+    }
+
+    /// Adds a line below what is shown.
+    pub(super) fn note(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+}
+
+/// The path of a key below a path; a key that is not made of letters, digits, `_` and `-` stands in quotes.
+pub(super) fn join(path: &str, key: &str) -> String {
+    let is_plain =
+        !key.is_empty() && key.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-'));
+    match (path.is_empty(), is_plain) {
+        (true, true) => key.to_owned(),
+        (true, false) => format!("{key:?}"),
+        (false, true) => format!("{path}.{key}"),
+        (false, false) => format!("{path}.{key:?}"),
+    }
+}
+
+/// The path of an item of a list.
+pub(super) fn item(path: &str, index: usize) -> String {
+    format!("{path}[{index}]")
+}
+
+/// Says whether a path is another one or stands below it.
+pub(super) fn is_within(path: &str, above: &str) -> bool {
+    path.strip_prefix(above).is_some_and(|rest| above.is_empty() || rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// Where everything of a spec stands in its file.
+///
+/// It outlives the reading: what is found wrong later, against the facts of a host, is shown at its line too.
+#[derive(Debug, Clone)]
+pub struct Places {
+    file: String,
+    text: String,
+    marks: BTreeMap<String, Mark>,
+    keys: BTreeMap<String, Mark>,
+}
+
+impl Places {
+    /// The places of a text that is not read yet.
+    pub(super) fn of_text(file: &str, text: &str) -> Self {
+        Self { file: file.to_owned(), text: text.to_owned(), marks: BTreeMap::new(), keys: BTreeMap::new() }
+    }
+
+    /// Adds the places of everything in the tree.
+    pub(super) fn add(&mut self, root: &Node) {
+        self.marks.insert(String::new(), Mark { length: 0, ..root.at });
+        self.add_below(root, "");
+    }
+
+    fn add_below(&mut self, node: &Node, path: &str) {
+        match &node.kind {
+            Kind::Scalar { .. } => {}
+            Kind::List(items) => {
+                for (index, child) in items.iter().enumerate() {
+                    let path = item(path, index);
+                    self.marks.insert(path.clone(), Mark { length: child.at.length.max(1), ..child.at });
+                    self.add_below(child, &path);
+                }
+            }
+            Kind::Map(entries) => {
+                for (key, child) in entries {
+                    let path = join(path, &key.text);
+                    // What is wrong with a value is best seen at the value, but for one that goes over lines.
+                    let is_short = matches!(child.kind, Kind::Scalar { .. }) && child.at.length > 0;
+                    self.marks.insert(path.clone(), if is_short { child.at } else { key.at });
+                    self.keys.insert(path.clone(), key.at);
+                    self.add_below(child, &path);
+                }
+            }
+        }
+    }
+
+    /// The file's name, as it was given.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The line and column, from 1, of the value at a path such as `ray.workers.cpus` or `hosts[0].node`; of the nearest
+    /// thing above it when the file does not have it.
+    pub fn position(&self, path: &str) -> (usize, usize) {
+        let mark = self.mark(path);
+        (mark.line, mark.column)
+    }
+
+    fn mark_of(&self, problem: &Problem) -> Mark {
+        let key = self.keys.get(&problem.path).filter(|_| problem.is_key);
+        problem.mark.or(key.copied()).unwrap_or_else(|| self.mark(&problem.path))
+    }
+
+    fn mark(&self, path: &str) -> Mark {
+        let mut above = path;
+        loop {
+            if let Some(mark) = self.marks.get(above) {
+                return *mark;
+            }
+            match above.rfind(['.', '[']) {
+                Some(cut) => above = &above[..cut],
+                None if above.is_empty() => {
+                    return Mark { line: 1, column: 1, length: 0 };
+                }
+                None => above = "",
+            }
+        }
+    }
+
+    /// An error about the value at a path such as `ray.workers.cpus` or `hosts[0].node`, shown at its line.
+    ///
+    /// Paths that the file does not have (a default, a key that is missing) are shown at the nearest thing above them.
+    pub fn error(&self, path: &str, message: impl Into<String>) -> Error {
+        self.all(vec![Problem::new(path, message)])
+    }
+
+    /// One error of everything that is wrong, in the order of the file.
+    pub(super) fn all(&self, mut problems: Vec<Problem>) -> Error {
+        problems.sort_by_key(|problem| {
+            let mark = self.mark_of(problem);
+            (mark.line, mark.column)
+        });
+        // A line ends as it does in YAML: LF, CR LF, or CR alone.
+        let text = self.text.replace("\r\n", "\n").replace('\r', "\n");
+        let lines: Vec<&str> = text.split('\n').collect();
+        let mut blocks: Vec<String> =
+            problems.iter().take(MOST_SHOWN).map(|problem| self.block(problem, &lines)).collect();
+        if problems.len() > MOST_SHOWN {
+            blocks.push(format!("  and {} more", problems.len() - MOST_SHOWN));
+        }
+        Error::new(ErrorKind::Spec, format!("read the spec {}", self.file)).snippet(blocks.join("\n\n"))
+    }
+
+    fn block(&self, problem: &Problem, lines: &[&str]) -> String {
+        let mark = self.mark_of(problem);
+        let field = if problem.path.is_empty() { String::new() } else { format!("{}: ", problem.path) };
+        let message = printable(&problem.message);
+        let mut text = format!("  {}:{}:{}: {field}{message}", self.file, mark.line, mark.column);
+        if let Some(line) = lines.get(mark.line.wrapping_sub(1)).filter(|line| !line.trim().is_empty()) {
+            let (shown, indent, carets) = excerpt(line, mark);
+            text.push_str(&format!("\n  {:>4} | {}", mark.line, shown.trim_end()));
+            text.push_str(&format!("\n       | {}{}", " ".repeat(indent), "^".repeat(carets)));
+        }
+        for note in &problem.notes {
+            text.push_str(&format!("\n  {}", printable(note)));
+        }
+        text
+    }
+}
+
+/// The text without what moves a terminal's cursor; a tab would shift the caret.
+pub(super) fn printable(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
+/// The piece of a line that fits, the column of the caret within it, and how many carets.
+fn excerpt(line: &str, mark: Mark) -> (String, usize, usize) {
+    let clean: Vec<char> = printable(line).chars().collect();
+    let column = (mark.column - 1).min(clean.len());
+    let from = if clean.len() <= MOST_COLUMNS { 0 } else { column.saturating_sub(MOST_COLUMNS / 2) };
+    let to = (from + MOST_COLUMNS).min(clean.len());
+    let mut shown: String = clean[from..to].iter().collect();
+    let mut indent = column - from;
+    if from > 0 {
+        shown.insert_str(0, "… ");
+        indent += 2;
+    }
+    if to < clean.len() {
+        shown.push_str(" …");
+    }
+    (shown, indent, mark.length.clamp(1, (to - column).max(1)))
+}

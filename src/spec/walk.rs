@@ -1,0 +1,256 @@
+//! Goes over the tree with the JSON Schema in hand: every unknown key, wrong type and value out of range, each at its place.
+//!
+//! It knows the part of JSON Schema that our own types give; it knows nothing of what the keys mean.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::node::{Kind, Node, shortened};
+use super::place::{Problem, item, join};
+use super::{Memory, SpecDuration};
+use crate::name::ClusterName;
+use crate::util::near::nearest;
+
+/// Checks the tree; hands back what is right in it as plain data, for the checks that come after.
+pub(super) fn walk(root: &Node, schema: &Value, problems: &mut Vec<Problem>) -> Value {
+    let mut walk = Walk { definitions: schema.get("$defs").unwrap_or(&Value::Null), problems };
+    walk.node(root, schema, "").unwrap_or(Value::Null)
+}
+
+struct Walk<'a> {
+    definitions: &'a Value,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl Walk<'_> {
+    /// The value, when it is right.
+    fn node(&mut self, node: &Node, schema: &Value, path: &str) -> Option<Value> {
+        if let Some(name) = reference(schema) {
+            let value = self.node(node, self.definitions.get(name)?, path)?;
+            return match own_form(name, &value) {
+                Ok(()) => Some(value),
+                Err(message) => self.wrong(path, message),
+            };
+        }
+        if let Some(forms) = schema.get("anyOf").and_then(Value::as_array) {
+            return self.one_of_forms(node, forms, path);
+        }
+        if let Some(words) = words(schema) {
+            return self.word(node, &words, path);
+        }
+        match types(schema).as_slice() {
+            // Free: somebody else knows what may stand here.
+            [] => Some(node.to_json()),
+            types if !types.iter().any(|wanted| fits(node, wanted)) => self.wrong_type(node, schema, types, path),
+            _ => match &node.kind {
+                Kind::Map(_) => self.map(node, schema, path),
+                Kind::List(_) => self.list(node, schema, path),
+                Kind::Scalar { text, value } => match out_of_range(value, schema) {
+                    Some(range) => self.wrong(path, format!("{} is out of range: {range}", shortened(text))),
+                    None => Some(value.clone()),
+                },
+            },
+        }
+    }
+
+    fn one_of_forms(&mut self, node: &Node, forms: &[Value], path: &str) -> Option<Value> {
+        if node.is_null() && forms.iter().any(|form| types(form) == ["null"]) {
+            return Some(Value::Null);
+        }
+        let forms: Vec<&Value> = forms.iter().filter(|form| types(form) != ["null"]).collect();
+        let fitting = forms.iter().find(|form| types(form).iter().any(|wanted| fits(node, wanted)));
+        match (fitting, forms.as_slice()) {
+            (Some(form), _) => self.node(node, form, path),
+            (None, [only]) => self.node(node, only, path),
+            (None, _) => {
+                let wanted: Vec<&str> = forms.iter().flat_map(|form| types(form)).collect();
+                self.wrong_type(node, &Value::Null, &wanted, path)
+            }
+        }
+    }
+
+    fn word(&mut self, node: &Node, words: &[&str], path: &str) -> Option<Value> {
+        let Kind::Scalar { text, .. } = &node.kind else {
+            return self.wrong(path, format!("is {}, must be one of: {}", node.what(), words.join(", ")));
+        };
+        if words.contains(&text.as_str()) {
+            return Some(Value::String(text.clone()));
+        }
+        if node.is_null() {
+            return self.wrong(path, format!("is empty, must be one of: {}", words.join(", ")));
+        }
+        let problem = Problem::new(path, format!("`{}` must be one of: {}", shortened(text), words.join(", ")));
+        self.problems.push(match nearest(text, words.iter().copied()) {
+            Some(near) => problem.note(format!("did you mean `{near}`?")),
+            None => problem,
+        });
+        None
+    }
+
+    fn map(&mut self, node: &Node, schema: &Value, path: &str) -> Option<Value> {
+        let Kind::Map(entries) = &node.kind else {
+            return None;
+        };
+        let none = Map::new();
+        let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
+        let others = schema.get("additionalProperties");
+        let mut values = Map::new();
+        for (key, child) in entries {
+            let below = join(path, &key.text);
+            let value = match (properties.get(&key.text), others) {
+                (Some(schema), _) => self.node(child, schema, &below),
+                (None, Some(Value::Bool(false))) => {
+                    let known = properties.keys().map(String::as_str);
+                    let problem = unknown_key(Problem::of_key(&below, ""), &key.text, known.clone());
+                    let meant = nearest(&key.text, known).map(|near| join(path, near));
+                    self.problems.push(Problem { meant, ..problem });
+                    None
+                }
+                (None, Some(schema)) => self.node(child, schema, &below),
+                (None, None) => Some(child.to_json()),
+            };
+            if let Some(value) = value {
+                values.insert(key.text.clone(), value);
+            }
+        }
+        let mut is_whole = true;
+        for key in schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+            if entries.iter().any(|(there, _)| there.text == key) {
+                continue;
+            }
+            is_whole = false;
+            let missing = join(path, key);
+            // A misspelt key is told once.
+            if self.problems.iter().any(|problem| problem.meant.as_ref() == Some(&missing)) {
+                continue;
+            }
+            let problem = Problem::new(missing, "is missing");
+            self.problems.push(if path.is_empty() { problem.note("for example: `name: demo`") } else { problem });
+        }
+        (is_whole || path.is_empty()).then_some(Value::Object(values))
+    }
+
+    fn list(&mut self, node: &Node, schema: &Value, path: &str) -> Option<Value> {
+        let Kind::List(items) = &node.kind else {
+            return None;
+        };
+        let bound = |name: &str| schema.get(name).and_then(Value::as_u64).and_then(|bound| usize::try_from(bound).ok());
+        if let Some(least) = bound("minItems").filter(|least| items.len() < *least) {
+            return self.wrong(path, format!("has {} entries, must have at least {least}", items.len()));
+        }
+        if let Some(most) = bound("maxItems").filter(|most| items.len() > *most) {
+            return self.wrong(path, format!("has {} entries, may have at most {most}", items.len()));
+        }
+        let free = Value::Bool(true);
+        let each = schema.get("items").unwrap_or(&free);
+        let values: Vec<Option<Value>> =
+            items.iter().enumerate().map(|(index, child)| self.node(child, each, &item(path, index))).collect();
+        values.into_iter().collect::<Option<Vec<Value>>>().map(Value::Array)
+    }
+
+    fn wrong(&mut self, path: &str, message: String) -> Option<Value> {
+        self.problems.push(Problem::new(path, message));
+        None
+    }
+
+    fn wrong_type(&mut self, node: &Node, schema: &Value, wanted: &[&str], path: &str) -> Option<Value> {
+        let names: Vec<&str> = wanted.iter().filter(|name| **name != "null").map(|name| type_name(name)).collect();
+        let mut problem = Problem::new(path, format!("is {}, must be {}", node.what(), names.join(" or ")));
+        let example = schema.get("examples").and_then(|examples| examples.get(0)).and_then(Value::as_str);
+        if let Some(example) = example {
+            problem = problem.note(format!("for example: {example}"));
+        } else if let (Kind::Scalar { text, value: Value::Number(_) | Value::Bool(_) }, ["string"]) =
+            (&node.kind, wanted)
+        {
+            problem = problem.note(format!("in quotes it is text: \"{text}\""));
+        } else if node.is_null() {
+            problem = problem.note("give it a value, or leave the key out");
+        }
+        self.problems.push(problem);
+        None
+    }
+}
+
+/// Makes a problem one about an unknown key: with a near name, else with all names that are known there.
+pub(super) fn unknown_key<'a>(mut problem: Problem, key: &str, known: impl Iterator<Item = &'a str>) -> Problem {
+    let known: Vec<&str> = known.collect();
+    problem.message = "unknown key".to_owned();
+    match nearest(key, known.iter().copied()) {
+        Some(near) => problem.note(format!("did you mean `{near}`?")),
+        None if known.is_empty() => problem.note("no keys are known here"),
+        None => problem.note(format!("known here: {}", known.join(", "))),
+    }
+}
+
+/// The name of the definition that a schema stands for.
+fn reference(schema: &Value) -> Option<&str> {
+    schema.get("$ref")?.as_str()?.strip_prefix("#/$defs/")
+}
+
+/// The texts of which one must stand here, when the schema is a choice of words.
+fn words(schema: &Value) -> Option<Vec<&str>> {
+    let plain = |list: &'_ Value| list.as_array().is_some_and(|list| list.iter().all(Value::is_string));
+    if let Some(list) = schema.get("enum").filter(|list| plain(list)) {
+        return Some(list.as_array()?.iter().filter_map(Value::as_str).collect());
+    }
+    schema.get("oneOf")?.as_array()?.iter().map(|form| form.get("const").and_then(Value::as_str)).collect()
+}
+
+fn types(schema: &Value) -> Vec<&str> {
+    match schema.get("type") {
+        Some(Value::String(one)) => vec![one],
+        Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn fits(node: &Node, wanted: &str) -> bool {
+    match (&node.kind, wanted) {
+        (Kind::List(_), "array") | (Kind::Map(_), "object") => true,
+        (Kind::Scalar { value, .. }, "string") => value.is_string(),
+        (Kind::Scalar { value, .. }, "number") => value.is_number(),
+        (Kind::Scalar { value, .. }, "integer") => value.is_u64() || value.is_i64(),
+        (Kind::Scalar { value, .. }, "boolean") => value.is_boolean(),
+        (Kind::Scalar { value, .. }, "null") => value.is_null(),
+        _ => false,
+    }
+}
+
+fn type_name(wanted: &str) -> &str {
+    match wanted {
+        "array" => "a list",
+        "object" => "a map of keys",
+        "string" => "text",
+        "number" => "a number",
+        "integer" => "a whole number",
+        "boolean" => "true or false",
+        other => other,
+    }
+}
+
+/// The range that a number is out of.
+fn out_of_range(value: &Value, schema: &Value) -> Option<String> {
+    let number = value.as_f64()?;
+    let bound = |name: &str| schema.get(name).and_then(Value::as_f64);
+    let (least, most) = (bound("minimum"), bound("maximum"));
+    let is_outside = least.is_some_and(|least| number < least) || most.is_some_and(|most| number > most);
+    is_outside.then(|| match (least, most) {
+        (Some(least), Some(most)) => format!("{least} to {most}"),
+        (Some(least), None) => format!("{least} or more"),
+        (None, Some(most)) => format!("at most {most}"),
+        (None, None) => String::new(),
+    })
+}
+
+/// Reads a value by the type that a definition was made of, where that type takes texts of a form of its own.
+fn own_form(definition: &str, value: &Value) -> Result<(), String> {
+    fn read<T: DeserializeOwned>(value: &Value) -> Result<(), String> {
+        serde_json::from_value::<T>(value.clone()).map(|_| ()).map_err(|error| error.to_string())
+    }
+    match definition {
+        "ClusterName" => read::<ClusterName>(value),
+        "Duration" => read::<SpecDuration>(value),
+        "Memory" => read::<Memory>(value),
+        _ => Ok(()),
+    }
+}

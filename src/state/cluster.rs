@@ -1,0 +1,228 @@
+//! A cluster as it is known: what the journal's records add up to.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::name::{ClusterName, Key, Owner, Scope};
+use crate::plan::NodeSpec;
+use crate::spec::Spec;
+
+/// What an item is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind", content = "of")]
+pub enum ItemKind {
+    /// Something that a provider made for us, by the provider's kind of it.
+    Resource(String),
+    /// The cluster's agent.
+    Agent,
+    /// A node of Ray.
+    Node,
+}
+
+/// How far an item has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemState {
+    /// The call that makes it may have been sent; only `observe` can tell.
+    Requested,
+    /// It exists under an id.
+    Exists,
+    /// It did what it was made for.
+    Ready,
+    /// The call that removes it may have been sent.
+    Releasing,
+}
+
+/// One thing of a cluster.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Item {
+    /// What it is.
+    #[serde(flatten)]
+    pub kind: ItemKind,
+    /// How far it has come.
+    pub state: ItemState,
+    /// Its id, once it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The digest of what was asked for; another one means that the spec has changed.
+    pub digest: String,
+    /// When it was asked for.
+    pub since: jiff::Timestamp,
+    /// What else is to be remembered of it, such as its ports.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub notes: BTreeMap<String, serde_json::Value>,
+}
+
+/// A cluster as it is known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClusterState {
+    /// Its name.
+    pub name: ClusterName,
+    /// Whose it is.
+    pub owner: Owner,
+    /// When it was first asked for.
+    pub created: jiff::Timestamp,
+    /// The spec that was last asked for.
+    #[serde(default)]
+    pub spec: Option<Spec>,
+    /// The file that the spec came from.
+    #[serde(default)]
+    pub spec_path: Option<String>,
+    /// When all checks last passed, since the last change.
+    #[serde(default)]
+    pub ready_since: Option<jiff::Timestamp>,
+    /// Its things.
+    #[serde(default)]
+    pub items: BTreeMap<Key, Item>,
+}
+
+/// One line of the journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+pub enum Record {
+    /// A spec is asked for from now on.
+    SpecTaken {
+        /// The spec.
+        spec: Box<Spec>,
+        /// Its file.
+        path: Option<String>,
+    },
+    /// The call that makes an item is about to be sent.
+    Requested {
+        /// The item.
+        key: Key,
+        /// What it is.
+        #[serde(flatten)]
+        kind: ItemKind,
+        /// The digest of what is asked for.
+        digest: String,
+    },
+    /// An item exists.
+    Exists {
+        /// The item.
+        key: Key,
+        /// Its id.
+        id: String,
+    },
+    /// Something is to be remembered of an item.
+    Noted {
+        /// The item.
+        key: Key,
+        /// What it is called.
+        name: String,
+        /// What it is.
+        value: serde_json::Value,
+    },
+    /// An item did what it was made for.
+    Ready {
+        /// The item.
+        key: Key,
+    },
+    /// The call that removes an item is about to be sent.
+    Releasing {
+        /// The item.
+        key: Key,
+    },
+    /// An item is gone.
+    Gone {
+        /// The item.
+        key: Key,
+    },
+    /// All checks passed.
+    ClusterReady,
+    /// The agent saw a node end by itself.
+    NodeEnded {
+        /// The node.
+        key: Key,
+        /// How.
+        how: String,
+    },
+}
+
+impl ClusterState {
+    /// A cluster of which nothing is known yet.
+    pub fn new(scope: &Scope, now: jiff::Timestamp) -> Self {
+        Self {
+            name: scope.cluster.clone(),
+            owner: scope.owner.clone(),
+            created: now,
+            spec: None,
+            spec_path: None,
+            ready_since: None,
+            items: BTreeMap::new(),
+        }
+    }
+
+    /// Whose and which cluster it is.
+    pub fn scope(&self) -> Scope {
+        Scope { owner: self.owner.clone(), cluster: self.name.clone() }
+    }
+
+    /// A note of an item, in the form that it was written in.
+    pub fn note<T: serde::de::DeserializeOwned>(&self, key: &Key, name: &str) -> Option<T> {
+        let value = self.items.get(key)?.notes.get(name)?;
+        serde_json::from_value(value.clone()).ok()
+    }
+
+    /// The nodes as they were started, the head first.
+    pub fn nodes(&self) -> Vec<NodeSpec> {
+        let mut nodes: Vec<NodeSpec> = self
+            .items
+            .iter()
+            .filter(|(_, item)| item.kind == ItemKind::Node)
+            .filter_map(|(key, _)| self.note(key, "node"))
+            .collect();
+        nodes.sort_by_key(|node| node.role);
+        nodes
+    }
+
+    /// Adds one record.
+    pub fn apply(&mut self, record: Record, at: jiff::Timestamp) {
+        match record {
+            Record::SpecTaken { spec, path } => {
+                self.spec = Some(*spec);
+                self.spec_path = path;
+            }
+            Record::Requested { key, kind, digest } => {
+                // What was remembered of a predecessor (its ports) is kept: a successor may want the same.
+                let notes = self.items.remove(&key).map(|item| item.notes).unwrap_or_default();
+                let item = Item { kind, state: ItemState::Requested, id: None, digest, since: at, notes };
+                self.items.insert(key, item);
+                self.ready_since = None;
+            }
+            Record::Exists { key, id } => {
+                if let Some(item) = self.items.get_mut(&key) {
+                    item.state = ItemState::Exists;
+                    item.id = Some(id);
+                }
+            }
+            Record::Noted { key, name, value } => {
+                if let Some(item) = self.items.get_mut(&key) {
+                    item.notes.insert(name, value);
+                }
+            }
+            Record::Ready { key } => {
+                if let Some(item) = self.items.get_mut(&key) {
+                    item.state = ItemState::Ready;
+                }
+            }
+            Record::Releasing { key } => {
+                if let Some(item) = self.items.get_mut(&key) {
+                    item.state = ItemState::Releasing;
+                }
+                self.ready_since = None;
+            }
+            Record::Gone { key } => {
+                self.items.remove(&key);
+            }
+            Record::ClusterReady => self.ready_since = Some(at),
+            Record::NodeEnded { key, how } => {
+                if let Some(item) = self.items.get_mut(&key) {
+                    item.notes.insert("ended".to_owned(), serde_json::Value::String(how));
+                }
+                self.ready_since = None;
+            }
+        }
+    }
+}

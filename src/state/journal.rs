@@ -1,0 +1,96 @@
+//! The journal: one JSON line a record, on the disk before the call returns.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::Record;
+use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::util::fs::open_append;
+
+/// The version of the journal's and the snapshot's form.
+pub(super) const VERSION: u32 = 1;
+
+/// A record with its time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Line {
+    v: u32,
+    pub(super) at: jiff::Timestamp,
+    #[serde(flatten)]
+    pub(super) record: Record,
+}
+
+/// Appends one record and brings it to the disk.
+pub(super) fn append(path: &Path, record: &Record, at: jiff::Timestamp) -> Result<()> {
+    let doing = || format!("write to the journal {}", path.display());
+    let line = Line { v: VERSION, at, record: record.clone() };
+    let mut text = serde_json::to_string(&line).doing(ErrorKind::Internal, doing)?;
+    text.push('\n');
+    let mut file = open_append(path).doing(ErrorKind::State, doing)?;
+    locked(&mut file, |file| {
+        // A line that a crash or a full disk cut short must not swallow this one.
+        let length = file.metadata()?.len();
+        if length > 0 && !ends_with_newline(path)? {
+            text.insert(0, '\n');
+        }
+        file.write_all(text.as_bytes())?;
+        file.sync_data()
+    })
+    .map_err(|error| {
+        Error::new(ErrorKind::State, doing()).caused_by(&error).hint(
+            "nothing is done that is not written down first; make room or make the folder writable, then run it again",
+        )
+    })
+}
+
+/// Reads all whole records. A last line that was cut short was never acted upon, and is passed over.
+pub(super) fn read(path: &Path) -> Result<Vec<Line>> {
+    let doing = || format!("read the journal {}", path.display());
+    let text = match fs_err::read(path) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::new(ErrorKind::State, doing()).caused_by(&error)),
+    };
+    let mut lines = Vec::new();
+    for (number, text) in text.lines().enumerate().filter(|(_, text)| !text.is_empty()) {
+        match serde_json::from_str::<Line>(text) {
+            Ok(line) => lines.push(line),
+            Err(error) => match serde_json::from_str::<serde_json::Value>(text) {
+                // It is whole, but not of our time.
+                Ok(value) => {
+                    let version = value.get("v").and_then(serde_json::Value::as_u64).unwrap_or(0);
+                    let error = Error::new(ErrorKind::State, doing()).because(format!("line {}: {error}", number + 1));
+                    return Err(if version > u64::from(VERSION) { newer(error, version) } else { error });
+                }
+                Err(_) => continue,
+            },
+        }
+    }
+    Ok(lines)
+}
+
+/// Says of an error that a newer gpucl wrote what could not be read.
+pub(super) fn newer(error: Error, version: u64) -> Error {
+    error
+        .because(format!("it has version {version}, and this gpucl knows version {VERSION}: a newer gpucl wrote it"))
+        .hint("use that newer gpucl, or update this one with `cargo install gpucl`; nothing was changed")
+}
+
+/// Does something while no other process appends.
+pub(super) fn locked<T>(file: &mut File, work: impl FnOnce(&mut File) -> std::io::Result<T>) -> std::io::Result<T> {
+    file.lock()?;
+    let result = work(file);
+    let _ = file.unlock();
+    result
+}
+
+fn ends_with_newline(path: &Path) -> std::io::Result<bool> {
+    use std::io::{Read as _, Seek as _, SeekFrom};
+    let mut file = fs_err::File::open(path)?;
+    file.seek(SeekFrom::End(-1))?;
+    let mut byte = [0];
+    file.read_exact(&mut byte)?;
+    Ok(byte[0] == b'\n')
+}

@@ -1,0 +1,124 @@
+//! One gpucl at a time works on a cluster, and says who it is.
+
+use std::fs::{File, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::Paths;
+use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::name::ClusterName;
+use crate::util::fs::create_private_dir;
+use crate::util::process::{boot_id, host_name, user_name};
+
+/// Who holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockInfo {
+    /// The command: `up`.
+    pub verb: String,
+    /// The user's name.
+    pub who: String,
+    /// The process.
+    pub pid: u32,
+    /// The machine; the home may be shared by several.
+    pub host: String,
+    /// That machine's boot.
+    pub boot: String,
+    /// Since when.
+    pub since: jiff::Timestamp,
+}
+
+/// A cluster's lock; let go when it is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock of a cluster, or says who holds it.
+    pub fn take(paths: &Paths, cluster: &ClusterName, verb: &str) -> Result<Self> {
+        let folder = paths.state.join("locks");
+        let path = folder.join(cluster.as_str());
+        let doing = || format!("lock the cluster {cluster}");
+        create_private_dir(&folder).map_err(|error| unwritable(doing(), &folder, &error))?;
+        // The holder removes the file when it is done: what was locked may no longer be what the path names.
+        for _ in 0..100 {
+            let mut file = std::fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&path)
+                .map_err(|error| unwritable(doing(), &path, &error))?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(held(cluster, &mut file)),
+                Err(TryLockError::Error(error)) => {
+                    return Err(Error::new(ErrorKind::State, doing()).caused_by(&error).hint(format!(
+                        "the file system of {} may not know locks; set XDG_STATE_HOME to a folder on a local disk",
+                        folder.display()
+                    )));
+                }
+            }
+            if !is_still(&file, &path) {
+                continue;
+            }
+            let info = LockInfo {
+                verb: verb.to_owned(),
+                who: user_name(),
+                pid: std::process::id(),
+                host: host_name(),
+                boot: boot_id(),
+                since: jiff::Timestamp::now(),
+            };
+            let text = serde_json::to_string(&info).doing(ErrorKind::Internal, doing)?;
+            file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).doing(ErrorKind::State, doing)?;
+            return Ok(Self { path, _file: file });
+        }
+        Err(Error::new(ErrorKind::Locked, doing()).because("others take it and let it go all the time"))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Under the lock: whoever opened it meanwhile finds that the path names another file, and opens that.
+        let _ = fs_err::remove_file(&self.path);
+    }
+}
+
+fn is_still(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs_err::metadata(path)) {
+        (Ok(a), Ok(b)) => a.ino() == b.ino() && a.dev() == b.dev(),
+        _ => false,
+    }
+}
+
+fn held(cluster: &ClusterName, file: &mut File) -> Error {
+    let mut text = String::new();
+    let _ = file.rewind().and_then(|()| file.read_to_string(&mut text));
+    let error = Error::new(ErrorKind::Locked, format!("lock the cluster {cluster}"));
+    match serde_json::from_str::<LockInfo>(&text) {
+        Ok(info) => error
+            .because(format!(
+                "`gpucl {}` of {} works on it: process {} on {}, since {}",
+                info.verb,
+                info.who,
+                info.pid,
+                info.host,
+                info.since.strftime("%Y-%m-%d %H:%M:%S UTC")
+            ))
+            .hint("wait for it to end, or press Ctrl-C where it runs; then run this again"),
+        Err(_) => error.because("another gpucl works on it").hint("wait for it to end, then run this again"),
+    }
+}
+
+/// An error of a state folder that cannot be written.
+pub(super) fn unwritable(doing: String, path: &Path, error: &std::io::Error) -> Error {
+    Error::new(ErrorKind::State, doing)
+        .because(format!("{} cannot be written: {error}", path.display()))
+        .hint("nothing was changed; make the folder writable, or set XDG_STATE_HOME to a folder that is")
+}

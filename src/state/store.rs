@@ -1,0 +1,156 @@
+//! A cluster's folder: snapshot and journal, read and written.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::lock::unwritable;
+use super::{ClusterState, Paths, Record, journal};
+use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::name::{ClusterName, Scope};
+use crate::util::fs::{create_private_dir, remove_tree, sync_folder, write_atomic};
+
+/// What stands in `snapshot.json`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Snapshot {
+    version: u32,
+    /// The journal that goes on from here: `journal-<number>.jsonl`.
+    journal: u64,
+    state: ClusterState,
+}
+
+/// One cluster's state and where it lies. Writing needs the cluster's lock; reading does not.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+    journal: u64,
+    state: ClusterState,
+}
+
+impl Store {
+    /// Reads what is known of a cluster; `None` when nothing is.
+    pub fn open(paths: &Paths, name: &ClusterName) -> Result<Option<Self>> {
+        Self::open_folder(&paths.cluster(name))
+    }
+
+    fn open_folder(folder: &Path) -> Result<Option<Self>> {
+        let path = folder.join("snapshot.json");
+        let doing = || format!("read {}", path.display());
+        let text = match fs_err::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::new(ErrorKind::State, doing()).caused_by(&error)),
+        };
+        let value: serde_json::Value = serde_json::from_str(&text).doing(ErrorKind::State, doing)?;
+        let version = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        if version > u64::from(journal::VERSION) {
+            return Err(journal::newer(Error::new(ErrorKind::State, doing()), version));
+        }
+        let snapshot: Snapshot = serde_json::from_value(value).doing(ErrorKind::State, doing)?;
+        let mut store = Self { folder: folder.to_owned(), journal: snapshot.journal, state: snapshot.state };
+        for line in journal::read(&store.journal_path())? {
+            store.state.apply(line.record, line.at);
+        }
+        Ok(Some(store))
+    }
+
+    /// Begins a cluster of which nothing is known.
+    pub fn create(paths: &Paths, scope: &Scope, now: jiff::Timestamp) -> Result<Self> {
+        let folder = paths.cluster(&scope.cluster);
+        let doing = || format!("begin the state of the cluster {}", scope.cluster);
+        create_private_dir(&folder).map_err(|error| unwritable(doing(), &folder, &error))?;
+        let mut store = Self { folder, journal: 0, state: ClusterState::new(scope, now) };
+        store.compact()?;
+        Ok(store)
+    }
+
+    /// What is known.
+    pub fn state(&self) -> &ClusterState {
+        &self.state
+    }
+
+    /// The cluster's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Writes one record to the disk, then takes it into account.
+    pub fn write(&mut self, record: Record) -> Result<()> {
+        let now = jiff::Timestamp::now();
+        journal::append(&self.journal_path(), &record, now)?;
+        self.state.apply(record, now);
+        Ok(())
+    }
+
+    /// Puts all that is known into a new snapshot, and begins a new journal.
+    pub fn compact(&mut self) -> Result<()> {
+        let doing = || format!("write {}", self.folder.join("snapshot.json").display());
+        let old = self.journal_path();
+        let write = || -> std::io::Result<()> {
+            // The agent may append at any time: what it has written by now belongs into the snapshot.
+            let mut file = crate::util::fs::open_append(&old)?;
+            journal::locked(&mut file, |_| {
+                let known = Self::open_folder(&self.folder).ok().flatten();
+                let state = known.map_or_else(|| self.state.clone(), |known| known.state);
+                let snapshot = Snapshot { version: journal::VERSION, journal: self.journal + 1, state };
+                let text = serde_json::to_vec_pretty(&snapshot).map_err(std::io::Error::other)?;
+                write_atomic(&self.folder.join("snapshot.json"), &text, 0o600)
+            })
+        };
+        write().map_err(|error| unwritable(doing(), &self.folder, &error))?;
+        self.journal += 1;
+        let _ = fs_err::remove_file(old);
+        Ok(())
+    }
+
+    /// Removes the cluster's folder: nothing of it is left.
+    pub fn remove(self) -> Result<()> {
+        let doing = || format!("remove {}", self.folder.display());
+        // The snapshot goes first: a folder without one is a cluster of which nothing is known.
+        match fs_err::remove_file(self.folder.join("snapshot.json")) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::new(ErrorKind::State, doing()).caused_by(&error));
+            }
+            _ => {}
+        }
+        remove_tree(&self.folder).doing(ErrorKind::State, doing)?;
+        if let Some(above) = self.folder.parent() {
+            sync_folder(above).doing(ErrorKind::State, doing)?;
+        }
+        Ok(())
+    }
+
+    /// The names of all clusters of which something is known.
+    pub fn names(paths: &Paths) -> Result<Vec<ClusterName>> {
+        let folder = paths.clusters();
+        let entries = match fs_err::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(Error::new(ErrorKind::State, "list the clusters").caused_by(&error)),
+        };
+        let mut names: Vec<ClusterName> = entries
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .filter(|name| paths.cluster(name).join("snapshot.json").exists())
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Appends one record without holding the cluster's lock: what the agent sees.
+    pub fn append_from_agent(paths: &Paths, name: &ClusterName, record: &Record) -> Result<()> {
+        for _ in 0..10 {
+            let Some(store) = Self::open(paths, name)? else { return Ok(()) };
+            journal::append(&store.journal_path(), record, jiff::Timestamp::now())?;
+            let after = Self::open(paths, name)?;
+            // A snapshot taken meanwhile either holds the record or named another journal before it was written.
+            if after.is_none_or(|after| after.journal == store.journal) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn journal_path(&self) -> PathBuf {
+        self.folder.join(format!("journal-{}.jsonl", self.journal))
+    }
+}

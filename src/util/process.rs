@@ -1,0 +1,176 @@
+//! Processes of this machine, known by pid, start time and boot: a pid alone may be a stranger's by now.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// One process, for as long as this machine remembers anything.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Identity {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in clock ticks since the boot.
+    pub start: u64,
+    /// The boot in which it lives.
+    pub boot: String,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}:{}", self.pid, self.start, self.boot)
+    }
+}
+
+impl FromStr for Identity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` names no process");
+        let mut parts = text.splitn(3, ':');
+        let mut next = || parts.next().ok_or_else(wrong);
+        Ok(Self {
+            pid: next()?.parse().map_err(|_| wrong())?,
+            start: next()?.parse().map_err(|_| wrong())?,
+            boot: next()?.to_owned(),
+        })
+    }
+}
+
+impl Identity {
+    /// The identity of a running process; `None` when there is none of that number.
+    pub fn of(pid: u32) -> Option<Self> {
+        let stat = stat(pid)?;
+        (stat.state != 'Z').then(|| Self { pid, start: stat.start, boot: boot_id() })
+    }
+
+    /// The very process still runs (a zombie does not).
+    pub fn is_alive(&self) -> bool {
+        Self::of(self.pid).as_ref() == Some(self)
+    }
+
+    /// Sends a signal to this very process, never to a stranger that has its number now.
+    pub fn signal(&self, signal: Signal) -> bool {
+        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return false };
+        // The descriptor pins the process; only then is it told whether it is the one we mean.
+        let Ok(descriptor) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+        self.is_alive() && pidfd_send_signal(&descriptor, signal).is_ok()
+    }
+}
+
+/// A process with its environment and its command line.
+#[derive(Debug, Clone)]
+pub struct Process {
+    /// Which it is.
+    pub identity: Identity,
+    /// Its parent's number.
+    pub parent: u32,
+    /// Its command line.
+    pub command: Vec<String>,
+    /// Its environment when it was started.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// All processes in whose environment this variable stands. Others' processes cannot be read and are passed over.
+pub fn with_variable(name: &str) -> Vec<Process> {
+    let prefix = format!("{name}=");
+    let boot = boot_id();
+    let Ok(entries) = fs_err::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| {
+        let environ = fs_err::read(format!("/proc/{pid}/environ")).ok()?;
+        let mut found = false;
+        let mut environment = BTreeMap::new();
+        for pair in environ.split(|byte| *byte == 0) {
+            let pair = String::from_utf8_lossy(pair);
+            found |= pair.starts_with(&prefix);
+            if let Some((name, value)) = pair.split_once('=') {
+                environment.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        if !found {
+            return None;
+        }
+        let stat = stat(pid)?;
+        let command = fs_err::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let command = command
+            .split(|byte| *byte == 0)
+            .filter(|word| !word.is_empty())
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect();
+        (stat.state != 'Z').then(|| Process {
+            identity: Identity { pid, start: stat.start, boot: boot.clone() },
+            parent: stat.parent,
+            command,
+            environment,
+        })
+    })
+    .collect()
+}
+
+struct Stat {
+    state: char,
+    parent: u32,
+    start: u64,
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    let text = fs_err::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold blanks and parentheses; what follows the last one is regular (man 5 proc).
+    let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
+    Some(Stat {
+        state: fields.first()?.chars().next()?,
+        parent: fields.get(1)?.parse().ok()?,
+        start: fields.get(19)?.parse().ok()?,
+    })
+}
+
+/// How long ago a process started.
+pub fn age(identity: &Identity) -> Option<Duration> {
+    let uptime = fs_err::read_to_string("/proc/uptime").ok()?;
+    let uptime: f64 = uptime.split_whitespace().next()?.parse().ok()?;
+    let ticks = rustix::param::clock_ticks_per_second();
+    let seconds = uptime - identity.start as f64 / ticks as f64;
+    (seconds >= 0.0).then(|| Duration::from_secs_f64(seconds))
+}
+
+/// What names this boot of this machine; another one after each restart.
+pub fn boot_id() -> String {
+    fs_err::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
+/// This machine's name.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The name of the user that this process runs as; the number when it has none.
+pub fn user_name() -> String {
+    let uid = rustix::process::getuid().as_raw().to_string();
+    let passwd = fs_err::read_to_string("/etc/passwd").unwrap_or_default();
+    passwd
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>())
+        .find(|fields| fields.get(2) == Some(&uid.as_str()))
+        .and_then(|fields| fields.first().map(|name| (*name).to_owned()))
+        .unwrap_or(uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reused_number_is_another_process() {
+        let me = Identity::of(std::process::id()).unwrap();
+        assert!(me.is_alive());
+        assert_eq!(me.to_string().parse::<Identity>().unwrap(), me);
+        let stranger = Identity { start: me.start + 1, ..me.clone() };
+        assert!(!stranger.is_alive());
+        assert!(!stranger.signal(Signal::TERM), "a signal never reaches a stranger");
+        let other_boot = Identity { boot: "other".to_owned(), ..me };
+        assert!(!other_boot.is_alive());
+    }
+}

@@ -1,0 +1,102 @@
+"""Runs the `ray` command line for one node whose every server listens on the loopback only.
+
+    python node.py [--gpucl-wait SECONDS] start --head ...
+    python node.py [--gpucl-wait SECONDS] start --address=127.0.0.1:PORT ...
+
+All other arguments are those of `ray`. What this adds, and why:
+
+* Ray gives its gRPC servers the node's address, and listens on the loopback alone when that is 127.0.0.1. `ray start`
+  replaces 127.0.0.1 by an address that others can reach, which opens a dozen ports to the world. With
+  RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 in the environment (all children and jobs inherit it) it does not.
+* With that variable, `ray start --address` refuses to join a cluster. Two places in Ray are set for this process only, so
+  that a worker may join, and so that it takes the loopback for its address.
+* Head and workers are started at the same time: a worker imports Ray first, which takes seconds, and then waits until
+  the head's port accepts connections.
+
+Those places are no interface of Ray. When they have moved, this ends with a message instead of opening ports.
+"""
+
+import os
+import socket
+import sys
+import time
+
+LOOPBACK = "127.0.0.1"
+
+
+def fail(message):
+    """Ends with a message that the node's log shows."""
+    sys.stderr.write(f"node.py: {message}\n")
+    sys.exit(70)
+
+
+def head_address(arguments):
+    """The address that a worker is to join, or None for a head and for every other command."""
+    if "start" not in arguments:
+        return None
+    for position, argument in enumerate(arguments):
+        if argument.startswith("--address="):
+            return argument.partition("=")[2]
+        if argument == "--address" and position + 1 < len(arguments):
+            return arguments[position + 1]
+    return None
+
+
+def wait_for(address, seconds):
+    """Waits until something accepts connections at the address."""
+    host, _, port = address.rpartition(":")
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            with socket.create_connection((host or LOOPBACK, int(port)), timeout=2):
+                return
+        except (OSError, ValueError) as error:
+            if isinstance(error, ValueError) or time.monotonic() > end:
+                fail(f"the head did not answer at {address} within {seconds:g} seconds: {error}")
+        time.sleep(0.1)
+
+
+def prepare_ray():
+    """Imports Ray and makes it stay on the loopback; hands back the entry point of its command line."""
+    try:
+        import ray
+    except ImportError as error:
+        fail(f"Ray is not in this environment: {error}")
+    moved = f"Ray {ray.__version__} has changed inside; gpucl does not know how to keep it on the loopback"
+    try:
+        import ray._private.ray_constants as constants
+        import ray._private.services as services
+        from ray.scripts.scripts import main
+    except ImportError as error:
+        fail(f"{moved}: {error}")
+    # Setting a name that nobody reads any more would silently open ports.
+    for module, name in ((constants, "ENABLE_RAY_CLUSTER"), (services, "get_node_ip_address")):
+        if not hasattr(module, name):
+            fail(f"{moved}: {module.__name__} has no {name}")
+    constants.ENABLE_RAY_CLUSTER = True
+    services.get_node_ip_address = lambda *_, **__: LOOPBACK
+    return main
+
+
+def main():
+    """Takes our own argument away and becomes `ray`."""
+    if os.environ.get("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER") != "0":
+        fail("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 is not set, so Ray would listen on all addresses")
+    seconds = 60.0
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["--gpucl-wait"] and len(arguments) > 1:
+        try:
+            seconds = float(arguments[1])
+        except ValueError:
+            fail(f"--gpucl-wait takes a number of seconds, not {arguments[1]!r}")
+        arguments = arguments[2:]
+    sys.argv = ["ray", *arguments]
+    ray_main = prepare_ray()
+    address = head_address(arguments)
+    if address is not None:
+        wait_for(address, seconds)
+    sys.exit(ray_main())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""Proves from inside a cluster what only Ray itself can show, and prints one JSON line for each proof.
+
+    python probe.py '{"workers": [{"key": "worker-0", "node_resource": "gpucl_worker0", "gpus": 1, "gpu_mode": "proven"}],
+                      "grpc_ports": [6379], "timeout_s": 60}'
+
+The environment says where the cluster is: RAY_ADDRESS, RAY_AUTH_MODE, RAY_AUTH_TOKEN_PATH. It prints
+
+    {"worker": KEY, "ok": BOOL, "node_id": ..., "pid": ..., "hostname": ..., "gpus": [...], "saw": TEXT}
+        a task ran on this worker; with `gpu_mode: proven` it also used every GPU that Ray gave it, by the driver's own library
+    {"grpc_port": PORT, "ok": BOOL, "saw": TEXT}
+        the port refuses a call without a token and with a wrong one, and answers with the right one
+    {"done": true}
+
+and nothing else on stdout. A worker that does not answer in time is a line with `ok: false`; the whole always ends within `timeout_s`.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+
+BEGUN = time.monotonic()
+LOCK = threading.Lock()
+PENDING = {}
+# The one real stdout; whatever a library prints goes to stderr.
+OUT = os.fdopen(os.dup(1), "w")
+
+
+def say(line):
+    """Prints one line, and strikes what it is about off the list of what is missing."""
+    with LOCK:
+        for kind in ("worker", "grpc_port"):
+            if kind in line and PENDING.pop((kind, line[kind]), None) is None:
+                return
+        OUT.write(json.dumps(line) + "\n")
+        OUT.flush()
+
+
+def give_up(seconds):
+    """Ends the process at its limit: a call into Ray may never return."""
+    time.sleep(max(0.0, BEGUN + seconds - time.monotonic()))
+    for kind, name in list(PENDING):
+        say({kind: name, "ok": False, "saw": f"no answer within {seconds:g} seconds"})
+    os._exit(1)
+
+
+def look(gpus, proven):
+    """Runs on a worker: tells where it is, and which GPUs it can really use."""
+    import os
+    import socket
+
+    import ray
+
+    def use_gpus():
+        """Allocates, copies there and back, and compares, on every GPU that the driver shows to this process."""
+        import ctypes
+
+        try:
+            cuda = ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            return [], f"the NVIDIA driver's library cannot be loaded: {error}"
+
+        def call(name, *arguments):
+            function = getattr(cuda, name)
+            function.restype = ctypes.c_int
+            code = function(*arguments)
+            if code == 0:
+                return None
+            text = ctypes.c_char_p()
+            if cuda.cuGetErrorName(code, ctypes.byref(text)) == 0 and text.value:
+                return f"{name}: {text.value.decode()} ({code})"
+            return f"{name}: error {code}"
+
+        wrong = call("cuInit", ctypes.c_uint(0))
+        count = ctypes.c_int()
+        wrong = wrong or call("cuDeviceGetCount", ctypes.byref(count))
+        seen = []
+        for index in range(0 if wrong else count.value):
+            device = ctypes.c_int()
+            wrong = call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(index))
+            if wrong:
+                break
+            raw = (ctypes.c_ubyte * 16)()
+            # The second form also tells a MIG instance's own UUID.
+            form = "cuDeviceGetUuid_v2" if hasattr(cuda, "cuDeviceGetUuid_v2") else "cuDeviceGetUuid"
+            wrong = call(form, ctypes.byref(raw), device)
+            name = ctypes.create_string_buffer(256)
+            wrong = wrong or call("cuDeviceGetName", name, ctypes.c_int(256), device)
+            if wrong:
+                break
+            text = bytes(raw).hex()
+            uuid = "GPU-" + "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+            context = ctypes.c_void_p()
+            wrong = call("cuCtxCreate_v2", ctypes.byref(context), ctypes.c_uint(0), device)
+            if wrong:
+                wrong = f"{uuid}: {wrong}"
+                break
+            size = 1 << 20
+            sent = os.urandom(size)
+            back = ctypes.create_string_buffer(size)
+            memory = ctypes.c_uint64()
+            wrong = call("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(size))
+            if not wrong:
+                wrong = call("cuMemcpyHtoD_v2", memory, sent, ctypes.c_size_t(size))
+                wrong = wrong or call("cuMemcpyDtoH_v2", back, memory, ctypes.c_size_t(size))
+                if not wrong and back.raw != sent:
+                    wrong = "what came back from its memory is not what was sent"
+                freed = call("cuMemFree_v2", memory)
+                wrong = wrong or freed
+            ended = call("cuCtxDestroy_v2", context)
+            wrong = wrong or ended
+            if wrong:
+                wrong = f"{uuid}: {wrong}"
+                break
+            seen.append({"uuid": uuid, "name": name.value.decode(errors="replace")})
+        return seen, wrong
+
+    told = {
+        "node_id": ray.get_runtime_context().get_node_id(),
+        "pid": os.getpid(),
+        "hostname": socket.gethostname(),
+        "gpus": [],
+        "wrong": None,
+    }
+    if proven:
+        told["gpus"], told["wrong"] = use_gpus()
+        if not told["wrong"] and len(told["gpus"]) != gpus:
+            told["wrong"] = f"{len(told['gpus'])} GPUs can be used, {gpus} were promised"
+    return told
+
+
+def check_workers(workers, seconds):
+    """Runs one task on each worker, all at the same time."""
+    import ray
+
+    ray.init(address=os.environ["RAY_ADDRESS"], log_to_driver=False, logging_level="ERROR", configure_logging=False)
+    task = ray.remote(look)
+    running = {}
+    for worker in workers:
+        gpus = worker.get("gpus", 0)
+        proven = gpus > 0 and worker.get("gpu_mode") == "proven"
+        # Logical GPUs may all be in use by jobs; a task that asks for none runs at once, and proves as much.
+        options = {"num_cpus": 0, "num_gpus": gpus if proven else 0, "max_retries": 0}
+        options["resources"] = {worker["node_resource"]: 0.001}
+        running[task.options(**options).remote(gpus, proven)] = worker
+    while running:
+        left = BEGUN + seconds - time.monotonic()
+        done, _ = ray.wait(list(running), num_returns=1, timeout=max(0.1, left))
+        for reference in done:
+            worker = running.pop(reference)
+            line = {"worker": worker["key"], "ok": False}
+            try:
+                told = ray.get(reference)
+            except Exception as error:  # every failure of a task is data here
+                line["saw"] = f"its task failed: {type(error).__name__}: {str(error).strip().splitlines()[-1:]}"
+            else:
+                wrong = told.pop("wrong")
+                names = ", ".join(f"{gpu['name']} {gpu['uuid']}" for gpu in told["gpus"])
+                ran = f"a task ran as process {told['pid']}"
+                line.update(told, ok=wrong is None, saw=wrong or (f"{ran} on {names}" if names else ran))
+            say(line)
+
+
+def check_port(port, token, method):
+    """Calls one gRPC port without a token, with a wrong one, and with the right one."""
+    import grpc
+
+    with grpc.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.enable_http_proxy", 0)]) as channel:
+        call = channel.unary_unary(method, request_serializer=bytes, response_deserializer=bytes)
+
+        def answer(metadata):
+            try:
+                call(b"", timeout=10, metadata=metadata)
+            except grpc.RpcError as error:
+                return error.code().name
+            return "OK"
+
+        seen = {
+            "without a token": answer(()),
+            "with a wrong token": answer((("authorization", "Bearer " + "0" * 64),)),
+            "with the token": answer((("authorization", f"Bearer {token}"),)),
+        }
+    ok = list(seen.values()) == ["UNAUTHENTICATED", "UNAUTHENTICATED", "OK"]
+    say({"grpc_port": port, "ok": ok, "saw": ", ".join(f"{what}: {code}" for what, code in seen.items())})
+
+
+def check_ports(ports):
+    """Checks the token on every port that is given."""
+    with open(os.environ["RAY_AUTH_TOKEN_PATH"], encoding="utf-8") as file:
+        token = file.read().strip()
+    for port in ports:
+        try:
+            check_port(port, token, "/ray.rpc.NodeInfoGcsService/CheckAlive")
+        except Exception as error:
+            say({"grpc_port": port, "ok": False, "saw": f"it could not be asked: {type(error).__name__}: {error}"})
+
+
+def main():
+    """Checks ports and workers side by side; the exit code is 0 when every proof was given."""
+    wanted = json.loads(sys.argv[1])
+    os.dup2(2, 1)
+    workers, ports = wanted.get("workers", []), wanted.get("grpc_ports", [])
+    seconds = float(wanted.get("timeout_s", 60))
+    for worker in workers:
+        PENDING["worker", worker["key"]] = True
+    for port in ports:
+        PENDING["grpc_port", port] = True
+    threading.Thread(target=give_up, args=(seconds,), daemon=True).start()
+    side = threading.Thread(target=check_ports, args=(ports,), daemon=True)
+    side.start()
+    if workers:
+        try:
+            check_workers(workers, seconds)
+        except BaseException as error:
+            for kind, name in list(PENDING):
+                if kind == "worker":
+                    say({"worker": name, "ok": False, "saw": f"the cluster cannot be reached: {error}"})
+    side.join()
+    say({"done": True})
+    # Ray's own ending takes seconds and proves nothing.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,8 @@
+//! Host programs for real: real shells, real detachment, real kills.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "what tests stand on fails as tests do")]
+
+mod ending;
+mod ray_native;
+mod running;
+mod support;

@@ -1,0 +1,208 @@
+//! The playbook that is shipped: each trouble is told apart, and an installation is whole or not there.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use gpucl::error::Result;
+use gpucl::playbook::{self, StageReport};
+use gpucl::render::Library;
+use rustix::process::{Signal, kill_process};
+
+use super::support::{Home, ShellHost, run, running_program};
+
+struct Place {
+    home: Home,
+    environments: PathBuf,
+    host: ShellHost,
+}
+
+impl Place {
+    /// A host whose PATH has the usual tools but only the Python that `python3` says to be, if any.
+    fn new(python3: Option<&str>) -> Self {
+        let home = Home::new();
+        let bin = home.folder.path().join("bin");
+        fs_err::create_dir(&bin).unwrap();
+        for folder in ["/usr/bin", "/bin"] {
+            for entry in fs_err::read_dir(folder).unwrap() {
+                let entry = entry.unwrap();
+                let name = entry.file_name().into_string().unwrap();
+                if !name.starts_with("python") && name != "uv" && !bin.join(&name).exists() {
+                    fs_err::os::unix::fs::symlink(entry.path(), bin.join(name)).unwrap();
+                }
+            }
+        }
+        if let Some(text) = python3 {
+            fs_err::write(bin.join("python3"), format!("#!/bin/sh\n{text}\n")).unwrap();
+            fs_err::set_permissions(bin.join("python3"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut host = ShellHost::new(&home, &["sh", "-s"]);
+        host.path = bin.display().to_string();
+        Self { environments: home.folder.path().join("environments"), home, host }
+    }
+
+    async fn run(&self, more: &[(&str, &str)]) -> Result<StageReport> {
+        let playbook = playbook::load(&Library::default(), "ray-native").unwrap();
+        let mut variables = BTreeMap::from([
+            ("ray_version".to_owned(), "2.60.0".to_owned()),
+            ("environments".to_owned(), self.environments.display().to_string()),
+        ]);
+        variables.extend(more.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
+        run(&self.host, &playbook.stage("prepare", &variables, Duration::from_secs(120)).unwrap()).await
+    }
+}
+
+/// The real Python of this machine, behind a script.
+fn real_python() -> String {
+    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+        .map(|folder| folder.join("python3"))
+        .find(|path| path.is_file())
+        .expect("these tests need python3");
+    format!("exec '{}' \"$@\"", found.display())
+}
+
+#[tokio::test]
+async fn python_that_is_missing_too_old_or_half_is_told_apart() {
+    let fake = |version: &str| {
+        format!("case \"$*\" in *sys.version_info*) echo '{version} /nowhere/python3';; *) exit 1;; esac")
+    };
+    let cases = [
+        (None, "python3 is missing", "sudo apt-get install python3 python3-venv"),
+        (
+            Some(fake("3.8.10")),
+            "python3 is too old (3.8.10): Ray 2.60.0 needs 3.10 to 3.13",
+            "sudo apt-get install python3.12",
+        ),
+        (Some(fake("3.14.0")), "python3 is too new (3.14.0)", "sudo apt-get install python3.13"),
+        (
+            Some(fake("3.12.3")),
+            "python3 (3.12.3) cannot make environments",
+            "sudo apt-get install python3 python3-venv",
+        ),
+    ];
+    for (python, says, hint) in cases {
+        let place = Place::new(python.as_deref());
+        let error = place.run(&[]).await.unwrap_err();
+        assert!(error.causes()[0].starts_with(says), "{error}");
+        assert!(error.hints()[0].starts_with(hint), "{:?}", error.hints());
+        assert!(!place.environments.exists());
+    }
+}
+
+#[tokio::test]
+async fn too_little_disk_says_how_much_is_free_where() {
+    let place = Place::new(Some(&real_python()));
+    let error = place.run(&[("disk_needed_mib", "999999999")]).await.unwrap_err();
+    assert!(error.causes()[0].contains("MiB are free in"), "{error}");
+    assert!(error.causes()[0].contains(place.environments.to_str().unwrap()), "{error}");
+    assert!(error.hints()[0].contains("df -h"), "{:?}", error.hints());
+}
+
+#[tokio::test]
+async fn an_index_that_cannot_be_reached_is_said_and_leaves_no_environment() {
+    let mut place = Place::new(Some(&real_python()));
+    // The environment's own pip must meet the dead index, too: the variables come with the shell.
+    let shell = place.home.folder.path().join("shell");
+    let text = "export PIP_CONFIG_FILE=/dev/null PIP_INDEX_URL=http://127.0.0.1:9/simple PIP_FIND_LINKS=\nexec sh -s";
+    fs_err::write(&shell, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs_err::set_permissions(&shell, std::fs::Permissions::from_mode(0o755)).unwrap();
+    place.host.shell = vec![shell.display().to_string()];
+    let begun = Instant::now();
+    let error = place.run(&[]).await.unwrap_err();
+    assert_eq!(error.causes()[0], "the package index cannot be reached", "{error}");
+    assert!(error.hints()[0].contains("PIP_INDEX_URL"), "{:?}", error.hints());
+    assert!(begun.elapsed() < Duration::from_secs(90));
+    let left: Vec<_> = fs_err::read_dir(&place.environments).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, [".lock-ray-2.60.0"]);
+}
+
+/// Every path below a folder, without what lies below one of these.
+fn paths_but(folder: &Path, but: &[&Path]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs_err::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if but.contains(&path.as_path()) {
+            continue;
+        }
+        if path.is_dir() && !path.is_symlink() {
+            found.extend(paths_but(&path, but));
+        }
+        found.push(path);
+    }
+    found
+}
+
+impl Place {
+    /// Gives the shell an empty HOME and TMPDIR of its own; hands back both.
+    fn with_own_home(mut self) -> (Self, PathBuf) {
+        let own = self.home.folder.path().join("own");
+        fs_err::create_dir_all(own.join("tmp")).unwrap();
+        let shell = self.home.folder.path().join("shell");
+        let text = format!("export HOME='{0}' TMPDIR='{0}/tmp'\nexec sh -s", own.display());
+        fs_err::write(&shell, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs_err::set_permissions(&shell, std::fs::Permissions::from_mode(0o755)).unwrap();
+        self.host.shell = vec![shell.display().to_string()];
+        (self, own)
+    }
+}
+
+fn check_environment(report: &StageReport, environments: &Path) {
+    let environment = PathBuf::from(&report.values["ray_env"]);
+    assert_eq!(environment.parent(), Some(environments));
+    assert_eq!(fs_err::read_to_string(environment.join(".complete")).unwrap(), "ray 2.60.0\n");
+    assert!(!environment.join(".tmp").exists());
+    assert!(report.values["python"].starts_with("3.1"), "{:?}", report.values);
+}
+
+/// The real thing, from the package index that this machine is set up for.
+#[tokio::test]
+async fn a_cut_install_is_made_again_once_for_two_clusters() {
+    let (place, own) = Place::new(Some(&real_python())).with_own_home();
+    let cut = async {
+        let begun = Instant::now();
+        let installed = || {
+            let environment = fs_err::read_dir(&place.environments).ok()?.find_map(|entry| {
+                let path = entry.ok()?.path();
+                path.is_dir().then_some(path)
+            })?;
+            let library = fs_err::read_dir(environment.join("lib")).ok()?.next()?.ok()?.path();
+            Some(fs_err::read_dir(library.join("site-packages")).ok()?.count())
+        };
+        while installed().unwrap_or(0) < 8 {
+            assert!(begun.elapsed() < Duration::from_secs(120), "the installation never began");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        kill_process(running_program(&place.home).1, Signal::KILL).unwrap();
+    };
+    let (first, ()) = tokio::join!(place.run(&[]), cut);
+    assert!(first.unwrap_err().to_string().contains("gone without a result"));
+
+    // Two clusters of one user, at the same time.
+    let (mut other, _) = Place::new(Some(&real_python())).with_own_home();
+    other.environments.clone_from(&place.environments);
+    let (one, two) = tokio::join!(place.run(&[]), other.run(&[]));
+    let (one, two) = (one.unwrap(), two.unwrap());
+    check_environment(&one, &place.environments);
+    assert_eq!(one.values, two.values);
+    let again = place.run(&[]).await.unwrap();
+    assert!(again.skipped_as_unchanged && again.values == one.values);
+    assert_eq!(paths_but(&own, &[]), [own.join("tmp")], "something was written outside the environments");
+}
+
+/// `uv`, when it is there, makes the same.
+#[tokio::test]
+#[ignore = "testbed"]
+async fn uv_makes_the_environment_as_well() {
+    let (place, own) = Place::new(Some(&real_python())).with_own_home();
+    let folder = place.home.folder.path().join("uv");
+    let python = std::process::Command::new("python3").args(["-m", "venv"]).arg(&folder).status().unwrap();
+    assert!(python.success());
+    let pip = std::process::Command::new(folder.join("bin/pip")).args(["install", "-q", "uv"]).status().unwrap();
+    assert!(pip.success());
+    fs_err::os::unix::fs::symlink(folder.join("bin/uv"), place.home.folder.path().join("bin/uv")).unwrap();
+    let report = place.run(&[]).await.unwrap();
+    assert!(report.facts.uv.is_some());
+    check_environment(&report, &place.environments);
+    assert_eq!(paths_but(&own, &[]), [own.join("tmp")], "something was written outside the environments");
+}

@@ -1,0 +1,302 @@
+//! Values that are impossible, fields that contradict each other, and what the provider cannot do.
+
+use super::refuses;
+
+#[test]
+fn a_version_of_two_numbers_is_refused() {
+    refuses(
+        "name: demo\nray:\n  version: '2.60'\n",
+        r"
+  cluster.yaml:3:12: ray.version: `2.60` is no version of Ray: it takes three numbers
+     3 |   version: '2.60'
+       |            ^^^^^^
+  for example: 2.60.0
+",
+    );
+}
+
+#[test]
+fn a_version_without_the_token_is_refused() {
+    refuses(
+        "name: demo\nray:\n  version: 2.53.9\n",
+        r"
+  cluster.yaml:3:12: ray.version: Ray 2.53.9 is too old: 2.54.0 is the oldest
+     3 |   version: 2.53.9
+       |            ^^^^^^
+  older ones cannot ask for a token on every port
+",
+    );
+}
+
+#[test]
+fn an_amount_that_is_none_is_refused() {
+    refuses(
+        "name: demo\nray:\n  workers:\n    memory: lots\n",
+        r"
+  cluster.yaml:4:13: ray.workers.memory: `lots` is no amount of memory: write it like `512MiB` or `2GiB`
+     4 |     memory: lots
+       |             ^^^^
+",
+    );
+}
+
+#[test]
+fn too_little_shared_memory_is_refused() {
+    refuses(
+        "name: demo\nray:\n  head:\n    object_store_memory: 74MiB\n",
+        r"
+  cluster.yaml:4:26: ray.head.object_store_memory: 74.0 MiB is too little: Ray takes 75MiB or more
+     4 |     object_store_memory: 74MiB
+       |                          ^^^^^
+",
+    );
+}
+
+#[test]
+fn a_wait_that_is_none_is_refused() {
+    refuses(
+        "name: demo\ntimeouts:\n  start: 90\n  ready: soon\n  stop: 0s\n  prepare: 200h\n",
+        r"
+  cluster.yaml:3:10: timeouts.start: is the number 90, must be text
+     3 |   start: 90
+       |          ^^
+  for example: 90s
+
+  cluster.yaml:4:10: timeouts.ready: `soon` is no duration: write it like `90s`, `5m` or `1h 30m`
+     4 |   ready: soon
+       |          ^^^^
+
+  cluster.yaml:5:9: timeouts.stop: `0s` is no duration: write it like `90s`, `5m` or `1h 30m`
+     5 |   stop: 0s
+       |         ^^
+
+  cluster.yaml:6:12: timeouts.prepare: `200h` is too long: 168h is the longest
+     6 |   prepare: 200h
+       |            ^^^^
+",
+    );
+}
+
+#[test]
+fn variables_of_ours_are_refused() {
+    refuses(
+        "name: demo\nenvironment:\n  GPUCL_OWNER: x\n  RAY_AUTH_MODE: disabled\n  RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER: '1'\n  MY_OWN: '1'\n",
+        r"
+  cluster.yaml:3:3: environment.GPUCL_OWNER: is set by gpucl itself
+     3 |   GPUCL_OWNER: x
+       |   ^^^^^^^^^^^
+  leave it out
+
+  cluster.yaml:4:3: environment.RAY_AUTH_MODE: is set by gpucl itself
+     4 |   RAY_AUTH_MODE: disabled
+       |   ^^^^^^^^^^^^^
+  leave it out
+
+  cluster.yaml:5:3: environment.RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER: is set by gpucl itself
+     5 |   RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER: '1'
+       |   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  leave it out
+",
+    );
+}
+
+#[test]
+fn a_variable_that_no_shell_knows_is_refused() {
+    refuses(
+        "name: demo\nenvironment:\n  MY-OWN: '1'\n  TEXT: \"two\\nlines\"\n",
+        r#"
+  cluster.yaml:3:3: environment.MY-OWN: is no name of a variable: it takes letters, digits and `_`
+     3 |   MY-OWN: '1'
+       |   ^^^^^^
+
+  cluster.yaml:4:9: environment.TEXT: has a line break or another control character, must be one line
+     4 |   TEXT: "two\nlines"
+       |         ^^^^^^^^^^^^
+"#,
+    );
+}
+
+#[test]
+fn resources_and_labels_follow_rays_rules() {
+    refuses(
+        "name: demo\nray:\n  workers:\n    resources:\n      GPU: 1\n      slot: 0.5\n    labels:\n      ray.io/zone: a\n      zone: '-a'\n",
+        r#"
+  cluster.yaml:5:7: ray.workers.resources.GPU: has a key of its own: ray.workers.gpus
+     5 |       GPU: 1
+       |       ^^^
+
+  cluster.yaml:6:13: ray.workers.resources.slot: 0.5 is no amount: Ray takes whole numbers from 0 to 1e14
+     6 |       slot: 0.5
+       |             ^^^
+
+  cluster.yaml:8:7: ray.workers.labels."ray.io/zone": labels under `ray.io/` are Ray's own
+     8 |       ray.io/zone: a
+       |       ^^^^^^^^^^^
+
+  cluster.yaml:9:13: ray.workers.labels.zone: has no value for a label: it takes up to 63 letters, digits, `.`, `-` and `_`
+     9 |       zone: '-a'
+       |             ^^^^
+  it begins and ends with a letter or digit
+"#,
+    );
+}
+
+#[test]
+fn count_contradicts_per() {
+    refuses(
+        "name: demo\nray:\n  workers:\n    count: 2\n    per: host\n",
+        r"
+  cluster.yaml:5:10: ray.workers.per: contradicts ray.workers.count
+     5 |     per: host
+       |          ^^^^
+  `count` says how many workers there are, `per` has them counted: keep one of the two
+",
+    );
+}
+
+#[test]
+fn per_gpu_contradicts_two_gpus() {
+    refuses(
+        "name: demo\nray:\n  workers:\n    per: gpu\n    gpus: 2\n",
+        r"
+  cluster.yaml:5:11: ray.workers.gpus: 2 contradicts `per: gpu`, which gives each worker one
+     5 |     gpus: 2
+       |           ^
+  leave `gpus` out, or use `per: host` or `count`
+",
+    );
+}
+
+#[test]
+fn declared_gpus_cannot_be_counted() {
+    refuses(
+        "name: demo\ngpu: declared\nray:\n  workers:\n    per: gpu\n",
+        r"
+  cluster.yaml:2:6: gpu: `declared` contradicts ray.workers.per: gpu
+     2 | gpu: declared
+       |      ^^^^^^^^
+  GPUs that are only declared cannot be counted: write `count` and `gpus` instead of `per`
+",
+    );
+}
+
+#[test]
+fn a_runtime_that_the_provider_lacks_is_refused() {
+    refuses(
+        "name: demo\nprovider: hall\nruntime: docker\n",
+        r"
+  cluster.yaml:3:10: runtime: the runtime `docker` is not available on provider `hall`
+     3 | runtime: docker
+       |          ^^^^^^
+  available there: native
+",
+    );
+}
+
+#[test]
+fn more_hosts_than_the_provider_has_are_refused() {
+    refuses(
+        "name: demo\nhosts: [{}, {}, {}]\n",
+        r"
+  cluster.yaml:2:1: hosts: 3 hosts, but provider `local` has at most 2 hosts
+     2 | hosts: [{}, {}, {}]
+       | ^^^^^
+",
+    );
+}
+
+#[test]
+fn no_hosts_at_all_are_refused() {
+    refuses(
+        "name: demo\nhosts: []\n",
+        r"
+  cluster.yaml:2:1: hosts: has 0 entries, must have at least 1
+     2 | hosts: []
+       | ^^^^^
+",
+    );
+}
+
+#[test]
+fn an_unknown_provider_is_shown_at_its_name() {
+    refuses(
+        "name: demo\nprovider: locl\n",
+        r"
+  cluster.yaml:2:11: provider: `locl`: no provider has that name
+     2 | provider: locl
+       |           ^^^^
+  the providers are: hall, local
+  did you mean `local`?
+",
+    );
+}
+
+#[test]
+fn an_unknown_provider_with_settings_is_shown_at_its_name() {
+    refuses(
+        "name: demo\nprovider:\n  site: north\n  name: locl\n",
+        r"
+  cluster.yaml:4:9: provider.name: `locl`: no provider has that name
+     4 |   name: locl
+       |         ^^^^
+  the providers are: hall, local
+  did you mean `local`?
+",
+    );
+}
+
+#[test]
+fn a_providers_own_key_is_shown_with_a_near_name() {
+    refuses(
+        "name: demo\nprovider:\n  name: hall\n  sit: north\n",
+        r"
+  cluster.yaml:4:3: provider.sit: unknown key
+     4 |   sit: north
+       |   ^^^
+  did you mean `site`?
+",
+    );
+}
+
+#[test]
+fn a_hosts_own_value_is_shown_at_its_place() {
+    refuses(
+        "name: demo\nhosts:\n  - node: a\n  - node: 7\n",
+        r"
+  cluster.yaml:4:11: hosts[1].node: must be a host's name
+     4 |   - node: 7
+       |           ^
+",
+    );
+}
+
+#[test]
+fn everything_is_told_in_one_go() {
+    refuses(
+        "name: Demo\nprovidr: local\nruntime: docker\nray:\n  version: '2'\n  workers: {count: 2, per: gpu, cpus: many}\n",
+        r"
+  cluster.yaml:1:7: name: `Demo` is no cluster name: it takes 1 to 20 of a-z, 0-9 and -, and begins with a letter
+     1 | name: Demo
+       |       ^^^^
+
+  cluster.yaml:2:1: providr: unknown key
+     2 | providr: local
+       | ^^^^^^^
+  did you mean `provider`?
+
+  cluster.yaml:5:12: ray.version: `2` is no version of Ray: it takes three numbers
+     5 |   version: '2'
+       |            ^^^
+  for example: 2.60.0
+
+  cluster.yaml:6:28: ray.workers.per: contradicts ray.workers.count
+     6 |   workers: {count: 2, per: gpu, cpus: many}
+       |                            ^^^
+  `count` says how many workers there are, `per` has them counted: keep one of the two
+
+  cluster.yaml:6:39: ray.workers.cpus: is the text `many`, must be a whole number
+     6 |   workers: {count: 2, per: gpu, cpus: many}
+       |                                       ^^^^
+",
+    );
+}
