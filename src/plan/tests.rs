@@ -254,7 +254,8 @@ fn workers_per_gpu_own_one_each_and_declared_ones_own_none() {
     let proven = desired(&spec("{name: a, ray: {workers: {per: gpu}}}"), &machines()).unwrap();
     let owned: Vec<_> = proven.iter().map(|node| (node.gpus, node.first_gpu)).collect();
     assert_eq!(owned, [(0, None), (1, Some(0)), (1, Some(1))]);
-    let declared = desired(&spec("{name: a, gpu: declared, ray: {workers: {count: 4, gpus: 1}}}"), &machines()).unwrap();
+    let declared =
+        desired(&spec("{name: a, gpu: declared, ray: {workers: {count: 4, gpus: 1}}}"), &machines()).unwrap();
     assert!(declared.iter().all(|node| node.first_gpu.is_none()));
     let per_host = desired(&spec("{name: a, ray: {workers: {per: host}}}"), &machines()).unwrap();
     assert_eq!((per_host.len(), per_host[1].gpus), (2, 2));
