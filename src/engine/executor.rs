@@ -127,10 +127,19 @@ async fn journalled(operation: &Operation, world: &dyn World, ledger: &Ledger) -
             // It is ready when the checks say so, not when it runs.
             world.perform(operation, ledger).await
         }
+        // One of several is released, and the journal speaks of another: that one stays known.
+        Action::Release { resource } if known_by_another_id(ledger, operation, &resource.id) => {
+            world.perform(operation, ledger).await
+        }
         Action::StopNode | Action::StopAgent | Action::Release { .. } => {
             ledger.write(Record::Releasing { key: key.clone() })?;
             world.perform(operation, ledger).await?;
             ledger.write(Record::Gone { key })
         }
     }
+}
+
+fn known_by_another_id(ledger: &Ledger, operation: &Operation, id: &str) -> bool {
+    let known = ledger.state();
+    known.items.get(&operation.key).and_then(|item| item.id.as_deref()).is_some_and(|known| known != id)
 }

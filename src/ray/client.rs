@@ -219,7 +219,7 @@ pub(super) fn transport(doing: &str, address: &str, error: &reqwest::Error) -> E
 }
 
 /// The body of an answer that is an error, as far as it is of use.
-async fn error_text(mut answer: Response) -> String {
+pub(super) async fn error_text(mut answer: Response) -> String {
     let mut body = Vec::new();
     while let Ok(Ok(Some(chunk))) = tokio::time::timeout(CONNECT_LIMIT, answer.chunk()).await {
         body.extend_from_slice(&chunk);

@@ -6,14 +6,14 @@ use std::time::Duration;
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
-use super::client::{Client, decode};
+use super::client::{Client, decode, error_text, refused, transport};
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::util::random;
 
 /// How long the job agent may take to accept a job.
 const SUBMIT_LIMIT: Duration = Duration::from_secs(60);
 /// How long after a lost answer Ray is asked whether it accepted the job.
-const LOST_ANSWER_LIMIT: Duration = Duration::from_secs(10);
+const LOST_ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// The metadata by which we know a job as ours when the answer to its submission was lost.
 const REQUEST_KEY: &str = "gpucl_request";
 
@@ -180,28 +180,32 @@ impl Client {
         request.metadata.insert(REQUEST_KEY.to_owned(), mark.clone());
         let doing = format!("submit job {id}");
         let http = self.request(Method::POST, "/api/jobs/", &doing)?.json(&request).timeout(SUBMIT_LIMIT);
-        let error = match self.send(http, &doing).await {
-            Ok(answer) => {
-                #[derive(Deserialize)]
-                struct Submitted {
-                    submission_id: String,
+        let answer = match http.send().await {
+            Ok(answer) => answer,
+            Err(lost) => {
+                let error = transport(&doing, self.base(), &lost).status(Status::Permanent);
+                // Without a connection nothing was sent.
+                if lost.is_connect() {
+                    return Err(error);
                 }
-                let submitted: Submitted = decode(answer, &doing).await?;
-                return Ok(submitted.submission_id);
+                if self.arrived(&id, &mark).await {
+                    return Ok(id);
+                }
+                return Err(error.hint("whether it was submitted is not known: `gpucl job list`"));
             }
-            Err(error) => error,
         };
-        if error.causes().iter().any(|cause| cause.contains("already exists")) {
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(id);
+        }
+        let text = error_text(answer).await;
+        if text.contains("already exists") {
             return Err(Error::new(ErrorKind::Usage, doing)
                 .because("a job of that id exists already")
                 .hint(format!("choose another --id, or look at it: `gpucl job status {id}`")));
         }
-        let answered = error.causes().iter().any(|cause| cause.starts_with("Ray "));
-        if !answered && self.arrived(&id, &mark).await {
-            return Ok(id);
-        }
         // Not a read: trying again is the person's decision.
-        Err(error.status(Status::Permanent))
+        Err(refused(&doing, status, &text).status(Status::Permanent))
     }
 
     /// Whether a submission whose answer was lost reached Ray.

@@ -66,7 +66,7 @@ impl Package {
             return Err(Error::new(ErrorKind::Usage, doing()).because("it is not a folder"));
         }
         let (entries, skipped) = list(&root, excludes).map_err(|error| error.while_doing(doing()))?;
-        let mut zip = zip::ZipWriter::new(Capped { inner: Cursor::new(Vec::new()), limit });
+        let mut zip = zip::ZipWriter::new(Capped { inner: Cursor::new(Vec::new()), limit, full: false });
         let mut files = 0;
         for entry in &entries {
             let name = entry.name.as_str();
@@ -220,16 +220,16 @@ fn leads_inside(root: &Path, entry: &DirEntry) -> bool {
 }
 
 fn broken_link(error: &ignore::Error) -> Option<PathBuf> {
-    match error {
-        ignore::Error::WithDepth { err, .. } => broken_link(err),
-        ignore::Error::Loop { child, .. } => Some(child.clone()),
-        ignore::Error::WithPath { path, err } => match &**err {
+    fn within(error: &ignore::Error, at: Option<&Path>) -> Option<PathBuf> {
+        match error {
+            ignore::Error::WithDepth { err, .. } => within(err, at),
+            ignore::Error::WithPath { path, err } => within(err, Some(path)),
             ignore::Error::Loop { child, .. } => Some(child.clone()),
-            ignore::Error::Io(_) if path.is_symlink() && !path.exists() => Some(path.clone()),
+            ignore::Error::Io(_) => at.filter(|path| path.is_symlink() && !path.exists()).map(Path::to_owned),
             _ => None,
-        },
-        _ => None,
+        }
     }
+    within(error, None)
 }
 
 fn relative(root: &Path, path: &Path) -> String {
@@ -254,11 +254,17 @@ fn pack_error(error: &zip::result::ZipError, entries: &[Entry], limit: u64, doin
 struct Capped {
     inner: Cursor<Vec<u8>>,
     limit: u64,
+    full: bool,
 }
 
 impl Write for Capped {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.full {
+            // The zip writer finishes its archive when it is dropped, and complains on stderr when it cannot.
+            return Ok(bytes.len());
+        }
         if self.inner.position() + bytes.len() as u64 > self.limit {
+            self.full = true;
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         self.inner.write(bytes)

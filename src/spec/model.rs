@@ -209,7 +209,7 @@ impl Default for Timeouts {
             prepare: SpecDuration(Duration::from_secs(20 * 60)),
             start: SpecDuration(Duration::from_secs(2 * 60)),
             ready: SpecDuration(Duration::from_secs(3 * 60)),
-            stop: SpecDuration(Duration::from_secs(20)),
+            stop: SpecDuration(Duration::from_secs(10)),
         }
     }
 }

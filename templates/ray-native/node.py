@@ -56,6 +56,28 @@ def wait_for(address, seconds):
         time.sleep(0.1)
 
 
+def wait_for_head_node(address, seconds):
+    """Waits until the head's own node is known to its cluster.
+
+    Before that Ray's `start` looks for it every two seconds, twenty times, and then gives up.
+    """
+    try:
+        from ray._raylet import GcsClient
+
+        client = GcsClient(address=address)
+    except Exception:  # only Ray's own way of waiting is lost
+        return
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            if any(node.is_head_node for node in client.get_all_node_info(timeout=5).values()):
+                return
+        except Exception:  # it may refuse while it starts
+            pass
+        time.sleep(0.1)
+    fail(f"the head at {address} did not become a node of its own cluster within {seconds:g} seconds")
+
+
 def prepare_ray():
     """Imports Ray and makes it stay on the loopback; hands back the entry point of its command line."""
     try:
@@ -95,6 +117,7 @@ def main():
     address = head_address(arguments)
     if address is not None:
         wait_for(address, seconds)
+        wait_for_head_node(address, seconds)
     sys.exit(ray_main())
 
 

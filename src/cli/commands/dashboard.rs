@@ -27,6 +27,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let target = Target::choose(app)?;
     let file = target.portal_file()?;
+    let mut ends = Ends::listen()?;
     let mut memory = portal::load(&file)?;
     let mut portals = Vec::new();
     for (number, page) in pages(&target)?.into_iter().enumerate() {
@@ -42,10 +43,8 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         portals.push(open);
     }
     portal::save(&file, &memory)?;
-    // Listened for before the addresses are shown: who reads them may press Ctrl-C at once.
-    let mut signals = Signals::listen().doing(ErrorKind::Internal, || "listen for Ctrl-C".to_owned())?;
     let opened = show(app, &portals, args.no_open);
-    signals.told_to_end().await;
+    ends.wait().await;
     drop(opened);
     let count = human::count(portals.len(), "page");
     for portal in portals {
@@ -55,27 +54,21 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     Ok(exit_code::DONE)
 }
 
-/// Ctrl-C, and what the system or a closed terminal sends.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-}
+/// Ctrl-C, or what the system or a closed terminal sends; listened for from the beginning.
+struct Ends([Signal; 3]);
 
-impl Signals {
-    fn listen() -> std::io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
+impl Ends {
+    fn listen() -> Result<Self> {
+        let listen = |kind| signal(kind).doing(ErrorKind::Internal, || "listen for Ctrl-C".to_owned());
+        Ok(Self([listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?, listen(SignalKind::hangup())?]))
     }
 
-    async fn told_to_end(&mut self) {
+    async fn wait(&mut self) {
+        let [interrupted, terminated, hung_up] = &mut self.0;
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            _ = self.hangup.recv() => {}
+            _ = interrupted.recv() => {}
+            _ = terminated.recv() => {}
+            _ = hung_up.recv() => {}
         }
     }
 }

@@ -77,15 +77,17 @@ impl Layout {
         self.home.join("probe.py")
     }
 
-    /// Temporary files of tasks.
+    /// Temporary files of tasks, by a short path: Python puts sockets there (`<TMPDIR>/pymp-…/listener-…`).
     pub fn tmp(&self) -> PathBuf {
-        self.home.join("tmp")
+        self.link.join("t")
     }
 
     /// Makes the folders of a node and the short link.
     pub fn create(&self, key: &Key) -> Result<()> {
         let doing = || format!("make the folders of {} in {}", key.display_name(), self.home.display());
-        for folder in [self.home.join("logs"), self.home.join("nodes"), self.tmp(), self.real_temp_dir(key)] {
+        for folder in
+            [self.home.join("logs"), self.home.join("nodes"), self.home.join("ray/t"), self.real_temp_dir(key)]
+        {
             fs::create_private_dir(&folder).doing(ErrorKind::Host, doing)?;
         }
         let target = self.home.join("ray");

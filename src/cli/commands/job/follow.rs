@@ -4,12 +4,13 @@ use std::io::{ErrorKind as IoErrorKind, IsTerminal as _, Write as _};
 use std::ops::ControlFlow;
 
 use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::show::{as_json, sentence};
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::target::Target;
-use crate::error::Result;
+use crate::error::{Doing as _, ErrorKind, Result};
 use crate::ray::{Client, Follow, FollowOptions, Followed, Job};
 
 /// The arguments of `job logs`.
@@ -47,7 +48,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         }
         return Ok(exit_code::DONE);
     }
-    let end = match follow(app, &client, id, true).await {
+    let end = match follow(app, &client, id, &mut interrupts()?, true).await {
         Ok(end) => end,
         Err(error) => return Err(super::with_near_id(error, &client, id).await),
     };
@@ -67,7 +68,13 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
 /// Follows a job's log to stdout, until the job ends or Ctrl-C.
 ///
 /// With `leave_unread`, it also ends when nobody reads stdout any more; a `submit` goes on then, for the exit status.
-pub(super) async fn follow(app: &App, client: &Client, id: &str, leave_unread: bool) -> Result<End> {
+pub(super) async fn follow(
+    app: &App,
+    client: &Client,
+    id: &str,
+    interrupts: &mut Signal,
+    leave_unread: bool,
+) -> Result<End> {
     let json = app.json();
     let mut whole_line = true;
     let mut read = true;
@@ -99,12 +106,17 @@ pub(super) async fn follow(app: &App, client: &Client, id: &str, leave_unread: b
             Followed::Ended(job) => End::Ended(job),
             Followed::Left => End::Unread,
         },
-        _ = tokio::signal::ctrl_c() => End::Interrupted,
+        _ = interrupts.recv() => End::Interrupted,
     };
     if !whole_line && !json && std::io::stdout().is_terminal() {
         app.ui.raw("\n");
     }
     Ok(end)
+}
+
+/// Listens for Ctrl-C from now on: what comes before it is waited for is not lost.
+pub(super) fn interrupts() -> Result<Signal> {
+    signal(SignalKind::interrupt()).doing(ErrorKind::Internal, || "listen for Ctrl-C".to_owned())
 }
 
 /// Says that the job goes on without us, and how to come back to it.

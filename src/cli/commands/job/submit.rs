@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tokio::signal::unix::Signal;
 
-use super::follow::{End, detached, follow};
+use super::follow::{End, detached, follow, interrupts};
 use super::show::{as_json, sentence};
 use crate::cli::app::App;
 use crate::cli::exit_code;
@@ -66,8 +67,9 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     }
     let working_dir = environment.take_working_dir(args.working_dir.as_deref(), &app.here)?;
     let client = Target::choose(app)?.client()?;
+    let mut interrupts = interrupts()?;
     if let Some(working_dir) = working_dir {
-        environment.set_working_dir(or_interrupted(bring(app, &client, working_dir)).await?);
+        environment.set_working_dir(or_interrupted(&mut interrupts, bring(app, &client, working_dir)).await?);
     }
     let id = client
         .submit(SubmitRequest {
@@ -83,7 +85,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     if args.no_wait {
         return Ok(exit_code::DONE);
     }
-    match follow(app, &client, &id, false).await? {
+    match follow(app, &client, &id, &mut interrupts, false).await? {
         End::Ended(job) => {
             if app.json() {
                 app.ui.json(&as_json(&job));
@@ -151,10 +153,10 @@ fn announce(app: &App, id: &str, no_wait: bool) {
 }
 
 /// Ctrl-C before the submission leaves nothing behind: say so.
-async fn or_interrupted<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+async fn or_interrupted<T>(interrupts: &mut Signal, work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::select! {
         done = work => done,
-        _ = tokio::signal::ctrl_c() => {
+        _ = interrupts.recv() => {
             Err(Error::new(ErrorKind::Cancelled, "submit the job").because("Ctrl-C; no job was submitted"))
         }
     }

@@ -1,0 +1,221 @@
+//! One cluster over the world in memory: crash it, go on, look what is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gpucl::engine::{Cancel, Ledger, Pipeline};
+use gpucl::event::Bus;
+use gpucl::name::{Key, Scope};
+use gpucl::plan::{Desired, Goal, NodeRole, NodeSpec, Preparation};
+use gpucl::provider::{ResourceKind, ResourceRequest};
+use gpucl::state::{Paths, Store};
+
+use super::world::{Bug, MemoryWorld, Phase};
+
+/// What was tried, and what went wrong.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) points: usize,
+    pub(crate) kinds: BTreeSet<&'static str>,
+    pub(crate) failures: Vec<(Phase, String)>,
+}
+
+/// A goal that can be used again.
+#[derive(Debug, Clone)]
+pub(crate) enum Goalish {
+    Up(Desired),
+    Stop,
+    Down,
+}
+
+impl Goalish {
+    fn goal(&self) -> Goal {
+        match self {
+            Self::Up(desired) => Goal::Up(desired.clone()),
+            Self::Stop => Goal::Stop,
+            Self::Down => Goal::Down,
+        }
+    }
+}
+
+/// A host of this form, a head, and so many workers with so many CPUs each.
+pub(crate) fn desired(workers: usize, cpus: u32, host: &str) -> Desired {
+    let node = |key: Key, role, cpus| NodeSpec {
+        key,
+        role,
+        host: Key::host(0),
+        ray_version: "2.60.0".to_owned(),
+        cpus,
+        gpus: 0,
+        first_gpu: None,
+        memory: 1 << 30,
+        object_store_memory: 1 << 27,
+        resources: BTreeMap::new(),
+        labels: BTreeMap::new(),
+        environment: BTreeMap::new(),
+        dashboard_port: None,
+    };
+    let mut nodes = vec![node(Key::head(), NodeRole::Head, 0)];
+    nodes.extend((0..workers).map(|index| node(Key::worker(index), NodeRole::Worker, cpus)));
+    Desired {
+        resources: vec![ResourceRequest {
+            key: Key::host(0),
+            kind: ResourceKind("host".to_owned()),
+            settings: serde_json::json!({ "form": host }),
+            needs: Vec::new(),
+            is_host: true,
+        }],
+        preparations: vec![Preparation { host: Key::host(0), digest: "prepared".to_owned() }],
+        agent: Some(gpucl::engine::agent_digest()),
+        nodes,
+    }
+}
+
+/// One cluster: its files, and the world that it acts upon.
+pub(crate) struct Harness {
+    folder: tempfile::TempDir,
+    pub(crate) world: MemoryWorld,
+}
+
+impl Harness {
+    pub(crate) fn new(bug: Bug) -> Self {
+        // Thousands of fsyncs: a file system in memory where there is one.
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        Self { folder, world: MemoryWorld::new(bug) }
+    }
+
+    fn scope() -> Scope {
+        Scope { owner: "abcd1234".parse().unwrap(), cluster: "demo".parse().unwrap() }
+    }
+
+    /// The state, read from its files as a new process would.
+    fn ledger(&self) -> Ledger {
+        let root = self.folder.path();
+        let paths = Paths {
+            config: root.join("config"),
+            state: root.join("state"),
+            data: root.join("data"),
+            cache: root.join("cache"),
+            runtime: root.join("run"),
+        };
+        let scope = Self::scope();
+        let store = Store::open(&paths, &scope.cluster).unwrap();
+        Ledger::new(store.unwrap_or_else(|| Store::create(&paths, &scope, jiff::Timestamp::now()).unwrap()))
+    }
+
+    /// One whole run towards a goal, as the verbs do it; an error says why it did not get there.
+    async fn run(&self, goal: &Goalish) -> Result<(), String> {
+        let (bus, _inbox) = Bus::new();
+        let (_handle, cancel) = Cancel::new();
+        let ledger = self.ledger();
+        let pipeline = Pipeline { world: &self.world, ledger: &ledger, events: &bus, cancel: &cancel };
+        let result = match goal {
+            Goalish::Down => pipeline.remove_all().await.map(|_| ()),
+            _ => match pipeline.plan(&goal.goal()).await {
+                Ok(planned) => pipeline.execute(&planned.plan).await.into_result(),
+                Err(error) => Err(error),
+            },
+        };
+        result.map_err(|error| error.to_string())
+    }
+
+    /// The kinds of the effects of a run, in the order in which they are begun.
+    pub(crate) async fn effects(&mut self, before: Option<&Desired>, goal: &Goalish) -> Vec<&'static str> {
+        // With a deliberate bug even the beginning may fail; then the crashes show it.
+        let _ = self.begin(before).await;
+        self.world.crash_at(None);
+        let _ = self.run(goal).await;
+        self.world.effects()
+    }
+
+    async fn begin(&self, before: Option<&Desired>) -> Result<(), String> {
+        match before {
+            Some(desired) => self.run(&Goalish::Up(desired.clone())).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Runs until the crash; what was in flight is dropped, what was known is forgotten.
+    pub(crate) async fn crash(&mut self, goal: &Goalish, at: usize, phase: Phase) {
+        self.world.crash_at(Some((at, phase)));
+        tokio::select! {
+            biased;
+            () = self.world.crashed.notified() => {}
+            _ = self.run(goal) => {}
+        }
+        self.world.crash_at(None);
+    }
+
+    /// Crashes once, then either goes on to the goal and ends, or ends at once.
+    pub(crate) async fn crash_and_go_on(
+        &mut self,
+        before: Option<&Desired>,
+        goal: &Goalish,
+        at: usize,
+        phase: Phase,
+        then_down: bool,
+    ) -> Result<(), String> {
+        self.begin(before).await?;
+        self.crash(goal, at, phase).await;
+        if !then_down {
+            self.converges(goal).await?;
+        }
+        self.ends().await
+    }
+
+    /// Goes on; then everything wanted exists exactly once, and there is nothing more to do.
+    pub(crate) async fn converges(&mut self, goal: &Goalish) -> Result<(), String> {
+        self.run(goal).await.map_err(|error| format!("going on failed: {error}"))?;
+        self.world.crash_at(None);
+        self.run(goal).await.map_err(|error| format!("going on a second time failed: {error}"))?;
+        let again = self.world.effects();
+        if !again.is_empty() {
+            return Err(format!("it was not done after all: {again:?}"));
+        }
+        let machine = self.world.machine();
+        let (hosts, agents, nodes) = match goal {
+            Goalish::Up(desired) => (1, 1, desired.nodes.len()),
+            Goalish::Stop => (1, 0, 0),
+            Goalish::Down => (0, 0, 0),
+        };
+        let seen = (machine.resources.len(), machine.agents.len(), machine.nodes.len());
+        if seen != (hosts, agents, nodes) {
+            return Err(format!(
+                "hosts, agents and nodes are {seen:?}, wanted {:?}: {:?}",
+                (hosts, agents, nodes),
+                *machine
+            ));
+        }
+        if let Goalish::Up(desired) = goal {
+            for node in &desired.nodes {
+                if !machine.nodes.iter().any(|found| found.key == node.key && found.digest == Some(node.digest())) {
+                    return Err(format!("{} does not run as it is wanted", node.key));
+                }
+            }
+            // What the journal says is what there is.
+            let known = self.ledger().state();
+            let ids: BTreeSet<&String> = machine
+                .nodes
+                .iter()
+                .chain(&machine.agents)
+                .map(|found| &found.id)
+                .chain(machine.resources.iter().map(|found| &found.id))
+                .collect();
+            let written: BTreeSet<&String> = known.items.values().filter_map(|item| item.id.as_ref()).collect();
+            if ids != written {
+                return Err(format!("the journal knows {written:?}, there is {ids:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes it down; then nothing exists, whatever anybody believes.
+    pub(crate) async fn ends(&mut self) -> Result<(), String> {
+        self.run(&Goalish::Down).await.map_err(|error| format!("down failed: {error}"))?;
+        let machine = self.world.machine();
+        let left = machine.resources.len() + machine.agents.len() + machine.nodes.len();
+        if left > 0 {
+            return Err(format!("LEAK: {left} things are left: {:?}", *machine));
+        }
+        Ok(())
+    }
+}

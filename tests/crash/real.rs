@@ -1,0 +1,106 @@
+//! kill -9 at a sample of the points, on a real cluster: Ray, agent, host program, journal and all.
+
+use std::time::{Duration, Instant};
+
+use crate::support::{TestEnv, tagged_processes, turn};
+
+/// The records whose arrival in the journal is the moment of the kill: record, key, and for a note its name.
+const UP: &[(&str, &str, &str)] = &[
+    ("requested", "host0", ""),
+    ("exists", "host0", ""),
+    ("requested", "agent", ""),
+    ("exists", "agent", ""),
+    ("noted", "host0", "prepared"),
+    ("requested", "head", ""),
+    ("noted", "head", "ports"),
+    ("exists", "head", ""),
+    ("requested", "worker0", ""),
+    ("exists", "worker1", ""),
+];
+const DOWN: &[(&str, &str, &str)] = &[
+    ("releasing", "worker0", ""),
+    ("gone", "worker1", ""),
+    ("gone", "head", ""),
+    ("releasing", "agent", ""),
+    ("releasing", "host0", ""),
+    ("gone", "host0", ""),
+];
+
+const SPEC: &str = "name: killed\nray: {workers: {count: 2}}\n";
+
+/// Starts the command and kills it as soon as the record stands in a journal; false when it ended before.
+fn kill_at(env: &TestEnv, arguments: &[&str], point: (&str, &str, &str)) -> bool {
+    let folder = env.home().join(".local/state/gpucl/clusters/killed");
+    // Only what comes from now on counts.
+    let before = count(&folder, point);
+    let mut child =
+        env.command(arguments).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let begin = Instant::now();
+    loop {
+        if count(&folder, point) > before {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return true;
+        }
+        if child.try_wait().unwrap().is_some() {
+            return false;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(240), "{arguments:?} neither came to {point:?} nor ended");
+        std::thread::sleep(Duration::from_micros(500));
+    }
+}
+
+/// How often a record stands in the journals of a cluster.
+fn count(folder: &std::path::Path, (record, key, name): (&str, &str, &str)) -> usize {
+    let mut found = 0;
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if !entry.file_name().to_string_lossy().starts_with("journal-") {
+            continue;
+        }
+        for line in std::fs::read_to_string(entry.path()).unwrap_or_default().lines() {
+            let Ok(line) = serde_json::from_str::<serde_json::Value>(line) else { continue };
+            found += usize::from(
+                line["record"] == record && line["key"] == key && (name.is_empty() || line["name"] == name),
+            );
+        }
+    }
+    found
+}
+
+/// The main processes of nodes, by their tags.
+fn mains(env: &TestEnv) -> usize {
+    tagged_processes(env).iter().filter(|(_, command)| command.contains("/node.py ")).count()
+}
+
+#[test]
+#[ignore = "testbed"]
+fn kill_9_at_a_sample_of_points_of_a_real_cluster_leaks_nothing() {
+    let _turn = turn();
+    let env = TestEnv::with_shared_ray();
+    let spec = env.write("cluster.yaml", SPEC).display().to_string();
+    let (mut points, mut leaks) = (0, 0);
+    for (number, point) in UP.iter().enumerate() {
+        points += usize::from(kill_at(&env, &["up", &spec], *point));
+        // Every other time the way on is `down` at once.
+        if number % 2 == 0 {
+            env.run(&["up", &spec]).exits(0);
+            assert_eq!(mains(&env), 3, "after {point:?} and another `up` each node runs once");
+            env.run(&["plan", &spec]).exits(0).prints("nothing to change");
+        }
+        env.run(&["down", "--yes", "-c", "killed"]);
+        leaks += tagged_processes(&env).len();
+        assert_eq!(tagged_processes(&env), [], "after {point:?}");
+        assert!(!env.home().join(".local/share/gpucl").exists(), "after {point:?} the host's folder is gone");
+    }
+    for point in DOWN {
+        env.run(&["up", &spec]).exits(0);
+        points += usize::from(kill_at(&env, &["down", "--yes", "-c", "killed"], *point));
+        env.run(&["down", "--yes", "-c", "killed"]);
+        leaks += tagged_processes(&env).len();
+        assert_eq!(tagged_processes(&env), [], "after {point:?}");
+        assert!(!env.home().join(".local/share/gpucl").exists(), "after {point:?} the host's folder is gone");
+        assert!(!env.home().join(".local/state/gpucl/clusters/killed").exists(), "after {point:?} the state is gone");
+    }
+    println!("kill -9 at {points} points of a real cluster; leaks: {leaks}");
+    assert!(points >= 12, "only {points} of the points were met");
+}

@@ -1,0 +1,259 @@
+//! The world in memory. What exists in it exists until somebody removes just that.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use gpucl::engine::{Ledger, World};
+use gpucl::error::{Error, ErrorKind, Result};
+use gpucl::name::Key;
+use gpucl::plan::{Action, Health, Observed, ObservedItem, Operation};
+use gpucl::provider::{ObservedResource, Recorder as _};
+use gpucl::state::{ClusterState, ItemKind, ItemState};
+use tokio::sync::Notify;
+
+/// Where in an effect the crash comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Before,
+    Done,
+    Journalled,
+}
+
+/// Mistakes that the test must catch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bug {
+    None,
+    /// Takes an intent in the journal for the thing itself.
+    BelievesWhatWasOnlyIntended,
+    /// Looks only for ids that the journal has.
+    SeesOnlyWhatTheJournalKnows,
+    /// Shows one of several.
+    HidesDuplicates,
+    /// Removes by an id that it forgot to write down.
+    LosesIds,
+}
+
+/// What exists.
+#[derive(Debug, Default)]
+pub(crate) struct Machine {
+    pub(crate) resources: Vec<ObservedResource>,
+    pub(crate) agents: Vec<ObservedItem>,
+    pub(crate) nodes: Vec<ObservedItem>,
+    prepared: BTreeMap<Key, String>,
+    made: usize,
+    /// How long the next new resource stays unseen.
+    pub(crate) late: Option<Duration>,
+    unseen: BTreeMap<String, Instant>,
+}
+
+impl Machine {
+    /// Makes a second one of everything.
+    pub(crate) fn double(&mut self) {
+        self.resources.extend_from_within(..);
+        self.agents.extend_from_within(..);
+        self.nodes.extend_from_within(..);
+        for (number, resource) in self.resources.iter_mut().enumerate().skip(1) {
+            resource.id = format!("double-{number}");
+        }
+        let half = self.nodes.len() / 2;
+        for item in self.nodes.iter_mut().skip(half).chain(self.agents.iter_mut().skip(1)) {
+            item.id = format!("double-{}", item.id);
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Control {
+    /// The number of the effect to crash at, and where in it.
+    crash: Option<(usize, Phase)>,
+    /// The effects begun, by their kinds.
+    effects: Vec<&'static str>,
+    /// Whatever is asked next never answers.
+    dead: bool,
+}
+
+/// A handle to the one machine.
+#[derive(Clone)]
+pub(crate) struct MemoryWorld {
+    machine: Arc<Mutex<Machine>>,
+    control: Arc<Mutex<Control>>,
+    pub(crate) crashed: Arc<Notify>,
+    bug: Bug,
+}
+
+impl MemoryWorld {
+    pub(crate) fn new(bug: Bug) -> Self {
+        Self { machine: Arc::default(), control: Arc::default(), crashed: Arc::default(), bug }
+    }
+
+    pub(crate) fn machine(&self) -> MutexGuard<'_, Machine> {
+        self.machine.lock().unwrap()
+    }
+
+    /// From now on crash there, or nowhere.
+    pub(crate) fn crash_at(&self, crash: Option<(usize, Phase)>) {
+        *self.control.lock().unwrap() = Control { crash, ..Control::default() };
+    }
+
+    /// The effects since then.
+    pub(crate) fn effects(&self) -> Vec<&'static str> {
+        self.control.lock().unwrap().effects.clone()
+    }
+
+    /// The process is dead: nothing here goes on.
+    async fn die(&self) {
+        self.control.lock().unwrap().dead = true;
+        self.crashed.notify_one();
+        std::future::pending::<()>().await;
+    }
+
+    async fn unless_dead(&self) {
+        if self.control.lock().unwrap().dead {
+            self.crashed.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// The effect itself; hands back the id of what was made.
+    fn effect(&self, operation: &Operation, ledger: &Ledger) -> Result<Option<String>> {
+        let mut machine = self.machine();
+        machine.made += 1;
+        let id = format!("{}-{}", operation.key, machine.made);
+        let item = |digest: String| ObservedItem {
+            key: operation.key.clone(),
+            id: id.clone(),
+            digest: Some(digest),
+            health: Health::Good,
+        };
+        match &operation.action {
+            Action::Acquire { request } => {
+                machine.resources.push(ObservedResource {
+                    key: operation.key.clone(),
+                    kind: request.kind.clone(),
+                    id: id.clone(),
+                    usable: true,
+                    detail: String::new(),
+                });
+                if let Some(late) = machine.late.take() {
+                    machine.unseen.insert(id.clone(), Instant::now() + late);
+                }
+            }
+            Action::Prepare { digest } => {
+                let host = ledger.state().items.get(&operation.key).and_then(|item| item.id.clone());
+                if !machine.resources.iter().any(|found| Some(&found.id) == host.as_ref()) {
+                    return Err(gone(operation));
+                }
+                machine.prepared.insert(operation.key.clone(), digest.clone());
+                return Ok(None);
+            }
+            Action::StartAgent => machine.agents.push(item(gpucl::engine::agent_digest())),
+            Action::StartNode { node } => {
+                if !machine.prepared.contains_key(&node.host) || machine.agents.is_empty() {
+                    return Err(gone(operation));
+                }
+                machine.nodes.push(item(node.digest()));
+            }
+            Action::StopNode => {
+                machine.nodes.retain(|node| node.key != operation.key);
+                return Ok(None);
+            }
+            Action::StopAgent => {
+                machine.agents.clear();
+                return Ok(None);
+            }
+            Action::Release { resource } => {
+                machine.resources.retain(|found| found.id != resource.id);
+                if !machine.resources.iter().any(|found| found.key == operation.key) {
+                    machine.prepared.remove(&operation.key);
+                }
+                return Ok(None);
+            }
+        }
+        Ok(Some(id))
+    }
+}
+
+fn gone(operation: &Operation) -> Error {
+    Error::new(ErrorKind::Provider, format!("{} {}", operation.action.name(), operation.key)).because("it is not there")
+}
+
+#[async_trait]
+impl World for MemoryWorld {
+    async fn observe(&self, known: &ClusterState) -> Result<Observed> {
+        self.unless_dead().await;
+        let machine = self.machine();
+        let mut observed = Observed {
+            resources: machine
+                .resources
+                .iter()
+                .filter(|found| machine.unseen.get(&found.id).is_none_or(|at| *at <= Instant::now()))
+                .cloned()
+                .collect(),
+            agents: machine.agents.clone(),
+            nodes: machine.nodes.clone(),
+            prepared: machine.prepared.clone(),
+        };
+        match self.bug {
+            Bug::HidesDuplicates => {
+                observed.nodes.sort_by(|a, b| a.key.cmp(&b.key));
+                observed.nodes.dedup_by(|a, b| a.key == b.key);
+                observed.resources.dedup_by(|a, b| a.key == b.key);
+            }
+            Bug::SeesOnlyWhatTheJournalKnows => {
+                let ids: Vec<&String> = known.items.values().filter_map(|item| item.id.as_ref()).collect();
+                observed.resources.retain(|found| ids.contains(&&found.id));
+                observed.agents.retain(|found| ids.contains(&&found.id));
+                observed.nodes.retain(|found| ids.contains(&&found.id));
+            }
+            Bug::BelievesWhatWasOnlyIntended => {
+                for (key, item) in &known.items {
+                    if item.state == ItemState::Requested && item.kind == ItemKind::Node {
+                        observed.nodes.retain(|node| node.key != *key);
+                        observed.nodes.push(ObservedItem {
+                            key: key.clone(),
+                            id: "believed".to_owned(),
+                            digest: Some(item.digest.clone()),
+                            health: Health::Good,
+                        });
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(observed)
+    }
+
+    async fn perform(&self, operation: &Operation, ledger: &Ledger) -> Result<()> {
+        self.unless_dead().await;
+        let phase = {
+            let mut control = self.control.lock().unwrap();
+            control.effects.push(operation.action.name());
+            let number = control.effects.len() - 1;
+            control.crash.filter(|(at, _)| *at == number).map(|(_, phase)| phase)
+        };
+        if phase == Some(Phase::Before) {
+            self.die().await;
+        }
+        let id = self.effect(operation, ledger)?;
+        if phase == Some(Phase::Done) {
+            self.die().await;
+        }
+        if let Some(id) = id {
+            let id = if self.bug == Bug::LosesIds { format!("not-{id}") } else { id };
+            ledger.exists(&operation.key, &id).await?;
+            if phase == Some(Phase::Journalled) {
+                self.die().await;
+            }
+        } else if phase == Some(Phase::Journalled) {
+            // What removes something is journalled after this returns: the next call finds the process dead.
+            self.control.lock().unwrap().dead = true;
+        }
+        Ok(())
+    }
+
+    fn settle(&self) -> Duration {
+        if self.machine().unseen.is_empty() { Duration::ZERO } else { Duration::from_secs(2) }
+    }
+}
