@@ -48,9 +48,9 @@ fn a_working_day_on_one_cluster() {
 fn only(outcome: &Outcome, kind: &str) -> serde_json::Value {
     let lines = outcome.json();
     let mut found = lines.iter().filter(|line| line["type"] == kind);
-    let one = found.next().cloned().unwrap_or_else(|| panic!("no line of type {kind}:\n{}", outcome.stdout));
-    assert_eq!(found.next(), None, "several lines of type {kind}");
-    one
+    let (one, more) = (found.next(), found.next());
+    assert!(one.is_some() && more.is_none(), "not one line of type {kind}:\n{}", outcome.stdout);
+    one.cloned().unwrap()
 }
 
 fn up_prints_json_lines_and_says_that_gpus_are_declared(env: &TestEnv) {
