@@ -66,14 +66,36 @@ impl App {
         self.environment.get(&OsString::from(name)).and_then(|value| value.to_str())
     }
 
-    /// What the verbs on a cluster are given.
+    /// What the verbs that change a cluster are given.
     pub(crate) fn settings(
         &self,
         events: crate::event::Bus,
         cancel: crate::engine::Cancel,
     ) -> Result<crate::cluster::Settings> {
+        self.settings_of(crate::state::owner(&self.paths)?, events, cancel)
+    }
+
+    /// What the verbs that only look are given: they make no owner. Before there is one, nothing can be theirs.
+    pub(crate) fn settings_to_look(
+        &self,
+        events: crate::event::Bus,
+        cancel: crate::engine::Cancel,
+    ) -> Result<crate::cluster::Settings> {
+        let owner = match crate::state::known_owner(&self.paths)? {
+            Some(owner) => owner,
+            None => "00000000".parse().map_err(|error| usage("stand in for the owner", error))?,
+        };
+        self.settings_of(owner, events, cancel)
+    }
+
+    fn settings_of(
+        &self,
+        owner: crate::name::Owner,
+        events: crate::event::Bus,
+        cancel: crate::engine::Cancel,
+    ) -> Result<crate::cluster::Settings> {
         Ok(crate::cluster::Settings {
-            owner: crate::state::owner(&self.paths)?,
+            owner,
             paths: self.paths.clone(),
             library: crate::render::Library::new(self.data_dirs.clone()),
             program: std::env::current_exe()

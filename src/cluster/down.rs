@@ -43,8 +43,8 @@ pub async fn down(settings: &Settings, name: &ClusterName) -> Result<Proof> {
     prove(settings, &opened, &known, spec.provider.name(), &mut proof).await?;
     opened.into_store()?.remove()?;
     let _ = fs_err::remove_dir(settings.paths.clusters());
-    let _ = fs_err::remove_dir(&settings.paths.runtime);
     native::release_ports(&settings.paths.runtime.join("ports"), |tag| tag.parse().is_ok_and(|tag| scope.holds(&tag)));
+    let _ = fs_err::remove_dir(&settings.paths.runtime);
     Ok(proof)
 }
 

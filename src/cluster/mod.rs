@@ -1,8 +1,9 @@
-//! The verbs on a cluster: up, plan, stop, down, verify. Each is the same pipe with another goal.
+//! The verbs on a cluster: up, plan, render, stop, down, verify. Each is the same pipe with another goal.
 
 mod down;
 mod open;
 mod plan;
+mod render;
 mod status;
 mod stop;
 mod up;
@@ -11,6 +12,7 @@ mod verify;
 pub use down::{Proof, down};
 pub use open::{Opened, Settings};
 pub use plan::plan;
+pub use render::{RenderedFile, render};
 pub use status::{Known, NodeReport, StatusReport, hosts, list, node_logs, status};
 pub use stop::stop;
 pub use up::{UpOptions, UpReport, up};

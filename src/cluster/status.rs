@@ -137,7 +137,7 @@ pub fn node_logs(paths: &Paths, state: &ClusterState) -> Vec<(String, PathBuf)> 
     state
         .nodes()
         .iter()
-        .map(|node| (node.key.display_name(), layout(paths, state, &node.host).log(&node.key)))
+        .map(|node| (node.key.display_name(), layout(paths, &state.scope(), &node.host).log(&node.key)))
         .collect()
 }
 
@@ -147,11 +147,12 @@ pub fn hosts(paths: &Paths, state: &ClusterState) -> Result<Vec<LocalHost>> {
         .items
         .iter()
         .filter(|(_, item)| matches!(item.kind, ItemKind::Resource(_)) && item.id.is_some())
-        .map(|(key, _)| LocalHost::new(key.display_name(), layout(paths, state, key).home().to_owned()))
+        .map(|(key, _)| LocalHost::new(key.display_name(), layout(paths, &state.scope(), key).home().to_owned()))
         .collect()
 }
 
-fn layout(paths: &Paths, state: &ClusterState, host: &Key) -> native::Layout {
-    let tag = state.scope().tag(host);
+/// Where things lie on a host.
+pub(super) fn layout(paths: &Paths, scope: &Scope, host: &Key) -> native::Layout {
+    let tag = scope.tag(host);
     native::Layout::new(&paths.data.join("hosts").join(tag.to_string()), &tag, &paths.runtime)
 }

@@ -8,6 +8,7 @@ use crate::name::Key;
 use crate::provider::ResourceRequest;
 use crate::spec::{GpuProof, Per, Spec};
 use crate::util::digest;
+use crate::util::human::{bytes, count};
 
 /// What a host has, as far as it is known before the plan: from the offer, or from the host itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -181,7 +182,9 @@ fn check(spec: &Spec, machines: &[(Key, Machine)], nodes: &[NodeSpec]) -> Result
             return Err((
                 "ray.workers.gpus".to_owned(),
                 format!(
-                    "the workers are promised {gpus} GPUs and {host} has {}; for logical ones say `gpu: declared`",
+                    "the workers are promised {} and {} has {}; for logical ones say `gpu: declared`",
+                    count(gpus as usize, "GPU"),
+                    host.display_name(),
                     machine.gpus
                 ),
             ));
@@ -195,7 +198,9 @@ fn check(spec: &Spec, machines: &[(Key, Machine)], nodes: &[NodeSpec]) -> Result
             return Err((
                 path.to_owned(),
                 format!(
-                    "the nodes are promised {cpus} CPUs and {host} has {}; ask for less, or say `oversubscribe: true`",
+                    "the nodes are promised {} and {} has {}; ask for less, or say `oversubscribe: true`",
+                    count(cpus as usize, "CPU"),
+                    host.display_name(),
                     machine.cpus
                 ),
             ));
@@ -205,9 +210,10 @@ fn check(spec: &Spec, machines: &[(Key, Machine)], nodes: &[NodeSpec]) -> Result
             return Err((
                 "ray.workers.object_store_memory".to_owned(),
                 format!(
-                    "the nodes are promised {} for objects and {host} has {}; ask for less, or say `oversubscribe: true`",
-                    crate::util::human::bytes(stores),
-                    crate::util::human::bytes(machine.memory)
+                    "the nodes are promised {} for objects and {} has {}; ask for less, or say `oversubscribe: true`",
+                    bytes(stores),
+                    host.display_name(),
+                    bytes(machine.memory)
                 ),
             ));
         }

@@ -78,6 +78,17 @@ pub async fn run_stage(
     }
 }
 
+/// The program that [`run_stage`] sends, for a person to read: words stand where it has random letters.
+pub fn program_text(home: &str, stage: &Stage) -> Result<String> {
+    stage.check()?;
+    let ids = Ids {
+        program: "PROGRAM".to_owned(),
+        program_nonce: "MARK-OF-THE-PROGRAM".to_owned(),
+        exec_nonce: "MARK-OF-THE-EXEC".to_owned(),
+    };
+    Ok(compile::stage_program(home, stage, &ids, None))
+}
+
 /// Learns what a host is, by one exec that changes nothing.
 pub async fn facts(host: &dyn Host) -> Result<Facts> {
     let doing = || format!("learn what the host {} is", host.name());

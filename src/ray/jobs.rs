@@ -94,6 +94,11 @@ impl Job {
         self.submission_id.as_deref().or(self.job_id.as_deref()).unwrap_or("?")
     }
 
+    /// Somebody submitted it; else it is a program that connected by itself, as `gpucl verify` does.
+    pub fn was_submitted(&self) -> bool {
+        self.submission_id.is_some()
+    }
+
     /// When it was submitted.
     pub fn started(&self) -> Option<jiff::Timestamp> {
         self.start_time.filter(|at| *at > 0).and_then(|at| jiff::Timestamp::from_millisecond(at).ok())

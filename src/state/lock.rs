@@ -43,17 +43,16 @@ impl Lock {
         let folder = paths.state.join("locks");
         let path = folder.join(cluster.as_str());
         let doing = || format!("lock the cluster {cluster}");
-        create_private_dir(&folder).map_err(|error| unwritable(doing(), &folder, &error))?;
-        // The holder removes the file when it is done: what was locked may no longer be what the path names.
+        // The holder removes the file when it is done, and the folder when it is empty: what was locked may no longer be
+        // what the path names.
         for _ in 0..100 {
-            let mut file = std::fs::OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(&path)
-                .map_err(|error| unwritable(doing(), &path, &error))?;
+            create_private_dir(&folder).map_err(|error| unwritable(doing(), &folder, &error))?;
+            let opened =
+                std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+            let mut file = match opened {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                opened => opened.map_err(|error| unwritable(doing(), &path, &error))?,
+            };
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(held(cluster, &mut file)),
@@ -87,6 +86,9 @@ impl Drop for Lock {
     fn drop(&mut self) {
         // Under the lock: whoever opened it meanwhile finds that the path names another file, and opens that.
         let _ = fs_err::remove_file(&self.path);
+        if let Some(folder) = self.path.parent() {
+            let _ = fs_err::remove_dir(folder);
+        }
     }
 }
 

@@ -12,6 +12,6 @@ mod store;
 
 pub use cluster::{ClusterState, Item, ItemKind, ItemState, Record};
 pub use lock::{Lock, LockInfo};
-pub use owner::owner;
+pub use owner::{known_owner, owner};
 pub use paths::Paths;
 pub use store::Store;

@@ -1,3 +1,6 @@
-//! One obligation per function, on real clusters of this machine.
+//! One story per file, on real clusters of this machine.
 
-mod first_up;
+mod everyday;
+mod from_nothing_to_nothing;
+mod gpus;
+mod side_by_side;

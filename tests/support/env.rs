@@ -111,6 +111,18 @@ fn home() -> PathBuf {
 }
 
 impl Outcome {
+    /// Each line of stdout as the JSON object that it is: with a version and a type, and nothing else on stdout.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Vec<serde_json::Value> {
+        let read = |line: &str| {
+            let value: serde_json::Value =
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("no JSON ({error}): {line}"));
+            assert!(value["v"] == 1 && value["type"].is_string(), "no version or no type: {line}");
+            value
+        };
+        self.stdout.lines().map(read).collect()
+    }
+
     /// Asserts the exit code, showing all that was printed when it is another.
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Self {
@@ -122,6 +134,13 @@ impl Outcome {
     #[track_caller]
     pub(crate) fn says(self, text: &str) -> Self {
         assert!(self.stderr.contains(text), "not said: {text}\nstdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Asserts that stdout is this text and no more.
+    #[track_caller]
+    pub(crate) fn is(self, text: &str) -> Self {
+        assert_eq!(self.stdout, text, "stderr:\n{}", self.stderr);
         self
     }
 

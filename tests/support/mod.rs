@@ -2,6 +2,14 @@
 
 mod cluster;
 mod env;
+mod http;
+mod leftovers;
+mod nodes;
+mod wait;
 
 pub(crate) use cluster::{tagged_processes, turn};
-pub(crate) use env::TestEnv;
+pub(crate) use env::{Outcome, TestEnv};
+pub(crate) use http::get;
+pub(crate) use leftovers::SharedFolders;
+pub(crate) use nodes::{nodes, port_blocks, ray_session};
+pub(crate) use wait::{interrupt, until};

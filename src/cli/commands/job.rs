@@ -15,7 +15,7 @@ use crate::util::near;
 pub(crate) enum Command {
     /// Run a command on the cluster and follow it; the exit status is the command's
     Submit(submit::Args),
-    /// List all jobs, oldest first
+    /// List the jobs, oldest first
     List(show::ListArgs),
     /// Show one job
     Status(show::StatusArgs),

@@ -4,6 +4,8 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tokio::signal::unix::{SignalKind, signal};
+
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::target::Target;
@@ -26,6 +28,11 @@ pub(crate) struct Args {
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let target = Target::choose(app)?;
     let files = files(app, &target, args.node.as_deref())?;
+    // Listened for before anything is printed: who reads it may press Ctrl-C at once.
+    let mut interrupt = match args.follow {
+        true => Some(signal(SignalKind::interrupt()).doing(ErrorKind::Internal, || "listen for Ctrl-C".to_owned())?),
+        false => None,
+    };
     let labelled = files.len() > 1;
     let mut offsets: Vec<u64> = vec![0; files.len()];
     for ((name, path), offset) in files.iter().zip(&mut offsets) {
@@ -36,13 +43,11 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
             print(app, name, line, labelled);
         }
     }
-    if !args.follow {
-        return Ok(exit_code::DONE);
-    }
+    let Some(interrupt) = &mut interrupt else { return Ok(exit_code::DONE) };
     loop {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(300)) => {}
-            _ = tokio::signal::ctrl_c() => return Ok(exit_code::INTERRUPTED),
+            _ = interrupt.recv() => return Ok(exit_code::INTERRUPTED),
         }
         for ((name, path), offset) in files.iter().zip(&mut offsets) {
             for line in read_from(path, offset)?.lines() {

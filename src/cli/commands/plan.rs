@@ -22,7 +22,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let loaded = spec::load(&args.spec)?;
     let (events, _inbox) = Bus::new();
     let (_handle, cancel) = Cancel::new();
-    let settings = app.settings(events, cancel)?;
+    let settings = app.settings_to_look(events, cancel)?;
     let plan = cluster::plan(&settings, &loaded).await?;
     if app.json() {
         app.ui.json(&serde_json::json!({

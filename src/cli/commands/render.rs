@@ -1,12 +1,60 @@
 //! `gpucl render`.
 
+use std::path::{Path, PathBuf};
+
 use crate::cli::app::App;
-use crate::error::{Error, ErrorKind, Result};
+use crate::cli::exit_code;
+use crate::cluster::{self, RenderedFile};
+use crate::engine::Cancel;
+use crate::error::{Doing as _, ErrorKind, Result};
+use crate::event::Bus;
+use crate::spec;
 
 /// The arguments of `render`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// The spec
+    #[arg(value_name = "FILE", default_value = "cluster.yaml")]
+    spec: PathBuf,
+    /// The folder to write into; else ./rendered/ and the cluster's name
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+}
 
-pub(crate) async fn run(_app: &App, _args: Args) -> Result<u8> {
-    Err(Error::new(ErrorKind::Internal, "run `render`").because("not written yet"))
+pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+    let loaded = spec::load(&args.spec)?;
+    let (events, _inbox) = Bus::new();
+    let (_handle, cancel) = Cancel::new();
+    let settings = app.settings_to_look(events, cancel)?;
+    let files = cluster::render(&settings, &loaded).await?;
+    let folder = args.to.unwrap_or_else(|| Path::new("rendered").join(loaded.spec.name.as_str()));
+    remove_former_nodes(&folder, &files)?;
+    for file in &files {
+        let path = folder.join(&file.path);
+        let doing = || format!("write {}", path.display());
+        if let Some(parent) = path.parent() {
+            fs_err::create_dir_all(parent).doing(ErrorKind::State, doing)?;
+        }
+        fs_err::write(&path, &file.bytes).doing(ErrorKind::State, doing)?;
+        if app.json() {
+            app.ui.json(&serde_json::json!({ "v": 1, "type": "file", "path": path }));
+        } else {
+            app.ui.data(path.display());
+        }
+    }
+    Ok(exit_code::DONE)
+}
+
+/// Removes the nodes of an earlier rendering that are no more: they would be taken for this one's.
+fn remove_former_nodes(folder: &Path, files: &[RenderedFile]) -> Result<()> {
+    for nodes in files.iter().filter_map(|file| file.path.parent()).filter(|parent| parent.ends_with("nodes")) {
+        let Ok(entries) = fs_err::read_dir(folder.join(nodes)) else { continue };
+        for entry in entries.flatten().filter(|entry| entry.path().extension().is_some_and(|end| end == "json")) {
+            if !files.iter().any(|file| folder.join(&file.path) == entry.path()) {
+                fs_err::remove_file(entry.path())
+                    .doing(ErrorKind::State, || format!("remove {}", entry.path().display()))?;
+            }
+        }
+    }
+    Ok(())
 }

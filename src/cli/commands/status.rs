@@ -68,7 +68,7 @@ async fn ask(target: &Target) -> Option<FromRay> {
     let both = async { tokio::join!(client.nodes(), client.jobs()) };
     let (nodes, jobs) = tokio::time::timeout(Duration::from_secs(5), both).await.ok()?;
     let mut counts = std::collections::BTreeMap::<String, usize>::new();
-    for job in jobs.ok()? {
+    for job in jobs.ok()?.into_iter().filter(crate::ray::Job::was_submitted) {
         *counts.entry(job.status.as_str().to_lowercase()).or_default() += 1;
     }
     let text: Vec<String> = counts.iter().map(|(status, number)| format!("{number} {status}")).collect();

@@ -93,16 +93,8 @@ pub fn allocate(
         .because(who)
         .hint("end that process, name another port, or leave `dashboard_port` out: then gpucl finds a free one"));
     }
-    create_private_dir(claims).doing(ErrorKind::Host, doing)?;
     let tag = scope.tag(key).to_string();
-    // Where to begin depends on the cluster, so that clusters side by side rarely meet at all.
-    let seed = crate::util::digest::short(tag.as_bytes());
-    let seed = u16::from_str_radix(&seed[..4], 16).unwrap_or_default();
-    let span = BLOCKS.end - BLOCKS.start;
-    let preferred = before.map(|ports| ports.base / BLOCK);
-    let others = (0..span).map(|offset| BLOCKS.start + (seed % span + offset) % span);
-    for block in preferred.into_iter().chain(others) {
-        let base = block * BLOCK;
+    for base in before.map(|ports| ports.base).into_iter().chain(blocks(&tag)) {
         if (base..base + BLOCK).all(is_free)
             && claim(&claims.join(base.to_string()), &tag).doing(ErrorKind::Host, doing)?
         {
@@ -118,11 +110,33 @@ pub fn allocate(
         .hint("gpucl list shows the clusters that hold ports; `gpucl down -c NAME` frees them"))
 }
 
+/// The ports that a node is given when nobody has them, without a look at who has; `others` are those of the nodes before it.
+pub fn first_choice(scope: &Scope, key: &Key, others: &[NodePorts], dashboard: Option<u16>) -> NodePorts {
+    let taken = |base: &u16| others.iter().any(|other| other.base == *base);
+    let base = blocks(&scope.tag(key).to_string()).find(|base| !taken(base)).unwrap_or(BLOCKS.start * BLOCK);
+    NodePorts { base, dashboard: dashboard.unwrap_or(base + 1) }
+}
+
+/// The first ports of all blocks, in the order in which this tag tries them.
+///
+/// Where to begin depends on the tag, so that clusters side by side rarely meet at all.
+fn blocks(tag: &str) -> impl Iterator<Item = u16> {
+    let seed = crate::util::digest::short(tag.as_bytes());
+    let seed = u16::from_str_radix(&seed[..4], 16).unwrap_or_default();
+    let span = BLOCKS.end - BLOCKS.start;
+    (0..span).map(move |offset| (BLOCKS.start + (seed % span + offset) % span) * BLOCK)
+}
+
 /// Claims a block; one that this very node claimed before is its own.
 fn claim(path: &Path, tag: &str) -> std::io::Result<bool> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
-    match std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+    let open = || {
+        // Another cluster's end may take the empty folder away between the two.
+        path.parent().map_or(Ok(()), create_private_dir)?;
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    };
+    match open().or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { open() } else { Err(error) }) {
         Ok(mut file) => file.write_all(tag.as_bytes()).map(|()| true),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             Ok(fs_err::read_to_string(path).is_ok_and(|holder| holder == tag))

@@ -16,7 +16,11 @@ const ENTRYPOINT_WIDTH: usize = 60;
 
 /// The arguments of `job list`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct ListArgs {}
+pub(crate) struct ListArgs {
+    /// Also programs that connected by themselves, such as those of `gpucl verify`
+    #[arg(short, long)]
+    all: bool,
+}
 
 /// The arguments of `job status`.
 #[derive(Debug, clap::Args)]
@@ -25,8 +29,9 @@ pub(crate) struct StatusArgs {
     id: String,
 }
 
-pub(crate) async fn list(app: &App, _args: ListArgs) -> Result<u8> {
-    let jobs = Target::choose(app)?.client()?.jobs().await?;
+pub(crate) async fn list(app: &App, args: ListArgs) -> Result<u8> {
+    let mut jobs = Target::choose(app)?.client()?.jobs().await?;
+    jobs.retain(|job| args.all || job.was_submitted());
     if app.json() {
         jobs.iter().for_each(|job| app.ui.json(&as_json(job)));
         return Ok(exit_code::DONE);

@@ -1,0 +1,225 @@
+//! A working day on one cluster: what is declared, jobs, logs, commands, a stop, and another start.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use crate::support::{Outcome, TestEnv, interrupt, nodes, tagged_processes, turn};
+
+const SPEC: &str = "\
+name: day
+gpu: declared
+ray:
+  workers: {count: 1, cpus: 1, gpus: 1}
+";
+
+#[test]
+fn a_working_day_on_one_cluster() {
+    let _turn = turn();
+    let env = TestEnv::with_shared_ray();
+    env.write("cluster.yaml", SPEC);
+
+    type Story = (&'static str, fn(&TestEnv));
+    let stories: &[Story] = &[
+        ("up prints json lines and says that gpus are declared", up_prints_json_lines_and_says_that_gpus_are_declared),
+        ("every command prints json lines", every_command_prints_json_lines),
+        ("the checks are not counted as jobs", the_checks_are_not_counted_as_jobs),
+        ("a job runs in its working folder", a_job_runs_in_its_working_folder),
+        ("the exit code is the jobs", the_exit_code_is_the_jobs),
+        ("the plain ray command line works", the_plain_ray_command_line_works),
+        ("ctrl c detaches and the job goes on", ctrl_c_detaches_and_the_job_goes_on),
+        ("logs show what nodes print", logs_show_what_nodes_print),
+        ("exec hands the exit code on", exec_hands_the_exit_code_on),
+        ("a rendering is what up wrote", a_rendering_is_what_up_wrote),
+        ("stop keeps the host prepared", stop_keeps_the_host_prepared),
+    ];
+    for (name, story) in stories {
+        let begin = Instant::now();
+        story(&env);
+        println!("{name}: {:.1} s", begin.elapsed().as_secs_f64());
+    }
+
+    env.run(&["down", "--yes", "--output", "json"]).exits(0).json();
+    assert_eq!(tagged_processes(&env), []);
+}
+
+/// The value of the JSON lines of this type.
+#[track_caller]
+fn only(outcome: &Outcome, kind: &str) -> serde_json::Value {
+    let lines = outcome.json();
+    let mut found = lines.iter().filter(|line| line["type"] == kind);
+    let one = found.next().cloned().unwrap_or_else(|| panic!("no line of type {kind}:\n{}", outcome.stdout));
+    assert_eq!(found.next(), None, "several lines of type {kind}");
+    one
+}
+
+fn up_prints_json_lines_and_says_that_gpus_are_declared(env: &TestEnv) {
+    let plan = only(&env.run(&["plan", "--output", "json"]).exits(0), "plan");
+    assert_eq!(plan["operations"].as_array().unwrap().len(), 5);
+    let up = env.run(&["up", "--output", "json"]).exits(0);
+    let lines = up.json();
+    let gpu = lines.iter().find(|line| line["check"] == "gpu").unwrap();
+    assert_eq!((&gpu["outcome"], &gpu["target"]), (&"declared".into(), &"worker-0".into()));
+    assert_eq!(gpu["saw"], "1 logical GPU declared, not seen");
+    let end = only(&up, "run_finished");
+    assert_eq!((&end["finish"], &end["verb"]), (&"done".into(), &"up".into()));
+    // And so does the table for people.
+    env.run(&["verify"]).exits(0).says("declared  gpu              worker-0   1 logical GPU declared, not seen");
+}
+
+fn every_command_prints_json_lines(env: &TestEnv) {
+    let status = only(&env.run(&["status", "--output", "json"]).exits(0), "cluster");
+    assert_eq!((&status["cluster"], &status["phase"]), (&"day".into(), &"ready".into()));
+    let pid =
+        status["nodes"].as_array().unwrap().iter().find(|node| node["name"] == "worker-0").unwrap()["pid"].clone();
+    assert_eq!(pid, nodes(env, "day")["worker0"].0);
+    let list = only(&env.run(&["list", "--output", "json"]).exits(0), "cluster");
+    assert_eq!(list["nodes"].as_array().unwrap().len(), 2);
+    let checks = env.run(&["verify", "--output", "json"]).exits(0).json();
+    assert!(checks.iter().filter(|line| line["type"] == "check").all(|line| line["outcome"] != "failed"));
+    let plan = only(&env.run(&["plan", "--output", "json"]).exits(0), "plan");
+    assert_eq!(plan["operations"], serde_json::json!([]));
+    let variables = only(&env.run(&["env", "--output", "json"]).exits(0), "env");
+    assert_eq!(variables["variables"]["RAY_AUTH_MODE"], "token");
+    assert!(!env.run(&["logs", "head", "--output", "json"]).exits(0).json().is_empty());
+    let said = only(&env.run(&["exec", "--output", "json", "--", "echo", "hello"]).exits(0), "exec_line");
+    assert_eq!((&said["line"], &said["stream"]), (&"hello".into(), &"out".into()));
+    let error = only(&env.run(&["job", "status", "none", "--output", "json"]).exits(6), "error");
+    assert_eq!(error["exit_code"], 6);
+}
+
+fn the_checks_are_not_counted_as_jobs(env: &TestEnv) {
+    env.run(&["job", "list"]).exits(0).is("");
+    env.run(&["status"]).exits(0).prints("jobs: none");
+    let all = env.run(&["job", "list", "--all", "--output", "json"]).exits(0).json();
+    assert!(!all.is_empty() && all.iter().all(|job| job["kind"] == "driver"), "the checks connect by themselves");
+}
+
+fn a_job_runs_in_its_working_folder(env: &TestEnv) {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/jobs");
+    env.run(&["job", "submit", "--working-dir", examples, "--id", "hello", "--", "python", "hello.py"])
+        .exits(0)
+        .prints("1 workers answered")
+        .says("job hello succeeded");
+    env.run(&["job", "logs", "hello"]).exits(0).prints("hello from ");
+    env.run(&["job", "status", "hello"]).exits(0).prints("SUCCEEDED");
+    env.run(&["job", "list"]).exits(0).prints("hello");
+}
+
+fn the_exit_code_is_the_jobs(env: &TestEnv) {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/jobs/fail.py");
+    env.run(&["job", "submit", "--id", "fails", "--", "python", program])
+        .exits(3)
+        .prints("this job fails on purpose")
+        .says("job fails failed");
+    let job = only(&env.run(&["job", "status", "fails", "--output", "json"]).exits(0), "job");
+    assert_eq!((&job["status"], &job["exit_code"]), (&"FAILED".into(), &3.into()));
+}
+
+fn the_plain_ray_command_line_works(env: &TestEnv) {
+    let gpucl = env!("CARGO_BIN_EXE_gpucl");
+    let script = format!(
+        "set -e\neval \"$('{gpucl}' env)\"\ncommand -v ray\nray job submit --submission-id by-ray -- echo 'said by ray'\n\
+         ray job list\nray status\neval \"$('{gpucl}' env --unset)\"\nif command -v ray; then exit 9; fi\nenv | grep RAY_ || true\n"
+    );
+    let mut command = env.command(&[]);
+    let variables: Vec<_> =
+        command.get_envs().map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned))).collect();
+    command = Command::new("bash");
+    command.env_clear().current_dir(env.work()).args(["-c", &script]).stdin(Stdio::null());
+    for (name, value) in variables {
+        command.env(name, value.unwrap_or_default());
+    }
+    let output = command.output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "stdout:\n{out}\nstderr:\n{err}");
+    let first = out.lines().next().unwrap_or_default();
+    assert!(first.contains("/gpucl/environments/ray-"), "`ray` is not the environment's: {first}");
+    assert!(out.contains("said by ray") && out.contains("'by-ray' succeeded"), "{out}");
+    assert!(out.contains("submission_id='fails'") && out.contains("submission_id='by-ray'"), "{out}");
+    assert!(out.contains("Active:") && out.contains("0.0/1.0 GPU"), "`ray status` shows the cluster: {out}");
+    assert!(!out.contains("RAY_AUTH_TOKEN"), "{out}");
+    env.run(&["job", "status", "by-ray"]).exits(0).prints("SUCCEEDED");
+}
+
+fn ctrl_c_detaches_and_the_job_goes_on(env: &TestEnv) {
+    let stop = env.work().join("stop");
+    let program = format!(
+        "import os, time\nprint('begun', flush=True)\nwhile not os.path.exists({:?}): time.sleep(0.1)\n",
+        stop.display().to_string()
+    );
+    let arguments = ["job", "submit", "--id", "long", "--", "python", "-c", &program];
+    let mut child = env.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+    assert!(lines.map(Result::unwrap).any(|line| line == "begun"), "the job ended without a word");
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("detached: job long goes on"), "{said}");
+    env.run(&["job", "status", "long"]).exits(0).prints("RUNNING");
+    env.run(&["status"]).exits(0).prints("1 running");
+    env.run(&["job", "stop", "long"]).exits(0).says("job long was stopped");
+    env.run(&["job", "status", "long"]).exits(0).prints("STOPPED");
+    env.run(&["job", "stop", "long"]).exits(0).says("nothing to stop");
+    env.run(&["job", "logs", "lon"]).exits(6).says("did you mean `long`?");
+}
+
+fn logs_show_what_nodes_print(env: &TestEnv) {
+    env.run(&["logs", "head"]).exits(0).prints("Ray runtime started");
+    let tail = env.run(&["logs", "worker-0", "-n", "5"]).exits(0).stdout;
+    assert_eq!(tail.lines().count(), 5, "{tail}");
+    assert!(env.run(&["logs", "worker-0"]).exits(0).stdout.ends_with(&tail));
+    env.run(&["logs"]).exits(0).prints("head      | ").prints("worker-0  | ");
+    env.run(&["logs", "worker-7"]).exits(6).says("there are: head, worker-0, agent");
+    // A follow goes on until it is told to end.
+    let mut follow = env.command(&["logs", "head", "-n", "1", "--follow"]).stdout(Stdio::piped()).spawn().unwrap();
+    let line = BufReader::new(follow.stdout.as_mut().unwrap()).lines().next().unwrap().unwrap();
+    assert!(!line.is_empty());
+    interrupt(&follow);
+    assert_eq!(follow.wait().unwrap().code(), Some(130));
+}
+
+fn exec_hands_the_exit_code_on(env: &TestEnv) {
+    env.run(&["exec", "--", "python", "-c", "import ray; print(ray.__version__)"]).exits(0).is("2.60.0\n");
+    env.run(&["exec", "--", "python", "-c", "import sys; print('to stderr', file=sys.stderr); sys.exit(7)"])
+        .exits(7)
+        .says("to stderr");
+    env.run(&["exec", "--", "no-such-program"]).exits(127);
+}
+
+/// What is rendered for a cluster that runs is, byte for byte, what lies on its host; but for the token.
+fn a_rendering_is_what_up_wrote(env: &TestEnv) {
+    env.run(&["render", "--to", "seen"]).exits(0);
+    let host = std::fs::read_dir(env.home().join(".local/share/gpucl/hosts")).unwrap().next().unwrap().unwrap().path();
+    for name in ["node.py", "probe.py", "nodes/head.json", "nodes/worker0.json"] {
+        let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap();
+        assert_eq!(read(env.work().join("seen/host-0").join(name)), read(host.join(name)), "{name}");
+    }
+    let token = std::fs::read_to_string(host.join("secrets/ray_token")).unwrap();
+    assert!(token.trim().len() >= 32);
+    for file in ["secrets/ray_token", "prepare.sh", "nodes/head.json"] {
+        let text = std::fs::read_to_string(env.work().join("seen/host-0").join(file)).unwrap();
+        assert!(!text.contains(token.trim()), "{file} holds the token");
+    }
+    assert_eq!(std::fs::read_to_string(env.work().join("seen/plan.txt")).unwrap(), "nothing to change\n");
+}
+
+fn stop_keeps_the_host_prepared(env: &TestEnv) {
+    let hosts = env.home().join(".local/share/gpucl/hosts");
+    let host = std::fs::read_dir(&hosts).unwrap().next().unwrap().unwrap().path();
+    let made = |name: &str| std::fs::metadata(host.join(name)).unwrap().modified().unwrap();
+    let before = (made("claim.json"), made("node.py"));
+    env.run(&["stop"]).exits(0).prints("stopped: no node runs; kept: host host-0");
+    assert_eq!(tagged_processes(env), [], "nothing runs after `stop`");
+    env.run(&["status"]).exits(0).prints("day: stopped");
+    env.run(&["stop"]).exits(0).prints("stopped: no node runs");
+    env.run(&["job", "list"]).exits(6).says("it does not run");
+    env.run(&["verify"]).exits(3).says("it does not run");
+    let plan = env.run(&["plan"]).exits(0).stdout;
+    assert!(!plan.contains("acquire") && !plan.contains("prepare"), "the host is kept and prepared: {plan}");
+    let again = env.run(&["up"]).exits(0).prints("3 operations");
+    assert!(!again.stderr.contains("create the Ray environment: done"), "{}", again.stderr);
+    assert_eq!((made("claim.json"), made("node.py")), before, "the host was made anew");
+    env.run(&["job", "list"]).exits(0).is("");
+}

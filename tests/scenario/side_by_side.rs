@@ -1,0 +1,170 @@
+//! Two clusters, whose names begin alike, and a Ray of somebody else on the default ports: none disturbs another.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+
+use crate::support::{TestEnv, get, interrupt, nodes, ray_session, tagged_processes, turn, until};
+
+const SPEC: &str = "ray:\n  workers: {count: 1, cpus: 1}\n";
+
+#[test]
+fn two_clusters_and_a_foreign_ray_do_not_disturb_each_other() {
+    let _turn = turn();
+    let env = TestEnv::with_shared_ray();
+    env.write("a.yaml", &format!("name: a\n{SPEC}"));
+    env.write("a-b.yaml", &format!("name: a-b\n{SPEC}"));
+    // The first of them makes the environment that the foreign Ray uses too.
+    env.run(&["up", "a.yaml"]).exits(0).prints("ready: ");
+    let foreign = ForeignRay::start(&env);
+    env.run(&["up", "a-b.yaml"]).exits(0).prints("ready: ");
+
+    let (a, a_b) = (nodes(&env, "a"), nodes(&env, "a-b"));
+    assert_eq!((a.len(), a_b.len()), (2, 2));
+    env.run(&["verify", "-c", "a"]).exits(0);
+    env.run(&["list"]).exits(0).prints("a-b ").prints("a.yaml");
+    env.run(&["up", "a.yaml"]).exits(0).prints("nothing was changed");
+    foreign.goes_on();
+
+    // Which one is meant must be said.
+    for verb in ["down", "status", "stop", "verify", "dashboard"] {
+        env.run(&[verb, "--yes"]).exits(2).says("there are several: a (ready), a-b (ready)").says("name one: -c a");
+    }
+    assert_eq!((nodes(&env, "a"), nodes(&env, "a-b")), (a.clone(), a_b.clone()));
+
+    every_page_is_reached_by_its_own_credential_only(&env);
+
+    let session = ray_session(&env, "a-b");
+    env.run(&["down", "--yes", "-c", "a"]).exits(0).prints("nothing of a is left");
+    assert!(nodes(&env, "a").is_empty());
+    assert_eq!(nodes(&env, "a-b"), a_b, "`down -c a` touched a-b");
+    env.run(&["verify", "-c", "a-b"]).exits(0).prints("ready: ");
+    assert_eq!(ray_session(&env, "a-b"), session);
+    foreign.goes_on();
+
+    // The only one left needs no name.
+    env.run(&["down", "--yes"]).exits(0).prints("nothing of a-b is left");
+    assert_eq!(tagged_processes(&env), []);
+    foreign.goes_on();
+    env.run(&["down", "--yes"]).exits(6).says("there is none");
+}
+
+/// The dashboard's portal: each address answers with its key and refuses without, and is the same at the next call.
+fn every_page_is_reached_by_its_own_credential_only(env: &TestEnv) {
+    let first = Dashboard::open(env, "a");
+    let other = Dashboard::open(env, "a-b");
+    for dashboard in [&first, &other] {
+        let (address, key) = dashboard.url.split_once("/?gpucl_key=").unwrap();
+        let port = address.rsplit(':').next().unwrap();
+        let cookie = |key: &str| format!("gpucl_key_{port}={key}");
+        // The link gives the browser a cookie, and the cookie opens the page.
+        assert_eq!(get(&dashboard.url, &[]).unwrap().0, 303);
+        let (status, page) = get(address, &[("Cookie", &cookie(key))]).unwrap();
+        assert_eq!(status, 200);
+        assert!(page.contains("<title>Ray Dashboard</title>"), "{page}");
+        let nodes = format!("{address}/nodes?view=summary");
+        assert_eq!(get(&nodes, &[("Cookie", &cookie(key))]).unwrap().0, 200);
+        // Without it, with a wrong one, and with that of the other cluster: refused.
+        assert_eq!(get(&nodes, &[]).unwrap().0, 401);
+        assert_eq!(get(&nodes, &[("Cookie", &cookie("0000000000000000"))]).unwrap().0, 401);
+        let stranger = if dashboard.url == first.url { &other } else { &first };
+        let stranger_key = stranger.url.rsplit('=').next().unwrap();
+        assert_eq!(get(&nodes, &[("Cookie", &cookie(stranger_key))]).unwrap().0, 401);
+    }
+    let urls = (first.url.clone(), other.url.clone());
+    assert_ne!(urls.0, urls.1);
+    first.close();
+    other.close();
+    let again = Dashboard::open(env, "a");
+    assert_eq!(again.url, urls.0, "the address is another one at the next call");
+    again.close();
+}
+
+/// A running `gpucl dashboard`.
+struct Dashboard {
+    child: Child,
+    url: String,
+}
+
+impl Dashboard {
+    fn open(env: &TestEnv, cluster: &str) -> Self {
+        let mut command = env.command(&["dashboard", "--no-open", "-c", cluster]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let url = line.split_whitespace().last().unwrap_or_default().to_owned();
+        assert!(line.starts_with("dashboard ") && url.starts_with("http://127.0.0.1:"), "{line}");
+        Self { child, url }
+    }
+
+    /// Ctrl-C; then nobody listens.
+    fn close(mut self) {
+        interrupt(&self.child);
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        let mut said = String::new();
+        self.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+        assert!(said.contains("no listener is left"), "{said}");
+        let address = self.url.strip_prefix("http://").unwrap().split('/').next().unwrap();
+        assert!(TcpStream::connect(address).is_err(), "{address} still answers");
+    }
+}
+
+/// What a user may have running beside us: a Ray on its default ports, without a token.
+struct ForeignRay {
+    child: Child,
+    version: String,
+}
+
+impl ForeignRay {
+    const VERSION: &str = "http://127.0.0.1:8265/api/version";
+
+    fn start(env: &TestEnv) -> Self {
+        for port in [6379, 8265, 10001] {
+            assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "this test needs port {port}, which is in use");
+        }
+        let found = env.run(&["exec", "-c", "a", "--", "sh", "-c", "command -v ray"]).exits(0).stdout;
+        let folder = env.root().join("f");
+        let child = Command::new(found.trim())
+            .args(["start", "--head", "--block", "--port", "6379", "--num-cpus", "1", "--disable-usage-stats"])
+            .args(["--object-store-memory", "100000000", "--temp-dir"])
+            .arg(&folder)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", env.root())
+            // On the loopback only: a test opens nothing to the network.
+            .env("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+            .arg("--node-ip-address=127.0.0.1")
+            // All of it in one group, so that it can be ended as one.
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut this = Self { child, version: String::new() };
+        this.version = until("the foreign Ray answers", 60, || {
+            assert_eq!(this.child.try_wait().unwrap(), None, "the foreign Ray ended");
+            get(Self::VERSION, &[]).ok().filter(|(status, _)| *status == 200).map(|(_, body)| body)
+        });
+        assert!(this.version.contains("session_name"), "{}", this.version);
+        this
+    }
+
+    /// The same Ray still answers, and has no node but its own.
+    #[track_caller]
+    fn goes_on(&self) {
+        assert_eq!(get(Self::VERSION, &[]).unwrap(), (200, self.version.clone()));
+        let (status, body) = get("http://127.0.0.1:8265/nodes?view=summary", &[]).unwrap();
+        assert_eq!((status, body.matches("\"raylet\":").count()), (200, 1), "{body}");
+    }
+}
+
+impl Drop for ForeignRay {
+    fn drop(&mut self) {
+        let group = rustix::process::Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
+        let _ = rustix::process::kill_process(group, rustix::process::Signal::TERM);
+        let _ = self.child.wait();
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+}

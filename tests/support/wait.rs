@@ -1,0 +1,23 @@
+//! Waiting for a condition, never for a time.
+
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// Looks again and again until there is something to hand back.
+#[track_caller]
+pub(crate) fn until<T>(what: &str, seconds: u64, mut look: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(seconds), "not within {seconds} s: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// What Ctrl-C does to a program.
+pub(crate) fn interrupt(child: &Child) {
+    let pid = rustix::process::Pid::from_raw(child.id().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+}
