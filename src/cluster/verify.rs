@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::ray::Access;
 use crate::runtime::verify as checks;
-use crate::state::{ClusterState, Lock, Store};
+use crate::state::{ClusterState, Lock, Record, Store};
 
 /// Runs all checks; hands back how many passed.
 pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<usize> {
@@ -17,7 +17,11 @@ pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<usize> {
     let provider = settings.provider(&spec)?;
     let opened = Opened { ledger: Ledger::new(store), world: settings.world(&spec, provider, None) };
     let subject = checks::Subject::new(settings, &opened, &spec, &nodes)?;
-    checks::run(&subject).await
+    let passed = checks::run(&subject).await?;
+    if opened.ledger.state().ready_since.is_none() {
+        opened.ledger.write(Record::ClusterReady)?;
+    }
+    Ok(passed)
 }
 
 /// The ways into a cluster that runs, by what is known of it.
