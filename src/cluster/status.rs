@@ -121,7 +121,7 @@ fn report(state: &ClusterState) -> StatusReport {
         created: state.created,
         ready_since: state.ready_since.filter(|_| phase == "ready"),
         agent,
-        restarted: super::down::rebooted(state),
+        restarted: super::down::restarted(state),
         resources: state
             .items
             .iter()

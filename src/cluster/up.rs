@@ -1,5 +1,6 @@
 //! `up`: from nothing, or from whatever there is, to a verified cluster.
 
+use super::down::say_if_restarted;
 use super::open::{desired_of, same_file};
 use super::{Opened, Settings};
 use crate::agent::Request;
@@ -67,6 +68,7 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
         store.write(Record::SpecTaken { spec: Box::new(spec.clone()), path: options.path.clone() })?;
     }
     let opened = Opened { ledger: Ledger::new(store), world: settings.world(spec, provider, Some(stage)) };
+    say_if_restarted(settings, &opened.ledger.state());
     let nodes = desired.nodes.clone();
     let result = async {
         let planned = opened.pipeline(settings).plan(&Goal::Up(desired)).await?;

@@ -11,8 +11,8 @@ use crate::state::{ClusterState, Lock, Record, Store};
 /// Runs all checks; hands back how many passed.
 pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<usize> {
     let _lock = Lock::take(&settings.paths, name, "verify")?;
-    let store = Store::open(&settings.paths, name)?.ok_or_else(|| super::stop::unknown(name))?;
-    let spec = store.state().spec.clone().ok_or_else(|| super::stop::unknown(name))?;
+    let store = Store::open(&settings.paths, name)?.ok_or_else(|| super::stop::unknown(&settings.paths, name))?;
+    let spec = store.state().spec.clone().ok_or_else(|| super::stop::unknown(&settings.paths, name))?;
     let nodes = store.state().nodes();
     let provider = settings.provider(&spec)?;
     let opened = Opened { ledger: Ledger::new(store), world: settings.world(&spec, provider, None) };
