@@ -4,4 +4,4 @@ mod cluster;
 mod env;
 
 pub(crate) use cluster::{tagged_processes, turn};
-pub(crate) use env::TestEnv;
+pub(crate) use env::{Outcome, TestEnv};
