@@ -1,1 +1,201 @@
-//! See the functions' names.
+//! The borders that keep the tree understandable, looked after.
+
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// All files below these folders and files, by their path from the project's root.
+fn files(tops: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut left: Vec<PathBuf> = tops.iter().map(|top| root().join(top)).collect();
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            left.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        } else {
+            found.push(path.strip_prefix(root()).unwrap().display().to_string());
+        }
+    }
+    found.sort();
+    found
+}
+
+/// All of the project but what is built or is git's.
+fn project() -> Vec<String> {
+    let names = std::fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let tops: Vec<String> = names.filter(|name| !["target", ".git", "Cargo.lock"].contains(&name.as_str())).collect();
+    files(&tops.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn rust(tops: &[&str]) -> Vec<String> {
+    files(tops).into_iter().filter(|path| path.ends_with(".rs")).collect()
+}
+
+/// The lines of code: without comments, and without the tests that a file ends with.
+fn code(path: &str) -> Vec<(usize, String)> {
+    let text = read(path);
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"));
+    lines.map(|(number, line)| (number + 1, line.to_owned())).collect()
+}
+
+/// Where one of these texts stands in code.
+fn places(paths: &[String], texts: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for path in paths {
+        for (number, line) in code(path) {
+            if texts.iter().any(|text| line.contains(text)) {
+                found.push(format!("{path}:{number}: {}", line.trim()));
+            }
+        }
+    }
+    found
+}
+
+#[track_caller]
+fn none(found: &[String], what: &str) {
+    assert!(found.is_empty(), "{what}:\n{}", found.join("\n"));
+}
+
+/// What stands in backquotes and looks like a place in the project.
+fn named_places(text: &str) -> Vec<String> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    let tops = ["src/", "providers/", "playbooks/", "templates/", "tests/", "docs/", "examples/", "benches/"];
+    let is_place = |name: &&str| {
+        !name.contains(['<', '*', ' ']) && (tops.iter().any(|top| name.starts_with(top)) || name.ends_with(".rs"))
+    };
+    quoted.filter(is_place).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_map_names_places_that_exist() {
+    let named = named_places(&read("ARCHITECTURE.md"));
+    assert!(named.len() > 50, "{named:?}");
+    let gone: Vec<String> = named.into_iter().filter(|place| !root().join(place).exists()).collect();
+    none(&gone, "ARCHITECTURE.md names what is not there");
+}
+
+#[test]
+fn the_map_names_every_module() {
+    let named = named_places(&read("ARCHITECTURE.md"));
+    let mut missing = Vec::new();
+    for entry in std::fs::read_dir(root().join("src")).unwrap().flatten() {
+        let name = format!("src/{}", entry.file_name().to_string_lossy());
+        let name = if entry.path().is_dir() { format!("{name}/") } else { name };
+        // What is no folder and holds no more than the list of modules is in no need of a place on the map.
+        if !["src/lib.rs", "src/main.rs"].contains(&name.as_str()) && !named.contains(&name) {
+            missing.push(name);
+        }
+    }
+    none(&missing, "ARCHITECTURE.md does not name");
+}
+
+#[test]
+fn the_core_does_not_know_the_command_line() {
+    let core: Vec<String> = rust(&["src", "providers"])
+        .into_iter()
+        .filter(|path| !path.starts_with("src/cli/") && path != "src/main.rs" && path != "src/lib.rs")
+        .collect();
+    none(&places(&core, &["crate::cli", "super::cli::", "gpucl::cli"]), "the core uses the command line");
+    none(&places(&core, &["env::var", "env::vars"]), "the core reads the environment");
+    none(&places(&core, &["print!(", "println!(", "process::exit", "io::stdout"]), "the core prints or exits");
+    none(&places(&core, &["std::io::stdin", "IsTerminal"]), "the core looks at the terminal");
+}
+
+#[test]
+fn the_plan_is_pure() {
+    let impure =
+        ["std::fs", "fs_err", "tokio", "async fn", "Timestamp::now", "Instant::now", "SystemTime", "std::process"];
+    none(&places(&rust(&["src/plan"]), &impure), "the plan does more than compare");
+}
+
+#[test]
+fn the_engine_knows_no_provider_and_no_ray() {
+    let engine = rust(&["src/engine", "src/plan"]);
+    none(
+        &places(&engine, &["crate::ray", "crate::runtime", "crate::host", "crate::agent"]),
+        "the engine knows too much",
+    );
+    let names = std::fs::read_dir(root().join("providers")).unwrap().flatten();
+    let names = names.filter(|entry| entry.path().is_dir()).map(|entry| entry.file_name().into_string().unwrap());
+    let quoted: Vec<String> = names.map(|name| format!("\"{name}\"")).collect();
+    let quoted: Vec<&str> = quoted.iter().map(String::as_str).collect();
+    let asking = rust(&["src/engine", "src/plan", "src/cluster", "src/runtime", "src/provider", "src/state"]);
+    none(&places(&asking, &quoted), "a provider is asked for by its name and not by its capability");
+}
+
+/// `unsafe` is forbidden and lints are not silenced: an exception gives its reason, and is told when it is none any more.
+#[test]
+fn lints_are_expected_with_a_reason_and_never_allowed() {
+    let paths = rust(&["src", "providers", "tests", "benches", "build.rs"]);
+    let allow = concat!("#[", "allow(");
+    let allow_all = concat!("#![", "allow(");
+    none(&places(&paths, &[allow, allow_all]), "lints are silenced");
+    let manifest = read("Cargo.toml");
+    for lint in ["unwrap_used", "expect_used", "panic", "todo", "print_stdout", "exit", "allow_attributes"] {
+        assert!(manifest.contains(&format!("\n{lint} = \"deny\"")), "{lint} is denied no more");
+    }
+    assert!(manifest.contains("unsafe_code = \"forbid\""));
+}
+
+#[test]
+fn files_stay_small_enough_to_be_read() {
+    let lengths: Vec<(usize, String)> = rust(&["src", "providers", "tests", "benches", "build.rs"])
+        .into_iter()
+        .map(|path| (read(&path).lines().count(), path))
+        .collect();
+    let told = |limit: usize| -> Vec<String> {
+        lengths
+            .iter()
+            .filter(|(lines, _)| *lines > limit)
+            .map(|(lines, path)| format!("{path}: {lines} lines"))
+            .collect()
+    };
+    none(&told(800), "more than 800 lines");
+    let long = told(400);
+    let small = lengths.len() - long.len();
+    assert!(
+        small * 100 >= lengths.len() * 85,
+        "only {small} of {} files have 400 lines or less: {long:#?}",
+        lengths.len()
+    );
+}
+
+#[test]
+fn every_provider_folder_is_complete() {
+    let mut missing = Vec::new();
+    let mut folders = 0;
+    for entry in std::fs::read_dir(root().join("providers")).unwrap().flatten().filter(|entry| entry.path().is_dir()) {
+        folders += 1;
+        for file in ["provider.yaml", "README.md", "mod.rs", "tests.rs"] {
+            if !entry.path().join(file).is_file() {
+                missing.push(format!("providers/{}/{file}", entry.file_name().to_string_lossy()));
+            }
+        }
+    }
+    assert!(folders >= 2);
+    none(&missing, "provider folders lack");
+}
+
+/// A clone of the project is all that there is.
+#[test]
+fn no_file_names_a_place_outside_the_project() {
+    // Put together here, so that this file does not name them.
+    let outside = [["/wo", "rk/wt"], ["/wo", "rk/main"], ["/wo", "rk/shared"], ["../sha", "red"], ["/ro", "ot/"]];
+    let outside: Vec<String> = outside.iter().map(|parts| parts.concat()).collect();
+    let mut found = Vec::new();
+    for path in project() {
+        let text = String::from_utf8_lossy(&std::fs::read(root().join(&path)).unwrap()).into_owned();
+        for (number, line) in text.lines().enumerate() {
+            if outside.iter().any(|place| line.contains(place.as_str())) {
+                found.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    none(&found, "places outside of the project are named");
+}

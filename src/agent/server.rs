@@ -56,7 +56,7 @@ pub async fn serve(config: AgentConfig) -> Result<()> {
         tokio::select! {
             connection = listener.accept() => {
                 let Ok((stream, _)) = connection else { continue };
-                if answer(stream, &mut nodes).await {
+                if answer(stream, &config, &mut nodes).await {
                     break;
                 }
             }
@@ -78,7 +78,7 @@ pub async fn serve(config: AgentConfig) -> Result<()> {
 }
 
 /// Answers one question; hands back whether the agent is to end.
-async fn answer(stream: UnixStream, nodes: &mut Nodes) -> bool {
+async fn answer(stream: UnixStream, config: &AgentConfig, nodes: &mut Nodes) -> bool {
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     let read = tokio::time::timeout(Duration::from_secs(5), BufReader::new(read).read_line(&mut line)).await;
@@ -88,7 +88,8 @@ async fn answer(stream: UnixStream, nodes: &mut Nodes) -> bool {
     let mut answer = Answer { v: VERSION, agent: env!("CARGO_PKG_VERSION").to_owned(), ..Answer::default() };
     let mut end = false;
     match serde_json::from_str::<Request>(&line) {
-        Ok(Request::Status) => {}
+        // Who asks sees a node's end before the agent would by itself.
+        Ok(Request::Status) => report(config, nodes.look()),
         Ok(Request::Start { launch }) => match nodes.start(*launch) {
             Ok(identity) => answer.id = Some(identity.to_string()),
             Err(error) => answer.error = Some(error),

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use tokio::process::{Child, Command};
 
 use super::protocol::NodeStatus;
 use crate::name::{Key, Scope};
 use crate::plan::NodeRole;
-use crate::runtime::native::{Launch, observe_nodes};
+use crate::runtime::native::{Launch, observe_nodes, residue};
 use crate::util::fs;
 use crate::util::process::Identity;
 
@@ -105,6 +106,14 @@ impl Nodes {
                     node.ended = Some(how);
                 }
             } else if node.restart_at.is_some_and(|at| at <= Instant::now()) {
+                // Children of the one that ended would hold its ports and its GPU.
+                let left = residue(&self.scope, key);
+                if !left.is_empty() {
+                    for process in left {
+                        process.identity.signal(Signal::KILL);
+                    }
+                    continue;
+                }
                 node.restart_at = None;
                 node.restarts += 1;
                 match spawn(&node.launch) {

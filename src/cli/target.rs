@@ -22,7 +22,7 @@ impl Target {
     /// Finds the cluster meant: `-c`, `GPUCL_CLUSTER`, `./cluster.yaml`, else the only one.
     pub(crate) fn choose(app: &App) -> Result<Self> {
         let name = name(app)?;
-        let known = cluster::status(&app.paths, &name)?.ok_or_else(|| not_found(app, &name))?;
+        let known = cluster::status(&app.paths, &name)?.ok_or_else(|| cluster::unknown(&app.paths, &name))?;
         let access = cluster::access(&app.paths, &known.state);
         Ok(Self { folder: app.paths.cluster(&name), name, known, access })
     }
@@ -87,18 +87,5 @@ pub(crate) fn name(app: &App) -> Result<ClusterName> {
             Err(usage("choose a cluster", format!("there are several: {}", names.join(", ")))
                 .hint(format!("name one: -c {}", several[0].state.name)))
         }
-    }
-}
-
-/// The error of a name that no cluster has.
-pub(crate) fn not_found(app: &App, name: &ClusterName) -> Error {
-    let error = Error::new(ErrorKind::NotFound, format!("find the cluster {name}"))
-        .because("nothing is known of a cluster of that name");
-    let names: Vec<String> =
-        crate::state::Store::names(&app.paths).unwrap_or_default().iter().map(ToString::to_string).collect();
-    match crate::util::near::nearest(name.as_str(), names.iter().map(String::as_str)) {
-        Some(near) => error.hint(format!("did you mean `{near}`?")),
-        None if names.is_empty() => error.hint("there is no cluster; `gpucl up cluster.yaml` brings one up"),
-        None => error.hint(format!("there are: {}", names.join(", "))),
     }
 }

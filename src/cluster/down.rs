@@ -29,7 +29,7 @@ pub async fn down(settings: &Settings, name: &ClusterName) -> Result<Proof> {
     };
     let known = store.state().clone();
     let spec = known.spec.clone().unwrap_or_else(|| bare_spec(name));
-    say_if_rebooted(settings, &known);
+    say_if_restarted(settings, &known);
     let provider = settings.provider(&spec)?;
     let opened = Opened { ledger: Ledger::new(store), world: settings.world(&spec, provider, None) };
     let first = match opened.pipeline(settings).remove_all().await {
@@ -41,6 +41,8 @@ pub async fn down(settings: &Settings, name: &ClusterName) -> Result<Proof> {
     };
     let mut proof = Proof { removed: first.observed.describe(), seen: Vec::new() };
     prove(settings, &opened, &known, spec.provider.name(), &mut proof).await?;
+    // An agent that was killed has left its socket.
+    opened.world.agent().remove_socket();
     opened.into_store()?.remove()?;
     let _ = fs_err::remove_dir(settings.paths.clusters());
     native::release_ports(&settings.paths.runtime.join("ports"), |tag| tag.parse().is_ok_and(|tag| scope.holds(&tag)));
@@ -90,8 +92,8 @@ async fn prove(
 }
 
 /// Says it when the machine was restarted since: then nothing of the cluster was running any more.
-fn say_if_rebooted(settings: &Settings, known: &ClusterState) {
-    if rebooted(known) {
+pub(super) fn say_if_restarted(settings: &Settings, known: &ClusterState) {
+    if restarted(known) {
         settings
             .events
             .note("this machine was restarted since the cluster was started: none of its processes outlived that");
@@ -99,7 +101,7 @@ fn say_if_rebooted(settings: &Settings, known: &ClusterState) {
 }
 
 /// The journal names processes of another boot, and none of this one.
-pub(super) fn rebooted(known: &ClusterState) -> bool {
+pub(super) fn restarted(known: &ClusterState) -> bool {
     let boots: Vec<String> = known
         .items
         .values()
@@ -116,7 +118,7 @@ async fn lost_state(settings: &Settings, name: &ClusterName) -> Result<Store> {
     let scope = settings.scope(name);
     let provider = settings.provider(&bare_spec(name))?;
     if native::tagged(&scope).is_empty() && provider.observe(&scope).await?.is_empty() {
-        return Err(unknown(name));
+        return Err(unknown(&settings.paths, name));
     }
     settings.events.warn("the cluster's state is lost; what carries its tag on this machine is removed");
     Store::create(&settings.paths, &scope, jiff::Timestamp::now())

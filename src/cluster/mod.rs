@@ -15,5 +15,6 @@ pub use plan::plan;
 pub use render::{RenderedFile, render};
 pub use status::{Known, NodeReport, StatusReport, hosts, list, node_logs, status};
 pub use stop::stop;
+pub(crate) use stop::unknown;
 pub use up::{UpOptions, UpReport, up};
 pub use verify::{access, verify};

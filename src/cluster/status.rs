@@ -39,7 +39,7 @@ pub struct StatusReport {
     pub spec_path: Option<String>,
     /// When it was first asked for.
     pub created: jiff::Timestamp,
-    /// When all checks last passed.
+    /// Since when it is ready, if it is.
     pub ready_since: Option<jiff::Timestamp>,
     /// The agent runs.
     pub agent: bool,
@@ -102,8 +102,10 @@ fn report(state: &ClusterState) -> StatusReport {
         })
         .collect();
     let running = nodes.iter().filter(|node| node.running).count();
+    let agent = !native::observe_agents(&scope).is_empty();
     let phase = if nodes.is_empty() {
-        if state.items.values().any(|item| item.state < ItemState::Ready) { "unfinished" } else { "stopped" }
+        // `stop` ends the agent as well: one that runs without nodes is of an `up` that did not come to its end.
+        if agent || state.items.values().any(|item| item.state < ItemState::Ready) { "unfinished" } else { "stopped" }
     } else if running == nodes.len() {
         if state.ready_since.is_some() { "ready" } else { "running" }
     } else if running == 0 {
@@ -117,9 +119,9 @@ fn report(state: &ClusterState) -> StatusReport {
         provider: state.spec.as_ref().map(|spec| spec.provider.name().to_owned()).unwrap_or_default(),
         spec_path: state.spec_path.clone(),
         created: state.created,
-        ready_since: state.ready_since,
-        agent: !native::observe_agents(&scope).is_empty(),
-        restarted: super::down::rebooted(state),
+        ready_since: state.ready_since.filter(|_| phase == "ready"),
+        agent,
+        restarted: super::down::restarted(state),
         resources: state
             .items
             .iter()

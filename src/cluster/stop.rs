@@ -5,13 +5,14 @@ use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::plan::Goal;
-use crate::state::{Lock, Store};
+use crate::state::{Lock, Paths, Store};
+use crate::util::near;
 
 /// Ends all nodes and the agent; hands back what is kept.
 pub async fn stop(settings: &Settings, name: &ClusterName) -> Result<Vec<String>> {
     let _lock = Lock::take(&settings.paths, name, "stop")?;
-    let store = Store::open(&settings.paths, name)?.ok_or_else(|| unknown(name))?;
-    let spec = store.state().spec.clone().ok_or_else(|| unknown(name))?;
+    let store = Store::open(&settings.paths, name)?.ok_or_else(|| unknown(&settings.paths, name))?;
+    let spec = store.state().spec.clone().ok_or_else(|| unknown(&settings.paths, name))?;
     let provider = settings.provider(&spec)?;
     let opened = Opened { ledger: Ledger::new(store), world: settings.world(&spec, provider, None) };
     let planned = opened.pipeline(settings).plan(&Goal::Stop).await?;
@@ -28,8 +29,13 @@ pub async fn stop(settings: &Settings, name: &ClusterName) -> Result<Vec<String>
 }
 
 /// The error of a cluster of which nothing is known.
-pub(super) fn unknown(name: &ClusterName) -> Error {
-    Error::new(ErrorKind::NotFound, format!("find the cluster {name}"))
-        .because("nothing is known of a cluster of that name")
-        .hint("gpucl list shows your clusters")
+pub(crate) fn unknown(paths: &Paths, name: &ClusterName) -> Error {
+    let error = Error::new(ErrorKind::NotFound, format!("find the cluster {name}"))
+        .because("nothing is known of a cluster of that name");
+    let names: Vec<String> = Store::names(paths).unwrap_or_default().iter().map(ToString::to_string).collect();
+    match near::nearest(name.as_str(), names.iter().map(String::as_str)) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None if names.is_empty() => error.hint("there is no cluster; `gpucl up cluster.yaml` brings one up"),
+        None => error.hint(format!("there are: {}", names.join(", "))),
+    }
 }

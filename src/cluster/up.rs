@@ -1,10 +1,11 @@
 //! `up`: from nothing, or from whatever there is, to a verified cluster.
 
+use super::down::say_if_restarted;
 use super::open::{desired_of, same_file};
 use super::{Opened, Settings};
 use crate::agent::Request;
 use crate::engine::Ledger;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, LeftBehind, Result};
 use crate::event::Endpoint;
 use crate::plan::Goal;
 use crate::ray::Access;
@@ -51,7 +52,10 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
     let provider = settings.provider(spec)?;
     let nothing = secrecy::SecretString::from(String::new());
     let trial = native::preparation(spec, &settings.library, &settings.paths.cache, &nothing)?;
-    desired_of(loaded, &scope, provider.as_ref(), &trial).await?;
+    let trial = desired_of(loaded, &scope, provider.as_ref(), &trial).await?;
+    if let Some(port) = trial.nodes.first().and_then(|head| head.dashboard_port) {
+        native::refuse_taken(&scope, port)?;
+    }
 
     let mut store = match known {
         Some(store) => store,
@@ -64,6 +68,7 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
         store.write(Record::SpecTaken { spec: Box::new(spec.clone()), path: options.path.clone() })?;
     }
     let opened = Opened { ledger: Ledger::new(store), world: settings.world(spec, provider, Some(stage)) };
+    say_if_restarted(settings, &opened.ledger.state());
     let nodes = desired.nodes.clone();
     let result = async {
         let planned = opened.pipeline(settings).plan(&Goal::Up(desired)).await?;
@@ -87,18 +92,17 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
     Ok(UpReport { operations, checks, access, endpoints })
 }
 
-/// Says how to go on, and how to get rid of what is there.
+/// Says what there is now, how to go on, and how to get rid of it.
 fn go_on(error: Error, settings: &Settings, options: &UpOptions, name: &crate::name::ClusterName) -> Error {
     let again = options.path.as_deref().map_or_else(|| "gpucl up".to_owned(), |path| format!("gpucl up {path}"));
-    let held = Store::open(&settings.paths, name)
-        .ok()
-        .flatten()
-        .map(|store| store.state().items.keys().map(crate::name::Key::display_name).collect::<Vec<_>>().join(", "));
-    let error = match held {
-        Some(held) if !held.is_empty() && error.kind() != ErrorKind::Locked => {
-            error.because(format!("of the cluster {name} there is now: {held}"))
-        }
-        _ => error,
+    let held: Vec<String> = match Store::open(&settings.paths, name) {
+        Ok(Some(store)) => store.state().items.keys().map(crate::name::Key::display_name).collect(),
+        _ => Vec::new(),
+    };
+    let error = if held.is_empty() || *error.left_behind() != LeftBehind::Clear {
+        error
+    } else {
+        error.left(LeftBehind::Remaining(held))
     };
     error.hint(format!("{again}   # goes on from here")).hint(format!("gpucl down -c {name}   # removes what is there"))
 }

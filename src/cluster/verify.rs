@@ -6,18 +6,22 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::ray::Access;
 use crate::runtime::verify as checks;
-use crate::state::{ClusterState, Lock, Store};
+use crate::state::{ClusterState, Lock, Record, Store};
 
 /// Runs all checks; hands back how many passed.
 pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<usize> {
     let _lock = Lock::take(&settings.paths, name, "verify")?;
-    let store = Store::open(&settings.paths, name)?.ok_or_else(|| super::stop::unknown(name))?;
-    let spec = store.state().spec.clone().ok_or_else(|| super::stop::unknown(name))?;
+    let store = Store::open(&settings.paths, name)?.ok_or_else(|| super::stop::unknown(&settings.paths, name))?;
+    let spec = store.state().spec.clone().ok_or_else(|| super::stop::unknown(&settings.paths, name))?;
     let nodes = store.state().nodes();
     let provider = settings.provider(&spec)?;
     let opened = Opened { ledger: Ledger::new(store), world: settings.world(&spec, provider, None) };
     let subject = checks::Subject::new(settings, &opened, &spec, &nodes)?;
-    checks::run(&subject).await
+    let passed = checks::run(&subject).await?;
+    if opened.ledger.state().ready_since.is_none() {
+        opened.ledger.write(Record::ClusterReady)?;
+    }
+    Ok(passed)
 }
 
 /// The ways into a cluster that runs, by what is known of it.

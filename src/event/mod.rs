@@ -1,7 +1,7 @@
 //! What happens, as typed events: the one interface between the core and whatever shows or records it.
 //!
 //! `--output json` is these events as JSON lines. Their form is an interface: it has a version, fields
-//! are added but not renamed, and `docs/reference/events.md` describes it.
+//! are added but not renamed, and `docs/reference/json.md` describes it.
 
 mod bus;
 mod dispatch;

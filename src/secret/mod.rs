@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::error::{Doing as _, ErrorKind, Result};
+use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::state::way_to_write;
 use crate::util::{fs, random};
 
 /// How long a token is: 48 of 36 letters are 248 bits.
@@ -33,9 +34,11 @@ pub fn ensure_ray_token(cluster_folder: &Path) -> Result<SecretString> {
     let token = SecretString::from(random::letters(TOKEN_LENGTH)?);
     let path = ray_token_path(cluster_folder);
     let doing = || format!("write the cluster's token to {}", path.display());
-    if let Some(folder) = path.parent() {
-        fs::create_private_dir(folder).doing(ErrorKind::State, doing)?;
-    }
-    fs::write_atomic(&path, token.expose_secret().as_bytes(), 0o600).doing(ErrorKind::State, doing)?;
+    let write = || -> std::io::Result<()> {
+        path.parent().map_or(Ok(()), fs::create_private_dir)?;
+        fs::write_atomic(&path, token.expose_secret().as_bytes(), 0o600)
+    };
+    write()
+        .map_err(|error| Error::new(ErrorKind::State, doing()).caused_by(&error).hint(way_to_write(&path, &error)))?;
     Ok(token)
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::Record;
+use super::lock::way_to_write;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::fs::open_append;
 
@@ -39,9 +40,10 @@ pub(super) fn append(path: &Path, record: &Record, at: jiff::Timestamp) -> Resul
         file.sync_data()
     })
     .map_err(|error| {
-        Error::new(ErrorKind::State, doing()).caused_by(&error).hint(
-            "nothing is done that is not written down first; make room or make the folder writable, then run it again",
-        )
+        Error::new(ErrorKind::State, doing())
+            .caused_by(&error)
+            .because("nothing is done that is not written down first")
+            .hint(way_to_write(path, &error))
     })
 }
 

@@ -34,7 +34,7 @@ pub struct LockInfo {
 #[derive(Debug)]
 pub struct Lock {
     path: PathBuf,
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -75,8 +75,10 @@ impl Lock {
                 since: jiff::Timestamp::now(),
             };
             let text = serde_json::to_string(&info).doing(ErrorKind::Internal, doing)?;
-            file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).doing(ErrorKind::State, doing)?;
-            return Ok(Self { path, _file: file });
+            // From here on the file is ours to remove.
+            let mut lock = Self { path, file };
+            let written = lock.file.set_len(0).and_then(|()| lock.file.write_all(text.as_bytes()));
+            return written.map_err(|error| unwritable(doing(), &lock.path, &error)).map(|()| lock);
         }
         Err(Error::new(ErrorKind::Locked, doing()).because("others take it and let it go all the time"))
     }
@@ -122,5 +124,15 @@ fn held(cluster: &ClusterName, file: &mut File) -> Error {
 pub(super) fn unwritable(doing: String, path: &Path, error: &std::io::Error) -> Error {
     Error::new(ErrorKind::State, doing)
         .because(format!("{} cannot be written: {error}", path.display()))
-        .hint("nothing was changed; make the folder writable, or set XDG_STATE_HOME to a folder that is")
+        .hint(way_to_write(path, error))
+}
+
+/// What to do about a file or a folder of the state that cannot be written.
+pub(crate) fn way_to_write(path: &Path, error: &std::io::Error) -> String {
+    let full = matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded);
+    let mend = if full { "make room on its disk" } else { "make it writable" };
+    let look = if full { "df -h" } else { "ls -ld" };
+    // The command in the hint must work: what is not there is not looked at.
+    let there = path.ancestors().find(|above| if full { above.is_dir() } else { above.exists() }).unwrap_or(path);
+    format!("{mend} ({look} '{}'), or set XDG_STATE_HOME to a folder that can be written", there.display())
 }

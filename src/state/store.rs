@@ -60,8 +60,13 @@ impl Store {
         let doing = || format!("begin the state of the cluster {}", scope.cluster);
         create_private_dir(&folder).map_err(|error| unwritable(doing(), &folder, &error))?;
         let mut store = Self { folder, journal: 0, state: ClusterState::new(scope, now) };
-        store.compact()?;
-        Ok(store)
+        match store.compact() {
+            Ok(()) => Ok(store),
+            Err(error) => {
+                let _ = remove_tree(&store.folder);
+                Err(error)
+            }
+        }
     }
 
     /// What is known.

@@ -67,31 +67,28 @@ pub struct Process {
     pub identity: Identity,
     /// Its parent's number.
     pub parent: u32,
-    /// Its command line.
+    /// The number of its process group.
+    pub group: u32,
+    /// Its command line, or the title that it gave itself.
     pub command: Vec<String>,
-    /// Its environment when it was started.
+    /// Its environment when it was started, where the variable that was looked for stands in it; else empty.
     pub environment: BTreeMap<String, String>,
 }
 
-/// All processes in whose environment this variable stands. Others' processes cannot be read and are passed over.
-pub fn with_variable(name: &str) -> Vec<Process> {
+/// All processes that this user may read, those first in whose environment this variable stands. A process that gives
+/// itself a title may write it over its environment, and is then among the others.
+pub fn by_variable(name: &str) -> (Vec<Process>, Vec<Process>) {
     let prefix = format!("{name}=");
     let boot = boot_id();
-    let Ok(entries) = fs_err::read_dir("/proc") else { return Vec::new() };
+    let Ok(entries) = fs_err::read_dir("/proc") else { return (Vec::new(), Vec::new()) };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter_map(|pid| {
+    let processes = pids.filter_map(|pid| {
         let environ = fs_err::read(format!("/proc/{pid}/environ")).ok()?;
-        let mut found = false;
+        let pairs: Vec<_> = environ.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
         let mut environment = BTreeMap::new();
-        for pair in environ.split(|byte| *byte == 0) {
-            let pair = String::from_utf8_lossy(pair);
-            found |= pair.starts_with(&prefix);
-            if let Some((name, value)) = pair.split_once('=') {
-                environment.insert(name.to_owned(), value.to_owned());
-            }
-        }
-        if !found {
-            return None;
+        if pairs.iter().any(|pair| pair.starts_with(&prefix)) {
+            let split = pairs.iter().filter_map(|pair| pair.split_once('='));
+            environment.extend(split.map(|(name, value)| (name.to_owned(), value.to_owned())));
         }
         let stat = stat(pid)?;
         let command = fs_err::read(format!("/proc/{pid}/cmdline")).ok()?;
@@ -103,16 +100,18 @@ pub fn with_variable(name: &str) -> Vec<Process> {
         (stat.state != 'Z').then(|| Process {
             identity: Identity { pid, start: stat.start, boot: boot.clone() },
             parent: stat.parent,
+            group: stat.group,
             command,
             environment,
         })
-    })
-    .collect()
+    });
+    processes.partition(|process| process.environment.contains_key(name))
 }
 
 struct Stat {
     state: char,
     parent: u32,
+    group: u32,
     start: u64,
 }
 
@@ -123,6 +122,7 @@ fn stat(pid: u32) -> Option<Stat> {
     Some(Stat {
         state: fields.first()?.chars().next()?,
         parent: fields.get(1)?.parse().ok()?,
+        group: fields.get(2)?.parse().ok()?,
         start: fields.get(19)?.parse().ok()?,
     })
 }

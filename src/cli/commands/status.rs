@@ -84,7 +84,9 @@ fn row(node: &NodeReport, ray: Option<&FromRay>) -> [String; 7] {
     };
     let age = node.age_seconds.map(|age| human::short_duration(Duration::from_secs(age))).unwrap_or_default();
     let key = format!("gpucl_{}", node.name.replace('-', ""));
+    // Ray lists a node that was killed as alive until it misses its heartbeats.
     let found = ray
+        .filter(|_| node.running)
         .and_then(|ray| ray.nodes.iter().filter(|found| found.alive).find(|found| found.resources.contains_key(&key)));
     let has = |name: &str| found.map(|found| found.resources.get(name).copied().unwrap_or(0.0));
     let number = |name: &str| has(name).map(|amount| amount.to_string()).unwrap_or_default();

@@ -110,6 +110,9 @@ pub fn launch(
         ("DASHBOARD_METRIC_PORT", ports.dashboard_metrics().to_string()),
         ("TMPDIR", layout.tmp().display().to_string()),
         ("PYTHONUNBUFFERED", "1".to_owned()),
+        // Ray writes titles such as `ray::IDLE` over the start of its processes, and with a long one over their environment,
+        // in which our tag stands. This keeps titles to the command line.
+        ("SPT_NOENV", "1".to_owned()),
         ("VIRTUAL_ENV", ray_env.display().to_string()),
         ("PATH", path),
     ] {

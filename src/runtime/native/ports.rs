@@ -4,10 +4,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::pids;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::{Key, Scope};
 use crate::util::fs::create_private_dir;
-use crate::util::ports::{holder, is_free};
+use crate::util::ports::{holder, is_free, listeners};
 
 /// How many ports a block has: twelve for Ray's servers, the rest for worker processes.
 const BLOCK: u16 = 100;
@@ -70,6 +71,20 @@ impl NodePorts {
     }
 }
 
+/// Refuses a port for the dashboard on which somebody else than this cluster listens, and says who.
+pub fn refuse_taken(scope: &Scope, port: u16) -> Result<()> {
+    if is_free(port) || listeners(&pids(scope)).iter().any(|listener| listener.port == port) {
+        return Ok(());
+    }
+    let who = match holder(port) {
+        Some((pid, command)) => format!("process {pid} (`{command}`) listens on it"),
+        None => "a process that this user may not see listens on it".to_owned(),
+    };
+    Err(Error::new(ErrorKind::Host, format!("use port {port} for the dashboard (ray.head.dashboard_port)"))
+        .because(who)
+        .hint("end that process, name another port, or leave `dashboard_port` out: then gpucl finds a free one"))
+}
+
 /// Claims a free block for a node; the one that it had before, if that is still free.
 ///
 /// A claim is a file named by the block, with the tag in it: two gpucl that look at the same time do not choose the same.
@@ -81,17 +96,8 @@ pub fn allocate(
     dashboard: Option<u16>,
 ) -> Result<NodePorts> {
     let doing = || format!("find ports for {}", key.display_name());
-    if let Some(port) = dashboard.filter(|port| !is_free(*port)) {
-        let who = match holder(port) {
-            Some((pid, command)) => format!("process {pid} (`{command}`) listens on it"),
-            None => "a process that this user may not see listens on it".to_owned(),
-        };
-        return Err(Error::new(
-            ErrorKind::Host,
-            format!("use port {port} for the dashboard (ray.head.dashboard_port)"),
-        )
-        .because(who)
-        .hint("end that process, name another port, or leave `dashboard_port` out: then gpucl finds a free one"));
+    if let Some(port) = dashboard {
+        refuse_taken(scope, port)?;
     }
     let tag = scope.tag(key).to_string();
     for base in before.map(|ports| ports.base).into_iter().chain(blocks(&tag)) {

@@ -1,0 +1,47 @@
+# Short names; each is one or two commands that can be typed as well.
+
+# what there is
+default:
+    @just --list
+
+# all tests that need Rust and python3 only
+test *filter:
+    cargo test {{ filter }}
+
+lint:
+    cargo clippy --all-targets --all-features -- -D warnings
+
+fmt:
+    cargo fmt
+    rustfmt --edition 2024 providers/*/mod.rs
+
+# all that must pass before a merge
+ci:
+    .ci/run
+
+# how long the program takes to say anything, and how much memory
+bench:
+    cargo build --release
+    python3 benches/startup.py
+
+# what a newcomer waits for: a release build from nothing
+build-time:
+    dir=$(mktemp -d) && (time CARGO_TARGET_DIR="$dir" cargo build --release); rm -rf "$dir"
+
+# write the generated files anew
+gen:
+    cargo run --quiet -- schema > docs/reference/spec.schema.json
+
+# a new provider's folder, from the template
+new-provider name:
+    cp -r providers/_template providers/{{ name }}
+    sed -i 's/^name: _template/name: {{ name }}/' providers/{{ name }}/provider.yaml
+    cargo run --quiet -- provider list
+
+# a crash at every effect
+crash-matrix:
+    cargo test --test main crash -- --include-ignored
+
+# licences, sources and advisories of what we depend on (needs cargo-deny)
+deny:
+    cargo deny check

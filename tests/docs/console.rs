@@ -1,0 +1,169 @@
+//! The console blocks of the README, run as they stand there, in one environment.
+
+use std::process::Command;
+
+use super::{read, root};
+use crate::support::{TestEnv, tagged_processes, turn};
+
+/// A command of a block, and the lines that are shown below it.
+#[derive(Debug)]
+struct Shown {
+    command: String,
+    lines: Vec<String>,
+}
+
+/// The commands of all `console` blocks, in order.
+fn shown(text: &str) -> Vec<Shown> {
+    let mut found: Vec<Shown> = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        match line {
+            "```console" => inside = true,
+            "```" => inside = false,
+            _ if !inside => {}
+            _ => match (line.strip_prefix("$ "), found.last_mut()) {
+                (Some(command), _) => found.push(Shown { command: command.to_owned(), lines: Vec::new() }),
+                (None, Some(last)) => last.lines.push(line.to_owned()),
+                (None, None) => panic!("output before the first command: {line}"),
+            },
+        }
+    }
+    found
+}
+
+/// The words of a line are those of the pattern, where `<word>` stands for anything that is not empty.
+fn matches(pattern: &str, line: &str) -> bool {
+    let joined = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (pattern, line) = (joined(pattern), joined(line));
+    let mut fixed = Vec::new();
+    let mut rest = pattern.as_str();
+    while let Some((before, after)) = rest.split_once('<')
+        && let Some((_, after)) = after.split_once('>')
+    {
+        fixed.push(before);
+        rest = after;
+    }
+    fixed.push(rest);
+    let Some(mut left) = line.strip_prefix(fixed[0]) else { return false };
+    for (number, text) in fixed.iter().enumerate().skip(1) {
+        // Something stands in the place of the placeholder.
+        let Some(first) = left.chars().next() else { return false };
+        let last = number + 1 == fixed.len();
+        let found = if last {
+            (left.len() >= text.len() + first.len_utf8() && left.ends_with(text)).then(|| left.len() - text.len())
+        } else {
+            left[first.len_utf8()..].find(text).map(|at| at + first.len_utf8())
+        };
+        let Some(at) = found else { return false };
+        left = &left[at + text.len()..];
+    }
+    left.is_empty()
+}
+
+#[test]
+fn placeholders_stand_for_something_and_the_rest_for_itself() {
+    assert!(matches("ready: 11 checks passed (<time>)", "ready: 11 checks passed (17.9s)"));
+    assert!(matches(" head  runs (<pid>)  <time> alive", " head      runs (10113)  1m 22s  alive"));
+    assert!(!matches("ready: 11 checks passed (<time>)", "ready: 10 checks passed (17.9s)"));
+    assert!(!matches("ready (<time>)", "ready ()"));
+    assert!(!matches("ready", "ready, nearly"));
+    assert!(!matches("job <id> submitted", "job submitted"));
+}
+
+/// What stands below a command is printed by it: in any order, as much is done at the same time.
+#[test]
+fn the_readme_shows_what_happens() {
+    let text = read("README.md");
+    let commands = shown(&text);
+    assert!(commands.len() >= 8, "{commands:?}");
+
+    let _turn = turn();
+    let env = TestEnv::with_shared_ray();
+    let programs = env.root().join("bin");
+    std::fs::create_dir(&programs).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_gpucl"), programs.join("gpucl")).unwrap();
+    copy(&root().join("examples"), &env.work().join("examples"));
+
+    for Shown { command, lines } in &commands {
+        match command.as_str() {
+            // It would run this very test.
+            "cargo test" => {
+                assert!(super::read(".ci/run").lines().any(|line| line.trim_end().ends_with(" cargo test")))
+            }
+            // It builds what is built already, and writes outside of this environment.
+            "cargo install --path ." => assert!(super::read("Cargo.toml").contains("default-run = \"gpucl\"")),
+            _ => {
+                let printed = sh(&env, &command.replace("cargo run --release --", "gpucl"));
+                let mut left: Vec<&str> = printed.lines().collect();
+                for shown in lines.iter().filter(|line| *line != "...") {
+                    let at = left.iter().position(|line| matches(shown, line));
+                    let at = at.unwrap_or_else(|| panic!("`{command}` did not print\n{shown}\nbut\n{printed}"));
+                    left.remove(at);
+                }
+                if command.contains("-- up") {
+                    every_process_carries_the_tag(&env);
+                }
+            }
+        }
+    }
+    assert_eq!(tagged_processes(&env), []);
+}
+
+/// Runs a command line through the shell; hands back all that it prints, and fails when it fails.
+fn sh(env: &TestEnv, command: &str) -> String {
+    let program = env.command(&[]);
+    let path = std::env::var("PATH").unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("exec 2>&1\n{command}")]).env_clear().current_dir(env.work());
+    for (name, value) in program.get_envs() {
+        if let Some(value) = value {
+            shell.env(name, value);
+        }
+    }
+    let output = shell
+        .env("PATH", format!("{}:{path}", env.root().join("bin").display()))
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "`{command}` ended with {}:\n{printed}", output.status);
+    printed
+}
+
+/// Nodes are found by a tag in their environment: it must be there in all that a node starts, or `down` could not see it.
+fn every_process_carries_the_tag(env: &TestEnv) {
+    let tagged: Vec<u32> = tagged_processes(env).into_iter().map(|(pid, _)| pid).collect();
+    let mut parents = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 1..].split_whitespace().collect();
+        if fields[0] != "Z" {
+            parents.push((pid, fields[1].parse::<u32>().unwrap()));
+        }
+    }
+    let untagged = || parents.iter().filter(|(pid, parent)| tagged.contains(parent) && !tagged.contains(pid));
+    // A process between its fork and its exec, or one that has just ended, is not meant.
+    let lost: Vec<String> = untagged()
+        .filter_map(|(pid, _)| {
+            let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+            let command = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?.replace('\0', " ");
+            let bare = !String::from_utf8_lossy(&environ).contains("GPUCL_TAG=") && !command.is_empty();
+            bare.then(|| format!("{pid} {command}"))
+        })
+        .collect();
+    assert!(tagged.len() > 10, "{tagged:?}");
+    assert!(lost.is_empty(), "processes of nodes without a tag: {lost:#?}");
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! `docs/reference/json.md` names every event, every field of it, and every other type that a command prints.
+
+use super::{read, root};
+
+/// The variants of `EventKind` with their fields, as they are serialized.
+fn events() -> Vec<(String, Vec<String>)> {
+    let text = read("src/event/kind.rs");
+    let body = text.split("pub enum EventKind {").nth(1).unwrap();
+    let mut events: Vec<(String, Vec<String>)> = Vec::new();
+    for line in body.lines() {
+        let indent = line.len() - line.trim_start().len();
+        let line = line.trim();
+        match (indent, line.strip_suffix(" {"), line.split_once(':')) {
+            (4, Some(variant), _) => events.push((snake(variant), Vec::new())),
+            (8, _, Some((field, _))) if !line.starts_with("//") => {
+                events.last_mut().unwrap().1.push(field.to_owned());
+            }
+            _ => {}
+        }
+    }
+    events
+}
+
+fn snake(name: &str) -> String {
+    let mut text = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !text.is_empty() {
+            text.push('_');
+        }
+        text.push(letter.to_ascii_lowercase());
+    }
+    text
+}
+
+#[test]
+fn every_event_and_each_of_its_fields_is_described() {
+    let document = read("docs/reference/json.md");
+    let events = events();
+    assert!(events.len() >= 11 && events.iter().any(|(name, _)| name == "run_finished"), "{events:?}");
+    let mut missing = Vec::new();
+    for (name, fields) in events {
+        let row = document.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+        match row {
+            None => missing.push(name),
+            Some(row) => {
+                missing
+                    .extend(fields.iter().filter(|f| !row.contains(&format!("`{f}`"))).map(|f| format!("{name}.{f}")));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "docs/reference/json.md says nothing of {missing:?}");
+}
+
+#[test]
+fn every_type_that_a_command_prints_is_described() {
+    let document = read("docs/reference/json.md");
+    let mut types = Vec::new();
+    let mut folders = vec![root().join("src/cli")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+                continue;
+            }
+            let text = std::fs::read_to_string(entry.path()).unwrap();
+            types.extend(text.split("\"type\": \"").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned()));
+        }
+    }
+    assert!(types.len() > 10, "{types:?}");
+    types.retain(|name| !document.contains(&format!("`{name}`")));
+    assert!(types.is_empty(), "docs/reference/json.md says nothing of {types:?}");
+}

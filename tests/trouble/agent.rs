@@ -1,0 +1,59 @@
+//! The agent dies; what it leaves is taken over.
+
+use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use super::tools::{SPEC, agent, down_leaves_nothing, kill, pids, status, tools};
+use crate::support::{TestEnv, turn};
+
+/// The agent's socket.
+fn socket(env: &TestEnv) -> PathBuf {
+    let entries = std::fs::read_dir(env.root().join("run/gpucl")).unwrap().flatten();
+    entries.map(|entry| entry.path()).find(|path| path.extension().is_some_and(|end| end == "sock")).unwrap()
+}
+
+/// Kills the agent; hands back its socket, on which nobody listens any more.
+#[track_caller]
+fn kill_agent(env: &TestEnv) -> PathBuf {
+    let socket = socket(env);
+    kill(agent(env).unwrap());
+    assert!(socket.metadata().unwrap().file_type().is_socket());
+    assert!(UnixStream::connect(&socket).is_err(), "somebody listens");
+    socket
+}
+
+#[test]
+fn a_stale_socket_is_taken_over() {
+    let mut env = TestEnv::new();
+    // The agent is all that is needed: without Python `up` comes no further.
+    tools(&mut env, None, None);
+    let _ = env.write("cluster.yaml", SPEC);
+    let _ = env.run(&["up"]).exits(1).says("python3 is missing");
+    let socket = kill_agent(&env);
+    let _ = env.run(&["up"]).exits(1).says("agent: start agent done in").says("python3 is missing");
+    assert!(UnixStream::connect(&socket).is_ok(), "a new agent listens where the old one did");
+    let _ = kill_agent(&env);
+    let _ = down_leaves_nothing(&env);
+}
+
+#[test]
+fn an_agent_that_was_killed_is_missed_by_nobody_and_started_again() {
+    let _turn = turn();
+    let env = TestEnv::with_shared_ray();
+    let _ = env.write("cluster.yaml", SPEC);
+    let _ = env.run(&["up"]).exits(0).prints("ready: 8 checks passed");
+    let nodes = pids(&env);
+    let _ = kill_agent(&env);
+
+    let _ = env.run(&["status"]).exits(0).prints("t: ready since").prints("agent does not run");
+    assert_eq!(pids(&env), nodes, "nodes go on");
+    let _ = env.run(&["verify"]).exits(0).prints("ready: 8 checks passed");
+    let plan = env.run(&["plan"]).exits(0);
+    assert_eq!(plan.stdout, "#1 agent, start agent: it does not run any more\n");
+    let _ = env.run(&["up"]).exits(0).prints("ready: 8 checks passed, 1 operation (");
+    assert_eq!((pids(&env), status(&env)["agent"].as_bool()), (nodes, Some(true)));
+
+    let _ = kill_agent(&env);
+    let _ = down_leaves_nothing(&env);
+}

@@ -1,0 +1,105 @@
+//! Two at a time, and Ctrl-C.
+
+use super::tools::{
+    Running, SLEEPERS, SPEC, down_leaves_nothing, gate, open_gate, pids, process, processes, status, wait_at_gate,
+};
+use crate::support::{TestEnv, turn};
+
+#[test]
+fn a_second_up_at_the_same_time_is_told_who_is_at_work() {
+    let env = TestEnv::with_shared_ray();
+    let _ = env.write("cluster.yaml", SLEEPERS);
+    gate(&env);
+    let first = Running::start(&env, &["up"]);
+    wait_at_gate(&env);
+    let who = format!("works on it: process {} on {}, since 20", first.pid(), host_name());
+    for verb in ["up", "down", "stop", "verify"] {
+        let _ = env
+            .run(&[verb])
+            .exits(4)
+            .says("error: failed to lock the cluster t\nCaused by: `gpucl up` of ")
+            .says(&who)
+            .says(" UTC\nhint: wait for it to end, or press Ctrl-C where it runs; then run this again\n");
+    }
+    // Who only reads is not held up.
+    assert_eq!(status(&env)["phase"], "unfinished");
+    let _ = env.run(&["plan"]).exits(0).prints("prepare");
+    first.interrupt();
+    first.interrupt_again();
+    let _ = first.end(10).exits(130);
+    let _ = down_leaves_nothing(&env);
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[test]
+fn ctrl_c_once_finishes_what_is_in_flight_and_up_goes_on_later() {
+    let _turn = turn();
+    let env = TestEnv::with_shared_ray();
+    let _ = env.write("cluster.yaml", SPEC);
+    gate(&env);
+    let up = Running::start(&env, &["up"]);
+    wait_at_gate(&env);
+    up.interrupt();
+    up.says("stopping: nothing more is begun, what is in flight is finished; press Ctrl-C again to stop now", 10);
+    open_gate(&env);
+    let path = env.work().join("cluster.yaml");
+    let again = format!("hint: gpucl up {}   # goes on from here\n", path.display());
+    let _ = up
+        .end(200)
+        .exits(130)
+        .says("host-0: prepare done in")
+        .says("error: failed to finish the plan\nCaused by: it was stopped with Ctrl-C\nleft behind: agent, host-0\n")
+        .says(&again)
+        .says("hint: gpucl down -c t   # removes what is there\n");
+    assert_eq!(pids(&env), [0; 0], "no node was begun");
+
+    // The second one goes on after what was done, and is stopped while it waits.
+    let up = Running::start(&env, &["up"]);
+    up.says("waiting for the head to answer", 30);
+    up.interrupt();
+    let stopped = up
+        .end(30)
+        .exits(130)
+        .says("plan: 2 operations\n")
+        .says("Caused by: it was stopped with Ctrl-C\nleft behind: agent, head, host-0, worker-0\n")
+        .says(&again);
+    assert!(!stopped.stderr.contains("prepare"), "it was prepared already: {}", stopped.stderr);
+    let nodes = pids(&env);
+    assert_eq!(nodes.len(), 2);
+
+    let _ = env.run(&["up"]).exits(0).prints("ready: 8 checks passed, nothing was changed");
+    assert_eq!(pids(&env), nodes);
+    let _ = down_leaves_nothing(&env);
+}
+
+#[test]
+fn ctrl_c_twice_stops_now_and_down_ends_what_goes_on() {
+    let env = TestEnv::with_shared_ray();
+    let _ = env.write("cluster.yaml", SPEC);
+    gate(&env);
+    let up = Running::start(&env, &["up"]);
+    wait_at_gate(&env);
+    up.interrupt();
+    up.interrupt_again();
+    let _ = up
+        .end(10)
+        .exits(130)
+        .says("stopped now: what was in flight is on record; `gpucl up` goes on, `gpucl down -c t` removes it all\n")
+        .says("Caused by: it was stopped with Ctrl-C\n")
+        .says("left behind: agent, host-0\n");
+    assert_eq!(status(&env)["phase"], "unfinished");
+    let installs = process(&env, "/run.sh");
+    assert!(installs.is_some(), "the program on the host goes on: {:?}", processes(&env));
+    let _ = down_leaves_nothing(&env);
+}
+
+impl Running {
+    /// Ctrl-C again, after the first was answered.
+    fn interrupt_again(&self) {
+        self.says("press Ctrl-C again", 10);
+        self.interrupt();
+    }
+}

@@ -1,0 +1,202 @@
+//! The machine: its disk, its ports, its restarts, its numbers for processes.
+
+use std::net::TcpListener;
+use std::process::Command;
+
+use gpucl::name::{Key, Scope};
+use gpucl::runtime::native::allocate;
+use gpucl::util::process::{Identity, boot_id};
+
+use super::tools::{
+    SLEEPER, SLEEPERS, SPEC, agent, down_leaves_nothing, edit_state, kill_all, node_script, nothing_left, pids,
+    processes, real_python, runs, state_folder, status, tools,
+};
+use crate::support::{TestEnv, turn};
+
+/// Says why a test that needs a small disk cannot be run, where the kernel lets nobody but root mount one.
+fn no_small_disks() -> bool {
+    let can = Command::new("unshare").args(["-rm", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
+    let can = can.is_ok_and(|output| output.status.success());
+    if !can {
+        eprintln!("skipped: `unshare -rm mount -t tmpfs none /mnt` is not allowed on this machine");
+    }
+    !can
+}
+
+/// `gpucl up` with a disk of this size in the place of a folder of the home.
+fn up_with_small_disk(env: &TestEnv, folder: &str, size: &str, fill: &str) -> std::process::Output {
+    let folder = env.home().join(folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let script =
+        format!("mount -t tmpfs -o size={size} none \"$0\" && cd \"$0\" && {fill} cd \"$1\" && shift && exec \"$@\"");
+    let real = env.command(&["up"]);
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "sh", "-c", &script]).arg(folder).arg(env.work()).arg(real.get_program()).arg("up");
+    command.env_clear().envs(real.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.current_dir(env.work()).output().unwrap()
+}
+
+#[test]
+fn a_disk_that_is_too_small_for_ray() {
+    if no_small_disks() {
+        return;
+    }
+    let mut env = TestEnv::new();
+    tools(&mut env, Some(&format!("exec '{}' \"$@\"", real_python().display())), None);
+    let _ = env.write("cluster.yaml", SPEC);
+    let output = up_with_small_disk(&env, ".cache", "8m", "");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let folder = env.home().join(".cache/gpucl/environments").display().to_string();
+    for text in [
+        "error: failed to prepare host-0: step `check the disk`\n".to_owned(),
+        format!("Caused by: only 8 MiB are free in {folder}, and the Ray environment needs 1536 MiB\n"),
+        "left behind: agent, host-0\n".to_owned(),
+        format!("hint: make room there (df -h '{folder}'), or set XDG_CACHE_HOME to a folder on a larger disk\n"),
+    ] {
+        assert!(said.contains(&text), "not said: {text}\n{said}");
+    }
+    let _ = down_leaves_nothing(&env);
+}
+
+/// The disk that the journal is on is full: nothing is done that cannot be written down. When it is lost altogether, tags
+/// are enough for `down`.
+#[test]
+fn a_disk_that_is_full_under_the_state() {
+    if no_small_disks() {
+        return;
+    }
+    let mut env = TestEnv::new();
+    tools(&mut env, None, None);
+    let _ = env.write("cluster.yaml", SPEC);
+    let mut full = 0;
+    // From no room at all to enough of it, page by page.
+    for ballast in (40..=64).rev().step_by(4) {
+        let fill = format!("head -c {ballast}k /dev/zero >ballast;");
+        let output = up_with_small_disk(&env, ".local/state", "64k", &fill);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        println!("=== {ballast}\n{said}");
+        if said.contains("No space left on device") {
+            assert!(said.contains("\nhint: "), "{said}");
+            full += 1;
+        } else {
+            assert!(said.contains("python3 is missing"), "{said}");
+        }
+        // The small disk went with the command, and the state with it.
+        let left = !processes(&env).is_empty() || env.home().join(".local/share/gpucl/hosts").exists();
+        let down = env.run(&["down", "-c", "t"]);
+        let _ = if left { down.exits(0).says("the cluster's state is lost") } else { down.exits(6) };
+        nothing_left(&env);
+    }
+    assert!(full >= 2, "the disk was full {full} times");
+}
+
+#[test]
+fn a_dashboard_port_that_is_taken() {
+    let env = TestEnv::with_shared_ray();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let _ = env.write("cluster.yaml", &format!("name: t\nray: {{head: {{dashboard_port: {port}}}}}\n"));
+    let _ = env
+        .run(&["up"])
+        .exits(1)
+        .says(&format!("error: failed to use port {port} for the dashboard (ray.head.dashboard_port)\n"))
+        .says(&format!("Caused by: process {} (`", std::process::id()))
+        .says(
+            "hint: end that process, name another port, or leave `dashboard_port` out: then gpucl finds a free one\n",
+        );
+    assert!(!state_folder(&env).exists(), "nothing was begun");
+    nothing_left(&env);
+}
+
+#[test]
+fn ports_that_are_taken_are_passed_over() {
+    let env = TestEnv::with_shared_ray();
+    let _ = env.write("cluster.yaml", SLEEPERS);
+    node_script(&env, SLEEPER);
+    // Which ports it would take follows from its tag.
+    let owner = "abcd1234";
+    std::fs::create_dir_all(env.home().join(".config/gpucl")).unwrap();
+    std::fs::write(env.home().join(".config/gpucl/owner"), owner).unwrap();
+    let scope = Scope { owner: owner.parse().unwrap(), cluster: "t".parse().unwrap() };
+    let would = allocate(&env.root().join("claims"), &scope, &Key::head(), None, None).unwrap();
+    let taken = TcpListener::bind(("127.0.0.1", would.dashboard)).unwrap();
+    let _ = env.run(&["up"]).exits(7);
+    let state: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(state_folder(&env).join("snapshot.json")).unwrap()).unwrap();
+    let base = state["state"]["items"]["head"]["notes"]["ports"]["base"].as_u64().unwrap();
+    assert_ne!(base, u64::from(would.base), "ports that somebody listens on were taken");
+    assert_eq!(base % 100, 0);
+    let _ = down_leaves_nothing(&env);
+    drop(taken);
+}
+
+/// What a restart of the machine leaves: no process, no runtime folder, and the numbers of another boot in the state.
+fn restart_machine(env: &TestEnv) {
+    kill_all(env);
+    let _ = std::fs::remove_dir_all(env.root().join("run/gpucl"));
+    edit_state(env, |text| text.replace(&boot_id(), "11111111-2222-3333-4444-555555555555"));
+}
+
+#[test]
+fn a_machine_that_was_restarted() {
+    let _turn = turn();
+    let env = TestEnv::with_shared_ray();
+    let _ = env.write("cluster.yaml", SPEC);
+    let _ = env.run(&["up"]).exits(0).prints("ready: 8 checks passed");
+    restart_machine(&env);
+    let _ = env
+        .run(&["status"])
+        .exits(0)
+        .prints("t: stopped on local, agent does not run\n")
+        .prints("this machine was restarted since: nothing of it runs; `gpucl up` builds it again\n");
+    assert_eq!(status(&env)["restarted"], true);
+    let _ = env.run(&["verify"]).exits(3).says("its process does not run");
+    let _ = env
+        .run(&["up"])
+        .exits(0)
+        .says("this machine was restarted since the cluster was started: none of its processes outlived that\n")
+        .prints("ready: 8 checks passed, 3 operations (");
+    assert_eq!((status(&env)["restarted"].as_bool(), pids(&env).len()), (Some(false), 2));
+    restart_machine(&env);
+    let outcome = down_leaves_nothing(&env);
+    let _ = outcome
+        .says("this machine was restarted since the cluster was started: none of its processes outlived that\n")
+        .says("removed: host host0 (");
+}
+
+/// The state names a process of a stranger, by its number alone and by all that can be known of it.
+#[test]
+fn a_number_that_a_strangers_process_has_now() {
+    let env = TestEnv::with_shared_ray();
+    let _ = env.write("cluster.yaml", SLEEPERS);
+    node_script(&env, SLEEPER);
+    let mut stranger = Command::new("sleep").arg("900").spawn().unwrap();
+    let pid = stranger.id();
+    let whole = Identity::of(pid).unwrap().to_string();
+    let number_alone = format!("{pid}:1:{}", boot_id());
+    for identity in [number_alone, whole] {
+        for verb in ["stop", "down"] {
+            let _ = env.run(&["up"]).exits(7);
+            let nodes = pids(&env);
+            assert_eq!(nodes.len(), 2);
+            edit_state(&env, |text| {
+                nodes.iter().chain([&u64::from(agent(&env).unwrap())]).fold(text, |text, node| {
+                    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+                    for line in lines.iter_mut().filter(|line| line.contains(&format!("\"{node}:"))) {
+                        *line = format!("        \"id\": \"{identity}\",");
+                    }
+                    lines.join("\n")
+                })
+            });
+            assert_eq!(status(&env)["nodes"][0]["pid"].as_u64(), Some(nodes[0]), "status goes by tags");
+            let _ = env.run(&[verb]).exits(0);
+            assert!(runs(pid), "`gpucl {verb}` ended a stranger's process");
+            assert_eq!(processes(&env), [], "`gpucl {verb}` left something running");
+        }
+    }
+    nothing_left(&env);
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}

@@ -1,0 +1,75 @@
+//! Nodes that die, or never answer.
+
+use super::tools::{SLEEPER, SPEC, down_leaves_nothing, kill, node_script, pids, processes, runs, status, until};
+use crate::support::{TestEnv, turn};
+
+#[test]
+fn a_worker_that_dies_at_its_start() {
+    let _turn = turn();
+    let env = TestEnv::with_shared_ray();
+    let _ = env.write("cluster.yaml", SPEC);
+    let built_in = include_str!("../../templates/ray-native/node.py");
+    let dies = "import sys\nif '--head' not in sys.argv:\n    print('the worker sees no way')\n    sys.exit(23)\n";
+    node_script(&env, &built_in.replacen("\nimport os\n", &format!("\nimport os\n{dies}"), 1));
+    let _ = env
+        .run(&["up"])
+        .exits(1)
+        .says("error: failed to start worker-0\nCaused by:\n  1: its process ended: exit status: 23\n")
+        .says("  2: the end of its log:\n      the worker sees no way\nleft behind: agent, head, host-0, worker-0\n")
+        .says("hint: gpucl logs worker-0 -c t   # all that it printed\n")
+        .says("hint: gpucl down -c t   # removes what is there\n");
+    let worker = until("the agent's record of the end", 5, || {
+        let worker = status(&env)["nodes"][1].clone();
+        worker["ended"].is_string().then_some(worker)
+    });
+    assert_eq!((worker["running"].as_bool(), worker["ended"].as_str()), (Some(false), Some("exit status: 23")));
+    let _ = env.run(&["status"]).exits(0).prints("t: partly on local").prints("ended: exit status: 23");
+    let _ = env.run(&["logs", "worker-0"]).exits(0).prints("the worker sees no way\n");
+    assert_eq!(pids(&env).len(), 1, "the head goes on");
+    let _ = down_leaves_nothing(&env);
+}
+
+#[test]
+fn a_head_that_never_answers() {
+    let env = TestEnv::with_shared_ray();
+    let _ = env.write("cluster.yaml", &format!("{SPEC}timeouts: {{start: 3s}}\n"));
+    node_script(&env, SLEEPER);
+    let _ = env
+        .run(&["up"])
+        .exits(7)
+        .says("waiting for the head to answer (up to 3s)\n")
+        .says("error: failed to wait for the head to answer\nCaused by:\n  1: it did not happen within 3s (`timeouts.start`)\n")
+        .says("  2: the end of its log:\n      asleep ['start', ")
+        .says("left behind: agent, head, host-0, worker-0\nhint: gpucl logs head -c t\n");
+    let _ = env.run(&["status"]).exits(0).prints("t: running on local").says("Ray does not answer");
+    let _ = down_leaves_nothing(&env);
+}
+
+#[test]
+fn a_worker_that_is_killed_is_started_again_and_nothing_of_it_is_left() {
+    let _turn = turn();
+    let env = TestEnv::with_shared_ray();
+    let _ = env.write("cluster.yaml", SPEC);
+    let _ = env.run(&["up"]).exits(0).prints("ready: 8 checks passed");
+    let [head, worker] = pids(&env)[..] else { unreachable!("a head and a worker: {:?}", pids(&env)) };
+    let group = |pid: &u32| rustix::process::getpgid(rustix::process::Pid::from_raw(i32::try_from(*pid).unwrap()));
+    let of_worker = rustix::process::Pid::from_raw(i32::try_from(worker).unwrap());
+    let old: Vec<u32> = processes(&env).into_iter().map(|(pid, _)| pid).collect();
+    let old: Vec<u32> = old.into_iter().filter(|pid| group(pid).ok() == of_worker).collect();
+    assert!(old.len() >= 5, "a worker is several processes: {old:?}");
+
+    kill(u32::try_from(worker).unwrap());
+    until("the worker was started again", 30, || {
+        matches!(pids(&env)[..], [still, new] if still == head && new != worker).then_some(())
+    });
+    assert_eq!(old.iter().filter(|pid| runs(**pid)).count(), 0, "of the first one something is left");
+    let _ = env.run(&["logs", "agent"]).exits(0).prints("worker-0 ended: ").prints("worker-0 was started again");
+    until("Ray knows the new worker", 60, || {
+        status(&env)["ray_nodes"].as_array()?.iter().filter(|node| node["alive"] == true).nth(1).map(|_| ())
+    });
+    let _ = env.run(&["status"]).exits(0).prints("t: running on local");
+    until("all checks passed", 60, || (env.run(&["verify"]).code == Some(0)).then_some(()));
+    let _ = env.run(&["status"]).exits(0).prints("t: ready since");
+    let _ = env.run(&["up"]).exits(0).prints("nothing was changed");
+    let _ = down_leaves_nothing(&env);
+}
