@@ -79,7 +79,7 @@ pub fn list(paths: &Paths) -> Result<Vec<Known>> {
 
 fn report(state: &ClusterState) -> StatusReport {
     let scope: Scope = state.scope();
-    let seen = native::observe_nodes(&scope);
+    let (agents, seen) = native::observe_all(&scope);
     let nodes: Vec<NodeReport> = state
         .items
         .iter()
@@ -118,7 +118,7 @@ fn report(state: &ClusterState) -> StatusReport {
         spec_path: state.spec_path.clone(),
         created: state.created,
         ready_since: state.ready_since,
-        agent: !native::observe_agents(&scope).is_empty(),
+        agent: !agents.is_empty(),
         restarted: super::down::rebooted(state),
         resources: state
             .items

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::Read as _;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -77,21 +78,20 @@ pub struct Process {
 pub fn with_variable(name: &str) -> Vec<Process> {
     let prefix = format!("{name}=");
     let boot = boot_id();
+    let mut environ = Vec::with_capacity(64 * 1024);
     let Ok(entries) = fs_err::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     pids.filter_map(|pid| {
-        let environ = fs_err::read(format!("/proc/{pid}/environ")).ok()?;
-        let mut found = false;
+        read_whole(&format!("/proc/{pid}/environ"), &mut environ).ok()?;
+        // Most processes are strangers: theirs is not taken apart.
+        if !environ.split(|byte| *byte == 0).any(|pair| pair.starts_with(prefix.as_bytes())) {
+            return None;
+        }
         let mut environment = BTreeMap::new();
         for pair in environ.split(|byte| *byte == 0) {
-            let pair = String::from_utf8_lossy(pair);
-            found |= pair.starts_with(&prefix);
-            if let Some((name, value)) = pair.split_once('=') {
+            if let Some((name, value)) = String::from_utf8_lossy(pair).split_once('=') {
                 environment.insert(name.to_owned(), value.to_owned());
             }
-        }
-        if !found {
-            return None;
         }
         let stat = stat(pid)?;
         let command = fs_err::read(format!("/proc/{pid}/cmdline")).ok()?;
@@ -108,6 +108,22 @@ pub fn with_variable(name: &str) -> Vec<Process> {
         })
     })
     .collect()
+}
+
+/// Reads a file of `/proc` with few calls: such files do not tell their length, so that reading them as others are read begins
+/// with a few bytes.
+fn read_whole(path: &str, bytes: &mut Vec<u8>) -> std::io::Result<()> {
+    let mut file = fs_err::File::open(path)?;
+    let mut length = 0;
+    loop {
+        bytes.resize(length + 32 * 1024, 0);
+        match file.read(&mut bytes[length..])? {
+            0 => break,
+            more => length += more,
+        }
+    }
+    bytes.truncate(length);
+    Ok(())
 }
 
 struct Stat {

@@ -236,10 +236,7 @@ async fn pass_on(client: TcpStream, upstream: TcpStream) -> std::io::Result<()> 
     let (from_client, mut to_client) = client.into_split();
     let (from_upstream, mut to_upstream) = upstream.into_split();
     let up = async {
-        let copied = copy(from_client, &mut to_upstream).await;
-        if copied.is_err() {
-            return copied;
-        }
+        copy(from_client, &mut to_upstream).await?;
         to_upstream.shutdown().await?;
         // The end of the request is not the end of the answer.
         std::future::pending().await

@@ -23,10 +23,21 @@ pub fn tagged(scope: &Scope) -> BTreeMap<Key, Vec<Process>> {
     found
 }
 
+/// The agents of this scope, and its nodes with what is left of dead ones, by one look at all processes.
+pub fn observe_all(scope: &Scope) -> (Vec<ObservedItem>, Vec<ObservedItem>) {
+    let mut found = tagged(scope);
+    let agents = agents(&found.remove(&Key::agent()).unwrap_or_default());
+    (agents, nodes(found))
+}
+
 /// The nodes of this scope, and what is left of dead ones.
 pub fn observe_nodes(scope: &Scope) -> Vec<ObservedItem> {
+    observe_all(scope).1
+}
+
+fn nodes(found: BTreeMap<Key, Vec<Process>>) -> Vec<ObservedItem> {
     let mut nodes = Vec::new();
-    for (key, processes) in tagged(scope).into_iter().filter(|(key, _)| *key != Key::agent()) {
+    for (key, processes) in found {
         let mains: Vec<&Process> = processes.iter().filter(|process| is_main(process, NODE_SCRIPT)).collect();
         for main in &mains {
             nodes.push(ObservedItem {
@@ -48,9 +59,7 @@ pub fn observe_nodes(scope: &Scope) -> Vec<ObservedItem> {
     nodes
 }
 
-/// The agents of this scope.
-pub fn observe_agents(scope: &Scope) -> Vec<ObservedItem> {
-    let processes = tagged(scope).remove(&Key::agent()).unwrap_or_default();
+fn agents(processes: &[Process]) -> Vec<ObservedItem> {
     processes
         .iter()
         .map(|process| ObservedItem {
