@@ -1,5 +1,7 @@
 # Short names; each is one or two commands that can be typed as well.
 
+set shell := ["bash", "-cu"]
+
 # what there is
 default:
     @just --list

@@ -21,21 +21,41 @@ GOAL_MS = 15
 GOAL_MIB = 20
 
 
-def once(argv, environment, folder):
-    """Runs a program; hands back its wall time in milliseconds and its peak memory in MiB."""
+def spawn(argv, environment):
+    """Starts a program with nothing to read and nobody to listen."""
+    nothing = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+    return os.posix_spawn(argv[0], argv, environment, file_actions=nothing)
+
+
+def wall(argv, environment):
+    """Runs a program; hands back its wall time in milliseconds."""
     begin = time.perf_counter()
-    # The child of a fork counts what its parent held: a spawned one does not.
-    pid = os.posix_spawn(
-        argv[0],
-        argv,
-        environment,
-        file_actions=[(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)],
-    )
-    _, status, usage = os.wait4(pid, 0)
-    wall = (time.perf_counter() - begin) * 1000
+    _, status = os.waitpid(spawn(argv, environment), 0)
+    took = (time.perf_counter() - begin) * 1000
     if status != 0:
-        sys.exit(f"{' '.join(argv)} ended with {os.waitstatus_to_exitcode(status)} in {folder}")
-    return wall, usage.ru_maxrss / 1024
+        sys.exit(f"{' '.join(argv)} ended with {os.waitstatus_to_exitcode(status)}")
+    return took
+
+
+def memory(argv, environment):
+    """Runs a program; hands back the peak of its memory in MiB, as it was last seen.
+
+    What `wait4` tells cannot be used: it counts the memory of whoever started the program, which is this Python.
+    """
+    program = os.path.realpath(argv[0])
+    pid = spawn(argv, environment)
+    peak = 0
+    while os.waitpid(pid, os.WNOHANG) == (0, 0):
+        try:
+            # Before its exec it is a copy of this Python.
+            if os.readlink(f"/proc/{pid}/exe") != program:
+                continue
+            with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+                found = file.read().partition(b"VmHWM:")[2].split(None, 1)
+        except OSError:
+            continue
+        peak = max(peak, int(found[0])) if found else peak
+    return peak / 1024
 
 
 def known_cluster(program, environment, home):
@@ -72,22 +92,26 @@ def main():
             "gpucl --version": [program, "--version"],
             "gpucl status --offline": [program, "status", "--offline", "-c", "bench"],
         }
-        seen = {name: [] for name in asked}
+        walls = {name: [] for name in asked}
+        peaks = dict.fromkeys(asked, 0)
         for argv in asked.values():
-            once(argv, environment, folder)
+            wall(argv, environment)
         for _ in range(arguments.runs):
             for name, argv in asked.items():
-                seen[name].append(once(argv, environment, folder))
+                walls[name].append(wall(argv, environment))
+        # Looking at a program slows it down: its memory is measured in runs of its own.
+        for _ in range(arguments.runs):
+            for name, argv in asked.items():
+                peaks[name] = max(peaks[name], memory(argv, environment))
         subprocess.run([program, "down", "--yes", "-c", "bench"], env=environment, cwd=home, stdin=subprocess.DEVNULL,
                        capture_output=True, timeout=60, check=True)
-    medians = {name: [statistics.median(column) for column in zip(*rows)] for name, rows in seen.items()}
-    (base_ms, base_mib) = medians["true"]
-    print(f"{'':24} {'wall':>9} {'':>8} {'memory':>9}        median of {arguments.runs} runs, taking turns")
-    for name, (wall, memory) in medians.items():
-        print(f"{name:24} {wall:6.1f} ms {wall / base_ms:6.1f} x {memory:5.1f} MiB {memory / base_mib:5.1f} x")
-    worst_ms = max(medians[name][0] for name in asked if name != "true")
-    worst_mib = max(medians[name][1] for name in asked if name != "true")
-    met = worst_ms <= GOAL_MS and worst_mib <= GOAL_MIB
+    medians = {name: statistics.median(column) for name, column in walls.items()}
+    print(f"{'':24} {'wall':>9} {'':>8} {'memory':>9}{'':>9} median and peak of {arguments.runs} runs, taking turns")
+    for name in asked:
+        ratios = medians[name] / medians["true"], peaks[name] / peaks["true"]
+        print(f"{name:24} {medians[name]:6.1f} ms {ratios[0]:6.1f} x {peaks[name]:5.1f} MiB {ratios[1]:5.1f} x")
+    ours = [name for name in asked if name != "true"]
+    met = max(medians[name] for name in ours) <= GOAL_MS and max(peaks[name] for name in ours) <= GOAL_MIB
     print(f"goals: {GOAL_MS} ms and {GOAL_MIB} MiB: {'met' if met else 'not met'}")
 
 

@@ -79,7 +79,7 @@ pub fn list(paths: &Paths) -> Result<Vec<Known>> {
 
 fn report(state: &ClusterState) -> StatusReport {
     let scope: Scope = state.scope();
-    let seen = native::observe_nodes(&scope);
+    let (agents, seen) = native::observe_all(&scope);
     let nodes: Vec<NodeReport> = state
         .items
         .iter()
@@ -102,7 +102,7 @@ fn report(state: &ClusterState) -> StatusReport {
         })
         .collect();
     let running = nodes.iter().filter(|node| node.running).count();
-    let agent = !native::observe_agents(&scope).is_empty();
+    let agent = !agents.is_empty();
     let phase = if nodes.is_empty() {
         // `stop` ends the agent as well: one that runs without nodes is of an `up` that did not come to its end.
         if agent || state.items.values().any(|item| item.state < ItemState::Ready) { "unfinished" } else { "stopped" }

@@ -170,12 +170,9 @@ fn owned_gpus(node: &NodeSpec, known: &ClusterState) -> Result<Vec<String>> {
 impl World for HostWorld {
     async fn observe(&self, known: &ClusterState) -> Result<Observed> {
         let scope = &self.config.scope;
-        let mut observed = Observed {
-            resources: self.config.provider.observe(scope).await?,
-            agents: native::observe_agents(scope),
-            nodes: native::observe_nodes(scope),
-            prepared: std::collections::BTreeMap::new(),
-        };
+        let resources = self.config.provider.observe(scope).await?;
+        let (agents, nodes) = native::observe_all(scope);
+        let mut observed = Observed { resources, agents, nodes, prepared: std::collections::BTreeMap::new() };
         for resource in observed.resources.iter().filter(|resource| resource.usable) {
             if let Some(prepared) = known.note::<Prepared>(&resource.key, "prepared") {
                 let (host, _) = self.host(&resource.key, &resource.id).await?;

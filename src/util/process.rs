@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::Read as _;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -67,28 +68,30 @@ pub struct Process {
     pub identity: Identity,
     /// Its parent's number.
     pub parent: u32,
-    /// The number of its process group.
-    pub group: u32,
-    /// Its command line, or the title that it gave itself.
+    /// Its command line.
     pub command: Vec<String>,
-    /// Its environment when it was started, where the variable that was looked for stands in it; else empty.
+    /// Its environment when it was started.
     pub environment: BTreeMap<String, String>,
 }
 
-/// All processes that this user may read, those first in whose environment this variable stands. A process that gives
-/// itself a title may write it over its environment, and is then among the others.
-pub fn by_variable(name: &str) -> (Vec<Process>, Vec<Process>) {
+/// All processes in whose environment this variable stands. Others' processes cannot be read and are passed over.
+pub fn with_variable(name: &str) -> Vec<Process> {
     let prefix = format!("{name}=");
     let boot = boot_id();
-    let Ok(entries) = fs_err::read_dir("/proc") else { return (Vec::new(), Vec::new()) };
+    let mut environ = Vec::with_capacity(64 * 1024);
+    let Ok(entries) = fs_err::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    let processes = pids.filter_map(|pid| {
-        let environ = fs_err::read(format!("/proc/{pid}/environ")).ok()?;
-        let pairs: Vec<_> = environ.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+    pids.filter_map(|pid| {
+        read_whole(&format!("/proc/{pid}/environ"), &mut environ).ok()?;
+        // Most processes are strangers: theirs is not taken apart.
+        if !environ.split(|byte| *byte == 0).any(|pair| pair.starts_with(prefix.as_bytes())) {
+            return None;
+        }
         let mut environment = BTreeMap::new();
-        if pairs.iter().any(|pair| pair.starts_with(&prefix)) {
-            let split = pairs.iter().filter_map(|pair| pair.split_once('='));
-            environment.extend(split.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        for pair in environ.split(|byte| *byte == 0) {
+            if let Some((name, value)) = String::from_utf8_lossy(pair).split_once('=') {
+                environment.insert(name.to_owned(), value.to_owned());
+            }
         }
         let stat = stat(pid)?;
         let command = fs_err::read(format!("/proc/{pid}/cmdline")).ok()?;
@@ -100,18 +103,32 @@ pub fn by_variable(name: &str) -> (Vec<Process>, Vec<Process>) {
         (stat.state != 'Z').then(|| Process {
             identity: Identity { pid, start: stat.start, boot: boot.clone() },
             parent: stat.parent,
-            group: stat.group,
             command,
             environment,
         })
-    });
-    processes.partition(|process| process.environment.contains_key(name))
+    })
+    .collect()
+}
+
+/// Reads a file of `/proc` with few calls: such files do not tell their length, so that reading them as others are read begins
+/// with a few bytes.
+fn read_whole(path: &str, bytes: &mut Vec<u8>) -> std::io::Result<()> {
+    let mut file = fs_err::File::open(path)?;
+    let mut length = 0;
+    loop {
+        bytes.resize(length + 32 * 1024, 0);
+        match file.read(&mut bytes[length..])? {
+            0 => break,
+            more => length += more,
+        }
+    }
+    bytes.truncate(length);
+    Ok(())
 }
 
 struct Stat {
     state: char,
     parent: u32,
-    group: u32,
     start: u64,
 }
 
@@ -122,7 +139,6 @@ fn stat(pid: u32) -> Option<Stat> {
     Some(Stat {
         state: fields.first()?.chars().next()?,
         parent: fields.get(1)?.parse().ok()?,
-        group: fields.get(2)?.parse().ok()?,
         start: fields.get(19)?.parse().ok()?,
     })
 }

@@ -21,10 +21,9 @@ fn shown(text: &str) -> Vec<Shown> {
             "```console" => inside = true,
             "```" => inside = false,
             _ if !inside => {}
-            _ => match (line.strip_prefix("$ "), found.last_mut()) {
-                (Some(command), _) => found.push(Shown { command: command.to_owned(), lines: Vec::new() }),
-                (None, Some(last)) => last.lines.push(line.to_owned()),
-                (None, None) => panic!("output before the first command: {line}"),
+            _ => match line.strip_prefix("$ ") {
+                Some(command) => found.push(Shown { command: command.to_owned(), lines: Vec::new() }),
+                None => found.last_mut().unwrap().lines.push(line.to_owned()),
             },
         }
     }
@@ -82,7 +81,7 @@ fn the_readme_shows_what_happens() {
     let programs = env.root().join("bin");
     std::fs::create_dir(&programs).unwrap();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_gpucl"), programs.join("gpucl")).unwrap();
-    copy(&root().join("examples"), &env.work().join("examples"));
+    bring_examples(&env, "examples");
 
     for Shown { command, lines } in &commands {
         match command.as_str() {
@@ -156,14 +155,14 @@ fn every_process_carries_the_tag(env: &TestEnv) {
     assert!(lost.is_empty(), "processes of nodes without a tag: {lost:#?}");
 }
 
-fn copy(from: &std::path::Path, to: &std::path::Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap().flatten() {
-        let target = to.join(entry.file_name());
+/// The examples of the project, in the working folder.
+fn bring_examples(env: &TestEnv, folder: &str) {
+    for entry in std::fs::read_dir(root().join(folder)).unwrap().flatten() {
+        let name = format!("{folder}/{}", entry.file_name().to_string_lossy());
         if entry.path().is_dir() {
-            copy(&entry.path(), &target);
+            bring_examples(env, &name);
         } else {
-            std::fs::copy(entry.path(), target).unwrap();
+            env.write(&name, &read(&name));
         }
     }
 }

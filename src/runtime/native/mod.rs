@@ -16,6 +16,6 @@ pub(crate) use launch::resource_of;
 pub use launch::{HeadAddress, Launch, launch};
 pub use layout::Layout;
 pub(crate) use observe::pids;
-pub use observe::{NODE_SCRIPT, TAG_VARIABLE, observe_agents, observe_nodes, tagged};
+pub use observe::{NODE_SCRIPT, TAG_VARIABLE, observe_all, observe_nodes, tagged};
 pub use ports::{NodePorts, allocate, first_choice, refuse_taken, release as release_ports};
 pub use prepare::{Prepared, is_prepared, preparation};
