@@ -1,5 +1,6 @@
 //! The verbs on a cluster: up, plan, render, stop, down, verify. Each is the same pipe with another goal.
 
+mod checks;
 mod down;
 mod open;
 mod plan;
@@ -8,6 +9,7 @@ mod status;
 mod stop;
 mod up;
 mod verify;
+mod world;
 
 pub use down::{Proof, down};
 pub use open::{Opened, Settings};

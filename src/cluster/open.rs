@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::world::{HostWorld, HostWorldConfig};
 use crate::agent::AgentStart;
 use crate::engine::{Cancel, Ledger, Pipeline};
 use crate::error::{Error, ErrorKind, Result};
@@ -11,7 +12,6 @@ use crate::plan::{Desired, Machine, Preparation, desired};
 use crate::playbook::Stage;
 use crate::provider::{self, Context, HostRequest, Provider};
 use crate::render::Library;
-use crate::runtime::{HostWorld, HostWorldConfig};
 use crate::spec::{Loaded, Spec};
 use crate::state::{Paths, Store};
 

@@ -136,8 +136,7 @@ fn report(state: &ClusterState) -> StatusReport {
 
 /// The log files of a cluster's nodes, by the names of the nodes.
 pub fn node_logs(paths: &Paths, state: &ClusterState) -> Vec<(String, PathBuf)> {
-    state
-        .nodes()
+    crate::plan::started_nodes(state)
         .iter()
         .map(|node| (node.key.display_name(), layout(paths, &state.scope(), &node.host).log(&node.key)))
         .collect()

@@ -2,14 +2,14 @@
 
 use super::down::say_if_restarted;
 use super::open::{desired_of, same_file};
-use super::{Opened, Settings};
+use super::{Opened, Settings, checks};
 use crate::agent::Request;
 use crate::engine::Ledger;
 use crate::error::{Error, LeftBehind, Result};
 use crate::event::Endpoint;
 use crate::plan::Goal;
 use crate::ray::Access;
-use crate::runtime::{native, verify};
+use crate::runtime::native;
 use crate::spec::Loaded;
 use crate::state::{Lock, Record, Store};
 
@@ -73,9 +73,9 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
     let result = async {
         let planned = opened.pipeline(settings).plan(&Goal::Up(desired)).await?;
         opened.pipeline(settings).execute(&planned.plan).await.into_result()?;
-        let subject = verify::Subject::new(settings, &opened, spec, &nodes)?;
-        verify::wait_ready(&subject, &settings.cancel).await?;
-        let checks = verify::run(&subject).await?;
+        let subject = checks::Subject::new(settings, &opened, spec, &nodes)?;
+        checks::wait_ready(&subject, &settings.cancel).await?;
+        let checks = checks::run(&subject).await?;
         Ok((planned.plan.operations.len(), checks, subject.access().clone()))
     }
     .await;
@@ -88,7 +88,7 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
     }
     // From now on a worker that ends by itself is started again.
     let _ = opened.world.agent().ask(&Request::Supervise).await;
-    let endpoints = verify::endpoints(&access);
+    let endpoints = checks::endpoints(&access);
     Ok(UpReport { operations, checks, access, endpoints })
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::name::Key;
 use crate::provider::ResourceRequest;
 use crate::spec::{GpuProof, Per, Spec};
+use crate::state::{ClusterState, ItemKind};
 use crate::util::digest;
 use crate::util::human::{bytes, count};
 
@@ -232,4 +233,12 @@ fn object_store(asked: Option<u64>, machine: &Machine) -> u64 {
         // A tenth of what all nodes may take, so that ten nodes fit.
         ((machine.memory as f64 * OBJECT_STORE_SHARE / 10.0) as u64).clamp(LEAST_OBJECT_STORE, 8 << 30)
     })
+}
+
+/// The nodes of a cluster as they were last started, the head first.
+pub fn started_nodes(known: &ClusterState) -> Vec<NodeSpec> {
+    let keys = known.items.iter().filter(|(_, item)| item.kind == ItemKind::Node).map(|(key, _)| key);
+    let mut nodes: Vec<NodeSpec> = keys.filter_map(|key| known.note(key, "node")).collect();
+    nodes.sort_by_key(|node| node.role);
+    nodes
 }

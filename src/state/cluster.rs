@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::name::{ClusterName, Key, Owner, Scope};
-use crate::plan::NodeSpec;
 use crate::spec::Spec;
 
 /// What an item is.
@@ -163,18 +162,6 @@ impl ClusterState {
     pub fn note<T: serde::de::DeserializeOwned>(&self, key: &Key, name: &str) -> Option<T> {
         let value = self.items.get(key)?.notes.get(name)?;
         serde_json::from_value(value.clone()).ok()
-    }
-
-    /// The nodes as they were started, the head first.
-    pub fn nodes(&self) -> Vec<NodeSpec> {
-        let mut nodes: Vec<NodeSpec> = self
-            .items
-            .iter()
-            .filter(|(_, item)| item.kind == ItemKind::Node)
-            .filter_map(|(key, _)| self.note(key, "node"))
-            .collect();
-        nodes.sort_by_key(|node| node.role);
-        nodes
     }
 
     /// Adds one record.

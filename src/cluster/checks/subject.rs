@@ -2,19 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::cluster::world::HostWorld;
 use crate::cluster::{Opened, Settings};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Bus, CheckOutcome, Endpoint, EventKind};
 use crate::name::{Key, Scope};
 use crate::plan::NodeSpec;
 use crate::ray::{Access, Client};
-use crate::runtime::HostWorld;
 use crate::runtime::native::{NodePorts, Prepared};
 use crate::spec::Spec;
 use crate::state::ClusterState;
 
 /// A cluster to be verified.
-pub struct Subject<'a> {
+pub(crate) struct Subject<'a> {
     pub(super) scope: Scope,
     pub(super) known: ClusterState,
     pub(super) spec: &'a Spec,
@@ -30,7 +30,12 @@ impl<'a> Subject<'a> {
     ///
     /// # Errors
     /// When the cluster does not run.
-    pub fn new(settings: &'a Settings, opened: &'a Opened, spec: &'a Spec, nodes: &'a [NodeSpec]) -> Result<Self> {
+    pub(crate) fn new(
+        settings: &'a Settings,
+        opened: &'a Opened,
+        spec: &'a Spec,
+        nodes: &'a [NodeSpec],
+    ) -> Result<Self> {
         let known = opened.ledger.state();
         let folder = opened.ledger.folder();
         let access = access_of(&known, &folder).ok_or_else(|| not_running(&known))?;
@@ -48,7 +53,7 @@ impl<'a> Subject<'a> {
     }
 
     /// The ways in.
-    pub fn access(&self) -> &Access {
+    pub(crate) fn access(&self) -> &Access {
         &self.access
     }
 
@@ -82,7 +87,7 @@ fn not_running(known: &ClusterState) -> Error {
 }
 
 /// The ways into a cluster, by what is known of it; `None` when it has no head.
-pub fn access_of(known: &ClusterState, folder: &Path) -> Option<Access> {
+pub(crate) fn access_of(known: &ClusterState, folder: &Path) -> Option<Access> {
     let head = Key::head();
     let ports: NodePorts = known.note(&head, "ports")?;
     known.items.get(&head)?.id.as_ref()?;
@@ -98,7 +103,7 @@ pub fn access_of(known: &ClusterState, folder: &Path) -> Option<Access> {
 }
 
 /// The addresses that answer, for the summary.
-pub fn endpoints(access: &Access) -> Vec<Endpoint> {
+pub(crate) fn endpoints(access: &Access) -> Vec<Endpoint> {
     let endpoint = |name: &str, url: &str| Endpoint { name: name.to_owned(), url: url.to_owned() };
     vec![endpoint("dashboard", &access.dashboard_url), endpoint("client", &access.client_address)]
 }

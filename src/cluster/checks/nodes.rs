@@ -1,20 +1,20 @@
-//! All checks, and their sum.
+//! Every node as Ray lists it against what was promised; all checks, and their sum.
 
 use super::subject::Subject;
 use super::wait::{alive_nodes, is_node};
 use super::{ports, probe, token};
+use crate::cluster::world::is_running;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::CheckOutcome;
 use crate::plan::{NodeRole, NodeSpec};
 use crate::ray::Node;
-use crate::runtime::is_running;
 use crate::util::human;
 
 /// Runs all checks, as many at a time as can be; hands back how many passed.
 ///
 /// # Errors
 /// [`ErrorKind::NotReady`] when one did not pass; every check has told what it saw by then.
-pub async fn run(subject: &Subject<'_>) -> Result<usize> {
+pub(crate) async fn run(subject: &Subject<'_>) -> Result<usize> {
     let (nodes, proof, tokens) = tokio::join!(nodes(subject), probe::run(subject), token::run(subject));
     let open = ports::run(subject);
     let outcomes: Vec<CheckOutcome> = nodes.into_iter().chain(proof).chain(tokens).chain(open).collect();

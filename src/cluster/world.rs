@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::native::{self, HeadAddress, Layout, NodePorts, Prepared};
 use crate::agent::{AgentClient, AgentStart, Request};
 use crate::engine::{Cancel, Ledger, Urgency, World};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
@@ -15,6 +14,7 @@ use crate::name::{Key, Scope};
 use crate::plan::{Action, NodeSpec, Observed, Operation};
 use crate::playbook::{self, Stage};
 use crate::provider::{HostPlace, Provider, Recorder as _};
+use crate::runtime::native::{self, HeadAddress, Layout, NodePorts, Prepared};
 use crate::state::{ClusterState, ItemKind};
 use crate::util::fs::write_atomic;
 

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use super::Subject;
+use crate::cluster::world::is_running;
 use crate::engine::{Cancel, Urgency};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::ray::Node;
-use crate::runtime::is_running;
 use crate::runtime::native::resource_of;
 
 /// How often it is looked.
@@ -16,7 +16,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LAST_LINES: usize = 12;
 
 /// Waits until all nodes are alive, for as long as `timeouts.start` says.
-pub async fn wait_ready(subject: &Subject<'_>, cancel: &Cancel) -> Result<()> {
+pub(crate) async fn wait_ready(subject: &Subject<'_>, cancel: &Cancel) -> Result<()> {
     let limit = subject.spec.timeouts.start.0;
     let begin = Instant::now();
     let mut said = String::new();

@@ -1,12 +1,12 @@
 //! The checks of a cluster: ready means that every one of them passed, and each says what it saw.
 
-mod checks;
+mod nodes;
 mod ports;
 mod probe;
 mod subject;
 mod token;
 mod wait;
 
-pub use checks::run;
-pub use subject::{Subject, access_of, endpoints};
-pub use wait::wait_ready;
+pub(super) use nodes::run;
+pub(super) use subject::{Subject, access_of, endpoints};
+pub(super) use wait::wait_ready;
