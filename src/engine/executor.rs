@@ -59,6 +59,8 @@ pub async fn execute(plan: &Plan, world: &dyn World, ledger: &Ledger, events: &B
             break;
         }
         tokio::select! {
+            // What can stop by itself says better what goes on without us.
+            biased;
             Some((operation, result)) = running.next() => match result {
                 Ok(()) => executed.done.push(operation.id),
                 Err(error) => executed.errors.push(error),
@@ -98,7 +100,11 @@ async fn one<'a>(
         operation: operation.id,
         action,
         target,
-        finish: if result.is_ok() { Finish::Done } else { Finish::Failed },
+        finish: match &result {
+            Ok(()) => Finish::Done,
+            Err(error) if error.kind() == ErrorKind::Cancelled => Finish::Cancelled,
+            Err(_) => Finish::Failed,
+        },
         milliseconds: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
     });
     (operation, result)

@@ -88,8 +88,9 @@ fn ctrl_c_twice_stops_now_and_down_ends_what_goes_on() {
         .end(10)
         .exits(130)
         .says("stopped now: what was in flight is on record; `gpucl up` goes on, `gpucl down -c t` removes it all\n")
-        .says("Caused by: it was stopped with Ctrl-C\n")
-        .says("left behind: agent, host-0\n");
+        .says("host-0: prepare stopped after ")
+        .says("error: failed to prepare host-0\nCaused by: it was stopped\nleft behind: agent, host-0\n")
+        .says("hint: its program goes on there; run the same command again to follow it\n");
     assert_eq!(status(&env)["phase"], "unfinished");
     let installs = process(&env, "/run.sh");
     assert!(installs.is_some(), "the program on the host goes on: {:?}", processes(&env));

@@ -14,6 +14,7 @@ use super::tools::{
 use crate::support::{TestEnv, turn};
 
 /// Says why a test that needs a small disk cannot be run, where the kernel lets nobody but root mount one.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says why")]
 fn no_small_disks() -> bool {
     let can = Command::new("unshare").args(["-rm", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
     let can = can.is_ok_and(|output| output.status.success());
@@ -76,7 +77,6 @@ fn a_disk_that_is_full_under_the_state() {
         let output = up_with_small_disk(&env, ".local/state", "64k", &fill);
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{said}");
-        println!("=== {ballast}\n{said}");
         if said.contains("No space left on device") {
             assert!(said.contains("\nhint: "), "{said}");
             full += 1;
