@@ -33,6 +33,7 @@ build-time:
 # write the generated files anew
 gen:
     cargo run --quiet -- schema > docs/reference/spec.schema.json
+    GPUCL_WRITE=1 cargo test --test main cli::reference
 
 # a new provider's folder, from the template
 new-provider name:
