@@ -136,18 +136,23 @@ fn blocks(tag: &str) -> impl Iterator<Item = u16> {
 /// Claims a block; one that this very node claimed before is its own.
 fn claim(path: &Path, tag: &str) -> std::io::Result<bool> {
     use std::io::Write as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let open = || {
+    let folder = path.parent().unwrap_or_else(|| Path::new("/"));
+    // The tag stands in the file before the file has its name: a crash leaves no claim of nobody.
+    let write = || -> std::io::Result<tempfile::NamedTempFile> {
         // Another cluster's end may take the empty folder away between the two.
-        path.parent().map_or(Ok(()), create_private_dir)?;
-        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+        create_private_dir(folder)?;
+        let mut file = tempfile::Builder::new().prefix(".claim-").tempfile_in(folder)?;
+        file.write_all(tag.as_bytes())?;
+        Ok(file)
     };
-    match open().or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { open() } else { Err(error) }) {
-        Ok(mut file) => file.write_all(tag.as_bytes()).map(|()| true),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+    let file =
+        write().or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { write() } else { Err(error) })?;
+    match file.persist_noclobber(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
             Ok(fs_err::read_to_string(path).is_ok_and(|holder| holder == tag))
         }
-        Err(error) => Err(error),
+        Err(error) => Err(error.error),
     }
 }
 
