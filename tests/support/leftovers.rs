@@ -31,7 +31,8 @@ fn ours() -> BTreeSet<PathBuf> {
         .filter(|entry| {
             let name = entry.file_name().to_string_lossy().to_lowercase();
             let speaks = ["ray", "gpucl", "gcs", "plasma"].iter().any(|word| name.contains(word));
-            speaks && !name.starts_with("gt-") && entry.metadata().is_ok_and(|metadata| metadata.uid() == me)
+            let of_a_test = name.starts_with("gt-") || name.starts_with("gpucl-test-");
+            speaks && !of_a_test && entry.metadata().is_ok_and(|metadata| metadata.uid() == me)
         })
         .map(|entry| entry.path())
         .collect()
