@@ -77,7 +77,7 @@ impl AgentClient {
     pub async fn start(&self, start: &AgentStart) -> Result<Identity> {
         let doing = || format!("start the agent of {}", self.scope.cluster);
         if let Some(folder) = self.socket.parent() {
-            fs::create_private_dir(folder).doing(ErrorKind::Host, doing)?;
+            crate::state::make_runtime_dir(folder)?;
         }
         let log = fs::open_append(&start.log).doing(ErrorKind::Host, doing)?;
         let errors = log.try_clone().doing(ErrorKind::Host, doing)?;

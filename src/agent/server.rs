@@ -34,7 +34,7 @@ pub async fn serve(config: AgentConfig) -> Result<()> {
     let _ = rustix::process::setsid();
     let path = socket(&config.paths.runtime, &config.scope);
     if let Some(folder) = path.parent() {
-        fs::create_private_dir(folder).doing(ErrorKind::State, doing)?;
+        crate::state::make_runtime_dir(folder)?;
     }
     // One agent per cluster: the lock is held for as long as the process lives, whatever becomes of the socket.
     let lock = fs::open_append(&path.with_extension("lock")).doing(ErrorKind::State, doing)?;

@@ -14,5 +14,5 @@ pub use cluster::{ClusterState, Item, ItemKind, ItemState, Record};
 pub(crate) use lock::way_to_write;
 pub use lock::{Lock, LockInfo};
 pub use owner::{known_owner, owner};
-pub use paths::Paths;
+pub use paths::{Paths, make_runtime_dir};
 pub use store::Store;

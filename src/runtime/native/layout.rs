@@ -90,13 +90,12 @@ impl Layout {
         {
             fs::create_private_dir(&folder).doing(ErrorKind::Host, doing)?;
         }
+        if let Some(folder) = self.link.parent() {
+            crate::state::make_runtime_dir(folder)?;
+        }
         let target = self.home.join("ray");
         if fs_err::read_link(&self.link).is_ok_and(|to| to == target) {
             return Ok(());
-        }
-        if let Some(folder) = self.link.parent() {
-            fs::create_private_dir(folder).doing(ErrorKind::Host, doing)?;
-            private(folder)?;
         }
         match fs_err::remove_file(&self.link) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -124,21 +123,5 @@ impl Layout {
                 Ok(())
             }
         }
-    }
-}
-
-/// Refuses a folder of sockets that somebody else could write into.
-fn private(folder: &Path) -> Result<()> {
-    use std::os::unix::fs::MetadataExt as _;
-    let doing = || format!("use {} for sockets", folder.display());
-    let metadata = fs_err::symlink_metadata(folder).doing(ErrorKind::Host, doing)?;
-    let ours =
-        metadata.is_dir() && metadata.uid() == rustix::process::getuid().as_raw() && metadata.mode() & 0o022 == 0;
-    if ours {
-        Ok(())
-    } else {
-        Err(crate::error::Error::new(ErrorKind::Host, doing())
-            .because("it belongs to somebody else, or others may write into it")
-            .hint("set XDG_RUNTIME_DIR to a short folder of your own with mode 0700"))
     }
 }
