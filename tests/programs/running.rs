@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gpucl::error::{ErrorKind, Result};
-use gpucl::event::{Bus, StepOutcome};
+use gpucl::event::{Bus, EventKind, StepOutcome};
 use gpucl::host::{ExecEnd, Host, OnLine};
 use gpucl::playbook::{self, Stage, StageFile, Step};
 
@@ -110,13 +110,20 @@ async fn attaching_shows_the_whole_log_and_the_result() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let (bus, mut inbox) = Bus::new();
+        // The program ends only when the second is seen to follow it.
         let opener = async {
-            tokio::time::sleep(Duration::from_millis(300)).await;
+            let first = inbox.recv().await.unwrap();
             fs_err::write(home.path().join("go"), "").unwrap();
+            first
         };
         let host = home.host();
-        let (report, ()) = tokio::join!(playbook::run_stage(&host, &stage, &bus, std::future::pending()), opener);
-        (report.unwrap(), lines(&mut inbox))
+        let (report, first) = tokio::join!(playbook::run_stage(&host, &stage, &bus, std::future::pending()), opener);
+        let mut shown = match first {
+            EventKind::HostLine { line, .. } => vec![line],
+            _ => Vec::new(),
+        };
+        shown.extend(lines(&mut inbox));
+        (report.unwrap(), shown)
     };
     let (first, (second, shown)) = tokio::join!(first, second);
     let first = first.unwrap();
