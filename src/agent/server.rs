@@ -1,7 +1,7 @@
 //! The agent itself.
 
 use std::io::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -17,6 +17,8 @@ use crate::util::fs;
 
 /// How often processes are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How long the last agent may take to be gone altogether.
+const LOCK_LIMIT: Duration = Duration::from_secs(2);
 
 /// What an agent needs to know.
 #[derive(Debug, Clone)]
@@ -38,7 +40,13 @@ pub async fn serve(config: AgentConfig) -> Result<()> {
     }
     // One agent per cluster: the lock is held for as long as the process lives, whatever becomes of the socket.
     let lock = fs::open_append(&path.with_extension("lock")).doing(ErrorKind::State, doing)?;
-    if lock.try_lock().is_err() {
+    // One that was just ended may hold it until its last thread is gone.
+    let begun = Instant::now();
+    while lock.try_lock().is_err() {
+        if begun.elapsed() < LOCK_LIMIT {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        }
         return Err(Error::new(ErrorKind::Locked, doing()).because("another agent of this cluster runs already"));
     }
     let _ = fs_err::remove_file(&path);

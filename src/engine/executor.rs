@@ -1,7 +1,7 @@
 //! Walks a plan: what can be done at the same time is; each call stands in the journal before and after it is made.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -24,7 +24,17 @@ pub struct Executed {
     pub errors: Vec<Error>,
 }
 
+/// How long an operation may take to stop by itself when it is to stop now.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
+
 impl Executed {
+    fn take(&mut self, (operation, result): (&Operation, Result<()>)) {
+        match result {
+            Ok(()) => self.done.push(operation.id),
+            Err(error) => self.errors.push(error),
+        }
+    }
+
     /// The first error, if one came.
     pub fn into_result(self) -> Result<()> {
         let more = self.errors.len().saturating_sub(1);
@@ -59,13 +69,17 @@ pub async fn execute(plan: &Plan, world: &dyn World, ledger: &Ledger, events: &B
             break;
         }
         tokio::select! {
-            // What can stop by itself says better what goes on without us.
-            biased;
-            Some((operation, result)) = running.next() => match result {
-                Ok(()) => executed.done.push(operation.id),
-                Err(error) => executed.errors.push(error),
-            },
-            () = cancel.at_least(Urgency::Now) => break,
+            Some(ended) = running.next() => executed.take(ended),
+            () = cancel.at_least(Urgency::Now) => {
+                // What can stop by itself says best what goes on without us.
+                let last = async {
+                    while let Some(ended) = running.next().await {
+                        executed.take(ended);
+                    }
+                };
+                let _ = tokio::time::timeout(LAST_MOMENT, last).await;
+                break;
+            }
         }
     }
     drop(running);

@@ -28,7 +28,7 @@ impl Place {
             for entry in fs_err::read_dir(folder).unwrap() {
                 let entry = entry.unwrap();
                 let name = entry.file_name().into_string().unwrap();
-                if !name.starts_with("python") && name != "uv" && fs_err::symlink_metadata(bin.join(&name)).is_err() {
+                if !name.starts_with("python") && name != "uv" && !bin.join(&name).is_symlink() {
                     fs_err::os::unix::fs::symlink(entry.path(), bin.join(name)).unwrap();
                 }
             }

@@ -1,11 +1,15 @@
 //! The agent dies; what it leaves is taken over.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use super::tools::{SPEC, agent, down_leaves_nothing, kill, pids, status, tools};
-use crate::support::{TestEnv, turn};
+use gpucl::name::Scope;
+use gpucl::runtime::native::tagged;
+
+use super::tools::{SPEC, agent, down_leaves_nothing, kill, pids, process, processes, status, tools, until};
+use crate::support::{TestEnv, tagged_processes, turn};
 
 /// The agent's socket.
 fn socket(env: &TestEnv) -> PathBuf {
@@ -19,8 +23,22 @@ fn kill_agent(env: &TestEnv) -> PathBuf {
     let socket = socket(env);
     kill(agent(env).unwrap());
     assert!(socket.metadata().unwrap().file_type().is_socket());
-    assert!(UnixStream::connect(&socket).is_err(), "somebody listens");
+    // A process counts as ended when its first thread has; the socket goes with the last.
+    until("the socket was stale", 10, || UnixStream::connect(&socket).is_err().then_some(()));
     socket
+}
+
+/// Every process of the cluster is told to be one of it, those too that wrote a title over their tag: `down` relies on it.
+#[track_caller]
+fn all_are_told(env: &TestEnv) {
+    let owner = std::fs::read_to_string(env.home().join(".config/gpucl/owner")).unwrap();
+    let scope = Scope { owner: owner.trim().parse().unwrap(), cluster: "t".parse().unwrap() };
+    until("all processes were told", 20, || {
+        let told: BTreeSet<u32> = tagged(&scope).values().flatten().map(|process| process.identity.pid).collect();
+        let there: BTreeSet<u32> = processes(env).into_iter().map(|(pid, _)| pid).collect();
+        (told.len() > 10 && told == there).then_some(())
+    });
+    assert!(process(env, "ray::DashboardAgent").is_some() && tagged_processes(env).len() < processes(env).len());
 }
 
 #[test]
@@ -43,6 +61,7 @@ fn an_agent_that_was_killed_is_missed_by_nobody_and_started_again() {
     let env = TestEnv::with_shared_ray();
     let _ = env.write("cluster.yaml", SPEC);
     let _ = env.run(&["up"]).exits(0).prints("ready: 8 checks passed");
+    all_are_told(&env);
     let nodes = pids(&env);
     let _ = kill_agent(&env);
 

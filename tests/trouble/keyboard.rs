@@ -81,7 +81,8 @@ fn ctrl_c_twice_stops_now_and_down_ends_what_goes_on() {
     let _ = env.write("cluster.yaml", SPEC);
     gate(&env);
     let up = Running::start(&env, &["up"]);
-    wait_at_gate(&env);
+    // It follows what it began.
+    up.says("[wait at the gate]", 30);
     up.interrupt();
     up.interrupt_again();
     let _ = up
