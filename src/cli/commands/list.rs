@@ -3,28 +3,46 @@
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
-use crate::cluster;
-use crate::error::Result;
+use crate::cluster::{self, Known};
+use crate::error::{Error, Result};
+use crate::name::ClusterName;
+use crate::state::Store;
 use crate::util::human;
+use serde_json::json;
 
 /// The arguments of `list`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
 pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
-    let known = cluster::list(&app.paths)?;
+    let mut known = Vec::new();
+    // One cluster that cannot be read does not hide the others.
+    let mut unreadable = Vec::new();
+    for name in Store::names(&app.paths)? {
+        match cluster::status(&app.paths, &name) {
+            Ok(found) => known.extend(found),
+            Err(error) => unreadable.push((name, error)),
+        }
+    }
     if app.json() {
         for known in &known {
             app.ui.json(&super::status::json(&known.report, None));
         }
-        return Ok(exit_code::DONE);
-    }
-    if known.is_empty() {
+        for (name, error) in &unreadable {
+            let line = json!({ "v": 1, "type": "cluster", "cluster": name, "phase": "unreadable", "error": error.to_string() });
+            app.ui.json(&line);
+        }
+    } else if known.is_empty() && unreadable.is_empty() {
         app.ui.status("no cluster; `gpucl up cluster.yaml` brings one up");
-        return Ok(exit_code::DONE);
+    } else {
+        show(app, &known, &unreadable);
     }
+    Ok(if unreadable.is_empty() { exit_code::DONE } else { exit_code::FAILED })
+}
+
+fn show(app: &App, known: &[Known], unreadable: &[(ClusterName, Error)]) {
     let mut table = Table::new(&["cluster", "phase", "provider", "nodes", "age", "spec"]);
-    for known in &known {
+    for known in known {
         let report = &known.report;
         let running = report.nodes.iter().filter(|node| node.running).count();
         let age = report.created.duration_until(jiff::Timestamp::now()).unsigned_abs();
@@ -37,6 +55,12 @@ pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
             report.spec_path.clone().unwrap_or_default(),
         ]);
     }
+    for (name, error) in unreadable {
+        table.row([name.as_str(), "unreadable"]);
+        app.ui.status(format!("warning: {error}"));
+        for hint in error.hints() {
+            app.ui.status(format!("hint: {hint}"));
+        }
+    }
     app.ui.data(table);
-    Ok(exit_code::DONE)
 }
