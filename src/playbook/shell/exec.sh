@@ -143,9 +143,13 @@ main() {
     cd "$home" || trouble "the folder $home cannot be entered"
     facts
     waited=0
+    # An exec that broke before it could say so may have started our program already.
+    own=$id
     while :; do
         if [ -n "$resume" ] && read_current && [ "$c_id" = "$resume" ] && [ "$c_boot" = "$boot" ]; then
             from=$resume_at
+        elif [ -n "$own" ] && read_current && [ "$c_id" = "$own" ] && [ "$c_boot" = "$boot" ]; then
+            from=0
         else
             # A failing redirection of `exec` would end the shell without a word of ours.
             (: >>"$home/lock") || trouble "the file $home/lock cannot be written"
@@ -168,6 +172,7 @@ main() {
             fi
         fi
         resume=
+        own=
         exec 9>&-
         follow "$from"
         # Two others came after it, so that its end cannot be known any more: it is begun again.
