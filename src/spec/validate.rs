@@ -19,13 +19,19 @@ const LEAST_OBJECT_STORE: u64 = 75 << 20;
 const MOST_RESOURCE: f64 = 100e12;
 /// Variables that gpucl sets itself, or that would undo what it sets.
 const OUR_VARIABLES: &[&str] = &[
+    "AUTOSCALER_METRIC_PORT",
     "CUDA_VISIBLE_DEVICES",
+    "DASHBOARD_METRIC_PORT",
     "HIP_VISIBLE_DEVICES",
+    "PATH",
     "RAY_ADDRESS",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER",
     "RAY_OVERRIDE_LABELS",
     "RAY_OVERRIDE_RESOURCES",
     "ROCR_VISIBLE_DEVICES",
+    "SPT_NOENV",
+    "TMPDIR",
+    "VIRTUAL_ENV",
 ];
 /// How names of variables of ours begin.
 const OUR_PREFIXES: &[&str] = &["GPUCL_", "RAY_AUTH_"];
