@@ -36,7 +36,7 @@ fn the_reference_names_every_key() {
 fn the_reference_says_the_defaults() {
     let reference = fs_err::read_to_string(project("docs/reference/spec.md")).unwrap();
     assert!(reference.contains(&format!("`{}`", spec::DEFAULT_RAY_VERSION)));
-    for wait in ["`20m`", "`2m`", "`3m`", "`20s`"] {
+    for wait in ["`20m`", "`2m`", "`3m`", "`10s`"] {
         assert!(reference.contains(wait), "{wait}");
     }
 }
