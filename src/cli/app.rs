@@ -45,7 +45,8 @@ impl App {
         let colour = variable("NO_COLOR").is_none_or(str::is_empty) && variable("TERM") != Some("dumb");
         let progress = variable("GPUCL_NO_PROGRESS").is_none_or(str::is_empty)
             && std::io::stderr().is_terminal()
-            && variable("TERM") != Some("dumb");
+            // Without a kind of terminal nothing can be moved on it, and what cannot be drawn would be lost.
+            && variable("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
         let cluster = global
             .cluster
             .clone()

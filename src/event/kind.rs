@@ -121,6 +121,13 @@ pub enum EventKind {
         /// How long it took, in milliseconds.
         milliseconds: u64,
     },
+    /// The run waits for something; it holds until the next event of this kind, or a check.
+    Waiting {
+        /// What it waits for: `worker-0 to join`.
+        what: String,
+        /// How long it will wait in all, in milliseconds.
+        limit_milliseconds: u64,
+    },
     /// A step of a program on a host ended.
     Step {
         /// The host.

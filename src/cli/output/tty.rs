@@ -12,6 +12,7 @@ use crate::event::{Event, EventKind, Sink};
 pub(crate) struct Tty {
     bars: MultiProgress,
     running: BTreeMap<usize, ProgressBar>,
+    waiting: Option<ProgressBar>,
     style: ProgressStyle,
 }
 
@@ -23,7 +24,7 @@ impl Tty {
             "  {spinner} {prefix} {elapsed} {wide_msg}"
         };
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner());
-        Self { bars: MultiProgress::new(), running: BTreeMap::new(), style }
+        Self { bars: MultiProgress::new(), running: BTreeMap::new(), waiting: None, style }
     }
 }
 
@@ -47,6 +48,20 @@ impl Sink for Tty {
                     bar.set_message(line.clone());
                 }
             }
+            EventKind::Waiting { what, .. } => {
+                let bar = self.waiting.get_or_insert_with(|| {
+                    let bar = self.bars.add(ProgressBar::new_spinner());
+                    bar.set_style(self.style.clone());
+                    bar.enable_steady_tick(Duration::from_millis(100));
+                    bar
+                });
+                bar.set_prefix(format!("waiting for {what}"));
+            }
+            EventKind::Check { .. } | EventKind::RunFinished { .. } => {
+                if let Some(bar) = self.waiting.take() {
+                    bar.finish_and_clear();
+                }
+            }
             EventKind::OperationFinished { operation, .. } => {
                 if let Some(bar) = self.running.remove(operation) {
                     bar.finish_and_clear();
@@ -62,7 +77,7 @@ impl Sink for Tty {
 
 impl Drop for Tty {
     fn drop(&mut self) {
-        for bar in self.running.values() {
+        for bar in self.running.values().chain(&self.waiting) {
             bar.finish_and_clear();
         }
     }

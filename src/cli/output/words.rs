@@ -37,6 +37,10 @@ pub(super) fn line(event: &Event, verbose: bool) -> Option<String> {
             };
             Some(format!("  {word:<9} {check:<16} {target:<10} {saw}"))
         }
+        EventKind::Waiting { what, limit_milliseconds } if verbose => {
+            let limit = human::duration(Duration::from_millis(*limit_milliseconds));
+            Some(format!("waiting for {what} (up to {limit})"))
+        }
         EventKind::Note { message } => Some(message.clone()),
         EventKind::Warning { message } => Some(format!("warning: {message}")),
         _ => None,

@@ -6,6 +6,7 @@ use super::Subject;
 use crate::cluster::world::is_running;
 use crate::engine::{Cancel, Urgency};
 use crate::error::{Error, ErrorKind, Result};
+use crate::event::EventKind;
 use crate::name::Key;
 use crate::ray::Node;
 use crate::runtime::native::resource_of;
@@ -46,7 +47,10 @@ pub(crate) async fn wait_ready(subject: &Subject<'_>, cancel: &Cancel) -> Result
                 .hint(format!("gpucl logs {logs} -c {}", subject.scope.cluster)));
         }
         if said != waits_for {
-            subject.events.note(format!("waiting for {waits_for} (up to {})", crate::util::human::duration(limit)));
+            subject.events.send(EventKind::Waiting {
+                what: waits_for.clone(),
+                limit_milliseconds: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+            });
             said = waits_for;
         }
         if cancel.urgency() != Urgency::None {
