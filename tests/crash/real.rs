@@ -72,6 +72,7 @@ fn mains(env: &TestEnv) -> usize {
     tagged_processes(env).iter().filter(|(_, command)| command.contains("/node.py ")).count()
 }
 
+/// A testbed's, for its four minutes of real Ray; `.ci/run` runs it.
 #[test]
 #[ignore = "testbed"]
 fn kill_9_at_a_sample_of_points_of_a_real_cluster_leaks_nothing() {

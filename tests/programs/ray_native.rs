@@ -155,7 +155,8 @@ fn check_environment(report: &StageReport, environments: &Path) {
     assert!(report.values["python"].starts_with("3.1"), "{:?}", report.values);
 }
 
-/// The real thing, from the package index that this machine is set up for.
+/// The real thing, from the package index that this machine is set up for. A testbed's, for its minute and a half of installing;
+/// `.ci/run` runs it.
 #[tokio::test]
 #[ignore = "testbed"]
 async fn a_cut_install_is_made_again_once_for_two_clusters() {
@@ -191,7 +192,7 @@ async fn a_cut_install_is_made_again_once_for_two_clusters() {
     assert_eq!(paths_but(&own, &[]), [own.join("tmp")], "something was written outside the environments");
 }
 
-/// `uv`, when it is there, makes the same.
+/// `uv`, when it is there, makes the same. A testbed's, since it installs `uv` and Ray; `.ci/run` runs it.
 #[tokio::test]
 #[ignore = "testbed"]
 async fn uv_makes_the_environment_as_well() {

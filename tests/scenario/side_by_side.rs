@@ -9,6 +9,7 @@ use crate::support::{TestEnv, get, interrupt, nodes, ray_session, tagged_process
 
 const SPEC: &str = "ray:\n  workers: {count: 1, cpus: 1}\n";
 
+/// A testbed's: it needs Ray's default ports for itself, and three Rays at once; `.ci/run` runs it.
 #[test]
 #[ignore = "testbed"]
 fn two_clusters_and_a_foreign_ray_do_not_disturb_each_other() {
