@@ -135,6 +135,7 @@ fn bare_spec(name: &ClusterName) -> Spec {
         gpu: crate::spec::GpuProof::default(),
         oversubscribe: false,
         environment: std::collections::BTreeMap::new(),
+        playbooks: std::collections::BTreeMap::new(),
         timeouts: crate::spec::Timeouts::default(),
     }
 }

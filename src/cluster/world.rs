@@ -59,7 +59,10 @@ impl HostWorld {
     /// A host of the cluster and its layout.
     pub async fn host(&self, key: &Key, id: &str) -> Result<(LocalHost, Layout)> {
         let tag = self.config.scope.tag(key);
-        let HostPlace::Local { folder } = self.config.provider.place(&tag, id).await?;
+        let HostPlace::Local { folder } = self.config.provider.place(&tag, id).await? else {
+            return Err(Error::new(ErrorKind::Unsupported, format!("use the host {}", key.display_name()))
+                .because("this runtime runs on this machine only"));
+        };
         let layout = Layout::new(&folder, &tag, &self.config.runtime_dir);
         Ok((LocalHost::new(key.display_name(), folder)?, layout))
     }

@@ -5,10 +5,12 @@
 //! one thing in [`crate::playbook`], so that it works the same on this machine and through SSH.
 
 mod local;
+mod ssh;
 
 use async_trait::async_trait;
 
 pub use local::LocalHost;
+pub use ssh::SshTarget;
 
 use crate::error::Result;
 

@@ -88,9 +88,9 @@ fn deliver(text: &mut String, home: &str, stage: &Stage, ids: &Ids) {
     };
     put("run.sh".to_owned(), &detached_program(home, stage, ids));
     for (number, step) in (1..).zip(&stage.steps) {
-        put(format!("{number}.sh"), &script(stage, &values, &step.run));
+        put(format!("{number}.sh"), &script(stage, step, &values, &step.run));
         if let Some(unless) = &step.unless {
-            put(format!("{number}.unless"), &script(stage, &values, unless));
+            put(format!("{number}.unless"), &script(stage, step, &values, unless));
         }
     }
     for file in &stage.files {
@@ -119,7 +119,7 @@ fn still_holds(text: &mut String, home: &str, stage: &Stage) {
     for step in &stage.steps {
         let creates = step.creates.as_ref().map(|path| format!("[ -e {} ]", quote(path)));
         let unless = step.unless.as_ref().map(|unless| {
-            format!("timeout 20 sh -c {} </dev/null >/dev/null 2>&1 9>&-", quote(&script(stage, &values, unless)))
+            format!("timeout 20 sh -c {} </dev/null >/dev/null 2>&1 9>&-", quote(&script(stage, step, &values, unless)))
         });
         let tests: Vec<String> = creates.into_iter().chain(unless).collect();
         if !tests.is_empty() {
@@ -157,11 +157,11 @@ fn call(number: usize, step: &Step) -> String {
 }
 
 /// The text of one step, with its variables in front.
-fn script(stage: &Stage, values: &str, body: &str) -> String {
+fn script(stage: &Stage, step: &Step, values: &str, body: &str) -> String {
     let mut text = String::new();
     assign(&mut text, "gpucl_values", values);
     text.push_str(STEP);
-    for (name, value) in &stage.variables {
+    for (name, value) in stage.variables.iter().chain(&step.variables) {
         assign(&mut text, name, value);
     }
     text.push_str(body);

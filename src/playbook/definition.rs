@@ -163,6 +163,8 @@ impl Playbook {
                 unless: fill_some("unless", &step.unless)?,
                 run: fill("run", &step.run)?,
                 creates: fill_some("creates", &step.creates)?,
+                reboot: step.reboot,
+                variables: BTreeMap::new(),
                 retry: step.retry,
                 timeout: step.timeout.map(|timeout| timeout.0),
                 hint: fill_some("hint", &step.hint)?,

@@ -13,5 +13,5 @@ mod stage;
 
 pub use definition::{Has, Playbook, When, load};
 pub use facts::{Facts, GpuFact, PythonFact, Vendor};
-pub use run::{end_program, facts, program_text, run_stage};
+pub use run::{Look, StageState, end_program, facts, look, program_text, run_stage};
 pub use stage::{KnownError, Stage, StageFile, StageReport, Step, StepReport};

@@ -34,6 +34,10 @@ pub struct Step {
     pub run: String,
     /// A path; when it exists, the step is skipped.
     pub creates: Option<String>,
+    /// The host is started anew after it, and the stage goes on with the next step. Only when it was not skipped.
+    pub reboot: bool,
+    /// What this step finds as shell variables besides the stage's.
+    pub variables: BTreeMap<String, String>,
     /// How often it is tried again after a failure.
     pub retry: u32,
     /// How long it may take; without it only the stage's limit holds.
@@ -108,10 +112,27 @@ pub struct StageReport {
 }
 
 impl Stage {
+    /// One stage of several, one after another; the variables of each stay its own.
+    pub fn join(name: &str, stages: Vec<Self>, timeout: Duration) -> Self {
+        let mut joined =
+            Self { name: name.to_owned(), steps: Vec::new(), files: Vec::new(), variables: BTreeMap::new(), timeout };
+        for stage in stages {
+            joined.files.extend(stage.files);
+            joined.steps.extend(stage.steps.into_iter().map(|mut step| {
+                step.variables.extend(stage.variables.clone());
+                step
+            }));
+        }
+        joined
+    }
+
     /// The digest of what the stage would do. How long it may take is no part of it.
     pub fn digest(&self) -> String {
-        let steps: Vec<_> =
-            self.steps.iter().map(|step| (&step.name, &step.unless, &step.run, &step.creates)).collect();
+        let steps: Vec<_> = self
+            .steps
+            .iter()
+            .map(|step| (&step.name, &step.unless, &step.run, &step.creates, &step.variables))
+            .collect();
         let files: Vec<_> = self.files.iter().map(|file| (&file.path, file.mode, digest::short(&file.bytes))).collect();
         digest::of_json(&(1, &self.name, steps, files, &self.variables))
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Acquired, Capability, Manifest, Recorder};
 use crate::error::Result;
 use crate::event::Bus;
+use crate::host::SshTarget;
 use crate::name::{Key, Scope, Tag};
 
 /// A wrong value in a provider's own settings; the spec's reader gives it its line.
@@ -135,6 +136,11 @@ pub enum HostPlace {
         /// The host's folder.
         folder: PathBuf,
     },
+    /// By SSH.
+    Ssh {
+        /// How it is reached.
+        target: SshTarget,
+    },
 }
 
 /// A place that hosts or clusters come from.
@@ -187,6 +193,14 @@ pub trait Provider: Send + Sync {
 
     /// How to run commands on a host that was acquired and is usable; an error when it is not there.
     async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace>;
+
+    /// The place of a host that stands there before it is acquired, so that it can be looked at for the plan. Pure.
+    ///
+    /// # Behavior
+    /// - Where it is some, it equals what [`Provider::place`] tells once the host is acquired.
+    fn standing(&self, _request: &HostRequest) -> Option<HostPlace> {
+        None
+    }
 
     /// A request that this provider must refuse as `Permanent`, leaving nothing behind; for the conformance suite.
     fn refused_request(&self, key: &Key) -> ResourceRequest;

@@ -39,6 +39,9 @@ pub struct Spec {
     /// Environment variables of every node, and so of every task.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
+    /// Settings of playbooks, by the playbook's name, such as mirrors and proxies.
+    #[serde(default)]
+    pub playbooks: BTreeMap<String, BTreeMap<String, String>>,
     /// How long to wait for what.
     #[serde(default)]
     pub timeouts: Timeouts,

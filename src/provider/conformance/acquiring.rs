@@ -125,6 +125,9 @@ pub(super) async fn place(bench: &Bench<'_>) -> Verdict {
         HostPlace::Local { folder } => ensure(folder.is_absolute() && folder.is_dir(), || {
             format!("the place of {} is no folder with a whole path: {}", request.key, folder.display())
         })?,
+        HostPlace::Ssh { target } => {
+            ensure(!target.node.is_empty(), || format!("the place of {} has no node", request.key))?;
+        }
     }
     bench.release_all(&scope).await?;
     ensure(ask().await?.is_err(), || format!("{} is gone and has a place", request.key))

@@ -1,0 +1,77 @@
+//! What passes between the verbs and the rendering of compose projects.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::name::Key;
+use crate::plan::NodeSpec;
+use crate::playbook::{Facts, Stage};
+
+/// The ports of one host that its containers are reached by: on the loopback of a single host, else as DESIGN has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostPorts {
+    /// Ray's dashboard and job API.
+    pub dashboard: u16,
+    /// Ray's client server.
+    pub client: u16,
+    /// The object store's S3 interface.
+    pub object_store: u16,
+    /// The object store's console.
+    pub console: u16,
+    /// Prometheus.
+    pub prometheus: u16,
+    /// Grafana.
+    pub grafana: u16,
+    /// Jupyter.
+    pub jupyter: u16,
+}
+
+/// The ports on the user's machine under which pages are shown: chosen once per cluster, since Grafana's must be known
+/// before the head starts. By the page's name.
+pub type Pages = BTreeMap<String, u16>;
+
+/// One host, as the rendering needs it.
+#[derive(Debug, Clone)]
+pub struct HostInput {
+    /// Its key: `host0`.
+    pub key: Key,
+    /// Its tag: what its folder, project and containers are named and labelled by.
+    pub tag: String,
+    /// What it is; its GPUs carry their UUIDs once the driver runs.
+    pub facts: Facts,
+    /// The address that the other hosts reach it by.
+    pub address: String,
+    /// The ports of its services.
+    pub ports: HostPorts,
+}
+
+/// A web page of the cluster: how it is reached on its host, and how to log in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Page {
+    /// `dashboard`, `grafana`, `prometheus`, `object-store`, `jupyter`.
+    pub name: String,
+    /// The host that serves it.
+    pub host: Key,
+    /// Its port on that host's loopback.
+    pub port: u16,
+    /// Which credential opens it: the name of a file in the cluster's secrets folder, and the user to go with it.
+    pub secret: String,
+    /// The user's name, where the page asks for one.
+    pub user: Option<String>,
+}
+
+/// What one host is to run.
+#[derive(Debug, Clone)]
+pub struct Deployment {
+    /// The host.
+    pub host: Key,
+    /// The name of its compose project.
+    pub project: String,
+    /// The nodes of Ray that run in it.
+    pub nodes: Vec<NodeSpec>,
+    /// The stage that delivers its files, starts it and waits until all is healthy. Its digest is the deployment's.
+    pub stage: Stage,
+    /// The shell text that prints what the host's checks saw, one JSON object a line behind `::check `.
+    pub checks: String,
+}
