@@ -100,6 +100,11 @@ impl Key {
         Self(format!("worker{index}"))
     }
 
+    /// The key of the compose project of the n-th host.
+    pub fn project(index: usize) -> Self {
+        Self(format!("project{index}"))
+    }
+
     /// The key of the cluster's agent.
     pub fn agent() -> Self {
         Self("agent".to_owned())

@@ -121,7 +121,7 @@ pub(super) async fn desired_of(
         preparations.push(Preparation { host: request.key, digest: stage.digest() });
     }
     let nodes = desired(spec, &machines).map_err(|(path, sentence)| loaded.places.error(&path, sentence))?;
-    Ok(Desired { resources, preparations, agent: Some(crate::engine::agent_digest()), nodes })
+    Ok(Desired { resources, preparations, agent: Some(crate::engine::agent_digest()), nodes, projects: Vec::new() })
 }
 
 /// Refuses a spec from another file under the name of a cluster that runs.

@@ -6,7 +6,7 @@ use super::{Cancel, Executed, Ledger, Urgency, World, execute};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::event::{Bus, EventKind};
 use crate::plan::{Goal, Observed, Outcome, Plan, reconcile};
-use crate::state::{ItemState, Record};
+use crate::state::{ItemKind, ItemState, Record};
 
 /// The digest of the agent that this program would start: another version of gpucl is another agent.
 pub fn agent_digest() -> String {
@@ -37,8 +37,14 @@ pub struct Planned {
 impl Pipeline<'_> {
     /// Looks, compares, writes down what was found, and hands back the plan.
     pub async fn plan(&self, goal: &Goal) -> Result<Planned> {
+        self.plan_for(|_| Ok(goal.clone())).await
+    }
+
+    /// The same for a goal that depends on what is seen, as the number of a host's GPUs.
+    pub async fn plan_for(&self, goal: impl FnOnce(&Observed) -> Result<Goal>) -> Result<Planned> {
         let observed = self.observe_settled().await?;
-        let Outcome { plan, adopted, forgotten } = reconcile(goal, &self.ledger.state(), &observed);
+        let goal = goal(&observed)?;
+        let Outcome { plan, adopted, forgotten } = reconcile(&goal, &self.ledger.state(), &observed);
         for (key, kind, id, digest) in adopted {
             if self.ledger.state().items.get(&key).is_none_or(|item| item.digest != digest || item.id.is_none()) {
                 self.ledger.write(Record::Requested { key: key.clone(), kind, digest })?;
@@ -87,6 +93,7 @@ impl Pipeline<'_> {
             let open = known.items.iter().find(|(key, item)| {
                 item.state == ItemState::Requested
                     && item.id.is_none()
+                    && item.kind != ItemKind::Project
                     && !observed.resources.iter().any(|found| found.key == **key)
                     && item.since.duration_until(jiff::Timestamp::now()).unsigned_abs() < self.world.settle()
             });
