@@ -1,17 +1,18 @@
 //! The verbs on a cluster: up, plan, render, stop, down, verify. Each is the same pipe with another goal.
 
-mod checks;
 mod down;
 mod open;
 mod plan;
+mod processes;
+mod projects;
 mod render;
 mod status;
 mod stop;
 mod up;
 mod verify;
-mod world;
 
-pub use down::{Proof, down};
+pub use down::{DownOptions, Proof, down};
+pub use projects::Reach;
 pub use open::{Opened, Settings};
 pub use plan::plan;
 pub use render::{RenderedFile, render};

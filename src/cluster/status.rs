@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::processes::layout;
 use crate::error::Result;
 use crate::host::LocalHost;
 use crate::name::{ClusterName, Key, Scope};
@@ -150,10 +151,4 @@ pub fn hosts(paths: &Paths, state: &ClusterState) -> Result<Vec<LocalHost>> {
         .filter(|(_, item)| matches!(item.kind, ItemKind::Resource(_)) && item.id.is_some())
         .map(|(key, _)| LocalHost::new(key.display_name(), layout(paths, &state.scope(), key).home().to_owned()))
         .collect()
-}
-
-/// Where things lie on a host.
-pub(super) fn layout(paths: &Paths, scope: &Scope, host: &Key) -> native::Layout {
-    let tag = scope.tag(host);
-    native::Layout::new(&paths.data.join("hosts").join(tag.to_string()), &tag, &paths.runtime)
 }

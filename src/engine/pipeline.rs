@@ -37,14 +37,13 @@ pub struct Planned {
 impl Pipeline<'_> {
     /// Looks, compares, writes down what was found, and hands back the plan.
     pub async fn plan(&self, goal: &Goal) -> Result<Planned> {
-        self.plan_for(|_| Ok(goal.clone())).await
+        let observed = self.observe_settled().await?;
+        self.settle_on(goal, observed)
     }
 
-    /// The same for a goal that depends on what is seen, as the number of a host's GPUs.
-    pub async fn plan_for(&self, goal: impl FnOnce(&Observed) -> Result<Goal>) -> Result<Planned> {
-        let observed = self.observe_settled().await?;
-        let goal = goal(&observed)?;
-        let Outcome { plan, adopted, forgotten } = reconcile(&goal, &self.ledger.state(), &observed);
+    /// The same with what was seen already, for a goal that depends on it.
+    pub fn settle_on(&self, goal: &Goal, observed: Observed) -> Result<Planned> {
+        let Outcome { plan, adopted, forgotten } = reconcile(goal, &self.ledger.state(), &observed);
         for (key, kind, id, digest) in adopted {
             if self.ledger.state().items.get(&key).is_none_or(|item| item.digest != digest || item.id.is_none()) {
                 self.ledger.write(Record::Requested { key: key.clone(), kind, digest })?;
@@ -85,7 +84,7 @@ impl Pipeline<'_> {
     }
 
     /// Observes; where a call may have been sent whose effect can still be on its way, waits for it first.
-    async fn observe_settled(&self) -> Result<Observed> {
+    pub async fn observe_settled(&self) -> Result<Observed> {
         let begin = Instant::now();
         loop {
             let known = self.ledger.state();

@@ -1,0 +1,16 @@
+//! Clusters whose nodes are containers of one compose project per host: the docker runtime.
+
+mod down;
+mod expected;
+mod goal;
+mod outside;
+mod reach;
+mod up;
+mod verify;
+mod world;
+
+pub(super) use down::{down, stop};
+pub use reach::Reach;
+pub(super) use reach::SshReach;
+pub(super) use up::{plan, up};
+pub(super) use verify::verify;

@@ -1,0 +1,433 @@
+//! The real world of a cluster of projects: hosts by SSH, one program at a time on each.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+
+use super::expected::{address_of, project_of, taken};
+use super::goal::no_place;
+use super::reach::Reach;
+use crate::engine::{Cancel, Ledger, Urgency, World};
+use crate::error::{Error, ErrorKind, LeftBehind, Result};
+use crate::event::Bus;
+use crate::host::{ExecEnd, Host};
+use crate::name::{Key, Scope};
+use crate::plan::{Action, Health, Observed, ObservedProject, Operation};
+use crate::playbook::{self, Facts, Look, Stage};
+use crate::provider::{HostPlace, HostRequest, Provider, Recorder as _};
+use crate::render::Library;
+use crate::runtime::compose::{self, CheckLine, CleanOptions, Deployment, HostPorts, Pages, Seen};
+use crate::secret::Secrets;
+use crate::spec::Spec;
+use crate::state::{ClusterState, ItemKind};
+
+/// Where everything of a host's clusters lies.
+const HOST_FOLDER: &str = "/var/lib/gpucl";
+/// How long a host that stands there may take to answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+
+/// What the world needs to know.
+pub(super) struct ProjectWorldConfig {
+    /// Whose and which cluster.
+    pub(super) scope: Scope,
+    /// What is asked for.
+    pub(super) spec: Spec,
+    /// Where its hosts come from.
+    pub(super) provider: Box<dyn Provider>,
+    /// How they are reached.
+    pub(super) reach: Arc<dyn Reach>,
+    /// Playbooks and templates.
+    pub(super) library: Library,
+    /// The cluster's credentials.
+    pub(super) secrets: Secrets,
+    /// Looking at a host runs its checks as well.
+    pub(super) with_checks: bool,
+    /// What cleaning leaves.
+    pub(super) clean: CleanOptions,
+    /// Who is told.
+    pub(super) events: Bus,
+    /// Whether to go on.
+    pub(super) cancel: Cancel,
+}
+
+/// What was seen of one host in this command.
+#[derive(Debug, Clone, Default)]
+struct HostSeen {
+    facts: Facts,
+    checks: Vec<CheckLine>,
+}
+
+/// What this command has learned.
+#[derive(Debug, Default)]
+struct Learned {
+    places: BTreeMap<Key, HostPlace>,
+    seen: BTreeMap<Key, HostSeen>,
+    pages: Option<Pages>,
+    kept: Vec<String>,
+}
+
+/// Hosts with projects for real.
+pub(super) struct ProjectWorld {
+    pub(super) config: ProjectWorldConfig,
+    learned: Mutex<Learned>,
+}
+
+impl ProjectWorld {
+    /// Makes it; nothing is touched.
+    pub(super) fn new(config: ProjectWorldConfig) -> Self {
+        Self { config, learned: Mutex::default() }
+    }
+
+    /// What a host told in this command.
+    pub(super) fn seen_facts(&self, host: &Key) -> Option<Facts> {
+        self.learned().seen.get(host).map(|seen| seen.facts.clone())
+    }
+
+    /// What a host's checks saw in this command; none when they did not run.
+    pub(super) fn checks_seen(&self, host: &Key) -> Vec<CheckLine> {
+        self.learned().seen.get(host).map(|seen| seen.checks.clone()).unwrap_or_default()
+    }
+
+    /// Where a host is.
+    pub(super) fn place_of(&self, host: &Key) -> Option<HostPlace> {
+        self.learned().places.get(host).cloned()
+    }
+
+    /// What cleaning left on purpose.
+    pub(super) fn kept(&self) -> Vec<String> {
+        self.learned().kept.clone()
+    }
+
+    fn learned(&self) -> MutexGuard<'_, Learned> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn home(&self, host: &Key) -> String {
+        format!("{HOST_FOLDER}/{}", self.config.scope.tag(host))
+    }
+
+    pub(super) async fn connected(&self, host: &Key) -> Result<Arc<dyn Host>> {
+        let place = self.place_of(host).ok_or_else(|| no_place(host))?;
+        self.config.reach.host(host, &place, &self.home(host), ANSWERS_WITHIN).await
+    }
+
+    /// The places of all hosts that are there: those that were acquired, and those that stand there before.
+    async fn find_places(&self, observed: &Observed) -> Result<Vec<Key>> {
+        let mut places = BTreeMap::new();
+        for resource in observed.resources.iter().filter(|resource| resource.usable) {
+            if let Ok(place) = self.config.provider.place(&self.config.scope.tag(&resource.key), &resource.id).await {
+                places.insert(resource.key.clone(), place);
+            }
+        }
+        for (index, settings) in self.config.spec.hosts.iter().enumerate() {
+            let request = HostRequest { key: Key::host(index), settings: settings.clone() };
+            if let (false, Some(place)) = (places.contains_key(&request.key), self.config.provider.standing(&request)) {
+                places.insert(request.key, place);
+            }
+        }
+        let keys = places.keys().cloned().collect();
+        self.learned().places = places;
+        Ok(keys)
+    }
+
+    /// One exec: what the host is, what of ours is on it, and what its checks see when it is as it was brought up.
+    async fn look(&self, host: &Key, expected: Option<&(Stage, Deployment)>) -> Result<(Look, Seen)> {
+        let connected = self.connected(host).await?;
+        let tag = self.config.scope.tag(host).to_string();
+        let mut script = compose::look_script(&tag);
+        if let (true, Some((_, deployment))) = (self.config.with_checks, expected) {
+            script.push_str(&format!(
+                "\nif grep -q -x '#digest {}' '{}/prepared/{}' 2>/dev/null; then\n{}\nfi\n",
+                deployment.stage.digest(),
+                self.home(host),
+                deployment.stage.name,
+                deployment.checks
+            ));
+        }
+        let stages: Vec<&Stage> = expected.iter().flat_map(|(prepare, deployment)| [prepare, &deployment.stage]).collect();
+        let look = playbook::look(connected.as_ref(), &stages, &script).await?;
+        let seen = compose::seen_of(&look.lines);
+        let checks = compose::checks_of(&look.lines);
+        self.learned().seen.insert(host.clone(), HostSeen { facts: look.facts.clone(), checks });
+        Ok((look, seen))
+    }
+
+    async fn prepare(&self, host: &Key, ledger: &Ledger) -> Result<()> {
+        let connected = self.connected(host).await?;
+        if self.seen_facts(host).is_none() {
+            let _ = self.look(host, None).await?;
+        }
+        let facts = self.seen_facts(host).unwrap_or_default();
+        let addresses = self.addresses();
+        let stage = self.prepare_stage(host, &facts, &self.peers(host, &addresses))?;
+        let stop = self.config.cancel.at_least(Urgency::Now);
+        let report = playbook::run_stage(connected.as_ref(), &stage, &self.config.events, stop).await?;
+        if let Some(place) = self.place_of(host) {
+            ledger.note(host, "address", &address_of(&place, &report.facts))?;
+        }
+        ledger.note(host, "facts", &report.facts)?;
+        ledger.note(host, "installed", &report.values.get("installed"))?;
+        self.learned().seen.insert(host.clone(), HostSeen { facts: report.facts, checks: Vec::new() });
+        Ok(())
+    }
+
+    /// The addresses of all hosts that have told.
+    pub(super) fn addresses(&self) -> BTreeMap<Key, String> {
+        let learned = self.learned();
+        learned
+            .seen
+            .iter()
+            .filter_map(|(key, seen)| Some((key.clone(), address_of(learned.places.get(key)?, &seen.facts))))
+            .collect()
+    }
+
+    async fn deploy(&self, project: &Key, host: &Key, ledger: &Ledger) -> Result<()> {
+        let known = ledger.state();
+        let facts: BTreeMap<Key, Facts> =
+            self.host_keys().iter().filter_map(|key| Some((key.clone(), self.facts_of(&known, key)?))).collect();
+        let own = facts.get(host).ok_or_else(|| no_place(host))?;
+        let ports = match known.note(project, "ports") {
+            Some(ports) => ports,
+            None => HostPorts::choose(&taken(own)),
+        };
+        ledger.note(project, "ports", &ports)?;
+        let pages = self.pages(&known)?;
+        if *project == Key::project(0) {
+            ledger.note(project, "pages", &pages)?;
+        }
+        let nodes = self.nodes_on(&facts).map_err(|(path, sentence)| {
+            Error::new(ErrorKind::Spec, format!("lay out the nodes ({path})")).because(sentence)
+        })?;
+        let nodes = nodes.ok_or_else(|| {
+            Error::new(ErrorKind::Internal, format!("deploy {}", host.display_name())).because("a host has not told what it is")
+        })?;
+        let all_ports = self.all_ports(&known, host, ports);
+        let addresses = self.addresses();
+        let deployment = self
+            .deployments(&nodes, &facts, &addresses, &all_ports, &pages)?
+            .into_iter()
+            .find(|deployment| deployment.host == *host)
+            .ok_or_else(|| no_place(host))?;
+        ledger.note(project, "nodes", &deployment.nodes)?;
+        ledger.note(project, "stopped", &false)?;
+        // Its name is known before it is made: whatever comes now, it is found by it.
+        ledger.exists(project, &deployment.project).await?;
+        let place = self.place_of(host).ok_or_else(|| no_place(host))?;
+        let connected = if self.host_keys().len() > 1 {
+            // The firewall was set: a new connection proves that it let us in, and carries the next stage.
+            self.config.reach.fresh(host, &place, &self.home(host), ANSWERS_WITHIN).await?
+        } else {
+            self.connected(host).await?
+        };
+        let stop = self.config.cancel.at_least(Urgency::Now);
+        let report = playbook::run_stage(connected.as_ref(), &deployment.stage, &self.config.events, stop).await?;
+        let checks = report.values.iter().filter(|(name, _)| name.starts_with("check")).map(|(_, json)| json);
+        let checks = checks.filter_map(|json| serde_json::from_str(json).ok()).collect();
+        if let Some(seen) = self.learned().seen.get_mut(host) {
+            seen.checks = checks;
+        }
+        Ok(())
+    }
+
+    /// The ports of all hosts: those that were chosen, and for hosts that have not chosen yet the ones that they will.
+    fn all_ports(&self, known: &ClusterState, host: &Key, own: HostPorts) -> BTreeMap<Key, HostPorts> {
+        let of = |key: &Key| {
+            if key == host {
+                return own;
+            }
+            let chosen = known.note(&project_of(key), "ports");
+            chosen.unwrap_or_else(|| HostPorts::choose(&self.facts_of(known, key).map(|facts| taken(&facts)).unwrap_or_default()))
+        };
+        self.host_keys().into_iter().map(|key| (key.clone(), of(&key))).collect()
+    }
+
+    /// The ports of the pages on this machine: chosen once, and then kept.
+    fn pages(&self, known: &ClusterState) -> Result<Pages> {
+        let mut learned = self.learned();
+        if let Some(pages) = known.note(&Key::project(0), "pages").or_else(|| learned.pages.clone()) {
+            return Ok(pages);
+        }
+        let mut pages = Pages::new();
+        // All are held until all are chosen, so that none is chosen twice.
+        let mut held = Vec::new();
+        for name in ["dashboard", "grafana", "prometheus", "object-store", "jupyter", "client"] {
+            let listener = TcpListener::bind(("127.0.0.1", 0));
+            let port = listener.as_ref().ok().and_then(|listener| Some(listener.local_addr().ok()?.port()));
+            let port = port.ok_or_else(|| {
+                Error::new(ErrorKind::Host, format!("find a free port for the page {name}"))
+                    .because("this machine's loopback has none")
+            })?;
+            held.push(listener);
+            pages.insert(name.to_owned(), port);
+        }
+        learned.pages = Some(pages.clone());
+        Ok(pages)
+    }
+
+    /// Runs a script on a host as root; hands back its lines.
+    async fn script(&self, host: &Key, what: &str, script: &str) -> Result<Vec<String>> {
+        let connected = self.connected(host).await?;
+        let mut lines = Vec::new();
+        let end = connected.exec(script, &mut |_, line| lines.push(line.to_owned())).await?;
+        if end == ExecEnd::Broken {
+            return Err(Error::new(ErrorKind::Host, format!("{what} {}", host.display_name()))
+                .because("the connection to the host broke")
+                .left(LeftBehind::Unknown));
+        }
+        Ok(lines)
+    }
+
+    async fn stop_project(&self, project: &Key, host: &Key, ledger: &Ledger) -> Result<()> {
+        let tag = self.config.scope.tag(host).to_string();
+        let lines = self.script(host, "stop the containers on", &compose::stop_script(&tag)).await?;
+        if !lines.iter().any(|line| line == "::stopped") {
+            return Err(self.unfinished("stop the containers on", host, &lines));
+        }
+        ledger.note(project, "stopped", &true)
+    }
+
+    async fn clean(&self, host: &Key) -> Result<()> {
+        playbook::end_program(self.connected(host).await?.as_ref()).await?;
+        let tag = self.config.scope.tag(host).to_string();
+        let lines = self.script(host, "clean", &compose::clean_script(&tag, self.config.clean)).await?;
+        for line in &lines {
+            if let Some(removed) = line.strip_prefix("::removed ") {
+                self.config.events.note(format!("{}: removed {removed}", host.display_name()));
+            } else if let Some(kept) = line.strip_prefix("::kept ") {
+                self.learned().kept.push(format!("{kept} on {}", host.display_name()));
+            }
+        }
+        if lines.iter().any(|line| line == "::clean") { Ok(()) } else { Err(self.unfinished("clean", host, &lines)) }
+    }
+
+    fn unfinished(&self, what: &str, host: &Key, lines: &[String]) -> Error {
+        let left: Vec<String> = lines
+            .iter()
+            .filter_map(|line| line.strip_prefix("::left "))
+            .map(|left| format!("{left} on {}", host.display_name()))
+            .collect();
+        let words = lines.iter().filter(|line| !line.starts_with("::")).map(String::as_str).collect::<Vec<_>>();
+        let mut error = Error::new(ErrorKind::LeftBehind, format!("{what} {}", host.display_name()))
+            .because("it did not come to its end");
+        if !words.is_empty() {
+            error = error.because(words[words.len().saturating_sub(12)..].join("\n"));
+        }
+        error.left(if left.is_empty() { LeftBehind::Unknown } else { LeftBehind::Remaining(left) })
+    }
+
+    /// What was seen on a host, as the plan needs it; `None` when nothing of ours is there.
+    fn project(&self, host: &Key, look: &Look, seen: &Seen, expected: Option<&(Stage, Deployment)>) -> Option<ObservedProject> {
+        if seen.remains.is_empty() && seen.containers.is_empty() {
+            return None;
+        }
+        let missing = expected.into_iter().flat_map(|(_, deployment)| &deployment.nodes).find_map(|node| {
+            let there = seen.containers.iter().any(|container| container.key == node.key);
+            (!there).then(|| format!("{} is not there", node.key.display_name()))
+        });
+        let ill = seen.containers.iter().find_map(|container| {
+            let name = container.key.display_name();
+            match (container.state.as_str(), container.health.as_deref()) {
+                ("running", Some("unhealthy")) => Some(format!("{name} is unhealthy")),
+                ("running", _) => None,
+                ("exited", _) if container.exit_code == Some(0) && container.health.is_none() => {
+                    Some(format!("{name} has ended"))
+                }
+                (state, _) => Some(format!("{name} is {state}")),
+            }
+        });
+        let stage = look.stages.get("deploy");
+        Some(ObservedProject {
+            key: project_of(host),
+            host: host.clone(),
+            id: self.config.scope.tag(host).to_string(),
+            digest: stage.map(|stage| stage.digest.clone()),
+            health: match missing.or(ill) {
+                Some(why) => Health::Broken(why),
+                None if stage.is_some_and(|stage| stage.holds == Some(false)) => {
+                    Health::Broken("something of it is gone".to_owned())
+                }
+                None => Health::Good,
+            },
+            running: seen.containers.iter().any(|container| container.state == "running"),
+            remains: seen.remains.clone(),
+        })
+    }
+}
+
+#[async_trait]
+impl World for ProjectWorld {
+    async fn observe(&self, known: &ClusterState) -> Result<Observed> {
+        let resources = self.config.provider.observe(&self.config.scope).await?;
+        let mut observed = Observed { resources, ..Observed::default() };
+        let hosts = self.find_places(&observed).await?;
+        let remembered = self.remembered(known);
+        let looks = join_all(hosts.iter().map(|host| self.look(host, remembered.get(host)))).await;
+        let mut unreachable: Option<Error> = None;
+        for (host, look) in hosts.iter().zip(looks) {
+            let expected = remembered.get(host);
+            match look {
+                Ok((look, seen)) => {
+                    if let Some(stage) = look.stages.get("prepare").filter(|stage| stage.holds == Some(true)) {
+                        observed.prepared.insert(host.clone(), stage.digest.clone());
+                    }
+                    observed.projects.extend(self.project(host, &look, &seen, expected));
+                }
+                // What was put there is there still, for all that is known.
+                Err(error) if is_known(known, host) => observed.projects.push(ObservedProject {
+                    key: project_of(host),
+                    host: host.clone(),
+                    id: self.config.scope.tag(host).to_string(),
+                    digest: None,
+                    health: Health::Broken(format!("it cannot be reached: {error}")),
+                    running: false,
+                    remains: vec!["all that was put there (it cannot be reached)".to_owned()],
+                }),
+                Err(error) => unreachable = Some(unreachable.unwrap_or(error)),
+            }
+        }
+        match unreachable {
+            Some(error) => Err(error),
+            None => Ok(observed),
+        }
+    }
+
+    async fn perform(&self, operation: &Operation, ledger: &Ledger) -> Result<()> {
+        let key = &operation.key;
+        match &operation.action {
+            Action::Acquire { request } => {
+                let tag = self.config.scope.tag(key);
+                let acquired = self.config.provider.acquire(&tag, request, ledger).await?;
+                ledger.exists(key, &acquired.id).await?;
+                if request.is_host {
+                    let place = self.config.provider.place(&tag, &acquired.id).await?;
+                    self.learned().places.insert(key.clone(), place);
+                }
+                Ok(())
+            }
+            Action::Prepare { .. } => self.prepare(key, ledger).await,
+            Action::Deploy { host } => self.deploy(key, host, ledger).await,
+            Action::StopProject { host } => self.stop_project(key, host, ledger).await,
+            Action::Clean { host } => self.clean(host).await,
+            Action::Release { resource } => self.config.provider.release(&self.config.scope, resource).await,
+            Action::StartAgent | Action::StartNode { .. } | Action::StopNode | Action::StopAgent => {
+                Err(Error::new(ErrorKind::Internal, operation.action.name())
+                    .because("the docker runtime has no processes on this machine"))
+            }
+        }
+    }
+
+    fn settle(&self) -> Duration {
+        self.config.provider.capability().settle
+    }
+}
+
+/// Something was put on a host, or may have been.
+fn is_known(known: &ClusterState, host: &Key) -> bool {
+    known.items.get(&project_of(host)).is_some_and(|item| item.kind == ItemKind::Project)
+        || known.items.get(host).is_some_and(|item| item.notes.contains_key("facts"))
+}
