@@ -12,9 +12,9 @@ mod up;
 mod verify;
 
 pub use down::{DownOptions, Proof, down};
-pub use projects::Reach;
 pub use open::{Opened, Settings};
 pub use plan::plan;
+pub use projects::Reach;
 pub use render::{RenderedFile, render};
 pub use status::{Known, NodeReport, StatusReport, hosts, list, node_logs, status};
 pub use stop::stop;

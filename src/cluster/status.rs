@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::processes::layout;
 use crate::error::Result;
 use crate::host::LocalHost;
-use crate::name::{ClusterName, Key, Scope};
+use crate::name::{ClusterName, Scope};
 use crate::runtime::native;
 use crate::state::{ClusterState, ItemKind, ItemState, Paths, Store};
 use crate::util::process::{Identity, age};

@@ -1,6 +1,6 @@
 //! `up` of a cluster on this machine.
 
-use super::{HostWorld, checks, desired_of};
+use super::{checks, desired_of};
 use crate::agent::Request;
 use crate::cluster::down::say_if_restarted;
 use crate::cluster::up::go_on;
@@ -65,4 +65,3 @@ pub(in crate::cluster) async fn up(
     let endpoints = checks::endpoints(&access);
     Ok(UpReport { operations, checks, endpoints })
 }
-

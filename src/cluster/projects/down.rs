@@ -55,7 +55,9 @@ pub(in crate::cluster) async fn down(
             scope.tag(&found.host)
         ));
     }
-    proof.seen.push(format!("asked the provider `{}` again: it has nothing that carries our tag", spec.provider.name()));
+    proof
+        .seen
+        .push(format!("asked the provider `{}` again: it has nothing that carries our tag", spec.provider.name()));
     proof.kept = world.kept();
     drop(world);
     let store = ledger

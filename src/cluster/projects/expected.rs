@@ -8,7 +8,7 @@ use crate::name::Key;
 use crate::plan::{Machine, NodeSpec, desired};
 use crate::playbook::{Facts, Stage};
 use crate::provider::HostPlace;
-use crate::runtime::compose::{self, Deployment, DeployRequest, HostInput, HostPorts, Pages};
+use crate::runtime::compose::{self, DeployRequest, Deployment, HostInput, HostPorts, Pages};
 use crate::state::ClusterState;
 
 /// A wrong promise: the path in the spec and the sentence.

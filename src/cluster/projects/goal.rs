@@ -15,7 +15,13 @@ use crate::state::ClusterState;
 
 impl ProjectWorld {
     /// All that the spec asks for, on what was seen. Where a host is not there yet, what is offered is counted with.
-    pub(super) fn goal(&self, loaded: &Loaded, offers: &[Offer], known: &ClusterState, observed: &Observed) -> Result<Goal> {
+    pub(super) fn goal(
+        &self,
+        loaded: &Loaded,
+        offers: &[Offer],
+        known: &ClusterState,
+        observed: &Observed,
+    ) -> Result<Goal> {
         let wrong = |(path, sentence): Impossible| loaded.places.error(&path, sentence);
         let mut resources = Vec::new();
         let mut facts: BTreeMap<Key, Facts> = BTreeMap::new();

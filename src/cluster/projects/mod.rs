@@ -3,6 +3,7 @@
 mod down;
 mod expected;
 mod goal;
+mod look;
 mod outside;
 mod reach;
 mod up;
