@@ -71,7 +71,7 @@ impl ProjectWorld {
     }
 
     /// One exec: what the host is, what of ours is on it, and what its checks see when it is as it was brought up.
-    async fn look(&self, host: &Key, expected: Option<&(Stage, Deployment)>) -> Result<(Look, Seen)> {
+    pub(super) async fn look(&self, host: &Key, expected: Option<&(Stage, Deployment)>) -> Result<(Look, Seen)> {
         let connected = self.connected(host).await?;
         let tag = self.config.scope.tag(host).to_string();
         let mut script = compose::look_script(&tag);
