@@ -2,7 +2,7 @@
 useradd -m -s /bin/bash -u 1000 cc
 echo 'cc ALL=(ALL) NOPASSWD:ALL' >/etc/sudoers.d/90-cloud-init-users; chmod 440 /etc/sudoers.d/90-cloud-init-users
 install -d -m 700 -o cc -g cc /home/cc/.ssh
-: >/etc/machine-id
+: >/etc/machine-id; : >/etc/default/locale
 rm -f /etc/ssh/ssh_host_* /etc/pip.conf
 
 # journalctl -u ssh has `Starting session:` lines only at this level

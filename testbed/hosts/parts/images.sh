@@ -77,7 +77,7 @@ images_small() {
     if grep -q '^ID=debian' /etc/os-release; then apt_fetch sid prometheus "$d/deb"; apt_fetch sid prometheus-node-exporter "$d/deb"
     else ( mkdir -p "$d/deb" && cd "$d/deb" && apt-get -q download prometheus prometheus-node-exporter ); fi
     for f in "$d"/deb/*.deb; do dpkg -x "$f" "$d/x"; done
-    printf '%s\n' "FROM $BASE" 'COPY x/usr/bin/prometheus x/usr/bin/promtool /bin/' 'COPY x/etc/prometheus/prometheus.yml /etc/prometheus/prometheus.yml' \
+    printf '%s\n' "FROM $BASE" 'COPY x/usr/bin/ /bin/' 'COPY x/etc/prometheus/prometheus.yml /etc/prometheus/prometheus.yml' \
       'RUN mkdir -p /prometheus && chown -R nobody:nogroup /etc/prometheus /prometheus' 'USER nobody' 'EXPOSE 9090' 'VOLUME ["/prometheus"]' 'WORKDIR /prometheus' \
       'ENTRYPOINT ["/bin/prometheus"]' 'CMD ["--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]' >"$d/Dockerfile"
     build "$tag" "$d"
