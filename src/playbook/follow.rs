@@ -157,6 +157,7 @@ impl<'a> Follower<'a> {
                 let (key, rest) = rest.split_once(' ').unwrap_or((rest, ""));
                 self.report.facts.take(key, rest);
             }
+            "facts-again" => self.report.facts = Facts::default(),
             "value" => {
                 if let Some((key, value)) = rest.split_once(' ') {
                     self.values.insert(key.to_owned(), value.to_owned());

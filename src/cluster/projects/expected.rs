@@ -124,13 +124,13 @@ pub(super) fn address_of(place: &HostPlace, facts: &Facts) -> String {
     if let Some(address) = &target.private_address {
         return address.clone();
     }
-    if target.node.parse::<std::net::IpAddr>().is_ok() && facts.addresses.contains(&target.node) {
+    if target.node.parse().is_ok_and(|node| facts.addresses.contains(&node)) {
         return target.node.clone();
     }
-    facts.addresses.first().cloned().unwrap_or_else(|| target.node.clone())
+    facts.addresses.first().map_or_else(|| target.node.clone(), ToString::to_string)
 }
 
 /// The ports of a host that are in use by others.
 pub(super) fn taken(facts: &Facts) -> BTreeSet<u16> {
-    facts.listening.iter().copied().collect()
+    facts.listening.iter().map(std::net::SocketAddr::port).collect()
 }

@@ -235,5 +235,11 @@ main() {
         report
         [ "$same" = other ] && [ "$over" != stuck ] || break
     done
+    # The program may have made another machine of it: with its driver a GPU tells its name.
+    case ${verdict-} in ok*)
+        say facts-again
+        facts
+        ;;
+    esac
     say bye
 }
