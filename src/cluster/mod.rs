@@ -16,7 +16,7 @@ pub use open::{Opened, Settings};
 pub use plan::plan;
 pub use projects::Reach;
 pub use render::{RenderedFile, render};
-pub use status::{Known, NodeReport, StatusReport, hosts, list, node_logs, status};
+pub use status::{Known, NodeReport, StatusReport, hosts, list, look, node_logs, status};
 pub use stop::stop;
 pub(crate) use stop::unknown;
 pub use up::{UpOptions, UpReport, up};

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::processes::layout;
+use super::{Settings, projects};
 use crate::error::Result;
 use crate::host::LocalHost;
 use crate::name::{ClusterName, Scope};
 use crate::runtime::native;
+use crate::spec::Runtime;
 use crate::state::{ClusterState, ItemKind, ItemState, Paths, Store};
 use crate::util::process::{Identity, age};
 
@@ -69,6 +71,18 @@ pub fn status(paths: &Paths, name: &ClusterName) -> Result<Option<Known>> {
     }))
 }
 
+/// The same report by what its hosts tell now. What runs on this machine has told already.
+pub async fn look(settings: &Settings, name: &ClusterName) -> Result<Option<Known>> {
+    let Some(store) = Store::open(&settings.paths, name)? else { return Ok(None) };
+    let state = store.state().clone();
+    let report = report(&state);
+    let report = match state.spec.as_ref().filter(|spec| spec.runtime == Runtime::Docker) {
+        Some(spec) => projects::look_status(settings, spec, &store, report).await?,
+        None => report,
+    };
+    Ok(Some(Known { report, state }))
+}
+
 /// Reports on all clusters of this user.
 pub fn list(paths: &Paths) -> Result<Vec<Known>> {
     let mut known = Vec::new();
@@ -114,7 +128,7 @@ fn report(state: &ClusterState) -> StatusReport {
     } else {
         "partly"
     };
-    StatusReport {
+    let report = StatusReport {
         cluster: state.name.clone(),
         phase,
         provider: state.spec.as_ref().map(|spec| spec.provider.name().to_owned()).unwrap_or_default(),
@@ -132,6 +146,10 @@ fn report(state: &ClusterState) -> StatusReport {
             })
             .collect(),
         nodes,
+    };
+    match &state.spec {
+        Some(spec) if spec.runtime == Runtime::Docker => projects::known_status(state, report),
+        _ => report,
     }
 }
 

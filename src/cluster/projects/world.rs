@@ -19,7 +19,7 @@ use crate::plan::{Action, Observed, Operation};
 use crate::playbook::{self, Facts};
 use crate::provider::{HostPlace, Provider, Recorder as _};
 use crate::render::Library;
-use crate::runtime::compose::{self, CheckLine, CleanOptions, HostPorts, Pages};
+use crate::runtime::compose::{self, CheckLine, CleanOptions, Container, HostPorts, Pages};
 use crate::secret::Secrets;
 use crate::spec::Spec;
 use crate::state::ClusterState;
@@ -58,6 +58,7 @@ pub(super) struct ProjectWorldConfig {
 pub(super) struct HostSeen {
     pub(super) facts: Facts,
     pub(super) checks: Vec<CheckLine>,
+    pub(super) containers: Vec<Container>,
 }
 
 /// What this command has learned.
@@ -89,6 +90,11 @@ impl ProjectWorld {
     /// What a host's checks saw in this command; none when they did not run.
     pub(super) fn checks_seen(&self, host: &Key) -> Vec<CheckLine> {
         self.learned().seen.get(host).map(|seen| seen.checks.clone()).unwrap_or_default()
+    }
+
+    /// The containers that were seen on a host in this command.
+    pub(super) fn containers_seen(&self, host: &Key) -> Vec<Container> {
+        self.learned().seen.get(host).map(|seen| seen.containers.clone()).unwrap_or_default()
     }
 
     /// Where a host is.
@@ -129,7 +135,7 @@ impl ProjectWorld {
         }
         ledger.note(host, "facts", &report.facts)?;
         ledger.note(host, "installed", &report.values.get("installed"))?;
-        self.learned().seen.insert(host.clone(), HostSeen { facts: report.facts, checks: Vec::new() });
+        self.learned().seen.insert(host.clone(), HostSeen { facts: report.facts, ..HostSeen::default() });
         Ok(())
     }
 
