@@ -4,6 +4,7 @@
 //! line by line. Everything else (delivery of files, detached programs, following and re-attaching, facts) is built on that
 //! one thing in [`crate::playbook`], so that it works the same on this machine and through SSH.
 
+mod lines;
 mod local;
 mod ssh;
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use local::LocalHost;
-pub use ssh::SshTarget;
+pub use ssh::{Connections, HostEntry, SshHost, SshTarget, Tunnel};
 
 use crate::error::{Error, ErrorKind, Result};
 

@@ -21,8 +21,7 @@ pub(crate) fn nothing_of_ours_answers(host: &TestHost) {
     );
     let network = testbed()["network"].as_str().unwrap();
     let image = docker(&["inspect", "-f", "{{.Config.Image}}", "gpucl-testbed-apt"]);
-    let answers =
-        docker(&["run", "--rm", "--network", network, "--entrypoint", "python3", image.trim(), "-c", &probe]);
+    let answers = docker(&["run", "--rm", "--network", network, "--entrypoint", "python3", image.trim(), "-c", &probe]);
     let open: Vec<&str> = answers.lines().filter_map(|line| line.strip_suffix(" 0")).collect();
     println!("tried {} ports from outside, open: {open:?}", ports.len());
     assert_eq!(open, ["22", &FOREIGN.to_string()], "of {ports:?}");

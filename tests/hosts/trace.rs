@@ -42,7 +42,8 @@ fn a_host_in_use_is_after_down_what_it_was() {
     let host = host_in_use("used", "nvidia:1");
     let env = env();
     let text = spec("used", &[&host], "");
-    let text: String = text.lines().filter(|line| !line.contains("registry_mirror")).map(|line| format!("{line}\n")).collect();
+    let text: String =
+        text.lines().filter(|line| !line.contains("registry_mirror")).map(|line| format!("{line}\n")).collect();
     env.write("cluster.yaml", &text);
     let before = host.sh(SNAPSHOT);
     let up = gpucl(&env, &["up"]).exits(0).prints("ready:");

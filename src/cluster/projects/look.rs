@@ -89,7 +89,9 @@ impl ProjectWorld {
         let look = playbook::look(connected.as_ref(), &stages, &script).await?;
         let seen = compose::seen_of(&look.lines);
         let checks = compose::checks_of(&look.lines);
-        self.learned().seen.insert(host.clone(), HostSeen { facts: look.facts.clone(), checks, containers: seen.containers.clone() });
+        self.learned()
+            .seen
+            .insert(host.clone(), HostSeen { facts: look.facts.clone(), checks, containers: seen.containers.clone() });
         Ok((look, seen))
     }
 
