@@ -115,10 +115,12 @@ pub struct StageReport {
 }
 
 impl Stage {
-    /// One stage of several, one after another; the variables of each stay its own.
+    /// One stage of several, one after another; the variables of each stay its own. What is put back at the end of a stage is put
+    /// back at the end of all.
     pub fn join(name: &str, stages: Vec<Self>, timeout: Duration) -> Self {
         let mut joined =
             Self { name: name.to_owned(), steps: Vec::new(), files: Vec::new(), variables: BTreeMap::new(), timeout };
+        let mut last = Vec::new();
         for stage in stages {
             for file in stage.files {
                 // Playbooks share their libraries.
@@ -126,11 +128,12 @@ impl Stage {
                     joined.files.push(file);
                 }
             }
-            joined.steps.extend(stage.steps.into_iter().map(|mut step| {
+            for mut step in stage.steps {
                 step.variables.extend(stage.variables.clone());
-                step
-            }));
+                if step.finally { last.push(step) } else { joined.steps.push(step) }
+            }
         }
+        joined.steps.extend(last);
         joined
     }
 

@@ -13,5 +13,5 @@ mod project;
 
 pub use clean::{CleanOptions, clean_script, stop_script};
 pub use look::{CheckLine, Container, Seen, checks_of, look_script, seen_of};
-pub use prepare::preparation;
+pub use prepare::{confirm_steps, firewall_table, preparation, undo_script};
 pub use project::{DeployRequest, deployments, pages};
