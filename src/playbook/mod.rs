@@ -11,6 +11,7 @@ mod follow;
 mod run;
 mod stage;
 
+pub(crate) use compile::base64;
 pub use definition::{Has, Playbook, When, load};
 pub use facts::{Facts, GpuFact, PythonFact, Vendor};
 pub use run::{Look, StageState, end_program, facts, look, program_text, run_stage};
