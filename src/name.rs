@@ -105,6 +105,16 @@ impl Key {
         Self(format!("project{index}"))
     }
 
+    /// The key of the n-th of other things, such as `nodeexporter1`; `kind` takes a-z only.
+    pub(crate) fn numbered(kind: &str, index: usize) -> Self {
+        Self(format!("{kind}{index}"))
+    }
+
+    /// The key of a service, such as `grafana`; `kind` takes a-z only.
+    pub(crate) fn service(kind: &str) -> Self {
+        Self(kind.to_owned())
+    }
+
     /// The key of the cluster's agent.
     pub fn agent() -> Self {
         Self("agent".to_owned())

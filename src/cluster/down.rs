@@ -150,6 +150,10 @@ fn bare_spec(name: &ClusterName) -> Spec {
         oversubscribe: false,
         environment: std::collections::BTreeMap::new(),
         playbooks: std::collections::BTreeMap::new(),
+        services: None,
+        images: std::collections::BTreeMap::new(),
+        build: None,
+        compose: Vec::new(),
         timeouts: crate::spec::Timeouts::default(),
     }
 }

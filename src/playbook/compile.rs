@@ -247,7 +247,7 @@ fn seconds(duration: Duration) -> u64 {
 }
 
 /// Base64 in lines of 76 letters.
-fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len() * 3 / 2);
     for line in bytes.chunks(57) {

@@ -13,6 +13,7 @@ mod restart;
 mod run;
 mod stage;
 
+pub(crate) use compile::base64;
 pub use definition::{Has, Playbook, When, load};
 pub use facts::{Facts, GpuFact, PythonFact, Vendor};
 pub use look::{Look, StageState, facts, look};

@@ -6,13 +6,15 @@ use crate::error::{Doing as _, ErrorKind, Result};
 
 /// Renders a template's text. A variable that is not defined is an error that names those that are.
 ///
-/// There is one filter of ours: `{{ value | quote }}` makes the value one word of a shell program.
+/// There are two filters of ours: `{{ value | quote }}` makes the value one word of a shell program, `{{ value | word }}` one
+/// value of a compose file.
 pub fn render(name: &str, text: &str, variables: &impl serde::Serialize) -> Result<String> {
     let doing = || format!("render {name}");
     let context = Context::from_serialize(variables).doing(ErrorKind::Spec, doing)?;
     let mut tera = Tera::new();
     tera.autoescape_on(Vec::<&'static str>::new());
     tera.register_filter("quote", |value: &str, _: tera::Kwargs, _: &tera::State<'_>| quote(value));
+    tera.register_filter("word", |value: &str, _: tera::Kwargs, _: &tera::State<'_>| word(value));
     tera.add_raw_template(name, text).doing(ErrorKind::Spec, doing)?;
     tera.render(name, &context).doing(ErrorKind::Spec, doing)
 }
@@ -20,6 +22,11 @@ pub fn render(name: &str, text: &str, variables: &impl serde::Serialize) -> Resu
 /// Makes any text one word of a POSIX shell program.
 pub fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// Makes any text one value of a compose file: quoted, and with each `$` doubled, which compose takes for a variable.
+fn word(text: &str) -> String {
+    serde_json::Value::String(text.to_owned()).to_string().replace('$', "$$")
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 //! The credentials that gpucl makes for a cluster. They reach services as files, never by argument, environment, log or event.
 
+mod cluster;
+
 use std::path::{Path, PathBuf};
 
+pub use cluster::{GRAFANA_USER, PROMETHEUS_USER, Secrets, ensure_secrets, external_credentials};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::error::{Doing as _, Error, ErrorKind, Result};
@@ -41,34 +44,4 @@ pub fn ensure_ray_token(cluster_folder: &Path) -> Result<SecretString> {
     write()
         .map_err(|error| Error::new(ErrorKind::State, doing()).caused_by(&error).hint(way_to_write(&path, &error)))?;
     Ok(token)
-}
-
-/// All credentials of a cluster: one file each in the `secrets` folder of the cluster's state.
-#[derive(Debug, Clone)]
-pub struct Secrets {
-    /// Ray's token.
-    pub ray_token: SecretString,
-    /// The object store's access key.
-    pub object_store_user: SecretString,
-    /// The object store's secret key.
-    pub object_store_password: SecretString,
-    /// Grafana's password of `admin`.
-    pub grafana_password: SecretString,
-    /// Prometheus' password of `gpucl`.
-    pub prometheus_password: SecretString,
-    /// Jupyter's token.
-    pub jupyter_token: SecretString,
-}
-
-/// Reads the cluster's credentials, or makes those that are not there yet.
-pub fn ensure_secrets(cluster_folder: &Path) -> Result<Secrets> {
-    let token = ensure_ray_token(cluster_folder)?;
-    Ok(Secrets {
-        ray_token: token.clone(),
-        object_store_user: token.clone(),
-        object_store_password: token.clone(),
-        grafana_password: token.clone(),
-        prometheus_password: token.clone(),
-        jupyter_token: token,
-    })
 }

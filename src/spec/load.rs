@@ -5,12 +5,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::Spec;
 use super::node::{Kind, Node, first_difference};
-use super::place::{Places, Problem};
+use super::place::{Places, Problem, item};
 use super::validate::{Lookup, validate, without_what_follows};
 use super::walk::walk;
 use super::yaml::{self, MOST_BYTES};
+use super::{ServicesSpec, Spec};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 
 /// How small a spec can be.
@@ -54,7 +54,37 @@ pub fn load(path: &Path) -> Result<Loaded> {
         let line = before.matches('\n').count() + 1;
         wrong(format!("{name}:{line}:{column}: is not UTF-8")).hint("save the file as UTF-8 and try again")
     })?;
-    parse(&name, &text)
+    let mut loaded = parse(&name, &text)?;
+    read_beside(&mut loaded, path.parent().unwrap_or(Path::new("")))?;
+    Ok(loaded)
+}
+
+/// Reads what the spec names beside itself: the user's compose files, and where their credentials lie.
+fn read_beside(loaded: &mut Loaded, folder: &Path) -> Result<()> {
+    let mut problems = Vec::new();
+    for (index, fragment) in loaded.spec.compose.iter_mut().enumerate() {
+        let place = item("compose", index);
+        match fs_err::read_to_string(folder.join(&fragment.path)) {
+            Ok(text) => {
+                if let Err(why) = yaml::is_compose(&text) {
+                    problems.push(Problem::new(&place, format!("{} {why}", fragment.path)));
+                }
+                fragment.text = text;
+            }
+            Err(error) => problems.push(Problem::new(place, format!("cannot be read: {error}"))),
+        }
+    }
+    if let Some(external) = loaded.spec.services.as_mut().and_then(ServicesSpec::external_mut) {
+        let path = std::path::absolute(folder.join(&external.credentials_file))
+            .doing(ErrorKind::Spec, || "find the credentials of the object store".to_owned())?;
+        external.credentials_file = path.display().to_string();
+        if let Err(error) = crate::secret::external_credentials(&external.credentials_file) {
+            let place = "services.object_store.external.credentials_file";
+            let cause = error.causes().first().cloned().unwrap_or_default();
+            problems.push(Problem::new(place, format!("cannot be used: {cause}")));
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(loaded.places.all(problems)) }
 }
 
 /// Reads a spec from a text; `name` is what the file is called in errors.

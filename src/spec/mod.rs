@@ -12,7 +12,9 @@ mod model;
 mod node;
 mod place;
 mod schema;
+mod services;
 mod validate;
+mod validate_services;
 mod walk;
 mod yaml;
 
@@ -23,4 +25,8 @@ pub use model::{
 };
 pub use place::Places;
 pub use schema::{schema, schema_with};
+pub use services::{
+    BuildSpec, ExternalStore, Fragment, IMAGE_NAMES, Images, JupyterSpec, ObjectStoreSpec, PrometheusSpec,
+    ServicesSpec, StoreKind, Switchable,
+};
 pub use validate::Lookup;

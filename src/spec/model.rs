@@ -6,6 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::services::{BuildSpec, Fragment, Images, ServicesSpec};
 use crate::name::ClusterName;
 
 /// The Ray version that a spec without one gets.
@@ -42,6 +43,19 @@ pub struct Spec {
     /// Settings of playbooks, by the playbook's name, such as mirrors and proxies.
     #[serde(default)]
     pub playbooks: BTreeMap<String, BTreeMap<String, String>>,
+    /// What runs beside Ray; only with the runtime `docker`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub services: Option<ServicesSpec>,
+    /// Images in place of the pinned ones, by their names in `templates/ray-compose/images.yaml`; only with the runtime `docker`.
+    #[serde(default)]
+    pub images: Images,
+    /// How images that nobody publishes are built on the hosts; only with the runtime `docker`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<BuildSpec>,
+    /// Compose files of your own, by their paths from the spec's folder, merged over ours on the head's host; only with `docker`.
+    #[serde(default)]
+    #[schemars(length(max = 16))]
+    pub compose: Vec<Fragment>,
     /// How long to wait for what.
     #[serde(default)]
     pub timeouts: Timeouts,

@@ -52,6 +52,7 @@ pub(super) fn validate(spec: &Spec, lookup: Lookup<'_>) -> Vec<Problem> {
     resources(spec, &mut problems);
     labels(spec, &mut problems);
     environment(spec, &mut problems);
+    super::validate_services::services(spec, &mut problems);
     provider(spec, lookup, &mut problems);
     problems
 }

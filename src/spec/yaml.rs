@@ -28,6 +28,15 @@ pub(super) fn read(text: &str) -> Result<(Option<Node>, Vec<Problem>), Box<Probl
     Ok((root.filter(|node| !node.is_null()), reader.problems))
 }
 
+/// Says why a text is no compose file; compose itself looks closer.
+pub(super) fn is_compose(text: &str) -> Result<(), String> {
+    match serde_yaml::from_str::<serde_yaml::Value>(text) {
+        Ok(serde_yaml::Value::Mapping(_)) => Ok(()),
+        Ok(_) => Err("is no compose file: it is no map of keys".to_owned()),
+        Err(error) => Err(format!("is no YAML: {error}")),
+    }
+}
+
 /// Makes a value of the text by the YAML crate alone.
 pub(super) fn deserialize<T: DeserializeOwned>(text: &str) -> Result<T, Box<Problem>> {
     serde_yaml::from_str(text).map_err(|error| {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::goal::no_place;
 use super::world::ProjectWorld;
 use crate::error::Result;
 use crate::name::Key;
@@ -24,62 +25,92 @@ pub(super) fn project_of(host: &Key) -> Key {
     Key::project(number(host))
 }
 
+/// One host, as the stages need it.
+#[derive(Debug, Clone)]
+pub(super) struct Surveyed {
+    /// What it is.
+    pub(super) facts: Facts,
+    /// The address that the other hosts reach it by.
+    pub(super) address: String,
+    /// The ports of what runs there.
+    pub(super) ports: HostPorts,
+}
+
+/// All hosts that have told what they are.
+pub(super) type Survey = BTreeMap<Key, Surveyed>;
+
 impl ProjectWorld {
     /// The keys of the hosts that the spec asks for, in its order.
     pub(super) fn host_keys(&self) -> Vec<Key> {
         (0..self.config.spec.hosts.len()).map(Key::host).collect()
     }
 
-    /// What is known of a host: what was seen now, else what it told when it was prepared.
-    pub(super) fn facts_of(&self, known: &ClusterState, host: &Key) -> Option<Facts> {
-        self.seen_facts(host).or_else(|| known.note(host, "facts"))
+    /// The hosts by what was seen now, else by what they told when they were prepared.
+    pub(super) fn survey(&self, known: &ClusterState) -> Survey {
+        let mut survey = Survey::new();
+        for key in self.host_keys() {
+            let Some(facts) = self.seen_facts(&key).or_else(|| known.note(&key, "facts")) else { continue };
+            let address = match self.place_of(&key) {
+                Some(place) => address_of(&place, &facts),
+                None => known.note(&key, "address").unwrap_or_default(),
+            };
+            let ports = self.ports_of(known, &key, &facts);
+            survey.insert(key, Surveyed { facts, address, ports });
+        }
+        survey
     }
 
-    /// The nodes of the spec on hosts of these facts; `None` while a host has not told.
-    pub(super) fn nodes_on(&self, facts: &BTreeMap<Key, Facts>) -> Result<Option<Vec<NodeSpec>>, Impossible> {
+    /// The hosts by what they told when they were prepared; `None` when one has not.
+    fn recalled(&self, known: &ClusterState) -> Option<Survey> {
+        let recall = |key: &Key| {
+            Some(Surveyed {
+                facts: known.note(key, "facts")?,
+                address: known.note(key, "address")?,
+                ports: known.note(key, "ports")?,
+            })
+        };
+        self.host_keys().into_iter().map(|key| Some((key.clone(), recall(&key)?))).collect()
+    }
+
+    /// The nodes of the spec on these hosts; `None` while a host has not told.
+    pub(super) fn nodes_on(&self, survey: &Survey) -> Result<Option<Vec<NodeSpec>>, Impossible> {
         let mut machines = Vec::new();
         for key in self.host_keys() {
-            let Some(facts) = facts.get(&key) else { return Ok(None) };
-            let gpus = u32::try_from(facts.gpus.len()).unwrap_or_default();
-            machines.push((key, Machine { cpus: facts.cpus, memory: facts.memory, gpus }));
+            let Some(Surveyed { facts, .. }) = survey.get(&key) else { return Ok(None) };
+            machines.push((key, machine_of(facts)));
         }
         desired(&self.config.spec, &machines).map(Some)
     }
 
-    /// The stage that prepares a host of these facts.
-    pub(super) fn prepare_stage(&self, host: &Key, facts: &Facts, peers: &[String]) -> Result<Stage> {
-        let tag = self.config.scope.tag(host).to_string();
-        compose::preparation(&self.config.spec, facts, &tag, peers, &self.config.library)
+    /// The stage that prepares a host of this survey.
+    pub(super) fn prepare_stage(&self, host: &Key, survey: &Survey, nodes: &[NodeSpec]) -> Result<Stage> {
+        let own = survey.get(host).ok_or_else(|| no_place(host))?;
+        let config = &self.config;
+        let tag = config.scope.tag(host).to_string();
+        let peers: Vec<String> =
+            survey.iter().filter(|(key, _)| *key != host).map(|(_, peer)| peer.address.clone()).collect();
+        let is_head = *host == Key::host(0);
+        let here: Vec<NodeSpec> = nodes.iter().filter(|node| node.host == *host).cloned().collect();
+        let ports: Vec<String> = compose::peer_ports(own.ports, &here, is_head, self.host_keys().len())
+            .into_iter()
+            .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") })
+            .collect();
+        let images = compose::host_images(&config.spec, &own.facts, is_head, &config.library)?;
+        compose::preparation(&config.spec, &own.facts, &tag, &peers, &ports, &images.pulls, &config.library)
     }
 
-    /// The addresses of the other hosts.
-    pub(super) fn peers(&self, host: &Key, addresses: &BTreeMap<Key, String>) -> Vec<String> {
-        addresses.iter().filter(|(key, _)| *key != host).map(|(_, address)| address.clone()).collect()
-    }
-
-    /// One deployment for each host of which enough is known.
-    pub(super) fn deployments(
-        &self,
-        nodes: &[NodeSpec],
-        facts: &BTreeMap<Key, Facts>,
-        addresses: &BTreeMap<Key, String>,
-        ports: &BTreeMap<Key, HostPorts>,
-        pages: &Pages,
-    ) -> Result<Vec<Deployment>> {
-        let mut hosts = Vec::new();
-        for key in self.host_keys() {
-            let (Some(facts), Some(address), Some(ports)) = (facts.get(&key), addresses.get(&key), ports.get(&key))
-            else {
-                continue;
-            };
-            hosts.push(HostInput {
-                tag: self.config.scope.tag(&key).to_string(),
-                facts: facts.clone(),
-                address: address.clone(),
-                ports: *ports,
-                key,
-            });
-        }
+    /// One deployment for each host of the survey.
+    pub(super) fn deployments(&self, nodes: &[NodeSpec], survey: &Survey, pages: &Pages) -> Result<Vec<Deployment>> {
+        let hosts: Vec<HostInput> = survey
+            .iter()
+            .map(|(key, host)| HostInput {
+                key: key.clone(),
+                tag: self.config.scope.tag(key).to_string(),
+                facts: host.facts.clone(),
+                address: host.address.clone(),
+                ports: host.ports,
+            })
+            .collect();
         compose::deployments(&DeployRequest {
             spec: &self.config.spec,
             scope: &self.config.scope,
@@ -94,28 +125,24 @@ impl ProjectWorld {
     /// What the hosts hold when all is as it was last brought up; nothing where something is not remembered.
     pub(super) fn remembered(&self, known: &ClusterState) -> BTreeMap<Key, (Stage, Deployment)> {
         let recall = || -> Option<BTreeMap<Key, (Stage, Deployment)>> {
-            let keys = self.host_keys();
-            let facts: BTreeMap<Key, Facts> =
-                keys.iter().map(|key| Some((key.clone(), known.note(key, "facts")?))).collect::<Option<_>>()?;
-            let addresses: BTreeMap<Key, String> =
-                keys.iter().map(|key| Some((key.clone(), known.note(key, "address")?))).collect::<Option<_>>()?;
-            let ports: BTreeMap<Key, HostPorts> = keys
-                .iter()
-                .map(|key| Some((key.clone(), known.note(&project_of(key), "ports")?)))
-                .collect::<Option<_>>()?;
+            let survey = self.recalled(known)?;
             let pages: Pages = known.note(&Key::project(0), "pages")?;
-            let nodes = self.nodes_on(&facts).ok()??;
-            let deployments = self.deployments(&nodes, &facts, &addresses, &ports, &pages).ok()?;
+            let nodes = self.nodes_on(&survey).ok()??;
             let mut remembered = BTreeMap::new();
-            for deployment in deployments {
-                let peers = self.peers(&deployment.host, &addresses);
-                let stage = self.prepare_stage(&deployment.host, facts.get(&deployment.host)?, &peers).ok()?;
+            for deployment in self.deployments(&nodes, &survey, &pages).ok()? {
+                let stage = self.prepare_stage(&deployment.host, &survey, &nodes).ok()?;
                 remembered.insert(deployment.host.clone(), (stage, deployment));
             }
             Some(remembered)
         };
         recall().unwrap_or_default()
     }
+}
+
+/// What a plan needs to know of a host of these facts.
+pub(super) fn machine_of(facts: &Facts) -> Machine {
+    let gpus = u32::try_from(facts.gpus.len()).unwrap_or_default();
+    Machine { cpus: facts.cpus, memory: facts.memory, gpus }
 }
 
 /// The address that the other hosts of the cluster reach a host by.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::expected::project_of;
 use super::world::ProjectWorld;
 use crate::event::CheckOutcome;
 use crate::name::Key;
@@ -33,14 +32,15 @@ pub(super) async fn run(world: &ProjectWorld, known: &ClusterState) -> Vec<FromO
 }
 
 async fn one(world: &ProjectWorld, known: &ClusterState, host: &Key) -> FromOutside {
-    let mut ports: BTreeSet<u16> = known
-        .note::<HostPorts>(&project_of(host), "ports")
-        .map(|ports| {
-            let HostPorts { dashboard, client, object_store, console, prometheus, grafana, jupyter } = ports;
-            [dashboard, client, object_store, console, prometheus, grafana, jupyter].into()
-        })
-        .unwrap_or_default();
-    ports.extend(compose::peer_ports(&crate::plan::started_nodes(known), world.host_keys().len()));
+    let mut ports: BTreeSet<u16> =
+        known.note::<HostPorts>(host, "ports").map(|ports| ports.all().into_iter().collect()).unwrap_or_default();
+    if let Some(own) = known.note::<HostPorts>(host, "ports") {
+        let nodes = crate::plan::started_nodes(known);
+        let here: Vec<_> = nodes.into_iter().filter(|node| node.host == *host).collect();
+        let ranges = compose::peer_ports(own, &here, *host == Key::host(0), world.host_keys().len());
+        // Of a long range the beginning is enough: that is where servers are.
+        ports.extend(ranges.into_iter().flat_map(|(first, last)| first..=last.min(first.saturating_add(32))));
+    }
     let Some(HostPlace::Ssh { target }) = world.place_of(host) else {
         return FromOutside { host: host.clone(), outcome: CheckOutcome::Noted, saw: "it is this machine".to_owned() };
     };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::expected::{address_of, project_of, taken};
+use super::expected::{Survey, taken};
 use super::goal::no_place;
 use super::reach::Reach;
 use crate::engine::{Cancel, Ledger, Urgency, World};
@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::event::Bus;
 use crate::host::{ExecEnd, Host};
 use crate::name::{Key, Scope};
-use crate::plan::{Action, Observed, Operation};
+use crate::plan::{Action, NodeSpec, Observed, Operation};
 use crate::playbook::{self, Facts};
 use crate::provider::{HostPlace, Provider, Recorder as _};
 use crate::render::Library;
@@ -24,8 +24,6 @@ use crate::secret::Secrets;
 use crate::spec::Spec;
 use crate::state::ClusterState;
 
-/// Where everything of a host's clusters lies.
-const HOST_FOLDER: &str = "/var/lib/gpucl";
 /// How long a host that stands there may take to answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
@@ -66,6 +64,7 @@ pub(super) struct HostSeen {
 pub(super) struct Learned {
     pub(super) places: BTreeMap<Key, HostPlace>,
     pub(super) seen: BTreeMap<Key, HostSeen>,
+    ports: BTreeMap<Key, HostPorts>,
     pages: Option<Pages>,
     kept: Vec<String>,
 }
@@ -112,7 +111,7 @@ impl ProjectWorld {
     }
 
     pub(super) fn home(&self, host: &Key) -> String {
-        format!("{HOST_FOLDER}/{}", self.config.scope.tag(host))
+        compose::home_of(&self.config.scope.tag(host).to_string())
     }
 
     pub(super) async fn connected(&self, host: &Key) -> Result<Arc<dyn Host>> {
@@ -125,55 +124,48 @@ impl ProjectWorld {
         if self.seen_facts(host).is_none() {
             let _ = self.look(host, None).await?;
         }
-        let facts = self.seen_facts(host).unwrap_or_default();
-        let addresses = self.addresses();
-        let stage = self.prepare_stage(host, &facts, &self.peers(host, &addresses))?;
+        let survey = self.survey(&ledger.state());
+        let own = survey.get(host).ok_or_else(|| no_place(host))?;
+        ledger.note(host, "ports", &own.ports)?;
+        let stage = self.prepare_stage(host, &survey, &self.nodes(&survey)?)?;
         let stop = self.config.cancel.at_least(Urgency::Now);
         let report = playbook::run_stage(connected.as_ref(), &stage, &self.config.events, stop).await?;
-        if let Some(place) = self.place_of(host) {
-            ledger.note(host, "address", &address_of(&place, &report.facts))?;
-        }
+        ledger.note(host, "address", &own.address)?;
         ledger.note(host, "facts", &report.facts)?;
         ledger.note(host, "installed", &report.values.get("installed"))?;
         self.learned().seen.insert(host.clone(), HostSeen { facts: report.facts, ..HostSeen::default() });
         Ok(())
     }
 
-    /// The addresses of all hosts that have told.
-    pub(super) fn addresses(&self) -> BTreeMap<Key, String> {
-        let learned = self.learned();
-        learned
-            .seen
-            .iter()
-            .filter_map(|(key, seen)| Some((key.clone(), address_of(learned.places.get(key)?, &seen.facts))))
-            .collect()
+    /// The nodes of the spec; while a host has not told what it is, those of the others.
+    fn nodes(&self, survey: &Survey) -> Result<Vec<NodeSpec>> {
+        let nodes = self.nodes_on(survey).map_err(|(path, sentence)| {
+            Error::new(ErrorKind::Spec, format!("lay out the nodes ({path})")).because(sentence)
+        })?;
+        Ok(nodes.unwrap_or_default())
+    }
+
+    /// The ports of what runs on a host: chosen once, then kept.
+    pub(super) fn ports_of(&self, known: &ClusterState, host: &Key, facts: &Facts) -> HostPorts {
+        let mut learned = self.learned();
+        let chosen = known.note(host, "ports").or_else(|| learned.ports.get(host).copied());
+        let ports = chosen.unwrap_or_else(|| HostPorts::choose(&taken(facts)));
+        learned.ports.insert(host.clone(), ports);
+        ports
     }
 
     async fn deploy(&self, project: &Key, host: &Key, ledger: &Ledger) -> Result<()> {
         let known = ledger.state();
-        let facts: BTreeMap<Key, Facts> =
-            self.host_keys().iter().filter_map(|key| Some((key.clone(), self.facts_of(&known, key)?))).collect();
-        let own = facts.get(host).ok_or_else(|| no_place(host))?;
-        let ports = match known.note(project, "ports") {
-            Some(ports) => ports,
-            None => HostPorts::choose(&taken(own)),
-        };
-        ledger.note(project, "ports", &ports)?;
+        let survey = self.survey(&known);
+        let own = survey.get(host).ok_or_else(|| no_place(host))?;
+        ledger.note(host, "ports", &own.ports)?;
+        ledger.note(host, "address", &own.address)?;
         let pages = self.pages(&known)?;
         if *project == Key::project(0) {
             ledger.note(project, "pages", &pages)?;
         }
-        let nodes = self.nodes_on(&facts).map_err(|(path, sentence)| {
-            Error::new(ErrorKind::Spec, format!("lay out the nodes ({path})")).because(sentence)
-        })?;
-        let nodes = nodes.ok_or_else(|| {
-            Error::new(ErrorKind::Internal, format!("deploy {}", host.display_name()))
-                .because("a host has not told what it is")
-        })?;
-        let all_ports = self.all_ports(&known, host, ports);
-        let addresses = self.addresses();
         let deployment = self
-            .deployments(&nodes, &facts, &addresses, &all_ports, &pages)?
+            .deployments(&self.nodes(&survey)?, &survey, &pages)?
             .into_iter()
             .find(|deployment| deployment.host == *host)
             .ok_or_else(|| no_place(host))?;
@@ -190,26 +182,11 @@ impl ProjectWorld {
         };
         let stop = self.config.cancel.at_least(Urgency::Now);
         let report = playbook::run_stage(connected.as_ref(), &deployment.stage, &self.config.events, stop).await?;
-        let checks = report.values.iter().filter(|(name, _)| name.starts_with("check")).map(|(_, json)| json);
-        let checks = checks.filter_map(|json| serde_json::from_str(json).ok()).collect();
+        let checks = compose::checks_told(&report.values);
         if let Some(seen) = self.learned().seen.get_mut(host) {
             seen.checks = checks;
         }
         Ok(())
-    }
-
-    /// The ports of all hosts: those that were chosen, and for hosts that have not chosen yet the ones that they will.
-    fn all_ports(&self, known: &ClusterState, host: &Key, own: HostPorts) -> BTreeMap<Key, HostPorts> {
-        let of = |key: &Key| {
-            if key == host {
-                return own;
-            }
-            let chosen = known.note(&project_of(key), "ports");
-            chosen.unwrap_or_else(|| {
-                HostPorts::choose(&self.facts_of(known, key).map(|facts| taken(&facts)).unwrap_or_default())
-            })
-        };
-        self.host_keys().into_iter().map(|key| (key.clone(), of(&key))).collect()
     }
 
     /// The ports of the pages on this machine: chosen once, and then kept.

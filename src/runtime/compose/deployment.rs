@@ -25,6 +25,8 @@ pub struct HostPorts {
     pub grafana: u16,
     /// Jupyter.
     pub jupyter: u16,
+    /// The first of those that Ray's nodes take where they are on the host's network.
+    pub ray: u16,
 }
 
 /// The ports on the user's machine under which pages are shown: chosen once per cluster, since Grafana's must be known
@@ -59,6 +61,9 @@ pub struct Page {
     pub secret: String,
     /// The user's name, where the page asks for one.
     pub user: Option<String>,
+    /// The name of the file with the user's name, where that is made for each cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_secret: Option<String>,
 }
 
 /// What one host is to run.

@@ -1,8 +1,13 @@
 //! What a host says of a project: its containers, what else carries its tag, and what its checks saw.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
+use super::clean::header;
 use crate::name::Key;
+
+const LOOK: &str = include_str!("shell/look.sh");
 
 /// One container of a project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,19 +51,85 @@ pub struct CheckLine {
     pub gpus: Vec<String>,
 }
 
+/// A container as the engine tells of it.
+#[derive(Deserialize)]
+struct Told {
+    name: String,
+    #[serde(default)]
+    key: Option<String>,
+    #[serde(default)]
+    service: Option<String>,
+    state: String,
+    health: Option<String>,
+    started_at: String,
+    exit_code: Option<i32>,
+}
+
 /// The shell text that prints what of this tag is on the host, for [`seen_of`]. Changes nothing; works without Docker.
 pub fn look_script(tag: &str) -> String {
-    let _ = tag;
-    String::new()
+    format!("{}{LOOK}", header(tag))
 }
 
 /// Reads what [`look_script`] printed among these lines.
 pub fn seen_of(lines: &[String]) -> Seen {
-    let _ = lines;
-    Seen::default()
+    let mut seen = Seen::default();
+    for line in lines.iter().map(|line| line.trim_start()) {
+        if let Some(text) = line.strip_prefix("::remains ") {
+            seen.remains.push(text.trim_end().to_owned());
+        } else if let Some(told) = line.strip_prefix("::container ").and_then(|text| serde_json::from_str(text).ok()) {
+            let container = container(told);
+            seen.remains.push(format!("container {}", container.name));
+            seen.containers.push(container);
+        }
+    }
+    seen.containers.sort_by(|a, b| a.name.cmp(&b.name));
+    seen
+}
+
+/// A container of the user's own compose file has no key of ours: its service's name stands in.
+fn container(told: Told) -> Container {
+    let words = [told.key, told.service].into_iter().flatten().find(|word| !word.is_empty()).unwrap_or_default();
+    let plain: String = words.chars().filter(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit()).collect();
+    Container {
+        name: told.name.trim_start_matches('/').to_owned(),
+        key: plain.parse().unwrap_or_else(|_| Key::service("other")),
+        state: told.state,
+        health: told.health,
+        started_at: told.started_at,
+        exit_code: told.exit_code,
+    }
+}
+
+/// Reads what the deploy stage's last step handed back of its checks.
+pub fn checks_told(values: &BTreeMap<String, String>) -> Vec<CheckLine> {
+    let told = values.iter().filter(|(name, _)| name.starts_with("check"));
+    told.filter_map(|(_, json)| serde_json::from_str(json).ok()).collect()
 }
 
 /// Reads what checks printed among these lines, a JSON object each behind `::check `.
 pub fn checks_of(lines: &[String]) -> Vec<CheckLine> {
     lines.iter().filter_map(|line| serde_json::from_str(line.trim_start().strip_prefix("::check ")?).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containers_are_read_as_the_engine_tells_them() {
+        let lines = [
+            r#"::container {"name":"/gpucl-abcd1234-c-head","key":"head","service":"head","state":"running","health":"healthy","started_at":"2026-11-21T12:00:00Z","exit_code":null}"#,
+            r#"::container {"name":"/c-my_db-1","key":"","service":"my_db","state":"exited","health":null,"started_at":"x","exit_code":137}"#,
+            "noise",
+            "::remains volume gpucl-abcd1234-c-host0_objects",
+        ];
+        let seen = seen_of(&lines.map(str::to_owned));
+        assert_eq!(seen.containers.len(), 2);
+        assert_eq!((seen.containers[0].key.as_str(), seen.containers[0].exit_code), ("mydb", Some(137)));
+        assert_eq!(
+            (seen.containers[1].name.as_str(), seen.containers[1].health.as_deref()),
+            ("gpucl-abcd1234-c-head", Some("healthy"))
+        );
+        assert_eq!(seen.remains.len(), 3);
+    }
 }

@@ -1,17 +1,38 @@
 //! The `docker` runtime: one compose project per host.
 //!
 //! Everything here is pure: from a spec, the nodes and what the hosts told come the files of each project, the stages that
-//! bring a host there, the script that looks at it and the one that removes it. `cluster::deployed` runs them.
+//! bring a host there, the script that looks at it and the one that removes it. `cluster::projects` runs them.
 
-mod deployment;
-
-pub use deployment::{Deployment, HostInput, HostPorts, Page, Pages};
+mod checks;
 mod clean;
+mod deployment;
+mod images;
 mod look;
+mod ports;
 mod prepare;
 mod project;
+mod stage;
+mod view;
 
 pub use clean::{CleanOptions, clean_script, stop_script};
-pub use look::{CheckLine, Container, Seen, checks_of, look_script, seen_of};
-pub use prepare::{confirm_steps, firewall_table, preparation, undo_script};
+pub use deployment::{Deployment, HostInput, HostPorts, Page, Pages};
+pub use images::{Build, HostImages, host_images};
+pub use look::{CheckLine, Container, Seen, checks_of, checks_told, look_script, seen_of};
+pub use ports::peer_ports;
+pub use prepare::{confirm_steps, preparation, undo_script};
 pub use project::{DeployRequest, deployments, pages};
+
+use crate::util::digest;
+
+/// Where the folders of all hosts lie on them: root's alone.
+pub const HOST_FOLDERS: &str = "/var/lib/gpucl";
+
+/// The folder of a host, by its tag.
+pub fn home_of(tag: &str) -> String {
+    format!("{HOST_FOLDERS}/{tag}")
+}
+
+/// The name of the nftables table of a host, by its tag: a table's name takes no hyphens and few letters.
+pub fn firewall_table(tag: &str) -> String {
+    format!("gpucl_{}", &digest::short(tag.as_bytes())[..12])
+}

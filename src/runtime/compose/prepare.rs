@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::{firewall_table, home_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::playbook::{self, Facts, Stage};
 use crate::render::Library;
 use crate::spec::Spec;
-use crate::util::{digest, near};
+use crate::util::near;
 
 /// The playbooks that a spec may set variables of, in the order in which they run.
 const PLAYBOOKS: [&str; 6] = ["base", "docker", "nvidia", "amd", "images", "firewall"];
@@ -75,18 +76,12 @@ pub fn confirm_steps(tag: &str, library: &Library) -> Result<Stage> {
     playbook::load(library, "firewall-confirm")?.stage("confirm", &variables, CONFIRM_LIMIT)
 }
 
-/// The name of the firewall's table of a host.
-pub fn firewall_table(tag: &str) -> String {
-    let digest = digest::short(tag.as_bytes());
-    format!("gpucl_{}", digest.get(..12).unwrap_or(&digest))
-}
-
 /// The script that puts back what the playbooks changed on the host of this tag, by what they wrote down; it is run before the
 /// host's folder is removed. Settings, units and firewall rules go always; packages, their lists and keys only to `purge`.
 ///
 /// Prints `::removed WHAT`, `::kept WHAT` and `::left WHAT`, a line each. May be run again.
 pub fn undo_script(tag: &str, purge: bool) -> String {
-    let home = format!("/var/lib/gpucl/{tag}");
+    let home = home_of(tag);
     let purge = if purge { "yes" } else { "no" };
     format!("(\nhome={}\npurge={purge}\n{UNDO})\n", crate::render::quote(&home))
 }

@@ -1,12 +1,24 @@
 //! From a spec to compose projects.
 
-use super::{Deployment, HostInput, HostPorts, Page, Pages};
-use crate::error::{Error, ErrorKind, Result};
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::images::{HostImages, host_images};
+use super::view::{Cluster, exporter_key, image, pairs, token_environment};
+use super::{Deployment, HostInput, HostPorts, Page, Pages, checks, stage};
+use crate::error::Result;
 use crate::name::{Key, Scope};
-use crate::plan::NodeSpec;
-use crate::render::Library;
-use crate::secret::Secrets;
+use crate::plan::{NodeRole, NodeSpec};
+use crate::playbook::StageFile;
+use crate::render::{Library, render};
+use crate::secret::{GRAFANA_USER, PROMETHEUS_USER, Secrets, external_credentials};
 use crate::spec::Spec;
+use crate::util::digest;
+
+/// The folder of the templates.
+const TEMPLATES: &str = "templates/ray-compose";
 
 /// What projects are rendered from.
 pub struct DeployRequest<'a> {
@@ -28,12 +40,321 @@ pub struct DeployRequest<'a> {
 
 /// One deployment for each host.
 pub fn deployments(request: &DeployRequest<'_>) -> Result<Vec<Deployment>> {
-    let _ = request;
-    Err(Error::new(ErrorKind::Unsupported, "render the compose projects"))
+    let cluster = Cluster::new(request)?;
+    request.hosts.iter().map(|host| deployment(&cluster, host)).collect()
+}
+
+fn deployment(cluster: &Cluster<'_>, host: &HostInput) -> Result<Deployment> {
+    let request = cluster.request;
+    let nodes: Vec<NodeSpec> = request.nodes.iter().filter(|node| node.host == host.key).cloned().collect();
+    let is_head = nodes.iter().any(|node| node.role == NodeRole::Head);
+    let images = host_images(request.spec, &host.facts, is_head, request.library)?;
+    let project = Project { cluster, host, images: &images, is_head };
+    let files = project.files(&nodes)?;
+    let checks = checks::checks(cluster, host)?;
+    let mut stage = stage::deploy(&project, files, &nodes);
+    stage.steps.push(stage::look_inside(&checks));
+    Ok(Deployment { host: host.key.clone(), project: host.tag.clone(), nodes, stage, checks })
+}
+
+/// One host's project.
+pub(super) struct Project<'a> {
+    pub(super) cluster: &'a Cluster<'a>,
+    pub(super) host: &'a HostInput,
+    pub(super) images: &'a HostImages,
+    pub(super) is_head: bool,
+}
+
+impl Project<'_> {
+    /// All files that the host is delivered.
+    fn files(&self, nodes: &[NodeSpec]) -> Result<Vec<StageFile>> {
+        let request = self.cluster.request;
+        let mut files = self.secrets()?;
+        for name in ["start.py", "probe.py"] {
+            let (bytes, _) = request.library.read(&format!("{TEMPLATES}/{name}"))?;
+            files.push(file(format!("lib/{name}"), bytes));
+        }
+        for build in &self.images.builds {
+            files.push(file(format!("build/{}/Dockerfile", build.title), build.dockerfile.clone().into_bytes()));
+        }
+        let mut templates: Vec<&str> = Vec::new();
+        if self.is_head {
+            if self.cluster.has_prometheus {
+                templates.push("prometheus.yml");
+            }
+            if self.cluster.has_grafana {
+                templates.extend(["grafana-datasources.yaml", "grafana-dashboards.yaml"]);
+            }
+            if self.has_jupyter() {
+                templates.push("jupyter.py");
+            }
+        }
+        let beside = self.beside();
+        for name in templates {
+            files.push(file(format!("compose/{name}"), self.render(name, &beside)?));
+        }
+        // The project comes last: it holds the digests of what the containers read at their start.
+        let context = self.context(nodes, &files)?;
+        files.push(file("compose/compose.yaml".to_owned(), self.render("compose.yaml", &context)?));
+        if self.is_head {
+            for (index, fragment) in request.spec.compose.iter().enumerate() {
+                files.push(file(format!("compose/user-{index}.yaml"), fragment.text.clone().into_bytes()));
+            }
+        }
+        Ok(files)
+    }
+
+    fn render(&self, name: &str, variables: &impl Serialize) -> Result<Vec<u8>> {
+        let (text, origin) = self.cluster.request.library.read_text(&format!("{TEMPLATES}/{name}.tera"))?;
+        let mut text = render(&origin.to_string(), &text, variables)?;
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        Ok(text.into_bytes())
+    }
+
+    /// The credentials that this host's containers read, and no others.
+    fn secrets(&self) -> Result<Vec<StageFile>> {
+        let mut names = vec!["ray_token"];
+        let mut external = None;
+        if let Some(store) = &self.cluster.store {
+            names.push("aws_credentials");
+            external =
+                store.external.as_ref().map(|store| external_credentials(&store.credentials_file)).transpose()?;
+            if self.is_head && external.is_none() {
+                names.extend(["object_store_user", "object_store_password"]);
+            }
+        }
+        if self.is_head {
+            if self.cluster.has_prometheus {
+                names.extend(["prometheus_web.yml", "prometheus_headers"]);
+            }
+            if self.cluster.has_grafana {
+                names.extend(["grafana_password", "prometheus_password"]);
+            }
+            if self.has_jupyter() {
+                names.push("jupyter_token");
+            }
+        }
+        Ok(self.cluster.request.secrets.files(&names, external.as_ref()))
+    }
+
+    pub(super) fn has_jupyter(&self) -> bool {
+        self.cluster.request.spec.services().jupyter.settings().is_some()
+    }
+
+    /// What the files beside the project are filled in with.
+    fn beside(&self) -> Value {
+        let at = &self.cluster.at;
+        let exporters: Vec<Value> = self
+            .cluster
+            .request
+            .hosts
+            .iter()
+            .map(|host| {
+                let target = if self.cluster.bridge {
+                    "nodeexporter:9100".to_owned()
+                } else {
+                    format!("{}:{}", host.address, host.ports.exporter())
+                };
+                json!({"target": target, "host": host.key.display_name()})
+            })
+            .collect();
+        json!({
+            "discovery": format!("{}/api/prometheus/sd", at.dashboard),
+            "exporters": exporters,
+            "prometheus_url": at.prometheus,
+        })
+    }
+
+    /// What the project itself is filled in with.
+    fn context(&self, nodes: &[NodeSpec], files: &[StageFile]) -> Result<Value> {
+        let request = self.cluster.request;
+        let mut views = Vec::new();
+        for node in nodes {
+            let mut view = self.cluster.node(self.host, self.images, node)?;
+            let secrets: Vec<String> = view.secrets.iter().map(|name| format!("secrets/{name}")).collect();
+            view.files = digest_of(files, &secrets.iter().map(String::as_str).collect::<Vec<_>>());
+            views.push(view);
+        }
+        let mut volumes = Vec::new();
+        let mut context = json!({
+            "project": self.host.tag,
+            "cluster": request.scope.cluster,
+            "host": self.host.key.display_name(),
+            "bridge": self.cluster.bridge,
+            "start_interval": Cluster::start_interval(self.host),
+            "ports": self.host.ports,
+            "nodes": views,
+            "store": null,
+            "prometheus": null,
+            "node_exporter": self.exporter(),
+            "grafana": null,
+            "jupyter": null,
+        });
+        if self.is_head {
+            if self.cluster.store.as_ref().is_some_and(|store| store.external.is_none()) {
+                context["store"] = self.store(files);
+                volumes.push("objects");
+            }
+            if let Some(prometheus) = request.spec.services().prometheus.settings() {
+                context["prometheus"] = self.prometheus(&prometheus.retention, files);
+                volumes.push("metrics");
+            }
+            if self.cluster.has_grafana {
+                context["grafana"] = self.grafana(files);
+                volumes.push("grafana");
+            }
+            if let Some(jupyter) = request.spec.services().jupyter.settings() {
+                context["jupyter"] = self.jupyter(jupyter.workspace.as_deref(), files)?;
+                if jupyter.workspace.is_none() {
+                    volumes.push("workspace");
+                }
+            }
+        }
+        context["volumes"] = json!(volumes);
+        Ok(context)
+    }
+
+    fn container(&self, kind: &str) -> String {
+        self.cluster.request.scope.tag(&Key::service(kind)).to_string()
+    }
+
+    fn store(&self, files: &[StageFile]) -> Value {
+        let (host, ports) = (self.host, self.host.ports);
+        let (address, console) = if self.cluster.bridge {
+            (":9000".to_owned(), ":9001".to_owned())
+        } else {
+            (format!("{}:{}", host.address, ports.object_store), format!("127.0.0.1:{}", ports.console))
+        };
+        json!({
+            "image": self.images.store,
+            "container": self.container("objectstore"),
+            "address": address,
+            "console": console,
+            "region": "us-east-1",
+            "files": digest_of(files, &["secrets/object_store_user", "secrets/object_store_password"]),
+        })
+    }
+
+    fn prometheus(&self, retention: &str, files: &[StageFile]) -> Value {
+        let port = self.host.ports.prometheus;
+        json!({
+            "image": self.images.prometheus,
+            "container": self.container("prometheus"),
+            "listen": if self.cluster.bridge { ":9090".to_owned() } else { format!("127.0.0.1:{port}") },
+            "retention": retention,
+            "files": digest_of(files, &["compose/prometheus.yml", "secrets/prometheus_web.yml", "secrets/ray_token"]),
+        })
+    }
+
+    fn exporter(&self) -> Option<Value> {
+        let key = exporter_key(self.cluster.request, self.host);
+        let listen = if self.cluster.bridge {
+            ":9100".to_owned()
+        } else {
+            format!("{}:{}", self.host.address, self.host.ports.exporter())
+        };
+        self.cluster.has_prometheus.then(|| {
+            json!({
+                "key": key,
+                "image": self.images.node_exporter,
+                "container": self.cluster.request.scope.tag(&key).to_string(),
+                "listen": listen,
+            })
+        })
+    }
+
+    fn grafana(&self, files: &[StageFile]) -> Value {
+        let of = [
+            "compose/grafana-datasources.yaml",
+            "compose/grafana-dashboards.yaml",
+            "secrets/grafana_password",
+            "secrets/prometheus_password",
+        ];
+        json!({
+            "image": self.images.grafana,
+            "container": self.container("grafana"),
+            "root_url": self.cluster.grafana_page(self.host.ports),
+            "listen_host": if self.cluster.bridge { "" } else { "127.0.0.1" },
+            "listen_port": if self.cluster.bridge { 3000 } else { self.host.ports.grafana },
+            "files": digest_of(files, &of),
+        })
+    }
+
+    fn jupyter(&self, workspace: Option<&str>, files: &[StageFile]) -> Result<Value> {
+        let (at, ports) = (&self.cluster.at, self.host.ports);
+        let mut secrets = vec!["ray_token", "jupyter_token"];
+        if self.cluster.store.is_some() {
+            secrets.push("aws_credentials");
+        }
+        let mut environment: BTreeMap<String, String> = self.cluster.request.spec.environment.clone();
+        let own = [
+            ("RAY_ADDRESS", at.client.clone()),
+            ("RAY_API_SERVER_ADDRESS", at.dashboard.clone()),
+            ("RAY_USAGE_STATS_ENABLED", "0".to_owned()),
+        ];
+        let store = self.cluster.store_environment();
+        let token = token_environment().map(|(name, value)| (name, value.to_owned()));
+        for (name, value) in store.into_iter().chain(own).chain(token) {
+            environment.entry(name.to_owned()).or_insert(value);
+        }
+        let mut of: Vec<String> = secrets.iter().map(|name| format!("secrets/{name}")).collect();
+        of.push("compose/jupyter.py".to_owned());
+        Ok(json!({
+            "image": image(&self.images.jupyter, self.images),
+            "container": self.container("jupyter"),
+            "environment": pairs(environment),
+            "workspace": workspace.unwrap_or("workspace"),
+            "workspace_type": if workspace.is_some() { "bind" } else { "volume" },
+            "listen_host": if self.cluster.bridge { "0.0.0.0" } else { "127.0.0.1" },
+            "listen_port": if self.cluster.bridge { 8888 } else { ports.jupyter },
+            "secrets": secrets,
+            "files": digest_of(files, &of.iter().map(String::as_str).collect::<Vec<_>>()),
+        }))
+    }
+}
+
+/// Whoever can enter the host's folder is root; containers, of many users, see these files one by one.
+fn file(path: String, bytes: Vec<u8>) -> StageFile {
+    StageFile { path, mode: 0o444, bytes }
+}
+
+/// The digest of some of the files. It stands in a label, so that a container that read another one is made anew.
+fn digest_of(files: &[StageFile], names: &[&str]) -> String {
+    let of: Vec<_> = files
+        .iter()
+        .filter(|file| names.contains(&file.path.as_str()))
+        .map(|file| (&file.path, digest::short(&file.bytes)))
+        .collect();
+    digest::of_json(&of)
 }
 
 /// The pages that a cluster of this spec has, on the host with the head.
 pub fn pages(spec: &Spec, head_host: &Key, ports: HostPorts) -> Vec<Page> {
-    let _ = (spec, head_host, ports);
-    Vec::new()
+    let services = spec.services();
+    let page = |name: &str, port: u16, secret: &str, user: Option<&str>| Page {
+        name: name.to_owned(),
+        host: head_host.clone(),
+        port,
+        secret: secret.to_owned(),
+        user: user.map(str::to_owned),
+        user_secret: None,
+    };
+    let mut pages = vec![page("dashboard", ports.dashboard, "ray_token", None)];
+    if services.has_grafana() {
+        pages.push(page("grafana", ports.grafana, "grafana_password", Some(GRAFANA_USER)));
+    }
+    if services.prometheus.settings().is_some() {
+        pages.push(page("prometheus", ports.prometheus, "prometheus_password", Some(PROMETHEUS_USER)));
+    }
+    if services.object_store.settings().is_some_and(|store| store.external.is_none()) {
+        let mut console = page("object-store", ports.console, "object_store_password", None);
+        console.user_secret = Some("object_store_user".to_owned());
+        pages.push(console);
+    }
+    if services.jupyter.settings().is_some() {
+        pages.push(page("jupyter", ports.jupyter, "jupyter_token", None));
+    }
+    pages
 }

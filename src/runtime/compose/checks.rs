@@ -1,0 +1,139 @@
+//! The shell text of a host's checks: everything that it runs is looked at from inside, at the same time.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::HostInput;
+use super::clean::header;
+use super::view::{Cluster, gpus_of};
+use crate::error::Result;
+use crate::name::Key;
+use crate::plan::{NodeRole, NodeSpec};
+use crate::playbook::Vendor;
+use crate::render::quote;
+use crate::runtime::native::resource_of;
+
+const CHECKS: &str = include_str!("shell/checks.sh");
+/// How long a look at GPUs may take, in seconds: the first use of a driver takes some.
+const GPU_LIMIT: u32 = 60;
+/// How long a client may take to join and to run its tasks.
+const CLIENT_LIMIT: u32 = 90;
+/// How long all that the head looks at may take.
+const CLUSTER_LIMIT: u32 = 100;
+
+/// The checks of one host.
+pub(super) fn checks(cluster: &Cluster<'_>, host: &HostInput) -> Result<String> {
+    let scope = cluster.request.scope;
+    let mut text = header(&host.tag);
+    text.push_str(CHECKS);
+    let name = host.key.display_name();
+    let mut in_container =
+        |check: &str, target: &str, limit: u32, key: &Key, command: &str, want: &Value, before: &str| {
+            let words = [check, target].map(quote).join(" ");
+            let container = quote(&scope.tag(key).to_string());
+            let isolated = if command == "client" { "" } else { "-I " };
+            let _ = writeln!(
+                text,
+                "{before} in_container {words} {} {container} python3 {isolated}/opt/gpucl/probe.py {command} {} {} &",
+                limit + 10,
+                quote(&want.to_string()),
+                if before.is_empty() { "</dev/null" } else { "" }
+            );
+        };
+    let nodes: Vec<&NodeSpec> = cluster.request.nodes.iter().filter(|node| node.host == host.key).collect();
+    let (mut promised, mut vendor) = (0, Vendor::Nvidia);
+    for node in &nodes {
+        let gpus = gpus_of(host, node)?;
+        let Some(first) = gpus.first() else { continue };
+        promised += gpus.len();
+        vendor = first.vendor;
+        let ids: Vec<&str> = gpus
+            .iter()
+            .filter_map(|gpu| if gpu.vendor == Vendor::Amd { Some(gpu.pci.as_str()) } else { gpu.uuid.as_deref() })
+            .collect();
+        let target = node.key.display_name();
+        let want = json!({"target": target, "vendor": vendor, "count": gpus.len(), "ids": ids, "host": name});
+        in_container("gpu", &target, GPU_LIMIT, &node.key, "gpu", &want, "");
+    }
+    if nodes.iter().any(|node| node.role == NodeRole::Head) {
+        let want = of_cluster(cluster);
+        in_container("cluster", "head", CLUSTER_LIMIT, &Key::head(), "cluster", &want, "secrets |");
+        let has_jupyter = cluster.request.spec.services().jupyter.settings().is_some();
+        let from = if has_jupyter { Key::service("jupyter") } else { Key::head() };
+        let want = json!({
+            "target": from.display_name(),
+            "address": client_address(cluster, host),
+            "workers": workers(cluster),
+            "timeout_s": CLIENT_LIMIT,
+        });
+        in_container("client", &from.display_name(), CLIENT_LIMIT, &from, "client", &want, "");
+    }
+    if promised > 0 {
+        let vendor = if vendor == Vendor::Amd { "amd" } else { "nvidia" };
+        let _ = writeln!(text, "host_gpus {} {promised} {vendor} &", quote(&name));
+    }
+    if cluster.bridge {
+        let ports: Vec<String> = host.ports.all().iter().map(u16::to_string).collect();
+        let _ = writeln!(text, "closed_ports {} {} &", quote(&name), ports.join(" "));
+    }
+    text.push_str("wait\nrm -rf \"$dir\"\n");
+    Ok(text)
+}
+
+/// Ray's client server, as the head's own container reaches it.
+fn client_address(cluster: &Cluster<'_>, host: &HostInput) -> String {
+    format!("ray://127.0.0.1:{}", if cluster.bridge { 10_001 } else { host.ports.client })
+}
+
+fn workers(cluster: &Cluster<'_>) -> Vec<Value> {
+    let workers = cluster.request.nodes.iter().filter(|node| node.role == NodeRole::Worker);
+    workers.map(|node| json!({"target": node.key.display_name(), "resource": resource_of(&node.key)})).collect()
+}
+
+/// What the head is to look at.
+fn of_cluster(cluster: &Cluster<'_>) -> Value {
+    let at = &cluster.at;
+    let node = |node: &NodeSpec| {
+        json!({
+            "target": node.key.display_name(),
+            "resource": resource_of(&node.key),
+            "CPU": node.cpus,
+            "GPU": node.gpus,
+            "memory": node.memory,
+            "object_store_memory": node.object_store_memory,
+        })
+    };
+    let mut want = json!({
+        "dashboard": at.dashboard,
+        "nodes": cluster.request.nodes.iter().map(node).collect::<Vec<Value>>(),
+        "timeout_s": CLUSTER_LIMIT,
+        "patience_s": 40,
+    });
+    if let Some(store) = store(cluster) {
+        want["store"] = store;
+    }
+    if cluster.has_prometheus {
+        want["prometheus"] = json!(at.prometheus);
+        want["least_targets"] = json!(cluster.request.nodes.len());
+    }
+    if cluster.has_grafana {
+        want["grafana"] = json!(at.grafana);
+    }
+    if cluster.request.spec.services().jupyter.settings().is_some() {
+        want["jupyter"] = json!(at.jupyter);
+    }
+    want
+}
+
+/// The object store, as the probe takes it.
+pub(super) fn store(cluster: &Cluster<'_>) -> Option<Value> {
+    let store = cluster.store.as_ref()?;
+    let region = store.external.as_ref().map_or("us-east-1", |external| &external.region);
+    Some(json!({
+        "endpoint": cluster.at.store,
+        "region": region,
+        "buckets": store.buckets,
+        "make": store.external.is_none(),
+    }))
+}

@@ -1,0 +1,147 @@
+//! Which images a host runs: the pinned ones, what the spec chooses in their place, and those that are built there.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::playbook::{Facts, Vendor};
+use crate::render::{Library, render};
+use crate::spec::Spec;
+use crate::util::digest;
+
+/// The file that pins them.
+const FILE: &str = "templates/ray-compose/images.yaml";
+
+/// An image that is built on the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Build {
+    /// Its name, which holds the digest of all that it is made of.
+    pub image: String,
+    /// What a person calls it.
+    pub title: String,
+    /// The Dockerfile's text.
+    pub dockerfile: String,
+    /// Its arguments.
+    pub arguments: BTreeMap<String, String>,
+}
+
+/// The images of one host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostImages {
+    /// The one that nodes of Ray run.
+    pub ray: String,
+    /// Jupyter's.
+    pub jupyter: String,
+    /// The object store's.
+    pub store: String,
+    /// Prometheus'.
+    pub prometheus: String,
+    /// The node exporter's.
+    pub node_exporter: String,
+    /// Grafana's.
+    pub grafana: String,
+    /// Those that are built on the host, in this order.
+    pub builds: Vec<Build>,
+    /// Those that are pulled.
+    pub pulls: Vec<String>,
+}
+
+impl HostImages {
+    /// Whether this image is built here, so that no registry is to be asked for it.
+    pub fn is_built(&self, image: &str) -> bool {
+        self.builds.iter().any(|build| build.image == image)
+    }
+}
+
+/// Works out the images of a host; `is_head` says whether it is the head's, which runs the services.
+pub fn host_images(spec: &Spec, facts: &Facts, is_head: bool, library: &Library) -> Result<HostImages> {
+    let names = names(spec, library)?;
+    let doing = || Error::new(ErrorKind::Spec, "choose the images");
+    let pinned =
+        |name: &str| names.get(name).cloned().ok_or_else(|| doing().because(format!("{FILE} has no image `{name}`")));
+    let mut builds = Vec::new();
+    let mut pulls = Vec::new();
+    let pip_index = spec.build.as_ref().and_then(|build| build.pip_index_url.clone());
+    let mut build = |template: &str, base: &str, version: Option<&str>| -> Result<String> {
+        let (dockerfile, _) = library.read_text(&format!("templates/{template}/Dockerfile"))?;
+        let mut arguments = BTreeMap::from([("BASE".to_owned(), base.to_owned())]);
+        arguments.extend(version.map(|version| ("RAY_VERSION".to_owned(), version.to_owned())));
+        arguments.extend(pip_index.clone().map(|url| ("PIP_INDEX_URL".to_owned(), url)));
+        // Where packages come from is not what they are.
+        let of: Vec<_> = arguments.iter().filter(|(name, _)| *name != "PIP_INDEX_URL").collect();
+        let image = format!("gpucl/{template}:{}", digest::of_json(&(&dockerfile, of)));
+        builds.push(Build { image: image.clone(), title: template.to_owned(), dockerfile, arguments });
+        Ok(image)
+    };
+    let (nvidia, amd) = (facts.has(Vendor::Nvidia), facts.has(Vendor::Amd));
+    let ray = match (nvidia, amd, names.get("ray_rocm")) {
+        (true, true, _) => {
+            return Err(doing()
+                .because("a host has GPUs of NVIDIA and of AMD, and no image has the libraries of both")
+                .hint("leave one kind out of the cluster: use hosts with one kind each"));
+        }
+        (true, false, _) => pinned("ray_gpu")?,
+        (false, true, Some(image)) => image.clone(),
+        (false, true, None) => {
+            let base = pinned("ray_rocm_base")?;
+            pulls.push(base.clone());
+            build("ray-rocm", &base, Some(&spec.ray.version))?
+        }
+        (false, false, _) => pinned("ray")?,
+    };
+    let services = spec.services();
+    let mut images = HostImages {
+        jupyter: String::new(),
+        store: pinned("minio")?,
+        prometheus: pinned("prometheus")?,
+        node_exporter: pinned("node_exporter")?,
+        grafana: pinned("grafana")?,
+        ray,
+        builds: Vec::new(),
+        pulls: Vec::new(),
+    };
+    if is_head && services.jupyter.settings().is_some() {
+        images.jupyter = match names.get("jupyter") {
+            Some(image) => image.clone(),
+            None => build("jupyter-ray", &images.ray, None)?,
+        };
+        pulls.push(images.jupyter.clone());
+    }
+    if let Some(store) = services.object_store.settings() {
+        images.store = store.image.unwrap_or(images.store);
+        if is_head && store.external.is_none() {
+            pulls.push(images.store.clone());
+        }
+    }
+    if services.prometheus.settings().is_some() {
+        pulls.push(images.node_exporter.clone());
+        if is_head {
+            pulls.push(images.prometheus.clone());
+        }
+    }
+    if is_head && services.has_grafana() {
+        pulls.push(images.grafana.clone());
+    }
+    pulls.push(images.ray.clone());
+    images.builds = builds;
+    pulls.sort();
+    pulls.dedup();
+    // What is built is in no registry.
+    images.pulls = pulls.into_iter().filter(|image| !images.is_built(image)).collect();
+    Ok(images)
+}
+
+/// All images by their names: the built-in ones, over them the data folders', over them the spec's.
+fn names(spec: &Spec, library: &Library) -> Result<BTreeMap<String, String>> {
+    let mut names = read(spec, &Library::default())?;
+    names.extend(read(spec, library)?);
+    names.extend(spec.images.clone());
+    Ok(names)
+}
+
+fn read(spec: &Spec, library: &Library) -> Result<BTreeMap<String, String>> {
+    let (text, origin) = library.read_text(FILE)?;
+    let variables = BTreeMap::from([("ray_version", &spec.ray.version)]);
+    let text = render(&origin.to_string(), &text, &variables)?;
+    serde_yaml::from_str(&text)
+        .map_err(|error| Error::new(ErrorKind::Spec, format!("read the images in {origin}")).because(error))
+}

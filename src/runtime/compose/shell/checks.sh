@@ -1,0 +1,63 @@
+# Looks at all that this host runs. Prints a line for each thing that was checked; changes nothing.
+dir=$(mktemp -d) || exit 0
+
+# Text that can stand in JSON.
+plain() { tr -d '"\\' | tr -c '[:print:]' ' ' | cut -c 1-400; }
+
+failed() { printf '::check {"check": "%s", "target": "%s", "ok": false, "saw": "%s"}\n' "$1" "$2" "$3"; }
+
+# Runs a check in a container: its name, its target, seconds, the container, the command. What goes in by stdin is its own.
+in_container() {
+    check=$1 target=$2 limit=$3 container=$4
+    shift 4
+    timeout "$limit" docker exec -i "$container" "$@" >"$dir/$target-$check" 2>"$dir/$target-$check.err"
+    code=$?
+    grep -a '^::check ' "$dir/$target-$check" && return 0
+    why=$(tail -n 2 "$dir/$target-$check.err" | plain)
+    [ "$code" -ne 124 ] || why="no answer within $limit s"
+    failed "$check" "$target" "${why:-the check ended with exit code $code}"
+}
+
+# The GPUs that the host's own tool shows: the host, and how many there must be.
+host_gpus() {
+    if [ "$3" = amd ]; then
+        seen=$(for path in /sys/bus/pci/drivers/amdgpu/*:*; do [ -e "$path" ] && echo "${path##*/}"; done)
+    else
+        seen=$(timeout 20 nvidia-smi --query-gpu=uuid,name --format=csv,noheader 2>&1)
+    fi
+    count=$(printf '%s\n' "$seen" | grep -c -E '^(GPU-|[0-9a-f]{4}:)')
+    ok=true
+    [ "$count" -ge "$2" ] || ok=false
+    printf '::check {"check": "host gpus", "target": "%s", "ok": %s, "saw": "%s"}\n' "$1" "$ok" \
+        "$count of $2 GPUs: $(printf '%s' "$seen" | tr '\n' ';' | plain)"
+}
+
+# Our ports of this host: none listens on more than the loopback.
+closed_ports() {
+    target=$1
+    shift
+    if ! command -v ss >/dev/null 2>&1; then
+        failed "closed ports" "$target" "the command ss is missing, so nobody can tell who listens"
+        return 0
+    fi
+    open=
+    count=0
+    for port in "$@"; do
+        for address in $(ss -lntH "sport = :$port" | awk '{ print $4 }'); do
+            count=$((count + 1))
+            case $address in 127.0.0.1:* | '[::1]:'*) ;; *) open="$open $address" ;; esac
+        done
+    done
+    if [ -n "$open" ]; then
+        failed "closed ports" "$target" "these are open to others:$open"
+    else
+        printf '::check {"check": "closed ports", "target": "%s", "ok": true, "saw": "%s listening ports, all on the loopback"}\n' "$target" "$count"
+    fi
+}
+
+secrets() {
+    for name in grafana_password jupyter_token; do
+        [ ! -r "$home/secrets/$name" ] || printf '%s %s\n' "$name" "$(cat "$home/secrets/$name")"
+    done
+}
+

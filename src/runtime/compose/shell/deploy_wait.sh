@@ -1,0 +1,62 @@
+# Waits until all containers are healthy and all services answer, and shows the log of what is slow or dies.
+read -r now _ </proc/uptime
+end=$((${now%.*} + limit))
+told=0
+
+log_of() {
+    echo "the end of the log of $1:"
+    docker logs --tail 25 "$1" 2>&1 | sed 's/^/    /'
+}
+
+while :; do
+    seen=$(docker inspect -f '{{.Name}} {{.State.Status}} {{if .State.Health}}{{.State.Health.Status}}{{else}}none{{end}} {{.RestartCount}} {{.State.ExitCode}}' $containers) || {
+        echo "a container of the project is gone"
+        exit 1
+    }
+    left=
+    while read -r name state health restarts code; do
+        name=${name#/}
+        if [ "$state" = running ] && { [ "$health" = healthy ] || [ "$health" = none ]; }; then continue; fi
+        left="$left $name"
+        # 77: the head refused its token. To wait would be for nothing.
+        case $state in
+            exited | dead | restarting)
+                if [ "$code" = 77 ] || [ "$restarts" -ge 3 ] || [ "$state" = dead ]; then
+                    log_of "$name"
+                    echo "container $name does not stay up: it ended with exit code $code, $restarts times"
+                    exit 1
+                fi
+                ;;
+        esac
+    done <<SEEN
+$seen
+SEEN
+    [ -n "$left" ] || break
+    read -r now _ </proc/uptime
+    now=${now%.*}
+    if [ "$now" -ge "$end" ]; then
+        for name in $left; do log_of "$name"; done
+        for name in $left; do
+            docker inspect -f '{{if .State.Health}}{{range .State.Health.Log}}{{.Output}}{{end}}{{end}}' "$name" | tail -n 3
+        done
+        echo "not healthy in time:$left"
+        exit 1
+    fi
+    if [ "$now" -ge "$((told + 10))" ]; then
+        [ "$told" -eq 0 ] || echo "waiting for$left"
+        told=$now
+    fi
+    sleep 0.5
+done
+[ -n "$head" ] || exit 0
+read -r now _ </proc/uptime
+timeout "$((end - ${now%.*} + 30))" docker exec "$head" python3 -I /opt/gpucl/probe.py wait "$services" || {
+    # A service that does not answer tells why in its own log.
+    for name in $service_containers; do log_of "$name"; done
+    echo "a service does not answer"
+    exit 1
+}
+# The engine gives a new volume to root, and Jupyter is not root.
+if [ -n "$workspace_of" ]; then
+    docker exec -u 0 "$workspace_of" sh -c 'chown "$(stat -c %u:%g /proc/1)" /workspace'
+fi

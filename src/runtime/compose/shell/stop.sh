@@ -1,0 +1,18 @@
+# Ends the containers of one tag, and removes them and their network. Volumes, files and images stay.
+stop_project() {
+    command -v docker >/dev/null 2>&1 || return 0
+    of="label=com.docker.compose.project=$tag"
+    ids=$(docker ps -aq --filter "$of") || return 1
+    if [ -n "$ids" ]; then
+        # shellcheck disable=SC2086
+        docker stop -t 10 $ids >/dev/null 2>&1
+        for name in $(docker ps -a --format '{{.Names}}' --filter "$of"); do
+            docker rm -f "$name" >/dev/null && echo "::removed container $name"
+        done
+    fi
+    for name in $(docker network ls --format '{{.Name}}' --filter "$of"); do
+        docker network rm "$name" >/dev/null && echo "::removed network $name"
+    done
+    rm -f "$home/compose/applied"
+    [ -z "$(docker ps -aq --filter "$of")" ]
+}

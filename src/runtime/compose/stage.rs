@@ -1,0 +1,271 @@
+//! The stage `deploy` of a host: its images, its project, and that all of it is well.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::checks;
+use super::images::Build;
+use super::project::Project;
+use crate::name::Key;
+use crate::plan::NodeSpec;
+use crate::playbook::{KnownError, Stage, StageFile, Step};
+use crate::util::digest;
+
+const START: &str = include_str!("shell/deploy_start.sh");
+const STARTED: &str = include_str!("shell/deploy_started.sh");
+const WAIT: &str = include_str!("shell/deploy_wait.sh");
+/// How long the step that waits may take beyond its own limit, in which it shows the logs of what is slow.
+const MARGIN: Duration = Duration::from_secs(90);
+
+/// The stage that brings this project up.
+pub(super) fn deploy(project: &Project<'_>, files: Vec<StageFile>, nodes: &[NodeSpec]) -> Stage {
+    let request = project.cluster.request;
+    let timeouts = &request.spec.timeouts;
+    let mut steps = vec![Step {
+        name: "make the folders of the containers".to_owned(),
+        // Ray's user is the image's; the folder above is root's alone.
+        unless: Some("[ -k dashboards ] && [ \"$(stat -c %a lib)\" = 755 ]".to_owned()),
+        run: "mkdir -p dashboards\nchmod 1777 dashboards\nchmod 755 lib".to_owned(),
+        ..Step::default()
+    }];
+    if !project.images.pulls.is_empty() {
+        steps.push(pull(&project.images.pulls));
+    }
+    steps.extend(project.images.builds.iter().map(build));
+    let containers = containers(project, nodes);
+    let limit = timeouts.start.0 + timeouts.ready.0;
+    let mut variables = BTreeMap::from([
+        ("project".to_owned(), project.host.tag.clone()),
+        ("containers".to_owned(), containers.join(" ")),
+        ("files".to_owned(), options(&files)),
+        ("config".to_owned(), digest_of(&files)),
+        ("head".to_owned(), String::new()),
+        ("services".to_owned(), String::new()),
+        ("service_containers".to_owned(), String::new()),
+        ("workspace_of".to_owned(), String::new()),
+        ("limit".to_owned(), limit.as_secs().to_string()),
+    ]);
+    if project.is_head {
+        let tag = |key: &Key| request.scope.tag(key).to_string();
+        let (services, of_services) = services(project, limit);
+        variables.insert("head".to_owned(), tag(&Key::head()));
+        variables.insert("services".to_owned(), services);
+        variables.insert("service_containers".to_owned(), of_services.join(" "));
+        let jupyter = request.spec.services().jupyter.settings();
+        if jupyter.is_some_and(|jupyter| jupyter.workspace.is_none()) {
+            variables.insert("workspace_of".to_owned(), tag(&Key::service("jupyter")));
+        }
+    }
+    steps.push(Step {
+        name: "start the containers".to_owned(),
+        unless: Some(STARTED.to_owned()),
+        run: START.to_owned(),
+        timeout: Some(Duration::from_secs(600)),
+        hint: Some(format!("look at the project: gpucl exec {} -- docker ps -a", project.host.key.display_name())),
+        errors: start_errors(),
+        ..Step::default()
+    });
+    steps.push(Step {
+        name: "wait until all containers are healthy".to_owned(),
+        run: WAIT.to_owned(),
+        timeout: Some(limit + MARGIN),
+        hint: Some("more time for slow hosts: `timeouts: {start: 10m}` in the spec".to_owned()),
+        errors: wait_errors(),
+        ..Step::default()
+    });
+    let timeout = timeouts.prepare.0 + limit + MARGIN;
+    Stage { name: "deploy".to_owned(), steps, files, variables, timeout }
+}
+
+/// The last step: what the checks see is handed back with the stage, so that it takes no exec of its own.
+pub(super) fn look_inside(checks: &str) -> Step {
+    Step {
+        name: "look at all of it from inside".to_owned(),
+        // What was seen once is no proof of now.
+        unless: Some("false".to_owned()),
+        run: format!(
+            "grep -v '^check' \"$gpucl_values\" >\"$gpucl_values.new\" || :\nmv -f \"$gpucl_values.new\" \"$gpucl_values\"\n\
+             set +eu\n(\n{checks}\n) | {{\n    told=0\n    while IFS= read -r line; do\n        case $line in\n            \
+             '::check '*) told=$((told + 1)); value \"check$told\" \"${{line#::check }}\" ;;\n            \
+             *) printf '%s\\n' \"$line\" ;;\n        esac\n    done\n}}"
+        ),
+        timeout: Some(Duration::from_secs(300)),
+        ..Step::default()
+    }
+}
+
+/// Our containers of this host, by their names.
+fn containers(project: &Project<'_>, nodes: &[NodeSpec]) -> Vec<String> {
+    let cluster = project.cluster;
+    let mut keys: Vec<Key> = nodes.iter().map(|node| node.key.clone()).collect();
+    if project.is_head {
+        if cluster.store.as_ref().is_some_and(|store| store.external.is_none()) {
+            keys.push(Key::service("objectstore"));
+        }
+        if cluster.has_prometheus {
+            keys.push(Key::service("prometheus"));
+        }
+        if cluster.has_grafana {
+            keys.push(Key::service("grafana"));
+        }
+        if project.has_jupyter() {
+            keys.push(Key::service("jupyter"));
+        }
+    }
+    if cluster.has_prometheus {
+        keys.push(super::view::exporter_key(cluster.request, project.host));
+    }
+    keys.iter().map(|key| cluster.request.scope.tag(key).to_string()).collect()
+}
+
+/// What the head waits for, as its probe takes it, and the containers of it.
+fn services(project: &Project<'_>, limit: Duration) -> (String, Vec<String>) {
+    let cluster = project.cluster;
+    let at = &cluster.at;
+    let tag = |kind: &str| cluster.request.scope.tag(&Key::service(kind)).to_string();
+    let mut addresses = BTreeMap::from([("dashboard", format!("{}/api/gcs_healthz", at.dashboard))]);
+    let mut containers = Vec::new();
+    if cluster.has_prometheus {
+        addresses.insert("prometheus", format!("{}/-/ready", at.prometheus));
+        containers.push(tag("prometheus"));
+    }
+    if cluster.has_grafana {
+        addresses.insert("grafana", format!("{}/api/health", at.grafana));
+        containers.push(tag("grafana"));
+    }
+    if project.has_jupyter() {
+        addresses.insert("jupyter", format!("{}/api", at.jupyter));
+    }
+    if let Some(store) = &cluster.store {
+        if store.external.is_none() {
+            addresses.insert("object store", format!("{}/minio/health/live", at.store));
+            containers.push(tag("objectstore"));
+        }
+    }
+    let want = serde_json::json!({
+        "timeout_s": limit.as_secs(),
+        "addresses": addresses,
+        "store": checks::store(cluster),
+    });
+    (want.to_string(), containers)
+}
+
+fn pull(images: &[String]) -> Step {
+    Step {
+        name: "pull the images that are missing".to_owned(),
+        unless: Some("for image in $images; do docker image inspect \"$image\" >/dev/null 2>&1; done".to_owned()),
+        run: "for image in $images; do\n    docker image inspect \"$image\" >/dev/null 2>&1 && continue\n    echo \"pulling $image\"\n    \
+              docker pull -q \"$image\" || { echo \"the image $image cannot be pulled\"; exit 1; }\ndone"
+            .to_owned(),
+        variables: BTreeMap::from([("images".to_owned(), images.join(" "))]),
+        retry: 1,
+        timeout: Some(Duration::from_secs(3600)),
+        hint: Some(
+            "choose another image under `images:` in the spec, by tag or digest, or a mirror under `playbooks: {docker: {registry_mirror: …}}`"
+                .to_owned(),
+        ),
+        errors: vec![
+            known("no space left on device", "the host's disk is full", Some("free some of it, or take a host with a larger disk")),
+            known("manifest unknown|not found|pull access denied", "{line}", None),
+        ],
+        ..Step::default()
+    }
+}
+
+fn build(build: &Build) -> Step {
+    let mut variables: BTreeMap<String, String> =
+        build.arguments.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect();
+    variables.insert("image".to_owned(), build.image.clone());
+    let arguments: String =
+        build.arguments.keys().map(|name| format!(" --build-arg {name}=\"${}\"", name.to_ascii_lowercase())).collect();
+    Step {
+        name: format!("build the image {}", build.title),
+        unless: Some("docker image inspect \"$image\" >/dev/null 2>&1".to_owned()),
+        run: format!(
+            "docker build --label \"gpucl.tag=$project\" --tag \"$image\"{arguments} build/{} 2>&1",
+            build.title
+        ),
+        variables,
+        retry: 1,
+        timeout: Some(Duration::from_secs(3600)),
+        hint: Some(format!("templates/{}/README.md says what it takes", build.title)),
+        errors: vec![
+            known(
+                "No matching distribution|Could not find a version|Temporary failure in name resolution|ConnectionError",
+                "the host finds no packages: {line}",
+                Some("give it an index that it reaches: `build: {pip_index_url: …}` in the spec"),
+            ),
+            known("no space left on device", "the host's disk is full", None),
+        ],
+        ..Step::default()
+    }
+}
+
+fn start_errors() -> Vec<KnownError> {
+    vec![
+        known(
+            "port is already allocated|address already in use|failed to bind host port",
+            "a port that the cluster needs is in use on the host: {line}",
+            Some("end what listens there, or run `gpucl up` again: it chooses ports that are free"),
+        ),
+        known(
+            "unresolvable CDI devices|CDI device injection failed|could not select device driver",
+            "the engine does not know the GPU: {line}",
+            Some("look at the driver and its container toolkit: nvidia-ctk cdi list"),
+        ),
+        known(
+            "bind source path does not exist",
+            "{line}",
+            Some("make the folder on the host, or leave `workspace` out"),
+        ),
+        known("no space left on device", "the host's disk is full", None),
+        known(
+            "Cannot connect to the Docker daemon",
+            "the host's Docker does not answer",
+            Some("sudo systemctl status docker"),
+        ),
+        known("pull access denied|manifest unknown", "an image cannot be pulled: {line}", None),
+        known(
+            "yaml:|services.* must be|additional properties",
+            "compose does not take a file of the project: {line}",
+            None,
+        ),
+    ]
+}
+
+fn wait_errors() -> Vec<KnownError> {
+    vec![
+        known(
+            "refuses this node's token",
+            "a worker has another token than the head: {line}",
+            Some("bring all nodes to the cluster's token: gpucl stop, then gpucl up"),
+        ),
+        known(
+            "Version mismatch",
+            "head and workers have different versions of Ray or Python: {line}",
+            Some("use images of one version: `images:` in the spec"),
+        ),
+        known("the bucket .* cannot be made", "{line}", None),
+    ]
+}
+
+fn known(matches: &str, says: &str, hint: Option<&str>) -> KnownError {
+    KnownError { matches: matches.to_owned(), says: says.to_owned(), hint: hint.map(str::to_owned) }
+}
+
+/// The options that name the project's files, ours first.
+fn options(files: &[StageFile]) -> String {
+    let is_compose = |path: &str| path == "compose/compose.yaml" || path.starts_with("compose/user-");
+    let paths = files.iter().map(|file| file.path.as_str()).filter(|path| is_compose(path));
+    paths.map(|path| format!("-f {path}")).collect::<Vec<_>>().join(" ")
+}
+
+/// The digest of all that the project is made of. What lies in `lib/` is seen by containers as it is now.
+fn digest_of(files: &[StageFile]) -> String {
+    let of: Vec<_> = files
+        .iter()
+        .filter(|file| !file.path.starts_with("lib/"))
+        .map(|file| (&file.path, digest::short(&file.bytes)))
+        .collect();
+    digest::of_json(&of)
+}

@@ -1,0 +1,366 @@
+//! What the templates of a project are filled in with.
+
+use serde::Serialize;
+
+use super::images::HostImages;
+use super::ports::NodePorts;
+use super::{DeployRequest, HostInput, HostPorts};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Key;
+use crate::plan::{NodeRole, NodeSpec};
+use crate::playbook::{GpuFact, Vendor};
+use crate::runtime::native::resource_of;
+use crate::spec::ObjectStoreSpec;
+
+/// The port of the GCS within a bridge network, which is the containers' own.
+const GCS: u16 = 6379;
+/// The port of a node's agent where it has its network alone.
+const AGENT: u16 = 52365;
+/// The Docker engine that reads CDI by itself.
+const CDI_FROM: (u32, u32) = (28, 2);
+/// The Docker engine that knows `start_interval`.
+const START_INTERVAL_FROM: (u32, u32) = (25, 0);
+
+/// A variable of the environment.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Pair {
+    name: String,
+    value: String,
+}
+
+/// An image, and whether it is built on the host.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct ImageView {
+    name: String,
+    built: bool,
+}
+
+/// A node of Ray.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct NodeView {
+    key: String,
+    container: String,
+    hostname: String,
+    image: ImageView,
+    command: Vec<String>,
+    environment: Vec<Pair>,
+    shm_size: u64,
+    cdi: Vec<String>,
+    requested: Vec<String>,
+    device_files: Vec<String>,
+    groups: Vec<u32>,
+    ports: Vec<String>,
+    /// The files of `secrets/` that it sees.
+    pub(super) secrets: Vec<String>,
+    dashboards: bool,
+    health: Vec<String>,
+    /// The digest of the files that it reads once, at its start.
+    pub(super) files: String,
+}
+
+/// The addresses under which the parts of the cluster reach one another, as seen on the head's host.
+#[derive(Debug, Clone)]
+pub(super) struct Addresses {
+    /// The head's GCS.
+    pub(super) gcs: String,
+    /// The dashboard, for services.
+    pub(super) dashboard: String,
+    /// Ray's client server.
+    pub(super) client: String,
+    /// The object store, for every node.
+    pub(super) store: String,
+    pub(super) prometheus: String,
+    pub(super) grafana: String,
+    pub(super) jupyter: String,
+}
+
+/// What is worked out once for a cluster.
+pub(super) struct Cluster<'a> {
+    pub(super) request: &'a DeployRequest<'a>,
+    /// A single host: its containers have a network of their own, and only the host's loopback reaches them.
+    pub(super) bridge: bool,
+    pub(super) at: Addresses,
+    pub(super) store: Option<ObjectStoreSpec>,
+    pub(super) has_prometheus: bool,
+    pub(super) has_grafana: bool,
+}
+
+impl<'a> Cluster<'a> {
+    pub(super) fn new(request: &'a DeployRequest<'a>) -> Result<Self> {
+        let head = request.hosts.first().ok_or_else(|| {
+            Error::new(ErrorKind::Internal, "render the compose projects").because("there is no host")
+        })?;
+        let services = request.spec.services();
+        let store = services.object_store.settings();
+        let bridge = request.hosts.len() == 1;
+        Ok(Self {
+            request,
+            bridge,
+            at: addresses(head, bridge, store.as_ref()),
+            store,
+            has_prometheus: services.prometheus.settings().is_some(),
+            has_grafana: services.has_grafana(),
+        })
+    }
+
+    /// The variables by which programs find the object store.
+    pub(super) fn store_environment(&self) -> Vec<(&'static str, String)> {
+        let Some(store) = &self.store else { return Vec::new() };
+        let region = store.external.as_ref().map_or("us-east-1", |external| &external.region);
+        vec![
+            ("AWS_ENDPOINT_URL", self.at.store.clone()),
+            ("AWS_DEFAULT_REGION", region.to_owned()),
+            ("AWS_REGION", region.to_owned()),
+            ("AWS_SHARED_CREDENTIALS_FILE", "/run/gpucl/secrets/aws_credentials".to_owned()),
+        ]
+    }
+
+    /// One node of Ray.
+    pub(super) fn node(&self, host: &HostInput, images: &HostImages, node: &NodeSpec) -> Result<NodeView> {
+        let here: Vec<&NodeSpec> = self.request.nodes.iter().filter(|other| other.host == host.key).collect();
+        let index = here.iter().position(|other| other.key == node.key).unwrap_or_default();
+        let own = NodePorts::of(host.ports, index, here.len());
+        let is_head = node.role == NodeRole::Head;
+        let mut view = NodeView {
+            key: node.key.to_string(),
+            container: self.request.scope.tag(&node.key).to_string(),
+            hostname: node.key.display_name(),
+            image: image(&images.ray, images),
+            command: self.command(host, node, own),
+            environment: pairs(self.environment(host, node, own)),
+            shm_size: node.object_store_memory + node.object_store_memory / 10 + (128 << 20),
+            cdi: Vec::new(),
+            requested: Vec::new(),
+            device_files: Vec::new(),
+            groups: Vec::new(),
+            ports: Vec::new(),
+            secrets: vec!["ray_token".to_owned()],
+            dashboards: is_head && self.has_grafana,
+            health: Vec::new(),
+            files: String::new(),
+        };
+        if self.store.is_some() {
+            view.secrets.push("aws_credentials".to_owned());
+        }
+        let agent = if self.bridge { AGENT } else { own.agent() };
+        if is_head {
+            let dashboard = if self.bridge { 8265 } else { host.ports.dashboard };
+            view.health.push(format!("{dashboard}/api/gcs_healthz"));
+            if self.has_prometheus {
+                view.secrets.push("prometheus_headers".to_owned());
+            }
+            if self.bridge {
+                view.ports.push(format!("127.0.0.1:{}:8265", host.ports.dashboard));
+                view.ports.push(format!("127.0.0.1:{}:10001", host.ports.client));
+            }
+        }
+        view.health.push(format!("{agent}/api/local_raylet_healthz"));
+        self.give_gpus(host, node, &mut view)?;
+        Ok(view)
+    }
+
+    /// Pins the node's GPUs: by what they are, never by their number, which a reboot may change.
+    fn give_gpus(&self, host: &HostInput, node: &NodeSpec, view: &mut NodeView) -> Result<()> {
+        for gpu in gpus_of(host, node)? {
+            match gpu.vendor {
+                Vendor::Nvidia => {
+                    let uuid = gpu.uuid.as_deref().ok_or_else(|| no_id(host, node, gpu, "UUID"))?;
+                    if reads_cdi(host) {
+                        view.cdi.push(format!("nvidia.com/gpu={uuid}"));
+                    } else {
+                        view.requested.push(uuid.to_owned());
+                    }
+                }
+                Vendor::Amd => {
+                    let render = gpu.render.as_deref().ok_or_else(|| no_id(host, node, gpu, "render node"))?;
+                    view.device_files.push(format!("/dev/dri/{render}"));
+                }
+            }
+        }
+        if !view.device_files.is_empty() {
+            // All processes that use a GPU share this one; which GPU is theirs the render node says.
+            view.device_files.insert(0, "/dev/kfd".to_owned());
+            view.groups = host.facts.groups.values().copied().collect();
+        }
+        if view.requested.is_empty() {
+            // Images with CUDA ask for all GPUs, and some engines would give them.
+            view.environment.push(Pair { name: "NVIDIA_VISIBLE_DEVICES".to_owned(), value: "void".to_owned() });
+        }
+        Ok(())
+    }
+
+    fn command(&self, host: &HostInput, node: &NodeSpec, own: NodePorts) -> Vec<String> {
+        let is_head = node.role == NodeRole::Head;
+        let mut words: Vec<String> = ["python3", "/opt/gpucl/start.py"].map(str::to_owned).into();
+        if is_head {
+            words.push("head".to_owned());
+        } else {
+            words.extend(["worker".to_owned(), self.at.gcs.clone()]);
+        }
+        words.extend(["--", "ray", "start", "--block", "--disable-usage-stats"].map(str::to_owned));
+        let mut flag = |name: &str, value: String| words.push(format!("--{name}={value}"));
+        if is_head {
+            let (dashboard_host, gcs, dashboard, client) = if self.bridge {
+                // Within its own network only; the engine publishes it on the host's loopback.
+                ("0.0.0.0", GCS, 8265, 10_001)
+            } else {
+                ("127.0.0.1", host.ports.gcs(), host.ports.dashboard, host.ports.client)
+            };
+            flag("port", gcs.to_string());
+            flag("dashboard-host", dashboard_host.to_owned());
+            flag("dashboard-port", dashboard.to_string());
+            flag("ray-client-server-port", client.to_string());
+        } else {
+            flag("address", self.at.gcs.clone());
+        }
+        if self.bridge {
+            flag("metrics-export-port", "8080".to_owned());
+            flag("dashboard-agent-listen-port", AGENT.to_string());
+        } else {
+            flag("node-ip-address", host.address.clone());
+            for (name, port) in own.flags() {
+                flag(name, port.to_string());
+            }
+        }
+        let mut resources = node.resources.clone();
+        // By this one every node can be told, and a task can be sent to it.
+        resources.insert(resource_of(&node.key), 1.0);
+        let mut labels = node.labels.clone();
+        labels.insert("gpucl.dev/node".to_owned(), node.key.as_str().to_owned());
+        flag("num-cpus", node.cpus.to_string());
+        flag("num-gpus", node.gpus.to_string());
+        flag("memory", node.memory.to_string());
+        flag("object-store-memory", node.object_store_memory.to_string());
+        flag("resources", serde_json::to_string(&resources).unwrap_or_default());
+        flag("labels", labels.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(","));
+        if is_head {
+            words.push("--head".to_owned());
+        }
+        words
+    }
+
+    fn environment(&self, host: &HostInput, node: &NodeSpec, own: NodePorts) -> Vec<(String, String)> {
+        let mut environment: Vec<(&str, String)> =
+            vec![("PYTHONUNBUFFERED", "1".to_owned()), ("RAY_USAGE_STATS_ENABLED", "0".to_owned())];
+        environment.extend(self.store_environment());
+        if node.role == NodeRole::Head {
+            if !self.bridge {
+                environment.push(("AUTOSCALER_METRIC_PORT", own.autoscaler_metrics().to_string()));
+                environment.push(("DASHBOARD_METRIC_PORT", own.dashboard_metrics().to_string()));
+            }
+            if self.has_prometheus {
+                environment.push(("RAY_PROMETHEUS_HOST", self.at.prometheus.clone()));
+                environment.push(("RAY_PROMETHEUS_NAME", "Prometheus".to_owned()));
+            }
+            if self.has_grafana {
+                environment.push(("RAY_GRAFANA_HOST", self.at.grafana.clone()));
+                environment.push(("RAY_GRAFANA_IFRAME_HOST", self.grafana_page(host.ports)));
+                environment.push(("RAY_METRICS_GRAFANA_DASHBOARD_OUTPUT_DIR", "/opt/gpucl-dashboards".to_owned()));
+            } else {
+                environment.push(("RAY_GRAFANA_HOST", "DISABLED".to_owned()));
+            }
+        }
+        let mut all: Vec<(String, String)> =
+            environment.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        // The user's stand over those that only say where things are, and under those that keep the cluster closed.
+        all.retain(|(name, _)| !node.environment.contains_key(name));
+        all.extend(node.environment.clone());
+        all.extend(token_environment().map(|(name, value)| (name.to_owned(), value.to_owned())));
+        all
+    }
+
+    /// Where the user's browser finds Grafana.
+    pub(super) fn grafana_page(&self, ports: HostPorts) -> String {
+        format!("http://127.0.0.1:{}", self.request.pages.get("grafana").copied().unwrap_or(ports.grafana))
+    }
+
+    /// Whether the host's engine takes `start_interval`.
+    pub(super) fn start_interval(host: &HostInput) -> bool {
+        engine(host).is_none_or(|version| version >= START_INTERVAL_FROM)
+    }
+}
+
+/// What every process of the cluster needs to be let in.
+pub(super) fn token_environment() -> [(&'static str, &'static str); 2] {
+    [("RAY_AUTH_MODE", "token"), ("RAY_AUTH_TOKEN_PATH", "/run/gpucl/secrets/ray_token")]
+}
+
+fn addresses(head: &HostInput, bridge: bool, store: Option<&ObjectStoreSpec>) -> Addresses {
+    let ports = head.ports;
+    let local = |port: u16| format!("http://127.0.0.1:{port}");
+    let mut at = if bridge {
+        Addresses {
+            gcs: format!("head:{GCS}"),
+            dashboard: "http://head:8265".to_owned(),
+            client: "ray://head:10001".to_owned(),
+            store: "http://objectstore:9000".to_owned(),
+            prometheus: "http://prometheus:9090".to_owned(),
+            grafana: "http://grafana:3000".to_owned(),
+            jupyter: "http://jupyter:8888".to_owned(),
+        }
+    } else {
+        Addresses {
+            gcs: format!("{}:{}", head.address, ports.gcs()),
+            dashboard: local(ports.dashboard),
+            client: format!("ray://127.0.0.1:{}", ports.client),
+            store: format!("http://{}:{}", head.address, ports.object_store),
+            prometheus: local(ports.prometheus),
+            grafana: local(ports.grafana),
+            jupyter: local(ports.jupyter),
+        }
+    };
+    if let Some(external) = store.and_then(|store| store.external.as_ref()) {
+        at.store.clone_from(&external.endpoint);
+    }
+    at
+}
+
+/// The GPUs that a node owns; none when they are only declared.
+pub(super) fn gpus_of<'a>(host: &'a HostInput, node: &NodeSpec) -> Result<&'a [GpuFact]> {
+    let Some(first) = node.first_gpu else { return Ok(&[]) };
+    let (first, count) = (first as usize, node.gpus as usize);
+    host.facts.gpus.get(first..first + count).ok_or_else(|| {
+        Error::new(ErrorKind::Host, format!("give {} its GPUs", node.key.display_name())).because(format!(
+            "it is promised the GPUs {} to {} of {}, which has {}",
+            first + 1,
+            first + count,
+            host.key.display_name(),
+            host.facts.gpus.len()
+        ))
+    })
+}
+
+fn no_id(host: &HostInput, node: &NodeSpec, gpu: &GpuFact, what: &str) -> Error {
+    let name = host.key.display_name();
+    let error = Error::new(ErrorKind::Host, format!("give {} its GPU", node.key.display_name()))
+        .because(format!("the driver of {name} tells no {what} of the GPU at {}", gpu.pci));
+    match gpu.vendor {
+        Vendor::Nvidia => error.hint(format!("look at its driver: gpucl exec {name} -- nvidia-smi -L")),
+        Vendor::Amd => error.hint(format!("look at its driver: gpucl exec {name} -- ls -l /dev/dri /dev/kfd")),
+    }
+}
+
+fn reads_cdi(host: &HostInput) -> bool {
+    engine(host).is_none_or(|version| version >= CDI_FROM)
+}
+
+/// The version of the host's engine; none before it is installed, and what we install is new.
+fn engine(host: &HostInput) -> Option<(u32, u32)> {
+    let text = host.facts.docker_engine.as_ref().or(host.facts.docker.as_ref())?;
+    let mut numbers = text.split('.').map(str::parse::<u32>);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+pub(super) fn image(name: &str, images: &HostImages) -> ImageView {
+    ImageView { name: name.to_owned(), built: images.is_built(name) }
+}
+
+pub(super) fn pairs(list: impl IntoIterator<Item = (String, String)>) -> Vec<Pair> {
+    list.into_iter().map(|(name, value)| Pair { name, value }).collect()
+}
+
+/// The key of a host's node exporter: each host has one.
+pub(super) fn exporter_key(request: &DeployRequest<'_>, host: &HostInput) -> Key {
+    let index = request.hosts.iter().position(|other| other.key == host.key).unwrap_or_default();
+    Key::numbered("nodeexporter", index)
+}

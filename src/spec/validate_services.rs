@@ -1,0 +1,151 @@
+//! What the keys of the runtime `docker` mean: services, images, and files of the user.
+
+use super::place::{Problem, item, join};
+use super::services::IMAGE_NAMES;
+use super::walk::unknown_key;
+use super::{Runtime, Spec};
+
+/// Everything that is wrong with the meaning of these keys.
+pub(super) fn services(spec: &Spec, problems: &mut Vec<Problem>) {
+    if spec.runtime != Runtime::Docker {
+        only_docker(spec, problems);
+        return;
+    }
+    images(spec, problems);
+    let services = spec.services();
+    if let Some(store) = services.object_store.settings() {
+        let path = "services.object_store";
+        if let Some(external) = &store.external {
+            if store.image.is_some() {
+                problems.push(
+                    Problem::new(join(path, "image"), "contradicts services.object_store.external")
+                        .note("a store that exists needs no image: keep one of the two"),
+                );
+            }
+            let endpoint = &external.endpoint;
+            let rest = endpoint.strip_prefix("https://").or_else(|| endpoint.strip_prefix("http://"));
+            if !rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['/', '@', ' ', '?', '#'])) {
+                problems.push(
+                    Problem::new(join(path, "external.endpoint"), format!("`{endpoint}` is no address of a store"))
+                        .note("for example: https://s3.example.org"),
+                );
+            }
+            if !is_plain(&external.region) {
+                problems.push(Problem::new(join(path, "external.region"), "takes letters, digits and `-`"));
+            }
+        }
+        for (index, bucket) in store.buckets.iter().enumerate() {
+            if !is_bucket(bucket) {
+                problems.push(
+                    Problem::new(item(&join(path, "buckets"), index), format!("`{bucket}` is no name of a bucket"))
+                        .note("it takes 3 to 63 of a-z, 0-9 and -, and begins and ends with a letter or digit"),
+                );
+            }
+        }
+        if let Some(image) = &store.image {
+            image_name(&join(path, "image"), image, problems);
+        }
+    }
+    if let Some(prometheus) = services.prometheus.settings() {
+        let text = &prometheus.retention;
+        let number = text.trim_end_matches(['h', 'd', 'w', 'y']);
+        if text.len() != number.len() + 1 || !number.parse::<u32>().is_ok_and(|number| number > 0) {
+            problems.push(
+                Problem::new("services.prometheus.retention", format!("`{text}` is no time that Prometheus takes"))
+                    .note("for example: 15d"),
+            );
+        }
+    } else if services.grafana == Some(true) {
+        problems.push(
+            Problem::new("services.grafana", "contradicts services.prometheus: false")
+                .note("Grafana shows what Prometheus collects: keep both, or none"),
+        );
+    }
+    let workspace = services.jupyter.settings().and_then(|jupyter| jupyter.workspace);
+    if let Some(path) = workspace.filter(|path| !is_whole_path(path)) {
+        problems.push(
+            Problem::new("services.jupyter.workspace", format!("`{path}` is no whole path of a folder"))
+                .note("for example: /home/ubuntu/work"),
+        );
+    }
+    for (index, fragment) in spec.compose.iter().enumerate() {
+        if fragment.path.is_empty() || fragment.path.contains('\0') {
+            problems.push(Problem::new(item("compose", index), "is no path of a file"));
+        }
+    }
+    if let Some(url) = spec.build.as_ref().and_then(|build| build.pip_index_url.as_ref()) {
+        if !(url.starts_with("https://") || url.starts_with("http://")) || url.contains(char::is_whitespace) {
+            problems.push(Problem::new("build.pip_index_url", "is no address of a package index"));
+        } else if url.contains('@') {
+            problems
+                .push(Problem::new("build.pip_index_url", "holds a password: everyone who has the image can read it"));
+        }
+    }
+}
+
+fn only_docker(spec: &Spec, problems: &mut Vec<Problem>) {
+    let given = [
+        ("services", spec.services.is_some()),
+        ("images", !spec.images.is_empty()),
+        ("build", spec.build.is_some()),
+        ("compose", !spec.compose.is_empty()),
+    ];
+    for (key, _) in given.iter().filter(|(_, given)| *given) {
+        let runtime = spec.runtime.name();
+        problems.push(
+            Problem::of_key(*key, format!("is only for the runtime `docker`, and this is `{runtime}`"))
+                .note("leave it out, or say `runtime: docker`"),
+        );
+    }
+}
+
+fn images(spec: &Spec, problems: &mut Vec<Problem>) {
+    for (name, image) in &spec.images {
+        let path = join("images", name);
+        if !IMAGE_NAMES.contains(&name.as_str()) {
+            problems.push(unknown_key(Problem::of_key(path, ""), name, IMAGE_NAMES.iter().copied()));
+        } else {
+            image_name(&path, image, problems);
+        }
+    }
+}
+
+fn image_name(path: &str, image: &str, problems: &mut Vec<Problem>) {
+    let letters = |letter: char| letter.is_ascii_alphanumeric() || "./:_-@".contains(letter);
+    let last = image.rsplit('/').next().unwrap_or_default();
+    if image.is_empty()
+        || !image.chars().all(letters)
+        || !image.starts_with(|letter: char| letter.is_ascii_alphanumeric())
+    {
+        problems.push(Problem::new(path, format!("`{image}` is no name of an image")));
+    } else if !last.contains([':', '@']) || last.ends_with(":latest") {
+        problems.push(
+            Problem::new(
+                path,
+                format!("`{image}` is not pinned: say which one by a tag other than `latest`, or by a digest"),
+            )
+            .note("an image that changes behind one's back makes a cluster that cannot be made again"),
+        );
+    }
+}
+
+fn is_bucket(name: &str) -> bool {
+    let is_edge = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    (3..=63).contains(&name.len())
+        && name.chars().all(|letter| is_edge(letter) || letter == '-')
+        && name.starts_with(is_edge)
+        && name.ends_with(is_edge)
+}
+
+fn is_plain(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-')
+}
+
+/// A path that compose takes as it stands: it is cut at colons, and `$` begins a variable.
+fn is_whole_path(path: &str) -> bool {
+    path.starts_with('/')
+        && path.len() > 1
+        && !path.split('/').any(|part| part == "..")
+        && !path.contains([':', '$', '"', '\\'])
+        && !path.chars().any(char::is_control)
+}

@@ -1,0 +1,576 @@
+"""Looks at a cluster from inside its containers. Standard library only, but for `client`, which takes Ray.
+
+    python3 probe.py health PORT/PATH ...   exit code 0 when each answers 200 on the loopback
+    python3 probe.py gpu JSON               uses every GPU of this container through the driver's own library
+    python3 probe.py client JSON            joins the cluster as a client, and runs a task on each worker
+    python3 probe.py cluster JSON           nodes, tokens, buckets, services; passwords come by stdin, a line each
+    python3 probe.py wait JSON              waits until the services answer, and makes the buckets
+
+All but the first print a line for each thing that was checked, and end with 0 also when a check failed:
+
+    ::check {"check": "gpu", "target": "worker-0", "ok": true, "saw": "...", "gpus": ["GPU-..."]}
+"""
+
+import configparser
+import ctypes
+import datetime
+import glob
+import hashlib
+import hmac
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+SECRETS = "/run/gpucl/secrets"
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+LOCK = threading.Lock()
+
+
+def say(check, target, ok, saw, gpus=()):
+    """Prints what was seen."""
+    line = {"check": check, "target": target, "ok": bool(ok), "saw": " ".join(str(saw).split())[:600], "gpus": list(gpus)}
+    with LOCK:
+        sys.stdout.write(f"::check {json.dumps(line)}\n")
+        sys.stdout.flush()
+
+
+def read(path):
+    """A file's text without the line break at its end."""
+    with open(path, encoding="utf-8") as file:
+        return file.read().strip()
+
+
+def request(url, headers=None, method="GET", body=None, timeout=10):
+    """Status and body of an HTTP call; status 0 when nothing answered."""
+    made = urllib.request.Request(url, data=body, method=method, headers=headers or {})
+    try:
+        with OPENER.open(made, timeout=timeout) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+    except (OSError, ValueError) as error:
+        return 0, str(getattr(error, "reason", error)).encode()
+
+
+def as_json(body):
+    """The body as JSON, or nothing."""
+    try:
+        return json.loads(body)
+    except ValueError:
+        return None
+
+
+# --- health ---------------------------------------------------------------------------------------------------------------
+
+
+def health(addresses):
+    """Exit code 0 when each address of this container answers."""
+    for address in addresses:
+        status, body = request(f"http://127.0.0.1:{address}", timeout=5)
+        if status != 200:
+            print(f"{address}: {status} {body[:200].decode(errors='replace')}")
+            sys.exit(1)
+    print("ok")
+
+
+# --- GPUs -----------------------------------------------------------------------------------------------------------------
+
+
+class Refused(Exception):
+    """A call of the driver's library that failed, in words."""
+
+
+class Driver:
+    """A driver's library: each call that does not give 0 is an error with its name."""
+
+    def __init__(self, names, error_name):
+        self.library, why = None, ""
+        for name in names:
+            try:
+                self.library = ctypes.CDLL(name)
+                break
+            except OSError as error:
+                why = why or str(error)
+        if self.library is None:
+            raise Refused(f"the driver's library cannot be loaded: {why}")
+        self.error_name = error_name
+
+    def has(self, name):
+        return hasattr(self.library, name)
+
+    def __call__(self, name, *arguments):
+        function = getattr(self.library, name)
+        function.restype = ctypes.c_int
+        code = function(*arguments)
+        if code:
+            raise Refused(f"{name}: {self.error_name(self.library, code)} ({code})")
+
+
+def cuda_error(library, code):
+    text = ctypes.c_char_p()
+    known = {802: "CUDA_ERROR_SYSTEM_NOT_READY", 803: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", 100: "CUDA_ERROR_NO_DEVICE"}
+    try:
+        if library.cuGetErrorName(code, ctypes.byref(text)) == 0 and text.value:
+            known[code] = text.value.decode()
+    except AttributeError:
+        pass
+    more = " - is the fabric manager running, with the driver's very version?" if code == 802 else ""
+    return known.get(code, "error") + more
+
+
+def hip_error(library, code):
+    try:
+        library.hipGetErrorName.restype = ctypes.c_char_p
+        return (library.hipGetErrorName(ctypes.c_int(code)) or b"error").decode()
+    except AttributeError:
+        return "error"
+
+
+def use_nvidia():
+    """Allocates, copies there and back, and compares, on each GPU that CUDA shows; id and name of each."""
+    cuda = Driver(["libcuda.so.1", "libcuda.so"], cuda_error)
+    cuda("cuInit", ctypes.c_uint(0))
+    count = ctypes.c_int()
+    cuda("cuDeviceGetCount", ctypes.byref(count))
+    seen = []
+    for index in range(count.value):
+        device = ctypes.c_int()
+        cuda("cuDeviceGet", ctypes.byref(device), ctypes.c_int(index))
+        raw = (ctypes.c_ubyte * 16)()
+        cuda("cuDeviceGetUuid_v2" if cuda.has("cuDeviceGetUuid_v2") else "cuDeviceGetUuid", ctypes.byref(raw), device)
+        name = ctypes.create_string_buffer(256)
+        cuda("cuDeviceGetName", name, ctypes.c_int(256), device)
+        text = bytes(raw).hex()
+        uuid = "GPU-" + "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+        context, memory = ctypes.c_void_p(), ctypes.c_uint64()
+        size = 1 << 20
+        sent, back = os.urandom(size), ctypes.create_string_buffer(size)
+        try:
+            cuda("cuCtxCreate_v2", ctypes.byref(context), ctypes.c_uint(0), device)
+            cuda("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(size))
+            cuda("cuMemcpyHtoD_v2", memory, sent, ctypes.c_size_t(size))
+            cuda("cuMemcpyDtoH_v2", back, memory, ctypes.c_size_t(size))
+            if back.raw != sent:
+                raise Refused("what came back from its memory is not what was sent")
+            cuda("cuMemFree_v2", memory)
+            cuda("cuCtxDestroy_v2", context)
+        except Refused as error:
+            raise Refused(f"{uuid}: {error}") from error
+        seen.append((uuid, name.value.decode(errors="replace")))
+    return seen
+
+
+def use_amd():
+    """The same through HIP; a GPU's id is its address on the PCI bus."""
+    places = ["libamdhip64.so", *sorted(glob.glob("/opt/rocm*/lib/libamdhip64.so*") + glob.glob("/opt/rocm/*/lib/libamdhip64.so*"))]
+    hip = Driver([*places, "libamdhip64.so.7", "libamdhip64.so.6"], hip_error)
+    hip("hipInit", ctypes.c_uint(0))
+    count = ctypes.c_int()
+    hip("hipGetDeviceCount", ctypes.byref(count))
+    seen = []
+    for index in range(count.value):
+        address, name = ctypes.create_string_buffer(64), ctypes.create_string_buffer(256)
+        hip("hipDeviceGetPCIBusId", address, ctypes.c_int(64), ctypes.c_int(index))
+        if hip.has("hipDeviceGetName"):
+            hip("hipDeviceGetName", name, ctypes.c_int(256), ctypes.c_int(index))
+        pci = address.value.decode().lower()
+        size = 1 << 20
+        sent, back, memory = os.urandom(size), ctypes.create_string_buffer(size), ctypes.c_void_p()
+        try:
+            if hip.has("hipSetDevice"):
+                hip("hipSetDevice", ctypes.c_int(index))
+            hip("hipMalloc", ctypes.byref(memory), ctypes.c_size_t(size))
+            # 1 is to the device, 2 is back from it.
+            hip("hipMemcpy", memory, sent, ctypes.c_size_t(size), ctypes.c_int(1))
+            hip("hipMemcpy", back, memory, ctypes.c_size_t(size), ctypes.c_int(2))
+            if back.raw != sent:
+                raise Refused("what came back from its memory is not what was sent")
+            hip("hipFree", memory)
+        except Refused as error:
+            raise Refused(f"{pci}: {error}") from error
+        seen.append((pci, name.value.decode(errors="replace")))
+    return seen
+
+
+def run(*command):
+    """What a tool prints, and its exit code."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 127, str(error)
+    return done.returncode, done.stdout or done.stderr
+
+
+def tool_nvidia():
+    """Ids and names as nvidia-smi tells them; its errors go to stdout."""
+    code, text = run("nvidia-smi", "--query-gpu=uuid,name", "--format=csv,noheader")
+    rows = [line.split(",", 1) for line in text.splitlines() if line.startswith("GPU-")]
+    told = {uuid.strip(): name.strip() for uuid, name in rows if len((uuid, name)) == 2}
+    return told, "" if told and code == 0 else f"nvidia-smi: {text.strip() or 'nothing'} (exit code {code})"
+
+
+def tool_amd():
+    """Names by PCI address as rocm-smi tells them. It lists all of the host's GPUs, so its count proves nothing."""
+    for tool in ("rocm-smi", *sorted(glob.glob("/opt/rocm*/bin/rocm-smi")), *sorted(glob.glob("/opt/rocm/*/bin/rocm-smi"))):
+        code, text = run(tool, "--showproductname", "--showuniqueid", "--showbus", "--json")
+        start = text.find("{")
+        cards = as_json(text[start:]) if code == 0 and start >= 0 else None
+        if not isinstance(cards, dict):
+            continue
+        told = {}
+        for card in cards.values():
+            if not isinstance(card, dict):
+                continue
+            fields = {key.lower(): value for key, value in card.items()}
+            name = next((fields[key] for key in ("card series", "device name", "card model") if fields.get(key, "N/A") != "N/A"), "")
+            told[str(fields.get("pci bus", "")).lower()] = name
+        return told, ""
+    return {}, ""
+
+
+def gpu(want):
+    """This container's GPUs: those it was given, all of them, none besides, each used."""
+    target, expected = want["target"], want.get("ids", [])
+    is_amd = want["vendor"] == "amd"
+    told, trouble = tool_amd() if is_amd else tool_nvidia()
+    library = "HIP" if is_amd else "CUDA"
+    by_tool = ", ".join(f"{name} {uuid}" for uuid, name in told.items()) if not is_amd else ""
+    try:
+        used = use_amd() if is_amd else use_nvidia()
+    except Refused as error:
+        said = f"nvidia-smi says {by_tool or 'no GPU'}, but " if not is_amd else ""
+        say("gpu", target, False, f"{said}{library} says {error}")
+        return
+    host = want.get("host", "")
+    ids = [f"{host}/{uuid}" if is_amd else uuid for uuid, _ in used]
+    names = [f"{told.get(uuid) or name or 'GPU'} {uuid}" for uuid, name in used]
+    wrong = ""
+    if len(used) != want["count"]:
+        wrong = f"{library} shows {len(used)} of {want['count']} GPUs: {', '.join(names) or 'none'}"
+    elif expected and sorted(uuid for uuid, _ in used) != sorted(expected):
+        wrong = f"{library} shows {', '.join(names)}, and the worker was given {', '.join(expected)}"
+    elif trouble:
+        wrong = trouble
+    elif not is_amd and sorted(told) != sorted(uuid for uuid, _ in used):
+        wrong = f"nvidia-smi shows {by_tool}, CUDA {', '.join(names)}"
+    tool = f"nvidia-smi: {by_tool}; " if not is_amd else ""
+    done = f"{tool}{library}: 1 MiB written and read back on {', '.join(names)}"
+    say("gpu", target, not wrong, wrong or done, ids)
+
+
+# --- Ray ------------------------------------------------------------------------------------------------------------------
+
+
+def human(size):
+    """Bytes for a person."""
+    return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):.0f} MiB"
+
+
+def nodes(want, token):
+    """Every node is alive in Ray, with what it was promised."""
+    url = f"{want['dashboard']}/api/v0/nodes?detail=1&limit=1000"
+    end = time.monotonic() + want.get("patience_s", 30)
+    while True:
+        status, body = request(url, {"Authorization": f"Bearer {token}"})
+        answer = as_json(body) or {}
+        rows = ((answer.get("data") or {}).get("result") or {}).get("result") or []
+        alive = {}
+        for row in rows:
+            if row.get("state") == "ALIVE":
+                for name in row.get("resources_total") or {}:
+                    alive.setdefault(name, []).append(row)
+        missing = [node["target"] for node in want["nodes"] if node["resource"] not in alive]
+        if not missing or time.monotonic() > end:
+            break
+        time.sleep(1)
+    for node in want["nodes"]:
+        found = alive.get(node["resource"], [])
+        if not found:
+            say("node alive", node["target"], False, f"Ray lists {len(rows)} nodes, and this is not alive (HTTP {status})")
+            continue
+        # The one that was there before a restart may be listed for some seconds more.
+        row = max(found, key=lambda row: row.get("start_time_ms") or 0)
+        total = row.get("resources_total") or {}
+        has = {name: total.get(name, 0) for name in ("CPU", "GPU", "memory", "object_store_memory")}
+        saw = (
+            f"ALIVE with {has['CPU']:g} CPU, {has['GPU']:g} GPU, {human(has['memory'])} for tasks, "
+            f"{human(has['object_store_memory'])} for objects"
+        )
+        short = [name for name in has if abs(has[name] - node[name]) > max(1, node[name] * 0.001)]
+        wrong = ", ".join(f"{name} is {has[name]:g} and was promised as {node[name]:g}" for name in short)
+        say("node alive", node["target"], not short, saw if not short else f"{saw}: {wrong}")
+
+
+def tokens(want, token):
+    """The dashboard refuses who has no token or a wrong one."""
+    url = f"{want['dashboard']}/api/version"
+    seen = [request(url)[0], request(url, {"Authorization": "Bearer " + "0" * 48})[0]]
+    seen.append(request(url, {"Authorization": f"Bearer {token}"})[0])
+    say("token enforced", "dashboard", seen == [401, 403, 200], "without: {}, wrong: {}, right: {}".format(*seen))
+
+
+def client(want):
+    """Joins by Ray's client, as Jupyter does, and runs a task on each worker."""
+    import ray
+
+    limit = threading.Timer(want.get("timeout_s", 90), lambda: (say("client", want["target"], False, "no answer in time"), os._exit(0)))
+    limit.daemon = True
+    limit.start()
+    try:
+        ray.init(os.environ.get("RAY_ADDRESS") or want["address"], logging_level="ERROR", log_to_driver=False)
+        say("client", want["target"], True, f"ray.init reached the cluster: {len(ray.nodes())} nodes, Ray {ray.__version__}")
+
+        @ray.remote(num_cpus=0, max_retries=0)
+        def look():
+            import os
+            import socket
+
+            return socket.gethostname(), os.getpid()
+
+        running = {node["target"]: look.options(resources={node["resource"]: 0.001}).remote() for node in want["workers"]}
+        for target, reference in running.items():
+            try:
+                host, pid = ray.get(reference, timeout=60)
+                say("task ran", target, True, f"a task ran as process {pid} of {host}")
+            except Exception as error:
+                say("task ran", target, False, f"{type(error).__name__}: {error}")
+    except Exception as error:
+        say("client", want["target"], False, f"{type(error).__name__}: {error}")
+    os._exit(0)
+
+
+# --- Object store ---------------------------------------------------------------------------------------------------------
+
+
+class Store:
+    """S3 by hand, in path style: four calls need no library."""
+
+    def __init__(self, want):
+        self.endpoint, self.region = want["endpoint"].rstrip("/"), want["region"]
+        credentials = configparser.ConfigParser(interpolation=None)
+        credentials.read(f"{SECRETS}/aws_credentials")
+        section = credentials["default"]
+        self.key, self.secret = section["aws_access_key_id"], section["aws_secret_access_key"]
+        self.session = section.get("aws_session_token")
+
+    def call(self, method, path, body=b"", signed=True):
+        """Status and body of a call."""
+        url = f"{self.endpoint}{urllib.parse.quote(path)}"
+        headers = {}
+        if signed:
+            now = datetime.datetime.now(datetime.timezone.utc)
+            stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
+            digest = hashlib.sha256(body).hexdigest()
+            headers = {"host": urllib.parse.urlsplit(url).netloc, "x-amz-content-sha256": digest, "x-amz-date": stamp}
+            if self.session:
+                headers["x-amz-security-token"] = self.session
+            names = ";".join(sorted(headers))
+            lines = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
+            canonical = f"{method}\n{urllib.parse.quote(path)}\n\n{lines}\n{names}\n{digest}"
+            scope = f"{day}/{self.region}/s3/aws4_request"
+            text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
+            key = f"AWS4{self.secret}".encode()
+            for part in scope.split("/"):
+                key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+            signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+            headers["authorization"] = (
+                f"AWS4-HMAC-SHA256 Credential={self.key}/{scope}, SignedHeaders={names}, Signature={signature}"
+            )
+        return request(url, headers, method, body if method in ("PUT", "POST") else None, timeout=20)
+
+
+def make_bucket(store, bucket):
+    """Makes a bucket; one that is ours already is fine. Says why when it cannot."""
+    if store.call("HEAD", f"/{bucket}")[0] == 200:
+        return ""
+    status, body = store.call("PUT", f"/{bucket}")
+    if status == 200 or b"BucketAlreadyOwnedByYou" in body:
+        return ""
+    return f"HTTP {status} {body[:300].decode(errors='replace')}"
+
+
+def buckets(want):
+    """Each bucket takes a write, gives it back, and refuses strangers."""
+    try:
+        store = Store(want)
+    except (OSError, KeyError, configparser.Error) as error:
+        say("bucket", want["endpoint"], False, f"its credentials cannot be read: {type(error).__name__} {error}")
+        return
+    for bucket in want["buckets"]:
+        path, sent = f"/{bucket}/.gpucl-probe-{os.getpid()}-{time.time_ns()}", os.urandom(1024)
+        written = store.call("PUT", path, sent)
+        if written[0] != 200:
+            say("bucket", bucket, False, f"writing: HTTP {written[0]} {written[1][:200].decode(errors='replace')}")
+            continue
+        status, back = store.call("GET", path)
+        stranger = store.call("GET", path, signed=False)[0]
+        gone = store.call("DELETE", path)[0]
+        wrong = ""
+        if status != 200 or back != sent:
+            wrong = f"reading: HTTP {status}, {len(back)} of {len(sent)} bytes"
+        elif stranger not in (401, 403):
+            wrong = f"without credentials it was read too: HTTP {stranger}"
+        elif gone not in (200, 204):
+            wrong = f"removing: HTTP {gone}"
+        fine = f"1 KiB written, read back and removed at {want['endpoint']}; without credentials: {stranger}"
+        say("bucket", bucket, not wrong, wrong or fine)
+
+
+# --- Services -------------------------------------------------------------------------------------------------------------
+
+
+def basic(user, password):
+    """The header of HTTP's basic authentication."""
+    import base64
+
+    return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
+
+
+def prometheus(want):
+    """Every target is up, and strangers are refused."""
+    url, headers = want["prometheus"], json.loads(read(f"{SECRETS}/prometheus_headers"))
+    end = time.monotonic() + want.get("patience_s", 30)
+    stranger = request(f"{url}/api/v1/query?query=up")[0]
+    while True:
+        status, body = request(f"{url}/api/v1/targets?state=active", headers)
+        targets = ((as_json(body) or {}).get("data") or {}).get("activeTargets") or []
+        down = [target for target in targets if target.get("health") != "up"]
+        of_ray = sum(1 for target in targets if target.get("scrapePool") == "ray")
+        if status in (401, 403) or (targets and not down and of_ray >= want["least_targets"]) or time.monotonic() > end:
+            break
+        time.sleep(1)
+    wrong = ""
+    if status != 200:
+        wrong = f"HTTP {status}"
+    elif stranger != 401:
+        wrong = f"without a password it answers {stranger}"
+    elif down or of_ray < want["least_targets"]:
+        first = ", ".join(f"{target.get('scrapeUrl')} {target.get('lastError') or target.get('health')}" for target in down[:3])
+        wrong = f"{len(targets) - len(down)} of {len(targets)} targets up, {of_ray} of Ray's nodes; {first}"
+    say("prometheus", "targets", not wrong, wrong or f"{len(targets)} of {len(targets)} targets up; without a password: {stranger}")
+
+
+def grafana(want, password):
+    """It is healthy, takes our login only, and has Ray's dashboards."""
+    url, headers = want["grafana"], basic("admin", password)
+    status, body = request(f"{url}/api/health")
+    health_ = (as_json(body) or {}).get("database")
+    stranger = request(f"{url}/api/search")[0]
+    wrong_password = request(f"{url}/api/search", basic("admin", "0" * 20))[0]
+    end = time.monotonic() + want.get("patience_s", 30)
+    while True:
+        login, body = request(f"{url}/api/search?type=dash-db", headers)
+        found = as_json(body)
+        boards = len(found) if isinstance(found, list) else 0
+        if login != 200 or boards or time.monotonic() > end:
+            break
+        time.sleep(1)
+    sources = as_json(request(f"{url}/api/datasources", headers)[1])
+    names = [source.get("name") for source in sources] if isinstance(sources, list) else []
+    wrong = ""
+    if status != 200 or health_ != "ok":
+        wrong = f"health: HTTP {status}, database {health_}"
+    elif login != 200:
+        wrong = f"our login is refused: {login}"
+    elif stranger not in (401, 403) or wrong_password not in (401, 403):
+        wrong = f"without a login: {stranger}, with a wrong password: {wrong_password}"
+    elif not boards or "Prometheus" not in names:
+        wrong = f"{boards} dashboards, data sources: {', '.join(map(str, names)) or 'none'}"
+    fine = f"login works, {boards} dashboards, data source Prometheus; without: {stranger}, wrong password: {wrong_password}"
+    say("grafana", "login", not wrong, wrong or fine)
+
+
+def jupyter(want, token):
+    """It takes its token only."""
+    url = f"{want['jupyter']}/api/contents?content=0"
+    seen = [request(url)[0], request(url, {"Authorization": "token " + "0" * 48})[0]]
+    seen.append(request(url, {"Authorization": f"token {token}"})[0])
+    ok = seen[0] in (401, 403) and seen[1] in (401, 403) and seen[2] == 200
+    say("jupyter", "token", ok, "without: {}, wrong: {}, right: {}".format(*seen))
+
+
+def cluster(want):
+    """All checks that the head makes, side by side."""
+    secrets = dict(line.rstrip("\n").split(" ", 1) for line in sys.stdin if " " in line)
+    token = read(os.environ["RAY_AUTH_TOKEN_PATH"])
+    jobs = [("node alive", nodes, (want, token)), ("token enforced", tokens, (want, token))]
+    if want.get("store"):
+        jobs.append(("bucket", buckets, (want["store"],)))
+    if want.get("prometheus"):
+        jobs.append(("prometheus", prometheus, (want,)))
+    if want.get("grafana"):
+        jobs.append(("grafana", grafana, (want, secrets.get("grafana_password", ""))))
+    if want.get("jupyter"):
+        jobs.append(("jupyter", jupyter, (want, secrets.get("jupyter_token", ""))))
+
+    def safely(name, job, arguments):
+        try:
+            job(*arguments)
+        except Exception as error:
+            say(name, "head", False, f"the check itself failed: {type(error).__name__}: {error}")
+
+    threads = [threading.Thread(target=safely, args=job, daemon=True) for job in jobs]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + want.get("timeout_s", 100)
+    for (name, _, _), thread in zip(jobs, threads):
+        thread.join(max(0.1, end - time.monotonic()))
+        if thread.is_alive():
+            say(name, "head", False, "no answer in time")
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def wait(want):
+    """Waits until every service answers, and makes the buckets; ends with 1, naming what does not."""
+    end = time.monotonic() + want["timeout_s"]
+    # Some of them are behind a login: that they refuse us is an answer.
+    left = dict(want["addresses"])
+    told = time.monotonic()
+    while left:
+        for name, url in list(left.items()):
+            status, body = request(url, timeout=5)
+            if 200 <= status < 500:
+                print(f"{name} answers", flush=True)
+                del left[name]
+            else:
+                last = f"{name}: HTTP {status} {body[:200].decode(errors='replace')}"
+        if not left:
+            break
+        if time.monotonic() > end:
+            print(f"no answer in time from {', '.join(sorted(left))}; {last}")
+            sys.exit(1)
+        if time.monotonic() - told > 10:
+            print(f"still waiting: {last}", flush=True)
+            told = time.monotonic()
+        time.sleep(0.5)
+    store = want.get("store")
+    for bucket in store["buckets"] if store and store["make"] else []:
+        while True:
+            why = make_bucket(Store(store), bucket)
+            if not why:
+                print(f"bucket {bucket} is there", flush=True)
+                break
+            if time.monotonic() > end or "InvalidAccessKeyId" in why or "SignatureDoesNotMatch" in why:
+                print(f"the bucket {bucket} cannot be made: {why}")
+                sys.exit(1)
+            time.sleep(1)
+
+
+def main():
+    """One command, and what it takes."""
+    command = sys.argv[1]
+    if command == "health":
+        health(sys.argv[2:])
+        return
+    {"gpu": gpu, "client": client, "cluster": cluster, "wait": wait}[command](json.loads(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()
