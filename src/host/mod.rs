@@ -4,13 +4,14 @@
 //! line by line. Everything else (delivery of files, detached programs, following and re-attaching, facts) is built on that
 //! one thing in [`crate::playbook`], so that it works the same on this machine and through SSH.
 
+mod lines;
 mod local;
 mod ssh;
 
 use async_trait::async_trait;
 
 pub use local::LocalHost;
-pub use ssh::SshTarget;
+pub use ssh::{Connections, HostEntry, OnBytes, SshHost, SshTarget};
 
 use crate::error::Result;
 

@@ -1,5 +1,19 @@
 //! Hosts that are reached by SSH: the system's `ssh`, one connection per host, many execs over it.
+//!
+//! The user's configuration, agent, jump hosts, certificates and hardware keys work, since it is the user's own `ssh` that connects.
 
+mod config;
+mod connect;
+mod forward;
+mod host;
+mod live;
 mod target;
+mod tool;
+mod transfer;
+mod trouble;
 
+pub use config::HostEntry;
+pub use connect::Connections;
+pub use host::SshHost;
 pub use target::SshTarget;
+pub use transfer::OnBytes;
