@@ -1,6 +1,7 @@
 //! The verbs on a cluster: up, plan, render, stop, down, verify. Each is the same pipe with another goal.
 
 mod checks;
+mod connections;
 mod down;
 mod open;
 mod plan;
@@ -11,6 +12,7 @@ mod up;
 mod verify;
 mod world;
 
+pub use connections::{Remote, RemoteHost, connections};
 pub use down::{Proof, down};
 pub use open::{Opened, Settings};
 pub use plan::plan;
