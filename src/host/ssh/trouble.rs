@@ -128,7 +128,7 @@ impl Trouble {
             _ => false,
         };
         let lines = || self.said.lines().map(str::trim).filter(chatter);
-        let line = lines().find(marked).or_else(|| lines().last()).unwrap_or("ssh said nothing");
+        let line = lines().find(marked).or_else(|| lines().next_back()).unwrap_or("ssh said nothing");
         line.strip_prefix("ssh: ").unwrap_or(line).trim_end_matches('.').to_owned()
     }
 
