@@ -100,6 +100,11 @@ impl Key {
         Self(format!("worker{index}"))
     }
 
+    /// The key of the compose project of the n-th host.
+    pub fn project(index: usize) -> Self {
+        Self(format!("project{index}"))
+    }
+
     /// The key of the n-th of other things, such as `nodeexporter1`; `kind` takes a-z only.
     pub(crate) fn numbered(kind: &str, index: usize) -> Self {
         Self(format!("{kind}{index}"))

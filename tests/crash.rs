@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use gpucl::plan::{Action, Desired};
 
-use harness::{Harness, Report, desired};
+use harness::{Harness, Report, desired, desired_projects};
 use world::{Bug, Phase};
 
 /// The stories in which every effect is crashed at: where they begin, and what they go to.
@@ -23,6 +23,10 @@ fn stories() -> Vec<(&'static str, Option<Desired>, Goalish)> {
         ("another host, other workers, one fewer", Some(desired(3, 1, "a")), Goalish::Up(desired(2, 2, "b"))),
         ("stop", Some(desired(2, 1, "a")), Goalish::Stop),
         ("down", Some(desired(2, 1, "a")), Goalish::Down),
+        ("up of projects on two hosts", None, Goalish::Up(desired_projects("a"))),
+        ("projects on other hosts", Some(desired_projects("a")), Goalish::Up(desired_projects("b"))),
+        ("stop of projects", Some(desired_projects("a")), Goalish::Stop),
+        ("down of projects", Some(desired_projects("a")), Goalish::Down),
     ]
 }
 
@@ -64,10 +68,25 @@ fn all_kinds() -> BTreeSet<&'static str> {
         Action::StartNode { .. } => "start node",
         Action::StopNode => "stop node",
         Action::StopAgent => "stop agent",
+        Action::Deploy { .. } => "deploy",
+        Action::StopProject { .. } => "stop project",
+        Action::Clean { .. } => "clean host",
         Action::Release { .. } => "release",
     };
     assert_eq!(name(&Action::StopAgent), Action::StopAgent.name());
-    ["acquire", "prepare", "start agent", "start node", "stop node", "stop agent", "release"].into()
+    [
+        "acquire",
+        "prepare",
+        "start agent",
+        "start node",
+        "deploy",
+        "stop project",
+        "clean host",
+        "stop node",
+        "stop agent",
+        "release",
+    ]
+    .into()
 }
 
 #[tokio::test]

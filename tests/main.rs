@@ -9,6 +9,7 @@ mod cli;
 mod conformance;
 mod crash;
 mod docs;
+mod hosts;
 mod jobs;
 mod programs;
 mod scenario;

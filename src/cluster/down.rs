@@ -1,12 +1,12 @@
 //! `down`: removes everything of a cluster, and proves that nothing is left.
 
 use super::stop::unknown;
-use super::{Opened, Settings};
+use super::{Opened, Settings, projects};
 use crate::engine::{Ledger, World as _};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::{ClusterName, Key};
 use crate::runtime::native::{self, NodePorts};
-use crate::spec::{ProviderChoice, Spec};
+use crate::spec::{ProviderChoice, Runtime, Spec};
 use crate::state::{ClusterState, ItemKind, Lock, Store};
 use crate::util::process::{Identity, boot_id};
 
@@ -17,10 +17,21 @@ pub struct Proof {
     pub removed: Vec<String>,
     /// What was looked at afterwards, and what was seen.
     pub seen: Vec<String>,
+    /// What stays on purpose.
+    pub kept: Vec<String>,
+}
+
+/// What `down` leaves.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DownOptions {
+    /// Keep the data volumes on the hosts.
+    pub keep_data: bool,
+    /// Remove what was installed on the hosts for the cluster as well.
+    pub purge: bool,
 }
 
 /// Removes everything of a cluster. It needs no spec: state is enough, and for what runs on this machine tags are.
-pub async fn down(settings: &Settings, name: &ClusterName) -> Result<Proof> {
+pub async fn down(settings: &Settings, name: &ClusterName, options: DownOptions) -> Result<Proof> {
     let scope = settings.scope(name);
     let _lock = Lock::take(&settings.paths, name, "down")?;
     let store = match Store::open(&settings.paths, name)? {
@@ -29,6 +40,9 @@ pub async fn down(settings: &Settings, name: &ClusterName) -> Result<Proof> {
     };
     let known = store.state().clone();
     let spec = known.spec.clone().unwrap_or_else(|| bare_spec(name));
+    if spec.runtime == Runtime::Docker {
+        return projects::down(settings, &spec, store, options).await;
+    }
     say_if_restarted(settings, &known);
     let provider = settings.provider(&spec)?;
     let opened = Opened { ledger: Ledger::new(store), world: settings.world(&spec, provider, None) };
@@ -39,7 +53,7 @@ pub async fn down(settings: &Settings, name: &ClusterName) -> Result<Proof> {
             return Err(error.hint(format!("gpucl down -c {name}   # goes on from here")));
         }
     };
-    let mut proof = Proof { removed: first.observed.describe(), seen: Vec::new() };
+    let mut proof = Proof { removed: first.observed.describe(), ..Proof::default() };
     prove(settings, &opened, &known, spec.provider.name(), &mut proof).await?;
     // An agent that was killed has left its socket.
     opened.world.agent().remove_socket();

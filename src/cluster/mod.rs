@@ -1,21 +1,22 @@
 //! The verbs on a cluster: up, plan, render, stop, down, verify. Each is the same pipe with another goal.
 
-mod checks;
 mod down;
 mod open;
 mod plan;
+mod processes;
+mod projects;
 mod render;
 mod status;
 mod stop;
 mod up;
 mod verify;
-mod world;
 
-pub use down::{Proof, down};
+pub use down::{DownOptions, Proof, down};
 pub use open::{Opened, Settings};
 pub use plan::plan;
+pub use projects::Reach;
 pub use render::{RenderedFile, render};
-pub use status::{Known, NodeReport, StatusReport, hosts, list, node_logs, status};
+pub use status::{Known, NodeReport, StatusReport, hosts, list, look, node_logs, status};
 pub use stop::stop;
 pub(crate) use stop::unknown;
 pub use up::{UpOptions, UpReport, up};

@@ -2,18 +2,18 @@
 
 use std::path::PathBuf;
 
-use super::world::{HostWorld, HostWorldConfig};
+use super::processes::{HostWorld, HostWorldConfig};
 use crate::agent::AgentStart;
 use crate::engine::{Cancel, Ledger, Pipeline};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Bus;
-use crate::name::{ClusterName, Key, Owner, Scope};
-use crate::plan::{Desired, Machine, Preparation, desired};
+use crate::name::{ClusterName, Owner, Scope};
 use crate::playbook::Stage;
-use crate::provider::{self, Context, HostRequest, Provider};
+use crate::provider::{self, Context, Provider};
 use crate::render::Library;
-use crate::spec::{Loaded, Spec};
-use crate::state::{Paths, Store};
+use crate::runtime::native;
+use crate::spec::Spec;
+use crate::state::{ClusterState, ItemKind, Paths, Store};
 
 /// What every verb is given; the command line makes it.
 #[derive(Debug, Clone)]
@@ -94,40 +94,14 @@ impl Opened {
     }
 }
 
-/// Works out all that a spec asks for; pure but for the provider's read-only offers.
-pub(super) async fn desired_of(
-    loaded: &Loaded,
-    scope: &Scope,
-    provider: &dyn Provider,
-    stage: &Stage,
-) -> Result<Desired> {
-    let spec = &loaded.spec;
-    let offers = provider.offers().await?;
-    let mut resources = Vec::new();
-    let mut machines = Vec::new();
-    let mut preparations = Vec::new();
-    for (index, settings) in spec.hosts.iter().enumerate() {
-        let request = HostRequest { key: Key::host(index), settings: settings.clone() };
-        resources.extend(provider.expand(scope, &request)?);
-        let offer = offers.get(index).or(offers.first());
-        machines.push((
-            request.key.clone(),
-            offer.map_or_else(Machine::default, |offer| Machine {
-                cpus: offer.cpus,
-                memory: offer.memory,
-                gpus: offer.gpus.iter().map(|gpu| gpu.count).sum(),
-            }),
-        ));
-        preparations.push(Preparation { host: request.key, digest: stage.digest() });
-    }
-    let nodes = desired(spec, &machines).map_err(|(path, sentence)| loaded.places.error(&path, sentence))?;
-    Ok(Desired { resources, preparations, agent: Some(crate::engine::agent_digest()), nodes })
-}
-
 /// Refuses a spec from another file under the name of a cluster that runs.
-pub(super) fn same_file(known: &crate::state::ClusterState, path: Option<&str>, running: bool) -> Result<()> {
+pub(super) fn same_file(settings: &Settings, known: &ClusterState, path: Option<&str>) -> Result<()> {
+    let running = || {
+        known.items.values().any(|item| item.kind == ItemKind::Project)
+            || !native::observe_nodes(&settings.scope(&known.name)).is_empty()
+    };
     match (&known.spec_path, path) {
-        (Some(before), Some(now)) if before != now && running => {
+        (Some(before), Some(now)) if before != now && running() => {
             Err(Error::new(ErrorKind::Usage, format!("bring up the cluster {} from {now}", known.name))
                 .because(format!("a cluster of that name runs from another spec: {before}"))
                 .hint(format!(
@@ -136,4 +110,19 @@ pub(super) fn same_file(known: &crate::state::ClusterState, path: Option<&str>, 
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses to change the provider or the runtime under a cluster: what the one made, the other would not see.
+pub(super) fn same_kind(known: &ClusterState, spec: &Spec) -> Result<()> {
+    let Some(before) = known.spec.as_ref().filter(|_| !known.items.is_empty()) else { return Ok(()) };
+    let of = |spec: &Spec| (spec.provider.name().to_owned(), spec.runtime.name());
+    if of(before) == of(spec) {
+        return Ok(());
+    }
+    let ((provider, runtime), (new_provider, new_runtime)) = (of(before), of(spec));
+    Err(Error::new(ErrorKind::Usage, format!("bring up the cluster {}", known.name))
+        .because(format!(
+            "it is there with the provider `{provider}` and the runtime `{runtime}`, and the spec says `{new_provider}` and `{new_runtime}`"
+        ))
+        .hint(format!("gpucl down -c {}   # then up again; or give the new one another `name:`", known.name)))
 }

@@ -3,12 +3,12 @@
 use secrecy::SecretString;
 
 use super::Settings;
-use super::open::desired_of;
+use super::processes::desired_of;
 use crate::engine::World as _;
 use crate::error::Result;
 use crate::plan::{Goal, Plan, reconcile};
 use crate::runtime::native;
-use crate::spec::Loaded;
+use crate::spec::{Loaded, Runtime};
 use crate::state::{ClusterState, Store};
 
 /// Works out what `up` would do with this spec.
@@ -17,6 +17,9 @@ pub async fn plan(settings: &Settings, loaded: &Loaded) -> Result<Plan> {
     let scope = settings.scope(&spec.name);
     let provider = settings.provider(spec)?;
     let store = Store::open(&settings.paths, &spec.name)?;
+    if spec.runtime == Runtime::Docker {
+        return super::projects::plan(settings, loaded, store).await;
+    }
     let folder = settings.paths.cluster(&spec.name);
     let token = crate::secret::ray_token(&folder)?.unwrap_or_else(|| SecretString::from("not made yet".to_owned()));
     let stage = native::preparation(spec, &settings.library, &settings.paths.cache, &token)?;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use secrecy::SecretString;
 
 use super::Settings;
-use super::open::desired_of;
-use super::status::layout;
+use super::processes::desired_of;
+use super::processes::layout;
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::plan::{NodeRole, NodeSpec};
 use crate::playbook;

@@ -4,10 +4,13 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::processes::layout;
+use super::{Settings, projects};
 use crate::error::Result;
 use crate::host::LocalHost;
-use crate::name::{ClusterName, Key, Scope};
+use crate::name::{ClusterName, Scope};
 use crate::runtime::native;
+use crate::spec::Runtime;
 use crate::state::{ClusterState, ItemKind, ItemState, Paths, Store};
 use crate::util::process::{Identity, age};
 
@@ -68,6 +71,18 @@ pub fn status(paths: &Paths, name: &ClusterName) -> Result<Option<Known>> {
     }))
 }
 
+/// The same report by what its hosts tell now. What runs on this machine has told already.
+pub async fn look(settings: &Settings, name: &ClusterName) -> Result<Option<Known>> {
+    let Some(store) = Store::open(&settings.paths, name)? else { return Ok(None) };
+    let state = store.state().clone();
+    let report = report(&state);
+    let report = match state.spec.as_ref().filter(|spec| spec.runtime == Runtime::Docker) {
+        Some(spec) => projects::look_status(settings, spec, &store, report).await?,
+        None => report,
+    };
+    Ok(Some(Known { report, state }))
+}
+
 /// Reports on all clusters of this user.
 pub fn list(paths: &Paths) -> Result<Vec<Known>> {
     let mut known = Vec::new();
@@ -113,7 +128,7 @@ fn report(state: &ClusterState) -> StatusReport {
     } else {
         "partly"
     };
-    StatusReport {
+    let report = StatusReport {
         cluster: state.name.clone(),
         phase,
         provider: state.spec.as_ref().map(|spec| spec.provider.name().to_owned()).unwrap_or_default(),
@@ -131,6 +146,10 @@ fn report(state: &ClusterState) -> StatusReport {
             })
             .collect(),
         nodes,
+    };
+    match &state.spec {
+        Some(spec) if spec.runtime == Runtime::Docker => projects::known_status(state, report),
+        _ => report,
     }
 }
 
@@ -150,10 +169,4 @@ pub fn hosts(paths: &Paths, state: &ClusterState) -> Result<Vec<LocalHost>> {
         .filter(|(_, item)| matches!(item.kind, ItemKind::Resource(_)) && item.id.is_some())
         .map(|(key, _)| LocalHost::new(key.display_name(), layout(paths, &state.scope(), key).home().to_owned()))
         .collect()
-}
-
-/// Where things lie on a host.
-pub(super) fn layout(paths: &Paths, scope: &Scope, host: &Key) -> native::Layout {
-    let tag = scope.tag(host);
-    native::Layout::new(&paths.data.join("hosts").join(tag.to_string()), &tag, &paths.runtime)
 }

@@ -1,10 +1,11 @@
 //! `stop`: ends Ray and keeps the hosts.
 
-use super::{Opened, Settings};
+use super::{Opened, Settings, projects};
 use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::plan::Goal;
+use crate::spec::Runtime;
 use crate::state::{Lock, Paths, Store};
 use crate::util::near;
 
@@ -13,6 +14,9 @@ pub async fn stop(settings: &Settings, name: &ClusterName) -> Result<Vec<String>
     let _lock = Lock::take(&settings.paths, name, "stop")?;
     let store = Store::open(&settings.paths, name)?.ok_or_else(|| unknown(&settings.paths, name))?;
     let spec = store.state().spec.clone().ok_or_else(|| unknown(&settings.paths, name))?;
+    if spec.runtime == Runtime::Docker {
+        return projects::stop(settings, &spec, store).await;
+    }
     let provider = settings.provider(&spec)?;
     let opened = Opened { ledger: Ledger::new(store), world: settings.world(&spec, provider, None) };
     let planned = opened.pipeline(settings).plan(&Goal::Stop).await?;

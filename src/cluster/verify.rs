@@ -1,11 +1,13 @@
 //! `verify`: all checks of a cluster once more.
 
-use super::{Opened, Settings, checks};
+use super::processes::checks;
+use super::{Opened, Settings, projects};
 use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::plan::started_nodes;
 use crate::ray::Access;
+use crate::spec::Runtime;
 use crate::state::{ClusterState, Lock, Record, Store};
 
 /// Runs all checks; hands back how many passed.
@@ -13,6 +15,9 @@ pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<usize> {
     let _lock = Lock::take(&settings.paths, name, "verify")?;
     let store = Store::open(&settings.paths, name)?.ok_or_else(|| super::stop::unknown(&settings.paths, name))?;
     let spec = store.state().spec.clone().ok_or_else(|| super::stop::unknown(&settings.paths, name))?;
+    if spec.runtime == Runtime::Docker {
+        return projects::verify(settings, &spec, store).await;
+    }
     let nodes = started_nodes(store.state());
     let provider = settings.provider(&spec)?;
     let opened = Opened { ledger: Ledger::new(store), world: settings.world(&spec, provider, None) };

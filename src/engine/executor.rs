@@ -151,7 +151,14 @@ async fn journalled(operation: &Operation, world: &dyn World, ledger: &Ledger) -
         Action::Release { resource } if known_by_another_id(ledger, operation, &resource.id) => {
             world.perform(operation, ledger).await
         }
-        Action::StopNode | Action::StopAgent | Action::Release { .. } => {
+        Action::Deploy { .. } => {
+            let digest = String::new();
+            ledger.write(Record::Requested { key, kind: ItemKind::Project, digest })?;
+            world.perform(operation, ledger).await
+        }
+        // It runs no more, but its files and volumes are there still: it stays known.
+        Action::StopProject { .. } => world.perform(operation, ledger).await,
+        Action::StopNode | Action::StopAgent | Action::Clean { .. } | Action::Release { .. } => {
             ledger.write(Record::Releasing { key: key.clone() })?;
             world.perform(operation, ledger).await?;
             ledger.write(Record::Gone { key })

@@ -6,7 +6,7 @@ use super::{Cancel, Executed, Ledger, Urgency, World, execute};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::event::{Bus, EventKind};
 use crate::plan::{Goal, Observed, Outcome, Plan, reconcile};
-use crate::state::{ItemState, Record};
+use crate::state::{ItemKind, ItemState, Record};
 
 /// The digest of the agent that this program would start: another version of gpucl is another agent.
 pub fn agent_digest() -> String {
@@ -38,6 +38,11 @@ impl Pipeline<'_> {
     /// Looks, compares, writes down what was found, and hands back the plan.
     pub async fn plan(&self, goal: &Goal) -> Result<Planned> {
         let observed = self.observe_settled().await?;
+        self.settle_on(goal, observed)
+    }
+
+    /// The same with what was seen already, for a goal that depends on it.
+    pub fn settle_on(&self, goal: &Goal, observed: Observed) -> Result<Planned> {
         let Outcome { plan, adopted, forgotten } = reconcile(goal, &self.ledger.state(), &observed);
         for (key, kind, id, digest) in adopted {
             if self.ledger.state().items.get(&key).is_none_or(|item| item.digest != digest || item.id.is_none()) {
@@ -79,7 +84,7 @@ impl Pipeline<'_> {
     }
 
     /// Observes; where a call may have been sent whose effect can still be on its way, waits for it first.
-    async fn observe_settled(&self) -> Result<Observed> {
+    pub async fn observe_settled(&self) -> Result<Observed> {
         let begin = Instant::now();
         loop {
             let known = self.ledger.state();
@@ -87,6 +92,7 @@ impl Pipeline<'_> {
             let open = known.items.iter().find(|(key, item)| {
                 item.state == ItemState::Requested
                     && item.id.is_none()
+                    && item.kind != ItemKind::Project
                     && !observed.resources.iter().any(|found| found.key == **key)
                     && item.since.duration_until(jiff::Timestamp::now()).unsigned_abs() < self.world.settle()
             });

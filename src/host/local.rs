@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use async_trait::async_trait;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 
-use super::{ExecEnd, Host, OnLine, Stream};
+use super::{ExecEnd, Host, OnLine, lines};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 
 /// This machine, with one folder for everything of one host.
@@ -61,37 +61,9 @@ impl Host for LocalHost {
             let _ = stdin.write_all(program.as_bytes()).await;
             drop(stdin);
         };
-        let (mut out, mut err) = (BufReader::new(stdout), BufReader::new(stderr));
-        let read = async {
-            // `read_until` may be dropped and begun again: what it has read stays in its buffer.
-            let (mut out_line, mut err_line) = (Vec::new(), Vec::new());
-            let (mut out_open, mut err_open) = (true, true);
-            while out_open || err_open {
-                tokio::select! {
-                    read = out.read_until(b'\n', &mut out_line), if out_open => {
-                        out_open = matches!(read, Ok(1..));
-                        hand_over(&mut out_line, Stream::Out, on_line);
-                    }
-                    read = err.read_until(b'\n', &mut err_line), if err_open => {
-                        err_open = matches!(read, Ok(1..));
-                        hand_over(&mut err_line, Stream::Err, on_line);
-                    }
-                }
-            }
-        };
+        let read = lines::read(BufReader::new(stdout), BufReader::new(stderr), on_line);
         tokio::join!(feed, read);
         let status = child.wait().await.doing(ErrorKind::Host, doing)?;
         Ok(status.code().map_or(ExecEnd::Broken, ExecEnd::Exited))
     }
-}
-
-/// Hands over what was read as one line, if anything was. Bytes that are not UTF-8 are shown as such.
-fn hand_over(line: &mut Vec<u8>, stream: Stream, on_line: OnLine<'_>) {
-    if line.last() == Some(&b'\n') {
-        line.pop();
-    } else if line.is_empty() {
-        return;
-    }
-    on_line(stream, &String::from_utf8_lossy(line));
-    line.clear();
 }

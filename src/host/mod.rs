@@ -4,15 +4,18 @@
 //! line by line. Everything else (delivery of files, detached programs, following and re-attaching, facts) is built on that
 //! one thing in [`crate::playbook`], so that it works the same on this machine and through SSH.
 
+mod lines;
 mod local;
 mod ssh;
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 
 pub use local::LocalHost;
-pub use ssh::SshTarget;
+pub use ssh::{Connections, HostEntry, SshHost, SshTarget, Tunnel};
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 /// Where a line of a program's output came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +46,25 @@ pub trait Host: Send + Sync {
 
     /// The folder on the host that holds everything of ours, absolute.
     fn home(&self) -> &str;
+
+    /// The file on the host whose lock a program holds while it runs. Hosts of several clusters on one machine share one, so
+    /// that no two of them change the machine at the same time; `LOCK.reboot` beside it tells of a reboot that was asked for.
+    fn lock(&self) -> String {
+        format!("{}/lock", self.home())
+    }
+
+    /// How long the machine may take to start anew; none when it must not be started anew by gpucl.
+    fn reboot_limit(&self) -> Option<Duration> {
+        None
+    }
+
+    /// The machine was told to start anew: lets go of every connection to it and waits, at most so long, until it can be
+    /// reached again. Whether it really started anew is the caller's to find out.
+    async fn rebooted(&self, wait: Duration) -> Result<()> {
+        let _ = wait;
+        Err(Error::new(ErrorKind::Unsupported, format!("start {} anew", self.name()))
+            .because("this machine must not be started anew by gpucl"))
+    }
 
     /// Runs one POSIX shell program by one exec: `sh -s` with the program on its standard input.
     ///

@@ -79,6 +79,17 @@ pub struct Preparation {
     pub digest: String,
 }
 
+/// A compose project that a host is to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectRequest {
+    /// Its key: `project0`.
+    pub key: Key,
+    /// The host.
+    pub host: Key,
+    /// The digest of all that it is, where that can be told before the host is prepared.
+    pub digest: Option<String>,
+}
+
 /// All that a spec asks for.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Desired {
@@ -88,8 +99,10 @@ pub struct Desired {
     pub preparations: Vec<Preparation>,
     /// The digest of the agent, if the cluster needs one.
     pub agent: Option<String>,
-    /// The nodes; the head is the first.
+    /// The nodes that run as processes; the head is the first.
     pub nodes: Vec<NodeSpec>,
+    /// The projects, in which nodes run as containers.
+    pub projects: Vec<ProjectRequest>,
 }
 
 /// The least shared memory that Ray takes for objects (ray 2.60.0, `OBJECT_STORE_MINIMUM_MEMORY_BYTES`: 75 MiB).
@@ -239,6 +252,8 @@ fn object_store(asked: Option<u64>, machine: &Machine) -> u64 {
 pub fn started_nodes(known: &ClusterState) -> Vec<NodeSpec> {
     let keys = known.items.iter().filter(|(_, item)| item.kind == ItemKind::Node).map(|(key, _)| key);
     let mut nodes: Vec<NodeSpec> = keys.filter_map(|key| known.note(key, "node")).collect();
+    let projects = known.items.iter().filter(|(_, item)| item.kind == ItemKind::Project).map(|(key, _)| key);
+    nodes.extend(projects.flat_map(|key| known.note::<Vec<NodeSpec>>(key, "nodes").unwrap_or_default()));
     nodes.sort_by_key(|node| node.role);
     nodes
 }

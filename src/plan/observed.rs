@@ -27,6 +27,25 @@ pub struct ObservedItem {
     pub health: Health,
 }
 
+/// What of a cluster was seen on one host that runs its nodes in containers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservedProject {
+    /// Its key: `project0`.
+    pub key: Key,
+    /// The host that it is on.
+    pub host: Key,
+    /// The project's name there.
+    pub id: String,
+    /// The digest of what was last brought up there to its end.
+    pub digest: Option<String>,
+    /// Whether all of its containers run as they should.
+    pub health: Health,
+    /// Some of its containers run.
+    pub running: bool,
+    /// All that is there, in words; what is not told here is not there.
+    pub remains: Vec<String>,
+}
+
 /// What was seen to exist of one cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observed {
@@ -38,12 +57,14 @@ pub struct Observed {
     pub nodes: Vec<ObservedItem>,
     /// The digest of the preparation that each host last saw through.
     pub prepared: BTreeMap<Key, String>,
+    /// What is on hosts that run nodes in containers; only those on which something is.
+    pub projects: Vec<ObservedProject>,
 }
 
 impl Observed {
     /// Nothing was seen.
     pub fn is_empty(&self) -> bool {
-        self.resources.is_empty() && self.agents.is_empty() && self.nodes.is_empty()
+        self.resources.is_empty() && self.agents.is_empty() && self.nodes.is_empty() && self.projects.is_empty()
     }
 
     /// What was seen, in words, for `down` to say what is left.
@@ -52,7 +73,11 @@ impl Observed {
         let agents = self.agents.iter().map(|found| format!("agent (process {})", pid(&found.id)));
         let nodes =
             self.nodes.iter().map(|found| format!("node {} (process {})", found.key.display_name(), pid(&found.id)));
-        resources.chain(agents).chain(nodes).collect()
+        let projects = self
+            .projects
+            .iter()
+            .flat_map(|found| found.remains.iter().map(|what| format!("{what} on {}", found.host.display_name())));
+        resources.chain(agents).chain(nodes).chain(projects).collect()
     }
 }
 

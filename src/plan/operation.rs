@@ -33,6 +33,21 @@ pub enum Action {
     StopNode,
     /// End the agent.
     StopAgent,
+    /// Bring a host's compose project to what the spec says: its files, its containers, healthy.
+    Deploy {
+        /// The host.
+        host: Key,
+    },
+    /// End the containers of a host's project; files and volumes stay.
+    StopProject {
+        /// The host.
+        host: Key,
+    },
+    /// Leave a host as it was found: remove all that is on it of this cluster.
+    Clean {
+        /// The host.
+        host: Key,
+    },
     /// Release one resource.
     Release {
         /// What `observe` told of it.
@@ -50,13 +65,19 @@ impl Action {
             Self::StartNode { .. } => "start node",
             Self::StopNode => "stop node",
             Self::StopAgent => "stop agent",
+            Self::Deploy { .. } => "deploy",
+            Self::StopProject { .. } => "stop project",
+            Self::Clean { .. } => "clean host",
             Self::Release { .. } => "release",
         }
     }
 
     /// It removes something.
     pub fn removes(&self) -> bool {
-        matches!(self, Self::StopNode | Self::StopAgent | Self::Release { .. })
+        matches!(
+            self,
+            Self::StopNode | Self::StopAgent | Self::StopProject { .. } | Self::Clean { .. } | Self::Release { .. }
+        )
     }
 }
 

@@ -51,6 +51,7 @@ pub fn reconcile(goal: &Goal, known: &ClusterState, observed: &Observed) -> Outc
     };
     work.stop_nodes(desired, why_not);
     let agent_stopped = work.stop_agent(desired.agent.as_deref(), why_not);
+    work.stop_projects(goal, desired, why_not);
     if *goal != Goal::Stop {
         work.resources(desired, why_not);
         work.prepare(desired);
@@ -59,6 +60,7 @@ pub fn reconcile(goal: &Goal, known: &ClusterState, observed: &Observed) -> Outc
         work.start_agent(digest, agent_stopped);
     }
     work.start_nodes(desired);
+    work.deploy(desired);
     work.forget(goal);
     work.outcome
 }
@@ -173,7 +175,7 @@ impl Work<'_> {
 
     fn resources(&mut self, desired: &Desired, why_not: &str) {
         let mut before_release = self.stopped.clone();
-        before_release.extend(self.operations(|action| matches!(action, Action::StopAgent)));
+        before_release.extend(self.operations(|action| matches!(action, Action::StopAgent | Action::Clean { .. })));
         // What needs others goes before them: the reverse of the order in which it came.
         for found in self.observed.resources.iter().rev() {
             let kept =
@@ -280,6 +282,51 @@ impl Work<'_> {
         }
     }
 
+    /// Ends projects; cleans hosts that are not to hold any.
+    fn stop_projects(&mut self, goal: &Goal, desired: &Desired, why_not: &str) {
+        for found in &self.observed.projects {
+            let host = found.host.clone();
+            if *goal == Goal::Stop {
+                if found.running {
+                    self.outcome.plan.add(&found.key, Action::StopProject { host }, why_not, Vec::new());
+                }
+            } else if !desired.projects.iter().any(|wanted| wanted.key == found.key) {
+                self.outcome.plan.add(&found.key, Action::Clean { host }, why_not, Vec::new());
+            } else if !self.host_stays(desired, Some(&found.host)) {
+                // The host itself may outlive its place in the cluster: nothing of ours stays on it.
+                let why = "its host is made anew";
+                self.outcome.plan.add(&found.key, Action::Clean { host }, why, Vec::new());
+            }
+        }
+    }
+
+    /// Brings up every project that is not there as it is wanted. Compose changes in place: nothing is ended first.
+    fn deploy(&mut self, desired: &Desired) {
+        for wanted in &desired.projects {
+            let found = self.observed.projects.iter().find(|found| found.key == wanted.key);
+            let cause = match found {
+                None => "it does not run yet".to_owned(),
+                Some(_) if self.renewed.contains(&wanted.host) => "its host is made anew".to_owned(),
+                Some(found) if found.digest.is_none() => "it was not brought up to its end".to_owned(),
+                Some(found) if found.digest != wanted.digest => "the spec has changed for it".to_owned(),
+                Some(found) => match &found.health {
+                    Health::Broken(why) => why.clone(),
+                    Health::Good => {
+                        let digest = found.digest.clone().unwrap_or_default();
+                        self.adopt_as(&wanted.key, ItemKind::Project, &found.id, &digest);
+                        continue;
+                    }
+                },
+            };
+            let mut after = self.of_key(&wanted.host);
+            after.extend(self.of_key(&wanted.key));
+            // What needs a peer finds it when it is there: hosts go side by side.
+            after.sort_unstable();
+            let action = Action::Deploy { host: wanted.host.clone() };
+            self.outcome.plan.add(&wanted.key, action, cause, after);
+        }
+    }
+
     /// What the journal knows and nobody sees is gone.
     fn forget(&mut self, goal: &Goal) {
         for (key, item) in &self.known.items {
@@ -287,6 +334,7 @@ impl Work<'_> {
                 ItemKind::Resource(_) => self.observed.resources.iter().any(|found| found.key == *key),
                 ItemKind::Agent => !self.observed.agents.is_empty(),
                 ItemKind::Node => self.observed.nodes.iter().any(|found| found.key == *key),
+                ItemKind::Project => self.observed.projects.iter().any(|found| found.key == *key),
             };
             // What is about to be made again keeps what was remembered of it.
             let wanted = !self.of_key(key).is_empty();

@@ -23,6 +23,7 @@ fn wanted(text: &str) -> Desired {
         preparations: vec![Preparation { host: Key::host(0), digest: "p1".to_owned() }],
         agent: Some("0.1.0".to_owned()),
         nodes: desired(&spec(text), &machines()).unwrap(),
+        projects: Vec::new(),
     }
 }
 
@@ -261,4 +262,79 @@ fn workers_per_gpu_own_one_each_and_declared_ones_own_none() {
     assert_eq!((per_host.len(), per_host[1].gpus), (2, 2));
     let empty = BTreeMap::<String, f64>::new();
     assert_eq!(per_host[1].resources, empty);
+}
+
+fn two_projects() -> Desired {
+    let both = |at: usize| (Key::host(at), Key::project(at));
+    Desired {
+        resources: (0..2).map(|at| ResourceRequest { key: both(at).0, ..host() }).collect(),
+        preparations: (0..2).map(|at| Preparation { host: both(at).0, digest: "p1".to_owned() }).collect(),
+        projects: (0..2)
+            .map(|at| ProjectRequest { key: both(at).1, host: both(at).0, digest: Some("d1".to_owned()) })
+            .collect(),
+        ..Desired::default()
+    }
+}
+
+fn after_projects() -> (ClusterState, Observed) {
+    let wanted = two_projects();
+    let (mut known, mut observed) = after(&wanted);
+    known.items.remove(&Key::agent());
+    observed.agents.clear();
+    observed.projects = wanted
+        .projects
+        .iter()
+        .map(|wanted| ObservedProject {
+            key: wanted.key.clone(),
+            host: wanted.host.clone(),
+            id: "tag".to_owned(),
+            digest: wanted.digest.clone(),
+            health: Health::Good,
+            running: true,
+            remains: vec!["folder /x".to_owned()],
+        })
+        .collect();
+    (known, observed)
+}
+
+#[test]
+fn hosts_with_projects_go_side_by_side() {
+    let text = reconcile(&Goal::Up(two_projects()), &nothing_known(), &Observed::default()).plan.to_string();
+    assert_eq!(
+        text,
+        "#1 host-0, acquire: there is none yet\n\
+         #2 host-1, acquire: there is none yet\n\
+         [1] -> #3 host-0, prepare: it is new\n\
+         [2] -> #4 host-1, prepare: it is new\n\
+         [1,3] -> #5 project-0, deploy: it does not run yet\n\
+         [2,4] -> #6 project-1, deploy: it does not run yet\n"
+    );
+}
+
+#[test]
+fn a_project_is_brought_up_again_only_where_it_is_not_as_wanted() {
+    let (known, mut observed) = after_projects();
+    let plan = |observed: &Observed| reconcile(&Goal::Up(two_projects()), &known, observed).plan.to_string();
+    assert_eq!(plan(&observed), "");
+    observed.projects[1].health = Health::Broken("worker-1 is not running".to_owned());
+    assert_eq!(plan(&observed), "#1 project-1, deploy: worker-1 is not running\n");
+    observed.projects[1].digest = Some("other".to_owned());
+    assert_eq!(plan(&observed), "#1 project-1, deploy: the spec has changed for it\n");
+}
+
+#[test]
+fn a_host_is_cleaned_before_it_is_given_back() {
+    let (known, observed) = after_projects();
+    assert_eq!(
+        reconcile(&Goal::Down, &known, &observed).plan.to_string(),
+        "#1 project-0, clean host: the cluster is taken down\n\
+         #2 project-1, clean host: the cluster is taken down\n\
+         [1,2] -> #3 host-1, release: the cluster is taken down\n\
+         [1,2,3] -> #4 host-0, release: the cluster is taken down\n"
+    );
+    let mut other = two_projects();
+    other.resources[1].settings = serde_json::json!({"node": "another"});
+    let text = reconcile(&Goal::Up(other), &known, &observed).plan.to_string();
+    assert!(text.starts_with("#1 project-1, clean host: its host is made anew\n[1] -> #2 host-1, release"), "{text}");
+    assert!(text.contains("project-1, deploy: its host is made anew"), "{text}");
 }

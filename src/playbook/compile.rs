@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::stage::{Stage, Step};
+use crate::host::Host;
 use crate::render::quote;
 
 const COMMON: &str = include_str!("shell/common.sh");
@@ -12,6 +13,30 @@ const EXEC: &str = include_str!("shell/exec.sh");
 const DETACHED: &str = include_str!("shell/detached.sh");
 const STEP: &str = include_str!("shell/step.sh");
 const END: &str = include_str!("shell/end.sh");
+const LOOK: &str = include_str!("shell/look.sh");
+
+/// Where a program works.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    /// The host's folder.
+    pub(super) home: String,
+    /// The file whose lock it holds.
+    pub(super) lock: String,
+    /// Whether it may start the machine anew.
+    pub(super) reboots: bool,
+}
+
+impl Place {
+    /// The place of programs on a host.
+    pub(super) fn of(host: &dyn Host) -> Self {
+        Self { home: host.home().to_owned(), lock: host.lock(), reboots: host.reboot_limit().is_some() }
+    }
+
+    /// A place that is known by its folder only.
+    pub(super) fn at(home: &str) -> Self {
+        Self { home: home.to_owned(), lock: format!("{home}/lock"), reboots: false }
+    }
+}
 
 /// What tells one run from every other.
 #[derive(Debug, Clone)]
@@ -34,18 +59,20 @@ pub(super) struct Resume {
 }
 
 /// The program of an exec that runs a stage.
-pub(super) fn stage_program(home: &str, stage: &Stage, ids: &Ids, resume: Option<&Resume>) -> String {
-    let mut text = header(home, &stage.name, &ids.exec_nonce);
+pub(super) fn stage_program(place: &Place, stage: &Stage, ids: &Ids, resume: Option<&Resume>) -> String {
+    let home = &place.home;
+    let mut text = header(place, &stage.name, &ids.exec_nonce);
     let digest = stage.digest();
     assign(&mut text, "digest", &digest);
     assign(&mut text, "id", &ids.program);
     assign(&mut text, "dir", &folder(home, stage));
+    assign(&mut text, "limit", &seconds(stage.timeout).to_string());
     assign(&mut text, "resume", resume.map_or("", |resume| &resume.program));
     assign(&mut text, "resume_at", &resume.map_or(0, |resume| resume.at).to_string());
     text.push_str(COMMON);
     text.push_str(FACTS);
-    deliver(&mut text, home, stage, ids);
-    still_holds(&mut text, home, stage);
+    deliver(&mut text, place, stage, ids);
+    still_holds(&mut text, "still_holds", home, stage);
     text.push_str(EXEC);
     // The shell reads all of it before it does anything: a program that arrives cut does nothing. And no step reads the program.
     text.push_str("main </dev/null\n");
@@ -53,18 +80,46 @@ pub(super) fn stage_program(home: &str, stage: &Stage, ids: &Ids, resume: Option
 }
 
 /// The program of an exec that only learns the facts.
-pub(super) fn facts_program(home: &str, nonce: &str) -> String {
-    format!("{}{COMMON}{FACTS}{EXEC}main </dev/null\n", header(home, "-", nonce))
+pub(super) fn facts_program(place: &Place, nonce: &str) -> String {
+    format!("{}{COMMON}{FACTS}{EXEC}main </dev/null\n", header(place, "-", nonce))
+}
+
+/// The program of an exec that looks: facts, the stages that were seen through, whether these hold, and what the script says.
+pub(super) fn look_program(place: &Place, stages: &[&Stage], script: &str, nonce: &str) -> String {
+    let mut text = header(place, "-", nonce);
+    assign(&mut text, "script", script);
+    text.push_str(COMMON);
+    text.push_str(FACTS);
+    for (number, stage) in stages.iter().enumerate() {
+        still_holds(&mut text, &format!("holds_{number}"), &place.home, stage);
+    }
+    text.push_str("hold_all() {\n");
+    for (number, stage) in stages.iter().enumerate() {
+        let file = quote(&format!("{}/prepared/{}", place.home, stage.name));
+        let (name, digest) = (quote(&stage.name), quote(&stage.digest()));
+        let _ = writeln!(
+            text,
+            "done_digest=\n{{ read -r _ done_digest <{file}; }} 2>/dev/null\nif [ \"$done_digest\" = {digest} ]; then \
+             if holds_{number}; then say holds {name} yes; else say holds {name} no; fi; fi"
+        );
+    }
+    text.push_str(":\n}\n");
+    text.push_str(EXEC);
+    text.push_str(LOOK);
+    text.push_str("main </dev/null\n");
+    text
 }
 
 /// The program of an exec that ends the program that runs.
-pub(super) fn end_program(home: &str, nonce: &str) -> String {
-    format!("{}{COMMON}{EXEC}{END}main </dev/null\n", header(home, "-", nonce))
+pub(super) fn end_program(place: &Place, nonce: &str) -> String {
+    format!("{}{COMMON}{EXEC}{END}main </dev/null\n", header(place, "-", nonce))
 }
 
-fn header(home: &str, stage: &str, nonce: &str) -> String {
+fn header(place: &Place, stage: &str, nonce: &str) -> String {
     let mut text = String::from("# A host program of gpucl.\nset -u\n");
-    assign(&mut text, "home", home);
+    assign(&mut text, "home", &place.home);
+    assign(&mut text, "lock", &place.lock);
+    assign(&mut text, "reboots", if place.reboots { "yes" } else { "no" });
     assign(&mut text, "stage", stage);
     assign(&mut text, "nonce", nonce);
     text
@@ -80,22 +135,24 @@ fn folder(home: &str, stage: &Stage) -> String {
 }
 
 /// The function that writes the detached program and the stage's files.
-fn deliver(text: &mut String, home: &str, stage: &Stage, ids: &Ids) {
-    let values = format!("{}/values", folder(home, stage));
+fn deliver(text: &mut String, place: &Place, stage: &Stage, ids: &Ids) {
+    let home = &place.home;
+    let folder = folder(home, stage);
     text.push_str("deliver() {\n");
     let mut put = |name: String, script: &str| {
         let _ = writeln!(text, "printf '%s' {} >\"$dir\"/{name} || return 1", quote(script));
     };
-    put("run.sh".to_owned(), &detached_program(home, stage, ids));
-    for (number, step) in (1..).zip(&stage.steps) {
-        put(format!("{number}.sh"), &script(stage, step, &values, &step.run));
+    put("run.sh".to_owned(), &detached_program(place, stage, ids));
+    for (number, step) in (1_usize..).zip(&stage.steps) {
+        let paths = Paths { home, values: &format!("{folder}/values"), skipped: &format!("{folder}/{number}.skipped") };
+        put(format!("{number}.sh"), &script(stage, step, &paths, &step.run));
         if let Some(unless) = &step.unless {
-            put(format!("{number}.unless"), &script(stage, step, &values, unless));
+            put(format!("{number}.unless"), &script(stage, step, &paths, unless));
         }
     }
     for file in &stage.files {
         let path = format!("{home}/{}", file.path);
-        let parent = path.rsplit_once('/').map_or(home, |(parent, _)| parent);
+        let parent = path.rsplit_once('/').map_or(home.as_str(), |(parent, _)| parent);
         let (new, path) = (quote(&format!("{path}.gpucl-new")), quote(&path));
         let _ = writeln!(
             text,
@@ -110,16 +167,16 @@ fn deliver(text: &mut String, home: &str, stage: &Stage, ids: &Ids) {
 }
 
 /// The function that looks, cheaply, whether what the stage made is still there.
-fn still_holds(text: &mut String, home: &str, stage: &Stage) {
-    text.push_str("still_holds() {\n");
+fn still_holds(text: &mut String, name: &str, home: &str, stage: &Stage) {
+    let _ = writeln!(text, "{name}() {{");
     for file in &stage.files {
         let _ = writeln!(text, "[ -f {} ] || return 1", quote(&format!("{home}/{}", file.path)));
     }
-    let values = format!("{home}/prepared/{}", stage.name);
+    let paths = Paths { home, values: &format!("{home}/prepared/{}", stage.name), skipped: "/dev/null" };
     for step in &stage.steps {
         let creates = step.creates.as_ref().map(|path| format!("[ -e {} ]", quote(path)));
         let unless = step.unless.as_ref().map(|unless| {
-            format!("timeout 20 sh -c {} </dev/null >/dev/null 2>&1 9>&-", quote(&script(stage, step, &values, unless)))
+            format!("timeout 20 sh -c {} </dev/null >/dev/null 2>&1 9>&-", quote(&script(stage, step, &paths, unless)))
         });
         let tests: Vec<String> = creates.into_iter().chain(unless).collect();
         if !tests.is_empty() {
@@ -130,12 +187,15 @@ fn still_holds(text: &mut String, home: &str, stage: &Stage) {
 }
 
 /// The text of the detached program.
-fn detached_program(home: &str, stage: &Stage, ids: &Ids) -> String {
-    let mut text = header(home, &stage.name, &ids.program_nonce);
+fn detached_program(place: &Place, stage: &Stage, ids: &Ids) -> String {
+    let mut text = header(place, &stage.name, &ids.program_nonce);
     assign(&mut text, "digest", &stage.digest());
     assign(&mut text, "id", &ids.program);
-    assign(&mut text, "dir", &folder(home, stage));
+    assign(&mut text, "dir", &folder(&place.home, stage));
     assign(&mut text, "limit", &seconds(stage.timeout).to_string());
+    let finally: Vec<String> =
+        (1_usize..).zip(&stage.steps).filter(|(_, step)| step.finally).map(|(number, _)| number.to_string()).collect();
+    assign(&mut text, "finally", &finally.join(" "));
     text.push_str(COMMON);
     text.push_str(DETACHED);
     text.push_str("begin\n");
@@ -148,18 +208,28 @@ fn detached_program(home: &str, stage: &Stage, ids: &Ids) -> String {
 
 fn call(number: usize, step: &Step) -> String {
     format!(
-        "step {number} {} {} {} {}",
+        "step {number} {} {} {} {} {}",
         step.retry,
         step.timeout.map_or(0, seconds),
         quote(step.creates.as_deref().unwrap_or_default()),
-        quote(&step.name)
+        quote(&step.name),
+        if step.reboot { "yes" } else { "no" }
     )
 }
 
+/// The paths that a step works with.
+struct Paths<'a> {
+    home: &'a str,
+    values: &'a str,
+    skipped: &'a str,
+}
+
 /// The text of one step, with its variables in front.
-fn script(stage: &Stage, step: &Step, values: &str, body: &str) -> String {
+fn script(stage: &Stage, step: &Step, paths: &Paths<'_>, body: &str) -> String {
     let mut text = String::new();
-    assign(&mut text, "gpucl_values", values);
+    assign(&mut text, "gpucl_home", paths.home);
+    assign(&mut text, "gpucl_values", paths.values);
+    assign(&mut text, "gpucl_skipped", paths.skipped);
     text.push_str(STEP);
     for (name, value) in stage.variables.iter().chain(&step.variables) {
         assign(&mut text, name, value);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::facts::{Facts, Vendor};
-use super::stage::{KnownError, Stage, Step};
+use super::stage::{KnownError, Stage, StageFile, Step};
 use crate::error::{Error, ErrorKind, Result};
 use crate::render::{Library, Origin, render};
 use crate::spec::SpecDuration;
@@ -26,10 +26,15 @@ pub struct Playbook {
     /// Its variables and their defaults; one without a default must be given.
     #[serde(default)]
     pub variables: BTreeMap<String, Option<String>>,
+    /// Shell texts that its steps may read with `. ./lib/NAME.sh`, from `playbooks/lib/`.
+    #[serde(default)]
+    pub libraries: Vec<String>,
     /// What is done, in order.
     pub steps: Vec<StepDefinition>,
     #[serde(skip)]
     origin: String,
+    #[serde(skip)]
+    files: Vec<StageFile>,
 }
 
 /// On which hosts a playbook does anything: all that is said must hold.
@@ -75,6 +80,9 @@ pub struct StepDefinition {
     /// The host must be started anew afterwards.
     #[serde(default)]
     pub reboot: bool,
+    /// It is run when a step before it failed, too, and puts back what was changed for the time of the stage.
+    #[serde(default)]
+    pub finally: bool,
     /// How often it is tried again after a failure.
     #[serde(default)]
     pub retry: u32,
@@ -106,12 +114,15 @@ impl When {
 /// Reads the playbook of this name from the nearest folder that has it.
 pub fn load(library: &Library, name: &str) -> Result<Playbook> {
     let (text, origin) = library.read_text(&format!("playbooks/{name}.yaml"))?;
-    let playbook = Playbook::parse(&text, &origin)?;
-    if playbook.name == name {
-        Ok(playbook)
-    } else {
-        Err(playbook.wrong().because(format!("its name is `{}`, but its file's is `{name}`", playbook.name)))
+    let mut playbook = Playbook::parse(&text, &origin)?;
+    if playbook.name != name {
+        return Err(playbook.wrong().because(format!("its name is `{}`, but its file's is `{name}`", playbook.name)));
     }
+    for part in &playbook.libraries {
+        let (bytes, _) = library.read(&format!("playbooks/lib/{part}.sh"))?;
+        playbook.files.push(StageFile { path: format!("lib/{part}.sh"), mode: 0o600, bytes });
+    }
+    Ok(playbook)
 }
 
 impl Playbook {
@@ -122,11 +133,6 @@ impl Playbook {
         playbook.origin = origin.to_string();
         if playbook.steps.is_empty() {
             return Err(playbook.wrong().because("it has no steps"));
-        }
-        if let Some(step) = playbook.steps.iter().find(|step| step.reboot) {
-            // No provider of today hands over a host that may be started anew.
-            return Err(Error::new(ErrorKind::Unsupported, format!("read the playbook {origin}"))
-                .because(format!("the step `{}` needs a reboot, which this version cannot do", step.name)));
         }
         Ok(playbook)
     }
@@ -164,6 +170,7 @@ impl Playbook {
                 run: fill("run", &step.run)?,
                 creates: fill_some("creates", &step.creates)?,
                 reboot: step.reboot,
+                finally: step.finally,
                 variables: BTreeMap::new(),
                 retry: step.retry,
                 timeout: step.timeout.map(|timeout| timeout.0),
@@ -171,7 +178,7 @@ impl Playbook {
                 errors,
             });
         }
-        let stage = Stage { name: name.to_owned(), steps, files: Vec::new(), variables, timeout };
+        let stage = Stage { name: name.to_owned(), steps, files: self.files.clone(), variables, timeout };
         stage.check()?;
         Ok(stage)
     }

@@ -31,6 +31,8 @@ enum End {
     Died,
     /// The program did not end at its limit.
     Stuck,
+    /// The machine was told to start anew.
+    Reboot,
 }
 
 /// The program whose log is shown now.
@@ -99,6 +101,24 @@ impl<'a> Follower<'a> {
         self.followed.as_ref().map(|followed| Resume { program: followed.id.clone(), at: followed.seen })
     }
 
+    /// The machine starts anew, or is about to: the exec said so, or the last that was heard of the program did.
+    pub(super) fn restarts(&self) -> bool {
+        self.end == Some(End::Reboot)
+    }
+
+    /// The boot that the last exec saw; empty when it did not come that far.
+    pub(super) fn boot_id(&self) -> &str {
+        &self.report.facts.boot_id
+    }
+
+    /// Another program is begun after a reboot.
+    pub(super) fn start_over(&mut self, own_id: &str) {
+        own_id.clone_into(&mut self.own_id);
+        self.followed = None;
+        self.end = None;
+        self.step = None;
+    }
+
     /// The exec told all that it had to tell.
     pub(super) fn is_whole(&self) -> bool {
         self.whole
@@ -137,6 +157,7 @@ impl<'a> Follower<'a> {
                 let (key, rest) = rest.split_once(' ').unwrap_or((rest, ""));
                 self.report.facts.take(key, rest);
             }
+            "facts-again" => self.report.facts = Facts::default(),
             "value" => {
                 if let Some((key, value)) = rest.split_once(' ') {
                     self.values.insert(key.to_owned(), value.to_owned());
@@ -162,6 +183,15 @@ impl<'a> Follower<'a> {
                 }
             }
             "over" => self.over(&words),
+            "rebooting" => self.end = Some(End::Reboot),
+            "waiting" => {
+                if let &[limit, stage, tag] = words.as_slice() {
+                    let limit_milliseconds = limit.parse().map_or(0, |limit: u64| limit.saturating_mul(1000));
+                    let what = format!("{}: the program `{stage}` of {tag} to end", self.host);
+                    self.progress = true;
+                    self.events.send(EventKind::Waiting { what, limit_milliseconds });
+                }
+            }
             "trouble" => self.trouble = Some(rest.to_owned()),
             "bye" => self.whole = true,
             _ => {}
@@ -234,6 +264,11 @@ impl<'a> Follower<'a> {
                 self.step_ended(rest, 4, StepOutcome::Failed);
                 self.end = Some(End::TimedOut { limit, of_step });
             }
+            "reboot" => {
+                self.step_ended(rest, 2, StepOutcome::Changed);
+                // Seldom is there time for the exec to say that it is over.
+                self.end = Some(End::Reboot);
+            }
             "retry" => {
                 if let Some((attempt, name)) = rest.split_once(' ').and_then(|(_, rest)| rest.split_once(' ')) {
                     self.events.note(format!("{}: `{name}` failed; trying again ({attempt})", self.host));
@@ -262,6 +297,7 @@ impl<'a> Follower<'a> {
         let end = match words {
             [_, "result", "ok", ..] => End::Done,
             [_, "result", "ended", ..] => End::Ended,
+            [_, "result", "reboot", ..] => End::Reboot,
             // The marked line has told how.
             [_, "result", ..] => self.end.clone().unwrap_or(End::Failed { code: "1".to_owned() }),
             [_, "stuck", ..] => End::Stuck,
@@ -276,7 +312,7 @@ impl<'a> Follower<'a> {
             self.end = Some(end);
             return;
         }
-        if end != End::Done {
+        if !matches!(end, End::Done | End::Reboot) {
             self.events.warn(format!("{}: the program `{}` that ran there failed", self.host, followed.stage));
         }
         self.end = None;
@@ -315,6 +351,7 @@ impl<'a> Follower<'a> {
             Some(End::Ended) => Err(Error::new(ErrorKind::Cancelled, doing(&step))
                 .because("its program was ended by another gpucl command")
                 .hint("run the same command again")),
+            Some(End::Reboot) => Err(Error::new(ErrorKind::Host, doing("")).because("the machine starts anew")),
             Some(End::Stuck) => Err(Error::new(ErrorKind::Timeout, doing(&step)).because(format!(
                 "the program `{}` on the host is past its limit and does not end",
                 self.followed_stage().unwrap_or(&self.stage.name)

@@ -8,11 +8,14 @@ mod compile;
 mod definition;
 mod facts;
 mod follow;
+mod look;
+mod restart;
 mod run;
 mod stage;
 
 pub(crate) use compile::base64;
 pub use definition::{Has, Playbook, When, load};
 pub use facts::{Facts, GpuFact, PythonFact, Vendor};
-pub use run::{Look, StageState, end_program, facts, look, program_text, run_stage};
+pub use look::{Look, StageState, facts, look};
+pub use run::{end_program, program_text, run_stage};
 pub use stage::{KnownError, Stage, StageFile, StageReport, Step, StepReport};

@@ -1,12 +1,11 @@
 //! Running a stage on a host: one exec when all goes well, another for each that breaks.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
-use super::compile::{self, Ids};
-use super::facts::Facts;
+use super::compile::{self, Ids, Place};
 use super::follow::Follower;
+use super::restart::Restart;
 use super::stage::{Stage, StageReport};
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::event::Bus;
@@ -18,6 +17,7 @@ const ATTEMPTS: u32 = 6;
 
 /// Runs a stage on a host and follows it to its end.
 ///
+/// A step may start the machine anew: the stage is sent again when it is back, and skips what is done.
 /// A program that runs there already is followed first; when it is this very stage, its report is ours. When `cancel` is
 /// done, following stops and the program goes on: [`end_program`] ends it.
 ///
@@ -36,10 +36,12 @@ pub async fn run_stage(
     let mut follower = Follower::new(host.name(), stage, events, &ids.program);
     let mut cancel = std::pin::pin!(cancel);
     let mut broken = 0;
+    let place = Place::of(host);
+    let mut restart = Restart::default();
     loop {
         ids.exec_nonce = random::letters(20)?;
         let resume = follower.begin_exec(&ids.exec_nonce);
-        let program = compile::stage_program(host.home(), stage, &ids, resume.as_ref());
+        let program = compile::stage_program(&place, stage, &ids, resume.as_ref());
         let mut on_line = |stream: Stream, line: &str| follower.line(stream, line);
         let ended = tokio::select! {
             ended = host.exec(&program, &mut on_line) => ended,
@@ -51,6 +53,20 @@ pub async fn run_stage(
                 return Err(error);
             }
         };
+        if restart.is_back(follower.boot_id()) {
+            events.note(format!("{} started anew", host.name()));
+        }
+        if follower.restarts() || (restart.is_awaited() && !follower.is_whole()) {
+            tokio::select! {
+                waited = restart.wait(host, follower.boot_id(), events) => waited.map_err(|error| error.while_doing(doing()))?,
+                () = &mut cancel => return Err(Error::new(ErrorKind::Cancelled, doing()).because("it was stopped while the machine starts anew")),
+            }
+            ids.program = random::letters(16)?;
+            ids.program_nonce = random::letters(20)?;
+            follower.start_over(&ids.program);
+            broken = 0;
+            continue;
+        }
         if follower.is_whole() {
             return follower.finish();
         }
@@ -87,68 +103,7 @@ pub fn program_text(home: &str, stage: &Stage) -> Result<String> {
         program_nonce: "MARK-OF-THE-PROGRAM".to_owned(),
         exec_nonce: "MARK-OF-THE-EXEC".to_owned(),
     };
-    Ok(compile::stage_program(home, stage, &ids, None))
-}
-
-/// Learns what a host is, by one exec that changes nothing.
-pub async fn facts(host: &dyn Host) -> Result<Facts> {
-    let doing = || format!("learn what the host {} is", host.name());
-    let nonce = random::letters(20)?;
-    let mark = format!("::gpucl {nonce} ");
-    let (mut facts, mut whole, mut last_words) = (Facts::default(), false, None);
-    let mut on_line = |stream: Stream, line: &str| {
-        if stream == Stream::Err {
-            last_words = Some(line.to_owned());
-        } else if let Some(said) = line.strip_prefix(&mark) {
-            match said.split_once(' ') {
-                Some(("fact", rest)) => {
-                    let (key, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-                    facts.take(key, rest);
-                }
-                _ => whole |= said == "bye",
-            }
-        }
-    };
-    let ended = host.exec(&compile::facts_program(host.home(), &nonce), &mut on_line).await?;
-    if whole {
-        return Ok(facts);
-    }
-    let error = Error::new(ErrorKind::Host, doing()).status(Status::Temporary).because(match ended {
-        ExecEnd::Broken => "the connection to the host broke".to_owned(),
-        ExecEnd::Exited(code) => format!("the shell on the host ended with exit code {code}"),
-    });
-    Err(match last_words {
-        Some(words) => error.because(words),
-        None => error,
-    })
-}
-
-/// What one exec saw of a host; it changed nothing.
-#[derive(Debug, Clone, Default)]
-pub struct Look {
-    /// What the host is.
-    pub facts: Facts,
-    /// The stages that were last seen through there, by name.
-    pub stages: BTreeMap<String, StageState>,
-    /// What the script printed.
-    pub lines: Vec<String>,
-}
-
-/// A stage that was last seen through on a host.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct StageState {
-    /// The digest of what it did.
-    pub digest: String,
-    /// What its steps handed back.
-    pub values: BTreeMap<String, String>,
-    /// Whether all that can be looked at cheaply is still there; only known for a stage that was asked about, with this digest.
-    pub holds: Option<bool>,
-}
-
-/// Looks at a host by one exec: facts, stages, and what `script` prints besides. Changes nothing.
-pub async fn look(host: &dyn Host, stages: &[&Stage], script: &str) -> Result<Look> {
-    let _ = (stages, script);
-    Ok(Look { facts: facts(host).await?, ..Look::default() })
+    Ok(compile::stage_program(&Place::at(home), stage, &ids, None))
 }
 
 /// Ends the program that runs on a host, and every process of its steps; hands back its stage when one ran.
@@ -164,7 +119,7 @@ pub async fn end_program(host: &dyn Host) -> Result<Option<String>> {
             }
         }
     };
-    host.exec(&compile::end_program(host.home(), &nonce), &mut on_line).await?;
+    host.exec(&compile::end_program(&Place::of(host), &nonce), &mut on_line).await?;
     if whole {
         Ok(ended)
     } else {

@@ -34,8 +34,11 @@ pub struct Step {
     pub run: String,
     /// A path; when it exists, the step is skipped.
     pub creates: Option<String>,
-    /// The host is started anew after it, and the stage goes on with the next step. Only when it was not skipped.
+    /// The host is started anew after it, and the stage is begun again: by then it must be one to be skipped. Not when it was
+    /// skipped.
     pub reboot: bool,
+    /// It puts back what an earlier step changed for the time of the stage: it is run when a step before it failed, too.
+    pub finally: bool,
     /// What this step finds as shell variables besides the stage's.
     pub variables: BTreeMap<String, String>,
     /// How often it is tried again after a failure.
@@ -112,17 +115,25 @@ pub struct StageReport {
 }
 
 impl Stage {
-    /// One stage of several, one after another; the variables of each stay its own.
+    /// One stage of several, one after another; the variables of each stay its own. What is put back at the end of a stage is put
+    /// back at the end of all.
     pub fn join(name: &str, stages: Vec<Self>, timeout: Duration) -> Self {
         let mut joined =
             Self { name: name.to_owned(), steps: Vec::new(), files: Vec::new(), variables: BTreeMap::new(), timeout };
+        let mut last = Vec::new();
         for stage in stages {
-            joined.files.extend(stage.files);
-            joined.steps.extend(stage.steps.into_iter().map(|mut step| {
+            for file in stage.files {
+                // Playbooks share their libraries.
+                if !joined.files.contains(&file) {
+                    joined.files.push(file);
+                }
+            }
+            for mut step in stage.steps {
                 step.variables.extend(stage.variables.clone());
-                step
-            }));
+                if step.finally { last.push(step) } else { joined.steps.push(step) }
+            }
         }
+        joined.steps.extend(last);
         joined
     }
 
@@ -131,7 +142,7 @@ impl Stage {
         let steps: Vec<_> = self
             .steps
             .iter()
-            .map(|step| (&step.name, &step.unless, &step.run, &step.creates, &step.variables))
+            .map(|step| (&step.name, &step.unless, &step.run, &step.creates, &step.variables, step.reboot))
             .collect();
         let files: Vec<_> = self.files.iter().map(|file| (&file.path, file.mode, digest::short(&file.bytes))).collect();
         digest::of_json(&(1, &self.name, steps, files, &self.variables))
@@ -149,10 +160,11 @@ impl Stage {
         if !plain(&self.name, '-') {
             return wrong("its name is not of lower-case letters, digits and hyphens".to_owned());
         }
-        if let Some(name) = self.variables.keys().find(|name| !plain(name, '_') || name.starts_with("gpucl_")) {
+        let variables = || self.variables.iter().chain(self.steps.iter().flat_map(|step| &step.variables));
+        if let Some((name, _)) = variables().find(|(name, _)| !plain(name, '_') || name.starts_with("gpucl_")) {
             return wrong(format!("`{name}` is no name of a variable"));
         }
-        if let Some((name, _)) = self.variables.iter().find(|(_, value)| value.contains('\0')) {
+        if let Some((name, _)) = variables().find(|(_, value)| value.contains('\0')) {
             return wrong(format!("the variable `{name}` holds a zero byte"));
         }
         for step in &self.steps {

@@ -95,7 +95,9 @@ pub fn external_credentials(path: &str) -> Result<SecretString> {
     let doing = || format!("read the credentials in {path}");
     let text = fs_err::read_to_string(path).doing(ErrorKind::Spec, doing)?;
     let has = |key: &str| {
-        text.lines().any(|line| line.split_once('=').is_some_and(|(name, value)| name.trim() == key && !value.trim().is_empty()))
+        text.lines().any(|line| {
+            line.split_once('=').is_some_and(|(name, value)| name.trim() == key && !value.trim().is_empty())
+        })
     };
     if !text.lines().any(|line| line.trim() == "[default]") {
         return Err(Error::new(ErrorKind::Spec, doing()).because("it has no section [default]"));

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{ServicesSpec, Spec};
 use super::node::{Kind, Node, first_difference};
 use super::place::{Places, Problem, item};
 use super::validate::{Lookup, validate, without_what_follows};
 use super::walk::walk;
 use super::yaml::{self, MOST_BYTES};
+use super::{ServicesSpec, Spec};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 
 /// How small a spec can be.

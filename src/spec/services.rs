@@ -168,17 +168,8 @@ impl JsonSchema for Fragment {
 }
 
 /// The images that a spec may choose, by the names that the data file has for them.
-pub const IMAGE_NAMES: &[&str] = &[
-    "ray",
-    "ray_gpu",
-    "ray_rocm",
-    "ray_rocm_base",
-    "minio",
-    "prometheus",
-    "node_exporter",
-    "grafana",
-    "jupyter",
-];
+pub const IMAGE_NAMES: &[&str] =
+    &["ray", "ray_gpu", "ray_rocm", "ray_rocm_base", "minio", "prometheus", "node_exporter", "grafana", "jupyter"];
 
 /// The choice of images: a name of ours, and the image in its place.
 pub type Images = BTreeMap<String, String>;

@@ -77,7 +77,8 @@ pub(super) fn services(spec: &Spec, problems: &mut Vec<Problem>) {
         if !(url.starts_with("https://") || url.starts_with("http://")) || url.contains(char::is_whitespace) {
             problems.push(Problem::new("build.pip_index_url", "is no address of a package index"));
         } else if url.contains('@') {
-            problems.push(Problem::new("build.pip_index_url", "holds a password: everyone who has the image can read it"));
+            problems
+                .push(Problem::new("build.pip_index_url", "holds a password: everyone who has the image can read it"));
         }
     }
 }
@@ -112,13 +113,18 @@ fn images(spec: &Spec, problems: &mut Vec<Problem>) {
 fn image_name(path: &str, image: &str, problems: &mut Vec<Problem>) {
     let letters = |letter: char| letter.is_ascii_alphanumeric() || "./:_-@".contains(letter);
     let last = image.rsplit('/').next().unwrap_or_default();
-    if image.is_empty() || !image.chars().all(letters) || !image.starts_with(|letter: char| letter.is_ascii_alphanumeric())
+    if image.is_empty()
+        || !image.chars().all(letters)
+        || !image.starts_with(|letter: char| letter.is_ascii_alphanumeric())
     {
         problems.push(Problem::new(path, format!("`{image}` is no name of an image")));
     } else if !last.contains([':', '@']) || last.ends_with(":latest") {
         problems.push(
-            Problem::new(path, format!("`{image}` is not pinned: say which one by a tag other than `latest`, or by a digest"))
-                .note("an image that changes behind one's back makes a cluster that cannot be made again"),
+            Problem::new(
+                path,
+                format!("`{image}` is not pinned: say which one by a tag other than `latest`, or by a digest"),
+            )
+            .note("an image that changes behind one's back makes a cluster that cannot be made again"),
         );
     }
 }

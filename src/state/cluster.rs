@@ -17,6 +17,8 @@ pub enum ItemKind {
     Agent,
     /// A node of Ray.
     Node,
+    /// A compose project on a host.
+    Project,
 }
 
 /// How far an item has come.

@@ -18,3 +18,11 @@ pub fn letters(length: usize) -> Result<String> {
     }
     Ok(text)
 }
+
+/// A duration between nothing and this one, so that many do not come back at the same moment.
+pub fn up_to(most: std::time::Duration) -> std::time::Duration {
+    let mut byte = [0_u8; 1];
+    // Without random bytes there is no jitter, and that is all.
+    let _ = getrandom::fill(&mut byte);
+    most * u32::from(byte[0]) / 255
+}

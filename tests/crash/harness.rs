@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use gpucl::engine::{Cancel, Ledger, Pipeline};
 use gpucl::event::Bus;
 use gpucl::name::{Key, Scope};
-use gpucl::plan::{Desired, Goal, NodeRole, NodeSpec, Preparation};
+use gpucl::plan::{Desired, Goal, NodeRole, NodeSpec, Preparation, ProjectRequest};
 use gpucl::provider::{ResourceKind, ResourceRequest};
 use gpucl::state::{Paths, Store};
 
-use super::world::{Bug, MemoryWorld, Phase};
+use super::world::{Bug, DEPLOYED, MemoryWorld, Phase};
 
 /// What was tried, and what went wrong.
 #[derive(Debug, Default)]
@@ -57,6 +57,7 @@ pub(crate) fn desired(workers: usize, cpus: u32, host: &str) -> Desired {
     let mut nodes = vec![node(Key::head(), NodeRole::Head, 0)];
     nodes.extend((0..workers).map(|index| node(Key::worker(index), NodeRole::Worker, cpus)));
     Desired {
+        projects: Vec::new(),
         resources: vec![ResourceRequest {
             key: Key::host(0),
             kind: ResourceKind("host".to_owned()),
@@ -67,6 +68,21 @@ pub(crate) fn desired(workers: usize, cpus: u32, host: &str) -> Desired {
         preparations: vec![Preparation { host: Key::host(0), digest: "prepared".to_owned() }],
         agent: Some(gpucl::engine::agent_digest()),
         nodes,
+    }
+}
+
+/// Two hosts of this form, each with a project.
+pub(crate) fn desired_projects(host: &str) -> Desired {
+    let one = desired(0, 1, host);
+    let both = |at: usize| (Key::host(at), Key::project(at));
+    Desired {
+        resources: (0..2).map(|at| ResourceRequest { key: both(at).0, ..one.resources[0].clone() }).collect(),
+        preparations: (0..2).map(|at| Preparation { host: both(at).0, digest: "prepared".to_owned() }).collect(),
+        agent: None,
+        nodes: Vec::new(),
+        projects: (0..2)
+            .map(|at| ProjectRequest { key: both(at).1, host: both(at).0, digest: Some(DEPLOYED.to_owned()) })
+            .collect(),
     }
 }
 
@@ -173,8 +189,10 @@ impl Harness {
         }
         let machine = self.world.machine();
         let (hosts, agents, nodes) = match goal {
-            Goalish::Up(desired) => (1, 1, desired.nodes.len()),
-            Goalish::Stop => (1, 0, 0),
+            Goalish::Up(desired) => {
+                (desired.resources.len(), usize::from(desired.agent.is_some()), desired.nodes.len())
+            }
+            Goalish::Stop => (machine.resources.len().max(1), 0, 0),
             Goalish::Down => (0, 0, 0),
         };
         let seen = (machine.resources.len(), machine.agents.len(), machine.nodes.len());
@@ -184,6 +202,11 @@ impl Harness {
                 (hosts, agents, nodes),
                 *machine
             ));
+        }
+        let projects = machine.projects.iter().filter(|project| project.running).count();
+        let wanted = if let Goalish::Up(desired) = goal { desired.projects.len() } else { 0 };
+        if projects != wanted {
+            return Err(format!("{projects} projects run, wanted {wanted}: {:?}", machine.projects));
         }
         if let Goalish::Up(desired) = goal {
             for node in &desired.nodes {
@@ -199,6 +222,7 @@ impl Harness {
                 .chain(&machine.agents)
                 .map(|found| &found.id)
                 .chain(machine.resources.iter().map(|found| &found.id))
+                .chain(machine.projects.iter().map(|found| &found.id))
                 .collect();
             let written: BTreeSet<&String> = known.items.values().filter_map(|item| item.id.as_ref()).collect();
             if ids != written {
@@ -212,7 +236,7 @@ impl Harness {
     pub(crate) async fn ends(&mut self) -> Result<(), String> {
         self.run(&Goalish::Down).await.map_err(|error| format!("down failed: {error}"))?;
         let machine = self.world.machine();
-        let left = machine.resources.len() + machine.agents.len() + machine.nodes.len();
+        let left = machine.resources.len() + machine.agents.len() + machine.nodes.len() + machine.projects.len();
         if left > 0 {
             return Err(format!("LEAK: {left} things are left: {:?}", *machine));
         }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use gpucl::engine::{Ledger, World};
 use gpucl::error::{Error, ErrorKind, Result};
 use gpucl::name::Key;
-use gpucl::plan::{Action, Health, Observed, ObservedItem, Operation};
+use gpucl::plan::{Action, Health, Observed, ObservedItem, ObservedProject, Operation};
 use gpucl::provider::{ObservedResource, Recorder as _};
 use gpucl::state::{ClusterState, ItemKind, ItemState};
 use tokio::sync::Notify;
@@ -35,6 +35,9 @@ pub(crate) enum Bug {
     LosesIds,
 }
 
+/// The digest of every project in memory.
+pub(crate) const DEPLOYED: &str = "deployed";
+
 /// What exists.
 #[derive(Debug, Default)]
 pub(crate) struct Machine {
@@ -42,6 +45,7 @@ pub(crate) struct Machine {
     pub(crate) agents: Vec<ObservedItem>,
     pub(crate) nodes: Vec<ObservedItem>,
     prepared: BTreeMap<Key, String>,
+    pub(crate) projects: Vec<ObservedProject>,
     made: usize,
     /// How long the next new resource stays unseen.
     pub(crate) late: Option<Duration>,
@@ -155,6 +159,33 @@ impl MemoryWorld {
                 }
                 machine.nodes.push(item(node.digest()));
             }
+            Action::Deploy { host } => {
+                if !machine.prepared.contains_key(host) {
+                    return Err(gone(operation));
+                }
+                // Compose changes what is there: there are never two.
+                machine.projects.retain(|project| project.key != operation.key);
+                machine.projects.push(ObservedProject {
+                    key: operation.key.clone(),
+                    host: host.clone(),
+                    id: id.clone(),
+                    digest: Some(DEPLOYED.to_owned()),
+                    health: Health::Good,
+                    running: true,
+                    remains: vec!["a folder".to_owned()],
+                });
+            }
+            Action::StopProject { .. } => {
+                for project in machine.projects.iter_mut().filter(|project| project.key == operation.key) {
+                    project.running = false;
+                    project.health = Health::Broken("it was stopped".to_owned());
+                }
+                return Ok(None);
+            }
+            Action::Clean { .. } => {
+                machine.projects.retain(|project| project.key != operation.key);
+                return Ok(None);
+            }
             Action::StopNode => {
                 machine.nodes.retain(|node| node.key != operation.key);
                 return Ok(None);
@@ -194,6 +225,7 @@ impl World for MemoryWorld {
             agents: machine.agents.clone(),
             nodes: machine.nodes.clone(),
             prepared: machine.prepared.clone(),
+            projects: machine.projects.clone(),
         };
         match self.bug {
             Bug::HidesDuplicates => {
@@ -206,6 +238,7 @@ impl World for MemoryWorld {
                 observed.resources.retain(|found| ids.contains(&&found.id));
                 observed.agents.retain(|found| ids.contains(&&found.id));
                 observed.nodes.retain(|found| ids.contains(&&found.id));
+                observed.projects.retain(|found| ids.contains(&&found.id));
             }
             Bug::BelievesWhatWasOnlyIntended => {
                 for (key, item) in &known.items {

@@ -3,6 +3,9 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what tests stand on fails as tests do")]
 
 mod ending;
+mod looking;
+mod neighbours;
 mod ray_native;
+mod restarting;
 mod running;
 mod support;

@@ -22,12 +22,12 @@ pub(super) fn line(event: &Event, verbose: bool) -> Option<String> {
                 Finish::Cancelled => format!("  {target}: {action} stopped after {time}"),
             })
         }
-        EventKind::Step { step, outcome, milliseconds, .. } => match outcome {
-            StepOutcome::Changed => Some(format!("    {step}: done in {}", time(*milliseconds))),
-            StepOutcome::Failed => Some(format!("    {step}: FAILED after {}", time(*milliseconds))),
-            StepOutcome::Skipped => verbose.then(|| format!("    {step}: nothing to do")),
+        EventKind::Step { host, step, outcome, milliseconds, .. } => match outcome {
+            StepOutcome::Changed => Some(format!("    {host}: {step}: done in {}", time(*milliseconds))),
+            StepOutcome::Failed => Some(format!("    {host}: {step}: FAILED after {}", time(*milliseconds))),
+            StepOutcome::Skipped => verbose.then(|| format!("    {host}: {step}: nothing to do")),
         },
-        EventKind::HostLine { line, .. } if verbose => Some(format!("      {line}")),
+        EventKind::HostLine { host, line } if verbose => Some(format!("      {host}| {line}")),
         EventKind::Check { check, target, outcome, saw } => {
             let word = match outcome {
                 CheckOutcome::Passed => "passed",

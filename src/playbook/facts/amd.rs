@@ -7,7 +7,9 @@ use super::Facts;
 /// What `rocm-smi --json` or `amd-smi static --json` printed, on one line.
 pub(super) fn take(facts: &mut Facts, text: &str) {
     // Warnings may come first; what is no JSON tells nothing.
-    let Some(value) = text.match_indices(['{', '[']).find_map(|(at, _)| serde_json::from_str::<Value>(&text[at..]).ok()) else {
+    let Some(value) =
+        text.match_indices(['{', '[']).find_map(|(at, _)| serde_json::from_str::<Value>(&text[at..]).ok())
+    else {
         return;
     };
     let cards: Vec<&Value> = match &value {

@@ -44,7 +44,9 @@ mod tests {
 
     #[test]
     fn the_kernels_hexadecimal_is_read() {
-        let found = listening("00000000:0016 0100007F:1F90 00000000000000000000000001000000:1F91 00000000000000000000000000000000:0016 0000000000000000FFFF00000100007F:1F90 x:y");
+        let found = listening(
+            "00000000:0016 0100007F:1F90 00000000000000000000000001000000:1F91 00000000000000000000000000000000:0016 0000000000000000FFFF00000100007F:1F90 x:y",
+        );
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert_eq!(found, ["0.0.0.0:22", "127.0.0.1:8080", "[::]:22", "[::1]:8081"]);
         let own = addresses("10.213.0.5 127.0.0.1 nonsense 172.17.0.1 ");

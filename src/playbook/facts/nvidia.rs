@@ -141,7 +141,10 @@ mod tests {
     fn the_loaded_version_is_found_in_every_form_of_the_line() {
         for (line, is) in [
             ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024", "535.183.01"),
-            ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs-builder)", "580.65.06"),
+            (
+                "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs-builder)",
+                "580.65.06",
+            ),
             ("595.84", "595.84"),
         ] {
             assert_eq!(version(line).as_deref(), Some(is));

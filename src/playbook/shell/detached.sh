@@ -1,6 +1,20 @@
 # The detached program of one stage: it holds the lock, runs the steps in order, and outlives whoever started it.
 
+# What must happen in any case happens before the end of a stage that failed.
+give_back() {
+    for number in $finally; do
+        [ "$number" -le "$current" ] || run_script "$dir/$number.sh" 60 >/dev/null 2>&1
+    done
+}
+
 finish() {
+    case $1 in
+        ok) rm -f "$home/program/rebooted" ;;
+        failed | timeout)
+            rm -f "$home/program/rebooted"
+            give_back
+            ;;
+    esac
     say end "$@"
     printf '%s\n' "$*" >"$dir/result.new"
     mv -f "$dir/result.new" "$dir/result"
@@ -11,6 +25,7 @@ begin() {
     umask 077
     read -r boot </proc/sys/kernel/random/boot_id
     tell_now
+    current=0
     deadline=$((now + limit * 1000))
     tell_started $$
     cd "$home" || exit 1
@@ -47,10 +62,27 @@ tell_limit() {
     [ "$limit_now" -gt 0 ] || limit_now=1
 }
 
-# One step: number, attempts after the first, its limit in seconds or 0, what it creates, its name.
+# Whether the machine may be started anew for step $1; prints why not. Never twice for one step: what does not hold after a
+# reboot will not hold after another.
+may_restart() {
+    count=$(grep -c -s "^$stage-$digest " "$home/program/rebooted")
+    if [ "$reboots" != yes ]; then
+        echo "this machine must be started anew for it, which gpucl does not do here"
+    elif grep -q -s -x "$stage-$digest $1 .*" "$home/program/rebooted"; then
+        echo "this machine was started anew for it, and it does not hold still"
+    elif [ "${count:-0}" -ge 2 ]; then
+        echo "this machine was started anew twice already in this stage"
+    else
+        return 0
+    fi
+    return 1
+}
+
+# One step: number, attempts after the first, its limit in seconds or 0, what it creates, its name, whether a reboot follows it.
 step() {
     tell_now
     began=$now
+    current=$1
     say step "$1" "$5"
     if [ -n "$4" ] && [ -e "$4" ]; then
         say skip "$1" 0 "$5"
@@ -69,6 +101,7 @@ step() {
     attempt=0
     while :; do
         tell_limit "$3"
+        rm -f "$dir/$1.skipped"
         run_script "$dir/$1.sh" "$limit_now"
         [ "$code" -ne 0 ] || break
         sweep "$id"
@@ -84,7 +117,21 @@ step() {
         say fail "$1" "$((now - began))" "$code" "$5"
         finish failed "$1" "$code"
     fi
-    say change "$1" "$((now - began))" "$5"
+    # The step itself found that there was nothing to do.
+    if [ -e "$dir/$1.skipped" ]; then
+        say skip "$1" "$((now - began))" "$5"
+    elif [ "$6" = yes ]; then
+        if ! may_restart "$1"; then
+            say fail "$1" "$((now - began))" 75 "$5"
+            finish failed "$1" 75
+        fi
+        printf '%s %s %s\n' "$stage-$digest" "$1" "$boot" >>"$home/program/rebooted"
+        restart_machine
+        say reboot "$1" "$((now - began))" "$5"
+        finish reboot "$1"
+    else
+        say change "$1" "$((now - began))" "$5"
+    fi
 }
 
 complete() {

@@ -21,6 +21,53 @@ runs() {
     [ "$started" = "$c_start" ]
 }
 
+# Sets `who` to the stage and the tag of another cluster's program that runs on this host, if any.
+tell_other() {
+    who=
+    for file in "${lock%/*}"/*/program/current; do
+        o_id=
+        { read -r o_id o_pid o_start o_boot o_stage o_digest _ <"$file"; } 2>/dev/null
+        other=${file%/program/current}
+        [ -n "$o_id" ] && [ "$other" != "$home" ] && [ "$o_boot" = "$boot" ] || continue
+        [ ! -e "$other/program/$o_stage-$o_digest/result" ] || continue
+        tell_started "$o_pid"
+        [ "$started" = "$o_start" ] || continue
+        who="$o_stage ${other##*/}"
+        return 0
+    done
+    return 1
+}
+
+# The lock is held, and not by a program of this cluster: waits a moment, and gives up at a limit.
+wait_for_lock() {
+    tell_now
+    [ -n "$waiting_since" ] || waiting_since=$now
+    if tell_other; then
+        [ "$who" = "$waiting_for" ] || say waiting "$limit" "$who"
+        waiting_for=$who
+        [ "$((now - waiting_since))" -lt "$((limit * 1000))" ] || trouble "another cluster's program (stage $who) did not end within $limit seconds"
+        nap 1
+    else
+        # One is about to start, or about to be gone.
+        waited=$((waited + 1))
+        [ "$waited" -lt 600 ] || trouble "$lock is held, but by no program of gpucl"
+        nap 0.1
+    fi
+}
+
+# The machine is about to start anew: what is begun now would be cut.
+is_rebooting() {
+    told=
+    { read -r told _ <"$lock.reboot"; } 2>/dev/null
+    [ -n "$told" ] || return 1
+    if [ "$told" != "$boot" ]; then
+        rm -f "$lock.reboot"
+        return 1
+    fi
+    # It was asked long ago, and did not: once more.
+    [ -z "$(find "$lock.reboot" -mmin +2 2>/dev/null)" ] || restart_machine
+}
+
 # A program that was killed may have left a step running: it is ended before anything else begins.
 end_leftover() {
     read_current || return 0
@@ -58,7 +105,12 @@ start() {
     deliver || trouble "a file cannot be written"
     # From here on the host is in between.
     rm -f "$home/prepared/$stage" || trouble "$home/prepared/$stage cannot be removed"
-    setsid sh "$dir/run.sh" </dev/null >>"$dir/log" 2>&1 &
+    # Where systemd ends all of a session with its connection, a scope of its own lives on.
+    if [ "$(id -u)" = 0 ] && [ -d /run/systemd/system ] && systemd-run --scope --quiet --collect true >/dev/null 2>&1; then
+        setsid systemd-run --scope --quiet --collect --unit="gpucl-$id" sh "$dir/run.sh" </dev/null >>"$dir/log" 2>&1 &
+    else
+        setsid sh "$dir/run.sh" </dev/null >>"$dir/log" 2>&1 &
+    fi
     exec 9>&-
     tries=0
     until read_current && [ "$c_id" = "$id" ]; do
@@ -139,10 +191,12 @@ main() {
     for tool in flock setsid timeout base64 grep; do
         command -v "$tool" >/dev/null 2>&1 || trouble "the command $tool is missing on this host"
     done
-    mkdir -p "$home/program" "$home/prepared" || trouble "the folder $home cannot be written"
+    mkdir -p "$home/program" "$home/prepared" "${lock%/*}" || trouble "the folder $home cannot be written"
     cd "$home" || trouble "the folder $home cannot be entered"
     facts
     waited=0
+    waiting_since=
+    waiting_for=
     # An exec that broke before it could say so may have started our program already.
     own=$id
     while :; do
@@ -152,10 +206,14 @@ main() {
             from=0
         else
             # A failing redirection of `exec` would end the shell without a word of ours.
-            (: >>"$home/lock") || trouble "the file $home/lock cannot be written"
-            exec 9>>"$home/lock"
+            (: >>"$lock") || trouble "the file $lock cannot be written"
+            exec 9>>"$lock"
             from=0
             if flock -n 9; then
+                if is_rebooting; then
+                    say rebooting
+                    break
+                fi
                 end_leftover
                 if is_unchanged; then
                     say_values "$home/prepared/$stage"
@@ -164,10 +222,7 @@ main() {
                 fi
                 start
             elif ! runs; then
-                # One is about to start, or about to be gone.
-                waited=$((waited + 1))
-                [ "$waited" -lt 600 ] || trouble "$home/lock is held, but by no program of gpucl"
-                nap 0.1
+                wait_for_lock
                 continue
             fi
         fi
@@ -180,5 +235,11 @@ main() {
         report
         [ "$same" = other ] && [ "$over" != stuck ] || break
     done
+    # The program may have made another machine of it: with its driver a GPU tells its name.
+    case ${verdict-} in ok*)
+        say facts-again
+        facts
+        ;;
+    esac
     say bye
 }

@@ -10,3 +10,13 @@ value() {
 
 # Prints a result of this stage, of this time or of the last that succeeded.
 saved() { sed -n "s/^$1 //p" "$gpucl_values" 2>/dev/null; }
+
+# Ends the step as one that had nothing to do, and says why.
+done_already() {
+    echo "$*"
+    : >"$gpucl_skipped"
+    exit 0
+}
+
+# Remembers what was put on this host, one line each, so that it can be listed and taken away again.
+note_installed() { grep -q -s -x -F "$*" "$gpucl_home/installed" || printf '%s\n' "$*" >>"$gpucl_home/installed"; }

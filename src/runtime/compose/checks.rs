@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use super::HostInput;
 use super::clean::header;
 use super::view::{Cluster, gpus_of};
-use super::HostInput;
 use crate::error::Result;
 use crate::name::Key;
 use crate::plan::{NodeRole, NodeSpec};
@@ -28,18 +28,19 @@ pub(super) fn checks(cluster: &Cluster<'_>, host: &HostInput) -> Result<String> 
     let mut text = header(&host.tag);
     text.push_str(CHECKS);
     let name = host.key.display_name();
-    let mut in_container = |check: &str, target: &str, limit: u32, key: &Key, command: &str, want: &Value, before: &str| {
-        let words = [check, target].map(quote).join(" ");
-        let container = quote(&scope.tag(key).to_string());
-        let isolated = if command == "client" { "" } else { "-I " };
-        let _ = writeln!(
-            text,
-            "{before} in_container {words} {} {container} python3 {isolated}/opt/gpucl/probe.py {command} {} {} &",
-            limit + 10,
-            quote(&want.to_string()),
-            if before.is_empty() { "</dev/null" } else { "" }
-        );
-    };
+    let mut in_container =
+        |check: &str, target: &str, limit: u32, key: &Key, command: &str, want: &Value, before: &str| {
+            let words = [check, target].map(quote).join(" ");
+            let container = quote(&scope.tag(key).to_string());
+            let isolated = if command == "client" { "" } else { "-I " };
+            let _ = writeln!(
+                text,
+                "{before} in_container {words} {} {container} python3 {isolated}/opt/gpucl/probe.py {command} {} {} &",
+                limit + 10,
+                quote(&want.to_string()),
+                if before.is_empty() { "</dev/null" } else { "" }
+            );
+        };
     let nodes: Vec<&NodeSpec> = cluster.request.nodes.iter().filter(|node| node.host == host.key).collect();
     let (mut promised, mut vendor) = (0, Vendor::Nvidia);
     for node in &nodes {

@@ -28,8 +28,9 @@ pub fn stop_script(tag: &str) -> String {
 /// behind `::left `; and at last `::clean` when nothing is left. May be run again at any time.
 pub fn clean_script(tag: &str, options: CleanOptions) -> String {
     let set = |name: &str, is: bool| format!("{name}={}\n", if is { "1" } else { "" });
-    let options = set("keep_data", options.keep_data) + &set("purge", options.purge);
-    format!("{}{options}{STOP}{CLEAN}clean\n", header(tag))
+    let flags = set("keep_data", options.keep_data);
+    let undo = super::undo_script(tag, options.purge);
+    format!("{}{flags}{STOP}undo() {{\n{undo}}}\n{CLEAN}clean\n", header(tag))
 }
 
 /// What every script of a tag begins with.

@@ -56,9 +56,8 @@ impl HostImages {
 pub fn host_images(spec: &Spec, facts: &Facts, is_head: bool, library: &Library) -> Result<HostImages> {
     let names = names(spec, library)?;
     let doing = || Error::new(ErrorKind::Spec, "choose the images");
-    let pinned = |name: &str| {
-        names.get(name).cloned().ok_or_else(|| doing().because(format!("{FILE} has no image `{name}`")))
-    };
+    let pinned =
+        |name: &str| names.get(name).cloned().ok_or_else(|| doing().because(format!("{FILE} has no image `{name}`")));
     let mut builds = Vec::new();
     let mut pulls = Vec::new();
     let pip_index = spec.build.as_ref().and_then(|build| build.pip_index_url.clone());

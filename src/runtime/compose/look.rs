@@ -1,5 +1,7 @@
 //! What a host says of a project: its containers, what else carries its tag, and what its checks saw.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::clean::header;
@@ -98,6 +100,12 @@ fn container(told: Told) -> Container {
     }
 }
 
+/// Reads what the deploy stage's last step handed back of its checks.
+pub fn checks_told(values: &BTreeMap<String, String>) -> Vec<CheckLine> {
+    let told = values.iter().filter(|(name, _)| name.starts_with("check"));
+    told.filter_map(|(_, json)| serde_json::from_str(json).ok()).collect()
+}
+
 /// Reads what checks printed among these lines, a JSON object each behind `::check `.
 pub fn checks_of(lines: &[String]) -> Vec<CheckLine> {
     lines.iter().filter_map(|line| serde_json::from_str(line.trim_start().strip_prefix("::check ")?).ok()).collect()
@@ -118,7 +126,10 @@ mod tests {
         let seen = seen_of(&lines.map(str::to_owned));
         assert_eq!(seen.containers.len(), 2);
         assert_eq!((seen.containers[0].key.as_str(), seen.containers[0].exit_code), ("mydb", Some(137)));
-        assert_eq!((seen.containers[1].name.as_str(), seen.containers[1].health.as_deref()), ("gpucl-abcd1234-c-head", Some("healthy")));
+        assert_eq!(
+            (seen.containers[1].name.as_str(), seen.containers[1].health.as_deref()),
+            ("gpucl-abcd1234-c-head", Some("healthy"))
+        );
         assert_eq!(seen.remains.len(), 3);
     }
 }

@@ -1,7 +1,7 @@
 //! The `docker` runtime: one compose project per host.
 //!
 //! Everything here is pure: from a spec, the nodes and what the hosts told come the files of each project, the stages that
-//! bring a host there, the script that looks at it and the one that removes it. `cluster::deployed` runs them.
+//! bring a host there, the script that looks at it and the one that removes it. `cluster::projects` runs them.
 
 mod checks;
 mod clean;
@@ -17,9 +17,9 @@ mod view;
 pub use clean::{CleanOptions, clean_script, stop_script};
 pub use deployment::{Deployment, HostInput, HostPorts, Page, Pages};
 pub use images::{Build, HostImages, host_images};
-pub use look::{CheckLine, Container, Seen, checks_of, look_script, seen_of};
+pub use look::{CheckLine, Container, Seen, checks_of, checks_told, look_script, seen_of};
 pub use ports::peer_ports;
-pub use prepare::preparation;
+pub use prepare::{confirm_steps, preparation, undo_script};
 pub use project::{DeployRequest, deployments, pages};
 
 use crate::util::digest;

@@ -1,14 +1,191 @@
 //! The stage that brings a host to where a project can run on it: playbooks chosen by what the host is.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{firewall_table, home_of};
 use crate::error::{Error, ErrorKind, Result};
-use crate::playbook::{Facts, Stage};
+use crate::playbook::{self, Facts, Stage};
 use crate::render::Library;
 use crate::spec::Spec;
+use crate::util::near;
 
-/// The stage `prepare` of a host: packages, engine, driver, toolkit, firewall, images.
+/// The playbooks that a spec may set variables of, in the order in which they run.
+const PLAYBOOKS: [&str; 6] = ["base", "docker", "nvidia", "amd", "images", "firewall"];
+/// How long the stage that confirms the firewall may take.
+const CONFIRM_LIMIT: Duration = Duration::from_secs(60);
+const UNDO: &str = include_str!("undo.sh");
+
+/// The stage `prepare` of a host: packages, engine, driver, toolkit, images, firewall.
 ///
-/// `peers` are the addresses of the cluster's other hosts; with any, our ports are opened to them and to nobody else.
-pub fn preparation(spec: &Spec, facts: &Facts, tag: &str, peers: &[String], library: &Library) -> Result<Stage> {
-    let _ = (spec, facts, tag, peers, library);
-    Err(Error::new(ErrorKind::Unsupported, "prepare a host for the docker runtime"))
+/// `peers` are the addresses of the cluster's other hosts; with any, `ports` (such as `6379` and `20000-20999`) are opened to
+/// them and to nobody else, for a minute: [`confirm_steps`] keeps it so. `images` are pulled while the driver is installed.
+pub fn preparation(
+    spec: &Spec,
+    facts: &Facts,
+    tag: &str,
+    peers: &[String],
+    ports: &[String],
+    images: &[String],
+    library: &Library,
+) -> Result<Stage> {
+    known(spec)?;
+    let images: Vec<String> = unique(images);
+    if let Some(odd) = images.iter().find(|image| image.is_empty() || image.contains(char::is_whitespace)) {
+        return Err(Error::new(ErrorKind::Spec, "prepare a host for the docker runtime")
+            .because(format!("`{odd}` is no name of an image")));
+    }
+    let images = ("images", images.join(" "));
+    let mut parts: Vec<(&str, &str, Vec<(&str, String)>)> =
+        vec![("base", "base", vec![]), ("docker", "docker", vec![])];
+    if !images.1.is_empty() {
+        parts.push(("images", "images-begin", vec![images.clone()]));
+    }
+    parts.extend([("nvidia", "nvidia", vec![]), ("amd", "amd", vec![])]);
+    if !images.1.is_empty() {
+        parts.push(("images", "images", vec![images]));
+    }
+    // Last, since what it sets is taken back within a minute when nobody confirms it.
+    if !peers.is_empty() && !ports.is_empty() {
+        let firewall = vec![("table", firewall_table(tag)), ("ports", ports.join(",")), ("peers", peers.join(" "))];
+        parts.push(("firewall", "firewall", firewall));
+    }
+    let limit = spec.timeouts.prepare.0;
+    let mut stages = Vec::new();
+    for (name, file, ours) in parts {
+        let playbook = playbook::load(library, file)?;
+        if !playbook.when.holds(facts) {
+            continue;
+        }
+        let mut variables = spec.playbooks.get(name).cloned().unwrap_or_default();
+        for (key, value) in ours {
+            if variables.insert(key.to_owned(), value).is_some() {
+                return Err(Error::new(ErrorKind::Spec, format!("read `playbooks.{name}`"))
+                    .because(format!("gpucl sets its variable `{key}` itself")));
+            }
+        }
+        stages.push(playbook.stage("prepare", &variables, limit)?);
+    }
+    Ok(Stage::join("prepare", stages, limit))
+}
+
+/// The stage that keeps what the firewall of this host's tag was set to, and with it its ports. It must come by a connection
+/// that was made after the stage `prepare`, within a minute.
+pub fn confirm_steps(tag: &str, library: &Library) -> Result<Stage> {
+    let variables = BTreeMap::from([("table".to_owned(), firewall_table(tag))]);
+    playbook::load(library, "firewall-confirm")?.stage("confirm", &variables, CONFIRM_LIMIT)
+}
+
+/// The script that puts back what the playbooks changed on the host of this tag, by what they wrote down; it is run before the
+/// host's folder is removed. Settings, units and firewall rules go always; packages, their lists and keys only to `purge`.
+///
+/// Prints `::removed WHAT`, `::kept WHAT` and `::left WHAT`, a line each. May be run again.
+pub fn undo_script(tag: &str, purge: bool) -> String {
+    let home = home_of(tag);
+    let purge = if purge { "yes" } else { "no" };
+    format!("(\nhome={}\npurge={purge}\n{UNDO})\n", crate::render::quote(&home))
+}
+
+/// Refuses variables of a playbook that is not there.
+fn known(spec: &Spec) -> Result<()> {
+    let Some(odd) = spec.playbooks.keys().find(|name| !PLAYBOOKS.contains(&name.as_str())) else {
+        return Ok(());
+    };
+    let error = Error::new(ErrorKind::Spec, format!("read `playbooks.{odd}`"))
+        .because(format!("the runtime `docker` has no playbook `{odd}`; it has {}", PLAYBOOKS.join(", ")));
+    Err(match near::nearest(odd, PLAYBOOKS) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error,
+    })
+}
+
+fn unique(names: &[String]) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for name in names {
+        if !found.contains(name) {
+            found.push(name.clone());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(more: &str) -> Spec {
+        serde_yaml::from_str(&format!("name: demo\nruntime: docker\n{more}")).unwrap()
+    }
+
+    fn facts(gpu: &str) -> Facts {
+        let json = format!(
+            r#"{{"os":"ubuntu","gpus":[{{"pci":"0000:c6:00.0","vendor":"{gpu}","device_id":"0x20b0","driver":null,"name":null,"uuid":null}}]}}"#
+        );
+        serde_json::from_str(&json).unwrap()
+    }
+
+    fn made(spec: &Spec, facts: &Facts, peers: &[&str]) -> Result<Stage> {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let (peers, ports) = (words(peers), words(&["6379", "20000-20999"]));
+        let images = words(&["a/ray:1", "b/x:2", "a/ray:1"]);
+        preparation(spec, facts, "gpucl-abcdefgh-demo-host0", &peers, &ports, &images, &Library::default())
+    }
+
+    fn place(stage: &Stage, step: &str) -> Option<usize> {
+        stage.steps.iter().position(|have| have.name == step)
+    }
+
+    #[test]
+    fn playbooks_come_in_order_and_only_those_that_apply() {
+        let stage = made(&spec(""), &facts("nvidia"), &["10.0.0.2"]).unwrap();
+        let order = [
+            "wait for cloud-init",
+            "install the engine",
+            "begin to pull the images",
+            "install the NVIDIA driver",
+            "wait for the images",
+            "open the ports to the other hosts alone",
+            "give automatic upgrades back",
+        ];
+        let places: Vec<usize> = order.iter().map(|step| place(&stage, step).unwrap()).collect();
+        assert!(places.is_sorted(), "{places:?}");
+        assert_eq!(places.last(), Some(&(stage.steps.len() - 1)));
+        assert_eq!(place(&stage, "load the AMD driver"), None);
+        let begin = &stage.steps[places[2]];
+        assert_eq!(begin.variables["images"], "a/ray:1 b/x:2");
+        // One copy of what several playbooks share.
+        let mut files: Vec<&str> = stage.files.iter().map(|file| file.path.as_str()).collect();
+        files.sort_unstable();
+        assert_eq!(files, ["lib/apt.sh", "lib/engine.sh", "lib/nvidia.sh"]);
+        let stage = made(&spec(""), &facts("amd"), &[]).unwrap();
+        assert!(place(&stage, "load the AMD driver").is_some());
+        assert_eq!((place(&stage, "install the NVIDIA driver"), place(&stage, "install nftables")), (None, None));
+    }
+
+    #[test]
+    fn settings_reach_their_playbook_and_unknown_ones_are_refused() {
+        let given = spec("playbooks: {docker: {registry_mirror: 'http://m:5000'}, nvidia: {branch: '570'}}");
+        let stage = made(&given, &facts("nvidia"), &[]).unwrap();
+        let step = |name: &str| &stage.steps[place(&stage, name).unwrap()];
+        assert_eq!(step("give the engine its settings").variables["registry_mirror"], "http://m:5000");
+        assert_eq!(step("install the NVIDIA driver").variables["branch"], "570");
+        let refused = |more: &str| made(&spec(more), &facts("nvidia"), &[]).unwrap_err();
+        let error = refused("playbooks: {doker: {}}");
+        assert_eq!(error.hints(), ["did you mean `docker`?"]);
+        let error = refused("playbooks: {docker: {registry_miror: x}}");
+        assert_eq!(error.hints(), ["did you mean `registry_mirror`?"]);
+        assert!(refused("playbooks: {images: {images: x}}").to_string().contains("gpucl sets its variable"));
+    }
+
+    #[test]
+    fn the_firewall_is_confirmed_by_the_table_that_it_set() {
+        let tag = "gpucl-abcdefgh-demo-host0";
+        let stage = made(&spec(""), &facts("amd"), &["10.0.0.2"]).unwrap();
+        let firewall = &stage.steps[place(&stage, "open the ports to the other hosts alone").unwrap()];
+        assert_eq!(firewall.variables["table"], firewall_table(tag));
+        assert_eq!(firewall.variables["ports"], "6379,20000-20999");
+        let confirm = confirm_steps(tag, &Library::default()).unwrap();
+        assert_eq!((confirm.name.as_str(), &confirm.variables["table"]), ("confirm", &firewall_table(tag)));
+        assert_ne!(firewall_table("gpucl-abcdefgh-a-host0"), firewall_table("gpucl-abcdefgh-a-b-host0"));
+    }
 }

@@ -51,8 +51,10 @@ fn deployment(cluster: &Cluster<'_>, host: &HostInput) -> Result<Deployment> {
     let images = host_images(request.spec, &host.facts, is_head, request.library)?;
     let project = Project { cluster, host, images: &images, is_head };
     let files = project.files(&nodes)?;
-    let stage = stage::deploy(&project, files, &nodes);
-    Ok(Deployment { host: host.key.clone(), project: host.tag.clone(), nodes, stage, checks: checks::checks(cluster, host)? })
+    let checks = checks::checks(cluster, host)?;
+    let mut stage = stage::deploy(&project, files, &nodes);
+    stage.steps.push(stage::look_inside(&checks));
+    Ok(Deployment { host: host.key.clone(), project: host.tag.clone(), nodes, stage, checks })
 }
 
 /// One host's project.
@@ -117,7 +119,8 @@ impl Project<'_> {
         let mut external = None;
         if let Some(store) = &self.cluster.store {
             names.push("aws_credentials");
-            external = store.external.as_ref().map(|store| external_credentials(&store.credentials_file)).transpose()?;
+            external =
+                store.external.as_ref().map(|store| external_credentials(&store.credentials_file)).transpose()?;
             if self.is_head && external.is_none() {
                 names.extend(["object_store_user", "object_store_password"]);
             }

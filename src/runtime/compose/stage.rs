@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::checks;
 use super::images::Build;
 use super::project::Project;
-use super::checks;
 use crate::name::Key;
 use crate::plan::NodeSpec;
 use crate::playbook::{KnownError, Stage, StageFile, Step};
@@ -75,6 +75,23 @@ pub(super) fn deploy(project: &Project<'_>, files: Vec<StageFile>, nodes: &[Node
     });
     let timeout = timeouts.prepare.0 + limit + MARGIN;
     Stage { name: "deploy".to_owned(), steps, files, variables, timeout }
+}
+
+/// The last step: what the checks see is handed back with the stage, so that it takes no exec of its own.
+pub(super) fn look_inside(checks: &str) -> Step {
+    Step {
+        name: "look at all of it from inside".to_owned(),
+        // What was seen once is no proof of now.
+        unless: Some("false".to_owned()),
+        run: format!(
+            "grep -v '^check' \"$gpucl_values\" >\"$gpucl_values.new\" || :\nmv -f \"$gpucl_values.new\" \"$gpucl_values\"\n\
+             set +eu\n(\n{checks}\n) | {{\n    told=0\n    while IFS= read -r line; do\n        case $line in\n            \
+             '::check '*) told=$((told + 1)); value \"check$told\" \"${{line#::check }}\" ;;\n            \
+             *) printf '%s\\n' \"$line\" ;;\n        esac\n    done\n}}"
+        ),
+        timeout: Some(Duration::from_secs(300)),
+        ..Step::default()
+    }
 }
 
 /// Our containers of this host, by their names.
@@ -196,11 +213,23 @@ fn start_errors() -> Vec<KnownError> {
             "the engine does not know the GPU: {line}",
             Some("look at the driver and its container toolkit: nvidia-ctk cdi list"),
         ),
-        known("bind source path does not exist", "{line}", Some("make the folder on the host, or leave `workspace` out")),
+        known(
+            "bind source path does not exist",
+            "{line}",
+            Some("make the folder on the host, or leave `workspace` out"),
+        ),
         known("no space left on device", "the host's disk is full", None),
-        known("Cannot connect to the Docker daemon", "the host's Docker does not answer", Some("sudo systemctl status docker")),
+        known(
+            "Cannot connect to the Docker daemon",
+            "the host's Docker does not answer",
+            Some("sudo systemctl status docker"),
+        ),
         known("pull access denied|manifest unknown", "an image cannot be pulled: {line}", None),
-        known("yaml:|services.* must be|additional properties", "compose does not take a file of the project: {line}", None),
+        known(
+            "yaml:|services.* must be|additional properties",
+            "compose does not take a file of the project: {line}",
+            None,
+        ),
     ]
 }
 

@@ -87,10 +87,9 @@ pub(super) struct Cluster<'a> {
 
 impl<'a> Cluster<'a> {
     pub(super) fn new(request: &'a DeployRequest<'a>) -> Result<Self> {
-        let head = request
-            .hosts
-            .first()
-            .ok_or_else(|| Error::new(ErrorKind::Internal, "render the compose projects").because("there is no host"))?;
+        let head = request.hosts.first().ok_or_else(|| {
+            Error::new(ErrorKind::Internal, "render the compose projects").because("there is no host")
+        })?;
         let services = request.spec.services();
         let store = services.object_store.settings();
         let bridge = request.hosts.len() == 1;
@@ -241,10 +240,8 @@ impl<'a> Cluster<'a> {
     }
 
     fn environment(&self, host: &HostInput, node: &NodeSpec, own: NodePorts) -> Vec<(String, String)> {
-        let mut environment: Vec<(&str, String)> = vec![
-            ("PYTHONUNBUFFERED", "1".to_owned()),
-            ("RAY_USAGE_STATS_ENABLED", "0".to_owned()),
-        ];
+        let mut environment: Vec<(&str, String)> =
+            vec![("PYTHONUNBUFFERED", "1".to_owned()), ("RAY_USAGE_STATS_ENABLED", "0".to_owned())];
         environment.extend(self.store_environment());
         if node.role == NodeRole::Head {
             if !self.bridge {

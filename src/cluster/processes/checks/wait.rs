@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Subject;
-use crate::cluster::world::is_running;
+use crate::cluster::processes::world::is_running;
 use crate::engine::{Cancel, Urgency};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::EventKind;

@@ -3,7 +3,7 @@
 use super::subject::Subject;
 use super::wait::{alive_nodes, is_node};
 use super::{ports, probe, token};
-use crate::cluster::world::is_running;
+use crate::cluster::processes::world::is_running;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::CheckOutcome;
 use crate::plan::{NodeRole, NodeSpec};

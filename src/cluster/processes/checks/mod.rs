@@ -7,6 +7,6 @@ mod subject;
 mod token;
 mod wait;
 
-pub(super) use nodes::run;
-pub(super) use subject::{Subject, access_of, endpoints};
-pub(super) use wait::wait_ready;
+pub(in crate::cluster) use nodes::run;
+pub(in crate::cluster) use subject::{Subject, access_of, endpoints};
+pub(in crate::cluster) use wait::wait_ready;

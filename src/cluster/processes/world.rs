@@ -175,7 +175,7 @@ impl World for HostWorld {
         let scope = &self.config.scope;
         let resources = self.config.provider.observe(scope).await?;
         let (agents, nodes) = native::observe_all(scope);
-        let mut observed = Observed { resources, agents, nodes, prepared: std::collections::BTreeMap::new() };
+        let mut observed = Observed { resources, agents, nodes, ..Observed::default() };
         for resource in observed.resources.iter().filter(|resource| resource.usable) {
             if let Some(prepared) = known.note::<Prepared>(&resource.key, "prepared") {
                 let (host, _) = self.host(&resource.key, &resource.id).await?;
@@ -210,6 +210,10 @@ impl World for HostWorld {
             Action::StartNode { node } => self.start_node(node, ledger).await,
             Action::StopNode => self.stop_node(key).await,
             Action::StopAgent => self.stop_agent().await,
+            Action::Deploy { .. } | Action::StopProject { .. } | Action::Clean { .. } => {
+                Err(Error::new(ErrorKind::Internal, operation.action.name())
+                    .because("the native runtime has no projects"))
+            }
             Action::Release { resource } => {
                 if let Ok((host, layout)) = self.host(key, &resource.id).await {
                     playbook::end_program(&host).await?;

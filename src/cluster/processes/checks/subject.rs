@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cluster::world::HostWorld;
+use crate::cluster::processes::world::HostWorld;
 use crate::cluster::{Opened, Settings};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Bus, CheckOutcome, Endpoint, EventKind};

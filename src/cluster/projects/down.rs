@@ -1,0 +1,70 @@
+//! `stop` and `down` of a cluster of projects.
+
+use super::up::open_world;
+use crate::cluster::{DownOptions, Proof, Settings};
+use crate::engine::{Ledger, Pipeline};
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::Goal;
+use crate::runtime::compose::CleanOptions;
+use crate::spec::Spec;
+use crate::state::Store;
+
+/// Cleaning that is not going to happen.
+pub(super) fn forget_nothing() -> CleanOptions {
+    CleanOptions::default()
+}
+
+/// Ends all containers; hands back what is kept.
+pub(in crate::cluster) async fn stop(settings: &Settings, spec: &Spec, store: Store) -> Result<Vec<String>> {
+    let world = open_world(settings, spec, &store, false, forget_nothing())?;
+    let ledger = Ledger::new(store);
+    let pipeline = Pipeline { world: &world, ledger: &ledger, events: &settings.events, cancel: &settings.cancel };
+    let planned = pipeline.plan(&Goal::Stop).await?;
+    let result = pipeline.execute(&planned.plan).await.into_result();
+    let kept = ledger.compact();
+    result.map_err(|error| error.hint(format!("gpucl stop -c {}   # goes on from here", spec.name)))?;
+    kept?;
+    let resources = planned.observed.resources.iter();
+    Ok(resources.map(|resource| format!("{} {}", resource.kind.0, resource.key.display_name())).collect())
+}
+
+/// Leaves every host as it was found, and forgets the cluster.
+pub(in crate::cluster) async fn down(
+    settings: &Settings,
+    spec: &Spec,
+    store: Store,
+    options: DownOptions,
+) -> Result<Proof> {
+    let clean = CleanOptions { keep_data: options.keep_data, purge: options.purge };
+    let world = open_world(settings, spec, &store, false, clean)?;
+    let ledger = Ledger::new(store);
+    let pipeline = Pipeline { world: &world, ledger: &ledger, events: &settings.events, cancel: &settings.cancel };
+    let first = match pipeline.remove_all().await {
+        Ok(first) => first,
+        Err(error) => {
+            let _ = ledger.compact();
+            return Err(error.hint(format!("gpucl down -c {}   # goes on from here", spec.name)));
+        }
+    };
+    let mut proof = Proof { removed: first.observed.describe(), ..Proof::default() };
+    let scope = settings.scope(&spec.name);
+    for found in &first.observed.projects {
+        proof.seen.push(format!(
+            "looked at {} again: no container, volume, network, rule or file carries {}",
+            found.host.display_name(),
+            scope.tag(&found.host)
+        ));
+    }
+    proof
+        .seen
+        .push(format!("asked the provider `{}` again: it has nothing that carries our tag", spec.provider.name()));
+    proof.kept = world.kept();
+    drop(world);
+    let store = ledger
+        .into_store()
+        .ok_or_else(|| Error::new(ErrorKind::Internal, "close the journal").because("something holds it still"))?;
+    store.remove()?;
+    let _ = fs_err::remove_dir(settings.paths.clusters());
+    let _ = fs_err::remove_dir(&settings.paths.runtime);
+    Ok(proof)
+}

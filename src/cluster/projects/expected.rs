@@ -1,0 +1,163 @@
+//! What each host is to hold, worked out from a spec and from what hosts have told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::goal::no_place;
+use super::world::ProjectWorld;
+use crate::error::Result;
+use crate::name::Key;
+use crate::plan::{Machine, NodeSpec, desired};
+use crate::playbook::{Facts, Stage};
+use crate::provider::HostPlace;
+use crate::runtime::compose::{self, DeployRequest, Deployment, HostInput, HostPorts, Pages};
+use crate::state::ClusterState;
+
+/// A wrong promise: the path in the spec and the sentence.
+pub(super) type Impossible = (String, String);
+
+/// The number of a host, from its key.
+pub(super) fn number(host: &Key) -> usize {
+    host.as_str().trim_start_matches(|letter: char| !letter.is_ascii_digit()).parse().unwrap_or_default()
+}
+
+/// The key of a host's project.
+pub(super) fn project_of(host: &Key) -> Key {
+    Key::project(number(host))
+}
+
+/// One host, as the stages need it.
+#[derive(Debug, Clone)]
+pub(super) struct Surveyed {
+    /// What it is.
+    pub(super) facts: Facts,
+    /// The address that the other hosts reach it by.
+    pub(super) address: String,
+    /// The ports of what runs there.
+    pub(super) ports: HostPorts,
+}
+
+/// All hosts that have told what they are.
+pub(super) type Survey = BTreeMap<Key, Surveyed>;
+
+impl ProjectWorld {
+    /// The keys of the hosts that the spec asks for, in its order.
+    pub(super) fn host_keys(&self) -> Vec<Key> {
+        (0..self.config.spec.hosts.len()).map(Key::host).collect()
+    }
+
+    /// The hosts by what was seen now, else by what they told when they were prepared.
+    pub(super) fn survey(&self, known: &ClusterState) -> Survey {
+        let mut survey = Survey::new();
+        for key in self.host_keys() {
+            let Some(facts) = self.seen_facts(&key).or_else(|| known.note(&key, "facts")) else { continue };
+            let address = match self.place_of(&key) {
+                Some(place) => address_of(&place, &facts),
+                None => known.note(&key, "address").unwrap_or_default(),
+            };
+            let ports = self.ports_of(known, &key, &facts);
+            survey.insert(key, Surveyed { facts, address, ports });
+        }
+        survey
+    }
+
+    /// The hosts by what they told when they were prepared; `None` when one has not.
+    fn recalled(&self, known: &ClusterState) -> Option<Survey> {
+        let recall = |key: &Key| {
+            Some(Surveyed {
+                facts: known.note(key, "facts")?,
+                address: known.note(key, "address")?,
+                ports: known.note(key, "ports")?,
+            })
+        };
+        self.host_keys().into_iter().map(|key| Some((key.clone(), recall(&key)?))).collect()
+    }
+
+    /// The nodes of the spec on these hosts; `None` while a host has not told.
+    pub(super) fn nodes_on(&self, survey: &Survey) -> Result<Option<Vec<NodeSpec>>, Impossible> {
+        let mut machines = Vec::new();
+        for key in self.host_keys() {
+            let Some(Surveyed { facts, .. }) = survey.get(&key) else { return Ok(None) };
+            machines.push((key, machine_of(facts)));
+        }
+        desired(&self.config.spec, &machines).map(Some)
+    }
+
+    /// The stage that prepares a host of this survey.
+    pub(super) fn prepare_stage(&self, host: &Key, survey: &Survey, nodes: &[NodeSpec]) -> Result<Stage> {
+        let own = survey.get(host).ok_or_else(|| no_place(host))?;
+        let config = &self.config;
+        let tag = config.scope.tag(host).to_string();
+        let peers: Vec<String> =
+            survey.iter().filter(|(key, _)| *key != host).map(|(_, peer)| peer.address.clone()).collect();
+        let is_head = *host == Key::host(0);
+        let here: Vec<NodeSpec> = nodes.iter().filter(|node| node.host == *host).cloned().collect();
+        let ports: Vec<String> = compose::peer_ports(own.ports, &here, is_head, self.host_keys().len())
+            .into_iter()
+            .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") })
+            .collect();
+        let images = compose::host_images(&config.spec, &own.facts, is_head, &config.library)?;
+        compose::preparation(&config.spec, &own.facts, &tag, &peers, &ports, &images.pulls, &config.library)
+    }
+
+    /// One deployment for each host of the survey.
+    pub(super) fn deployments(&self, nodes: &[NodeSpec], survey: &Survey, pages: &Pages) -> Result<Vec<Deployment>> {
+        let hosts: Vec<HostInput> = survey
+            .iter()
+            .map(|(key, host)| HostInput {
+                key: key.clone(),
+                tag: self.config.scope.tag(key).to_string(),
+                facts: host.facts.clone(),
+                address: host.address.clone(),
+                ports: host.ports,
+            })
+            .collect();
+        compose::deployments(&DeployRequest {
+            spec: &self.config.spec,
+            scope: &self.config.scope,
+            nodes,
+            hosts: &hosts,
+            pages,
+            secrets: &self.config.secrets,
+            library: &self.config.library,
+        })
+    }
+
+    /// What the hosts hold when all is as it was last brought up; nothing where something is not remembered.
+    pub(super) fn remembered(&self, known: &ClusterState) -> BTreeMap<Key, (Stage, Deployment)> {
+        let recall = || -> Option<BTreeMap<Key, (Stage, Deployment)>> {
+            let survey = self.recalled(known)?;
+            let pages: Pages = known.note(&Key::project(0), "pages")?;
+            let nodes = self.nodes_on(&survey).ok()??;
+            let mut remembered = BTreeMap::new();
+            for deployment in self.deployments(&nodes, &survey, &pages).ok()? {
+                let stage = self.prepare_stage(&deployment.host, &survey, &nodes).ok()?;
+                remembered.insert(deployment.host.clone(), (stage, deployment));
+            }
+            Some(remembered)
+        };
+        recall().unwrap_or_default()
+    }
+}
+
+/// What a plan needs to know of a host of these facts.
+pub(super) fn machine_of(facts: &Facts) -> Machine {
+    let gpus = u32::try_from(facts.gpus.len()).unwrap_or_default();
+    Machine { cpus: facts.cpus, memory: facts.memory, gpus }
+}
+
+/// The address that the other hosts of the cluster reach a host by.
+pub(super) fn address_of(place: &HostPlace, facts: &Facts) -> String {
+    let HostPlace::Ssh { target } = place else { return "127.0.0.1".to_owned() };
+    if let Some(address) = &target.private_address {
+        return address.clone();
+    }
+    if target.node.parse().is_ok_and(|node| facts.addresses.contains(&node)) {
+        return target.node.clone();
+    }
+    facts.addresses.first().map_or_else(|| target.node.clone(), ToString::to_string)
+}
+
+/// The ports of a host that are in use by others.
+pub(super) fn taken(facts: &Facts) -> BTreeSet<u16> {
+    facts.listening.iter().map(std::net::SocketAddr::port).collect()
+}

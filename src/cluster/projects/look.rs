@@ -1,0 +1,147 @@
+//! Looking at hosts: one exec each tells what the host is, what of ours is on it, and what its checks see.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+
+use super::expected::project_of;
+use super::world::{HostSeen, ProjectWorld};
+use crate::error::{Error, Result};
+use crate::name::Key;
+use crate::plan::{Health, Observed, ObservedProject};
+use crate::playbook::{self, Look, Stage};
+use crate::provider::HostRequest;
+use crate::runtime::compose::{self, Deployment, Seen};
+use crate::state::{ClusterState, ItemKind};
+
+impl ProjectWorld {
+    /// Looks at all hosts at the same time.
+    pub(super) async fn look_at_all(&self, known: &ClusterState) -> Result<Observed> {
+        let resources = self.config.provider.observe(&self.config.scope).await?;
+        let mut observed = Observed { resources, ..Observed::default() };
+        let hosts = self.find_places(&observed).await?;
+        let remembered = self.remembered(known);
+        let looks = join_all(hosts.iter().map(|host| self.look(host, remembered.get(host)))).await;
+        let mut unreachable: Option<Error> = None;
+        for (host, look) in hosts.iter().zip(looks) {
+            let expected = remembered.get(host);
+            match look {
+                Ok((look, seen)) => {
+                    if let Some(stage) = look.stages.get("prepare").filter(|stage| stage.holds == Some(true)) {
+                        observed.prepared.insert(host.clone(), stage.digest.clone());
+                    }
+                    observed.projects.extend(self.project(host, &look, &seen, expected));
+                }
+                // What was put there is there still, for all that is known.
+                Err(error) if is_known(known, host) => observed.projects.push(ObservedProject {
+                    key: project_of(host),
+                    host: host.clone(),
+                    id: self.config.scope.tag(host).to_string(),
+                    digest: None,
+                    health: Health::Broken(format!("it cannot be reached: {error}")),
+                    running: false,
+                    remains: vec!["all that was put there (it cannot be reached)".to_owned()],
+                }),
+                Err(error) => unreachable = Some(unreachable.unwrap_or(error)),
+            }
+        }
+        match unreachable {
+            Some(error) => Err(error),
+            None => Ok(observed),
+        }
+    }
+
+    /// The places of all hosts that are there: those that were acquired, and those that stand there before.
+    async fn find_places(&self, observed: &Observed) -> Result<Vec<Key>> {
+        let mut places = BTreeMap::new();
+        for resource in observed.resources.iter().filter(|resource| resource.usable) {
+            if let Ok(place) = self.config.provider.place(&self.config.scope.tag(&resource.key), &resource.id).await {
+                places.insert(resource.key.clone(), place);
+            }
+        }
+        for (index, settings) in self.config.spec.hosts.iter().enumerate() {
+            let request = HostRequest { key: Key::host(index), settings: settings.clone() };
+            if let (false, Some(place)) = (places.contains_key(&request.key), self.config.provider.standing(&request)) {
+                places.insert(request.key, place);
+            }
+        }
+        let keys = places.keys().cloned().collect();
+        self.learned().places = places;
+        Ok(keys)
+    }
+
+    /// One exec: what the host is, what of ours is on it, and what its checks see when it is as it was brought up.
+    pub(super) async fn look(&self, host: &Key, expected: Option<&(Stage, Deployment)>) -> Result<(Look, Seen)> {
+        let connected = self.connected(host).await?;
+        let tag = self.config.scope.tag(host).to_string();
+        let mut script = compose::look_script(&tag);
+        if let (true, Some((_, deployment))) = (self.config.with_checks, expected) {
+            script.push_str(&format!(
+                "\nif grep -q -x '#digest {}' '{}/prepared/{}' 2>/dev/null; then\n{}\nfi\n",
+                deployment.stage.digest(),
+                self.home(host),
+                deployment.stage.name,
+                deployment.checks
+            ));
+        }
+        let stages: Vec<&Stage> =
+            expected.iter().flat_map(|(prepare, deployment)| [prepare, &deployment.stage]).collect();
+        let look = playbook::look(connected.as_ref(), &stages, &script).await?;
+        let seen = compose::seen_of(&look.lines);
+        let checks = compose::checks_of(&look.lines);
+        self.learned()
+            .seen
+            .insert(host.clone(), HostSeen { facts: look.facts.clone(), checks, containers: seen.containers.clone() });
+        Ok((look, seen))
+    }
+
+    /// What was seen on a host, as the plan needs it; `None` when nothing of ours is there.
+    fn project(
+        &self,
+        host: &Key,
+        look: &Look,
+        seen: &Seen,
+        expected: Option<&(Stage, Deployment)>,
+    ) -> Option<ObservedProject> {
+        if seen.remains.is_empty() && seen.containers.is_empty() {
+            return None;
+        }
+        let missing = expected.into_iter().flat_map(|(_, deployment)| &deployment.nodes).find_map(|node| {
+            let there = seen.containers.iter().any(|container| container.key == node.key);
+            (!there).then(|| format!("{} is not there", node.key.display_name()))
+        });
+        let ill = seen.containers.iter().find_map(|container| {
+            let name = container.key.display_name();
+            match (container.state.as_str(), container.health.as_deref()) {
+                ("running", Some("unhealthy")) => Some(format!("{name} is unhealthy")),
+                ("running", _) => None,
+                ("exited", _) if container.exit_code == Some(0) && container.health.is_none() => {
+                    Some(format!("{name} has ended"))
+                }
+                (state, _) => Some(format!("{name} is {state}")),
+            }
+        });
+        let stage = look.stages.get("deploy");
+        Some(ObservedProject {
+            key: project_of(host),
+            host: host.clone(),
+            id: self.config.scope.tag(host).to_string(),
+            digest: stage.map(|stage| stage.digest.clone()),
+            health: match missing.or(ill) {
+                Some(why) => Health::Broken(why),
+                None if stage.is_some_and(|stage| stage.holds == Some(false)) => {
+                    Health::Broken("something of it is gone".to_owned())
+                }
+                None => Health::Good,
+            },
+            running: seen.containers.iter().any(|container| container.state == "running"),
+            remains: seen.remains.clone(),
+        })
+    }
+}
+
+/// Something was put on a host, or may have been.
+fn is_known(known: &ClusterState, host: &Key) -> bool {
+    known.items.get(&project_of(host)).is_some_and(|item| item.kind == ItemKind::Project)
+        || known.items.get(host).is_some_and(|item| item.notes.contains_key("facts"))
+}

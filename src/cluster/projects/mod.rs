@@ -1,0 +1,19 @@
+//! Clusters whose nodes are containers of one compose project per host: the docker runtime.
+
+mod down;
+mod expected;
+mod goal;
+mod look;
+mod outside;
+mod reach;
+mod status;
+mod up;
+mod verify;
+mod world;
+
+pub(super) use down::{down, stop};
+pub use reach::Reach;
+pub(super) use reach::SshReach;
+pub(super) use status::{known as known_status, look as look_status};
+pub(super) use up::{plan, up};
+pub(super) use verify::verify;

@@ -1,0 +1,83 @@
+//! How the world gets at its hosts: connected once, used by every operation of a command.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Mutex;
+
+use crate::engine::{Cancel, Urgency};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Bus;
+use crate::host::{Connections, Host, HostEntry, SshHost};
+use crate::name::Key;
+use crate::provider::HostPlace;
+
+/// How the world gets at its hosts.
+#[async_trait]
+pub trait Reach: Send + Sync {
+    /// The host of this key, connected; the second call hands back the same connection.
+    ///
+    /// `home` is the folder on it that holds everything of ours; `wait` is how long it may take to answer at all.
+    async fn host(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<dyn Host>>;
+
+    /// The same host over a new connection, from now on for everybody: it proves that one can still get in.
+    async fn fresh(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<dyn Host>>;
+}
+
+/// Hosts by SSH.
+pub(in crate::cluster) struct SshReach {
+    connections: Connections,
+    cancel: Cancel,
+    known: Mutex<BTreeMap<Key, HostEntry>>,
+    hosts: Mutex<BTreeMap<Key, Arc<SshHost>>>,
+}
+
+impl SshReach {
+    /// Makes it of the folder of the cluster's state, and a short folder for sockets.
+    pub(in crate::cluster) fn new(folder: PathBuf, runtime_dir: &Path, events: &Bus, cancel: &Cancel) -> Self {
+        Self {
+            connections: Connections::new(folder, runtime_dir.to_owned(), events.clone()),
+            cancel: cancel.clone(),
+            known: Mutex::default(),
+            hosts: Mutex::default(),
+        }
+    }
+
+    async fn connect(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<SshHost>> {
+        let HostPlace::Ssh { target } = place else {
+            return Err(Error::new(ErrorKind::Unsupported, format!("use the host {}", key.display_name()))
+                .because("the docker runtime runs on hosts that are reached by SSH"));
+        };
+        {
+            let mut known = self.known.lock().await;
+            let mut names = vec![key.display_name()];
+            if *key == Key::host(0) {
+                names.push("head".to_owned());
+            }
+            known.insert(key.clone(), HostEntry { names, target: target.clone() });
+            let entries: Vec<HostEntry> = known.values().cloned().collect();
+            self.connections.write(&entries)?;
+        }
+        let stop = self.cancel.at_least(Urgency::Finish);
+        self.connections.connect(&key.display_name(), home.to_owned(), target.clone(), wait, stop).await.map(Arc::new)
+    }
+}
+
+#[async_trait]
+impl Reach for SshReach {
+    async fn host(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<dyn Host>> {
+        if let Some(host) = self.hosts.lock().await.get(key) {
+            return Ok(host.clone());
+        }
+        self.fresh(key, place, home, wait).await
+    }
+
+    async fn fresh(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<dyn Host>> {
+        let host = self.connect(key, place, home, wait).await?;
+        self.hosts.lock().await.insert(key.clone(), host.clone());
+        Ok(host)
+    }
+}

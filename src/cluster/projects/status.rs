@@ -1,0 +1,110 @@
+//! `status` of a cluster of projects: by what is known, and by one look at each host.
+
+use std::time::Duration;
+
+use super::down::forget_nothing;
+use super::expected::project_of;
+use super::up::open_world;
+use super::world::ProjectWorld;
+use crate::cluster::{NodeReport, Settings, StatusReport};
+use crate::engine::World as _;
+use crate::error::Result;
+use crate::plan::{NodeSpec, started_nodes};
+use crate::playbook::Facts;
+use crate::runtime::compose::Container;
+use crate::spec::Spec;
+use crate::state::{ClusterState, ItemKind, Store};
+
+/// How long hosts may take to tell.
+const TELLS_WITHIN: Duration = Duration::from_secs(20);
+
+/// What is known without asking anybody.
+pub(in crate::cluster) fn known(state: &ClusterState, mut report: StatusReport) -> StatusReport {
+    let projects: Vec<_> = state.items.iter().filter(|(_, item)| item.kind == ItemKind::Project).collect();
+    let stopped = |key| state.note::<bool>(key, "stopped").unwrap_or_default();
+    report.nodes = started_nodes(state).iter().map(|node| unseen(state, node)).collect();
+    report.phase = if !projects.is_empty() && projects.iter().all(|(key, _)| stopped(key)) {
+        "stopped"
+    } else if state.ready_since.is_some() {
+        "ready"
+    } else if projects.is_empty() && state.items.is_empty() {
+        "stopped"
+    } else {
+        "unfinished"
+    };
+    report.ready_since = state.ready_since.filter(|_| report.phase == "ready");
+    report
+}
+
+fn unseen(state: &ClusterState, node: &NodeSpec) -> NodeReport {
+    let stopped = state.note::<bool>(&project_of(&node.host), "stopped").unwrap_or_default();
+    NodeReport {
+        name: node.key.display_name(),
+        running: !stopped,
+        pid: None,
+        age_seconds: None,
+        ended: stopped.then(|| "it was stopped".to_owned()),
+    }
+}
+
+/// The same report by what the hosts tell now.
+pub(in crate::cluster) async fn look(
+    settings: &Settings,
+    spec: &Spec,
+    store: &Store,
+    report: StatusReport,
+) -> Result<StatusReport> {
+    let world = open_world(settings, spec, store, false, forget_nothing())?;
+    let state = store.state();
+    let told = tokio::time::timeout(TELLS_WITHIN, world.observe(state)).await;
+    let told = matches!(told, Ok(Ok(_)));
+    Ok(seen(&world, state, report, told))
+}
+
+fn seen(world: &ProjectWorld, state: &ClusterState, mut report: StatusReport, told: bool) -> StatusReport {
+    let mut running = 0;
+    report.nodes.clear();
+    for node in started_nodes(state) {
+        let facts = world.seen_facts(&node.host);
+        let containers = world.containers_seen(&node.host);
+        let container = containers.iter().find(|container| container.key == node.key);
+        let runs = container.is_some_and(|container| container.state == "running");
+        running += usize::from(runs);
+        report.restarted |= restarted(state, &node, facts.as_ref());
+        report.nodes.push(NodeReport {
+            name: node.key.display_name(),
+            running: runs,
+            pid: None,
+            age_seconds: container.filter(|_| runs).and_then(age),
+            ended: match (container, &facts) {
+                (_, None) => Some("its host does not answer".to_owned()),
+                (None, _) => Some("its container is not there".to_owned()),
+                (Some(container), _) if !runs => Some(format!("its container is {}", container.state)),
+                _ => None,
+            },
+        });
+    }
+    if told {
+        report.phase = match (running, report.nodes.len()) {
+            (_, 0) => report.phase,
+            (0, _) => "stopped",
+            (some, all) if some < all => "partly",
+            _ if state.ready_since.is_some() => "ready",
+            _ => "running",
+        };
+        report.ready_since = state.ready_since.filter(|_| report.phase == "ready");
+    }
+    report
+}
+
+/// The host is another boot than the one that was prepared.
+fn restarted(state: &ClusterState, node: &NodeSpec, now: Option<&Facts>) -> bool {
+    let before: Option<Facts> = state.note(&node.host, "facts");
+    matches!((before, now), (Some(before), Some(now)) if !now.boot_id.is_empty() && before.boot_id != now.boot_id)
+}
+
+/// How long a container has been running, in seconds.
+fn age(container: &Container) -> Option<u64> {
+    let started: jiff::Timestamp = container.started_at.parse().ok()?;
+    Some(started.duration_until(jiff::Timestamp::now()).unsigned_abs().as_secs())
+}

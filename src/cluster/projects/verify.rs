@@ -1,0 +1,116 @@
+//! What ready means for projects: what the hosts' checks saw, all of it, and what answers from outside.
+
+use std::collections::BTreeMap;
+
+use super::expected::project_of;
+use super::up::open_world;
+use super::world::ProjectWorld;
+use super::{down::forget_nothing, outside};
+use crate::cluster::Settings;
+use crate::engine::{Ledger, World as _};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{Bus, CheckOutcome, EventKind};
+use crate::runtime::compose::{CheckLine, Deployment};
+use crate::spec::Spec;
+use crate::state::{ClusterState, Record, Store};
+use crate::util::human;
+
+/// Runs all checks once more, by one exec on each host; hands back how many passed.
+pub(in crate::cluster) async fn verify(settings: &Settings, spec: &Spec, store: Store) -> Result<usize> {
+    let world = open_world(settings, spec, &store, true, forget_nothing())?;
+    let ledger = Ledger::new(store);
+    let known = ledger.state();
+    world.observe(&known).await?;
+    let passed = judge(&world, &known, &settings.events).await?;
+    if ledger.state().ready_since.is_none() {
+        ledger.write(Record::ClusterReady)?;
+    }
+    Ok(passed)
+}
+
+/// Tells what every check saw, and what follows.
+///
+/// # Errors
+/// [`ErrorKind::NotReady`] when one did not pass, or was not made at all.
+pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &Bus) -> Result<usize> {
+    let remembered = world.remembered(known);
+    let mut outcomes = Vec::new();
+    let mut tell = |check: &str, target: &str, outcome: CheckOutcome, saw: String| {
+        let (check, target) = (check.to_owned(), target.to_owned());
+        events.send(EventKind::Check { check, target, outcome, saw });
+        outcomes.push(outcome);
+    };
+    let mut owners: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for host in world.host_keys() {
+        let lines = world.checks_seen(&host);
+        for line in &lines {
+            let outcome = if line.ok { CheckOutcome::Passed } else { CheckOutcome::Failed };
+            tell(&line.check, &line.target, outcome, line.saw.clone());
+        }
+        for (target, gpu) in owned(&lines) {
+            owners.entry(gpu).or_default().push(target);
+        }
+        for missing in missing(remembered.get(&host).map(|(_, deployment)| deployment), &lines) {
+            tell("gpu", &missing, CheckOutcome::Failed, "its check said nothing".to_owned());
+        }
+        if lines.is_empty() {
+            let why = match known.items.get(&project_of(&host)) {
+                Some(_) => "what runs there is not what was brought up last",
+                None => "nothing of the cluster runs there",
+            };
+            tell("checks", &host.display_name(), CheckOutcome::Failed, why.to_owned());
+        }
+    }
+    for (gpu, targets) in owners.iter().filter(|(_, targets)| targets.len() > 1) {
+        tell("gpu distinct", &targets.join(" and "), CheckOutcome::Failed, format!("both see {gpu}"));
+    }
+    if !owners.is_empty() && owners.values().all(|targets| targets.len() == 1) {
+        let saw = format!("{}, each seen by one worker", human::count(owners.len(), "GPU"));
+        tell("gpu distinct", "workers", CheckOutcome::Passed, saw);
+    }
+    for seen in outside::run(world, known).await {
+        tell("closed", &seen.host.display_name(), seen.outcome, seen.saw);
+    }
+    let failed = outcomes.iter().filter(|outcome| **outcome == CheckOutcome::Failed).count();
+    if failed == 0 {
+        return Ok(outcomes.iter().filter(|outcome| **outcome == CheckOutcome::Passed).count());
+    }
+    let name = &known.name;
+    Err(Error::new(ErrorKind::NotReady, format!("verify the cluster {name}"))
+        .because(format!("{} of {} failed", human::count(failed, "check"), outcomes.len()))
+        .hint(format!("gpucl logs -c {name}; gpucl verify -c {name}   # to check again")))
+}
+
+/// Which worker saw which GPU. What the host itself lists is no owner.
+fn owned(lines: &[CheckLine]) -> Vec<(String, String)> {
+    let workers = lines.iter().filter(|line| line.check == "gpu" && line.target.starts_with("worker"));
+    workers.flat_map(|line| line.gpus.iter().map(|gpu| (line.target.clone(), gpu.clone()))).collect()
+}
+
+/// The workers that were promised a GPU and of which no check spoke.
+fn missing(deployment: Option<&Deployment>, lines: &[CheckLine]) -> Vec<String> {
+    let promised = deployment.into_iter().flat_map(|deployment| &deployment.nodes);
+    promised
+        .filter(|node| node.first_gpu.is_some())
+        .map(|node| node.key.display_name())
+        .filter(|name| !lines.is_empty() && !lines.iter().any(|line| line.check == "gpu" && line.target == *name))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_host_lists_is_nobodys() {
+        let line = |target: &str, gpus: &[&str]| CheckLine {
+            check: "gpu".to_owned(),
+            target: target.to_owned(),
+            ok: true,
+            saw: String::new(),
+            gpus: gpus.iter().map(|gpu| (*gpu).to_owned()).collect(),
+        };
+        let lines = [line("host-0", &["GPU-1", "GPU-2"]), line("worker-0", &["GPU-1"])];
+        assert_eq!(owned(&lines), [("worker-0".to_owned(), "GPU-1".to_owned())]);
+    }
+}

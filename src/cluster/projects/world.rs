@@ -1,0 +1,301 @@
+//! The real world of a cluster of projects: hosts by SSH, one program at a time on each.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::expected::{Survey, taken};
+use super::goal::no_place;
+use super::reach::Reach;
+use crate::engine::{Cancel, Ledger, Urgency, World};
+use crate::error::{Error, ErrorKind, LeftBehind, Result};
+use crate::event::Bus;
+use crate::host::{ExecEnd, Host};
+use crate::name::{Key, Scope};
+use crate::plan::{Action, NodeSpec, Observed, Operation};
+use crate::playbook::{self, Facts};
+use crate::provider::{HostPlace, Provider, Recorder as _};
+use crate::render::Library;
+use crate::runtime::compose::{self, CheckLine, CleanOptions, Container, HostPorts, Pages};
+use crate::secret::Secrets;
+use crate::spec::Spec;
+use crate::state::ClusterState;
+
+/// How long a host that stands there may take to answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+
+/// What the world needs to know.
+pub(super) struct ProjectWorldConfig {
+    /// Whose and which cluster.
+    pub(super) scope: Scope,
+    /// What is asked for.
+    pub(super) spec: Spec,
+    /// Where its hosts come from.
+    pub(super) provider: Box<dyn Provider>,
+    /// How they are reached.
+    pub(super) reach: Arc<dyn Reach>,
+    /// Playbooks and templates.
+    pub(super) library: Library,
+    /// The cluster's credentials.
+    pub(super) secrets: Secrets,
+    /// Looking at a host runs its checks as well.
+    pub(super) with_checks: bool,
+    /// What cleaning leaves.
+    pub(super) clean: CleanOptions,
+    /// Who is told.
+    pub(super) events: Bus,
+    /// Whether to go on.
+    pub(super) cancel: Cancel,
+}
+
+/// What was seen of one host in this command.
+#[derive(Debug, Clone, Default)]
+pub(super) struct HostSeen {
+    pub(super) facts: Facts,
+    pub(super) checks: Vec<CheckLine>,
+    pub(super) containers: Vec<Container>,
+}
+
+/// What this command has learned.
+#[derive(Debug, Default)]
+pub(super) struct Learned {
+    pub(super) places: BTreeMap<Key, HostPlace>,
+    pub(super) seen: BTreeMap<Key, HostSeen>,
+    ports: BTreeMap<Key, HostPorts>,
+    pages: Option<Pages>,
+    kept: Vec<String>,
+}
+
+/// Hosts with projects for real.
+pub(super) struct ProjectWorld {
+    pub(super) config: ProjectWorldConfig,
+    learned: Mutex<Learned>,
+}
+
+impl ProjectWorld {
+    /// Makes it; nothing is touched.
+    pub(super) fn new(config: ProjectWorldConfig) -> Self {
+        Self { config, learned: Mutex::default() }
+    }
+
+    /// What a host told in this command.
+    pub(super) fn seen_facts(&self, host: &Key) -> Option<Facts> {
+        self.learned().seen.get(host).map(|seen| seen.facts.clone())
+    }
+
+    /// What a host's checks saw in this command; none when they did not run.
+    pub(super) fn checks_seen(&self, host: &Key) -> Vec<CheckLine> {
+        self.learned().seen.get(host).map(|seen| seen.checks.clone()).unwrap_or_default()
+    }
+
+    /// The containers that were seen on a host in this command.
+    pub(super) fn containers_seen(&self, host: &Key) -> Vec<Container> {
+        self.learned().seen.get(host).map(|seen| seen.containers.clone()).unwrap_or_default()
+    }
+
+    /// Where a host is.
+    pub(super) fn place_of(&self, host: &Key) -> Option<HostPlace> {
+        self.learned().places.get(host).cloned()
+    }
+
+    /// What cleaning left on purpose.
+    pub(super) fn kept(&self) -> Vec<String> {
+        self.learned().kept.clone()
+    }
+
+    pub(super) fn learned(&self) -> MutexGuard<'_, Learned> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn home(&self, host: &Key) -> String {
+        compose::home_of(&self.config.scope.tag(host).to_string())
+    }
+
+    pub(super) async fn connected(&self, host: &Key) -> Result<Arc<dyn Host>> {
+        let place = self.place_of(host).ok_or_else(|| no_place(host))?;
+        self.config.reach.host(host, &place, &self.home(host), ANSWERS_WITHIN).await
+    }
+
+    async fn prepare(&self, host: &Key, ledger: &Ledger) -> Result<()> {
+        let connected = self.connected(host).await?;
+        if self.seen_facts(host).is_none() {
+            let _ = self.look(host, None).await?;
+        }
+        let survey = self.survey(&ledger.state());
+        let own = survey.get(host).ok_or_else(|| no_place(host))?;
+        ledger.note(host, "ports", &own.ports)?;
+        let stage = self.prepare_stage(host, &survey, &self.nodes(&survey)?)?;
+        let stop = self.config.cancel.at_least(Urgency::Now);
+        let report = playbook::run_stage(connected.as_ref(), &stage, &self.config.events, stop).await?;
+        ledger.note(host, "address", &own.address)?;
+        ledger.note(host, "facts", &report.facts)?;
+        ledger.note(host, "installed", &report.values.get("installed"))?;
+        self.learned().seen.insert(host.clone(), HostSeen { facts: report.facts, ..HostSeen::default() });
+        Ok(())
+    }
+
+    /// The nodes of the spec; while a host has not told what it is, those of the others.
+    fn nodes(&self, survey: &Survey) -> Result<Vec<NodeSpec>> {
+        let nodes = self.nodes_on(survey).map_err(|(path, sentence)| {
+            Error::new(ErrorKind::Spec, format!("lay out the nodes ({path})")).because(sentence)
+        })?;
+        Ok(nodes.unwrap_or_default())
+    }
+
+    /// The ports of what runs on a host: chosen once, then kept.
+    pub(super) fn ports_of(&self, known: &ClusterState, host: &Key, facts: &Facts) -> HostPorts {
+        let mut learned = self.learned();
+        let chosen = known.note(host, "ports").or_else(|| learned.ports.get(host).copied());
+        let ports = chosen.unwrap_or_else(|| HostPorts::choose(&taken(facts)));
+        learned.ports.insert(host.clone(), ports);
+        ports
+    }
+
+    async fn deploy(&self, project: &Key, host: &Key, ledger: &Ledger) -> Result<()> {
+        let known = ledger.state();
+        let survey = self.survey(&known);
+        let own = survey.get(host).ok_or_else(|| no_place(host))?;
+        ledger.note(host, "ports", &own.ports)?;
+        ledger.note(host, "address", &own.address)?;
+        let pages = self.pages(&known)?;
+        if *project == Key::project(0) {
+            ledger.note(project, "pages", &pages)?;
+        }
+        let deployment = self
+            .deployments(&self.nodes(&survey)?, &survey, &pages)?
+            .into_iter()
+            .find(|deployment| deployment.host == *host)
+            .ok_or_else(|| no_place(host))?;
+        ledger.note(project, "nodes", &deployment.nodes)?;
+        ledger.note(project, "stopped", &false)?;
+        // Its name is known before it is made: whatever comes now, it is found by it.
+        ledger.exists(project, &deployment.project).await?;
+        let place = self.place_of(host).ok_or_else(|| no_place(host))?;
+        let connected = if self.host_keys().len() > 1 {
+            // The firewall was set: a new connection proves that it let us in, and carries the next stage.
+            self.config.reach.fresh(host, &place, &self.home(host), ANSWERS_WITHIN).await?
+        } else {
+            self.connected(host).await?
+        };
+        let stop = self.config.cancel.at_least(Urgency::Now);
+        let report = playbook::run_stage(connected.as_ref(), &deployment.stage, &self.config.events, stop).await?;
+        let checks = compose::checks_told(&report.values);
+        if let Some(seen) = self.learned().seen.get_mut(host) {
+            seen.checks = checks;
+        }
+        Ok(())
+    }
+
+    /// The ports of the pages on this machine: chosen once, and then kept.
+    fn pages(&self, known: &ClusterState) -> Result<Pages> {
+        let mut learned = self.learned();
+        if let Some(pages) = known.note(&Key::project(0), "pages").or_else(|| learned.pages.clone()) {
+            return Ok(pages);
+        }
+        let mut pages = Pages::new();
+        // All are held until all are chosen, so that none is chosen twice.
+        let mut held = Vec::new();
+        for name in ["dashboard", "grafana", "prometheus", "object-store", "jupyter", "client"] {
+            let listener = TcpListener::bind(("127.0.0.1", 0));
+            let port = listener.as_ref().ok().and_then(|listener| Some(listener.local_addr().ok()?.port()));
+            let port = port.ok_or_else(|| {
+                Error::new(ErrorKind::Host, format!("find a free port for the page {name}"))
+                    .because("this machine's loopback has none")
+            })?;
+            held.push(listener);
+            pages.insert(name.to_owned(), port);
+        }
+        learned.pages = Some(pages.clone());
+        Ok(pages)
+    }
+
+    /// Runs a script on a host as root; hands back its lines.
+    async fn script(&self, host: &Key, what: &str, script: &str) -> Result<Vec<String>> {
+        let connected = self.connected(host).await?;
+        let mut lines = Vec::new();
+        let end = connected.exec(script, &mut |_, line| lines.push(line.to_owned())).await?;
+        if end == ExecEnd::Broken {
+            return Err(Error::new(ErrorKind::Host, format!("{what} {}", host.display_name()))
+                .because("the connection to the host broke")
+                .left(LeftBehind::Unknown));
+        }
+        Ok(lines)
+    }
+
+    async fn stop_project(&self, project: &Key, host: &Key, ledger: &Ledger) -> Result<()> {
+        let tag = self.config.scope.tag(host).to_string();
+        let lines = self.script(host, "stop the containers on", &compose::stop_script(&tag)).await?;
+        if !lines.iter().any(|line| line == "::stopped") {
+            return Err(self.unfinished("stop the containers on", host, &lines));
+        }
+        ledger.note(project, "stopped", &true)
+    }
+
+    async fn clean(&self, host: &Key) -> Result<()> {
+        playbook::end_program(self.connected(host).await?.as_ref()).await?;
+        let tag = self.config.scope.tag(host).to_string();
+        let lines = self.script(host, "clean", &compose::clean_script(&tag, self.config.clean)).await?;
+        for line in &lines {
+            if let Some(removed) = line.strip_prefix("::removed ") {
+                self.config.events.note(format!("{}: removed {removed}", host.display_name()));
+            } else if let Some(kept) = line.strip_prefix("::kept ") {
+                self.learned().kept.push(format!("{kept} on {}", host.display_name()));
+            }
+        }
+        if lines.iter().any(|line| line == "::clean") { Ok(()) } else { Err(self.unfinished("clean", host, &lines)) }
+    }
+
+    fn unfinished(&self, what: &str, host: &Key, lines: &[String]) -> Error {
+        let left: Vec<String> = lines
+            .iter()
+            .filter_map(|line| line.strip_prefix("::left "))
+            .map(|left| format!("{left} on {}", host.display_name()))
+            .collect();
+        let words = lines.iter().filter(|line| !line.starts_with("::")).map(String::as_str).collect::<Vec<_>>();
+        let mut error = Error::new(ErrorKind::LeftBehind, format!("{what} {}", host.display_name()))
+            .because("it did not come to its end");
+        if !words.is_empty() {
+            error = error.because(words[words.len().saturating_sub(12)..].join("\n"));
+        }
+        error.left(if left.is_empty() { LeftBehind::Unknown } else { LeftBehind::Remaining(left) })
+    }
+}
+
+#[async_trait]
+impl World for ProjectWorld {
+    async fn observe(&self, known: &ClusterState) -> Result<Observed> {
+        self.look_at_all(known).await
+    }
+
+    async fn perform(&self, operation: &Operation, ledger: &Ledger) -> Result<()> {
+        let key = &operation.key;
+        match &operation.action {
+            Action::Acquire { request } => {
+                let tag = self.config.scope.tag(key);
+                let acquired = self.config.provider.acquire(&tag, request, ledger).await?;
+                ledger.exists(key, &acquired.id).await?;
+                if request.is_host {
+                    let place = self.config.provider.place(&tag, &acquired.id).await?;
+                    self.learned().places.insert(key.clone(), place);
+                }
+                Ok(())
+            }
+            Action::Prepare { .. } => self.prepare(key, ledger).await,
+            Action::Deploy { host } => self.deploy(key, host, ledger).await,
+            Action::StopProject { host } => self.stop_project(key, host, ledger).await,
+            Action::Clean { host } => self.clean(host).await,
+            Action::Release { resource } => self.config.provider.release(&self.config.scope, resource).await,
+            Action::StartAgent | Action::StartNode { .. } | Action::StopNode | Action::StopAgent => {
+                Err(Error::new(ErrorKind::Internal, operation.action.name())
+                    .because("the docker runtime has no processes on this machine"))
+            }
+        }
+    }
+
+    fn settle(&self) -> Duration {
+        self.config.provider.capability().settle
+    }
+}

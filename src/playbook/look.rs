@@ -1,0 +1,112 @@
+//! Looking at a host: one exec that changes nothing.
+
+use std::collections::BTreeMap;
+
+use super::compile::{self, Place};
+use super::facts::Facts;
+use super::stage::Stage;
+use crate::error::{Error, ErrorKind, Result, Status};
+use crate::host::{ExecEnd, Host, Stream};
+use crate::util::random;
+
+/// What one exec saw of a host; it changed nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Look {
+    /// What the host is.
+    pub facts: Facts,
+    /// The stages that were last seen through there, by name.
+    pub stages: BTreeMap<String, StageState>,
+    /// The stage whose program runs there now.
+    pub running: Option<String>,
+    /// The machine was told to start anew, and has not yet.
+    pub rebooting: bool,
+    /// What the script printed.
+    pub lines: Vec<String>,
+}
+
+/// A stage that was last seen through on a host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StageState {
+    /// The digest of what it did.
+    pub digest: String,
+    /// What its steps handed back.
+    pub values: BTreeMap<String, String>,
+    /// Whether all that can be looked at cheaply is still there; only known for a stage that was asked about, with this digest.
+    pub holds: Option<bool>,
+}
+
+/// Looks at a host by one exec: facts, stages, and what `script` prints besides. Changes nothing.
+pub async fn look(host: &dyn Host, stages: &[&Stage], script: &str) -> Result<Look> {
+    for stage in stages {
+        stage.check()?;
+    }
+    let nonce = random::letters(20)?;
+    let mut look = Look::default();
+    let program = compile::look_program(&Place::of(host), stages, script, &nonce);
+    ask(host, &format!("look at the host {}", host.name()), &program, &nonce, &mut |word, rest| look.take(word, rest))
+        .await?;
+    Ok(look)
+}
+
+/// Learns what a host is, by one exec that changes nothing.
+pub async fn facts(host: &dyn Host) -> Result<Facts> {
+    let nonce = random::letters(20)?;
+    let mut look = Look::default();
+    let program = compile::facts_program(&Place::of(host), &nonce);
+    let doing = format!("learn what the host {} is", host.name());
+    ask(host, &doing, &program, &nonce, &mut |word, rest| look.take(word, rest)).await?;
+    Ok(look.facts)
+}
+
+impl Look {
+    fn take(&mut self, word: &str, rest: &str) {
+        let (first, more) = rest.split_once(' ').unwrap_or((rest, ""));
+        match word {
+            "fact" => self.facts.take(first, more),
+            "stage" => more.clone_into(&mut self.stages.entry(first.to_owned()).or_default().digest),
+            "stage-value" => {
+                let (key, value) = more.split_once(' ').unwrap_or((more, ""));
+                let values = &mut self.stages.entry(first.to_owned()).or_default().values;
+                values.insert(key.to_owned(), value.to_owned());
+            }
+            "holds" => self.stages.entry(first.to_owned()).or_default().holds = Some(more == "yes"),
+            "running" => self.running = Some(rest.to_owned()),
+            "rebooting" => self.rebooting = true,
+            "line" => self.lines.push(rest.to_owned()),
+            _ => {}
+        }
+    }
+}
+
+/// Runs a program that says all it has to say in marked lines, the last of them `bye`.
+async fn ask(
+    host: &dyn Host,
+    doing: &str,
+    program: &str,
+    nonce: &str,
+    take: &mut (dyn FnMut(&str, &str) + Send),
+) -> Result<()> {
+    let mark = format!("::gpucl {nonce} ");
+    let (mut whole, mut last_words) = (false, None);
+    let mut on_line = |stream: Stream, line: &str| {
+        if stream == Stream::Err {
+            last_words = Some(line.to_owned());
+        } else if let Some(said) = line.strip_prefix(&mark) {
+            let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
+            whole |= said == "bye";
+            take(word, rest);
+        }
+    };
+    let ended = host.exec(program, &mut on_line).await?;
+    if whole {
+        return Ok(());
+    }
+    let error = Error::new(ErrorKind::Host, doing).status(Status::Temporary).because(match ended {
+        ExecEnd::Broken => "the connection to the host broke".to_owned(),
+        ExecEnd::Exited(code) => format!("the shell on the host ended with exit code {code}"),
+    });
+    Err(match last_words {
+        Some(words) => error.because(words),
+        None => error,
+    })
+}

@@ -1,0 +1,36 @@
+# engine.sh: the tools of this machine, Docker's engine, and the network.
+# shellcheck shell=bash
+
+# need PACKAGE:COMMAND...: installs what has no command here yet.
+tools() {
+  local p missing=()
+  for p in debootstrap:debootstrap iptables:iptables iproute2:ip openssh-client:ssh-keygen gnupg:gpg gpgv:gpgv dpkg-dev:dpkg-scanpackages apt-utils:apt-ftparchive \
+    gcc:gcc libc6-dev:- curl:curl xz-utils:xz util-linux:flock python3:python3 openssl:openssl; do
+    case $p in *:-) [ -e /usr/include/stdio.h ] || missing+=("${p%:*}") ;; *) command -v "${p#*:}" >/dev/null || missing+=("${p%:*}") ;; esac
+  done
+  # The engine is wanted only when none answers; the command line may come from elsewhere.
+  docker version >/dev/null 2>&1 || { command -v dockerd >/dev/null && command -v docker >/dev/null; } || missing+=(docker.io)
+  [ ${#missing[@]} = 0 ] || { apt-get -q update; apt-get install -y -q --no-install-recommends "${missing[@]}"; }
+}
+
+engine() {
+  docker version >/dev/null 2>&1 && return 0
+  local i
+  # By hand: the machine may be a container or have another PID 1 than systemd. Tests that nest engines want many watchers.
+  sysctl -q -w fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=1048576 || true
+  setsid dockerd --pidfile "$CACHE/dockerd.pid" >"$CACHE/log/dockerd.log" 2>&1 </dev/null 9>&- 8>&- &
+  for i in $(seq 120); do docker version >/dev/null 2>&1 && return 0; sleep 0.5; done
+  tail -20 "$CACHE/log/dockerd.log"; return 1
+}
+
+network() {
+  local have; have=$(docker network inspect -f '{{range .IPAM.Config}}{{.Subnet}}{{end}}' "$NETWORK" 2>/dev/null || true)
+  [ "$have" = "$SUBNET" ] && return 0
+  [ -z "$have" ] || { echo "network $NETWORK exists with $have, wanted $SUBNET: run testbed/hosts/down"; return 1; }
+  if ip -4 route show | awk '{print $1}' | grep -qx "$SUBNET"; then echo "subnet $SUBNET is in use: set GPUCL_TESTBED_SUBNET to a free /24"; return 1; fi
+  docker network create --subnet "$SUBNET" --gateway "$PREFIX.1" -o com.docker.network.bridge.name="${GPUCL_TESTBED_BRIDGE:-gpucltb0}" "$NETWORK"
+}
+
+identity() {
+  [ -s "$IDENTITY" ] || ssh-keygen -q -t ed25519 -N '' -C gpucl-testbed -f "$IDENTITY"
+}

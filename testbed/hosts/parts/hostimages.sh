@@ -1,0 +1,77 @@
+# hostimages.sh: hosts that already have something installed, and where a host gets its address and its packages from.
+# shellcheck shell=bash
+
+# An address of its own, which a restart keeps: Docker's choice may go to another container meanwhile. Called under the address lock.
+free_address() {
+  local used i
+  used=$(docker ps -aq --filter "network=$NETWORK" | xargs -r docker inspect -f '{{range .NetworkSettings.Networks}}{{if .IPAMConfig}}{{.IPAMConfig.IPv4Address}}{{end}} {{.IPAddress}}{{end}}')
+  for i in $(seq 16 250); do
+    grep -qwF "$PREFIX.$i" <<<"$used" || { echo "$PREFIX.$i"; return 0; }
+  done
+  die "no free address in $SUBNET"
+}
+
+# The repository of the drivers, as an image of a cloud with GPUs has it preconfigured; the toolkit's is for whoever installs it to add.
+write_driver_source() {
+  mkdir -p "$1/usr/share/keyrings"
+  cp "$CACHE/repo/drivers.gpg" "$1/usr/share/keyrings/standin-drivers.gpg"
+  echo "deb [signed-by=/usr/share/keyrings/standin-drivers.gpg] http://$APT_IP:8080/drivers ./" >"$1/etc/apt/sources.list.d/standin-drivers.list"
+  printf 'Package: *\nPin: release o=gpucl-testbed-drivers\nPin-Priority: 1001\n' >"$1/etc/apt/preferences.d/standin-drivers"
+}
+
+DRIVER_PACKAGES="linux-headers-$(uname -r) nvidia-headless-580-server-open nvidia-utils-580-server nvidia-fabricmanager-580"
+DOCKER_HOST_IMAGE=gpucl-testbed/host:docker-$(digest "$HOST" "$(cat "$CACHE/stamps/repository" 2>/dev/null)" "$DRIVER_PACKAGES" 1)
+
+# --image docker: the engine, the drivers and the toolkit are installed, by apt, and nothing is configured.
+docker_image() {
+  exec 7>"$CACHE/host-image-lock"; flock -w 600 7
+  has_image "$DOCKER_HOST_IMAGE" || part host-image-docker bake "$DOCKER_HOST_IMAGE" "$HOST" "
+    gpg --dearmor </repo/toolkit/gpgkey >/usr/share/keyrings/standin-toolkit.gpg
+    echo 'deb [signed-by=/usr/share/keyrings/standin-drivers.gpg] http://$APT_IP:8080/drivers ./' >/etc/apt/sources.list.d/standin-drivers.list
+    echo 'deb [signed-by=/usr/share/keyrings/standin-toolkit.gpg] http://$APT_IP:8080/toolkit/stable/deb/amd64 /' >/etc/apt/sources.list.d/standin-toolkit.list
+    cp /repo/drivers.gpg /usr/share/keyrings/standin-drivers.gpg
+    apt-get -q update
+    apt-get install -y -q --no-install-recommends docker.io docker-compose-v2 nvidia-container-toolkit $DRIVER_PACKAGES
+    systemctl enable docker.service containerd.service
+    rm -rf /etc/docker /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /usr/share/doc/* /usr/share/man/*" \
+    -v "$CACHE/repo:/repo:ro" -- 'CMD ["/sbin/vm-init"]'
+  exec 7>&-
+}
+
+# --image ready: what the engine of a `docker` host has stored after pulling every image, kept in two volumes.
+store_key() { digest "$DOCKER_HOST_IMAGE" "$(cat "$CACHE"/stamps/pushed-* 2>/dev/null)" 1; }
+ready_store() {
+  docker_image
+  exec 7>"$CACHE/host-image-lock"; flock -w 1200 7
+  if [ "$(cat "$CACHE/stamps/ready" 2>/dev/null)" != "$(store_key)" ] || ! docker volume inspect gpucl-testbed-ready-containerd >/dev/null 2>&1; then
+    part host-image-ready make_ready_store
+    store_key >"$CACHE/stamps/ready"
+  fi
+  exec 7>&-
+}
+volume_of() { docker inspect -f "{{range .Mounts}}{{if eq .Destination \"$2\"}}{{.Source}}{{end}}{{end}}" "$1"; }
+make_ready_store() {
+  local c=gpucl-testbed-making-ready image v
+  "$HERE/rm" making-ready
+  "$HERE/host" making-ready --image docker 7>&-
+  docker exec "$c" sh -ec "mkdir -p /etc/docker; echo '{\"registry-mirrors\":[\"http://$REGISTRY_IP:5000\"]}' >/etc/docker/daemon.json; systemctl restart docker"
+  for image in $(sed -n 's/^[a-z_]*: //p' "$CACHE/data/templates/ray-compose/images.yaml") "rayproject/ray:$RAY-py312-gpu" "rayproject/ray:$RAY-py312-cpu"; do
+    docker exec "$c" docker pull -q "$image"
+  done
+  docker exec "$c" systemctl stop docker.socket docker.service containerd.service
+  for v in docker containerd; do
+    docker volume rm -f "gpucl-testbed-ready-$v"; docker volume create "gpucl-testbed-ready-$v"
+    cp -a "$(volume_of "$c" /var/lib/$v)/." "$(docker volume inspect -f '{{.Mountpoint}}' "gpucl-testbed-ready-$v")/"
+  done
+  "$HERE/rm" making-ready
+}
+# fill_store CONTAINER: before its first start. What the engine never writes again (layers and blobs) is linked, the rest is copied.
+fill_store() {
+  local v from to
+  for v in docker containerd; do
+    from=$(docker volume inspect -f '{{.Mountpoint}}' "gpucl-testbed-ready-$v"); to=$(volume_of "$1" /var/lib/$v)
+    if [ $v = docker ]; then cp -a "$from/." "$to/"; continue; fi
+    cp -al "$from/." "$to/"
+    find "$to" -maxdepth 3 -type f -not -path '*/blobs/*' | while read -r f; do cp -a "$f" "$f.copy"; mv "$f.copy" "$f"; done
+  done
+}

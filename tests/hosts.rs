@@ -1,0 +1,11 @@
+//! Hosts by SSH, on the testbed: Ubuntu in system containers, with stand-ins for GPUs and for Grafana and nothing else.
+//!
+//! All of these need `testbed/hosts`, root, and Docker's engine, which `testbed/hosts/up` installs and starts.
+
+mod closed;
+mod many;
+mod one_host;
+mod spec;
+mod testbed;
+mod trace;
+mod trouble;

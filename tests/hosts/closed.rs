@@ -1,0 +1,84 @@
+//! Closed by default: what answers from outside, and where secrets can be found.
+
+use super::testbed::{TestHost, docker, testbed};
+use crate::support::TestEnv;
+
+/// The port of a stranger's server on the host.
+const FOREIGN: u16 = 5599;
+
+/// From another machine on the hosts' network, each port that the host listens on is tried: only SSH's answers, and a stranger's.
+pub(crate) fn nothing_of_ours_answers(host: &TestHost) {
+    host.sh(&format!(
+        "(setsid python3 -m http.server {FOREIGN} --directory /var/empty >/dev/null 2>&1 </dev/null &) ; sleep 1; mkdir -p /var/empty"
+    ));
+    let listening = host.sh("ss -lntH | awk '{ print $4 }' | sed 's/.*://' | sort -nu");
+    let ports: Vec<&str> = listening.split_whitespace().collect();
+    assert!(ports.len() > 5 && ports.contains(&"22"), "{ports:?}");
+    let probe = format!(
+        "import socket\nfor port in {ports:?}:\n    s = socket.socket(); s.settimeout(2)\n    \
+         print(port, s.connect_ex(('{}', int(port))))\n    s.close()\n",
+        host.address()
+    );
+    let network = testbed()["network"].as_str().unwrap();
+    let image = docker(&["inspect", "-f", "{{.Config.Image}}", "gpucl-testbed-apt"]);
+    let answers = docker(&["run", "--rm", "--network", network, "--entrypoint", "python3", image.trim(), "-c", &probe]);
+    let open: Vec<&str> = answers.lines().filter_map(|line| line.strip_suffix(" 0")).collect();
+    println!("tried {} ports from outside, open: {open:?}", ports.len());
+    assert_eq!(open, ["22", &FOREIGN.to_string()], "of {ports:?}");
+}
+
+/// Everything that another program or person could read, on the host and on this machine, searched for every secret.
+pub(crate) fn no_secret_is_anywhere(env: &TestEnv, host: &TestHost, cluster: &str) {
+    let folder = env.home().join(format!(".local/state/gpucl/clusters/{cluster}"));
+    let mut secrets = Vec::new();
+    for entry in std::fs::read_dir(folder.join("secrets")).unwrap() {
+        let path = entry.unwrap().path();
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+        secrets.push((path.display().to_string(), std::fs::read_to_string(&path).unwrap().trim().to_owned()));
+    }
+    assert!(secrets.len() >= 6, "{secrets:?}");
+    let planted = "planted-9f31c2a7b6d84e05";
+    host.sh(&format!("echo {planted} > /tmp/planted"));
+
+    let seen_on_host = [
+        ("ps", host.sh("ps axeww")),
+        ("docker inspect", host.sh("docker inspect $(docker ps -aq)")),
+        ("images", host.sh("for i in $(docker images -q | sort -u); do docker history --no-trunc $i; docker inspect $i; done")),
+        ("logs", host.sh("for c in $(docker ps -aq); do docker logs $c 2>&1; done; journalctl --no-pager -o cat 2>/dev/null | tail -n 20000")),
+        (
+            "files",
+            host.sh("find /var/lib/gpucl /etc /tmp /home /opt -xdev -path '*/secrets/*' -prune -o -type f -size -2M -print0 2>/dev/null | xargs -0 cat 2>/dev/null"),
+        ),
+    ];
+    assert!(seen_on_host.iter().any(|(_, text)| text.contains(planted)), "the scan finds what is planted");
+    let here = {
+        let mut text = String::new();
+        read_all(&env.home(), &mut text);
+        text
+    };
+    for (name, secret) in &secrets {
+        for (what, text) in &seen_on_host {
+            assert!(!text.contains(secret.as_str()), "{name} is in {what} of the host");
+        }
+        assert!(!here.contains(secret.as_str()), "{name} is in a file of this machine other than its own");
+    }
+    let folders = host.sh("find /var/lib/gpucl -type d -name secrets -printf '%m %p\n'");
+    assert!(!folders.is_empty() && folders.lines().all(|line| line.starts_with("700 ")), "{folders}");
+}
+
+fn mode(path: &std::path::Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// All files below a folder but those in folders of secrets.
+fn read_all(folder: &std::path::Path, text: &mut String) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() && !path.ends_with("secrets") {
+            read_all(&path, text);
+        } else if path.is_file() {
+            text.push_str(&String::from_utf8_lossy(&std::fs::read(&path).unwrap_or_default()));
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! One fresh host with two GPUs: from nothing to ready, once more beside a running job, its pages, and away.
+
+use std::time::{Duration, Instant};
+
+use super::closed;
+use super::spec::{env, gpucl, spec};
+use super::testbed::TestHost;
+use crate::support::{TestEnv, turn, until};
+
+#[test]
+#[ignore = "testbed"]
+fn a_fresh_host_with_two_gpus_comes_to_ready_and_goes() {
+    let _turn = turn();
+    let host = TestHost::start("one", &["--gpus", "nvidia:2", "--image", "fresh"]);
+    let env = env();
+    env.write("cluster.yaml", &spec("one", &[&host], ""));
+
+    let (begin, before) = (Instant::now(), host.sessions());
+    let up = gpucl(&env, &["up"]).exits(0).prints("ready:").says("Stand-in GPU");
+    let sessions = host.sessions() - before;
+    println!("first up: {:.0} s, {sessions} sessions\n{}\n{}", begin.elapsed().as_secs_f64(), up.stderr, up.stdout);
+    assert!(sessions <= 3, "{sessions} SSH sessions for a first up");
+    for uuid in host.uuids() {
+        let seen = up.stderr.matches(&uuid).count();
+        assert!(seen >= 2, "{uuid} is shown {seen} times, by the host and by its worker:\n{}", up.stderr);
+    }
+
+    again_beside_a_job(&env, &host);
+    pages(&env, &host);
+    closed::nothing_of_ours_answers(&host);
+    closed::no_secret_is_anywhere(&env, &host, "one");
+
+    gpucl(&env, &["stop"]).exits(0);
+    assert_eq!(host.sh("docker ps -q --filter label=gpucl.tag").trim(), "");
+    let begin = Instant::now();
+    gpucl(&env, &["up"]).exits(0).prints("ready:");
+    println!("up after stop: {:.0} s", begin.elapsed().as_secs_f64());
+
+    let down = gpucl(&env, &["down", "--yes", "--purge"]).exits(0).prints("nothing of one is left");
+    println!("{}", down.stdout);
+    assert_eq!(host.sh("docker ps -aq 2>/dev/null || true").trim(), "");
+    assert!(!host.try_sh("test -e /var/lib/gpucl").status.success(), "the folder of gpucl is gone");
+}
+
+/// A second `up` changes nothing, costs one session, and a job that runs does not feel it.
+fn again_beside_a_job(env: &TestEnv, host: &TestHost) {
+    let started = "docker inspect -f '{{.Name}} {{.State.StartedAt}}' $(docker ps -aq) | sort";
+    let code = "import ray, time; ray.init(); t = time.time();\nwhile time.time() - t < 45: time.sleep(1)\nprint('counted to the end')";
+    let job = gpucl(env, &["job", "submit", "--no-wait", "--id", "long", "--", "python", "-c", code]).exits(0);
+    println!("{}{}", job.stdout, job.stderr);
+    let (before, sessions) = (host.sh(started), host.sessions());
+    let begin = Instant::now();
+    gpucl(env, &["up"]).exits(0).prints("nothing was changed");
+    println!("second up: {:.1} s", begin.elapsed().as_secs_f64());
+    assert_eq!(host.sessions() - sessions, 1, "an unchanged up is one session");
+    assert_eq!(host.sh(started), before, "no container was started anew");
+    until("the job to succeed", 180, || {
+        let list = gpucl(env, &["--output", "json", "job", "status", "long"]);
+        list.stdout.contains("SUCCEEDED").then_some(())
+    });
+    gpucl(env, &["job", "logs", "long"]).exits(0).prints("counted to the end");
+}
+
+/// Every page answers through its address with its credential and is refused without; it survives the end of the connection.
+fn pages(env: &TestEnv, host: &TestHost) {
+    let mut first = Dashboard::open(env);
+    for page in first.pages() {
+        let (with, without) = first.ask(&page);
+        assert_eq!(with, 200, "{page} with its credential");
+        assert!(matches!(without, 401 | 403), "{page} without its credential: {without}");
+    }
+    // What the connection runs over is killed on the host: sshd's process for it.
+    host.sh("pkill -f 'sshd: cc' || true");
+    let begin = Instant::now();
+    until("a page to answer again", 30, || (first.ask("dashboard").0 == 200).then_some(()));
+    println!("pages answer again {:.1} s after the connection was killed", begin.elapsed().as_secs_f64());
+    let urls = first.urls();
+    first.close();
+    for port in ports(&urls) {
+        assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "port {port} has a listener still");
+    }
+    let second = Dashboard::open(env);
+    assert_eq!(ports(&second.urls()), ports(&urls), "the addresses are the same at the next call");
+    second.close();
+}
+
+fn ports(urls: &serde_json::Value) -> Vec<u16> {
+    let of = |url: &serde_json::Value| url.as_str()?.split("127.0.0.1:").nth(1)?.split(['/', '?']).next()?.parse().ok();
+    urls.as_object().unwrap().values().filter_map(of).collect()
+}
+
+/// A `gpucl dashboard` that runs.
+struct Dashboard {
+    child: std::process::Child,
+    told: serde_json::Value,
+    folder: std::path::PathBuf,
+}
+
+impl Dashboard {
+    fn open(env: &TestEnv) -> Self {
+        use std::io::BufRead as _;
+        let mut command = env.command(&["--output", "json", "dashboard", "--no-open"]);
+        let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+        let told = lines.next().unwrap().unwrap();
+        let folder = env.home().join(".local/state/gpucl/clusters/one/secrets");
+        Self { child, told: serde_json::from_str(&told).unwrap(), folder }
+    }
+
+    fn urls(&self) -> serde_json::Value {
+        self.told["pages"].clone()
+    }
+
+    fn pages(&self) -> Vec<String> {
+        self.urls().as_object().unwrap().keys().cloned().collect()
+    }
+
+    /// What a page answers with its credential, and without.
+    fn ask(&mut self, page: &str) -> (u16, u16) {
+        let url = self.told["pages"][page].as_str().unwrap().to_owned();
+        let bare = url.split('?').next().unwrap().trim_end_matches('/').to_owned();
+        let secret = |name: &str| std::fs::read_to_string(self.folder.join(name)).unwrap().trim().to_owned();
+        let (with, without) = match page {
+            "dashboard" => (vec!["-L".to_owned(), "-c".to_owned(), String::new(), url], bare + "/api/version"),
+            "grafana" => (
+                vec!["-u".to_owned(), format!("admin:{}", secret("grafana_password")), bare.clone() + "/api/search"],
+                bare + "/api/search",
+            ),
+            "prometheus" => (
+                vec![
+                    "-u".to_owned(),
+                    format!("gpucl:{}", secret("prometheus_password")),
+                    bare.clone() + "/api/v1/targets",
+                ],
+                bare + "/api/v1/targets",
+            ),
+            "jupyter" => (
+                vec![
+                    "-H".to_owned(),
+                    format!("Authorization: token {}", secret("jupyter_token")),
+                    bare.clone() + "/api/contents",
+                ],
+                bare + "/api/contents",
+            ),
+            "object-store" => {
+                let login = format!(
+                    r#"{{"accessKey":"{}","secretKey":"{}"}}"#,
+                    secret("object_store_user"),
+                    secret("object_store_password")
+                );
+                let json = "Content-Type: application/json".to_owned();
+                let with = vec!["-H".to_owned(), json, "-d".to_owned(), login, bare.clone() + "/api/v1/login"];
+                // A login is answered with 204.
+                let with = curl(&with);
+                return (if with == 204 { 200 } else { with }, curl(&[bare + "/api/v1/buckets"]));
+            }
+            other => panic!("an unknown page: {other}"),
+        };
+        (curl(&with), curl(&[without]))
+    }
+
+    fn close(mut self) {
+        crate::support::interrupt(&self.child);
+        let begin = Instant::now();
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(begin.elapsed() < Duration::from_secs(10), "it does not end by Ctrl-C");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Dashboard {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The status that curl is answered with; 0 where nobody answers.
+fn curl(arguments: &[String]) -> u16 {
+    let output = std::process::Command::new("curl")
+        .args(["-s", "-o", "/dev/null", "-m", "20", "-w", "%{http_code}"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&output.stdout).trim().parse().unwrap_or_default()
+}

@@ -1,0 +1,105 @@
+//! The testbed, started once; hosts on it, each gone when its test is.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+/// What `testbed/hosts/up` told.
+pub(crate) fn testbed() -> &'static Value {
+    static UP: OnceLock<Value> = OnceLock::new();
+    UP.get_or_init(|| last_line(&script("up", &[])))
+}
+
+/// A host of the testbed.
+pub(crate) struct TestHost {
+    name: String,
+    told: Value,
+}
+
+impl TestHost {
+    /// Starts one; `options` as `testbed/hosts/host` takes them.
+    pub(crate) fn start(name: &str, options: &[&str]) -> Self {
+        let _ = testbed();
+        let _ = Command::new(folder().join("rm")).arg(name).output();
+        let told = last_line(&script("host", &[&[name], options].concat()));
+        Self { name: name.to_owned(), told }
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        self.told["address"].as_str().unwrap()
+    }
+
+    pub(crate) fn user(&self) -> &str {
+        self.told["user"].as_str().unwrap()
+    }
+
+    pub(crate) fn identity(&self) -> PathBuf {
+        PathBuf::from(self.told["identity"].as_str().unwrap())
+    }
+
+    pub(crate) fn host_key(&self) -> &str {
+        self.told["host_key"].as_str().unwrap()
+    }
+
+    pub(crate) fn uuids(&self) -> Vec<String> {
+        self.told["uuids"].as_array().unwrap().iter().map(|uuid| uuid.as_str().unwrap().to_owned()).collect()
+    }
+
+    pub(crate) fn container(&self) -> &str {
+        self.told["container"].as_str().unwrap()
+    }
+
+    /// Runs a shell text on the host as root, not by SSH; hands back what it printed.
+    #[track_caller]
+    pub(crate) fn sh(&self, text: &str) -> String {
+        let output = self.try_sh(text);
+        assert!(output.status.success(), "`{text}` on {}: {}", self.name, String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// The same, however it ends.
+    pub(crate) fn try_sh(&self, text: &str) -> Output {
+        Command::new("docker").args(["exec", self.container(), "sh", "-c", text]).output().unwrap()
+    }
+
+    /// How many SSH sessions the host's server has begun since it was started.
+    pub(crate) fn sessions(&self) -> usize {
+        let log = self.sh("journalctl -u ssh -u ssh.service --no-pager -o cat 2>/dev/null || cat /var/log/auth.log");
+        log.lines().filter(|line| line.contains("Starting session:")).count()
+    }
+}
+
+impl Drop for TestHost {
+    fn drop(&mut self) {
+        if std::env::var_os("GPUCL_KEEP_HOSTS").is_none() {
+            let _ = Command::new(folder().join("rm")).arg(&self.name).output();
+        }
+    }
+}
+
+/// A container on the hosts' network that is no host of the cluster.
+#[track_caller]
+pub(crate) fn docker(arguments: &[&str]) -> String {
+    let output = Command::new("docker").args(arguments).output().unwrap();
+    assert!(output.status.success(), "docker {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(crate) fn folder() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/testbed/hosts"))
+}
+
+#[track_caller]
+pub(crate) fn script(name: &str, arguments: &[&str]) -> String {
+    let output = Command::new(folder().join(name)).args(arguments).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let end: Vec<&str> = stderr.lines().rev().take(30).collect();
+    assert!(output.status.success(), "testbed/hosts/{name} {arguments:?}: {:#?}", end);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(crate) fn last_line(text: &str) -> Value {
+    serde_json::from_str(text.lines().last().unwrap_or_default()).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
