@@ -70,6 +70,10 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     println!("cargo::rerun-if-changed={}", folder.display());
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
+        if path.is_dir() && path.ends_with("tests") {
+            // What a template is tested with is no part of it.
+            continue;
+        }
         if path.is_dir() {
             walk(&path, files)?;
         } else {

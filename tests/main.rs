@@ -16,6 +16,7 @@ mod scenario;
 mod spec;
 mod support;
 mod template_provider;
+mod templates;
 mod trouble;
 
 /// A test file that nobody names here would never run.

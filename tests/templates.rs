@@ -1,0 +1,197 @@
+//! The templates: what each case is rendered to, compared with the files beside it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use gpucl::name::{Key, Scope};
+use gpucl::plan::{Machine, desired};
+use gpucl::playbook::Facts;
+use gpucl::render::Library;
+use gpucl::runtime::compose::{
+    Deployment, DeployRequest, HostInput, HostPorts, Pages, clean_script, deployments, look_script, pages, peer_ports,
+    stop_script,
+};
+use gpucl::secret::Secrets;
+use gpucl::spec::Spec;
+
+fn cases() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("templates/ray-compose/tests")
+}
+
+struct Case {
+    spec: Spec,
+    hosts: Vec<HostInput>,
+    deployments: Vec<Deployment>,
+}
+
+fn render(name: &str) -> Case {
+    let text = fs_err::read_to_string(cases().join(name).join("case.json")).unwrap();
+    let case: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let spec: Spec = serde_json::from_value(case["spec"].clone()).unwrap();
+    let facts: Vec<Facts> = serde_json::from_value(case["hosts"].clone()).unwrap();
+    let scope = Scope { owner: "abcd1234".parse().unwrap(), cluster: spec.name.clone() };
+    let machines: Vec<(Key, Machine)> = facts
+        .iter()
+        .enumerate()
+        .map(|(index, facts)| {
+            let machine = Machine { cpus: facts.cpus, memory: facts.memory, gpus: u32::try_from(facts.gpus.len()).unwrap() };
+            (Key::host(index), machine)
+        })
+        .collect();
+    let nodes = desired(&spec, &machines).unwrap();
+    let hosts: Vec<HostInput> = facts
+        .into_iter()
+        .enumerate()
+        .map(|(index, facts)| HostInput {
+            key: Key::host(index),
+            tag: scope.tag(&Key::host(index)).to_string(),
+            facts,
+            address: format!("10.0.0.{}", index + 11),
+            ports: HostPorts::choose(&BTreeSet::new()),
+        })
+        .collect();
+    let deployments = deployments(&DeployRequest {
+        spec: &spec,
+        scope: &scope,
+        nodes: &nodes,
+        hosts: &hosts,
+        pages: &Pages::from([("grafana".to_owned(), 23_000)]),
+        secrets: &Secrets::placeholders(),
+        library: &Library::default(),
+    })
+    .unwrap();
+    Case { spec, hosts, deployments }
+}
+
+/// All that a host is delivered and asked, by its path; secrets and Python are not compared.
+fn texts(deployment: &Deployment) -> BTreeMap<String, String> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let files = deployment.stage.files.iter().filter(|file| file.path.starts_with("compose/"));
+    let mut texts: BTreeMap<String, String> = files.map(|file| (file.path.clone(), text(&file.bytes))).collect();
+    let variables: String = deployment.stage.variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+    let steps: String = deployment.stage.steps.iter().map(|step| format!("{}\n", step.name)).collect();
+    texts.insert("stage.txt".to_owned(), format!("{variables}\n{steps}"));
+    texts
+}
+
+#[test]
+fn templates_render_to_the_files_beside_them() {
+    let mut wrong = Vec::new();
+    for entry in fs_err::read_dir(cases()).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        for deployment in &render(&name).deployments {
+            for (path, text) in texts(deployment) {
+                let path = cases().join(&name).join(deployment.host.as_str()).join(path);
+                if std::env::var_os("GPUCL_WRITE").is_some() {
+                    fs_err::create_dir_all(path.parent().unwrap()).unwrap();
+                    fs_err::write(&path, &text).unwrap();
+                }
+                if fs_err::read_to_string(&path).unwrap_or_default() != text {
+                    wrong.push(path.display().to_string());
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "rendered otherwise; look, and then GPUCL_WRITE=1 cargo test templates:\n{}", wrong.join("\n"));
+}
+
+fn project(deployment: &Deployment) -> serde_json::Value {
+    let file = deployment.stage.files.iter().find(|file| file.path == "compose/compose.yaml").unwrap();
+    serde_yaml::from_slice(&file.bytes).unwrap()
+}
+
+#[test]
+fn every_published_port_is_on_the_loopback() {
+    for name in ["nvidia-two-gpus", "amd-two-gpus", "two-hosts"] {
+        for deployment in &render(name).deployments {
+            let project = project(deployment);
+            for (service, of) in project["services"].as_object().unwrap() {
+                for port in of["ports"].as_array().into_iter().flatten() {
+                    assert!(port.as_str().unwrap().starts_with("127.0.0.1:"), "{name} {service} {port}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn each_worker_has_its_own_gpu_and_the_head_has_none() {
+    let of = |deployment: &Deployment, service: &str| project(deployment)["services"][service].clone();
+    let nvidia = render("nvidia-two-gpus");
+    let deployment = &nvidia.deployments[0];
+    assert_eq!(of(deployment, "worker0")["devices"][0], "nvidia.com/gpu=GPU-00000000-0000-0000-0000-000000000001");
+    assert_eq!(of(deployment, "worker1")["devices"][0], "nvidia.com/gpu=GPU-00000000-0000-0000-0000-000000000002");
+    assert!(of(deployment, "head")["devices"].is_null());
+    assert_eq!(of(deployment, "head")["environment"]["NVIDIA_VISIBLE_DEVICES"], "void");
+    let amd = render("amd-two-gpus");
+    assert_eq!(of(&amd.deployments[0], "worker1")["devices"], serde_json::json!(["/dev/kfd", "/dev/dri/renderD129"]));
+    assert_eq!(of(&amd.deployments[0], "worker1")["group_add"], serde_json::json!(["993", "44"]));
+    let old = render("nvidia-old-engine");
+    let asked = &of(&old.deployments[0], "worker0")["deploy"]["resources"]["reservations"]["devices"][0];
+    assert_eq!(asked["device_ids"], serde_json::json!(["GPU-00000000-0000-0000-0000-000000000001"]));
+}
+
+#[test]
+fn no_secret_is_in_a_project_a_variable_or_a_script() {
+    for name in ["nvidia-two-gpus", "two-hosts"] {
+        let case = render(name);
+        for deployment in &case.deployments {
+            let texts: String = texts(deployment).into_values().collect();
+            for text in [&texts, &deployment.checks] {
+                assert!(!text.contains("of the cluster; up makes it"), "{name}: a secret outside of its file");
+            }
+            let secrets = deployment.stage.files.iter().filter(|file| file.path.starts_with("secrets/"));
+            assert!(secrets.clone().count() >= 2);
+            assert!(secrets.into_iter().all(|file| file.mode == 0o444));
+        }
+    }
+}
+
+#[test]
+fn workers_of_other_hosts_get_no_credentials_of_services() {
+    let case = render("two-hosts");
+    let names: Vec<&str> = case.deployments[1]
+        .stage
+        .files
+        .iter()
+        .filter_map(|file| file.path.strip_prefix("secrets/"))
+        .collect();
+    assert_eq!(names, ["ray_token", "aws_credentials"]);
+    let ports = |index: usize| {
+        peer_ports(case.hosts[index].ports, &case.deployments[index].nodes, index == 0, case.hosts.len())
+    };
+    assert!(ports(0).contains(&(9000, 9000)) && !ports(1).contains(&(9000, 9000)));
+    assert_eq!(ports(1)[0].0, 11_000);
+    assert!(peer_ports(case.hosts[0].ports, &case.deployments[0].nodes, true, 1).is_empty());
+    assert!(case.deployments[1].checks.contains("gpu"));
+    assert!(!case.deployments[1].checks.contains("probe.py cluster"));
+}
+
+#[test]
+fn pages_name_their_credential() {
+    let case = render("nvidia-two-gpus");
+    let pages = pages(&case.spec, &Key::host(0), case.hosts[0].ports);
+    let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
+    assert_eq!(names, ["dashboard", "grafana", "prometheus", "object-store", "jupyter"]);
+    assert_eq!(pages[1].user.as_deref(), Some("admin"));
+    assert_eq!(pages[3].user_secret.as_deref(), Some("object_store_user"));
+}
+
+#[test]
+fn scripts_are_what_a_plain_shell_reads() {
+    let case = render("nvidia-two-gpus");
+    let tag = &case.hosts[0].tag;
+    let scripts = [
+        case.deployments[0].checks.clone(),
+        look_script(tag),
+        stop_script(tag),
+        clean_script(tag, gpucl::runtime::compose::CleanOptions { keep_data: true, purge: true }),
+    ];
+    let steps = case.deployments[0].stage.steps.iter().flat_map(|step| [Some(step.run.clone()), step.unless.clone()]);
+    for script in scripts.into_iter().chain(steps.flatten()) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("script.sh");
+        fs_err::write(&path, &script).unwrap();
+        assert!(std::process::Command::new("sh").arg("-n").arg(&path).status().unwrap().success(), "{script}");
+    }
+}
