@@ -203,14 +203,15 @@ impl Route {
                 Retry::Waits => (self.wait, Duration::from_secs(u64::from(attempts.min(5)))),
                 Retry::Soon => (self.wait.max(BUSY), Duration::from_millis(200 << attempts.min(4))),
             };
-            if begun.elapsed() + pause > limit {
+            let left = limit.saturating_sub(begun.elapsed());
+            if left.is_zero() {
                 return Err(self.error(&trouble));
             }
             if told != Some(trouble.cause) {
                 told = Some(trouble.cause);
                 self.tell_wait(&trouble, limit);
             }
-            tokio::time::sleep(with_jitter(pause)).await;
+            tokio::time::sleep(with_jitter(pause).min(left)).await;
         }
     }
 

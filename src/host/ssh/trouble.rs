@@ -143,7 +143,7 @@ impl Trouble {
         let (name, user, address, port) = (block.name(), block.user(), block.address(), block.port());
         let there = if port == 22 { address.to_owned() } else { format!("{address} port {port}") };
         let error = Error::new(ErrorKind::Host, format!("connect to {name} ({user}@{there})"));
-        let status = if self.retry(true) == Retry::Never { Status::Permanent } else { Status::Temporary };
+        let status = if self.retry(false) == Retry::Never { Status::Permanent } else { Status::Temporary };
         let error = error.status(status);
         match self.cause {
             Cause::KeyChanged => self.key_changed(error, block),
