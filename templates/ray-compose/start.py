@@ -88,6 +88,8 @@ def main():
     headers = read(HEADERS)
     if headers:
         os.environ["RAY_PROMETHEUS_HEADERS"] = headers
+    # With it, newer gRPC ends Ray's client server with a failed check when that starts a server of its own.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     os.execvp(command[0], command)
 
 
