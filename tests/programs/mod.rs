@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what tests stand on fails as tests do")]
 
 mod ending;
+mod fresh_host;
 mod looking;
 mod neighbours;
 mod ray_native;
