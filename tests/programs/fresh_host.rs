@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -23,6 +24,7 @@ struct Fresh {
     address: String,
     identity: String,
     testbed: serde_json::Value,
+    said: Mutex<String>,
 }
 
 fn scripts() -> PathBuf {
@@ -43,7 +45,13 @@ impl Fresh {
         let testbed = script("up", &[]);
         let host = script("host", &[&[name], arguments].concat());
         let text = |key: &str| host[key].as_str().unwrap().to_owned();
-        Self { name: name.to_owned(), address: text("address"), identity: text("identity"), testbed }
+        Self {
+            name: name.to_owned(),
+            address: text("address"),
+            identity: text("identity"),
+            testbed,
+            said: Mutex::default(),
+        }
     }
 
     fn ssh(&self) -> Vec<String> {
@@ -81,19 +89,18 @@ impl Fresh {
         let library = Library::default();
         let stage = compose::preparation(&spec, &facts, TAG, &words(peers), &ports, &words(&IMAGES), &library)?;
         let (bus, mut inbox) = Bus::new();
-        let begun = Instant::now();
         let report = playbook::run_stage(self, &stage, &bus, std::future::pending()).await;
         while let Ok(event) = inbox.try_recv() {
-            match event {
-                EventKind::HostLine { line, .. } => eprintln!("{line}"),
+            let line = match event {
+                EventKind::HostLine { line, .. } => line,
                 EventKind::Step { step, outcome, milliseconds, .. } => {
-                    eprintln!("  == {step}: {outcome:?} {milliseconds} ms")
+                    format!("== {step}: {outcome:?} {milliseconds} ms")
                 }
-                EventKind::Note { message } => eprintln!("  == {message}"),
-                _ => {}
-            }
+                EventKind::Note { message } => format!("== {message}"),
+                _ => continue,
+            };
+            self.said.lock().unwrap().push_str(&format!("{line}\n"));
         }
-        eprintln!("prepare took {:?}", begun.elapsed());
         report
     }
 
@@ -170,7 +177,7 @@ impl Host for Fresh {
 }
 
 fn outcome(report: &StageReport, step: &str) -> StepOutcome {
-    report.steps.iter().find(|have| have.name == step).unwrap_or_else(|| panic!("no step {step}")).outcome
+    report.steps.iter().find(|have| have.name == step).expect(step).outcome
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -184,6 +191,8 @@ async fn a_fresh_machine_with_gpus_is_prepared_through_a_reboot_and_put_back() {
     let timer = host.run("systemctl is-active apt-daily.timer");
     let sessions = || host.run("journalctl -u ssh -o cat").matches("Starting session:").count();
     let report = host.prepare("", &["10.0.0.2"]).await.unwrap();
+    let said = host.said.lock().unwrap().clone();
+    assert!(said.contains("== pb-nvidia started anew"), "{said}");
     assert_eq!(report.values["gpus_expected"], "2");
     assert_eq!(report.values["cdi"], "yes");
     assert!(report.values["driver_version"].starts_with("580."), "{:?}", report.values);
@@ -219,7 +228,6 @@ async fn a_fresh_machine_with_gpus_is_prepared_through_a_reboot_and_put_back() {
     assert!(sessions() - count <= 3);
 
     let look = host.undo(true).await;
-    eprintln!("{:#?}", look.lines);
     assert!(!look.lines.iter().any(|line| line.starts_with("::left")), "{:?}", look.lines);
     assert_eq!(host.run(packages), before);
     assert_eq!(host.run("ls /etc/docker/daemon.json /etc/cdi/nvidia.yaml"), "");
@@ -246,7 +254,16 @@ async fn troubles_of_a_fresh_machine_say_what_to_do() {
     host.testbed = right;
 
     // Somebody works on packages: he is named, waited for, and what he left half done is put right.
-    host.run("systemd-run --collect --unit=holder perl -e 'use Fcntl; open F, \"+<\", \"/var/lib/apt/lists/lock\"; fcntl(F, F_SETLK, pack(\"s s x4 q q l x4\", F_WRLCK, 0, 0, 0, 0)); sleep 8'");
+    host.run("sh -c 'cd /tmp && apt-get download -q tree && dpkg --unpack tree_*.deb'");
+    assert!(host.run("dpkg --audit").contains("tree"));
+    host.run(concat!(
+        "systemd-run --collect python3 -c 'import fcntl,time; f=open(\"/var/lib/apt/lists/lock\",\"r+\"); ",
+        "fcntl.lockf(f,fcntl.LOCK_EX); time.sleep(8)'"
+    ));
     let report = host.prepare("", &[]).await.unwrap();
     assert_eq!(report.values["gpus_expected"], "1");
+    assert_eq!(host.run("dpkg --audit"), "");
+    let said = host.said.lock().unwrap().clone();
+    assert!(said.contains("Waiting for the package system: process"), "{said}");
+    assert!(said.contains("python3 -c") && said.contains("holds /var/lib/apt/lists/lock"), "{said}");
 }

@@ -6,6 +6,7 @@ mod ending;
 mod fresh_host;
 mod looking;
 mod neighbours;
+mod playbooks;
 mod ray_native;
 mod restarting;
 mod running;
