@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::compile::Resume;
+use super::end::End;
 use super::facts::Facts;
 use super::stage::{Stage, StageReport, StepReport};
 use crate::error::{Error, ErrorKind, Result, Status};
@@ -15,25 +16,6 @@ use crate::util::human;
 const KEPT: usize = 400;
 /// How many of a step's last lines an error shows.
 const SHOWN: usize = 20;
-
-/// How the stage ended, as the host told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum End {
-    /// It succeeded, or had succeeded before.
-    Done,
-    /// A step failed.
-    Failed { code: String },
-    /// A step was ended at a limit.
-    TimedOut { limit: Duration, of_step: bool },
-    /// The program was ended by a command of ours.
-    Ended,
-    /// The program was gone without a result.
-    Died,
-    /// The program did not end at its limit.
-    Stuck,
-    /// The machine was told to start anew.
-    Reboot,
-}
 
 /// The program whose log is shown now.
 #[derive(Debug, Clone, Default)]

@@ -6,6 +6,7 @@
 
 mod compile;
 mod definition;
+mod end;
 mod facts;
 mod follow;
 mod look;

@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what tests stand on fails as tests do")]
 
 mod ending;
+mod fresh_host;
 mod looking;
 mod neighbours;
+mod playbooks;
 mod ray_native;
 mod restarting;
 mod running;

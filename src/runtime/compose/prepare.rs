@@ -12,6 +12,9 @@ use crate::util::near;
 
 /// The playbooks that a spec may set variables of, in the order in which they run.
 const PLAYBOOKS: [&str; 6] = ["base", "docker", "nvidia", "amd", "images", "firewall"];
+/// A playbook: its name in a spec, its file's name, and the variables that gpucl sets itself.
+type Part = (&'static str, &'static str, Vec<(&'static str, String)>);
+
 /// How long the stage that confirms the firewall may take.
 const CONFIRM_LIMIT: Duration = Duration::from_secs(60);
 const UNDO: &str = include_str!("undo.sh");
@@ -36,8 +39,7 @@ pub fn preparation(
             .because(format!("`{odd}` is no name of an image")));
     }
     let images = ("images", images.join(" "));
-    let mut parts: Vec<(&str, &str, Vec<(&str, String)>)> =
-        vec![("base", "base", vec![]), ("docker", "docker", vec![])];
+    let mut parts: Vec<Part> = vec![("base", "base", vec![]), ("docker", "docker", vec![])];
     if !images.1.is_empty() {
         parts.push(("images", "images-begin", vec![images.clone()]));
     }

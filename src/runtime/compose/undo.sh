@@ -23,6 +23,16 @@ put_back() {
     fi
 }
 
+# What the engine kept. Its folders may be file systems of their own.
+forget_engine() {
+    for folder in /var/lib/docker /var/lib/containerd /etc/docker; do
+        [ -d "$folder" ] || continue
+        find "$folder" -xdev -mindepth 1 -delete 2>/dev/null
+        rmdir "$folder" 2>/dev/null
+    done
+    ip link delete docker0 2>/dev/null
+}
+
 packages=
 if [ -s installed ]; then
     # Lines that stay are written anew, so that this can be run again.
@@ -90,7 +100,7 @@ if [ -n "$packages" ]; then
         # shellcheck disable=SC2086
         if [ -z "$there" ] || timeout 900 apt-get -q -y -o DPkg::Lock::Timeout=300 purge $there >/dev/null 2>undo.errors; then
             echo "::removed packages:$packages"
-            case " $packages " in *' docker.io '* | *' docker-ce '*) rm -rf /var/lib/docker /var/lib/containerd /etc/docker; ip link delete docker0 2>/dev/null ;; esac
+            case " $packages " in *' docker.io '* | *' docker-ce '*) forget_engine ;; esac
         else
             tail -n 1 undo.errors
             echo "::left packages:$there"
