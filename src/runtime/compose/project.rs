@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::images::{HostImages, host_images};
 use super::view::{Cluster, exporter_key, image, pairs, token_environment};
-use super::{Deployment, HostInput, HostPorts, Page, Pages, checks, stage};
+use super::{Deployment, HostInput, HostPorts, Page, Pages, checks, confirm_steps, stage};
 use crate::error::Result;
 use crate::name::{Key, Scope};
 use crate::plan::{NodeRole, NodeSpec};
-use crate::playbook::StageFile;
+use crate::playbook::{Stage, StageFile};
 use crate::render::{Library, render};
 use crate::secret::{GRAFANA_USER, PROMETHEUS_USER, Secrets, external_credentials};
 use crate::spec::Spec;
