@@ -198,3 +198,25 @@ fn scripts_are_what_a_plain_shell_reads() {
         assert!(std::process::Command::new("sh").arg("-n").arg(&path).status().unwrap().success(), "{script}");
     }
 }
+
+/// Ray's own schema, read by Ray's own Python.
+#[test]
+#[ignore = "testbed: it takes a Ray environment; `just testbed-all` has one"]
+fn the_file_for_ray_up_is_what_ray_takes() {
+    let env = crate::support::TestEnv::with_shared_ray();
+    env.write(
+        "cluster.yaml",
+        "name: r\nprovider: ssh\nruntime: docker\nhosts: [{node: a.example.org, user: cc}, {node: b.example.org}]\n",
+    );
+    env.run(&["render", "--as", "ray-cluster-yaml", "--to", "out"]).exits(0);
+    let script = "import json, sys, yaml, jsonschema, ray.autoscaler, pathlib\n\
+                  schema = json.loads((pathlib.Path(ray.autoscaler.__file__).parent / 'ray-schema.json').read_text())\n\
+                  jsonschema.validate(yaml.safe_load(open(sys.argv[1])), schema)\n";
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache/gpucl/environments");
+    let python =
+        fs_err::read_dir(folder).unwrap().map(|entry| entry.unwrap().path().join("bin/python")).next().unwrap();
+    let run =
+        std::process::Command::new(python).args(["-c", script]).arg(env.work().join("out/ray-cluster.yaml")).output();
+    let run = run.unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+}

@@ -175,7 +175,6 @@ pub fn ray_cluster_yaml(settings: &Settings, loaded: &Loaded) -> Result<Vec<Rend
     let token = ray_token_path(&settings.paths.cluster(&spec.name));
     let file = json!({
         "cluster_name": spec.name,
-        "provider": {"type": "local", "head_ip": addresses[0], "worker_ips": addresses[1..]},
         "auth": auth,
         "docker": {
             "image": images.ray,
@@ -201,7 +200,10 @@ pub fn ray_cluster_yaml(settings: &Settings, loaded: &Loaded) -> Result<Vec<Rend
         "# For Ray's own `ray up`, by `gpucl render --as ray-cluster-yaml`. The machines must have Docker and drivers already.\n\
          # It reads the cluster's token from {token};\n\
          # `gpucl up` makes it, or: mkdir -p \"$(dirname {token})\" && ray get-auth-token --generate, and copy it there.\n\
-         # Nothing closes Ray's ports here: let a firewall admit these machines alone.\n{yaml}"
+         # Nothing closes Ray's ports here: let a firewall admit these machines alone.\n\
+         provider: {{type: local, head_ip: {}, worker_ips: {}}}\n{yaml}",
+        json!(addresses[0]),
+        json!(addresses[1..]),
     );
     Ok(vec![RenderedFile { path: "ray-cluster.yaml".into(), bytes: text.into() }])
 }

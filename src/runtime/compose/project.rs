@@ -54,6 +54,12 @@ fn deployment(cluster: &Cluster<'_>, host: &HostInput) -> Result<Deployment> {
     let checks = checks::checks(cluster, host)?;
     let mut stage = stage::deploy(&project, files, &nodes);
     stage.steps.push(stage::look_inside(&checks));
+    if !cluster.bridge {
+        // It comes by a connection made after the firewall was set: what it proves keeps the firewall.
+        let confirm = confirm_steps(&host.tag, request.library)?;
+        let limit = stage.timeout + confirm.timeout;
+        stage = Stage::join("deploy", vec![confirm, stage], limit);
+    }
     Ok(Deployment { host: host.key.clone(), project: host.tag.clone(), nodes, stage, checks })
 }
 
