@@ -173,6 +173,24 @@ async fn local_keeps_the_contract_as_committed() {
     assert!(!env.home().join("data").exists(), "the suite left a folder");
 }
 
+#[tokio::test]
+async fn ssh_keeps_the_contract_as_committed() {
+    let env = TestEnv::new();
+    let (events, _inbox) = gpucl::event::Bus::new();
+    let context = Context {
+        data_dir: env.home().join("data"),
+        cache_dir: env.home().join("cache"),
+        runtime_dir: env.root().join("run"),
+        events,
+    };
+    let factory = find("ssh").unwrap();
+    let provider = factory.open(&serde_json::json!({}), &context).unwrap();
+    let subject = Subject { host: factory.example_host(), ..Subject::new(provider.as_ref()).unwrap() };
+    let results = run(&subject, &mut |_| {}).await;
+    assert_eq!(listing(&results), include_str!("../providers/ssh/conformance.txt"));
+    assert!(!env.home().join("data").exists(), "the suite left a folder");
+}
+
 #[test]
 fn provider_check_prints_each_case_and_the_counts() {
     let env = TestEnv::new();

@@ -152,6 +152,21 @@ impl App {
             .collect()
     }
 
+    /// Events of a command that is no run: what there is to know of them goes to stderr.
+    pub(crate) fn plain_events(&self) -> crate::event::Bus {
+        let (bus, mut inbox) = crate::event::Bus::new();
+        let ui = self.ui;
+        tokio::spawn(async move {
+            while let Some(event) = inbox.recv().await {
+                if let crate::event::EventKind::Note { message } | crate::event::EventKind::Warning { message } = event
+                {
+                    ui.status(message);
+                }
+            }
+        });
+        bus
+    }
+
     /// JSON was asked for.
     pub(crate) fn json(&self) -> bool {
         self.ui.format() == Format::Json

@@ -68,6 +68,12 @@ pub(crate) enum Command {
     Logs(commands::logs::Args),
     /// Run a command on the hosts
     Exec(commands::exec::Args),
+    /// Open a shell on a host, or run one command there at the terminal
+    Ssh(commands::ssh::Args),
+    /// Copy files and folders to a host and back: gpucl cp data worker-0:/mnt/
+    Cp(commands::cp::Args),
+    /// Reach a port of a host at a port of this machine, until Ctrl-C
+    PortForward(commands::port_forward::Args),
     /// Open a cluster's web pages, logged in, until Ctrl-C
     Dashboard(commands::dashboard::Args),
     /// Print what the plain `ray` command line needs: eval "$(gpucl env)"

@@ -1,5 +1,6 @@
 //! The verbs on a cluster: up, plan, render, stop, down, verify. Each is the same pipe with another goal.
 
+mod connections;
 mod down;
 mod open;
 mod plan;
@@ -12,6 +13,7 @@ mod stop;
 mod up;
 mod verify;
 
+pub use connections::{Remote, RemoteHost, connections};
 pub use down::{DownOptions, Proof, down};
 pub use open::{Opened, Settings};
 pub use plan::plan;

@@ -1,11 +1,12 @@
-//! Two streams of a program, line by line, as they come.
+//! A program's two streams, read line by line as they come.
 
-use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 
 use super::{OnLine, Stream};
 
-/// Reads both streams to their ends and hands over each line.
-pub(super) async fn read(mut out: impl AsyncBufRead + Unpin, mut err: impl AsyncBufRead + Unpin, on_line: OnLine<'_>) {
+/// Hands over every line of both streams until both are closed.
+pub(super) async fn follow(out: impl AsyncRead + Unpin, err: impl AsyncRead + Unpin, on_line: OnLine<'_>) {
+    let (mut out, mut err) = (BufReader::new(out), BufReader::new(err));
     // `read_until` may be dropped and begun again: what it has read stays in its buffer.
     let (mut out_line, mut err_line) = (Vec::new(), Vec::new());
     let (mut out_open, mut err_open) = (true, true);

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use async_trait::async_trait;
-use tokio::io::{AsyncWriteExt as _, BufReader};
+use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-use super::{ExecEnd, Host, OnLine, lines};
+use super::lines::follow;
+use super::{ExecEnd, Host, OnLine};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 
 /// This machine, with one folder for everything of one host.
@@ -61,8 +62,7 @@ impl Host for LocalHost {
             let _ = stdin.write_all(program.as_bytes()).await;
             drop(stdin);
         };
-        let read = lines::read(BufReader::new(stdout), BufReader::new(stderr), on_line);
-        tokio::join!(feed, read);
+        tokio::join!(feed, follow(stdout, stderr, on_line));
         let status = child.wait().await.doing(ErrorKind::Host, doing)?;
         Ok(status.code().map_or(ExecEnd::Broken, ExecEnd::Exited))
     }

@@ -46,6 +46,10 @@ pub trait Factory: Sync {
     fn settings_schema(&self) -> schemars::Schema;
     /// The JSON Schema of one entry of `hosts:`.
     fn host_schema(&self) -> schemars::Schema;
+    /// An entry of `hosts:` for the conformance suite, where nobody gives one.
+    fn example_host(&self) -> serde_json::Value {
+        serde_json::Value::Object(serde_json::Map::new())
+    }
     /// Checks settings and host entries strictly; touches nothing.
     fn check(&self, settings: &serde_json::Value, hosts: &[serde_json::Value]) -> Vec<FieldError>;
     /// Opens it. Settings have passed `check`.

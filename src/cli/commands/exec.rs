@@ -1,53 +1,139 @@
 //! `gpucl exec`.
 
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::target::Target;
-use crate::cluster;
+use crate::cluster::{self, Remote};
 use crate::error::{Error, ErrorKind, Result};
-use crate::host::{ExecEnd, Host as _, Stream};
+use crate::host::{ExecEnd, Host, Stream};
 use crate::ray::shell_line;
+
+/// How long a host may take to answer.
+pub(crate) const ANSWER: Duration = Duration::from_secs(20);
 
 /// The arguments of `exec`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// A host, by its name or a node's on it; may be given again. All hosts when absent
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+    /// Run it as root
+    #[arg(long)]
+    root: bool,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-/// Runs a command on every host of the cluster, with Ray's environment; its exit code is the command's.
+/// Runs a command on the hosts of the cluster; its exit code is the command's, of several the highest.
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let target = Target::choose(app)?;
-    let mut code = exit_code::DONE;
-    for host in cluster::hosts(&app.paths, &target.known.state)? {
-        let settings = target.access().map(|access| access.settings(app.variable("PATH"))).unwrap_or_default();
-        let mut program = String::new();
-        for (name, value) in settings {
-            match value {
-                Some(value) => program.push_str(&format!("export {name}={}\n", shell_line(&[value]))),
-                None => program.push_str(&format!("unset {name}\n")),
-            }
-        }
-        program.push_str(&format!("exec {}\n", shell_line(&args.command)));
-        let name = host.name().to_owned();
-        let mut on_line = |stream: Stream, line: &str| {
-            match (app.json(), stream) {
-            (true, _) => app.ui.json(&serde_json::json!({
-                "v": 1, "type": "exec_line", "host": name, "stream": if stream == Stream::Out { "out" } else { "err" }, "line": line,
-            })),
-            (false, Stream::Out) => app.ui.data(line),
-            (false, Stream::Err) => app.ui.error_line(line),
-        }
-        };
-        match host.exec(&program, &mut on_line).await? {
-            ExecEnd::Exited(0) => {}
-            ExecEnd::Exited(status) => code = u8::try_from(status.clamp(1, 255)).unwrap_or(exit_code::FAILED),
-            ExecEnd::Broken => {
-                return Err(Error::new(ErrorKind::Host, format!("run the command on {}", host.name()))
-                    .because("a signal ended it"));
-            }
+    let remote = cluster::connections(&app.paths, &target.known.state, app.plain_events()).await?;
+    match remote {
+        Some(remote) => by_ssh(app, &args, &remote).await,
+        None => here(app, &args, &target).await,
+    }
+}
+
+/// On this machine, with Ray's environment.
+async fn here(app: &App, args: &Args, target: &Target) -> Result<u8> {
+    if args.root {
+        return Err(Error::new(ErrorKind::Unsupported, "run the command as root")
+            .because("the cluster runs on this machine, as you"));
+    }
+    let mut program = String::new();
+    for (name, value) in target.access().map(|access| access.settings(app.variable("PATH"))).unwrap_or_default() {
+        match value {
+            Some(value) => program.push_str(&format!("export {name}={}\n", shell_line(&[value]))),
+            None => program.push_str(&format!("unset {name}\n")),
         }
     }
+    program.push_str(&format!("exec {}\n", shell_line(&args.command)));
+    let mut hosts = cluster::hosts(&app.paths, &target.known.state)?;
+    let known: Vec<String> = hosts.iter().map(|host| host.name().to_owned()).collect();
+    if let Some(unknown) = args.host.iter().find(|name| !known.contains(name)) {
+        return Err(Error::new(ErrorKind::NotFound, format!("find the host {unknown}"))
+            .because("the cluster has none of that name")
+            .hint(format!("there are: {}", known.join(", "))));
+    }
+    hosts.retain(|host| args.host.is_empty() || args.host.iter().any(|name| name == host.name()));
+    let mut code = exit_code::DONE;
+    for host in hosts {
+        code = code.max(on(app, &host, &program, "").await?);
+    }
     Ok(code)
+}
+
+/// On all or some hosts at the same time, each line with its host's name when there are several.
+async fn by_ssh(app: &App, args: &Args, remote: &Remote) -> Result<u8> {
+    let chosen = match args.host.as_slice() {
+        [] => remote.hosts.iter().collect(),
+        names => {
+            let mut chosen = Vec::new();
+            for name in names {
+                let host = remote.host(name)?;
+                // Two nodes of one host are one host.
+                if !chosen.iter().any(|other: &&cluster::RemoteHost| other.key == host.key) {
+                    chosen.push(host);
+                }
+            }
+            chosen
+        }
+    };
+    let program = format!("exec {}\n", shell_line(&args.command));
+    let width = chosen.iter().map(|host| host.name().len()).max().unwrap_or_default();
+    let runs = chosen.iter().map(|host| {
+        let label = if chosen.len() > 1 { format!("{:<width$} | ", host.name()) } else { String::new() };
+        let program = &program;
+        async move {
+            let ssh = remote.connections.connect(host.name(), host.home(), ANSWER, std::future::pending()).await?;
+            let ssh = if args.root { ssh } else { ssh.as_user() };
+            let code = on(app, &ssh, program, &label).await;
+            ssh.close().await;
+            code
+        }
+    });
+    let mut code = exit_code::DONE;
+    let mut failures = Vec::new();
+    for (host, ended) in chosen.iter().zip(join_all(runs).await) {
+        match ended {
+            Ok(0) => {}
+            Ok(status) => {
+                code = code.max(status);
+                if chosen.len() > 1 {
+                    app.ui.status(format_args!("{}: exit code {status}", host.name()));
+                }
+            }
+            Err(error) => failures.push(error),
+        }
+    }
+    // The others went on to their ends; the first failure is told whole, and the rest by their names.
+    let mut failures = failures.into_iter();
+    match failures.next() {
+        None => Ok(code),
+        Some(first) => Err(failures.fold(first, |first, other| first.because(format!("also: {other}")))),
+    }
+}
+
+/// Runs the program on one host; hands back its exit code.
+async fn on(app: &App, host: &dyn Host, program: &str, label: &str) -> Result<u8> {
+    let name = host.name().to_owned();
+    let mut on_line = |stream: Stream, line: &str| match (app.json(), stream) {
+        (true, _) => app.ui.json(&serde_json::json!({
+            "v": 1, "type": "exec_line", "host": name, "stream": if stream == Stream::Out { "out" } else { "err" },
+            "line": line,
+        })),
+        (false, Stream::Out) => app.ui.data(format_args!("{label}{line}")),
+        (false, Stream::Err) => app.ui.error_line(&format!("{label}{line}")),
+    };
+    match host.exec(program, &mut on_line).await? {
+        ExecEnd::Exited(0) => Ok(exit_code::DONE),
+        ExecEnd::Exited(status) => Ok(u8::try_from(status.clamp(1, 255)).unwrap_or(exit_code::FAILED)),
+        ExecEnd::Broken => Err(Error::new(ErrorKind::Host, format!("run the command on {name}"))
+            .because("a signal ended it, or the connection was lost")),
+    }
 }

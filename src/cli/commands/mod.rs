@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod completions;
+pub(crate) mod cp;
 pub(crate) mod dashboard;
 pub(crate) mod doctor;
 pub(crate) mod down;
@@ -11,9 +12,11 @@ pub(crate) mod job;
 pub(crate) mod list;
 pub(crate) mod logs;
 pub(crate) mod plan;
+pub(crate) mod port_forward;
 pub(crate) mod provider;
 pub(crate) mod render;
 pub(crate) mod schema;
+pub(crate) mod ssh;
 pub(crate) mod status;
 pub(crate) mod stop;
 pub(crate) mod up;
@@ -36,6 +39,9 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
         Command::Job(command) => job::run(app, command).await,
         Command::Logs(args) => logs::run(app, args).await,
         Command::Exec(args) => exec::run(app, args).await,
+        Command::Ssh(args) => ssh::run(app, args).await,
+        Command::Cp(args) => cp::run(app, args).await,
+        Command::PortForward(args) => port_forward::run(app, args).await,
         Command::Dashboard(args) => dashboard::run(app, args).await,
         Command::Env(args) => env::run(app, args).await,
         Command::Render(args) => render::run(app, args).await,

@@ -37,9 +37,9 @@ pub(crate) struct CheckArgs {
     /// The provider's settings, as JSON: what stands under `provider:` in a spec
     #[arg(long, value_name = "JSON", default_value = "{}")]
     settings: String,
-    /// The host to ask for, as JSON: an entry of `hosts:` in a spec
-    #[arg(long, value_name = "JSON", default_value = "{}")]
-    host: String,
+    /// The host to ask for, as JSON: an entry of `hosts:` in a spec; else what the provider has for an example
+    #[arg(long, value_name = "JSON")]
+    host: Option<String>,
 }
 
 pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
@@ -82,7 +82,7 @@ async fn check(app: &App, args: CheckArgs) -> Result<u8> {
             .hint(format!("gpucl provider check {}", args.name)));
     }
     let settings = parsed(&args.settings, "--settings")?;
-    let host = parsed(&args.host, "--host")?;
+    let host = args.host.as_deref().map_or_else(|| Ok(factory.example_host()), |host| parsed(host, "--host"))?;
     if let Some(error) = factory.check(&settings, std::slice::from_ref(&host)).first() {
         return Err(wrong_field(&doing, error));
     }

@@ -62,7 +62,7 @@ impl SshReach {
             self.connections.write(&entries)?;
         }
         let stop = self.cancel.at_least(Urgency::Finish);
-        self.connections.connect(&key.display_name(), home.to_owned(), target.clone(), wait, stop).await.map(Arc::new)
+        self.connections.connect(&key.display_name(), home.to_owned(), wait, stop).await.map(Arc::new)
     }
 }
 

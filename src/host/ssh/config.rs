@@ -1,154 +1,352 @@
-//! The `ssh_config` and `known_hosts` of a cluster.
+//! The text of a cluster's `ssh_config` and `known_hosts`. Pure: what it needs to know is asked in [`super::tool`].
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use super::SshTarget;
 
-/// A host under the names that it is called by in the cluster's `ssh_config`.
+/// The keys of the user's own configuration for a host that are written into our block for it, as `ssh -G` names them.
+///
+/// What is not here is left to the user's file, which ours includes, or is overridden: multiplexing, remote commands, terminals and
+/// forwards, which are of one shell's and not of a tool's, and all about host keys.
+const CARRIED: &[&str] = &[
+    "proxyjump",
+    "proxycommand",
+    "proxyusefdpass",
+    "certificatefile",
+    "identityagent",
+    "identitiesonly",
+    "pkcs11provider",
+    "securitykeyprovider",
+    "addkeystoagent",
+    "forwardagent",
+    "addressfamily",
+    "bindaddress",
+    "bindinterface",
+    "ciphers",
+    "macs",
+    "kexalgorithms",
+    "hostkeyalgorithms",
+    "pubkeyacceptedalgorithms",
+    "casignaturealgorithms",
+    "pubkeyauthentication",
+    "preferredauthentications",
+    "gssapiauthentication",
+    "gssapidelegatecredentials",
+    "compression",
+    "requiredrsasize",
+    "ipqos",
+];
+
+/// The keys whose value is one word, so that a blank in it must be quoted.
+const WORDS: &[&str] = &["certificatefile", "identityagent", "pkcs11provider", "securitykeyprovider"];
+
+/// One host of a cluster, by its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostEntry {
-    /// Its names, its own first: `host-0`, `head`, `worker-1`.
+    /// What it is called, its display name first: `host-0`, `head`, `worker-0`.
     pub names: Vec<String>,
     /// How it is reached.
     pub target: SshTarget,
 }
 
-/// What `ssh -G` says of a destination that matters for reaching it. All else is the user's configuration's to say.
-const CARRIED: &[&str] = &[
-    "hostname",
-    "user",
-    "port",
-    "identityfile",
-    "identityagent",
-    "certificatefile",
-    "proxyjump",
-    "proxycommand",
-    "pkcs11provider",
-    "securitykeyprovider",
-];
-
-/// What the user's own configuration comes to for a destination, by `ssh -G`; nothing when that cannot be asked.
-pub(super) fn resolved(node: &str) -> Vec<(String, String)> {
-    let asked = Command::new("ssh").args(["-G", "--", node]).stdin(Stdio::null()).output();
-    let Ok(output) = asked else { return Vec::new() };
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter_map(|line| line.split_once(' '))
-        .filter(|(key, value)| CARRIED.contains(key) && !matches!(*value, "none" | "internal" | "$SSH_SK_PROVIDER"))
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect()
+/// What `ssh -G` says of a destination: with the user's configuration, and without any.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Resolved {
+    pub(super) with: Vec<(String, String)>,
+    pub(super) without: Vec<(String, String)>,
 }
 
-/// The text of the cluster's `ssh_config`. `resolve` tells what the user's own configuration says of a destination.
-pub(super) fn config_text(
-    entries: &[HostEntry],
-    folder: &Path,
-    resolve: impl Fn(&str) -> Vec<(String, String)>,
-) -> String {
-    let mut text = String::from(
-        "# Written by gpucl for this cluster's hosts. `ssh -F THIS host-0` works as `gpucl ssh host-0` does.\n",
-    );
-    let known_hosts = folder.join("known_hosts").display().to_string();
-    for entry in entries {
-        let target = &entry.target;
-        let own = |key: &str| match key {
-            "user" => target.user.clone(),
-            "port" => target.port.map(|port| port.to_string()),
-            "identityfile" => target.identity_file.as_ref().map(|path| path.display().to_string()),
-            _ => None,
+impl Resolved {
+    /// Takes what `ssh -G` printed with the user's configuration, and without.
+    pub(super) fn of_texts(with: &str, without: &str) -> Self {
+        let read = |text: &str| {
+            let lines = text.lines().filter_map(|line| line.split_once(' '));
+            lines.map(|(key, value)| (key.to_lowercase(), value.trim().to_owned())).collect()
         };
-        let _ = writeln!(text, "\nHost {}", entry.names.join(" "));
-        let mut hostname = false;
-        for (key, value) in resolve(&target.node).iter().filter(|(key, _)| own(key).is_none()) {
-            hostname |= key == "hostname";
-            let _ = writeln!(text, "    {key} {}", quoted(key, value));
-        }
-        if !hostname {
-            let _ = writeln!(text, "    hostname {}", target.node);
-        }
-        for key in ["user", "port", "identityfile"] {
-            if let Some(value) = own(key) {
-                let _ = writeln!(text, "    {key} {}", quoted(key, &value));
-            }
-        }
-        if target.identity_file.is_some() {
-            text.push_str("    IdentitiesOnly yes\n");
-        }
-        if target.host_key.is_some() {
-            // Known before the first connection: no other file is asked, and a reused address means nothing.
-            let alias = alias(entry);
-            let _ = writeln!(text, "    HostKeyAlias {alias}\n    UserKnownHostsFile \"{known_hosts}\"");
-            text.push_str("    GlobalKnownHostsFile /dev/null\n    StrictHostKeyChecking yes\n");
-        } else {
-            let _ = writeln!(text, "    UserKnownHostsFile \"{known_hosts}\" ~/.ssh/known_hosts ~/.ssh/known_hosts2");
-            text.push_str("    StrictHostKeyChecking accept-new\n");
-        }
-        // A hashed line could not be told from another host's.
-        text.push_str("    HashKnownHosts no\n    UpdateHostKeys no\n");
-        text.push_str("    ServerAliveInterval 15\n    ServerAliveCountMax 4\n    ConnectTimeout 10\n");
-        text.push_str(
-            "    RemoteCommand none\n    RequestTTY auto\n    ClearAllForwardings yes\n    ControlPath none\n",
-        );
+        Self { with: read(with), without: read(without) }
     }
-    // What an `Include` says would else belong to the last block above.
+
+    /// The first value of a key.
+    pub(super) fn value(&self, key: &str) -> Option<&str> {
+        self.with.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// The values of a key that the user's configuration sets.
+    fn set<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        let is_default = move |value: &str| self.without.iter().any(|(name, other)| name == key && other == value);
+        self.with.iter().filter(move |(name, value)| name == key && !is_default(value)).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Whom a host's key is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// The key that the spec or the provider gave.
+    Given,
+    /// What the user's own known hosts say.
+    Users,
+    /// What the first connection showed; it is in our known hosts from then on.
+    FirstUse,
+}
+
+/// One Host block.
+#[derive(Debug, Clone)]
+pub(super) struct Block {
+    pub(super) entry: HostEntry,
+    pub(super) resolved: Resolved,
+    pub(super) trust: Trust,
+}
+
+impl Block {
+    /// Its display name.
+    pub(super) fn name(&self) -> &str {
+        self.entry.names.first().map_or("", String::as_str)
+    }
+
+    /// The user that is logged in as.
+    pub(super) fn user(&self) -> &str {
+        self.entry.target.user.as_deref().or_else(|| self.resolved.value("user")).unwrap_or_default()
+    }
+
+    /// The name or address that is connected to.
+    pub(super) fn address(&self) -> &str {
+        self.resolved.value("hostname").unwrap_or(&self.entry.target.node)
+    }
+
+    /// The port that is connected to.
+    pub(super) fn port(&self) -> u16 {
+        self.entry.target.port.or_else(|| self.resolved.value("port")?.parse().ok()).unwrap_or(22)
+    }
+
+    /// The name that its key has in our known hosts: of the machine, not of its place in the spec.
+    pub(super) fn alias(&self) -> String {
+        alias(self.address(), self.port())
+    }
+}
+
+/// The name of a machine's key in our known hosts.
+pub(super) fn alias(address: &str, port: u16) -> String {
+    format!("gpucl:{}:{port}", address.to_lowercase())
+}
+
+/// One word of an `ssh_config`.
+fn word(text: &str) -> String {
+    if text.contains([' ', '\t', '"', '\'', '#']) {
+        format!("\"{}\"", text.replace('"', "\\\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+/// A path of ours in an `ssh_config`, where `%` begins a token.
+fn path_word(path: &Path) -> String {
+    word(&path.display().to_string().replace('%', "%%"))
+}
+
+/// The text of `ssh_config`, for `ssh -F` by hand as well as for us.
+pub(super) fn config_text(blocks: &[Block], known_hosts: &Path) -> String {
+    let mut text = String::from(
+        "# Written by gpucl, and written anew when the cluster changes: `ssh -F THIS-FILE head` reaches a host.\n",
+    );
+    for block in blocks {
+        let _ = write!(text, "\n{}", block_text(block, known_hosts));
+    }
+    // `-F` leaves both files out, and an Include without the Match would be a part of the last block.
     text.push_str("\nMatch all\nInclude ~/.ssh/config\nInclude /etc/ssh/ssh_config\n");
     text
 }
 
-/// The name under which a host's key is known.
-fn alias(entry: &HostEntry) -> String {
-    format!("gpucl-{}", entry.names.first().map_or("host", String::as_str))
+fn block_text(block: &Block, known_hosts: &Path) -> String {
+    let Block { entry: HostEntry { names, target }, resolved, trust } = block;
+    let mut lines = vec![format!("HostName {}", block.address()), format!("Port {}", block.port())];
+    match &target.user {
+        Some(user) => lines.push(format!("User {}", word(user))),
+        None => lines.extend(resolved.set("user").map(|user| format!("User {}", word(user)))),
+    }
+    match &target.identity_file {
+        Some(file) => {
+            lines.push(format!("IdentityFile {}", word(&file.display().to_string())));
+            lines.push("IdentitiesOnly yes".to_owned());
+        }
+        None => lines.extend(resolved.set("identityfile").map(|file| format!("IdentityFile {}", word(file)))),
+    }
+    for key in CARRIED.iter().filter(|key| target.identity_file.is_none() || **key != "identitiesonly") {
+        let value = |value: &str| if WORDS.contains(key) { word(value) } else { value.to_owned() };
+        lines.extend(resolved.set(key).map(|found| format!("{key} {}", value(found))));
+    }
+    match trust {
+        Trust::Users => {
+            lines.extend(resolved.set("hostkeyalias").map(|alias| format!("HostKeyAlias {alias}")));
+            lines.extend(resolved.set("userknownhostsfile").map(|files| format!("UserKnownHostsFile {files}")));
+            lines.push("StrictHostKeyChecking yes".to_owned());
+        }
+        Trust::Given | Trust::FirstUse => {
+            lines.push(format!("HostKeyAlias {}", block.alias()));
+            lines.push(format!("UserKnownHostsFile {}", path_word(known_hosts)));
+            lines.push("GlobalKnownHostsFile none".to_owned());
+            let strict = if *trust == Trust::Given { "yes" } else { "accept-new" };
+            lines.push(format!("StrictHostKeyChecking {strict}"));
+            lines.push("HashKnownHosts no".to_owned());
+            lines.push("UpdateHostKeys no".to_owned());
+        }
+    }
+    lines.extend(
+        [
+            "ConnectTimeout 10",
+            "ServerAliveInterval 15",
+            "ServerAliveCountMax 4",
+            "ControlMaster no",
+            "ControlPath none",
+            "RemoteCommand none",
+            "RequestTTY auto",
+            "PermitLocalCommand no",
+        ]
+        .map(str::to_owned),
+    );
+    let mut text = format!("Host {}\n", names.join(" "));
+    for line in lines {
+        let _ = writeln!(text, "    {line}");
+    }
+    text
 }
 
-/// The lines of `known_hosts` that are known before the first connection, for hosts that have one.
-pub(super) fn pinned_keys(entries: &[HostEntry]) -> Vec<String> {
-    let pinned = |entry: &HostEntry| Some(format!("{} {}", alias(entry), entry.target.host_key.as_ref()?.trim()));
-    entries.iter().filter_map(pinned).collect()
+/// The text of the file that our own connections use: the same, and what a person at a terminal would miss.
+///
+/// It holds for machines that are jumped over as well: they must not ask at the terminal, nor be silent about what is wrong.
+pub(super) fn own_text(config: &Path) -> String {
+    format!(
+        "# For gpucl's own connections; `ssh_config` beside it is for people.\n\
+         Match all\n    BatchMode yes\n    LogLevel INFO\n    ClearAllForwardings yes\n    VisualHostKey no\nInclude {}\n",
+        word(&config.display().to_string())
+    )
 }
 
-/// A value that is one word; a path may have blanks. Commands stay as they are.
-fn quoted(key: &str, value: &str) -> String {
-    if key != "proxycommand" && value.contains(' ') { format!("\"{value}\"") } else { value.to_owned() }
+/// The text of `known_hosts`: the keys that were given, and those that first connections showed of machines still in use.
+pub(super) fn known_hosts_text(before: &str, blocks: &[Block]) -> String {
+    let mut text = String::new();
+    let mut written = BTreeSet::new();
+    for block in blocks {
+        let alias = block.alias();
+        if !written.insert(alias.clone()) {
+            continue;
+        }
+        match (&block.entry.target.host_key, block.trust) {
+            (Some(key), _) => {
+                let _ = writeln!(text, "{alias} {}", key.trim());
+            }
+            (None, Trust::FirstUse) => lines_of(before, &alias).for_each(|line| {
+                let _ = writeln!(text, "{line}");
+            }),
+            (None, _) => {}
+        }
+    }
+    text
+}
+
+/// The lines of known hosts that are of this alias.
+pub(super) fn lines_of<'a>(known_hosts: &'a str, alias: &'a str) -> impl Iterator<Item = &'a str> {
+    known_hosts.lines().filter(move |line| line.split_whitespace().next() == Some(alias))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn entry(node: &str) -> HostEntry {
-        let target = SshTarget { node: node.to_owned(), ..SshTarget::default() };
-        HostEntry { names: vec!["host-0".to_owned(), "head".to_owned()], target }
+    const WITHOUT: &str = "host gpu\nuser ada\nhostname gpu\nport 22\nidentitiesonly no\nidentityfile ~/.ssh/id_rsa\n\
+                           identityfile ~/.ssh/id_ed25519\nuserknownhostsfile /h/.ssh/known_hosts\nrequesttty auto\n";
+
+    fn block(target: SshTarget, with: &str, trust: Trust) -> Block {
+        let entry = HostEntry { names: vec!["host-0".to_owned(), "head".to_owned()], target };
+        Block { entry, resolved: Resolved::of_texts(with, WITHOUT), trust }
+    }
+
+    fn target(node: &str) -> SshTarget {
+        SshTarget { node: node.to_owned(), ..SshTarget::default() }
+    }
+
+    fn text(block: Block) -> String {
+        config_text(&[block], Path::new("/state/my clusters/demo/known_hosts"))
     }
 
     #[test]
-    fn what_an_alias_of_the_user_means_is_written_into_our_block() {
-        let told = vec![
-            ("hostname".to_owned(), "10.0.0.7".to_owned()),
-            ("user".to_owned(), "ubuntu".to_owned()),
-            ("proxyjump".to_owned(), "gate".to_owned()),
-        ];
-        let mut lab = entry("lab");
-        lab.target.user = Some("me".to_owned());
-        let text = config_text(&[lab], Path::new("/s"), |_| told.clone());
-        let block = text.split("Match all").next().unwrap();
-        assert!(block.contains("Host host-0 head\n    hostname 10.0.0.7\n    proxyjump gate\n    user me\n"), "{text}");
-        assert!(block.contains("accept-new") && !block.contains("IdentitiesOnly"), "{text}");
-        assert!(text.ends_with("Match all\nInclude ~/.ssh/config\nInclude /etc/ssh/ssh_config\n"));
-    }
-
-    #[test]
-    fn a_key_that_is_known_before_is_the_only_one() {
-        let mut host = entry("203.0.113.5");
-        host.target.host_key = Some("ssh-ed25519 AAAA".to_owned());
-        host.target.identity_file = Some("/a b/key".into());
-        let text = config_text(&[host.clone()], Path::new("/s"), |_| Vec::new());
-        assert!(text.contains("StrictHostKeyChecking yes") && text.contains("HostKeyAlias gpucl-host-0"), "{text}");
+    fn a_plain_host_gets_a_block_and_both_other_files_are_included_for_all() {
+        let text = text(block(target("gpu"), WITHOUT, Trust::FirstUse));
         assert!(
-            text.contains("    hostname 203.0.113.5\n    identityfile \"/a b/key\"\n    IdentitiesOnly yes\n"),
+            text.contains("\nHost host-0 head\n    HostName gpu\n    Port 22\n    HostKeyAlias gpucl:gpu:22\n"),
             "{text}"
         );
-        assert_eq!(pinned_keys(&[host]), ["gpucl-host-0 ssh-ed25519 AAAA"]);
+        assert!(text.contains("    UserKnownHostsFile \"/state/my clusters/demo/known_hosts\"\n"), "{text}");
+        assert!(text.contains("    StrictHostKeyChecking accept-new\n"), "{text}");
+        assert!(text.ends_with("\nMatch all\nInclude ~/.ssh/config\nInclude /etc/ssh/ssh_config\n"), "{text}");
+        for left_out in ["IdentityFile", "IdentitiesOnly", "    User ", "BatchMode"] {
+            assert!(!text.contains(left_out), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_the_users_file_says_of_an_alias_stands_in_our_block() {
+        let with = "host box\nuser cc\nhostname 10.0.0.7\nport 2222\nidentitiesonly yes\nidentityfile ~/my keys/id\n\
+                    identityfile ~/.ssh/id_rsa\nproxyjump bastion\nproxycommand none\ncontrolpath /tmp/x\nremotecommand top\n\
+                    requesttty force\nlocalforward 8080 [localhost]:80\nuserknownhostsfile /h/.ssh/known_hosts\n";
+        let text = text(block(target("box"), with, Trust::FirstUse));
+        for line in [
+            "HostName 10.0.0.7",
+            "Port 2222",
+            "User cc",
+            "IdentityFile \"~/my keys/id\"",
+            "identitiesonly yes",
+            "proxyjump bastion",
+            "ControlPath none",
+            "RemoteCommand none",
+            "RequestTTY auto",
+        ] {
+            assert!(text.contains(&format!("\n    {line}\n")), "{line}: {text}");
+        }
+        for left_out in ["/tmp/x", "top", "force", "localforward", "id_rsa"] {
+            assert!(!text.contains(left_out), "{left_out}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_the_spec_says_wins_and_its_key_is_the_only_one() {
+        let with = "user cc\nhostname gpu\nport 2222\nidentityfile ~/other\n";
+        let wanted = SshTarget {
+            user: Some("root".to_owned()),
+            port: Some(23),
+            identity_file: Some("~/lab/id".into()),
+            ..target("gpu")
+        };
+        let block = block(wanted, with, Trust::FirstUse);
+        assert_eq!((block.user(), block.port()), ("root", 23));
+        let text = text(block);
+        assert!(
+            text.contains("    Port 23\n    User root\n    IdentityFile ~/lab/id\n    IdentitiesOnly yes\n"),
+            "{text}"
+        );
+        assert!(!text.contains("other"), "{text}");
+    }
+
+    #[test]
+    fn a_key_that_the_user_knows_is_looked_up_under_its_own_name() {
+        let with = "hostname gpu\nuserknownhostsfile /h/known\nhostkeyalias lab-box\n";
+        let text = text(block(target("gpu"), with, Trust::Users));
+        assert!(
+            text.contains("    HostKeyAlias lab-box\n    UserKnownHostsFile /h/known\n    StrictHostKeyChecking yes\n"),
+            "{text}"
+        );
+        assert!(!text.contains("gpucl:"), "{text}");
+    }
+
+    #[test]
+    fn known_hosts_keep_what_was_learned_and_take_what_is_given() {
+        let before = "gpucl:gpu:22 ssh-ed25519 AAAAlearned\ngpucl:old:22 ssh-ed25519 AAAAold\n";
+        let learned = block(target("gpu"), WITHOUT, Trust::FirstUse);
+        assert_eq!(known_hosts_text(before, &[learned]), "gpucl:gpu:22 ssh-ed25519 AAAAlearned\n");
+        let given = SshTarget { host_key: Some("ssh-ed25519 AAAAgiven\n".to_owned()), ..target("gpu") };
+        let given = block(given, WITHOUT, Trust::Given);
+        assert!(block_text(&given, Path::new("/k")).contains("StrictHostKeyChecking yes"));
+        assert_eq!(known_hosts_text(before, &[given]), "gpucl:gpu:22 ssh-ed25519 AAAAgiven\n");
     }
 }

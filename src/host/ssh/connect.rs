@@ -1,161 +1,263 @@
-//! Connecting to the hosts of one cluster.
+//! The connections of a cluster: its `ssh_config`, its `known_hosts`, and the wait for a host to answer.
 
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use openssh::{ControlPersist, KnownHosts, Session, SessionBuilder};
-
-use super::config::{HostEntry, config_text, pinned_keys, resolved};
-use super::trouble::{self, Why};
-use super::{SshHost, SshTarget};
+use super::config::{self, Block, HostEntry, Trust};
+use super::host::SshHost;
+use super::live::{ControlDir, Live};
+use super::tool;
+use super::trouble::{Cause, Retry, Trouble};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::{Bus, EventKind};
 use crate::util::fs::{create_private_dir, write_atomic};
-use crate::util::random;
 
-/// How long a master may go on without anybody who uses it: it ends by itself when gpucl was killed.
-const IDLE: usize = 300;
-/// How long one attempt may take, also where a hop on the way never answers.
-const ONE_ATTEMPT: Duration = Duration::from_secs(40);
+/// From this wait on a caller waits for a machine that is being made, whose name may have no address yet.
+const PATIENT: Duration = Duration::from_secs(60);
+/// How long a server that hangs up is tried again, also for a caller who does not wait: it has too many callers for a moment.
+const BUSY: Duration = Duration::from_secs(20);
 
-/// The ways to the hosts of one cluster.
-#[derive(Debug, Clone)]
-pub struct Connections {
-    shared: Arc<Shared>,
-}
-
+/// The connections to the hosts of one cluster.
 #[derive(Debug)]
-struct Shared {
+pub struct Connections {
     folder: PathBuf,
-    runtime_dir: PathBuf,
+    control: Arc<ControlDir>,
     events: Bus,
+    blocks: Mutex<Vec<Block>>,
 }
 
 impl Connections {
-    /// Makes it of the folder of the cluster's state, and a short folder for sockets.
+    /// Makes them; nothing is touched. `folder` is the cluster's state folder, `runtime_dir` a short one for sockets.
     pub fn new(folder: PathBuf, runtime_dir: PathBuf, events: Bus) -> Self {
-        Self { shared: Arc::new(Shared { folder, runtime_dir, events }) }
+        Self { folder, control: Arc::new(ControlDir::new(runtime_dir)), events, blocks: Mutex::default() }
     }
 
-    /// The cluster's `ssh_config`.
-    pub fn config_path(&self) -> PathBuf {
-        self.shared.folder.join("ssh_config")
+    /// The file for `ssh -F`.
+    pub fn config_file(&self) -> PathBuf {
+        self.folder.join("ssh_config")
     }
 
-    fn known_hosts(&self) -> PathBuf {
-        self.shared.folder.join("known_hosts")
+    /// Where sockets of this process may lie.
+    pub fn socket_dir(&self) -> &Path {
+        self.control.path()
     }
 
-    /// Writes the cluster's `ssh_config` and `known_hosts`. Keys that were met since stay.
-    pub fn write(&self, entries: &[HostEntry]) -> Result<()> {
-        let doing = || "write the way to the cluster's hosts".to_owned();
-        create_private_dir(&self.shared.folder).doing(ErrorKind::State, doing)?;
-        let text = config_text(entries, &self.shared.folder, resolved);
-        write_if_new(&self.config_path(), &text).doing(ErrorKind::State, doing)?;
-        let pinned = pinned_keys(entries);
-        let met = fs_err::read_to_string(self.known_hosts()).unwrap_or_default();
-        let stays = |line: &&str| !pinned.iter().any(|pin| pin.split(' ').next() == line.split(' ').next());
-        let mut lines: Vec<&str> = met.lines().filter(stays).collect();
-        lines.extend(pinned.iter().map(String::as_str));
-        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-        write_if_new(&self.known_hosts(), &text).doing(ErrorKind::State, doing)
+    /// Writes `ssh_config` and `known_hosts` for these hosts; files that are right already are not touched.
+    pub fn write(&self, hosts: &[HostEntry]) -> Result<()> {
+        let known_hosts = self.known_hosts_file();
+        let before = read(&known_hosts)?;
+        let mut blocks = Vec::new();
+        for entry in hosts {
+            let resolved = tool::resolve(entry)?;
+            let mut block = Block { entry: entry.clone(), resolved, trust: Trust::FirstUse };
+            let is_learned = config::lines_of(&before, &block.alias()).next().is_some();
+            if entry.target.host_key.is_some() {
+                block.trust = Trust::Given;
+            } else if !is_learned && tool::is_known_to_user(&block.resolved, block.address(), block.port())? {
+                block.trust = Trust::Users;
+            }
+            blocks.push(block);
+        }
+        let doing = || format!("write into {}", self.folder.display());
+        create_private_dir(&self.folder).doing(ErrorKind::State, doing)?;
+        for (file, text) in [
+            (known_hosts.clone(), config::known_hosts_text(&before, &blocks)),
+            (self.config_file(), config::config_text(&blocks, &known_hosts)),
+            (self.own_file(), config::own_text(&self.config_file())),
+        ] {
+            if read(&file)? != text || !file.exists() {
+                write_atomic(&file, text.as_bytes(), 0o600).doing(ErrorKind::State, doing)?;
+            }
+        }
+        *self.blocks.lock().unwrap_or_else(PoisonError::into_inner) = blocks;
+        Ok(())
     }
 
-    /// Connects to the host of this name.
+    /// Forgets the key that the first connection to a host showed; says whether there was one.
+    pub fn forget_host_key(&self, name: &str) -> Result<bool> {
+        let block = self.block(name)?;
+        let doing = || format!("forget the host key of {name}");
+        if block.trust != Trust::FirstUse {
+            let error = Error::new(ErrorKind::Usage, doing());
+            return Err(match block.trust {
+                Trust::Given => error.because("it is a given one").hint("change `host_key:` in that entry of `hosts:`"),
+                _ => error
+                    .because("it stands in your own known hosts, not in those of the cluster")
+                    .hint(format!("ssh-keygen -R {}", block.address())),
+            });
+        }
+        let file = self.known_hosts_file();
+        let before = read(&file)?;
+        let alias = block.alias();
+        let kept: Vec<&str> =
+            before.lines().filter(|line| line.split_whitespace().next() != Some(alias.as_str())).collect();
+        let was_there = kept.len() < before.lines().count();
+        if was_there {
+            let text: String = kept.iter().map(|line| format!("{line}\n")).collect();
+            write_atomic(&file, text.as_bytes(), 0o600).doing(ErrorKind::State, doing)?;
+        }
+        Ok(was_there)
+    }
+
+    /// Connects to a host by one of its names, and waits until it answers; `home` is the folder of ours on it.
     ///
-    /// `home` is the folder on it that holds everything of ours. While it does not answer it is tried again, for up to
-    /// `wait`; what a second attempt cannot change is told at once.
+    /// The connections that are made later, when this one was lost, wait as long.
+    ///
+    /// # Errors
+    /// What cannot pass is told at once: a refused key, a changed host key, a mistake in the configuration. A name without an
+    /// address may pass only for who waits for a minute or more.
     pub async fn connect(
         &self,
         name: &str,
         home: String,
-        target: SshTarget,
         wait: Duration,
-        cancel: impl Future<Output = ()> + Send,
+        cancel: impl Future<Output = ()>,
     ) -> Result<SshHost> {
-        let session = tokio::select! {
-            session = self.session(name, &target, wait) => session?,
-            () = cancel => {
-                return Err(Error::new(ErrorKind::Cancelled, format!("connect to {name}")).because("it was stopped"));
+        let block = self.block(name)?;
+        self.control.create()?;
+        let route = Arc::new(Route {
+            block,
+            home,
+            config: self.own_file(),
+            people: self.config_file(),
+            known_hosts: self.known_hosts_file(),
+            control: Arc::clone(&self.control),
+            events: self.events.clone(),
+            wait,
+        });
+        let mut cancel = std::pin::pin!(cancel);
+        tokio::select! {
+            live = route.connect() => Ok(SshHost::new(Arc::clone(&route), live?)),
+            () = &mut cancel => {
+                Err(Error::new(ErrorKind::Cancelled, format!("connect to {name}")).because("it was stopped"))
             }
-        };
-        Ok(SshHost::new(self.clone(), name.to_owned(), home, target, session))
+        }
     }
 
-    /// A new connection, with patience.
-    pub(super) async fn session(&self, name: &str, target: &SshTarget, wait: Duration) -> Result<Session> {
-        let begin = Instant::now();
-        let mut said: Option<Why> = None;
-        let mut pause = Duration::from_millis(250);
+    fn known_hosts_file(&self) -> PathBuf {
+        self.folder.join("known_hosts")
+    }
+
+    fn own_file(&self) -> PathBuf {
+        self.folder.join("ssh_config.own")
+    }
+
+    fn block(&self, name: &str) -> Result<Block> {
+        let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        blocks.iter().find(|block| block.entry.names.iter().any(|known| known == name)).cloned().ok_or_else(|| {
+            let known: Vec<&str> =
+                blocks.iter().flat_map(|block| block.entry.names.iter().map(String::as_str)).collect();
+            Error::new(ErrorKind::NotFound, format!("connect to {name}"))
+                .because("no host has that name")
+                .hint(format!("there are: {}", known.join(", ")))
+        })
+    }
+}
+
+/// A file's text, empty when there is none.
+fn read(file: &Path) -> Result<String> {
+    match fs_err::read_to_string(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        read => read.doing(ErrorKind::State, || format!("read {}", file.display())),
+    }
+}
+
+/// The way to one host, to be gone again when a connection was lost.
+#[derive(Debug)]
+pub(super) struct Route {
+    pub(super) block: Block,
+    pub(super) home: String,
+    config: PathBuf,
+    people: PathBuf,
+    known_hosts: PathBuf,
+    control: Arc<ControlDir>,
+    events: Bus,
+    pub(super) wait: Duration,
+}
+
+impl Route {
+    /// Makes a connection; waits and tries again while that may help.
+    pub(super) async fn connect(&self) -> Result<Live> {
+        let (name, begun) = (self.block.name(), Instant::now());
+        let mut told: Option<Cause> = None;
+        let mut attempts = 0_u32;
         loop {
-            let error = match self.attempt(name, target).await {
-                Ok(session) => return Ok(session),
-                Err(error) => error,
+            // Another one of this process may have been the last and taken the folder away.
+            self.control.create()?;
+            let attempt =
+                Live::connect(name.to_owned(), self.config.clone(), self.block.trust, Arc::clone(&self.control));
+            let trouble = match attempt.await {
+                Ok(live) => {
+                    self.tell_first_use(&live);
+                    if told.is_some() {
+                        self.events.note(format!("{name} answers by SSH"));
+                    }
+                    return Ok(live);
+                }
+                Err(trouble) => trouble,
             };
-            let text = match &error {
-                openssh::Error::Connect(error) | openssh::Error::Master(error) => error.to_string(),
-                other => other.to_string(),
+            attempts += 1;
+            let (limit, pause) = match trouble.retry(self.wait >= PATIENT) {
+                Retry::Never => return Err(self.error(&trouble)),
+                Retry::Waits => (self.wait, Duration::from_secs(u64::from(attempts.min(5)))),
+                Retry::Soon => (self.wait.max(BUSY), Duration::from_millis(200 << attempts.min(4))),
             };
-            let why = Why::of(&text);
-            if !why.may_pass() || begin.elapsed() + pause > wait {
-                let config = self.config_path().display().to_string();
-                let error = trouble::error(name, &target.node, &config, &text);
-                let patience = crate::util::human::duration(wait);
-                return Err(if why.may_pass() && said.is_some() {
-                    error.because(format!("it was tried again for {patience}"))
-                } else {
-                    error
-                });
+            let left = limit.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return Err(self.error(&trouble));
             }
-            if said != Some(why) {
-                self.shared.events.send(EventKind::Waiting {
-                    what: format!("{name} to let us in: {}", why.words()),
-                    limit_milliseconds: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
-                });
-                said = Some(why);
+            if told != Some(trouble.cause) {
+                told = Some(trouble.cause);
+                self.tell_wait(&trouble, limit);
             }
-            // Many that were turned away at once must not come back at once.
-            tokio::time::sleep(pause + random::up_to(pause)).await;
-            pause = (pause * 2).min(Duration::from_secs(5));
+            tokio::time::sleep(with_jitter(pause).min(left)).await;
         }
     }
 
-    async fn attempt(&self, name: &str, target: &SshTarget) -> Result<Session, openssh::Error> {
-        let sockets = self.shared.runtime_dir.join("ssh");
-        create_private_dir(&sockets).map_err(openssh::Error::Master)?;
-        let before = count_lines(&self.known_hosts());
-        let mut builder = SessionBuilder::default();
-        builder
-            .config_file(self.config_path())
-            .control_directory(&sockets)
-            .known_hosts_check(if target.host_key.is_some() { KnownHosts::Strict } else { KnownHosts::Add });
-        if let Some(idle) = NonZeroUsize::new(IDLE) {
-            builder.control_persist(ControlPersist::IdleFor(idle));
+    fn tell_wait(&self, trouble: &Trouble, limit: Duration) {
+        let what = format!("{} to answer by SSH ({})", self.block.name(), trouble.in_short());
+        let limit_milliseconds = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        self.events.note(format!("waiting for {what}"));
+        self.events.send(EventKind::Waiting { what, limit_milliseconds });
+    }
+
+    /// Says once whose key is trusted from now on, and how it is pinned.
+    fn tell_first_use(&self, live: &Live) {
+        if self.block.trust != Trust::FirstUse || !live.said.contains("Permanently added") {
+            return;
         }
-        let session = tokio::time::timeout(ONE_ATTEMPT, builder.connect_mux(name)).await.unwrap_or_else(|_| {
-            let kind = std::io::ErrorKind::TimedOut;
-            Err(openssh::Error::Connect(std::io::Error::new(kind, "Connection timed out before it was whole")))
-        })?;
-        let met = fs_err::read_to_string(self.known_hosts()).unwrap_or_default();
-        for line in met.lines().skip(before).filter_map(|line| line.split_once(' ')) {
-            self.shared.events.warn(format!(
-                "{name}: its host key is taken on trust, since none was known; to pin it, write in the spec: host_key: \"{}\"",
-                line.1
-            ));
+        let (name, alias) = (self.block.name(), self.block.alias());
+        let fingerprint = tool::fingerprint(&self.known_hosts, &alias).unwrap_or_else(|| "of a new kind".to_owned());
+        let text = read(&self.known_hosts).unwrap_or_default();
+        let key =
+            config::lines_of(&text, &alias).next().and_then(|line| line.split_once(' ')).map(|(_, key)| key.trim());
+        self.events.warn(format!(
+            "{name} was not known before: its key {fingerprint} is trusted from now on. If that matters, compare it with what \
+             `ssh-keygen -lf` shows on its console. To pin it, write into its entry of `hosts:`  host_key: {}",
+            key.unwrap_or_default()
+        ));
+    }
+
+    fn error(&self, trouble: &Trouble) -> Error {
+        let error = trouble.error(&self.block);
+        match trouble.cause {
+            // What a jump host says is not told to us.
+            Cause::HungUp | Cause::Other => {
+                error.hint(format!("see it by hand: ssh -v -F {} {}", self.people.display(), self.block.name()))
+            }
+            _ => error,
         }
-        Ok(session)
+    }
+
+    pub(super) fn is_root(&self) -> bool {
+        self.block.user() == "root"
     }
 }
 
-fn count_lines(path: &Path) -> usize {
-    fs_err::read_to_string(path).unwrap_or_default().lines().count()
-}
-
-fn write_if_new(path: &Path, text: &str) -> std::io::Result<()> {
-    if fs_err::read_to_string(path).is_ok_and(|before| before == text) {
-        return Ok(());
-    }
-    write_atomic(path, text.as_bytes(), 0o600)
+/// Between half and one and a half of a pause, so that many who were refused together do not come again together.
+fn with_jitter(pause: Duration) -> Duration {
+    let mut byte = [128_u8; 1];
+    let _ = getrandom::fill(&mut byte);
+    pause.mul_f64(0.5 + f64::from(byte[0]) / 255.0)
 }

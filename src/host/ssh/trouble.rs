@@ -1,142 +1,333 @@
-//! What `ssh` says when it does not get there, in our words, and whether waiting may help.
+//! What `ssh` says when it does not connect, and what that means: wait, try again, or tell the person.
 
+use super::config::{Block, Trust};
 use crate::error::{Error, ErrorKind, Status};
 
-/// Why a connection was not made.
+/// Why there is no connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Why {
-    /// Nobody listens: the machine is up, its server is not yet, or the port is wrong.
+pub(super) enum Cause {
+    /// Nobody listens there, yet.
     Refused,
-    /// No answer at all.
+    /// Nobody answers there, yet.
     TimedOut,
-    /// There is no way there.
+    /// There is no way there, yet.
     NoRoute,
-    /// The name is not known.
+    /// The name has no address.
     UnknownName,
-    /// The server takes no more for a moment, or is about to start.
-    Turned,
-    /// The server does not know this user with these keys.
+    /// Somebody listens and hangs up: the server starts, or has too many callers.
+    HungUp,
+    /// The machine says that it is still booting.
+    Booting,
+    /// No key was good enough.
     Denied,
-    /// The host shows another key than the one that is known.
-    HostKeyChanged,
-    /// The key is not the one that the spec names, or none is known.
-    HostKeyUnknown,
+    /// The machine shows another key than before.
+    KeyChanged,
+    /// No key of the machine is known, and none may be learned.
+    KeyUnknown,
+    /// The key of the user is not safe or cannot be read.
+    BadIdentity,
+    /// The configuration has a mistake.
+    BadConfiguration,
+    /// The path of a socket is too long.
+    LongPath,
+    /// `ssh` is not there.
+    NoProgram,
+    /// `ssh` was ended before it said anything.
+    Silent,
     /// Something else.
     Other,
 }
 
-impl Why {
-    /// Reads what `ssh` printed.
-    pub(super) fn of(said: &str) -> Self {
-        let has = |text: &str| said.contains(text);
-        if has("REMOTE HOST IDENTIFICATION HAS CHANGED") {
-            Self::HostKeyChanged
-        } else if has("Host key verification failed") || has("host key is known") {
-            Self::HostKeyUnknown
-        } else if has("Permission denied (") || has("Too many authentication failures") {
-            Self::Denied
-        } else if has("Could not resolve hostname") {
-            Self::UnknownName
-        } else if has("Connection refused") {
-            Self::Refused
-        } else if has("timed out") || has("Timeout") {
-            Self::TimedOut
-        } else if has("No route to host") || has("Network is unreachable") || has("Host is down") {
-            Self::NoRoute
-        } else if has("kex_exchange_identification")
-            || has("Connection reset")
-            || has("Connection closed by")
-            || has("banner")
-        {
-            Self::Turned
-        } else {
-            Self::Other
+/// Whether to try again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Retry {
+    /// It may pass: as long as the caller waits.
+    Waits,
+    /// It will pass in a moment.
+    Soon,
+    /// A person has to do something.
+    Never,
+}
+
+/// Why there is no connection, with what `ssh` said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Trouble {
+    pub(super) cause: Cause,
+    pub(super) said: String,
+}
+
+impl Trouble {
+    /// Reads it out of what `ssh` printed.
+    pub(super) fn of(text: &str) -> Self {
+        // The first that is there decides: the later ones are more general.
+        const SIGNS: &[(&str, Cause)] = &[
+            ("REMOTE HOST IDENTIFICATION HAS CHANGED", Cause::KeyChanged),
+            ("host key is known for", Cause::KeyUnknown),
+            ("System is booting up", Cause::Booting),
+            ("UNPROTECTED PRIVATE KEY FILE", Cause::BadIdentity),
+            ("Too many authentication failures", Cause::Denied),
+            ("Permission denied (", Cause::Denied),
+            ("Host key verification failed", Cause::KeyUnknown),
+            ("Bad configuration option", Cause::BadConfiguration),
+            ("bad configuration options", Cause::BadConfiguration),
+            ("too long for Unix domain socket", Cause::LongPath),
+            ("ControlPath too long", Cause::LongPath),
+            ("Could not resolve hostname", Cause::UnknownName),
+            ("Connection refused", Cause::Refused),
+            ("timed out", Cause::TimedOut),
+            ("No route to host", Cause::NoRoute),
+            ("Network is unreachable", Cause::NoRoute),
+            ("Host is down", Cause::NoRoute),
+            ("kex_exchange_identification", Cause::HungUp),
+            ("banner exchange", Cause::HungUp),
+            ("Connection reset by", Cause::HungUp),
+            ("Connection closed by", Cause::HungUp),
+            ("closed by remote host", Cause::HungUp),
+            ("Broken pipe", Cause::HungUp),
+        ];
+        let cause = match SIGNS.iter().find(|(sign, _)| text.contains(sign)) {
+            Some((_, cause)) => *cause,
+            None if text.trim().is_empty() => Cause::Silent,
+            None => Cause::Other,
+        };
+        Self { cause, said: text.trim().to_owned() }
+    }
+
+    /// Whether to try again; a name may get its address only while somebody waits for a machine to be made.
+    pub(super) fn retry(&self, is_patient: bool) -> Retry {
+        match self.cause {
+            Cause::Refused | Cause::TimedOut | Cause::NoRoute | Cause::Booting => Retry::Waits,
+            Cause::UnknownName if is_patient => Retry::Waits,
+            Cause::HungUp | Cause::Silent => Retry::Soon,
+            _ => Retry::Never,
         }
     }
 
-    /// Whether it may be another a moment later.
-    pub(super) fn may_pass(self) -> bool {
-        matches!(self, Self::Refused | Self::TimedOut | Self::NoRoute | Self::Turned | Self::Other)
+    /// In a few words, for somebody who waits.
+    pub(super) fn in_short(&self) -> &'static str {
+        match self.cause {
+            Cause::Refused => "connection refused",
+            Cause::TimedOut => "no answer",
+            Cause::NoRoute => "no route to it",
+            Cause::UnknownName => "its name has no address",
+            Cause::HungUp => "it hangs up",
+            Cause::Booting => "it is booting",
+            Cause::Silent => "ssh was ended",
+            _ => "no connection",
+        }
     }
 
-    /// In words, for what is waited for.
-    pub(super) fn words(self) -> &'static str {
-        match self {
-            Self::Refused => "nobody listens on its SSH port",
-            Self::TimedOut => "it does not answer",
-            Self::NoRoute => "there is no route to it",
-            Self::UnknownName => "its name is not known",
-            Self::Turned => "its SSH server closed the connection",
-            Self::Denied => "it does not let this user in",
-            Self::HostKeyChanged => "it shows another host key than the one that is known",
-            Self::HostKeyUnknown => "its host key is not the one that is known",
-            Self::Other => "ssh failed",
+    /// The line that says what went wrong.
+    fn line(&self) -> String {
+        let chatter =
+            |line: &&str| !line.is_empty() && !line.starts_with('@') && !line.starts_with("Warning: Permanently added");
+        let marked = |line: &&str| match self.cause {
+            Cause::Denied => line.contains("Permission denied (") || line.contains("Too many authentication"),
+            Cause::Booting => line.contains("booting up"),
+            Cause::BadConfiguration => line.contains("onfiguration option"),
+            _ => false,
+        };
+        let lines = || self.said.lines().map(str::trim).filter(chatter);
+        let line = lines().find(marked).or_else(|| lines().next_back()).unwrap_or("ssh said nothing");
+        line.strip_prefix("ssh: ").unwrap_or(line).trim_end_matches('.').to_owned()
+    }
+
+    /// What stands between two texts in what was said.
+    fn between(&self, before: &str, after: char) -> Option<&str> {
+        let rest = &self.said[self.said.find(before)? + before.len()..];
+        rest.split(after).next().map(str::trim).filter(|found| !found.is_empty())
+    }
+
+    /// The error for a person.
+    pub(super) fn error(&self, block: &Block) -> Error {
+        let (name, user, address, port) = (block.name(), block.user(), block.address(), block.port());
+        let there = if port == 22 { address.to_owned() } else { format!("{address} port {port}") };
+        let error = Error::new(ErrorKind::Host, format!("connect to {name} ({user}@{there})"));
+        let status = if self.retry(false) == Retry::Never { Status::Permanent } else { Status::Temporary };
+        let error = error.status(status);
+        match self.cause {
+            Cause::KeyChanged => self.key_changed(error, block),
+            Cause::Denied => denied(error.because(self.line()), block),
+            Cause::KeyUnknown => error.because(self.line()).hint(format!(
+                "the machine shows no key of the kind that is known for it; its keys: ssh-keyscan -p {port} {address}"
+            )),
+            Cause::BadIdentity => error
+                .because("others may read the private key, so ssh does not use it")
+                .because(self.line())
+                .hint("chmod 600 THE-KEY"),
+            Cause::BadConfiguration => error
+                .because(self.line())
+                .hint(format!("ssh -G {}   # shows what is wrong with your configuration", block.entry.target.node)),
+            Cause::LongPath => error
+                .because(self.line())
+                .hint("set XDG_RUNTIME_DIR to a folder with a short path, such as one below /run/user or /tmp"),
+            Cause::NoProgram => super::tool::no_program("ssh"),
+            Cause::UnknownName => error.because(self.line()).hint(format!(
+                "`node:` takes a name, an address or an alias of ~/.ssh/config; try: ssh -G {}",
+                block.entry.target.node
+            )),
+            Cause::Refused => {
+                error.because(self.line()).hint("nobody listens there: does its SSH server run, and is the port right?")
+            }
+            Cause::TimedOut | Cause::NoRoute => error
+                .because(self.line())
+                .hint(format!("is it on, and does a firewall let you in? try: nc -vz {address} {port}")),
+            _ => error.because(self.line()),
+        }
+    }
+
+    fn key_changed(&self, error: Error, block: &Block) -> Error {
+        let mut error = error.because("it shows another host key than the one that is known for it");
+        if let Some(fingerprint) = self.said.lines().map(str::trim).find(|line| line.starts_with("SHA256:")) {
+            error = error.because(format!("its key is now {}", fingerprint.trim_end_matches('.')));
+        }
+        let place =
+            self.said.lines().find(|line| line.starts_with("Offending")).and_then(|line| line.split(" in ").nth(1));
+        if let Some(place) = place {
+            error = error.because(format!("the known one stands in {}", place.trim()));
+        }
+        let name = block.name();
+        error = error.hint(
+            "if nobody installed the machine anew, stop here: somebody may listen in between. On its console, \
+             `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` shows its real key",
+        );
+        match (block.trust, self.between("  ssh-keygen -f ", '\n')) {
+            (Trust::FirstUse, _) => error.hint(format!("accept the new key: gpucl ssh --forget-host-key {name}")),
+            (Trust::Users, Some(command)) => error.hint(format!("accept the new key: ssh-keygen -f {command}")),
+            (Trust::Users, None) => error.hint(format!("accept the new key: ssh-keygen -R {}", block.address())),
+            (Trust::Given, _) => {
+                error.hint("to accept the new key, write it into `host_key:` of that entry of `hosts:`")
+            }
         }
     }
 }
 
-/// The error of a connection that was not made.
-pub(super) fn error(name: &str, node: &str, config: &str, said: &str) -> Error {
-    let why = Why::of(said);
-    let status = if why.may_pass() { Status::Temporary } else { Status::Permanent };
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
-    let mut error =
-        Error::new(ErrorKind::Host, format!("connect to {name} ({node})")).status(status).because(why.words());
-    if !last.is_empty() {
-        error = error.because(format!("ssh said: {last}"));
-    }
-    let try_it = format!("ssh -F {config} {name}   # the same connection by hand");
-    match why {
-        Why::Denied => error
-            .hint("name the right `user:` and `identity_file:` in the spec, or load the key: ssh-add -l shows what the agent has")
-            .hint(try_it),
-        Why::HostKeyChanged => {
-            let place = said.lines().find_map(|line| line.trim().strip_prefix("Offending ")).unwrap_or_default();
-            let place = place.rsplit(' ').next().unwrap_or_default().trim_end_matches('\r');
-            let (file, line) = place.rsplit_once(':').unwrap_or((place, ""));
-            error
-                .because("either the machine was made anew under the same address, or somebody stands in between")
-                .hint(format!("compare the key on the machine's console; if it is right: sed -i '{line}d' {file}"))
+/// Says who was refused, and what was tried.
+fn denied(error: Error, block: &Block) -> Error {
+    let (target, resolved) = (&block.entry.target, &block.resolved);
+    let error = error.because(match &target.identity_file {
+        Some(file) => format!("as the user {}, with the key {}", block.user(), file.display()),
+        None => {
+            let files = resolved.with.iter().filter(|(key, _)| key == "identityfile").map(|(_, file)| file.as_str());
+            let files: Vec<&str> = files.collect();
+            format!("as the user {}, with the keys of your agent and {}", block.user(), files.join(", "))
         }
-        Why::HostKeyUnknown => error.hint(
-            "compare `host_key:` in the spec with what the machine's console or `ssh-keyscan` shows, and correct it",
-        ),
-        Why::UnknownName => error.hint("check `node:` in the spec: a host name, an address, or a Host of ~/.ssh/config"),
-        _ => error.hint(try_it),
+    });
+    let error = error.hint("ssh-add -l   # shows the keys of your agent");
+    let error = if target.identity_file.is_none() {
+        error.hint("name the key with `identity_file:` in that entry of `hosts:`, or below `provider:` for all")
+    } else {
+        error
+    };
+    if target.user.is_none() && block.resolved.value("user") == Some(block.user()) {
+        error.hint("name the user with `user:`; images for clouds have `ubuntu`, `cc` or `debian`")
+    } else {
+        error
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::SshTarget;
+    use super::super::config::{HostEntry, Resolved};
     use super::*;
 
+    const CHANGED: &str = "\
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+IT IS POSSIBLE THAT SOMEONE IS DOING SOMETHING NASTY!
+The fingerprint for the ED25519 key sent by the remote host is
+SHA256:qBcT9Rs1fup4NsCWzkvrjj6oR+/yOahWtib9Zej3wYg.
+Please contact your system administrator.
+Add correct host key in lab/kh to get rid of this message.
+Offending ED25519 key in lab/kh:1
+  remove with:
+  ssh-keygen -f \"lab/kh\" -R \"[127.0.0.1]:2222\"
+Host key for [127.0.0.1]:2222 has changed and you have requested strict checking.
+Host key verification failed.";
+
+    fn block(trust: Trust) -> Block {
+        let target = SshTarget { node: "gpu1".to_owned(), ..SshTarget::default() };
+        let resolved = Resolved::of_texts("user ada\nhostname gpu1\nidentityfile ~/.ssh/id_x\n", "");
+        Block { entry: HostEntry { names: vec!["host-0".to_owned()], target }, resolved, trust }
+    }
+
+    /// What OpenSSH 9.2 prints.
     #[test]
-    fn what_ssh_says_is_told_apart() {
-        for (said, why) in [
-            ("ssh: connect to host 10.0.0.1 port 22: Connection refused", Why::Refused),
-            ("ssh: connect to host 10.0.0.1 port 22: Connection timed out", Why::TimedOut),
-            ("ssh: connect to host 10.0.0.1 port 22: No route to host", Why::NoRoute),
-            ("ssh: Could not resolve hostname nowhere: Name or service not known", Why::UnknownName),
-            ("kex_exchange_identification: Connection closed by remote host", Why::Turned),
-            ("cc@10.0.0.1: Permission denied (publickey).", Why::Denied),
+    fn each_text_means_one_thing() {
+        let first = "Warning: Permanently added 'x' (ED25519) to the list of known hosts.\r\n";
+        for (text, cause, retry) in [
+            ("connect to host 127.0.0.1 port 2223: Connection refused", Cause::Refused, Retry::Waits),
+            ("connect to host 10.0.0.1 port 22: Connection timed out", Cause::TimedOut, Retry::Waits),
+            ("Connection timed out during banner exchange", Cause::TimedOut, Retry::Waits),
+            ("connect to host 10.0.0.1 port 22: No route to host", Cause::NoRoute, Retry::Waits),
+            ("connect to host 10.0.0.1 port 22: Network is unreachable", Cause::NoRoute, Retry::Waits),
+            ("Could not resolve hostname gpu: Name or service not known", Cause::UnknownName, Retry::Never),
+            ("kex_exchange_identification: Connection closed by remote host", Cause::HungUp, Retry::Soon),
             (
-                "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.",
-                Why::HostKeyChanged,
+                "kex_exchange_identification: read: Connection reset by peer\nConnection reset by 127.0.0.1 port 2222",
+                Cause::HungUp,
+                Retry::Soon,
             ),
             (
-                "No ED25519 host key is known for x and you have requested strict checking.\nHost key verification failed.",
-                Why::HostKeyUnknown,
+                "root@127.0.0.1: Permission denied (publickey,password,keyboard-interactive).",
+                Cause::Denied,
+                Retry::Never,
             ),
-            ("Connection timed out during banner exchange", Why::TimedOut),
+            (&format!("{first}root@127.0.0.1: Permission denied (publickey)."), Cause::Denied, Retry::Never),
+            (
+                "Received disconnect from 1.2.3.4 port 22:2: Too many authentication failures",
+                Cause::Denied,
+                Retry::Never,
+            ),
+            (CHANGED, Cause::KeyChanged, Retry::Never),
+            (
+                "No ED25519 host key is known for [127.0.0.1]:2222 and you have requested strict checking.\nHost key verification failed.",
+                Cause::KeyUnknown,
+                Retry::Never,
+            ),
+            (
+                "\"System is booting up. Unprivileged users are not permitted to log in yet.\"\nConnection closed by 10.0.0.1 port 22",
+                Cause::Booting,
+                Retry::Waits,
+            ),
+            ("unix_listener: path \"/very/long\" too long for Unix domain socket", Cause::LongPath, Retry::Never),
+            ("", Cause::Silent, Retry::Soon),
+            ("something new", Cause::Other, Retry::Never),
         ] {
-            assert_eq!(Why::of(said), why, "{said}");
+            let trouble = Trouble::of(text);
+            assert_eq!((trouble.cause, trouble.retry(false)), (cause, retry), "{text}");
         }
+        assert_eq!(Trouble::of("Could not resolve hostname gpu: x").retry(true), Retry::Waits);
     }
 
     #[test]
-    fn a_changed_key_names_the_line_to_remove() {
-        let said = "Offending ED25519 key in /s/known_hosts:3\nREMOTE HOST IDENTIFICATION HAS CHANGED!\nHost key verification failed.";
-        let error = error("host-0", "10.0.0.1", "/s/ssh_config", said);
-        assert!(error.hints().iter().any(|hint| hint.contains("sed -i '3d' /s/known_hosts")), "{:?}", error.hints());
+    fn a_refused_user_is_told_who_and_with_which_keys() {
+        let error = Trouble::of("Warning: Permanently added 'x'.\nada@gpu1: Permission denied (publickey).")
+            .error(&block(Trust::FirstUse));
+        assert_eq!(error.doing(), "connect to host-0 (ada@gpu1)");
+        assert_eq!(
+            error.causes(),
+            ["ada@gpu1: Permission denied (publickey)", "as the user ada, with the keys of your agent and ~/.ssh/id_x"]
+        );
+        let hints = error.hints().join("\n");
+        assert!(["ssh-add -l", "identity_file:", "user:"].iter().all(|word| hints.contains(word)), "{hints}");
+        assert_eq!(error.retry_status(), Status::Permanent);
+    }
+
+    #[test]
+    fn a_changed_key_names_both_keys_and_the_way_out() {
+        for (trust, way_out) in [
+            (Trust::FirstUse, "gpucl ssh --forget-host-key host-0"),
+            (Trust::Users, "ssh-keygen -f \"lab/kh\" -R \"[127.0.0.1]:2222\""),
+            (Trust::Given, "host_key:"),
+        ] {
+            let error = Trouble::of(CHANGED).error(&block(trust));
+            let text = error.to_string();
+            assert!(text.contains("SHA256:qBcT9Rs1fup4NsCWzkvrjj6oR+/yOahWtib9Zej3wYg:"), "{text}");
+            assert!(text.ends_with("the known one stands in lab/kh:1"), "{text}");
+            assert!(error.hints().last().is_some_and(|hint| hint.contains(way_out)), "{:?}", error.hints());
+        }
     }
 }

@@ -24,7 +24,7 @@ DOCKER_HOST_IMAGE=gpucl-testbed/host:docker-$(digest "$HOST" "$(cat "$CACHE/stam
 
 # --image docker: the engine, the drivers and the toolkit are installed, by apt, and nothing is configured.
 docker_image() {
-  exec 7>"$CACHE/host-image-lock"; flock -w 600 7
+  exec 7>"$CACHE/host-image-lock"; flock -w 600 7 || die "another process has held $CACHE/host-image-lock for 10 minutes"
   has_image "$DOCKER_HOST_IMAGE" || part host-image-docker bake "$DOCKER_HOST_IMAGE" "$HOST" "
     gpg --dearmor </repo/toolkit/gpgkey >/usr/share/keyrings/standin-toolkit.gpg
     echo 'deb [signed-by=/usr/share/keyrings/standin-drivers.gpg] http://$APT_IP:8080/drivers ./' >/etc/apt/sources.list.d/standin-drivers.list
@@ -42,7 +42,8 @@ docker_image() {
 store_key() { digest "$DOCKER_HOST_IMAGE" "$(cat "$CACHE"/stamps/pushed-* 2>/dev/null)" 1; }
 ready_store() {
   docker_image
-  exec 7>"$CACHE/host-image-lock"; flock -w 1200 7
+  # Another lock than the one above: while it is held, a host of that kind is started.
+  exec 7>"$CACHE/ready-lock"; flock -w 1200 7 || die "another process has held $CACHE/ready-lock for 20 minutes"
   if [ "$(cat "$CACHE/stamps/ready" 2>/dev/null)" != "$(store_key)" ] || ! docker volume inspect gpucl-testbed-ready-containerd >/dev/null 2>&1; then
     part host-image-ready make_ready_store
     store_key >"$CACHE/stamps/ready"

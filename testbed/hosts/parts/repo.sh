@@ -51,6 +51,7 @@ sign() {
     gpg --homedir "$home" --batch --yes --quiet --armor --detach-sign -o Release.gpg Release )
   gpg --homedir "$home" --batch --export >"$CACHE/repo/$name.gpg"
   gpg --homedir "$home" --batch --with-colons --list-keys | awk -F: '$1=="fpr"{print $10; exit}' >"$CACHE/repo/$name.fingerprint"
+  gpgconf --homedir "$home" --kill all
 }
 
 repository() {

@@ -1,0 +1,222 @@
+//! Machines that exist already, reached by SSH.
+//!
+//! Such a machine is there before it is acquired and stays when it is released. What is acquired is a *claim*: a file on this
+//! machine that says which host of which cluster it is. The machine's own folder is made by the first program that runs there:
+//! a call of its own for it would be a whole session more, and prove nothing that this program does not.
+
+mod claim;
+mod config;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use crate::error::{Error, ErrorKind, LeftBehind, Result};
+use crate::host::SshTarget;
+use crate::name::{Key, Scope, Tag};
+use crate::provider::{
+    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
+    Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, settings,
+};
+use crate::spec::Runtime;
+use claim::Claims;
+use config::Settings;
+
+/// The one kind of resource there is here.
+const HOST: &str = "host";
+
+/// What the registry knows this provider by.
+pub static FACTORY: SshFactory = SshFactory;
+
+/// Opens machines by SSH as a provider.
+#[derive(Debug)]
+pub struct SshFactory;
+
+impl Factory for SshFactory {
+    fn manifest(&self) -> Result<Manifest> {
+        Manifest::parse(include_str!("provider.yaml"), module_path!())
+    }
+
+    fn capability(&self) -> Capability {
+        capability()
+    }
+
+    fn settings_schema(&self) -> schemars::Schema {
+        schemars::schema_for!(Settings)
+    }
+
+    fn host_schema(&self) -> schemars::Schema {
+        config::host_schema()
+    }
+
+    fn example_host(&self) -> Value {
+        // Nothing connects to it: claiming a host is a matter of this machine.
+        serde_json::json!({ "node": "gpu1" })
+    }
+
+    fn check(&self, settings: &Value, hosts: &[Value]) -> Vec<FieldError> {
+        let mut errors = settings::read::<Settings>(settings, "").err().unwrap_or_default();
+        let shared = settings::read::<Settings>(settings, "").unwrap_or_default();
+        let mut seen: Vec<(SshTarget, usize)> = Vec::new();
+        for (index, host) in hosts.iter().enumerate() {
+            let path = format!("hosts[{index}]");
+            let target = match config::target(&shared, host, &path) {
+                Ok(target) => target,
+                Err(wrong) => {
+                    errors.extend(wrong);
+                    continue;
+                }
+            };
+            let is_same = |other: &SshTarget| {
+                other.node.eq_ignore_ascii_case(&target.node) && other.port.unwrap_or(22) == target.port.unwrap_or(22)
+            };
+            match seen.iter().find(|(other, _)| is_same(other)) {
+                Some((_, first)) => errors.push(FieldError {
+                    path: if host.is_string() { path } else { format!("{path}.node") },
+                    message: format!("is the same machine as hosts[{first}]"),
+                    known: Vec::new(),
+                }),
+                None => seen.push((target, index)),
+            }
+        }
+        errors
+    }
+
+    fn open(&self, settings: &Value, context: &Context) -> Result<Box<dyn Provider>> {
+        let settings =
+            settings::read::<Settings>(settings, "").map_err(|errors| told("open the provider `ssh`", &errors))?;
+        Ok(Box::new(Ssh { claims: Claims::new(context.data_dir.join("ssh")), settings }))
+    }
+}
+
+fn capability() -> Capability {
+    Capability {
+        kind: ProviderKind::Host,
+        costs_money: false,
+        extend: false,
+        console: false,
+        several_resources: false,
+        // Several owners of one home, and another cluster of the same owner.
+        shared_account: true,
+        settle: Duration::ZERO,
+        runtimes: &[Runtime::Docker],
+        most_hosts: None,
+    }
+}
+
+/// Machines by SSH.
+struct Ssh {
+    claims: Claims,
+    settings: Settings,
+}
+
+#[async_trait]
+impl Provider for Ssh {
+    fn capability(&self) -> Capability {
+        capability()
+    }
+
+    /// Nothing is known of a machine before it is looked at, and nothing is offered that nobody named.
+    async fn offers(&self) -> Result<Vec<Offer>> {
+        Ok(Vec::new())
+    }
+
+    async fn observe(&self, scope: &Scope) -> Result<Vec<ObservedResource>> {
+        let found = self.claims.list()?.into_iter().filter(|found| scope.holds(&found.tag));
+        Ok(found
+            .map(|found| ObservedResource {
+                key: found.tag.key,
+                kind: ResourceKind(HOST.to_owned()),
+                id: found.id,
+                usable: found.claim.is_ok(),
+                detail: match found.claim {
+                    Ok(claim) => claim.target.node,
+                    Err(why) => format!("its claim is damaged: {why}"),
+                },
+            })
+            .collect())
+    }
+
+    fn expand(&self, _scope: &Scope, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
+        let doing = || format!("read the entry of {}", request.key.display_name());
+        let target = config::target(&self.settings, &request.settings, "").map_err(|errors| told(&doing(), &errors))?;
+        let settings =
+            serde_json::to_value(target).map_err(|error| Error::new(ErrorKind::Internal, doing()).caused_by(&error))?;
+        Ok(vec![ResourceRequest {
+            key: request.key.clone(),
+            kind: ResourceKind(HOST.to_owned()),
+            settings,
+            needs: Vec::new(),
+            is_host: true,
+        }])
+    }
+
+    async fn acquire(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired> {
+        let doing = format!("claim a host for {tag}");
+        if request.kind.0 != HOST {
+            return Err(Error::new(ErrorKind::Provider, doing)
+                .because(format!("there is no resource of kind `{}` here", request.kind.0)));
+        }
+        // The request is whole already: what holds for all hosts was filled in by `expand`.
+        let target =
+            config::target(&Settings::default(), &request.settings, "").map_err(|errors| told(&doing, &errors))?;
+        let (id, was_there) = self.claims.claim(tag, target).await?;
+        match recorder.exists(&tag.key, &id).await {
+            Ok(()) => Ok(Acquired { id, was_there }),
+            Err(error) => Err(error
+                .while_doing(format!("write down that the claim of {tag} exists"))
+                .left(LeftBehind::Remaining(vec![id]))),
+        }
+    }
+
+    async fn release(&self, scope: &Scope, resource: &ObservedResource) -> Result<()> {
+        self.claims.release(&scope.tag(&resource.key), &resource.id).await
+    }
+
+    async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace> {
+        let cause = match self.claims.find(tag).filter(|found| found.id == id).map(|found| found.claim) {
+            Some(Ok(claim)) => return Ok(HostPlace::Ssh { target: claim.target }),
+            Some(Err(why)) => format!("its claim is damaged: {why}"),
+            None => format!("no claim has this tag and the id {id}"),
+        };
+        Err(Error::new(ErrorKind::Provider, format!("find the host of {tag}"))
+            .because(cause)
+            .hint(format!("gpucl status -c {}", tag.cluster)))
+    }
+
+    fn standing(&self, request: &HostRequest) -> Option<HostPlace> {
+        let target = config::target(&self.settings, &request.settings, "").ok()?;
+        Some(HostPlace::Ssh { target })
+    }
+
+    fn refused_request(&self, key: &Key) -> ResourceRequest {
+        ResourceRequest {
+            key: key.clone(),
+            kind: ResourceKind(HOST.to_owned()),
+            settings: serde_json::json!({ "node": "-oProxyCommand=sh" }),
+            needs: Vec::new(),
+            is_host: true,
+        }
+    }
+}
+
+/// Wrong settings as one error.
+fn told(doing: &str, errors: &[FieldError]) -> Error {
+    let texts: Vec<String> =
+        errors
+            .iter()
+            .map(|error| {
+                if error.path.is_empty() {
+                    error.message.clone()
+                } else {
+                    format!("`{}` {}", error.path, error.message)
+                }
+            })
+            .collect();
+    Error::new(ErrorKind::Provider, doing)
+        .because(texts.join(", "))
+        .hint("name it under `hosts:`, such as `hosts: [{node: gpu1}]`; providers/ssh/README.md has the rest")
+}

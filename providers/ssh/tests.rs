@@ -1,0 +1,138 @@
+//! What a crash or a stranger leaves among the claims, and what the settings take.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::json;
+
+use super::*;
+
+struct Nobody;
+
+#[async_trait]
+impl Recorder for Nobody {
+    async fn exists(&self, _key: &Key, _id: &str) -> Result<()> {
+        Ok(())
+    }
+}
+
+struct Bench {
+    root: tempfile::TempDir,
+    ssh: Box<dyn Provider>,
+    scope: Scope,
+    tag: Tag,
+}
+
+fn bench() -> Bench {
+    let root = tempfile::tempdir().unwrap();
+    let (events, _inbox) = crate::event::Bus::new();
+    let folder = |name: &str| root.path().join(name);
+    let context = Context { data_dir: folder("data"), cache_dir: folder("cache"), runtime_dir: folder("run"), events };
+    let ssh = FACTORY.open(&json!({ "user": "cc", "identity_file": "~/.ssh/lab" }), &context).unwrap();
+    let scope = Scope { owner: "abcd1234".parse().unwrap(), cluster: "demo".parse().unwrap() };
+    Bench { ssh, tag: scope.tag(&Key::host(0)), scope, root }
+}
+
+impl Bench {
+    fn request(&self, settings: Value) -> ResourceRequest {
+        self.ssh.expand(&self.scope, &HostRequest { key: Key::host(0), settings }).unwrap().remove(0)
+    }
+
+    async fn acquire(&self) -> Result<Acquired> {
+        self.ssh.acquire(&self.tag, &self.request(json!("gpu1")), &Nobody).await
+    }
+
+    fn file(&self) -> std::path::PathBuf {
+        self.root.path().join("data/ssh").join(format!("{}.json", self.tag))
+    }
+}
+
+#[tokio::test]
+async fn a_claim_is_a_private_file_with_the_whole_way_to_the_host() {
+    let bench = bench();
+    let acquired = bench.acquire().await.unwrap();
+    assert_eq!(fs_err::metadata(bench.file()).unwrap().permissions().mode() & 0o777, 0o600);
+    let place = bench.ssh.place(&bench.tag, &acquired.id).await.unwrap();
+    let HostPlace::Ssh { target } = &place else { panic!("{place:?}") };
+    assert_eq!((target.node.as_str(), target.user.as_deref()), ("gpu1", Some("cc")));
+    assert_eq!(target.identity_file.as_deref(), Some(std::path::Path::new("~/.ssh/lab")));
+    let request = HostRequest { key: Key::host(0), settings: json!({ "node": "gpu1" }) };
+    assert_eq!(bench.ssh.standing(&request), Some(place), "it stands there before it is acquired");
+}
+
+#[tokio::test]
+async fn the_last_release_leaves_no_folder() {
+    let bench = bench();
+    bench.acquire().await.unwrap();
+    for resource in bench.ssh.observe(&bench.scope).await.unwrap() {
+        assert_eq!((resource.usable, resource.detail.as_str()), (true, "gpu1"));
+        bench.ssh.release(&bench.scope, &resource).await.unwrap();
+    }
+    assert_eq!(fs_err::read_dir(bench.root.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_damaged_claim_shows_is_not_taken_and_can_be_released() {
+    let bench = bench();
+    let newer = format!("{{\"version\": 9, \"tag\": \"{}\"}}", bench.tag);
+    for (text, why) in [("{", "EOF while parsing"), ("{\"version\": 1}", "missing field"), (&newer, "its version is 9")]
+    {
+        fs_err::create_dir_all(bench.file().parent().unwrap()).unwrap();
+        fs_err::write(bench.file(), text).unwrap();
+        let seen = bench.ssh.observe(&bench.scope).await.unwrap();
+        assert!(!seen[0].usable && seen[0].detail.contains(why), "{seen:?}");
+        let error = bench.acquire().await.unwrap_err();
+        assert_eq!(*error.left_behind(), LeftBehind::Remaining(vec![seen[0].id.clone()]));
+        assert_eq!(error.hints(), ["gpucl down -c demo"]);
+        bench.ssh.release(&bench.scope, &seen[0]).await.unwrap();
+        assert!(!bench.file().exists());
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_named_like_ours_is_left_alone() {
+    let bench = bench();
+    bench.acquire().await.unwrap();
+    for name in ["notes.json", "gpucl-abcd1234-demo.json", "gpucl-abcd1234-demo-b-host0.json", ".gpucl-x"] {
+        fs_err::write(bench.file().with_file_name(name), "x").unwrap();
+    }
+    let seen = bench.ssh.observe(&bench.scope).await.unwrap();
+    assert_eq!(seen.len(), 1);
+    bench.ssh.release(&bench.scope, &seen[0]).await.unwrap();
+    assert_eq!(fs_err::read_dir(bench.file().parent().unwrap()).unwrap().count(), 4);
+}
+
+#[test]
+fn every_mistake_of_an_entry_names_its_key() {
+    let wrong = [
+        (json!({}), "hosts[0]", "missing field `node`"),
+        (json!({"node": "gpu1", "nod": 1}), "hosts[0].nod", "unknown key"),
+        (json!({"node": "-oProxyCommand=x"}), "hosts[0].node", "no name of a host"),
+        (json!({"node": "gpu1\nUser root"}), "hosts[0].node", "no name of a host"),
+        (json!("cc@gpu1"), "hosts[0]", "write it as `user:`"),
+        (json!({"node": "gpu1:2222"}), "hosts[0].node", "write it as `port:`"),
+        (json!({"node": "gpu1", "port": 0}), "hosts[0].port", "no port"),
+        (json!({"node": "gpu1", "host_key": "AAAA"}), "hosts[0].host_key", "no public key"),
+        (json!({"node": "gpu1", "user": "a b"}), "hosts[0].user", "no name of a user"),
+    ];
+    for (host, path, message) in wrong {
+        let errors = FACTORY.check(&json!({}), &[host]);
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert_eq!(errors[0].path, path);
+        assert!(errors[0].message.contains(message), "{errors:?}");
+    }
+    assert_eq!(FACTORY.check(&json!({"usr": "x"}), &[])[0].path, "usr");
+    let right =
+        [json!("gpu1"), json!("2001:db8::1"), json!({"node": "gpu2", "host_key": "ssh-ed25519 AAAAC3Nz comment"})];
+    assert_eq!(FACTORY.check(&json!({"user": "cc", "port": 2222}), &right), []);
+}
+
+#[test]
+fn the_same_machine_twice_is_refused_by_the_entry() {
+    let twice = [json!("gpu1"), json!({"node": "GPU1", "user": "other"}), json!({"node": "gpu1", "port": 2222})];
+    let errors = FACTORY.check(&json!({}), &twice);
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert_eq!(
+        (errors[0].path.as_str(), errors[0].message.as_str()),
+        ("hosts[1].node", "is the same machine as hosts[0]")
+    );
+}

@@ -1,0 +1,112 @@
+//! `gpucl port-forward`.
+
+use std::path::Path;
+
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::app::App;
+use crate::cli::command_error::usage;
+use crate::cli::commands::exec::ANSWER;
+use crate::cli::exit_code;
+use crate::cli::target::Target;
+use crate::cluster;
+use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::host::SshHost;
+
+/// The arguments of `port-forward`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A host, by its name or a node's on it, and a port of its loopback: head:8265
+    #[arg(value_name = "HOST:PORT")]
+    there: String,
+    /// The port on this machine's loopback; the same number when it is free, else any
+    #[arg(value_name = "LOCAL", value_parser = clap::value_parser!(u16).range(1..))]
+    local: Option<u16>,
+}
+
+/// Listens on the loopback until Ctrl-C, and makes the connection anew when it is lost.
+pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+    let doing = || format!("forward {}", args.there);
+    let (name, port) =
+        args.there.rsplit_once(':').ok_or_else(|| usage(doing(), "it takes HOST:PORT, such as head:8265"))?;
+    let port: u16 =
+        port.parse().ok().filter(|port| *port > 0).ok_or_else(|| usage(doing(), format!("`{port}` is no port")))?;
+    let target = Target::choose(app)?;
+    let remote = cluster::connections(&app.paths, &target.known.state, app.plain_events()).await?.ok_or_else(|| {
+        Error::new(ErrorKind::Unsupported, doing())
+            .because(format!("the hosts of {} are this machine", target.name))
+            .hint(format!("port {port} of this machine's loopback is that port"))
+    })?;
+    let listen = |kind| signal(kind).doing(ErrorKind::Internal, || "listen for Ctrl-C".to_owned());
+    let (mut interrupted, mut terminated, mut hung_up) =
+        (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?, listen(SignalKind::hangup())?);
+    let listener = listener(args.local, port).await?;
+    let local = listener.local_addr().doing(ErrorKind::Host, doing)?;
+    let host = remote.host(name)?;
+    let ssh = remote.connections.connect(host.name(), host.home(), ANSWER, std::future::pending()).await?;
+    let socket = remote.connections.socket_dir().join(format!("f-{port}"));
+    ssh.forward(&socket, ("localhost", port)).await?;
+    if app.json() {
+        app.ui.json(&serde_json::json!({
+            "v": 1, "type": "forward", "host": host.name(), "port": port, "local": local.to_string(),
+        }));
+    } else {
+        app.ui.data(format_args!("{local}"));
+        app.ui.status(format_args!("port {port} of {} answers at http://{local}; Ctrl-C closes it", host.name()));
+    }
+    tokio::select! {
+        () = serve(app, &listener, &ssh, &socket) => {}
+        _ = interrupted.recv() => {}
+        _ = terminated.recv() => {}
+        _ = hung_up.recv() => {}
+    }
+    drop(listener);
+    ssh.close().await;
+    app.ui.status("closed: no listener is left");
+    Ok(exit_code::DONE)
+}
+
+async fn listener(wanted: Option<u16>, port: u16) -> Result<TcpListener> {
+    let open = async |port: u16| TcpListener::bind(("127.0.0.1", port)).await;
+    let doing = |port: u16| move || format!("listen on port {port} of the loopback");
+    match wanted {
+        Some(port) => open(port).await.doing(ErrorKind::Host, doing(port)),
+        None => match open(port).await {
+            Ok(listener) => Ok(listener),
+            Err(_) => open(0).await.doing(ErrorKind::Host, doing(port)),
+        },
+    }
+}
+
+/// Takes callers for ever; each gets a connection of its own through the forward.
+async fn serve(app: &App, listener: &TcpListener, ssh: &SshHost, socket: &Path) {
+    loop {
+        let Ok((caller, _)) = listener.accept().await else {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            continue;
+        };
+        match reach(ssh, socket).await {
+            Ok(there) => {
+                tokio::spawn(pass(caller, there));
+            }
+            Err(error) => app.ui.status(format_args!("no connection: {error}")),
+        }
+    }
+}
+
+/// The way through the forward; the connection is made anew when it was lost.
+async fn reach(ssh: &SshHost, socket: &Path) -> Result<UnixStream> {
+    if ssh.is_connected().await
+        && let Ok(there) = UnixStream::connect(socket).await
+    {
+        return Ok(there);
+    }
+    ssh.reconnect().await?;
+    UnixStream::connect(socket).await.doing(ErrorKind::Host, || "use the forward".to_owned())
+}
+
+async fn pass(mut caller: TcpStream, mut there: UnixStream) {
+    // Whichever side hangs up, the other is told by the end of its stream.
+    let _ = tokio::io::copy_bidirectional(&mut caller, &mut there).await;
+}

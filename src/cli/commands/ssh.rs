@@ -1,0 +1,88 @@
+//! `gpucl ssh`.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use crate::cli::app::App;
+use crate::cli::exit_code;
+use crate::cli::target::Target;
+use crate::cluster;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ray::shell_line;
+
+/// The arguments of `ssh`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The host, by its name or a node's on it: host-0, head, worker-1. The head's when absent
+    host: Option<String>,
+    /// Forget the host's key, so that the next connection learns the one that it has now
+    #[arg(long, conflicts_with = "command")]
+    forget_host_key: bool,
+    /// A command and its arguments, instead of a shell
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// Becomes the system's `ssh`; on this machine, a shell with Ray's environment.
+pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+    let target = Target::choose(app)?;
+    let Some(remote) = cluster::connections(&app.paths, &target.known.state, app.plain_events()).await? else {
+        return here(app, &target, &args);
+    };
+    let host = match &args.host {
+        Some(name) => remote.host(name)?,
+        None => remote.host("head").or_else(|_| remote.host("host-0"))?,
+    };
+    if args.forget_host_key {
+        let was_there = remote.connections.forget_host_key(host.name())?;
+        app.ui.status(format_args!(
+            "{}: {}",
+            host.name(),
+            if was_there {
+                "its key is forgotten; the next connection learns the one that it has"
+            } else {
+                "no key of it was kept"
+            }
+        ));
+        return Ok(exit_code::DONE);
+    }
+    let mut ssh = Command::new("ssh");
+    ssh.arg("-F").arg(remote.connections.config_file()).arg(host.name());
+    if !args.command.is_empty() {
+        ssh.arg("--").arg(shell_line(&args.command));
+    }
+    // What replaces the process ends nothing of ours: no connection was made.
+    drop(remote);
+    Err(became(ssh, "run `ssh`", "sudo apt-get install openssh-client"))
+}
+
+/// A shell on this machine that reaches the cluster.
+fn here(app: &App, target: &Target, args: &Args) -> Result<u8> {
+    if args.forget_host_key {
+        return Err(Error::new(ErrorKind::Unsupported, "forget a host key").because("the cluster runs on this machine"));
+    }
+    let mut shell = Command::new(app.variable("SHELL").filter(|shell| !shell.is_empty()).unwrap_or("/bin/sh"));
+    if !args.command.is_empty() {
+        shell = Command::new(&args.command[0]);
+        shell.args(&args.command[1..]);
+    }
+    for (name, value) in target.access()?.settings(app.variable("PATH")) {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    if args.command.is_empty() {
+        app.ui.status(format_args!(
+            "{} runs on this machine: this is a shell here with its environment; `exit` ends it",
+            target.name
+        ));
+    }
+    Err(became(shell, "start a shell", "set SHELL to your shell"))
+}
+
+/// Becomes another program; only a failure comes back.
+fn became(mut command: Command, doing: &str, hint: &str) -> Error {
+    let error = command.exec();
+    Error::new(ErrorKind::Host, doing).caused_by(&error).hint(hint)
+}

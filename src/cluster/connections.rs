@@ -1,0 +1,107 @@
+//! The hosts of a cluster that are reached by SSH, and the connections to them.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Bus;
+use crate::host::{Connections, HostEntry, SshTarget};
+use crate::name::{Key, Tag};
+use crate::plan::started_nodes;
+use crate::provider::{self, Context, HostPlace};
+use crate::state::{ClusterState, ItemKind, Paths};
+
+/// A host that is reached by SSH.
+#[derive(Debug, Clone)]
+pub struct RemoteHost {
+    /// Its key.
+    pub key: Key,
+    /// Its tag; the host's folder is named after it.
+    pub tag: Tag,
+    /// What it is called, `host-0` first, then its nodes: `head`, `worker-0`.
+    pub names: Vec<String>,
+    /// How it is reached.
+    pub target: SshTarget,
+}
+
+impl RemoteHost {
+    /// The display name.
+    pub fn name(&self) -> &str {
+        self.names.first().map_or("", String::as_str)
+    }
+
+    /// The folder on the host that holds everything of ours.
+    pub fn home(&self) -> String {
+        format!("/var/lib/gpucl/{}", self.tag)
+    }
+}
+
+/// The connections of a cluster, and its hosts.
+#[derive(Debug)]
+pub struct Remote {
+    /// The connections; their `ssh_config` is written.
+    pub connections: Connections,
+    /// The hosts, in their order.
+    pub hosts: Vec<RemoteHost>,
+}
+
+impl Remote {
+    /// The host of this name: `host-0`, `head`, `worker-1`, or without the hyphen.
+    pub fn host(&self, name: &str) -> Result<&RemoteHost> {
+        let plain = |text: &str| text.replace('-', "");
+        self.hosts
+            .iter()
+            .find(|host| host.names.iter().any(|known| plain(known) == plain(name) || host.target.node == name))
+            .ok_or_else(|| {
+                let known: Vec<&str> =
+                    self.hosts.iter().flat_map(|host| host.names.iter().map(String::as_str)).collect();
+                Error::new(ErrorKind::NotFound, format!("find the host {name}"))
+                    .because("the cluster has none of that name")
+                    .hint(format!("there are: {}", known.join(", ")))
+            })
+    }
+}
+
+/// The connections to a cluster's hosts, written anew from its state; `None` when they are not reached by SSH.
+pub async fn connections(paths: &Paths, state: &ClusterState, events: Bus) -> Result<Option<Remote>> {
+    let hosts = remote_hosts(paths, state, events.clone()).await?;
+    if hosts.is_empty() {
+        return Ok(None);
+    }
+    let connections = Connections::new(paths.cluster(&state.name), paths.runtime.clone(), events);
+    let entries: Vec<HostEntry> =
+        hosts.iter().map(|host| HostEntry { names: host.names.clone(), target: host.target.clone() }).collect();
+    connections.write(&entries)?;
+    Ok(Some(Remote { connections, hosts }))
+}
+
+/// The hosts of a cluster that are reached by SSH, from its state and the provider's place of each.
+async fn remote_hosts(paths: &Paths, state: &ClusterState, events: Bus) -> Result<Vec<RemoteHost>> {
+    let Some(spec) = &state.spec else { return Ok(Vec::new()) };
+    let context = Context {
+        data_dir: paths.data.clone(),
+        cache_dir: paths.cache.clone(),
+        runtime_dir: paths.runtime.clone(),
+        events,
+    };
+    let provider = provider::find(spec.provider.name())?.open(&spec.provider.settings(), &context)?;
+    let nodes = started_nodes(state);
+    let mut hosts = Vec::new();
+    for (key, item) in &state.items {
+        let (ItemKind::Resource(_), Some(id)) = (&item.kind, &item.id) else { continue };
+        let Some(number) = number_of(key) else { continue };
+        let tag = state.scope().tag(key);
+        let HostPlace::Ssh { target } = provider.place(&tag, id).await? else { continue };
+        let of_nodes = nodes.iter().filter(|node| node.host == *key).map(|node| node.key.display_name());
+        let mut names: Vec<String> = std::iter::once(key.display_name()).chain(of_nodes).collect();
+        // Before the nodes run it is known already where the head will be.
+        if number == 0 && !nodes.iter().any(|node| node.key == Key::head()) {
+            names.push(Key::head().display_name());
+        }
+        hosts.push((number, RemoteHost { key: key.clone(), tag, names, target }));
+    }
+    hosts.sort_by_key(|(number, _)| *number);
+    Ok(hosts.into_iter().map(|(_, host)| host).collect())
+}
+
+/// The number of a host's key; other resources have other keys.
+fn number_of(key: &Key) -> Option<usize> {
+    key.as_str().strip_prefix("host")?.parse().ok()
+}

@@ -1,0 +1,80 @@
+//! What the programs `ssh` and `ssh-keygen` of this machine tell without a connection.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::config::{HostEntry, Resolved};
+use crate::error::{Doing as _, Error, ErrorKind, Result};
+
+/// Runs a program of OpenSSH that asks nobody; hands back whether it succeeded and what it printed.
+fn ask<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Result<(bool, String, String)> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    if let Err(error) = &output
+        && error.kind() == std::io::ErrorKind::NotFound
+    {
+        return Err(no_program(program));
+    }
+    let output = output.doing(ErrorKind::Host, || format!("run `{program}`"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok((output.status.success(), text(&output.stdout), text(&output.stderr)))
+}
+
+/// The error of a machine without OpenSSH.
+pub(super) fn no_program(program: &str) -> Error {
+    Error::new(ErrorKind::Host, format!("run `{program}`"))
+        .because("this machine has no such program")
+        .hint("sudo apt-get install openssh-client")
+}
+
+/// What the user's configuration says of a node; it may be an alias there.
+pub(super) fn resolve(entry: &HostEntry) -> Result<Resolved> {
+    let node = entry.target.node.as_str();
+    let doing = || format!("learn how to reach {node}");
+    // Whatever begins with a hyphen would be an option.
+    if node.is_empty()
+        || node.starts_with('-')
+        || node.contains(|letter: char| letter.is_whitespace() || letter.is_control())
+    {
+        return Err(Error::new(ErrorKind::Host, doing()).because("it is no name of a host"));
+    }
+    let (known, with, said) = ask("ssh", &["-G", "--", node])?;
+    if !known {
+        return Err(Error::new(ErrorKind::Host, doing())
+            .because(said.lines().last().unwrap_or("`ssh -G` failed").trim())
+            .hint(format!("ssh -G {node}   # shows what is wrong with your configuration")));
+    }
+    let (_, without, _) = ask("ssh", &["-F", "/dev/null", "-G", "--", node])?;
+    Ok(Resolved::of_texts(&with, &without))
+}
+
+/// Whether the user's or the system's own known hosts hold a key of this machine.
+pub(super) fn is_known_to_user(resolved: &Resolved, address: &str, port: u16) -> Result<bool> {
+    let name = match resolved.value("hostkeyalias").filter(|alias| *alias != "none") {
+        Some(alias) => alias.to_owned(),
+        None if port == 22 => address.to_owned(),
+        None => format!("[{address}]:{port}"),
+    };
+    for key in ["userknownhostsfile", "globalknownhostsfile"] {
+        for file in resolved.value(key).unwrap_or_default().split_whitespace() {
+            if Path::new(file).is_file() && !known_lines(Path::new(file), &name)?.is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// The lines of known hosts that are of this name, hashed names included.
+fn known_lines(file: &Path, name: &str) -> Result<Vec<String>> {
+    let (_, found, _) = ask("ssh-keygen", &[OsStr::new("-F"), OsStr::new(name), OsStr::new("-f"), file.as_os_str()])?;
+    Ok(found.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect())
+}
+
+/// The fingerprint of the key of this name in known hosts, with its kind: `ED25519 SHA256:…`.
+pub(super) fn fingerprint(file: &Path, name: &str) -> Option<String> {
+    let arguments = [OsStr::new("-l"), OsStr::new("-F"), OsStr::new(name), OsStr::new("-f"), file.as_os_str()];
+    let (_, found, _) = ask("ssh-keygen", &arguments).ok()?;
+    let line = found.lines().find(|line| !line.starts_with('#'))?;
+    Some(line.split_whitespace().skip(1).collect::<Vec<_>>().join(" "))
+}
