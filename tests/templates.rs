@@ -8,7 +8,7 @@ use gpucl::plan::{Machine, desired};
 use gpucl::playbook::Facts;
 use gpucl::render::Library;
 use gpucl::runtime::compose::{
-    Deployment, DeployRequest, HostInput, HostPorts, Pages, clean_script, deployments, look_script, pages, peer_ports,
+    DeployRequest, Deployment, HostInput, HostPorts, Pages, clean_script, deployments, look_script, pages, peer_ports,
     stop_script,
 };
 use gpucl::secret::Secrets;
@@ -34,7 +34,8 @@ fn render(name: &str) -> Case {
         .iter()
         .enumerate()
         .map(|(index, facts)| {
-            let machine = Machine { cpus: facts.cpus, memory: facts.memory, gpus: u32::try_from(facts.gpus.len()).unwrap() };
+            let machine =
+                Machine { cpus: facts.cpus, memory: facts.memory, gpus: u32::try_from(facts.gpus.len()).unwrap() };
             (Key::host(index), machine)
         })
         .collect();
@@ -68,7 +69,9 @@ fn texts(deployment: &Deployment) -> BTreeMap<String, String> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let files = deployment.stage.files.iter().filter(|file| file.path.starts_with("compose/"));
     let mut texts: BTreeMap<String, String> = files.map(|file| (file.path.clone(), text(&file.bytes))).collect();
-    let variables: String = deployment.stage.variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+    let start = deployment.stage.steps.iter().find(|step| step.name == "start the containers").unwrap();
+    let variables = deployment.stage.variables.iter().chain(&start.variables);
+    let variables: String = variables.map(|(name, value)| format!("{name}={value}\n")).collect();
     let steps: String = deployment.stage.steps.iter().map(|step| format!("{}\n", step.name)).collect();
     texts.insert("stage.txt".to_owned(), format!("{variables}\n{steps}"));
     texts
@@ -92,7 +95,11 @@ fn templates_render_to_the_files_beside_them() {
             }
         }
     }
-    assert!(wrong.is_empty(), "rendered otherwise; look, and then GPUCL_WRITE=1 cargo test templates:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "rendered otherwise; look, and then GPUCL_WRITE=1 cargo test templates:\n{}",
+        wrong.join("\n")
+    );
 }
 
 fn project(deployment: &Deployment) -> serde_json::Value {
@@ -150,12 +157,8 @@ fn no_secret_is_in_a_project_a_variable_or_a_script() {
 #[test]
 fn workers_of_other_hosts_get_no_credentials_of_services() {
     let case = render("two-hosts");
-    let names: Vec<&str> = case.deployments[1]
-        .stage
-        .files
-        .iter()
-        .filter_map(|file| file.path.strip_prefix("secrets/"))
-        .collect();
+    let names: Vec<&str> =
+        case.deployments[1].stage.files.iter().filter_map(|file| file.path.strip_prefix("secrets/")).collect();
     assert_eq!(names, ["ray_token", "aws_credentials"]);
     let ports = |index: usize| {
         peer_ports(case.hosts[index].ports, &case.deployments[index].nodes, index == 0, case.hosts.len())
@@ -194,4 +197,26 @@ fn scripts_are_what_a_plain_shell_reads() {
         fs_err::write(&path, &script).unwrap();
         assert!(std::process::Command::new("sh").arg("-n").arg(&path).status().unwrap().success(), "{script}");
     }
+}
+
+/// Ray's own schema, read by Ray's own Python.
+#[test]
+#[ignore = "testbed: it takes a Ray environment; `just testbed-all` has one"]
+fn the_file_for_ray_up_is_what_ray_takes() {
+    let env = crate::support::TestEnv::with_shared_ray();
+    env.write(
+        "cluster.yaml",
+        "name: r\nprovider: ssh\nruntime: docker\nhosts: [{node: a.example.org, user: cc}, {node: b.example.org}]\n",
+    );
+    env.run(&["render", "--as", "ray-cluster-yaml", "--to", "out"]).exits(0);
+    let script = "import json, sys, yaml, jsonschema, ray.autoscaler, pathlib\n\
+                  schema = json.loads((pathlib.Path(ray.autoscaler.__file__).parent / 'ray-schema.json').read_text())\n\
+                  jsonschema.validate(yaml.safe_load(open(sys.argv[1])), schema)\n";
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache/gpucl/environments");
+    let python =
+        fs_err::read_dir(folder).unwrap().map(|entry| entry.unwrap().path().join("bin/python")).next().unwrap();
+    let run =
+        std::process::Command::new(python).args(["-c", script]).arg(env.work().join("out/ray-cluster.yaml")).output();
+    let run = run.unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
 }

@@ -205,7 +205,7 @@ mod tests {
     fn a_hash_of_another_password_is_told() {
         let folder = tempfile::tempdir().unwrap();
         ensure_secrets(folder.path()).unwrap();
-        std::fs::write(folder.path().join("secrets/prometheus_password"), "another").unwrap();
+        fs_err::write(folder.path().join("secrets/prometheus_password"), "another").unwrap();
         let error = ensure_secrets(folder.path()).unwrap_err();
         assert!(error.hints()[0].contains("rm "), "{error}");
     }
@@ -215,9 +215,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("credentials").display().to_string();
         assert!(external_credentials(&path).is_err());
-        std::fs::write(&path, "[default]\naws_access_key_id = A\n").unwrap();
+        fs_err::write(&path, "[default]\naws_access_key_id = A\n").unwrap();
         assert!(external_credentials(&path).unwrap_err().to_string().contains("aws_secret_access_key"));
-        std::fs::write(&path, "[default]\naws_access_key_id = A\naws_secret_access_key = B\n").unwrap();
+        fs_err::write(&path, "[default]\naws_access_key_id = A\naws_secret_access_key = B\n").unwrap();
         let external = external_credentials(&path).unwrap();
         let files = Secrets::placeholders().files(&["aws_credentials"], Some(&external));
         assert_eq!(files[0].bytes, external.expose_secret().as_bytes());

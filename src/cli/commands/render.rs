@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
+
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cluster::{self, RenderedFile};
@@ -19,6 +21,16 @@ pub(crate) struct Args {
     /// The folder to write into; else ./rendered/ and the cluster's name
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
+    /// Write something else than what `up` delivers
+    #[arg(long = "as", value_enum, value_name = "FORM")]
+    form: Option<Form>,
+}
+
+/// What may be written in place of what `up` delivers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// The file that Ray's own `ray up` takes for machines with SSH
+    RayClusterYaml,
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
@@ -26,7 +38,10 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let (events, _inbox) = Bus::new();
     let (_handle, cancel) = Cancel::new();
     let settings = app.settings_to_look(events, cancel)?;
-    let files = cluster::render(&settings, &loaded).await?;
+    let files = match args.form {
+        Some(Form::RayClusterYaml) => cluster::ray_cluster_yaml(&settings, &loaded)?,
+        None => cluster::render(&settings, &loaded).await?,
+    };
     let folder = args.to.unwrap_or_else(|| Path::new("rendered").join(loaded.spec.name.as_str()));
     remove_former_nodes(&folder, &files)?;
     for file in &files {

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::images::{HostImages, host_images};
 use super::view::{Cluster, exporter_key, image, pairs, token_environment};
-use super::{Deployment, HostInput, HostPorts, Page, Pages, checks, stage};
+use super::{Deployment, HostInput, HostPorts, Page, Pages, checks, confirm_steps, stage};
 use crate::error::Result;
 use crate::name::{Key, Scope};
 use crate::plan::{NodeRole, NodeSpec};
-use crate::playbook::StageFile;
+use crate::playbook::{Stage, StageFile};
 use crate::render::{Library, render};
 use crate::secret::{GRAFANA_USER, PROMETHEUS_USER, Secrets, external_credentials};
 use crate::spec::Spec;
@@ -54,6 +54,12 @@ fn deployment(cluster: &Cluster<'_>, host: &HostInput) -> Result<Deployment> {
     let checks = checks::checks(cluster, host)?;
     let mut stage = stage::deploy(&project, files, &nodes);
     stage.steps.push(stage::look_inside(&checks));
+    if !cluster.bridge {
+        // It comes by a connection made after the firewall was set: what it proves keeps the firewall.
+        let confirm = confirm_steps(&host.tag, request.library)?;
+        let limit = stage.timeout + confirm.timeout;
+        stage = Stage::join("deploy", vec![confirm, stage], limit);
+    }
     Ok(Deployment { host: host.key.clone(), project: host.tag.clone(), nodes, stage, checks })
 }
 

@@ -136,11 +136,9 @@ fn services(project: &Project<'_>, limit: Duration) -> (String, Vec<String>) {
     if project.has_jupyter() {
         addresses.insert("jupyter", format!("{}/api", at.jupyter));
     }
-    if let Some(store) = &cluster.store {
-        if store.external.is_none() {
-            addresses.insert("object store", format!("{}/minio/health/live", at.store));
-            containers.push(tag("objectstore"));
-        }
+    if cluster.store.as_ref().is_some_and(|store| store.external.is_none()) {
+        addresses.insert("object store", format!("{}/minio/health/live", at.store));
+        containers.push(tag("objectstore"));
     }
     let want = serde_json::json!({
         "timeout_s": limit.as_secs(),

@@ -92,7 +92,7 @@ impl<'a> Cluster<'a> {
         })?;
         let services = request.spec.services();
         let store = services.object_store.settings();
-        let bridge = request.hosts.len() == 1;
+        let bridge = request.spec.hosts.len() <= 1;
         Ok(Self {
             request,
             bridge,
