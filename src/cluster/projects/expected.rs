@@ -111,7 +111,7 @@ impl ProjectWorld {
                 ports: host.ports,
             })
             .collect();
-        let mut deployments = compose::deployments(&DeployRequest {
+        compose::deployments(&DeployRequest {
             spec: &self.config.spec,
             scope: &self.config.scope,
             nodes,
@@ -119,19 +119,7 @@ impl ProjectWorld {
             pages,
             secrets: &self.config.secrets,
             library: &self.config.library,
-        })?;
-        if self.host_keys().len() > 1 {
-            for deployment in &mut deployments {
-                // It comes over a new connection, and so keeps what the firewall was set to.
-                let tag = self.config.scope.tag(&deployment.host).to_string();
-                let confirm = compose::confirm_steps(&tag, &self.config.library)?;
-                let (name, timeout) = (deployment.stage.name.clone(), deployment.stage.timeout);
-                let (variables, stage) = (deployment.stage.variables.clone(), deployment.stage.clone());
-                deployment.stage = Stage::join(&name, vec![confirm, stage], timeout);
-                deployment.stage.variables = variables;
-            }
-        }
-        Ok(deployments)
+        })
     }
 
     /// What the hosts hold when all is as it was last brought up; nothing where something is not remembered.
