@@ -24,4 +24,5 @@ pub use status::{Known, NodeReport, StatusReport, hosts, list, look, node_logs, 
 pub use stop::stop;
 pub(crate) use stop::unknown;
 pub use up::{UpOptions, UpReport, up};
+pub(crate) use verify::not_running;
 pub use verify::{access, verify};

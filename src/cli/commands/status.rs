@@ -24,7 +24,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let ray = if args.offline || !report.nodes.iter().any(|node| node.running && node.name == "head") {
         None
     } else {
-        ask(&target).await
+        ask(app, &target).await
     };
     if app.json() {
         app.ui.json(&json(report, ray.as_ref()));
@@ -63,8 +63,8 @@ pub(crate) struct FromRay {
     counts: serde_json::Value,
 }
 
-async fn ask(target: &Target) -> Option<FromRay> {
-    let client = target.client().ok()?;
+async fn ask(app: &App, target: &Target) -> Option<FromRay> {
+    let client = target.client(app).await.ok()?;
     let both = async { tokio::join!(client.nodes(), client.jobs()) };
     let (nodes, jobs) = tokio::time::timeout(Duration::from_secs(5), both).await.ok()?;
     let mut counts = std::collections::BTreeMap::<String, usize>::new();

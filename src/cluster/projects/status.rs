@@ -1,5 +1,6 @@
 //! `status` of a cluster of projects: by what is known, and by one look at each host.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::down::forget_nothing;
@@ -9,9 +10,11 @@ use super::world::ProjectWorld;
 use crate::cluster::{NodeReport, Settings, StatusReport};
 use crate::engine::World as _;
 use crate::error::Result;
+use crate::name::Key;
 use crate::plan::{NodeSpec, started_nodes};
 use crate::playbook::Facts;
-use crate::runtime::compose::Container;
+use crate::ray::Access;
+use crate::runtime::compose::{Container, Pages};
 use crate::spec::Spec;
 use crate::state::{ClusterState, ItemKind, Store};
 
@@ -34,6 +37,24 @@ pub(in crate::cluster) fn known(state: &ClusterState, mut report: StatusReport) 
     };
     report.ready_since = state.ready_since.filter(|_| report.phase == "ready");
     report
+}
+
+/// The ways in while `gpucl dashboard` runs; `None` when nothing runs.
+pub(in crate::cluster) fn access_of(state: &ClusterState, folder: &Path) -> Option<Access> {
+    let project = Key::project(0);
+    let pages: Pages = state.note(&project, "pages")?;
+    if state.note(&project, "stopped").unwrap_or(true) {
+        return None;
+    }
+    let at = |name: &str| pages.get(name).map(|port| format!("127.0.0.1:{port}"));
+    Some(Access {
+        dashboard_url: format!("http://{}", at("dashboard")?),
+        // Nodes of the cluster reach the core, and nobody from here.
+        gcs_address: String::new(),
+        token_path: crate::secret::ray_token_path(folder),
+        environment: None,
+        client_address: format!("ray://{}", at("client")?),
+    })
 }
 
 fn unseen(state: &ClusterState, node: &NodeSpec) -> NodeReport {
