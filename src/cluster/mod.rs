@@ -20,7 +20,7 @@ pub use plan::plan;
 pub use projects::Reach;
 pub use render::{RenderedFile, render};
 pub use render_projects::ray_cluster_yaml;
-pub use status::{Known, NodeReport, StatusReport, hosts, list, look, node_logs, status};
+pub use status::{ContainerReport, Known, NodeReport, StatusReport, hosts, list, look, node_logs, status};
 pub use stop::stop;
 pub(crate) use stop::unknown;
 pub use up::{UpOptions, UpReport, up};

@@ -2,14 +2,14 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::host::SshHost;
+use super::host::{Shared, SshHost};
 use crate::error::{Doing as _, Error, ErrorKind, Result, Status};
 
 /// How long a caller waits for a connection that was lost: a server that starts anew, or a network that was away for a moment.
@@ -23,6 +23,8 @@ const AGAIN_AFTER: Duration = Duration::from_millis(500);
 pub struct Tunnel {
     local: SocketAddr,
     task: JoinHandle<()>,
+    host: SshHost,
+    socket: PathBuf,
 }
 
 impl Tunnel {
@@ -36,8 +38,9 @@ impl Tunnel {
         let local = listener.local_addr().doing(ErrorKind::Host, doing)?;
         let socket = host.forward_socket(local.port());
         host.forward(&socket, ("localhost", port)).await?;
-        let way = Arc::new(Way { host: host.clone(), socket, is_told: AtomicBool::new(false) });
-        Ok(Self { local, task: tokio::spawn(serve(listener, way)) })
+        let shared = Arc::downgrade(&host.shared);
+        let way = Arc::new(Way { shared, socket: socket.clone(), is_told: AtomicBool::new(false) });
+        Ok(Self { local, task: tokio::spawn(serve(listener, way)), host: host.clone(), socket })
     }
 
     /// Where it listens.
@@ -55,21 +58,16 @@ impl Tunnel {
 impl Drop for Tunnel {
     fn drop(&mut self) {
         self.task.abort();
+        self.host.forget_forward(&self.socket);
     }
 }
 
-/// What callers go through.
+/// What callers go through. An aborted task ends at some later time, so it does not hold the connection.
 struct Way {
-    host: SshHost,
+    shared: Weak<Shared>,
     socket: PathBuf,
     /// That it does not come back was said already.
     is_told: AtomicBool,
-}
-
-impl Drop for Way {
-    fn drop(&mut self) {
-        self.host.forget_forward(&self.socket);
-    }
 }
 
 /// Takes callers for ever; each gets a stream of its own through the one connection.
@@ -94,8 +92,8 @@ impl Way {
         let mut there = match self.reach().await {
             Ok(there) => there,
             Err(error) => {
-                if !self.is_told.swap(true, Ordering::Relaxed) {
-                    self.host.shared.route.warn(format!("{error}; it is tried again at the next call"));
+                if let (false, Some(shared)) = (self.is_told.swap(true, Ordering::Relaxed), self.shared.upgrade()) {
+                    shared.route.warn(format!("{error}; it is tried again at the next call"));
                 }
                 return;
             }
@@ -108,7 +106,7 @@ impl Way {
 
     /// A stream to the other end. All callers wait for one and the same new connection.
     async fn reach(&self) -> Result<UnixStream> {
-        let doing = || format!("reach {} again", self.host.address());
+        let doing = || "lead a caller to the host".to_owned();
         let mut last = None;
         let attempts = async {
             loop {
@@ -130,7 +128,9 @@ impl Way {
     }
 
     async fn once(&self) -> Result<UnixStream> {
-        self.host.reconnect().await?;
+        let shared =
+            self.shared.upgrade().ok_or_else(|| Error::new(ErrorKind::Host, "use a tunnel that was closed"))?;
+        shared.live().await?;
         UnixStream::connect(&self.socket)
             .await
             .map_err(|error| Error::new(ErrorKind::Host, "use the forward").status(Status::Temporary).caused_by(&error))
