@@ -2,6 +2,7 @@
 //!
 //! All of these need `testbed/hosts`, root, and Docker's engine, which `testbed/hosts/up` installs and starts.
 
+mod amd;
 mod closed;
 mod many;
 mod one_host;
