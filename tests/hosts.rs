@@ -9,3 +9,4 @@ mod spec;
 mod testbed;
 mod trace;
 mod trouble;
+mod two_hosts;

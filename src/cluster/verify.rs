@@ -29,14 +29,21 @@ pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<usize> {
     Ok(passed)
 }
 
-/// The ways into a cluster that runs, by what is known of it.
+/// The ways into a cluster that runs, by what is known of it. Where its hosts are reached by SSH they are those that
+/// `gpucl dashboard` opens.
 pub fn access(settings_paths: &crate::state::Paths, state: &ClusterState) -> Result<Access> {
-    checks::access_of(state, &settings_paths.cluster(&state.name)).ok_or_else(|| {
-        Error::new(ErrorKind::NotFound, format!("reach the cluster {}", state.name)).because("it does not run").hint(
-            match &state.spec_path {
-                Some(path) => format!("gpucl up {path}"),
-                None => "gpucl up cluster.yaml".to_owned(),
-            },
-        )
-    })
+    let folder = settings_paths.cluster(&state.name);
+    checks::access_of(state, &folder)
+        .or_else(|| super::projects::access_of(state, &folder))
+        .ok_or_else(|| not_running(state))
+}
+
+/// The error of a cluster of which nothing runs.
+pub(crate) fn not_running(state: &ClusterState) -> Error {
+    Error::new(ErrorKind::NotFound, format!("reach the cluster {}", state.name)).because("it does not run").hint(
+        match &state.spec_path {
+            Some(path) => format!("gpucl up {path}"),
+            None => "gpucl up cluster.yaml".to_owned(),
+        },
+    )
 }

@@ -101,6 +101,22 @@ impl ProjectWorld {
 
     /// One deployment for each host of the survey.
     pub(super) fn deployments(&self, nodes: &[NodeSpec], survey: &Survey, pages: &Pages) -> Result<Vec<Deployment>> {
+        self.with_request(nodes, survey, pages, compose::deployments)
+    }
+
+    /// The deployment of one host; the others may be on their way still.
+    pub(super) fn deployment(&self, host: &Key, survey: &Survey, pages: &Pages) -> Result<Deployment> {
+        let nodes = self.nodes(survey)?;
+        self.with_request(&nodes, survey, pages, |request| compose::deployment_of(request, host))
+    }
+
+    fn with_request<T>(
+        &self,
+        nodes: &[NodeSpec],
+        survey: &Survey,
+        pages: &Pages,
+        render: impl FnOnce(&DeployRequest<'_>) -> Result<T>,
+    ) -> Result<T> {
         let hosts: Vec<HostInput> = survey
             .iter()
             .map(|(key, host)| HostInput {
@@ -111,7 +127,7 @@ impl ProjectWorld {
                 ports: host.ports,
             })
             .collect();
-        compose::deployments(&DeployRequest {
+        render(&DeployRequest {
             spec: &self.config.spec,
             scope: &self.config.scope,
             nodes,

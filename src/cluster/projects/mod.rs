@@ -14,6 +14,6 @@ mod world;
 pub(super) use down::{down, stop};
 pub use reach::Reach;
 pub(super) use reach::SshReach;
-pub(super) use status::{known as known_status, look as look_status};
+pub(super) use status::{access_of, known as known_status, look as look_status};
 pub(super) use up::{plan, up};
 pub(super) use verify::verify;

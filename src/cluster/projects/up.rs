@@ -92,10 +92,9 @@ pub(in crate::cluster) async fn up(
     let result = async {
         let plan = pipeline.settle_on(&goal, observed)?.plan;
         pipeline.execute(&plan).await.into_result()?;
-        // Where something was changed on some hosts only, what the others told before that may not hold any more.
-        let deploys = |operation: &&Operation| matches!(operation.action, Action::Deploy { .. });
-        let changed = plan.operations.iter().filter(deploys).count();
-        if changed > 0 && changed < world.host_keys().len() {
+        // Of several hosts each is looked at again once all are there: the head sees them all only then.
+        let deploys = |operation: &Operation| matches!(operation.action, Action::Deploy { .. });
+        if world.host_keys().len() > 1 && plan.operations.iter().any(deploys) {
             world.observe(&ledger.state()).await?;
         }
         let checks = judge(&world, &ledger.state(), &settings.events).await?;
