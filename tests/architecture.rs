@@ -164,7 +164,8 @@ fn modules_know_no_more_of_each_other_than_is_written_down() {
             // Unit tests in a file of their own may know more.
             for (number, line) in code(&path).into_iter().filter(|_| !path.ends_with("/tests.rs")) {
                 for used in line.split("crate::").skip(1) {
-                    let used = used.split(|letter: char| !(letter.is_ascii_lowercase() || letter == '_')).next().unwrap();
+                    let used =
+                        used.split(|letter: char| !(letter.is_ascii_lowercase() || letter == '_')).next().unwrap();
                     if !used.is_empty() && used != name && !known.split(' ').any(|module| module == used) {
                         found.push(format!("{path}:{number}: {name} uses {used}"));
                     }
@@ -239,7 +240,8 @@ fn no_file_names_a_place_outside_the_project() {
         let text = String::from_utf8_lossy(&std::fs::read(root().join(&path)).unwrap()).into_owned();
         for (number, line) in text.lines().enumerate() {
             // A place begins the path: in `$state/root/etc` it is a part of another one.
-            let begins = |at: usize| !line[..at].ends_with(|letter: char| letter.is_alphanumeric() || "}~.".contains(letter));
+            let begins =
+                |at: usize| !line[..at].ends_with(|letter: char| letter.is_alphanumeric() || "}~.".contains(letter));
             if outside.iter().any(|place| line.match_indices(place.as_str()).any(|(at, _)| begins(at))) {
                 found.push(format!("{path}:{}: {}", number + 1, line.trim()));
             }
