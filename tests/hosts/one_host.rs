@@ -26,7 +26,7 @@ fn a_fresh_host_with_two_gpus_comes_to_ready_and_goes() {
     }
 
     again_beside_a_job(&env, &host);
-    pages(&env, &host);
+    pages(&env);
     closed::nothing_of_ours_answers(&host);
     closed::no_secret_is_anywhere(&env, &host, "one");
 
@@ -62,18 +62,21 @@ fn again_beside_a_job(env: &TestEnv, host: &TestHost) {
 }
 
 /// Every page answers through its address with its credential and is refused without; it survives the end of the connection.
-fn pages(env: &TestEnv, host: &TestHost) {
+fn pages(env: &TestEnv) {
     let mut first = Dashboard::open(env);
     for page in first.pages() {
         let (with, without) = first.ask(&page);
         assert_eq!(with, 200, "{page} with its credential");
         assert!(matches!(without, 401 | 403), "{page} without its credential: {without}");
     }
-    // What the connection runs over is killed on the host: sshd's process for it.
-    host.sh("pkill -f 'sshd: cc' || true");
+    let masters = masters(env);
+    assert!(!masters.is_empty(), "the dashboard's ssh master runs");
+    for master in masters {
+        rustix::process::kill_process(master, rustix::process::Signal::KILL).unwrap();
+    }
     let begin = Instant::now();
     until("a page to answer again", 30, || (first.ask("dashboard").0 == 200).then_some(()));
-    println!("pages answer again {:.1} s after the connection was killed", begin.elapsed().as_secs_f64());
+    println!("pages answer again {:.1} s after the ssh master was killed", begin.elapsed().as_secs_f64());
     let urls = first.urls();
     first.close();
     for port in ports(&urls) {
@@ -82,6 +85,21 @@ fn pages(env: &TestEnv, host: &TestHost) {
     let second = Dashboard::open(env);
     assert_eq!(ports(&second.urls()), ports(&urls), "the addresses are the same at the next call");
     second.close();
+}
+
+/// The ssh masters of this environment: no other's command line names its folders.
+fn masters(env: &TestEnv) -> Vec<rustix::process::Pid> {
+    let root = env.root().display().to_string();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.starts_with("ssh") && line.contains(&root) {
+            let pid = entry.file_name().to_string_lossy().parse().unwrap();
+            found.extend(rustix::process::Pid::from_raw(pid));
+        }
+    }
+    found
 }
 
 fn ports(urls: &serde_json::Value) -> Vec<u16> {
