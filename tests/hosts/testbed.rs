@@ -64,6 +64,16 @@ impl TestHost {
         Command::new("docker").args(["exec", self.container(), "sh", "-c", text]).output().unwrap()
     }
 
+    /// Logs in as the user and runs a command, as a person would.
+    #[track_caller]
+    pub(crate) fn login(&self, command: &str) {
+        let to = format!("{}@{}", self.user(), self.address());
+        let options = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "BatchMode=yes"];
+        let mut ssh = Command::new("ssh");
+        let output = ssh.args(options).arg("-i").arg(self.identity()).args([&to, command]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
     /// How many SSH sessions the host's server has begun since it was started.
     pub(crate) fn sessions(&self) -> usize {
         let log = self.sh("journalctl -u ssh -u ssh.service --no-pager -o cat 2>/dev/null || cat /var/log/auth.log");

@@ -32,6 +32,8 @@ pub(crate) fn host_in_use(name: &str, gpus: &str) -> TestHost {
          modprobe nvidia && mkdir -p /etc/cdi && nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml && \
          docker run -d --name stranger --entrypoint sleep prom/prometheus:v3.15.0 infinity"
     ));
+    // Somebody has logged in before: the first login of all leaves a file of Ubuntu's in the home.
+    host.login("true");
     host
 }
 
