@@ -7,6 +7,7 @@ use crate::cli::target::Target;
 use crate::cluster::{NodeReport, StatusReport};
 use crate::error::Result;
 use crate::ray::Node;
+use crate::spec::Runtime;
 use crate::util::human;
 use std::time::Duration;
 
@@ -39,7 +40,11 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         if report.agent { "runs" } else { "does not run" },
     ));
     if report.restarted {
-        app.ui.data("this machine was restarted since: nothing of it runs; `gpucl up` builds it again");
+        app.ui.data(if target.known.state.spec.as_ref().is_some_and(|spec| spec.runtime == Runtime::Docker) {
+            "a host was restarted since; `gpucl up` brings back what does not run, and checks all of it"
+        } else {
+            "this machine was restarted since: nothing of it runs; `gpucl up` builds it again"
+        });
     }
     if !report.nodes.is_empty() {
         let mut table = Table::new(&["node", "process", "age", "ray", "cpu", "gpu", "memory"]);

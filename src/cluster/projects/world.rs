@@ -145,11 +145,16 @@ impl ProjectWorld {
         Ok(nodes.unwrap_or_default())
     }
 
-    /// The ports of what runs on a host: chosen once, then kept.
+    /// The ports of what runs on a host: chosen once, then kept; chosen anew when nothing of ours runs there and somebody else
+    /// took one of them meanwhile.
     pub(super) fn ports_of(&self, known: &ClusterState, host: &Key, facts: &Facts) -> HostPorts {
         let mut learned = self.learned();
-        let chosen = known.note(host, "ports").or_else(|| learned.ports.get(host).copied());
-        let ports = chosen.unwrap_or_else(|| HostPorts::choose(&taken(facts)));
+        let runs = |seen: &HostSeen| seen.containers.iter().any(|container| container.state == "running");
+        let idle = learned.seen.get(host).is_some_and(|seen| !runs(seen));
+        let taken = taken(facts);
+        let free = |ports: &HostPorts| !idle || ports.all().iter().all(|port| !taken.contains(port));
+        let chosen = learned.ports.get(host).copied().or_else(|| known.note(host, "ports").filter(free));
+        let ports = chosen.unwrap_or_else(|| HostPorts::choose(&taken));
         learned.ports.insert(host.clone(), ports);
         ports
     }
