@@ -23,7 +23,8 @@ fn a_host_that_does_not_answer_is_named_with_what_to_try() {
 fn a_wrong_key_is_refused_at_once_and_named() {
     let lab = Lab::open();
     let key = lab.env.work().join("other");
-    let made = std::process::Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status();
+    let made =
+        std::process::Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status();
     assert!(made.unwrap().success());
     let spec = lab.spec("key").replace(&lab.host.identity().display().to_string(), &key.display().to_string());
     let begin = std::time::Instant::now();

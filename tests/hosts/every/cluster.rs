@@ -147,7 +147,8 @@ fn a_host_that_was_restarted_since_is_told_by_status_and_put_right_by_up() {
 #[ignore = "testbed"]
 fn another_owners_cluster_runs_side_by_side_on_ports_of_its_own() {
     let ready = Ready::open();
-    let started = |key: &str| ready.host().sh(&format!("docker inspect -f '{{{{.State.StartedAt}}}}' {}", ready.container(key)));
+    let started =
+        |key: &str| ready.host().sh(&format!("docker inspect -f '{{{{.State.StartedAt}}}}' {}", ready.container(key)));
     let before = (started("head"), started("worker0"), started("worker1"));
     let other = env();
     // The same name: it is the owner that tells them apart.
@@ -168,7 +169,7 @@ fn a_foreign_service_on_an_open_port_is_listed_and_left_alone() {
     ready.host().sh("mkdir -p /var/empty && (setsid python3 -m http.server 5599 --directory /var/empty >/dev/null 2>&1 </dev/null &) ; sleep 1");
     let _ = ready.gpucl(&["verify"]).exits(0).says("others' do, and are left alone: 5599");
     let _ = ready.gpucl(&["up"]).exits(0).prints("nothing was changed");
-    ready.host().sh("ss -lntH | grep -q ':5599 ' && kill $(pgrep -f 'http.server 5599')");
+    ready.host().sh("ss -lntH | grep -q ':5599 ' && kill $(pgrep -f '[h]ttp.server 5599')");
 }
 
 #[test]
@@ -181,5 +182,5 @@ fn a_port_that_somebody_took_while_it_was_stopped_is_left_to_them() {
     let listens = ready.host().sh("ss -lntpH");
     assert!(listens.lines().any(|line| line.contains(":8265 ") && line.contains("python3")), "{listens}");
     assert!(listens.contains("127.0.0.1:20000 "), "{listens}");
-    ready.host().sh("kill $(pgrep -f 'http.server 8265')");
+    ready.host().sh("kill $(pgrep -f '[h]ttp.server 8265')");
 }

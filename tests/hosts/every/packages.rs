@@ -41,7 +41,7 @@ fn a_package_system_that_stays_locked_ends_the_wait_and_names_its_holder() {
         .says("step `put a cut installation right`")
         .says("the package system is locked for 6 s: process")
         .says("hint: wait for it to end, or look what it does; then run the same command again");
-    lab.host.sh("kill $(pgrep -f /root/hold.pl)");
+    lab.host.sh("kill $(pgrep -f '[/]root/hold')");
     lab.down("locked");
 }
 

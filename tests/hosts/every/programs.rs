@@ -27,9 +27,11 @@ fn a_link_that_is_cut_in_the_middle_of_an_install_is_made_anew_and_the_install_g
     slow_install(&lab);
     let mut up = lab.begin(&lab.spec("cut"));
     up.says("install the slow package", 60);
-    crate::support::until("the package's script runs", 30, || lab.host.try_sh("test -s /root/slow.log").status.success().then_some(()));
+    crate::support::until("the package's script runs", 30, || {
+        lab.host.try_sh("test -s /root/slow.log").status.success().then_some(())
+    });
     // The host's own process of the connection, not the server.
-    lab.host.sh("pkill -f 'sshd: cc'");
+    lab.host.sh("pkill -f '[s]shd: cc'");
     up.says("the connection to the host broke; connecting again", 30);
     let (code, said) = up.end(60);
     assert_eq!(code, Some(1), "{said}");
@@ -47,7 +49,9 @@ fn a_gpucl_that_is_killed_in_the_middle_of_an_install_is_gone_on_from_by_the_nex
     slow_install(&lab);
     let mut up = lab.begin(&lab.spec("killed"));
     up.says("install the slow package", 60);
-    crate::support::until("the package's script runs", 30, || lab.host.try_sh("test -s /root/slow.log").status.success().then_some(()));
+    crate::support::until("the package's script runs", 30, || {
+        lab.host.try_sh("test -s /root/slow.log").status.success().then_some(())
+    });
     up.kill();
     lab.gpucl(&["up"])
         .exits(1)
@@ -96,6 +100,8 @@ fn a_reboot_that_does_not_return_is_waited_for_until_somebody_says_stop() {
     crate::support::until("the machine is off", 60, || away.is_off().then_some(()));
     up.says("waiting for host-0 to answer by SSH", 60);
     up.interrupt();
+    // Two signals at once are one.
+    std::thread::sleep(std::time::Duration::from_millis(500));
     up.interrupt();
     let (code, said) = up.end(30);
     drop(away);

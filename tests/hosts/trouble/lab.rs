@@ -8,7 +8,8 @@ use super::super::testbed::{TestHost, testbed};
 use crate::support::{Outcome, TestEnv, Turn, turn, until};
 
 /// Nothing beside Ray.
-pub(crate) const NO_SERVICES: &str = "services: {object_store: false, prometheus: false, grafana: false, jupyter: false}\n";
+pub(crate) const NO_SERVICES: &str =
+    "services: {object_store: false, prometheus: false, grafana: false, jupyter: false}\n";
 /// What the playbook `ending` says last.
 pub(crate) const ENDS: &str = "the test ends here";
 
