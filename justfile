@@ -21,6 +21,22 @@ fmt:
 ci:
     .ci/run
 
+# what hosts by SSH need, as containers on this machine (root; minutes the first time, seconds later)
+testbed-up:
+    testbed/hosts/up
+
+# all hosts of the testbed, its services and its network; what was built stays
+testbed-down:
+    testbed/hosts/down
+
+# every test that needs a testbed, the long ones too
+testbed-all *filter: testbed-up
+    cargo test -- --ignored --test-threads=1 --nocapture {{ filter }}
+
+# eight hosts at 40 ms: a playbook of twelve steps, against one plain ssh for each host
+fan-out: testbed-up
+    cargo test --test main hosts::many -- --ignored --nocapture
+
 # how long the program takes to say anything, and how much memory
 bench:
     cargo build --release

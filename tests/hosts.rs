@@ -2,6 +2,7 @@
 //!
 //! All of these need `testbed/hosts`, root, and Docker's engine, which `testbed/hosts/up` installs and starts.
 
+mod amd;
 mod closed;
 mod every;
 mod many;
@@ -10,3 +11,4 @@ mod spec;
 mod testbed;
 mod trace;
 mod trouble;
+mod two_hosts;

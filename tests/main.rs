@@ -1,7 +1,8 @@
 //! The one test binary. `cargo test` runs what needs Rust and python3 only; what needs a testbed is marked
 //! `#[ignore = "testbed"]` and run by `.ci/run`.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails where it stands")]
+#![expect(clippy::print_stdout, reason = "tests on hosts tell their figures")]
 #![expect(clippy::disallowed_methods, reason = "tests look at files and at the environment as they are")]
 
 mod architecture;

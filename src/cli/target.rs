@@ -2,10 +2,13 @@
 
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
-use crate::cluster::{self, Known};
+use crate::cli::commands::exec::ANSWER;
+use crate::cluster::{self, Known, Remote};
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::ClusterName;
+use crate::host::{SshHost, Tunnel};
+use crate::name::{ClusterName, Key};
 use crate::ray::{Access, Client};
+use crate::runtime::compose::HostPorts;
 use crate::spec;
 
 /// A cluster that a command works on.
@@ -16,6 +19,28 @@ pub(crate) struct Target {
     pub(crate) known: Known,
     access: Result<Access>,
     folder: std::path::PathBuf,
+}
+
+/// A client of Ray, and the way to it.
+pub(crate) struct RayClient {
+    client: Client,
+    _way: Option<(Tunnel, Head)>,
+}
+
+impl std::ops::Deref for RayClient {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+/// The head's host, connected.
+pub(crate) struct Head {
+    /// The connection.
+    pub(crate) ssh: SshHost,
+    /// The folder of its socket is held as long.
+    _remote: Remote,
 }
 
 impl Target {
@@ -39,11 +64,38 @@ impl Target {
         }
     }
 
-    /// A client of its Ray, with its token; an error when the cluster does not run.
-    pub(crate) fn client(&self) -> Result<Client> {
+    /// A client of its Ray, with its token; an error when the cluster does not run. To hosts elsewhere it leads through SSH, as
+    /// long as it lives.
+    pub(crate) async fn client(&self, app: &App) -> Result<RayClient> {
         let access = self.access()?;
         let token = self.token()?;
-        Ok(Client::new(access.dashboard_url, token))
+        let Some(head) = self.head(app).await? else {
+            return Ok(RayClient { client: Client::new(access.dashboard_url, token), _way: None });
+        };
+        let ports = self.head_ports()?;
+        let tunnel = Tunnel::open(&head.ssh, ports.dashboard, 0).await?;
+        let client = Client::new(format!("http://{}", tunnel.local()), token);
+        Ok(RayClient { client, _way: Some((tunnel, head)) })
+    }
+
+    /// The connection to the head's host; `None` when that is this machine.
+    pub(crate) async fn head(&self, app: &App) -> Result<Option<Head>> {
+        let remote = cluster::connections(&app.paths, &self.known.state, app.plain_events()).await?;
+        let Some(remote) = remote else { return Ok(None) };
+        let host = remote.host("head")?;
+        let ssh = remote.connections.connect(host.name(), host.home(), ANSWER, std::future::pending()).await?;
+        Ok(Some(Head { ssh, _remote: remote }))
+    }
+
+    /// Its hosts are other machines, on which containers run.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.known.state.spec.as_ref().is_some_and(|spec| spec.runtime == spec::Runtime::Docker)
+    }
+
+    /// The ports of what runs on the head's host.
+    pub(crate) fn head_ports(&self) -> Result<HostPorts> {
+        let ports = self.known.state.note(&Key::host(0), "ports");
+        ports.ok_or_else(|| cluster::not_running(&self.known.state))
     }
 
     /// The cluster's token.

@@ -2,8 +2,8 @@
 
 use secrecy::SecretString;
 
-use super::Settings;
 use super::processes::desired_of;
+use super::{HostTouches, Settings};
 use crate::engine::World as _;
 use crate::error::Result;
 use crate::plan::{Goal, Plan, reconcile};
@@ -11,8 +11,17 @@ use crate::runtime::native;
 use crate::spec::{Loaded, Runtime};
 use crate::state::{ClusterState, Store};
 
+/// What `up` would do.
+#[derive(Debug)]
+pub struct Planned {
+    /// The operations.
+    pub plan: Plan,
+    /// What they touch on hosts that are other machines.
+    pub touches: Vec<HostTouches>,
+}
+
 /// Works out what `up` would do with this spec.
-pub async fn plan(settings: &Settings, loaded: &Loaded) -> Result<Plan> {
+pub async fn plan(settings: &Settings, loaded: &Loaded) -> Result<Planned> {
     let spec = &loaded.spec;
     let scope = settings.scope(&spec.name);
     let provider = settings.provider(spec)?;
@@ -27,5 +36,5 @@ pub async fn plan(settings: &Settings, loaded: &Loaded) -> Result<Plan> {
     let known = store.map_or_else(|| ClusterState::new(&scope, jiff::Timestamp::now()), |store| store.state().clone());
     let world = settings.world(spec, provider, None);
     let observed = world.observe(&known).await?;
-    Ok(reconcile(&Goal::Up(desired), &known, &observed).plan)
+    Ok(Planned { plan: reconcile(&Goal::Up(desired), &known, &observed).plan, touches: Vec::new() })
 }

@@ -55,6 +55,7 @@ pub async fn render(settings: &Settings, loaded: &Loaded) -> Result<Vec<Rendered
     let known = Store::open(&settings.paths, &spec.name)?
         .map_or_else(|| ClusterState::new(&scope, jiff::Timestamp::now()), |store| store.state().clone());
     let plan = super::plan(settings, loaded).await?;
+    let plan = plan.plan;
     let plan = if plan.is_empty() { "nothing to change\n".to_owned() } else { plan.to_string() };
 
     let mut files = Vec::new();

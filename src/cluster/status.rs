@@ -29,6 +29,21 @@ pub struct NodeReport {
     pub ended: Option<String>,
 }
 
+/// A container of a cluster, as its host tells.
+#[derive(Debug, Clone, Serialize)]
+pub struct ContainerReport {
+    /// `head`, `worker-0`, `grafana`.
+    pub name: String,
+    /// `host-0`.
+    pub host: String,
+    /// `running`, `exited`, `restarting`, `created`, `dead`.
+    pub state: String,
+    /// `healthy`, `unhealthy`, `starting`; none where it has no health check.
+    pub health: Option<String>,
+    /// How long it has been running, in seconds.
+    pub age_seconds: Option<u64>,
+}
+
 /// What is known of a cluster without asking anybody but this machine.
 #[derive(Debug, Clone, Serialize)]
 pub struct StatusReport {
@@ -48,6 +63,12 @@ pub struct StatusReport {
     pub agent: bool,
     /// The machine was restarted since.
     pub restarted: bool,
+    /// Which of its hosts were restarted since, where they are other machines.
+    pub restarted_hosts: Vec<String>,
+    /// Which of its hosts did not answer.
+    pub silent_hosts: Vec<String>,
+    /// Its containers, where it has some and its hosts were asked.
+    pub containers: Vec<ContainerReport>,
     /// Its nodes.
     pub nodes: Vec<NodeReport>,
     /// What providers made for it.
@@ -137,6 +158,9 @@ fn report(state: &ClusterState) -> StatusReport {
         ready_since: state.ready_since.filter(|_| phase == "ready"),
         agent,
         restarted: super::down::restarted(state),
+        restarted_hosts: Vec::new(),
+        silent_hosts: Vec::new(),
+        containers: Vec::new(),
         resources: state
             .items
             .iter()

@@ -3,7 +3,7 @@
 use super::open::{same_file, same_kind};
 use super::{Settings, processes, projects};
 use crate::error::{Error, LeftBehind, Result};
-use crate::event::Endpoint;
+use crate::event::{Endpoint, WorkerGpus};
 use crate::spec::{Loaded, Runtime};
 use crate::state::{Lock, Store};
 
@@ -23,6 +23,8 @@ pub struct UpReport {
     pub operations: usize,
     /// How many checks passed.
     pub checks: usize,
+    /// The GPUs that workers were seen to own, where containers were looked into.
+    pub gpus: Vec<WorkerGpus>,
     /// What answers now, and where.
     pub endpoints: Vec<Endpoint>,
 }

@@ -4,14 +4,24 @@ use super::processes::checks;
 use super::{Opened, Settings, projects};
 use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result};
+use crate::event::WorkerGpus;
 use crate::name::ClusterName;
 use crate::plan::started_nodes;
 use crate::ray::Access;
 use crate::spec::Runtime;
 use crate::state::{ClusterState, Lock, Record, Store};
 
-/// Runs all checks; hands back how many passed.
-pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<usize> {
+/// What checks came to when none failed.
+#[derive(Debug, Clone, Default)]
+pub struct Verified {
+    /// How many passed.
+    pub passed: usize,
+    /// The GPUs that workers were seen to own, where containers were looked into.
+    pub gpus: Vec<WorkerGpus>,
+}
+
+/// Runs all checks; hands back what was seen.
+pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<Verified> {
     let _lock = Lock::take(&settings.paths, name, "verify")?;
     let store = Store::open(&settings.paths, name)?.ok_or_else(|| super::stop::unknown(&settings.paths, name))?;
     let spec = store.state().spec.clone().ok_or_else(|| super::stop::unknown(&settings.paths, name))?;
@@ -26,17 +36,24 @@ pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<usize> {
     if opened.ledger.state().ready_since.is_none() {
         opened.ledger.write(Record::ClusterReady)?;
     }
-    Ok(passed)
+    Ok(Verified { passed, gpus: Vec::new() })
 }
 
-/// The ways into a cluster that runs, by what is known of it.
+/// The ways into a cluster that runs, by what is known of it. Where its hosts are reached by SSH they are those that
+/// `gpucl dashboard` opens.
 pub fn access(settings_paths: &crate::state::Paths, state: &ClusterState) -> Result<Access> {
-    checks::access_of(state, &settings_paths.cluster(&state.name)).ok_or_else(|| {
-        Error::new(ErrorKind::NotFound, format!("reach the cluster {}", state.name)).because("it does not run").hint(
-            match &state.spec_path {
-                Some(path) => format!("gpucl up {path}"),
-                None => "gpucl up cluster.yaml".to_owned(),
-            },
-        )
-    })
+    let folder = settings_paths.cluster(&state.name);
+    checks::access_of(state, &folder)
+        .or_else(|| super::projects::access_of(state, &folder))
+        .ok_or_else(|| not_running(state))
+}
+
+/// The error of a cluster of which nothing runs.
+pub(crate) fn not_running(state: &ClusterState) -> Error {
+    Error::new(ErrorKind::NotFound, format!("reach the cluster {}", state.name)).because("it does not run").hint(
+        match &state.spec_path {
+            Some(path) => format!("gpucl up {path}"),
+            None => "gpucl up cluster.yaml".to_owned(),
+        },
+    )
 }

@@ -71,6 +71,21 @@ pub struct Endpoint {
     pub url: String,
 }
 
+/// The GPUs of a worker, and the proof that they are its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerGpus {
+    /// The host: `host-0`.
+    pub host: String,
+    /// The worker: `worker-0`.
+    pub worker: String,
+    /// Their ids, as the driver's tool gives them.
+    pub gpus: Vec<String>,
+    /// What they are called.
+    pub product: String,
+    /// What came of the call of the driver's library.
+    pub proof: String,
+}
+
 /// What happened.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -159,6 +174,8 @@ pub enum EventKind {
         /// What was seen.
         saw: String,
     },
+    /// The GPUs that a worker was seen to own.
+    WorkerGpus(WorkerGpus),
     /// Something to know.
     Note {
         /// The sentence.

@@ -10,5 +10,5 @@ mod record;
 
 pub use bus::{Bus, Inbox};
 pub use dispatch::{Sink, dispatch};
-pub use kind::{CheckOutcome, Endpoint, Event, EventKind, Finish, StepOutcome};
+pub use kind::{CheckOutcome, Endpoint, Event, EventKind, Finish, StepOutcome, WorkerGpus};
 pub use record::RunRecord;

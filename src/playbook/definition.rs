@@ -88,6 +88,10 @@ pub struct StepDefinition {
     pub retry: u32,
     /// How long it may take.
     pub timeout: Option<SpecDuration>,
+    /// What of the host it may change, in words, such as `package nftables` or `file /etc/docker/daemon.json`; several by line
+    /// breaks. A text that comes to nothing is left out.
+    #[serde(default)]
+    pub touches: Vec<String>,
     /// What a person may do when it fails.
     pub hint: Option<String>,
     /// Failures that are known by what they print.
@@ -159,6 +163,11 @@ impl Playbook {
             };
             let fill_some =
                 |field: &str, text: &Option<String>| text.as_deref().map(|text| fill(field, text)).transpose();
+            let mut touches = Vec::new();
+            for touched in &step.touches {
+                let text = fill("touches", touched)?;
+                touches.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned));
+            }
             let mut errors = step.errors.clone();
             for known in &mut errors {
                 known.says = fill("errors", &known.says)?;
@@ -174,6 +183,7 @@ impl Playbook {
                 variables: BTreeMap::new(),
                 retry: step.retry,
                 timeout: step.timeout.map(|timeout| timeout.0),
+                touches,
                 hint: fill_some("hint", &step.hint)?,
                 errors,
             });

@@ -32,9 +32,9 @@ OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 LOCK = threading.Lock()
 
 
-def say(check, target, ok, saw, gpus=()):
+def say(check, target, ok, saw, gpus=(), **more):
     """Prints what was seen."""
-    line = {"check": check, "target": target, "ok": bool(ok), "saw": " ".join(str(saw).split())[:600], "gpus": list(gpus)}
+    line = {"check": check, "target": target, "ok": bool(ok), "saw": " ".join(str(saw).split())[:600], "gpus": list(gpus), **more}
     with LOCK:
         sys.stdout.write(f"::check {json.dumps(line)}\n")
         sys.stdout.flush()
@@ -245,7 +245,7 @@ def gpu(want):
         used = use_amd() if is_amd else use_nvidia()
     except Refused as error:
         said = f"nvidia-smi says {by_tool or 'no GPU'}, but " if not is_amd else ""
-        say("gpu", target, False, f"{said}{library} says {error}")
+        say("gpu", target, False, f"{said}{library} says {error}", product=", ".join(sorted(set(told.values()))), proof=f"{library}: {error}")
         return
     host = want.get("host", "")
     ids = [f"{host}/{uuid}" if is_amd else uuid for uuid, _ in used]
@@ -260,8 +260,10 @@ def gpu(want):
     elif not is_amd and sorted(told) != sorted(uuid for uuid, _ in used):
         wrong = f"nvidia-smi shows {by_tool}, CUDA {', '.join(names)}"
     tool = f"nvidia-smi: {by_tool}; " if not is_amd else ""
-    done = f"{tool}{library}: 1 MiB written and read back on {', '.join(names)}"
-    say("gpu", target, not wrong, wrong or done, ids)
+    result = f"{library}: 1 MiB written and read back"
+    product = ", ".join(sorted({told.get(uuid) or name or "GPU" for uuid, name in used}))
+    done = f"{tool}{result} on {', '.join(names)}"
+    say("gpu", target, not wrong, wrong or done, ids, product=product, proof=f"{library}: {wrong}" if wrong else result)
 
 
 # --- Ray ------------------------------------------------------------------------------------------------------------------

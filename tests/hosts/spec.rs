@@ -26,7 +26,7 @@ pub(crate) fn spec(name: &str, hosts: &[&TestHost], more: &str) -> String {
          oversubscribe: true\n\
          playbooks:\n  docker: {{registry_mirror: \"{}\"}}\n  \
          nvidia: {{toolkit_repository: \"{}\", toolkit_key_url: \"{}\", toolkit_key_fingerprint: \"{}\"}}\n\
-         timeouts: {{ready: 6m}}\n{more}",
+         timeouts: {{ready: 8m, start: 6m}}\n{more}",
         text("registry"),
         text("toolkit_repository"),
         text("toolkit_key_url"),

@@ -96,11 +96,21 @@ async fn nobody_passes_without_the_key() {
     // The cookie of another port's portal.
     let other = cookie(&portal).replace(&port.to_string(), "1");
     assert_status(&get(&portal, "/", &other).await, "401");
-    assert_status(&get(&portal, "/", "Authorization: Bearer cluster-token\r\n").await, "401");
+    assert_status(&get(&portal, "/", "Authorization: Bearer another-token\r\n").await, "401");
     // A link on another site: the browser kept the cookie back, and gets the chance to send it.
     let link = get(&portal, "/", "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n").await;
     assert_status(&link, "401");
     assert!(link.contains("http-equiv=\"refresh\""), "{link}");
+}
+
+/// `ray job list` with what `gpucl env` prints.
+#[tokio::test]
+async fn who_brings_the_pages_own_credential_passes() {
+    let (page, _task) = page().await;
+    let portal = Portal::open(page, None, None).await.unwrap();
+    let own = "Authorization: Bearer cluster-token\r\n";
+    assert_status(&get(&portal, "/", own).await, "200");
+    assert_status(&get(&portal, "/", &format!("{own}Origin: http://evil.example\r\n")).await, "403");
 }
 
 #[tokio::test]

@@ -1,17 +1,25 @@
 //! `gpucl dashboard`.
 
+mod elsewhere;
+
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use secrecy::{ExposeSecret as _, SecretString};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::app::App;
 use crate::cli::exit_code;
+use crate::cli::output::Table;
 use crate::cli::portal::{self, Opener, Page, Portal};
-use crate::cli::target::Target;
+use crate::cli::target::{Head, Target};
 use crate::error::{Doing as _, ErrorKind, Result};
+use crate::host::Tunnel;
 use crate::util::human;
+
+/// The name of Ray's own page.
+const DASHBOARD: &str = "dashboard";
 
 /// The arguments of `dashboard`.
 #[derive(Debug, clap::Args)]
@@ -26,32 +34,95 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let target = Target::choose(app)?;
-    let file = target.portal_file()?;
     let mut ends = Ends::listen()?;
-    let mut memory = portal::load(&file)?;
-    let mut portals = Vec::new();
-    for (number, page) in pages(&target)?.into_iter().enumerate() {
-        let name = page.name.clone();
-        let port = args.port.filter(|_| number == 0);
-        let open = Portal::open(page, memory.get(&name).cloned(), port).await?;
-        if let Some(port) = open.displaced() {
-            app.ui.status(format_args!(
-                "port {port} of the page {name} is in use by another program; its address is a new one from now on"
-            ));
-        }
-        memory.insert(name, open.memory().clone());
-        portals.push(open);
-    }
-    portal::save(&file, &memory)?;
-    let opened = show(app, &portals, args.no_open);
+    // What is opened is closed also when Ctrl-C comes in the middle of it.
+    let opened = tokio::select! {
+        opened = open(app, &args, &target) => opened?,
+        () = ends.wait() => return Ok(exit_code::DONE),
+    };
+    show(app, &opened);
+    let browser = browse(app, &opened, args.no_open);
+    app.ui.status("Ctrl-C closes them");
     ends.wait().await;
-    drop(opened);
-    let count = human::count(portals.len(), "page");
-    for portal in portals {
-        portal.close().await;
-    }
+    drop(browser);
+    let count = human::count(opened.pages.len(), "page");
+    opened.close().await;
     app.ui.status(format_args!("closed: {count}, no listener is left"));
     Ok(exit_code::DONE)
+}
+
+/// A page that answers now.
+pub(super) struct Shown {
+    name: String,
+    url: String,
+    /// Who logs in, and the file that holds the password; none where the portal logs in by itself.
+    login: Option<Login>,
+}
+
+/// How one logs in to a page.
+pub(super) struct Login {
+    user: Option<String>,
+    user_file: Option<PathBuf>,
+    password_file: PathBuf,
+}
+
+/// All that is open.
+pub(super) struct Opened {
+    pages: Vec<Shown>,
+    client: Option<String>,
+    portals: Vec<Portal>,
+    tunnels: Vec<Tunnel>,
+    head: Option<Head>,
+}
+
+impl Opened {
+    async fn close(self) {
+        for portal in self.portals {
+            portal.close().await;
+        }
+        for tunnel in self.tunnels {
+            tunnel.close().await;
+        }
+        if let Some(head) = self.head {
+            head.ssh.clone().close().await;
+        }
+    }
+}
+
+async fn open(app: &App, args: &Args, target: &Target) -> Result<Opened> {
+    match target.is_elsewhere() {
+        true => elsewhere::open(app, args.port, target).await,
+        false => here(app, args.port, target).await,
+    }
+}
+
+/// The page of a cluster on this machine.
+async fn here(app: &App, port: Option<u16>, target: &Target) -> Result<Opened> {
+    let access = target.access()?;
+    let upstream = access.dashboard_url.trim_start_matches("http://").trim_end_matches('/').to_owned();
+    let file = target.portal_file()?;
+    let mut memory = portal::load(&file)?;
+    let portal = Portal::open(ray_page(target, upstream)?, memory.get(DASHBOARD).cloned(), port).await?;
+    tell_moved(app, &portal);
+    memory.insert(DASHBOARD.to_owned(), portal.memory().clone());
+    portal::save(&file, &memory)?;
+    let pages = vec![Shown { name: DASHBOARD.to_owned(), url: portal.url(), login: None }];
+    Ok(Opened { pages, client: None, portals: vec![portal], tunnels: Vec::new(), head: None })
+}
+
+/// Ray's own dashboard, into which the portal logs in.
+fn ray_page(target: &Target, upstream: String) -> Result<Page> {
+    let bearer = SecretString::from(format!("Bearer {}", target.token()?.expose_secret().trim()));
+    Ok(Page { name: DASHBOARD.to_owned(), upstream, inject: Some(("Authorization".to_owned(), bearer)) })
+}
+
+fn tell_moved(app: &App, portal: &Portal) {
+    if let Some(port) = portal.displaced() {
+        let name = portal.name();
+        app.ui.status(format_args!(
+            "port {port} of the page {name} is in use by another program; its address is a new one from now on"
+        ));
+    }
 }
 
 /// Ctrl-C, or what the system or a closed terminal sends; listened for from the beginning.
@@ -73,34 +144,47 @@ impl Ends {
     }
 }
 
-/// The pages of a cluster.
-fn pages(target: &Target) -> Result<Vec<Page>> {
-    let access = target.access()?;
-    let upstream = access.dashboard_url.trim_start_matches("http://").trim_end_matches('/').to_owned();
-    let bearer = SecretString::from(format!("Bearer {}", target.token()?.expose_secret().trim()));
-    Ok(vec![Page { name: "dashboard".to_owned(), upstream, inject: Some(("Authorization".to_owned(), bearer)) }])
+/// Prints the addresses, and where the passwords are; never a password.
+fn show(app: &App, opened: &Opened) {
+    if app.json() {
+        let pages: BTreeMap<&str, &str> =
+            opened.pages.iter().map(|page| (page.name.as_str(), page.url.as_str())).collect();
+        let login = |login: &Login| json!({"user": login.user, "user_file": login.user_file, "password_file": login.password_file});
+        let logins: BTreeMap<&str, Value> =
+            opened.pages.iter().filter_map(|page| Some((page.name.as_str(), login(page.login.as_ref()?)))).collect();
+        app.ui.json(&json!({"v": 1, "type": "pages", "pages": pages, "logins": logins, "client": opened.client}));
+        return;
+    }
+    if opened.client.is_none() {
+        opened.pages.iter().for_each(|page| app.ui.data(format_args!("{:<10} {}", page.name, page.url)));
+        return;
+    }
+    let mut table = Table::new(&["page", "address", "user", "password is in"]);
+    let path = |path: &PathBuf| path.display().to_string();
+    for page in &opened.pages {
+        let (user, password) = match &page.login {
+            None => (String::new(), "(logged in by this address)".to_owned()),
+            Some(login) => {
+                let user_file = login.user_file.as_ref().map(|file| format!("in {}", path(file)));
+                (login.user.clone().or(user_file).unwrap_or_default(), path(&login.password_file))
+            }
+        };
+        table.row([page.name.clone(), page.url.clone(), user, password]);
+    }
+    if let Some(client) = &opened.client {
+        table.row(["client", client, "", "(the token: gpucl env)"]);
+    }
+    app.ui.data(table);
 }
 
-/// Prints the addresses and opens the first one.
-fn show(app: &App, portals: &[Portal], no_open: bool) -> Option<Opener> {
-    if app.json() {
-        let pages: BTreeMap<&str, String> = portals.iter().map(|portal| (portal.name(), portal.url())).collect();
-        app.ui.json(&json!({"v": 1, "type": "pages", "pages": pages}));
-    } else {
-        portals.iter().for_each(|portal| app.ui.data(format_args!("{:<10} {}", portal.name(), portal.url())));
+/// Opens the first page in the browser.
+fn browse(app: &App, opened: &Opened, no_open: bool) -> Option<Opener> {
+    let (false, Some(program), Some(first)) = (no_open, browser(app), opened.pages.first()) else { return None };
+    let opened = portal::open_browser(program, &first.url, &app.paths.runtime);
+    if let Err(error) = &opened {
+        app.ui.status(format_args!("no browser was opened: {error}"));
     }
-    let opened = match (no_open, browser(app), portals.first()) {
-        (false, Some(program), Some(first)) => {
-            let opened = portal::open_browser(program, &first.url(), &app.paths.runtime);
-            if let Err(error) = &opened {
-                app.ui.status(format_args!("no browser was opened: {error}"));
-            }
-            opened.ok()
-        }
-        _ => None,
-    };
-    app.ui.status("Ctrl-C closes them");
-    opened
+    opened.ok()
 }
 
 /// The program that opens a browser, where there is a screen for one.

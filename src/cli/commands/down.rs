@@ -7,6 +7,9 @@ use crate::cli::run::{Ended, run as run_with_events};
 use crate::cli::target;
 use crate::cluster;
 use crate::error::Result;
+use crate::name::ClusterName;
+use crate::spec::Runtime;
+use crate::util::human;
 
 /// The arguments of `down`.
 #[derive(Debug, clap::Args)]
@@ -22,6 +25,9 @@ pub(crate) struct Args {
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let name = target::name(app)?;
     if !app.yes && !app.json() && app.ui.asks() {
+        for line in what_goes(app, &args, &name)? {
+            app.ui.error_line(&line);
+        }
         let answer = app.ui.ask(&format!("remove everything of the cluster {name}? [y/N] "));
         if !matches!(answer.trim(), "y" | "Y" | "yes") {
             return Err(usage("remove the cluster", "you did not say yes; nothing was changed"));
@@ -55,4 +61,34 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         }
     }
     Ok(exit_code::DONE)
+}
+
+/// What will be removed, by what is known of it, and what stays.
+fn what_goes(app: &App, args: &Args, name: &ClusterName) -> Result<Vec<String>> {
+    let Some(known) = cluster::status(&app.paths, name)? else { return Ok(Vec::new()) };
+    let report = &known.report;
+    let names: Vec<&str> = report.nodes.iter().map(|node| node.name.as_str()).collect();
+    let mut lines = Vec::new();
+    if !names.is_empty() {
+        lines.push(format!("{}: {}", human::count(names.len(), "node"), names.join(", ")));
+    }
+    lines.extend(report.resources.iter().cloned());
+    if known.state.spec.as_ref().is_some_and(|spec| spec.runtime == Runtime::Docker) {
+        lines.push(
+            "on each host: containers, networks, firewall rules, settings of ours, the folder of ours".to_owned(),
+        );
+        lines.push(match args.keep_data {
+            true => "data volumes stay (--keep-data)".to_owned(),
+            false => {
+                "data volumes, with the buckets of its object store and Jupyter's workspace (--keep-data keeps them)"
+                    .to_owned()
+            }
+        });
+        lines.push(match args.purge {
+            true => "what was installed for it: packages, repositories, keys (--purge)".to_owned(),
+            false => "what was installed for it stays (--purge removes it too)".to_owned(),
+        });
+    }
+    lines.push(format!("its credentials and its state in {}", app.paths.cluster(name).display()));
+    Ok(std::iter::once("this goes:".to_owned()).chain(lines.into_iter().map(|line| format!("  {line}"))).collect())
 }

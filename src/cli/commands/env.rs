@@ -34,9 +34,16 @@ pub(crate) enum ShellName {
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
-    let access = Target::choose(app)?.access()?;
+    let target = Target::choose(app)?;
+    let access = target.access()?;
     let path = app.variable("PATH");
     let settings = if args.unset { access.unsettings(path) } else { access.settings(path) };
+    if !args.unset && target.is_elsewhere() {
+        app.ui.status(format_args!(
+            "these addresses answer while this runs in another terminal: gpucl dashboard -c {}",
+            target.name
+        ));
+    }
     if app.json() {
         let variables: Map<String, Value> =
             settings.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();

@@ -1,5 +1,7 @@
 //! `gpucl logs`.
 
+mod containers;
+
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +17,8 @@ use crate::error::{Doing as _, Error, ErrorKind, Result};
 /// The arguments of `logs`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// `head`, `worker-0`, or `agent`; all nodes when absent
+    /// `head`, `worker-0`, or `agent`; of containers also a service such as `grafana`, or `host-0` for all on it; all when absent
+    #[arg(value_name = "NODE|SERVICE|HOST")]
     node: Option<String>,
     /// Go on printing what comes, until Ctrl-C
     #[arg(short, long)]
@@ -27,6 +30,9 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let target = Target::choose(app)?;
+    if target.is_elsewhere() {
+        return containers::run(app, &args, &target).await;
+    }
     let files = files(app, &target, args.node.as_deref())?;
     // Listened for before anything is printed: who reads it may press Ctrl-C at once.
     let mut interrupt = match args.follow {

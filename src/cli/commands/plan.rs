@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::cli::app::App;
 use crate::cli::exit_code;
-use crate::cluster;
+use crate::cluster::{self, Planned};
 use crate::engine::Cancel;
 use crate::error::Result;
 use crate::event::Bus;
@@ -23,15 +23,20 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let (events, _inbox) = Bus::new();
     let (_handle, cancel) = Cancel::new();
     let settings = app.settings_to_look(events, cancel)?;
-    let plan = cluster::plan(&settings, &loaded).await?;
+    let Planned { plan, touches } = cluster::plan(&settings, &loaded).await?;
     if app.json() {
         app.ui.json(&serde_json::json!({
             "v": 1, "type": "plan", "cluster": loaded.spec.name, "operations": plan.operations, "text": plan.to_string(),
+            "touches": touches,
         }));
     } else if plan.is_empty() {
         app.ui.data("nothing to change");
     } else {
         app.ui.raw(&plan.to_string());
+        for host in &touches {
+            app.ui.data(format_args!("{} is touched here; what is there and works is kept:", host.host));
+            host.touches.iter().for_each(|touched| app.ui.data(format_args!("  {touched}")));
+        }
     }
     Ok(exit_code::DONE)
 }

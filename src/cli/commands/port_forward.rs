@@ -1,8 +1,5 @@
 //! `gpucl port-forward`.
 
-use std::path::Path;
-
-use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::app::App;
@@ -12,7 +9,7 @@ use crate::cli::exit_code;
 use crate::cli::target::Target;
 use crate::cluster;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::host::SshHost;
+use crate::host::Tunnel;
 
 /// The arguments of `port-forward`.
 #[derive(Debug, clap::Args)]
@@ -41,12 +38,16 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let listen = |kind| signal(kind).doing(ErrorKind::Internal, || "listen for Ctrl-C".to_owned());
     let (mut interrupted, mut terminated, mut hung_up) =
         (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?, listen(SignalKind::hangup())?);
-    let listener = listener(args.local, port).await?;
-    let local = listener.local_addr().doing(ErrorKind::Host, doing)?;
     let host = remote.host(name)?;
     let ssh = remote.connections.connect(host.name(), host.home(), ANSWER, std::future::pending()).await?;
-    let socket = remote.connections.socket_dir().join(format!("f-{port}"));
-    ssh.forward(&socket, ("localhost", port)).await?;
+    let tunnel = match args.local {
+        Some(local) => Tunnel::open(&ssh, port, local).await?,
+        None => match Tunnel::open(&ssh, port, port).await {
+            Ok(tunnel) => tunnel,
+            Err(_) => Tunnel::open(&ssh, port, 0).await?,
+        },
+    };
+    let local = tunnel.local();
     if app.json() {
         app.ui.json(&serde_json::json!({
             "v": 1, "type": "forward", "host": host.name(), "port": port, "local": local.to_string(),
@@ -56,57 +57,12 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         app.ui.status(format_args!("port {port} of {} answers at http://{local}; Ctrl-C closes it", host.name()));
     }
     tokio::select! {
-        () = serve(app, &listener, &ssh, &socket) => {}
         _ = interrupted.recv() => {}
         _ = terminated.recv() => {}
         _ = hung_up.recv() => {}
     }
-    drop(listener);
+    tunnel.close().await;
     ssh.close().await;
     app.ui.status("closed: no listener is left");
     Ok(exit_code::DONE)
-}
-
-async fn listener(wanted: Option<u16>, port: u16) -> Result<TcpListener> {
-    let open = async |port: u16| TcpListener::bind(("127.0.0.1", port)).await;
-    let doing = |port: u16| move || format!("listen on port {port} of the loopback");
-    match wanted {
-        Some(port) => open(port).await.doing(ErrorKind::Host, doing(port)),
-        None => match open(port).await {
-            Ok(listener) => Ok(listener),
-            Err(_) => open(0).await.doing(ErrorKind::Host, doing(port)),
-        },
-    }
-}
-
-/// Takes callers for ever; each gets a connection of its own through the forward.
-async fn serve(app: &App, listener: &TcpListener, ssh: &SshHost, socket: &Path) {
-    loop {
-        let Ok((caller, _)) = listener.accept().await else {
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            continue;
-        };
-        match reach(ssh, socket).await {
-            Ok(there) => {
-                tokio::spawn(pass(caller, there));
-            }
-            Err(error) => app.ui.status(format_args!("no connection: {error}")),
-        }
-    }
-}
-
-/// The way through the forward; the connection is made anew when it was lost.
-async fn reach(ssh: &SshHost, socket: &Path) -> Result<UnixStream> {
-    if ssh.is_connected().await
-        && let Ok(there) = UnixStream::connect(socket).await
-    {
-        return Ok(there);
-    }
-    ssh.reconnect().await?;
-    UnixStream::connect(socket).await.doing(ErrorKind::Host, || "use the forward".to_owned())
-}
-
-async fn pass(mut caller: TcpStream, mut there: UnixStream) {
-    // Whichever side hangs up, the other is told by the end of its stream.
-    let _ = tokio::io::copy_bidirectional(&mut caller, &mut there).await;
 }

@@ -4,10 +4,10 @@ use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::cli::target::Target;
-use crate::cluster::{NodeReport, StatusReport};
+use crate::cluster::{self, ContainerReport, NodeReport, StatusReport};
+use crate::engine::Cancel;
 use crate::error::Result;
 use crate::ray::Node;
-use crate::spec::Runtime;
 use crate::util::human;
 use std::time::Duration;
 
@@ -20,36 +20,52 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
-    let target = Target::choose(app)?;
+    let mut target = Target::choose(app)?;
+    // Hosts and Ray are asked at the same time.
+    let (looked, ray) = tokio::join!(look(app, &args, &target), async {
+        let runs = target.known.report.nodes.iter().any(|node| node.running && node.name == "head");
+        if args.offline || !runs { None } else { ask(app, &target).await }
+    });
+    if let Some(report) = looked? {
+        target.known.report = report;
+    }
     let report = &target.known.report;
-    let ray = if args.offline || !report.nodes.iter().any(|node| node.running && node.name == "head") {
-        None
-    } else {
-        ask(&target).await
-    };
     if app.json() {
         app.ui.json(&json(report, ray.as_ref()));
         return Ok(exit_code::DONE);
     }
+    let agent = match (target.is_elsewhere(), report.agent) {
+        (true, _) => "",
+        (false, true) => ", agent runs",
+        (false, false) => ", agent does not run",
+    };
     app.ui.data(format!(
-        "{}: {}{} on {}, agent {}",
+        "{}: {}{} on {}{agent}",
         report.cluster,
         report.phase,
         report.ready_since.map(|since| format!(" since {}", local(since))).unwrap_or_default(),
         report.provider,
-        if report.agent { "runs" } else { "does not run" },
     ));
-    if report.restarted {
-        app.ui.data(if target.known.state.spec.as_ref().is_some_and(|spec| spec.runtime == Runtime::Docker) {
-            "a host was restarted since; `gpucl up` brings back what does not run, and checks all of it"
-        } else {
-            "this machine was restarted since: nothing of it runs; `gpucl up` builds it again"
-        });
+    for host in &report.restarted_hosts {
+        app.ui.data(format!("{host} was restarted since: `gpucl up` repairs what does not run"));
+    }
+    for host in &report.silent_hosts {
+        app.ui.data(format!("{host} does not answer: try `gpucl ssh {host}`; `gpucl up` goes on once it does"));
+    }
+    if report.restarted && report.restarted_hosts.is_empty() {
+        app.ui.data("this machine was restarted since: nothing of it runs; `gpucl up` builds it again");
     }
     if !report.nodes.is_empty() {
-        let mut table = Table::new(&["node", "process", "age", "ray", "cpu", "gpu", "memory"]);
+        let process = if target.is_elsewhere() { "container" } else { "process" };
+        let mut table = Table::new(&["node", process, "age", "ray", "cpu", "gpu", "memory"]);
         for node in &report.nodes {
-            table.row(row(node, ray.as_ref()));
+            table.row(row(node, report, ray.as_ref()));
+        }
+        let is_node = |container: &&ContainerReport| report.nodes.iter().any(|node| node.name == container.name);
+        for container in report.containers.iter().filter(|container| !is_node(container)) {
+            let (name, runs) = (container.name.clone(), in_words(container));
+            let blank = String::new;
+            table.row([name, runs, age(container.age_seconds), blank(), blank(), blank(), blank()]);
         }
         app.ui.data(table);
     }
@@ -61,6 +77,29 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     Ok(exit_code::DONE)
 }
 
+/// What hosts that are other machines tell now.
+async fn look(app: &App, args: &Args, target: &Target) -> Result<Option<StatusReport>> {
+    if args.offline || !target.is_elsewhere() {
+        return Ok(None);
+    }
+    let (_handle, cancel) = Cancel::new();
+    let settings = app.settings_to_look(app.plain_events(), cancel)?;
+    Ok(cluster::look(&settings, &target.name).await?.map(|known| known.report))
+}
+
+/// What a container does.
+fn in_words(container: &ContainerReport) -> String {
+    match (container.state.as_str(), &container.health) {
+        ("running", Some(health)) => format!("runs, {health}"),
+        ("running", None) => "runs".to_owned(),
+        (state, _) => state.to_owned(),
+    }
+}
+
+fn age(seconds: Option<u64>) -> String {
+    seconds.map(|age| human::short_duration(Duration::from_secs(age))).unwrap_or_default()
+}
+
 /// What Ray told.
 pub(crate) struct FromRay {
     nodes: Vec<Node>,
@@ -68,8 +107,8 @@ pub(crate) struct FromRay {
     counts: serde_json::Value,
 }
 
-async fn ask(target: &Target) -> Option<FromRay> {
-    let client = target.client().ok()?;
+async fn ask(app: &App, target: &Target) -> Option<FromRay> {
+    let client = target.client(app).await.ok()?;
     let both = async { tokio::join!(client.nodes(), client.jobs()) };
     let (nodes, jobs) = tokio::time::timeout(Duration::from_secs(5), both).await.ok()?;
     let mut counts = std::collections::BTreeMap::<String, usize>::new();
@@ -81,13 +120,15 @@ async fn ask(target: &Target) -> Option<FromRay> {
     Some(FromRay { nodes: nodes.ok()?, jobs, counts: serde_json::json!(counts) })
 }
 
-fn row(node: &NodeReport, ray: Option<&FromRay>) -> [String; 7] {
-    let process = match (&node.pid, &node.ended) {
-        (Some(pid), _) => format!("runs ({pid})"),
-        (None, Some(how)) => format!("ended: {how}"),
-        (None, None) => "does not run".to_owned(),
+fn row(node: &NodeReport, report: &StatusReport, ray: Option<&FromRay>) -> [String; 7] {
+    let container = report.containers.iter().find(|container| container.name == node.name);
+    let process = match (&node.pid, &node.ended, container) {
+        (Some(pid), _, _) => format!("runs ({pid})"),
+        (None, _, Some(container)) => in_words(container),
+        (None, Some(how), None) => format!("ended: {how}"),
+        (None, None, None) if node.running => "started".to_owned(),
+        (None, None, None) => "does not run".to_owned(),
     };
-    let age = node.age_seconds.map(|age| human::short_duration(Duration::from_secs(age))).unwrap_or_default();
     let key = format!("gpucl_{}", node.name.replace('-', ""));
     // Ray lists a node that was killed as alive until it misses its heartbeats.
     let found = ray
@@ -98,7 +139,7 @@ fn row(node: &NodeReport, ray: Option<&FromRay>) -> [String; 7] {
     [
         node.name.clone(),
         process,
-        age,
+        age(node.age_seconds),
         found.map(|found| found.state.to_lowercase()).unwrap_or_default(),
         number("CPU"),
         number("GPU"),

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use crate::cli::app::App;
 use crate::cli::exit_code;
+use crate::cli::output::gpu_table;
 use crate::cli::run::{Ended, run as run_with_events};
 use crate::cluster::{self, UpOptions};
 use crate::error::Result;
-use crate::spec;
+use crate::spec::{self, Runtime};
 use crate::util::human;
 
 /// The arguments of `up`.
@@ -27,9 +28,11 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let options = UpOptions { path, new_spec: args.new_spec };
     let name = loaded.spec.name.clone();
     let begin = std::time::Instant::now();
+    let mut gpus = Vec::new();
     let ended = run_with_events(app, "up", name.as_str(), async |events, cancel| {
         let settings = app.settings(events, cancel)?;
         let report = cluster::up(&settings, &loaded, &options).await?;
+        gpus = report.gpus;
         let changed = match report.operations {
             0 => "nothing was changed".to_owned(),
             number => human::count(number, "operation"),
@@ -41,12 +44,21 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     })
     .await?;
     if !app.json() {
+        gpu_table(&gpus).iter().for_each(|table| app.ui.data(table));
         app.ui.data(format!("{} ({})", ended.summary, human::short_duration(begin.elapsed())));
+        let elsewhere = loaded.spec.runtime == Runtime::Docker;
+        if elsewhere {
+            app.ui.data(format!("these answer while `{}` runs:", with_name("gpucl dashboard", name.as_str())));
+        }
+        let width = ended.endpoints.iter().map(|endpoint| endpoint.name.len()).max().unwrap_or_default().max(10);
         for endpoint in &ended.endpoints {
-            app.ui.data(format!("  {:<10} {}", endpoint.name, endpoint.url));
+            app.ui.data(format!("  {:<width$} {}", endpoint.name, endpoint.url));
         }
         for (command, what) in [
-            ("gpucl dashboard", "opens the dashboard, logged in"),
+            (
+                "gpucl dashboard",
+                if elsewhere { "opens them, and says how to log in" } else { "opens the dashboard, logged in" },
+            ),
             ("gpucl job submit -- python train.py", "runs a job"),
             ("gpucl stop", "ends Ray and keeps the host"),
             ("gpucl down", "removes everything"),

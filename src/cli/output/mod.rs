@@ -11,6 +11,6 @@ mod words;
 pub(crate) use error::print_error;
 pub(crate) use json::Json;
 pub(crate) use plain::Plain;
-pub(crate) use table::Table;
+pub(crate) use table::{Table, gpu_table};
 pub(crate) use tty::Tty;
 pub(crate) use ui::Ui;

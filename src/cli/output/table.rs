@@ -2,6 +2,8 @@
 
 use comfy_table::{ContentArrangement, presets};
 
+use crate::event::WorkerGpus;
+
 /// A table with a header, without lines.
 pub(crate) struct Table(comfy_table::Table);
 
@@ -16,6 +18,17 @@ impl Table {
     pub(crate) fn row<T: ToString>(&mut self, cells: impl IntoIterator<Item = T>) {
         self.0.add_row(cells.into_iter().map(|cell| cell.to_string()).collect::<Vec<_>>());
     }
+}
+
+/// The GPUs that workers were seen to own, one a line; `None` when there are none.
+pub(crate) fn gpu_table(seen: &[WorkerGpus]) -> Option<Table> {
+    let mut table = Table::new(&["host", "worker", "gpu", "product", "proof"]);
+    for one in seen {
+        for gpu in &one.gpus {
+            table.row([&one.host, &one.worker, gpu, &one.product, &one.proof]);
+        }
+    }
+    seen.iter().any(|one| !one.gpus.is_empty()).then_some(table)
 }
 
 impl std::fmt::Display for Table {

@@ -2,7 +2,7 @@
 //!
 //! One listener per page, since pages live at the root of their address. A browser shows the key once and then a cookie;
 //! the page's own credential never reaches the browser. A request is let through when it names this very listener
-//! (`Host`), comes from no other page (`Origin`, `Sec-Fetch-Site`), and carries the key.
+//! (`Host`), comes from no other page (`Origin`, `Sec-Fetch-Site`), and carries the key, or the page's own credential.
 
 mod answer;
 mod browser;

@@ -161,7 +161,7 @@ async fn one(mut client: TcpStream, served: &Served) -> std::io::Result<()> {
         Err(answer) => return say(&mut client, &answer.render()).await,
     };
     let (port, key) = (served.memory.port, served.memory.key.expose_secret());
-    if let Some(answer) = objection(&head, port, key) {
+    if let Some(answer) = objection(&head, port, key, &served.page) {
         return say(&mut client, &answer.render()).await;
     }
     if head.key_in_query().is_some() && (head.method == "GET" || head.method == "HEAD") && !head.is_upgrade() {
@@ -179,7 +179,7 @@ async fn one(mut client: TcpStream, served: &Served) -> std::io::Result<()> {
 }
 
 /// Why a request may not pass.
-fn objection(head: &Head, port: u16, key: &str) -> Option<Answer> {
+fn objection(head: &Head, port: u16, key: &str, page: &Page) -> Option<Answer> {
     if !head.is_for(port) {
         return Some(Answer::WrongHost);
     }
@@ -187,7 +187,11 @@ fn objection(head: &Head, port: u16, key: &str) -> Option<Answer> {
         return Some(Answer::Elsewhere);
     }
     let known = head.key_in_query().is_some_and(|shown| same(shown, key))
-        || head.keys_in_cookies(port).any(|shown| same(shown, key));
+        || head.keys_in_cookies(port).any(|shown| same(shown, key))
+        // Ray's own tools bring the page's credential themselves; no other page could make a browser send it.
+        || page.inject.as_ref().is_some_and(|(name, value)| {
+            head.one(name).is_some_and(|shown| same(shown, value.expose_secret()))
+        });
     (!known).then(|| Answer::NoKey { followed_link: head.is_followed_link() })
 }
 

@@ -63,5 +63,5 @@ pub(in crate::cluster) async fn up(
     // From now on a worker that ends by itself is started again.
     let _ = opened.world.agent().ask(&Request::Supervise).await;
     let endpoints = checks::endpoints(&access);
-    Ok(UpReport { operations, checks, endpoints })
+    Ok(UpReport { operations, checks, gpus: Vec::new(), endpoints })
 }

@@ -46,7 +46,10 @@ pub(in crate::cluster) async fn down(
             return Err(error.hint(format!("gpucl down -c {}   # goes on from here", spec.name)));
         }
     };
-    let mut proof = Proof { removed: first.observed.describe(), ..Proof::default() };
+    // What was on the hosts was told when it was removed.
+    let resources =
+        first.observed.resources.iter().map(|found| format!("{} {} ({})", found.kind.0, found.key, found.id));
+    let mut proof = Proof { removed: resources.collect(), ..Proof::default() };
     let scope = settings.scope(&spec.name);
     for found in &first.observed.projects {
         proof.seen.push(format!(

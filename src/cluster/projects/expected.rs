@@ -101,6 +101,22 @@ impl ProjectWorld {
 
     /// One deployment for each host of the survey.
     pub(super) fn deployments(&self, nodes: &[NodeSpec], survey: &Survey, pages: &Pages) -> Result<Vec<Deployment>> {
+        self.with_request(nodes, survey, pages, compose::deployments)
+    }
+
+    /// The deployment of one host; the others may be on their way still.
+    pub(super) fn deployment(&self, host: &Key, survey: &Survey, pages: &Pages) -> Result<Deployment> {
+        let nodes = self.nodes(survey)?;
+        self.with_request(&nodes, survey, pages, |request| compose::deployment_of(request, host))
+    }
+
+    fn with_request<T>(
+        &self,
+        nodes: &[NodeSpec],
+        survey: &Survey,
+        pages: &Pages,
+        render: impl FnOnce(&DeployRequest<'_>) -> Result<T>,
+    ) -> Result<T> {
         let hosts: Vec<HostInput> = survey
             .iter()
             .map(|(key, host)| HostInput {
@@ -111,7 +127,7 @@ impl ProjectWorld {
                 ports: host.ports,
             })
             .collect();
-        let mut deployments = compose::deployments(&DeployRequest {
+        render(&DeployRequest {
             spec: &self.config.spec,
             scope: &self.config.scope,
             nodes,
@@ -119,19 +135,7 @@ impl ProjectWorld {
             pages,
             secrets: &self.config.secrets,
             library: &self.config.library,
-        })?;
-        if self.host_keys().len() > 1 {
-            for deployment in &mut deployments {
-                // It comes over a new connection, and so keeps what the firewall was set to.
-                let tag = self.config.scope.tag(&deployment.host).to_string();
-                let confirm = compose::confirm_steps(&tag, &self.config.library)?;
-                let (name, timeout) = (deployment.stage.name.clone(), deployment.stage.timeout);
-                let (variables, stage) = (deployment.stage.variables.clone(), deployment.stage.clone());
-                deployment.stage = Stage::join(&name, vec![confirm, stage], timeout);
-                deployment.stage.variables = variables;
-            }
-        }
-        Ok(deployments)
+        })
     }
 
     /// What the hosts hold when all is as it was last brought up; nothing where something is not remembered.

@@ -129,9 +129,6 @@ impl ProjectWorld {
             digest: stage.map(|stage| stage.digest.clone()),
             health: match missing.or(ill) {
                 Some(why) => Health::Broken(why),
-                None if stage.is_some_and(|stage| stage.holds == Some(false)) => {
-                    Health::Broken("something of it is gone".to_owned())
-                }
                 None => Health::Good,
             },
             running: seen.containers.iter().any(|container| container.state == "running"),

@@ -1,17 +1,20 @@
 //! `status` of a cluster of projects: by what is known, and by one look at each host.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::down::forget_nothing;
 use super::expected::project_of;
 use super::up::open_world;
 use super::world::ProjectWorld;
-use crate::cluster::{NodeReport, Settings, StatusReport};
+use crate::cluster::{ContainerReport, NodeReport, Settings, StatusReport};
 use crate::engine::World as _;
 use crate::error::Result;
+use crate::name::Key;
 use crate::plan::{NodeSpec, started_nodes};
 use crate::playbook::Facts;
-use crate::runtime::compose::Container;
+use crate::ray::Access;
+use crate::runtime::compose::{Container, Pages};
 use crate::spec::Spec;
 use crate::state::{ClusterState, ItemKind, Store};
 
@@ -34,6 +37,24 @@ pub(in crate::cluster) fn known(state: &ClusterState, mut report: StatusReport) 
     };
     report.ready_since = state.ready_since.filter(|_| report.phase == "ready");
     report
+}
+
+/// The ways in while `gpucl dashboard` runs; `None` when nothing runs.
+pub(in crate::cluster) fn access_of(state: &ClusterState, folder: &Path) -> Option<Access> {
+    let project = Key::project(0);
+    let pages: Pages = state.note(&project, "pages")?;
+    if state.note(&project, "stopped").unwrap_or(true) {
+        return None;
+    }
+    let at = |name: &str| pages.get(name).map(|port| format!("127.0.0.1:{port}"));
+    Some(Access {
+        dashboard_url: format!("http://{}", at("dashboard")?),
+        // Nodes of the cluster reach the core, and nobody from here.
+        gcs_address: String::new(),
+        token_path: crate::secret::ray_token_path(folder),
+        environment: None,
+        client_address: format!("ray://{}", at("client")?),
+    })
 }
 
 fn unseen(state: &ClusterState, node: &NodeSpec) -> NodeReport {
@@ -70,7 +91,6 @@ fn seen(world: &ProjectWorld, state: &ClusterState, mut report: StatusReport, to
         let container = containers.iter().find(|container| container.key == node.key);
         let runs = container.is_some_and(|container| container.state == "running");
         running += usize::from(runs);
-        report.restarted |= restarted(state, &node, facts.as_ref());
         report.nodes.push(NodeReport {
             name: node.key.display_name(),
             running: runs,
@@ -84,6 +104,24 @@ fn seen(world: &ProjectWorld, state: &ClusterState, mut report: StatusReport, to
             },
         });
     }
+    for host in world.host_keys() {
+        let (name, facts) = (host.display_name(), world.seen_facts(&host));
+        let Some(facts) = facts else {
+            report.silent_hosts.push(name);
+            continue;
+        };
+        if restarted(state, &host, &facts) {
+            report.restarted_hosts.push(name.clone());
+        }
+        report.containers.extend(world.containers_seen(&host).iter().map(|container| ContainerReport {
+            name: container.key.display_name(),
+            host: name.clone(),
+            state: container.state.clone(),
+            health: container.health.clone(),
+            age_seconds: Some(container).filter(|container| container.state == "running").and_then(age),
+        }));
+    }
+    report.restarted = !report.restarted_hosts.is_empty();
     if told {
         report.phase = match (running, report.nodes.len()) {
             (_, 0) => report.phase,
@@ -98,9 +136,9 @@ fn seen(world: &ProjectWorld, state: &ClusterState, mut report: StatusReport, to
 }
 
 /// The host is another boot than the one that was prepared.
-fn restarted(state: &ClusterState, node: &NodeSpec, now: Option<&Facts>) -> bool {
-    let before: Option<Facts> = state.note(&node.host, "facts");
-    matches!((before, now), (Some(before), Some(now)) if !now.boot_id.is_empty() && before.boot_id != now.boot_id)
+fn restarted(state: &ClusterState, host: &Key, now: &Facts) -> bool {
+    let before: Option<Facts> = state.note(host, "facts");
+    before.is_some_and(|before| !now.boot_id.is_empty() && before.boot_id != now.boot_id)
 }
 
 /// How long a container has been running, in seconds.

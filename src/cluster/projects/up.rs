@@ -7,11 +7,11 @@ use super::down::forget_nothing;
 use super::verify::judge;
 use super::world::{ProjectWorld, ProjectWorldConfig};
 use crate::cluster::up::go_on;
-use crate::cluster::{Settings, UpOptions, UpReport};
+use crate::cluster::{Planned, Settings, UpOptions, UpReport, Verified};
 use crate::engine::{Ledger, Pipeline, World as _};
 use crate::error::{Error, Result};
 use crate::event::Endpoint;
-use crate::plan::{Action, Operation, Plan, reconcile};
+use crate::plan::{Action, Operation, reconcile};
 use crate::runtime::compose::CleanOptions;
 use crate::spec::{Loaded, Spec};
 use crate::state::{ClusterState, Record, Store};
@@ -92,28 +92,28 @@ pub(in crate::cluster) async fn up(
     let result = async {
         let plan = pipeline.settle_on(&goal, observed)?.plan;
         pipeline.execute(&plan).await.into_result()?;
-        // Where something was changed on some hosts only, what the others told before that may not hold any more.
-        let deploys = |operation: &&Operation| matches!(operation.action, Action::Deploy { .. });
-        let changed = plan.operations.iter().filter(deploys).count();
-        if changed > 0 && changed < world.host_keys().len() {
+        // Of several hosts each is looked at again once all are there: the head sees them all only then.
+        let deploys = |operation: &Operation| matches!(operation.action, Action::Deploy { .. });
+        if world.host_keys().len() > 1 && plan.operations.iter().any(deploys) {
             world.observe(&ledger.state()).await?;
         }
-        let checks = judge(&world, &ledger.state(), &settings.events).await?;
-        Ok((plan.operations.len(), checks))
+        let verified = judge(&world, &ledger.state(), &settings.events).await?;
+        Ok((plan.operations.len(), verified))
     }
     .await;
     // Whatever came: what is known is put in order, so that the next command reads one file.
     let kept = ledger.compact();
-    let (operations, checks) = result.map_err(|error: Error| go_on(error, settings, options, name))?;
+    let (operations, verified) = result.map_err(|error: Error| go_on(error, settings, options, name))?;
     kept?;
     if ledger.state().ready_since.is_none() {
         ledger.write(Record::ClusterReady)?;
     }
-    Ok(UpReport { operations, checks, endpoints: endpoints(&ledger.state()) })
+    let Verified { passed: checks, gpus } = verified;
+    Ok(UpReport { operations, checks, gpus, endpoints: endpoints(&ledger.state()) })
 }
 
 /// What `up` would do. Reads, writes nothing but the way to the hosts.
-pub(in crate::cluster) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Store>) -> Result<Plan> {
+pub(in crate::cluster) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Store>) -> Result<Planned> {
     let spec = &loaded.spec;
     let scope = settings.scope(&spec.name);
     let known = known.map_or_else(|| ClusterState::new(&scope, jiff::Timestamp::now()), |store| store.state().clone());
@@ -127,7 +127,8 @@ pub(in crate::cluster) async fn plan(settings: &Settings, loaded: &Loaded, known
     let offers = world.config.provider.offers().await?;
     let observed = world.observe(&known).await?;
     let goal = world.goal(loaded, &offers, &known, &observed)?;
-    Ok(reconcile(&goal, &known, &observed).plan)
+    let plan = reconcile(&goal, &known, &observed).plan;
+    Ok(Planned { touches: world.touches(&known, &plan)?, plan })
 }
 
 /// Where the pages are, once `gpucl dashboard` forwards them.

@@ -6,17 +6,18 @@ use super::expected::project_of;
 use super::up::open_world;
 use super::world::ProjectWorld;
 use super::{down::forget_nothing, outside};
-use crate::cluster::Settings;
+use crate::cluster::{Settings, Verified};
 use crate::engine::{Ledger, World as _};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{Bus, CheckOutcome, EventKind};
+use crate::event::{Bus, CheckOutcome, EventKind, WorkerGpus};
+use crate::name::Key;
 use crate::runtime::compose::{CheckLine, Deployment};
 use crate::spec::Spec;
 use crate::state::{ClusterState, Record, Store};
 use crate::util::human;
 
-/// Runs all checks once more, by one exec on each host; hands back how many passed.
-pub(in crate::cluster) async fn verify(settings: &Settings, spec: &Spec, store: Store) -> Result<usize> {
+/// Runs all checks once more, by one exec on each host; hands back what was seen.
+pub(in crate::cluster) async fn verify(settings: &Settings, spec: &Spec, store: Store) -> Result<Verified> {
     let world = open_world(settings, spec, &store, true, forget_nothing())?;
     let ledger = Ledger::new(store);
     let known = ledger.state();
@@ -32,7 +33,7 @@ pub(in crate::cluster) async fn verify(settings: &Settings, spec: &Spec, store: 
 ///
 /// # Errors
 /// [`ErrorKind::NotReady`] when one did not pass, or was not made at all.
-pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &Bus) -> Result<usize> {
+pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &Bus) -> Result<Verified> {
     let remembered = world.remembered(known);
     let mut outcomes = Vec::new();
     let mut tell = |check: &str, target: &str, outcome: CheckOutcome, saw: String| {
@@ -40,6 +41,7 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
         events.send(EventKind::Check { check, target, outcome, saw });
         outcomes.push(outcome);
     };
+    let mut gpus = Vec::new();
     let mut owners: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for host in world.host_keys() {
         let lines = world.checks_seen(&host);
@@ -47,6 +49,7 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
             let outcome = if line.ok { CheckOutcome::Passed } else { CheckOutcome::Failed };
             tell(&line.check, &line.target, outcome, line.saw.clone());
         }
+        gpus.extend(lines.iter().filter_map(|line| worker_gpus(&host, line)));
         for (target, gpu) in owned(&lines) {
             owners.entry(gpu).or_default().push(target);
         }
@@ -72,13 +75,25 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
         tell("closed", &seen.host.display_name(), seen.outcome, seen.saw);
     }
     let failed = outcomes.iter().filter(|outcome| **outcome == CheckOutcome::Failed).count();
+    gpus.iter().for_each(|seen| events.send(EventKind::WorkerGpus(seen.clone())));
     if failed == 0 {
-        return Ok(outcomes.iter().filter(|outcome| **outcome == CheckOutcome::Passed).count());
+        let passed = outcomes.iter().filter(|outcome| **outcome == CheckOutcome::Passed).count();
+        return Ok(Verified { passed, gpus });
     }
     let name = &known.name;
     Err(Error::new(ErrorKind::NotReady, format!("verify the cluster {name}"))
         .because(format!("{} of {} failed", human::count(failed, "check"), outcomes.len()))
         .hint(format!("gpucl logs -c {name}; gpucl verify -c {name}   # to check again")))
+}
+
+/// What a worker's check of its GPUs saw, for people.
+fn worker_gpus(host: &Key, line: &CheckLine) -> Option<WorkerGpus> {
+    let (product, proof) = (line.product.clone()?, line.proof.clone()?);
+    let host = host.display_name();
+    // A PCI address is unique on its host only, so the check put that in front.
+    let own = |gpu: &String| gpu.strip_prefix(&format!("{host}/")).unwrap_or(gpu).to_owned();
+    let gpus = line.gpus.iter().map(own).collect();
+    Some(WorkerGpus { gpus, host, worker: line.target.clone(), product, proof })
 }
 
 /// Which worker saw which GPU. What the host itself lists is no owner.
@@ -109,6 +124,8 @@ mod tests {
             ok: true,
             saw: String::new(),
             gpus: gpus.iter().map(|gpu| (*gpu).to_owned()).collect(),
+            product: None,
+            proof: None,
         };
         let lines = [line("host-0", &["GPU-1", "GPU-2"]), line("worker-0", &["GPU-1"])];
         assert_eq!(owned(&lines), [("worker-0".to_owned(), "GPU-1".to_owned())]);

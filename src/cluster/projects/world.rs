@@ -138,7 +138,7 @@ impl ProjectWorld {
     }
 
     /// The nodes of the spec; while a host has not told what it is, those of the others.
-    fn nodes(&self, survey: &Survey) -> Result<Vec<NodeSpec>> {
+    pub(super) fn nodes(&self, survey: &Survey) -> Result<Vec<NodeSpec>> {
         let nodes = self.nodes_on(survey).map_err(|(path, sentence)| {
             Error::new(ErrorKind::Spec, format!("lay out the nodes ({path})")).because(sentence)
         })?;
@@ -169,11 +169,7 @@ impl ProjectWorld {
         if *project == Key::project(0) {
             ledger.note(project, "pages", &pages)?;
         }
-        let deployment = self
-            .deployments(&self.nodes(&survey)?, &survey, &pages)?
-            .into_iter()
-            .find(|deployment| deployment.host == *host)
-            .ok_or_else(|| no_place(host))?;
+        let deployment = self.deployment(host, &survey, &pages)?;
         ledger.note(project, "nodes", &deployment.nodes)?;
         ledger.note(project, "stopped", &false)?;
         // Its name is known before it is made: whatever comes now, it is found by it.

@@ -177,6 +177,16 @@ pub(super) struct Route {
 }
 
 impl Route {
+    /// Where sockets of this process may lie.
+    pub(super) fn socket_dir(&self) -> &Path {
+        self.control.path()
+    }
+
+    /// Tells whoever listens.
+    pub(super) fn warn(&self, message: String) {
+        self.events.warn(message);
+    }
+
     /// Makes a connection; waits and tries again while that may help.
     pub(super) async fn connect(&self) -> Result<Live> {
         let (name, begun) = (self.block.name(), Instant::now());

@@ -11,9 +11,11 @@ mod target;
 mod tool;
 mod transfer;
 mod trouble;
+mod tunnel;
 
 pub use config::HostEntry;
 pub use connect::Connections;
 pub use host::SshHost;
 pub use target::SshTarget;
 pub use transfer::OnBytes;
+pub use tunnel::Tunnel;

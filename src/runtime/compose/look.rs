@@ -49,6 +49,12 @@ pub struct CheckLine {
     /// The ids of the GPUs that were seen, where it is about GPUs; no two workers may have one in common.
     #[serde(default)]
     pub gpus: Vec<String>,
+    /// What the GPUs are called, as the driver's tool says; several names by commas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub product: Option<String>,
+    /// What came of the call of the driver's library: `CUDA: 1 MiB written and read back`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<String>,
 }
 
 /// A container as the engine tells of it.

@@ -7,6 +7,7 @@ mod checks;
 mod clean;
 mod deployment;
 mod images;
+mod logs;
 mod look;
 mod ports;
 mod prepare;
@@ -17,10 +18,11 @@ mod view;
 pub use clean::{CleanOptions, clean_script, stop_script};
 pub use deployment::{Deployment, HostInput, HostPorts, Page, Pages};
 pub use images::{Build, HostImages, host_images};
+pub use logs::{LogLine, LogRequest, log_line, logs_script};
 pub use look::{CheckLine, Container, Seen, checks_of, checks_told, look_script, seen_of};
 pub use ports::peer_ports;
 pub use prepare::{confirm_steps, preparation, undo_script};
-pub use project::{DeployRequest, deployments, pages};
+pub use project::{DeployRequest, deployment_of, deployments, pages};
 
 use crate::util::digest;
 

@@ -105,8 +105,8 @@ impl NodePorts {
     }
 }
 
-/// The ports of a host that its peers must reach, as ranges, when the cluster has several hosts: Ray's, the node exporter's,
-/// and on the head's host the object store's. None on a single host.
+/// The ports of a host that listen on its address, as ranges, when the cluster has several hosts, to be open to its peers and
+/// to nobody else: Ray's, the node exporter's, and on the head's host the object store's and the Ray client's. None on a single host.
 pub fn peer_ports(ports: HostPorts, nodes: &[NodeSpec], is_head: bool, hosts: usize) -> Vec<(u16, u16)> {
     if hosts < 2 {
         return Vec::new();
@@ -115,6 +115,8 @@ pub fn peer_ports(ports: HostPorts, nodes: &[NodeSpec], is_head: bool, hosts: us
     let mut ranges = vec![(ports.ray, last.saturating_sub(1).max(ports.ray + OWN))];
     if is_head {
         ranges.push((ports.object_store, ports.object_store));
+        // Ray's client server listens on the node's address: nothing keeps it on the loopback.
+        ranges.push((ports.client, ports.client));
     }
     ranges
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::images::{HostImages, host_images};
 use super::view::{Cluster, exporter_key, image, pairs, token_environment};
 use super::{Deployment, HostInput, HostPorts, Page, Pages, checks, confirm_steps, stage};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Scope};
 use crate::plan::{NodeRole, NodeSpec};
 use crate::playbook::{Stage, StageFile};
@@ -44,6 +44,16 @@ pub fn deployments(request: &DeployRequest<'_>) -> Result<Vec<Deployment>> {
     request.hosts.iter().map(|host| deployment(&cluster, host)).collect()
 }
 
+/// The deployment of one host. The drivers of the others need not run yet.
+pub fn deployment_of(request: &DeployRequest<'_>, host: &Key) -> Result<Deployment> {
+    let cluster = Cluster::new(request)?;
+    let input = request.hosts.iter().find(|input| input.key == *host).ok_or_else(|| {
+        Error::new(ErrorKind::Internal, format!("render the project of {}", host.display_name()))
+            .because("it is none of the hosts")
+    })?;
+    deployment(&cluster, input)
+}
+
 fn deployment(cluster: &Cluster<'_>, host: &HostInput) -> Result<Deployment> {
     let request = cluster.request;
     let nodes: Vec<NodeSpec> = request.nodes.iter().filter(|node| node.host == host.key).cloned().collect();
@@ -53,7 +63,10 @@ fn deployment(cluster: &Cluster<'_>, host: &HostInput) -> Result<Deployment> {
     let files = project.files(&nodes)?;
     let checks = checks::checks(cluster, host)?;
     let mut stage = stage::deploy(&project, files, &nodes);
-    stage.steps.push(stage::look_inside(&checks));
+    if cluster.bridge {
+        // Of several hosts each is looked at once all of them are there.
+        stage.steps.push(stage::look_inside(&checks));
+    }
     if !cluster.bridge {
         // It comes by a connection made after the firewall was set: what it proves keeps the firewall.
         let confirm = confirm_steps(&host.tag, request.library)?;

@@ -61,7 +61,10 @@ pub(super) fn deploy(project: &Project<'_>, files: Vec<StageFile>, nodes: &[Node
         unless: Some(STARTED.to_owned()),
         run: START.to_owned(),
         timeout: Some(Duration::from_secs(600)),
-        hint: Some(format!("look at the project: gpucl exec {} -- docker ps -a", project.host.key.display_name())),
+        hint: Some(format!(
+            "look at the project: gpucl exec --host {} --root -- docker ps -a",
+            project.host.key.display_name()
+        )),
         errors: start_errors(),
         ..Step::default()
     });

@@ -137,10 +137,11 @@ fn a_host_that_was_restarted_since_is_told_by_status_and_put_right_by_up() {
         let now = ready.host().try_sh("cat /proc/sys/kernel/random/boot_id; systemctl is-active --quiet ssh || exit 1");
         (now.status.success() && String::from_utf8_lossy(&now.stdout) != boot).then_some(())
     });
-    let _ = ready.gpucl(&["status"]).exits(0).prints("a host was restarted since; `gpucl up` brings back");
+    let _ =
+        ready.gpucl(&["status"]).exits(0).prints("host-0 was restarted since: `gpucl up` repairs what does not run");
     ready.is_put_right();
     let status = ready.gpucl(&["status"]).exits(0).prints("troubled: ready");
-    assert!(!status.stdout.contains("restarted since"), "{}", status.stdout);
+    assert!(!status.stdout.contains("was restarted since"), "{}", status.stdout);
 }
 
 #[test]

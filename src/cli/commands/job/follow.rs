@@ -34,7 +34,7 @@ pub(super) enum End {
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
-    let client = Target::choose(app)?.client()?;
+    let client = Target::choose(app)?.client(app).await?;
     let id = args.id.as_str();
     if !args.follow {
         let text = match client.logs(id).await {

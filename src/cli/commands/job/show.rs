@@ -30,7 +30,7 @@ pub(crate) struct StatusArgs {
 }
 
 pub(crate) async fn list(app: &App, args: ListArgs) -> Result<u8> {
-    let mut jobs = Target::choose(app)?.client()?.jobs().await?;
+    let mut jobs = Target::choose(app)?.client(app).await?.jobs().await?;
     jobs.retain(|job| args.all || job.was_submitted());
     if app.json() {
         jobs.iter().for_each(|job| app.ui.json(&as_json(job)));
@@ -52,7 +52,7 @@ pub(crate) async fn list(app: &App, args: ListArgs) -> Result<u8> {
 }
 
 pub(crate) async fn status(app: &App, args: StatusArgs) -> Result<u8> {
-    let client = Target::choose(app)?.client()?;
+    let client = Target::choose(app)?.client(app).await?;
     let job = match client.job(&args.id).await {
         Ok(job) => job,
         Err(error) => return Err(super::with_near_id(error, &client, &args.id).await),

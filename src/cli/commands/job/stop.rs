@@ -26,7 +26,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
-    let client = Target::choose(app)?.client()?;
+    let client = Target::choose(app)?.client(app).await?;
     let id = args.id.as_str();
     let job = match client.job(id).await {
         Ok(job) => job,

@@ -66,7 +66,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         environment.set_variable(name, value)?;
     }
     let working_dir = environment.take_working_dir(args.working_dir.as_deref(), &app.here)?;
-    let client = Target::choose(app)?.client()?;
+    let client = Target::choose(app)?.client(app).await?;
     let mut interrupts = interrupts()?;
     if let Some(working_dir) = working_dir {
         environment.set_working_dir(or_interrupted(&mut interrupts, bring(app, &client, working_dir)).await?);

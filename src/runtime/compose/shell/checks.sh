@@ -21,7 +21,15 @@ in_container() {
 # The GPUs that the host's own tool shows: the host, and how many there must be.
 host_gpus() {
     if [ "$3" = amd ]; then
-        seen=$(for path in /sys/bus/pci/drivers/amdgpu/*:*; do [ -e "$path" ] && echo "${path##*/}"; done)
+        seen=$(for device in /sys/bus/pci/devices/*; do
+            case $(cat "$device/vendor" "$device/class" 2>/dev/null | tr '\n' ' ') in
+                0x1002\ 0x0300* | 0x1002\ 0x0302* | 0x1002\ 0x0380* | 0x1002\ 0x1200*) ;;
+                *) continue ;;
+            esac
+            case $(readlink "$device/driver") in
+                */amdgpu) echo "${device##*/} $(cat "$device/unique_id" 2>/dev/null)" ;;
+            esac
+        done)
     else
         seen=$(timeout 20 nvidia-smi --query-gpu=uuid,name --format=csv,noheader 2>&1)
     fi

@@ -1,0 +1,106 @@
+//! The logs of containers, by one exec on each host.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use futures_util::future::join_all;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Args, print};
+use crate::cli::app::App;
+use crate::cli::commands::exec::ANSWER;
+use crate::cli::exit_code;
+use crate::cli::target::Target;
+use crate::cluster::{self, Remote, RemoteHost};
+use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::host::{ExecEnd, Host as _, Stream};
+use crate::name::Key;
+use crate::runtime::compose::{LogLine, LogRequest, log_line, logs_script};
+
+/// Prints them; those of several hosts as they come.
+pub(super) async fn run(app: &App, args: &Args, target: &Target) -> Result<u8> {
+    let mut interrupt =
+        signal(SignalKind::interrupt()).doing(ErrorKind::Internal, || "listen for Ctrl-C".to_owned())?;
+    let remote = cluster::connections(&app.paths, &target.known.state, app.plain_events()).await?;
+    let remote = remote.ok_or_else(|| cluster::not_running(&target.known.state))?;
+    let wanted = args.node.as_deref().map(|name| name.replace('-', ""));
+    let (hosts, container) = chosen(&remote, wanted.as_deref());
+    let request = LogRequest { container, tail: args.tail, follow: args.follow };
+    let seen = Seen { known: Mutex::default(), labelled: request.container.is_none() };
+    let shows = hosts.iter().map(|host| on(app, &remote, host, &request, &seen));
+    let ends = tokio::select! {
+        ends = join_all(shows) => ends,
+        _ = interrupt.recv() => return Ok(exit_code::INTERRUPTED),
+    };
+    for end in ends {
+        end?;
+    }
+    let known = seen.known.into_inner().unwrap_or_default();
+    match request.container {
+        Some(container) if !known.contains(&container) => {
+            let names: Vec<String> = known.iter().map(|key| display(key)).collect();
+            let error = Error::new(
+                ErrorKind::NotFound,
+                format!("show the log of {}", args.node.as_deref().unwrap_or_default()),
+            );
+            Err(if names.is_empty() {
+                error.because(format!("{} has no containers now", target.name))
+            } else {
+                error
+                    .because(format!("{} has no such container", target.name))
+                    .hint(format!("there are: {}", names.join(", ")))
+            })
+        }
+        _ => Ok(exit_code::DONE),
+    }
+}
+
+/// What was met.
+struct Seen {
+    known: Mutex<BTreeSet<String>>,
+    labelled: bool,
+}
+
+/// The hosts that are to be asked, and for which container: a host's name means all of its own.
+fn chosen<'a>(remote: &'a Remote, wanted: Option<&str>) -> (Vec<&'a RemoteHost>, Option<String>) {
+    let Some(wanted) = wanted else { return (remote.hosts.iter().collect(), None) };
+    if let Some(host) = remote.hosts.iter().find(|host| host.key.as_str() == wanted) {
+        return (vec![host], None);
+    }
+    // A node's host is known; a service may be on any of them.
+    let of_node: Vec<&RemoteHost> =
+        remote.hosts.iter().filter(|host| host.names.iter().any(|name| name.replace('-', "") == wanted)).collect();
+    let hosts = if of_node.is_empty() { remote.hosts.iter().collect() } else { of_node };
+    (hosts, Some(wanted.to_owned()))
+}
+
+async fn on(app: &App, remote: &Remote, host: &RemoteHost, request: &LogRequest, seen: &Seen) -> Result<()> {
+    let ssh = remote.connections.connect(host.name(), host.home(), ANSWER, std::future::pending()).await?;
+    let mut words = Vec::new();
+    let mut on_line = |stream: Stream, line: &str| match log_line(line) {
+        Some(LogLine::Known(key)) => {
+            if let Ok(mut known) = seen.known.lock() {
+                known.insert(key.to_owned());
+            }
+        }
+        Some(LogLine::Line(key, text)) => print(app, &display(key), text, seen.labelled),
+        None if stream == Stream::Err => words.push(line.to_owned()),
+        None => {}
+    };
+    let end = ssh.exec(&logs_script(&host.tag.to_string(), request), &mut on_line).await?;
+    ssh.close().await;
+    let failed = || Error::new(ErrorKind::Host, format!("show the logs of {}", host.name()));
+    match end {
+        ExecEnd::Exited(0) => Ok(()),
+        ExecEnd::Broken if request.follow => {
+            Err(failed().because("the connection was lost, or nothing of it runs any more"))
+        }
+        _ if words.is_empty() => Err(failed().because("the program there ended in the middle")),
+        _ => Err(failed().because(words.join("\n"))),
+    }
+}
+
+/// `worker-0` for `worker0`.
+fn display(key: &str) -> String {
+    key.parse::<Key>().map_or_else(|_| key.to_owned(), |key| key.display_name())
+}

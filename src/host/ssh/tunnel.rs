@@ -1,0 +1,150 @@
+//! Tunnels: a port of this machine's loopback that leads to a port of a host's loopback.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::host::{Shared, SshHost};
+use crate::error::{Doing as _, Error, ErrorKind, Result, Status};
+
+/// How long a caller waits for a connection that was lost: a server that starts anew, or a network that was away for a moment.
+const COMES_BACK_WITHIN: Duration = Duration::from_secs(30);
+/// How long to wait between attempts, of which each waits by itself too.
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// A listener on this machine's loopback that leads to a port of a host's loopback. A connection that was lost is made anew at
+/// the next call, which waits for it. Dropping it closes the listener and all that goes through it.
+#[derive(Debug)]
+pub struct Tunnel {
+    local: SocketAddr,
+    task: JoinHandle<()>,
+    host: SshHost,
+    socket: PathBuf,
+}
+
+impl Tunnel {
+    /// Opens it on this port of the loopback; on any that is free when it is 0.
+    ///
+    /// # Errors
+    /// When the port cannot be had, or the forward not made. Whether somebody listens there shows at the first use.
+    pub async fn open(host: &SshHost, port: u16, local: u16) -> Result<Self> {
+        let doing = || format!("listen on port {local} of the loopback");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, local)).await.doing(ErrorKind::Host, doing)?;
+        let local = listener.local_addr().doing(ErrorKind::Host, doing)?;
+        let socket = host.forward_socket(local.port());
+        host.forward(&socket, ("localhost", port)).await?;
+        let shared = Arc::downgrade(&host.shared);
+        let way = Arc::new(Way { shared, socket: socket.clone(), is_told: AtomicBool::new(false) });
+        Ok(Self { local, task: tokio::spawn(serve(listener, way)), host: host.clone(), socket })
+    }
+
+    /// Where it listens.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Closes the listener and all that goes through it, and waits until they are closed.
+    pub async fn close(mut self) {
+        self.task.abort();
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.host.forget_forward(&self.socket);
+    }
+}
+
+/// What callers go through. An aborted task ends at some later time, so it does not hold the connection.
+struct Way {
+    shared: Weak<Shared>,
+    socket: PathBuf,
+    /// That it does not come back was said already.
+    is_told: AtomicBool,
+}
+
+/// Takes callers for ever; each gets a stream of its own through the one connection.
+async fn serve(listener: TcpListener, way: Arc<Way>) {
+    // With the set the streams end as well.
+    let mut streams = JoinSet::new();
+    loop {
+        while streams.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok((caller, _)) => {
+                let way = Arc::clone(&way);
+                streams.spawn(async move { way.lead(caller).await });
+            }
+            // No more file descriptors, say: others will be closed.
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+impl Way {
+    async fn lead(&self, mut caller: TcpStream) {
+        let mut there = match self.reach().await {
+            Ok(there) => there,
+            Err(error) => {
+                if let (false, Some(shared)) = (self.is_told.swap(true, Ordering::Relaxed), self.shared.upgrade()) {
+                    shared.route.warn(format!("{error}; it is tried again at the next call"));
+                }
+                return;
+            }
+        };
+        self.is_told.store(false, Ordering::Relaxed);
+        let _ = caller.set_nodelay(true);
+        // Whichever side hangs up, the other is told by the end of its stream.
+        let _ = tokio::io::copy_bidirectional(&mut caller, &mut there).await;
+    }
+
+    /// A stream to the other end. All callers wait for one and the same new connection.
+    async fn reach(&self) -> Result<UnixStream> {
+        let doing = || "lead a caller to the host".to_owned();
+        let mut last = None;
+        let attempts = async {
+            loop {
+                match self.once().await {
+                    Ok(there) => return Ok(there),
+                    Err(error) if error.retry_status() == Status::Permanent => return Err(error.while_doing(doing())),
+                    Err(error) => last = Some(error),
+                }
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
+        };
+        let reached = tokio::time::timeout(COMES_BACK_WITHIN, attempts).await;
+        reached.unwrap_or_else(|_| {
+            let why = format!("it did not answer within {} s", COMES_BACK_WITHIN.as_secs());
+            Err(last
+                .take()
+                .map_or_else(|| Error::new(ErrorKind::Host, doing()).because(why), |error| error.while_doing(doing())))
+        })
+    }
+
+    async fn once(&self) -> Result<UnixStream> {
+        let shared =
+            self.shared.upgrade().ok_or_else(|| Error::new(ErrorKind::Host, "use a tunnel that was closed"))?;
+        shared.live().await?;
+        UnixStream::connect(&self.socket)
+            .await
+            .map_err(|error| Error::new(ErrorKind::Host, "use the forward").status(Status::Temporary).caused_by(&error))
+    }
+}
+
+impl SshHost {
+    /// A short path for a forward's socket; the local port makes it one's own.
+    fn forward_socket(&self, local: u16) -> PathBuf {
+        self.shared.route.socket_dir().join(format!("f-{local}"))
+    }
+
+    fn forget_forward(&self, socket: &Path) {
+        self.shared.forwards().remove(socket);
+        let _ = fs_err::remove_file(socket);
+    }
+}

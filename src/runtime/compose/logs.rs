@@ -1,0 +1,60 @@
+//! The logs of a host's containers.
+
+use super::clean::header;
+use crate::render::quote;
+
+const LOGS: &str = include_str!("shell/logs.sh");
+
+/// What of the logs is asked for.
+#[derive(Debug, Clone, Default)]
+pub struct LogRequest {
+    /// One container, by its key or its service's name without hyphens; all when absent.
+    pub container: Option<String>,
+    /// Only so many lines from the end of each.
+    pub tail: Option<usize>,
+    /// Go on with what comes, until nobody listens any more.
+    pub follow: bool,
+}
+
+/// What [`logs_script`] prints, line by line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogLine<'a> {
+    /// A container that is there: its key.
+    Known(&'a str),
+    /// A line of a container's log: its key, and the line.
+    Line(&'a str, &'a str),
+}
+
+/// The script that prints the logs of the containers of this tag, for [`log_line`].
+pub fn logs_script(tag: &str, request: &LogRequest) -> String {
+    let mut options = request.tail.map(|tail| format!("--tail {tail}")).unwrap_or_default();
+    if request.follow {
+        options.push_str(" --follow");
+    }
+    let want = quote(request.container.as_deref().unwrap_or_default());
+    let follow = if request.follow { "1" } else { "" };
+    format!("{}want={want}\nfollow={follow}\noptions={}\n{LOGS}", header(tag), quote(&options))
+}
+
+/// Reads a line that [`logs_script`] printed; `None` when it is nothing of it.
+pub fn log_line(line: &str) -> Option<LogLine<'_>> {
+    if let Some(key) = line.strip_prefix("::known ") {
+        return Some(LogLine::Known(key));
+    }
+    let rest = line.strip_prefix("::log ")?;
+    let (key, text) = rest.split_once(' ').unwrap_or((rest, ""));
+    Some(LogLine::Line(key, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_with_its_container() {
+        assert_eq!(log_line("::log worker0 a  b"), Some(LogLine::Line("worker0", "a  b")));
+        assert_eq!(log_line("::log head "), Some(LogLine::Line("head", "")));
+        assert_eq!(log_line("::known head"), Some(LogLine::Known("head")));
+        assert_eq!(log_line("::here"), None);
+    }
+}

@@ -1,0 +1,39 @@
+//! Two fresh hosts with one GPU each: opened to each other and to nobody else.
+
+use std::time::Instant;
+
+use super::closed;
+use super::spec::{env, gpucl, spec};
+use super::testbed::TestHost;
+use crate::support::turn;
+
+#[test]
+#[ignore = "testbed"]
+fn two_fresh_hosts_come_to_ready_and_go() {
+    let _turn = turn();
+    let hosts = [
+        TestHost::start("two-a", &["--gpus", "nvidia:1", "--image", "fresh"]),
+        TestHost::start("two-b", &["--gpus", "nvidia:1", "--image", "fresh"]),
+    ];
+    let env = env();
+    env.write("cluster.yaml", &spec("two", &[&hosts[0], &hosts[1]], ""));
+    let begin = Instant::now();
+    let before: Vec<usize> = hosts.iter().map(TestHost::sessions).collect();
+    let up = gpucl(&env, &["up"]).exits(0).prints("ready:");
+    println!("first up of two: {:.0} s\n{}\n{}", begin.elapsed().as_secs_f64(), up.stderr, up.stdout);
+    for (host, before) in hosts.iter().zip(before) {
+        let sessions = host.sessions() - before;
+        assert!(sessions <= 4, "{sessions} SSH sessions for a first up");
+        assert!(up.stderr.contains(&host.uuids()[0]));
+        closed::nothing_of_ours_answers(host);
+    }
+    let before: Vec<usize> = hosts.iter().map(TestHost::sessions).collect();
+    gpucl(&env, &["up"]).exits(0).prints("nothing was changed");
+    let after: Vec<usize> = hosts.iter().map(TestHost::sessions).collect();
+    assert_eq!(before.iter().map(|before| before + 1).collect::<Vec<_>>(), after, "an unchanged up is one session");
+    gpucl(&env, &["down", "--yes"]).exits(0);
+    for host in &hosts {
+        assert_eq!(host.sh("docker ps -aq").trim(), "");
+        assert!(!host.sh("nft list ruleset 2>/dev/null || true").contains("gpucl"));
+    }
+}
