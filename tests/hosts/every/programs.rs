@@ -136,7 +136,7 @@ fn an_engine_that_does_not_start_is_told_with_its_journal() {
 fn an_old_engine_that_runs_somebodys_containers_is_not_replaced() {
     let lab = Lab::open();
     let _undo = lab.while_held(
-        "cd / && tar -ch bin/sleep lib/x86_64-linux-gnu/libc.so.6 lib64/ld-linux-x86-64.so.2 | docker import - stranger:1 && \
+        "for i in $(seq 60); do docker info >/dev/null 2>&1 && break; sleep 1; done; cd / && tar -ch bin/sleep lib/x86_64-linux-gnu/libc.so.6 lib64/ld-linux-x86-64.so.2 | docker import - stranger:1 && \
          docker run -d --name stranger stranger:1 /bin/sleep infinity && \
          printf '#!/bin/sh\\n[ \"$1 $2\" != \"version --format\" ] || { echo 20.10.7; exit 0; }\\nexec /usr/bin/docker \"$@\"\\n' >/usr/local/bin/docker && \
          chmod 755 /usr/local/bin/docker",

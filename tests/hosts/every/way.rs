@@ -75,7 +75,7 @@ fn a_step_that_hangs_is_ended_at_its_limit_and_named() {
     lab.run(&lab.spec("hung"), &["up"])
         .exits(7)
         .says("step `hang`")
-        .says("it did not end within 5 seconds, the step's limit, and was ended")
+        .says("it did not end within 5s, the step's limit, and was ended")
         .says("waiting for what never comes")
         .says("# goes on from here");
     assert!(!lab.host.try_sh("pgrep -f '[s]leep 98765'").status.success(), "what it began is ended too");
