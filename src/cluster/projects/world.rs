@@ -91,6 +91,19 @@ impl ProjectWorld {
         self.learned().seen.get(host).map(|seen| seen.checks.clone()).unwrap_or_default()
     }
 
+    /// Writes down which boot of each host it was that was proven; a later one is told as a restart.
+    pub(super) fn note_boots(&self, ledger: &Ledger) -> Result<()> {
+        for host in &self.host_keys() {
+            let before: Option<Facts> = ledger.state().note(host, "facts");
+            let now = self.seen_facts(host).map(|facts| facts.boot_id).unwrap_or_default();
+            if let Some(mut facts) = before.filter(|before| !now.is_empty() && before.boot_id != now) {
+                facts.boot_id = now;
+                ledger.note(host, "facts", &facts)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The containers that were seen on a host in this command.
     pub(super) fn containers_seen(&self, host: &Key) -> Vec<Container> {
         self.learned().seen.get(host).map(|seen| seen.containers.clone()).unwrap_or_default()
