@@ -4,6 +4,7 @@
 
 mod amd;
 mod closed;
+mod every;
 mod many;
 mod one_host;
 mod spec;

@@ -310,7 +310,7 @@ impl<'a> Follower<'a> {
             for line in &self.stderr {
                 error = error.because(line);
             }
-            if self.stderr.iter().any(|line| line.contains("No space left on device")) {
+            if self.stderr.iter().chain([trouble]).any(|line| line.contains("No space left on device")) {
                 error = error.hint("make room on the disk (see `df -h`), then run the same command again");
             }
             return Err(error);

@@ -7,7 +7,7 @@ mod leftovers;
 mod nodes;
 mod wait;
 
-pub(crate) use cluster::{tagged_processes, turn};
+pub(crate) use cluster::{Turn, tagged_processes, turn};
 pub(crate) use env::{Outcome, TestEnv};
 pub(crate) use http::get;
 pub(crate) use leftovers::SharedFolders;

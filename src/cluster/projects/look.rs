@@ -114,6 +114,8 @@ impl ProjectWorld {
             let name = container.key.display_name();
             match (container.state.as_str(), container.health.as_deref()) {
                 ("running", Some("unhealthy")) => Some(format!("{name} is unhealthy")),
+                // As after a restart of its host or engine: what it answers is waited for before it is judged.
+                ("running", Some("starting")) => Some(format!("{name} is starting")),
                 ("running", _) => None,
                 ("exited", _) if container.exit_code == Some(0) && container.health.is_none() => {
                     Some(format!("{name} has ended"))

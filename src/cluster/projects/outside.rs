@@ -8,12 +8,15 @@ use futures_util::future::join_all;
 use super::world::ProjectWorld;
 use crate::event::CheckOutcome;
 use crate::name::Key;
+use crate::playbook::Facts;
 use crate::provider::HostPlace;
 use crate::runtime::compose::{self, HostPorts};
 use crate::state::ClusterState;
 
 /// How long a port may take to answer; a firewall that drops says nothing at all.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+/// How many ports of others are tried: they are told, and nothing depends on it.
+const MOST_OF_OTHERS: usize = 64;
 
 /// What was seen of one host from here: how it ended, and in words.
 pub(super) struct FromOutside {
@@ -38,23 +41,44 @@ async fn one(world: &ProjectWorld, known: &ClusterState, host: &Key) -> FromOuts
         let nodes = crate::plan::started_nodes(known);
         let here: Vec<_> = nodes.into_iter().filter(|node| node.host == *host).collect();
         let ranges = compose::peer_ports(own, &here, *host == Key::host(0), world.host_keys().len());
-        // Of a long range the beginning is enough: that is where servers are.
-        ports.extend(ranges.into_iter().flat_map(|(first, last)| first..=last.min(first.saturating_add(32))));
+        // Of a long range the beginning, where servers are, and what listens is enough.
+        let listening = world.seen_facts(host).map(|facts| facts.listening).unwrap_or_default();
+        for (first, last) in ranges {
+            ports.extend(first..=last.min(first.saturating_add(32)));
+            ports.extend(listening.iter().map(std::net::SocketAddr::port).filter(|port| (first..=last).contains(port)));
+        }
     }
     let Some(HostPlace::Ssh { target }) = world.place_of(host) else {
         return FromOutside { host: host.clone(), outcome: CheckOutcome::Noted, saw: "it is this machine".to_owned() };
     };
     let node = target.node.as_str();
+    let open: Vec<String> = answering(node, &ports).await.iter().map(u16::to_string).collect();
+    if !open.is_empty() {
+        let saw = format!("these of our ports answer at {node}: {}", open.join(", "));
+        return FromOutside { host: host.clone(), outcome: CheckOutcome::Failed, saw };
+    }
+    let mut saw = format!("none of our {} ports answers at {node}", ports.len());
+    let others = others(world.seen_facts(host).as_ref(), &ports, target.port.unwrap_or(22));
+    let others: Vec<String> = answering(node, &others).await.iter().map(u16::to_string).collect();
+    if !others.is_empty() {
+        saw = format!("{saw}; others' do, and are left alone: {}", others.join(", "));
+    }
+    FromOutside { host: host.clone(), outcome: CheckOutcome::Passed, saw }
+}
+
+/// The ports that listen on more than the loopback and are neither ours nor SSH's.
+fn others(facts: Option<&Facts>, ours: &BTreeSet<u16>, ssh: u16) -> BTreeSet<u16> {
+    let listening = facts.into_iter().flat_map(|facts| &facts.listening);
+    let open = listening.filter(|address| !address.ip().is_loopback()).map(std::net::SocketAddr::port);
+    open.filter(|port| !ours.contains(port) && *port != ssh).take(MOST_OF_OTHERS).collect()
+}
+
+/// Those of these ports that somebody answers at, from here.
+async fn answering(node: &str, ports: &BTreeSet<u16>) -> Vec<u16> {
     let answers = join_all(ports.iter().map(async |port| {
         let connect = tokio::net::TcpStream::connect((node, *port));
         matches!(tokio::time::timeout(ANSWERS_WITHIN, connect).await, Ok(Ok(_))).then_some(*port)
     }))
     .await;
-    let open: Vec<String> = answers.into_iter().flatten().map(|port| port.to_string()).collect();
-    let (outcome, saw) = if open.is_empty() {
-        (CheckOutcome::Passed, format!("none of our {} ports answers at {node}", ports.len()))
-    } else {
-        (CheckOutcome::Failed, format!("these of our ports answer at {node}: {}", open.join(", ")))
-    };
-    FromOutside { host: host.clone(), outcome, saw }
+    answers.into_iter().flatten().collect()
 }

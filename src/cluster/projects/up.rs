@@ -98,6 +98,7 @@ pub(in crate::cluster) async fn up(
             world.observe(&ledger.state()).await?;
         }
         let verified = judge(&world, &ledger.state(), &settings.events).await?;
+        world.note_boots(&ledger)?;
         Ok((plan.operations.len(), verified))
     }
     .await;

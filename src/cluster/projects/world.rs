@@ -91,6 +91,19 @@ impl ProjectWorld {
         self.learned().seen.get(host).map(|seen| seen.checks.clone()).unwrap_or_default()
     }
 
+    /// Writes down which boot of each host it was that was proven; a later one is told as a restart.
+    pub(super) fn note_boots(&self, ledger: &Ledger) -> Result<()> {
+        for host in &self.host_keys() {
+            let before: Option<Facts> = ledger.state().note(host, "facts");
+            let now = self.seen_facts(host).map(|facts| facts.boot_id).unwrap_or_default();
+            if let Some(mut facts) = before.filter(|before| !now.is_empty() && before.boot_id != now) {
+                facts.boot_id = now;
+                ledger.note(host, "facts", &facts)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The containers that were seen on a host in this command.
     pub(super) fn containers_seen(&self, host: &Key) -> Vec<Container> {
         self.learned().seen.get(host).map(|seen| seen.containers.clone()).unwrap_or_default()
@@ -145,11 +158,16 @@ impl ProjectWorld {
         Ok(nodes.unwrap_or_default())
     }
 
-    /// The ports of what runs on a host: chosen once, then kept.
+    /// The ports of what runs on a host: chosen once, then kept; chosen anew when nothing of ours runs there and somebody else
+    /// took one of them meanwhile.
     pub(super) fn ports_of(&self, known: &ClusterState, host: &Key, facts: &Facts) -> HostPorts {
         let mut learned = self.learned();
-        let chosen = known.note(host, "ports").or_else(|| learned.ports.get(host).copied());
-        let ports = chosen.unwrap_or_else(|| HostPorts::choose(&taken(facts)));
+        let runs = |seen: &HostSeen| seen.containers.iter().any(|container| container.state == "running");
+        let idle = learned.seen.get(host).is_some_and(|seen| !runs(seen));
+        let taken = taken(facts);
+        let free = |ports: &HostPorts| !idle || ports.all().iter().all(|port| !taken.contains(port));
+        let chosen = learned.ports.get(host).copied().or_else(|| known.note(host, "ports").filter(free));
+        let ports = chosen.unwrap_or_else(|| HostPorts::choose(&taken));
         learned.ports.insert(host.clone(), ports);
         ports
     }

@@ -6,6 +6,12 @@ trouble() {
     exit 1
 }
 
+# Why something may not be written: of a full disk some shells say only that there was an error.
+or_full() {
+    free=$(free_of "$home")
+    [ "${free:-64}" -ge 64 ] || printf ': No space left on device (%s)' "$home"
+}
+
 # Reads who runs, or ran last. False when that is not known.
 read_current() {
     c_id=
@@ -99,10 +105,10 @@ start() {
     for old in "$home/program/$stage-"*; do
         [ "$old" = "$last" ] && [ "$old" != "$dir" ] || rm -rf "$old"
     done
-    mkdir -p "$dir" || trouble "the folder $dir cannot be made"
+    mkdir -p "$dir" || trouble "the folder $dir cannot be made$(or_full)"
     # What the last program learned is there for `saved`, and for steps that are skipped.
-    [ ! -r "$home/prepared/$stage" ] || cp "$home/prepared/$stage" "$dir/values" || trouble "$dir cannot be written"
-    deliver || trouble "a file cannot be written"
+    [ ! -r "$home/prepared/$stage" ] || cp "$home/prepared/$stage" "$dir/values" || trouble "$dir cannot be written$(or_full)"
+    deliver || trouble "a file cannot be written$(or_full)"
     # From here on the host is in between.
     rm -f "$home/prepared/$stage" || trouble "$home/prepared/$stage cannot be removed"
     # Where systemd ends all of a session with its connection, a scope of its own lives on.
@@ -191,7 +197,7 @@ main() {
     for tool in flock setsid timeout base64 grep; do
         command -v "$tool" >/dev/null 2>&1 || trouble "the command $tool is missing on this host"
     done
-    mkdir -p "$home/program" "$home/prepared" "${lock%/*}" || trouble "the folder $home cannot be written"
+    mkdir -p "$home/program" "$home/prepared" "${lock%/*}" || trouble "the folder $home cannot be written$(or_full)"
     cd "$home" || trouble "the folder $home cannot be entered"
     facts
     waited=0
@@ -206,7 +212,7 @@ main() {
             from=0
         else
             # A failing redirection of `exec` would end the shell without a word of ours.
-            (: >>"$lock") || trouble "the file $lock cannot be written"
+            (: >>"$lock") || trouble "the file $lock cannot be written$(or_full)"
             exec 9>>"$lock"
             from=0
             if flock -n 9; then

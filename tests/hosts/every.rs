@@ -1,0 +1,10 @@
+//! The troubles that CI leaves out (`--skip hosts::every`) and `just testbed-all` runs.
+
+mod cluster;
+mod packages;
+mod programs;
+mod several;
+mod way;
+
+/// Images are not begun: the test ends before they are needed.
+pub(crate) use super::trouble::NO_IMAGES_BEGIN;
