@@ -5,7 +5,7 @@
 //! the state read again from its files.
 
 mod harness;
-mod real;
+pub(crate) mod real;
 mod world;
 
 use std::collections::BTreeSet;

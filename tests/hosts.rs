@@ -2,7 +2,6 @@
 //!
 //! All of these need `testbed/hosts`, root, and Docker's engine, which `testbed/hosts/up` installs and starts.
 
-mod amd;
 mod closed;
 mod every;
 mod many;
@@ -11,4 +10,3 @@ mod spec;
 mod testbed;
 mod trace;
 mod trouble;
-mod two_hosts;

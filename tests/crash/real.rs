@@ -51,7 +51,7 @@ fn kill_at(env: &TestEnv, arguments: &[&str], point: (&str, &str, &str)) -> bool
 }
 
 /// How often a record stands in the journals of a cluster.
-fn count(folder: &std::path::Path, (record, key, name): (&str, &str, &str)) -> usize {
+pub(crate) fn count(folder: &std::path::Path, (record, key, name): (&str, &str, &str)) -> usize {
     let mut found = 0;
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with("journal-") {

@@ -1,9 +1,12 @@
 //! The troubles that CI leaves out (`--skip hosts::every`) and `just testbed-all` runs.
 
+mod amd;
 mod cluster;
+mod crash;
 mod packages;
 mod programs;
 mod several;
+mod two_hosts;
 mod way;
 
 /// Images are not begun: the test ends before they are needed.

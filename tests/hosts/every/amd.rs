@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use super::spec::{env, gpucl, spec};
-use super::testbed::TestHost;
+use crate::hosts::spec::{env, gpucl, spec};
+use crate::hosts::testbed::TestHost;
 use crate::support::turn;
 
 #[test]

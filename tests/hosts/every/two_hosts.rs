@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use super::closed;
-use super::spec::{env, gpucl, spec};
-use super::testbed::TestHost;
+use crate::hosts::closed;
+use crate::hosts::spec::{env, gpucl, spec};
+use crate::hosts::testbed::TestHost;
 use crate::support::turn;
 
 #[test]
