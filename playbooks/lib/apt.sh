@@ -66,7 +66,8 @@ apt_install() {
         apt_installed "${package%%=*}" || missing="$missing $package"
     done
     [ -n "$missing" ] || return 0
-    installed_now >"$gpucl_home/packages.before"
+    # What a run that was cut brought is its own doing too: its list is the older one.
+    [ -s "$gpucl_home/packages.before" ] || installed_now >"$gpucl_home/packages.before"
     failed=
     # shellcheck disable=SC2086
     apt_get install --no-install-recommends $missing || failed=$?

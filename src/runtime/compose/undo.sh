@@ -33,6 +33,20 @@ forget_engine() {
     ip link delete docker0 2>/dev/null
 }
 
+# An install of ours that was cut: the package system is made whole, and what came by it is written down.
+if [ -s packages.before ]; then
+    if timeout 900 dpkg --force-confdef --force-confold --configure -a >undo.errors 2>&1 &&
+        timeout 900 apt-get -q -y -o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold -f install >>undo.errors 2>&1; then
+        echo "::removed the cut in an install of packages"
+    else
+        tail -n 1 undo.errors
+        echo "::left packages that dpkg cannot configure"
+    fi
+    dpkg-query -W -f '${db:Status-Status} ${Package}\n' | sed -n 's/^installed //p' | sort | comm -13 packages.before - |
+        sed 's/^/package /' >>installed
+    rm -f packages.before undo.errors
+fi
+
 packages=
 if [ -s installed ]; then
     # Lines that stay are written anew, so that this can be run again.
