@@ -60,8 +60,8 @@ fn a_wrong_host_key_is_refused_with_both_keys_and_the_way_out() {
 fn a_sudo_that_asks_for_a_password_is_told_with_the_line_that_allows_it() {
     let lab = Lab::open();
     let undo = lab.while_held(
-        "cp -a /etc/sudoers.d /root/sudoers.d && sed -i 's/NOPASSWD://' /etc/sudoers.d/*",
-        "rm -rf /etc/sudoers.d && mv /root/sudoers.d /etc/sudoers.d",
+        "cp -a /etc/sudoers.d /var/tmp/sudoers.d && sed -i 's/NOPASSWD://' /etc/sudoers.d/*",
+        "rm -rf /etc/sudoers.d && mv /var/tmp/sudoers.d /etc/sudoers.d",
     );
     lab.run(&lab.spec("sudo"), &["up"])
         .exits(1)
@@ -78,7 +78,7 @@ fn a_sudo_that_asks_for_a_password_is_told_with_the_line_that_allows_it() {
 #[ignore = "testbed"]
 fn a_repository_with_another_key_than_the_pinned_one_is_not_taken() {
     let lab = Lab::open();
-    let _undo = lab.while_held("mv /usr/bin/nvidia-ctk /root/", "mv /root/nvidia-ctk /usr/bin/");
+    let _undo = lab.while_held("mv /usr/bin/nvidia-ctk /var/tmp/", "mv /var/tmp/nvidia-ctk /usr/bin/");
     let fingerprint = super::testbed::testbed()["toolkit_fingerprint"].as_str().unwrap();
     let pinned = "0123456789ABCDEF0123456789ABCDEF01234567";
     lab.playbook("images-begin", NO_IMAGES_BEGIN);

@@ -5,11 +5,11 @@ use crate::hosts::trouble::lab::{ENDS, Lab, with_variables};
 /// Holds dpkg's lock for so many seconds, as another apt would.
 fn lock_for(lab: &Lab, seconds: u32) {
     lab.host.sh(&format!(
-        "cat >/root/hold.pl <<'PERL'\n\
+        "cat >/var/tmp/hold.pl <<'PERL'\n\
          use Fcntl; open(F, '+>>', '/var/lib/dpkg/lock-frontend') or die; \
          my $l = pack('s s x4 q q l x4', F_WRLCK, 0, 0, 0, 0); fcntl(F, F_SETLK, $l) or die; sleep {seconds};\n\
          PERL\n\
-         setsid perl /root/hold.pl >/dev/null 2>&1 </dev/null &\nsleep 1"
+         setsid perl /var/tmp/hold.pl >/dev/null 2>&1 </dev/null &\nsleep 1"
     ));
 }
 
@@ -22,7 +22,7 @@ fn a_locked_package_system_is_waited_for_and_its_holder_named() {
     let begin = std::time::Instant::now();
     lab.run(&lab.spec("locked"), &["up"])
         .exits(1)
-        .says("(perl /root/hold.pl ) holds /var/lib/dpkg/lock-frontend")
+        .says("(perl /var/tmp/hold.pl ) holds /var/lib/dpkg/lock-frontend")
         .says("Waiting for the package system: process")
         .says(ENDS);
     assert!(begin.elapsed().as_secs() >= 15, "it was waited for");
@@ -41,16 +41,16 @@ fn a_package_system_that_stays_locked_ends_the_wait_and_names_its_holder() {
         .says("step `put a cut installation right`")
         .says("the package system is locked for 6 s: process")
         .says("hint: wait for it to end, or look what it does; then run the same command again");
-    lab.host.sh("kill $(pgrep -f '[/]root/hold')");
+    lab.host.sh("kill $(pgrep -f '[/]var/tmp/hold')");
     lab.down("locked");
 }
 
 /// A package whose script runs this when it is configured.
 pub(super) fn package(lab: &Lab, name: &str, script: &str) {
     lab.host.sh(&format!(
-        "rm -rf /root/{name} && mkdir -p /root/{name}/DEBIAN && cd /root/{name} && \
+        "rm -rf /var/tmp/{name} && mkdir -p /var/tmp/{name}/DEBIAN && cd /var/tmp/{name} && \
          printf 'Package: {name}\\nVersion: 1\\nArchitecture: all\\nMaintainer: nobody <nobody@localhost>\\nDescription: of a test\\n' >DEBIAN/control && \
-         printf '#!/bin/sh\\n{script}\\n' >DEBIAN/postinst && chmod 755 DEBIAN DEBIAN/postinst && dpkg-deb --build . /root/{name}.deb"
+         printf '#!/bin/sh\\n{script}\\n' >DEBIAN/postinst && chmod 755 DEBIAN DEBIAN/postinst && dpkg-deb --build . /var/tmp/{name}.deb"
     ));
 }
 
@@ -60,7 +60,7 @@ fn a_package_left_half_configured_is_put_right_first() {
     let lab = Lab::open();
     lab.ends_before_docker();
     package(&lab, "gpucl-half", "exit 0");
-    let _undo = lab.while_held("dpkg --unpack /root/gpucl-half.deb", "dpkg --purge gpucl-half");
+    let _undo = lab.while_held("dpkg --unpack /var/tmp/gpucl-half.deb", "dpkg --purge gpucl-half");
     assert!(lab.host.sh("dpkg --audit").contains("gpucl-half"));
     lab.run(&lab.spec("half"), &["up"]).exits(1).says("put a cut installation right: done").says(ENDS);
     assert_eq!(lab.host.sh("dpkg --audit"), "");
@@ -74,7 +74,7 @@ fn a_package_that_cannot_be_configured_is_told_with_what_dpkg_says() {
     lab.ends_before_docker();
     package(&lab, "gpucl-never", "echo it never will; exit 1");
     let _undo = lab.while_held(
-        "dpkg --unpack /root/gpucl-never.deb",
+        "dpkg --unpack /var/tmp/gpucl-never.deb",
         "rm -f /var/lib/dpkg/info/gpucl-never.postinst; dpkg --purge --force-all gpucl-never",
     );
     lab.run(&lab.spec("never"), &["up"])

@@ -6,18 +6,18 @@ use crate::hosts::trouble::lab::{ENDS, Lab, ending};
 
 /// A step that installs a package whose own script takes fifteen seconds, and writes down each time that it ran.
 fn slow_install(lab: &Lab) {
-    package(lab, "gpucl-slow", "echo begun >>/root/slow.log; sleep 15; echo ended >>/root/slow.log");
-    lab.host.sh("rm -f /root/slow.log");
+    package(lab, "gpucl-slow", "echo begun >>/var/tmp/slow.log; sleep 15; echo ended >>/var/tmp/slow.log");
+    lab.host.sh("rm -f /var/tmp/slow.log");
     lab.playbook(
         "docker",
         &ending(
             "  - name: install the slow package\n    unless: dpkg -s gpucl-slow >/dev/null 2>&1\n    run: |\n      \
-             . ./lib/apt.sh\n      apt_get install /root/gpucl-slow.deb\n",
+             . ./lib/apt.sh\n      apt_get install /var/tmp/gpucl-slow.deb\n",
         ),
     );
 }
 
-const SLOW_GONE: &str = "dpkg --purge gpucl-slow; rm -f /root/slow.log";
+const SLOW_GONE: &str = "dpkg --purge gpucl-slow; rm -f /var/tmp/slow.log";
 
 #[test]
 #[ignore = "testbed"]
@@ -28,7 +28,7 @@ fn a_link_that_is_cut_in_the_middle_of_an_install_is_made_anew_and_the_install_g
     let mut up = lab.begin(&lab.spec("cut"));
     up.says("install the slow package", 60);
     crate::support::until("the package's script runs", 30, || {
-        lab.host.try_sh("test -s /root/slow.log").status.success().then_some(())
+        lab.host.try_sh("test -s /var/tmp/slow.log").status.success().then_some(())
     });
     // The host's own process of the connection, not the server.
     lab.host.sh("pkill -f '[s]shd: cc'");
@@ -36,7 +36,7 @@ fn a_link_that_is_cut_in_the_middle_of_an_install_is_made_anew_and_the_install_g
     let (code, said) = up.end(60);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("install the slow package: done") && said.contains(ENDS), "{said}");
-    assert_eq!(lab.host.sh("cat /root/slow.log"), "begun\nended\n", "it ran once, and to its end");
+    assert_eq!(lab.host.sh("cat /var/tmp/slow.log"), "begun\nended\n", "it ran once, and to its end");
     assert_eq!(lab.host.sh("dpkg --audit"), "");
     lab.down("cut");
 }
@@ -50,7 +50,7 @@ fn a_gpucl_that_is_killed_in_the_middle_of_an_install_is_gone_on_from_by_the_nex
     let mut up = lab.begin(&lab.spec("killed"));
     up.says("install the slow package", 60);
     crate::support::until("the package's script runs", 30, || {
-        lab.host.try_sh("test -s /root/slow.log").status.success().then_some(())
+        lab.host.try_sh("test -s /var/tmp/slow.log").status.success().then_some(())
     });
     up.kill();
     lab.gpucl(&["up"])
@@ -58,7 +58,7 @@ fn a_gpucl_that_is_killed_in_the_middle_of_an_install_is_gone_on_from_by_the_nex
         .says("already runs there; following it")
         .says("install the slow package: done")
         .says(ENDS);
-    assert_eq!(lab.host.sh("cat /root/slow.log"), "begun\nended\n", "it ran once, and to its end");
+    assert_eq!(lab.host.sh("cat /var/tmp/slow.log"), "begun\nended\n", "it ran once, and to its end");
     assert_eq!(lab.host.sh("dpkg --audit"), "");
     lab.down("killed");
 }
@@ -92,7 +92,9 @@ fn a_reboot_that_does_not_return_is_waited_for_until_somebody_says_stop() {
     let lab = Lab::open();
     lab.playbook(
         "docker",
-        &ending("  - name: start anew\n    reboot: true\n    unless: test -e /root/anew\n    run: touch /root/anew\n"),
+        &ending(
+            "  - name: start anew\n    reboot: true\n    unless: test -e /var/tmp/anew\n    run: touch /var/tmp/anew\n",
+        ),
     );
     let away = Away::keep(lab.host.container());
     let mut up = lab.begin(&lab.spec("away"));
@@ -109,7 +111,7 @@ fn a_reboot_that_does_not_return_is_waited_for_until_somebody_says_stop() {
     assert!(said.contains("it was stopped while the machine starts anew"), "{said}");
     let again = lab.gpucl(&["up"]).exits(1).says(ENDS);
     assert!(!again.stderr.contains("start anew: done"), "{}", again.stderr);
-    lab.host.sh("rm -f /root/anew");
+    lab.host.sh("rm -f /var/tmp/anew");
     lab.down("away");
 }
 
