@@ -25,6 +25,7 @@ fn a_fresh_host_with_two_gpus_comes_to_ready_and_goes() {
         assert!(seen >= 2, "{uuid} is shown {seen} times, by the host and by its worker:\n{}", up.stderr);
     }
 
+    grafana_is_provisioned_as_ray_does_it(&host);
     again_beside_a_job(&env, &host);
     pages(&env);
     closed::nothing_of_ours_answers(&host);
@@ -40,6 +41,30 @@ fn a_fresh_host_with_two_gpus_comes_to_ready_and_goes() {
     println!("{}", down.stdout);
     assert_eq!(host.sh("docker ps -aq 2>/dev/null || true").trim(), "");
     assert!(!host.try_sh("test -e /var/lib/gpucl").status.success(), "the folder of gpucl is gone");
+}
+
+/// What Ray writes for a Grafana of its own, and what ours is given: the same but for the way in and the session's name.
+fn grafana_is_provisioned_as_ray_does_it(host: &TestHost) {
+    let head = host.sh("docker ps --format '{{.Names}}' | grep -- '-head$'");
+    let in_head = |command: &str| host.sh(&format!("docker exec {} sh -c '{command}'", head.trim()));
+    let yaml = |text: String| serde_yaml::from_str::<serde_json::Value>(&text).unwrap();
+    let folder = "/tmp/ray/session_latest/metrics/grafana";
+    for (what, file, keys) in [
+        ("datasources", "grafana-datasources.yaml", ["name", "type", "access", "url", "isDefault"].as_slice()),
+        ("providers", "grafana-dashboards.yaml", ["name", "folder", "type"].as_slice()),
+    ] {
+        let sub = if what == "providers" { "dashboards" } else { what };
+        let rays = yaml(in_head(&format!("cat {folder}/provisioning/{sub}/default.yml")));
+        let ours = yaml(host.sh(&format!("cat $(find /var/lib/gpucl -name {file})")));
+        for key in keys {
+            assert!(!rays[what][0][key].is_null(), "Ray says nothing of {key}: {rays}");
+            assert_eq!(ours[what][0][key], rays[what][0][key], "{key} of {what}");
+        }
+    }
+    let rays = in_head(&format!("cd {folder}/dashboards && ls *.json"));
+    let ours = host.sh("cd /var/lib/gpucl/*/dashboards && ls *.json");
+    assert_eq!(ours, rays);
+    println!("Grafana is provisioned as Ray does it: {} dashboards", rays.lines().count());
 }
 
 /// A second `up` changes nothing, costs one session, and a job that runs does not feel it.

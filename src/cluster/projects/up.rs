@@ -110,6 +110,8 @@ pub(in crate::cluster) async fn up(
         ledger.write(Record::ClusterReady)?;
     }
     let Verified { passed: checks, gpus } = verified;
+    // The file for `ssh -F` knows the nodes by their names from now on.
+    let _ = crate::cluster::connections(&settings.paths, &ledger.state(), settings.events.clone()).await;
     Ok(UpReport { operations, checks, gpus, endpoints: endpoints(&ledger.state()) })
 }
 

@@ -3,6 +3,8 @@ tell_left() { echo "::left $*"; left=1; }
 
 clean() {
     left=
+    # Pulled images stay, as others may use them; only now can it be told which they are.
+    pulled=$(docker ps -a --format '{{.Image}}' --filter "label=com.docker.compose.project=$tag" 2>/dev/null | sort -u)
     stop_project || tell_left "containers of the project $tag"
     if command -v docker >/dev/null 2>&1; then
         of="label=com.docker.compose.project=$tag"
@@ -29,6 +31,9 @@ clean() {
     undone=$(undo)
     [ -z "$undone" ] || printf '%s\n' "$undone"
     case $undone in *::left*) left=1 ;; esac
+    for name in $pulled; do
+        ! docker image inspect "$name" >/dev/null 2>&1 || echo "::kept image $name"
+    done
     if [ -z "$left" ]; then
         cd /
         # Other users of the folder may have left a file that is being written: once more is enough.
