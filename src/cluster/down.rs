@@ -34,12 +34,15 @@ pub struct DownOptions {
 pub async fn down(settings: &Settings, name: &ClusterName, options: DownOptions) -> Result<Proof> {
     let scope = settings.scope(name);
     let _lock = Lock::take(&settings.paths, name, "down")?;
-    let store = match Store::open(&settings.paths, name)? {
-        Some(store) => store,
+    let (store, spec) = match Store::open(&settings.paths, name)? {
+        Some(store) => {
+            let spec = store.state().spec.clone();
+            let local = || bare_spec(name, ProviderChoice::default().name(), Runtime::default());
+            (store, spec.unwrap_or_else(local))
+        }
         None => lost_state(settings, name).await?,
     };
     let known = store.state().clone();
-    let spec = known.spec.clone().unwrap_or_else(|| bare_spec(name));
     if spec.runtime == Runtime::Docker {
         return projects::down(settings, &spec, store, options).await;
     }
@@ -127,23 +130,37 @@ pub(super) fn restarted(known: &ClusterState) -> bool {
     !boots.is_empty() && boots.iter().all(|boot| *boot != now)
 }
 
-/// The state is lost; what carries our tag on this machine is found all the same.
-async fn lost_state(settings: &Settings, name: &ClusterName) -> Result<Store> {
+/// The state is lost; what carries our tag is found all the same, at every provider that can be asked without settings.
+async fn lost_state(settings: &Settings, name: &ClusterName) -> Result<(Store, Spec)> {
     let scope = settings.scope(name);
-    let provider = settings.provider(&bare_spec(name))?;
-    if native::tagged(&scope).is_empty() && provider.observe(&scope).await?.is_empty() {
-        return Err(unknown(&settings.paths, name));
+    let mut holder = None;
+    for factory in crate::provider::all() {
+        let runtime = factory.capability().runtimes.first().copied().unwrap_or_default();
+        let spec = bare_spec(name, &factory.manifest()?.name, runtime);
+        // One that needs settings cannot be asked: only its own cluster's state knows them.
+        let Ok(provider) = settings.provider(&spec) else { continue };
+        if provider.observe(&scope).await.is_ok_and(|found| !found.is_empty()) {
+            holder = Some(spec);
+        }
     }
-    settings.events.warn("the cluster's state is lost; what carries its tag on this machine is removed");
-    Store::create(&settings.paths, &scope, jiff::Timestamp::now())
+    let spec = match holder {
+        Some(spec) => spec,
+        None if native::tagged(&scope).is_empty() => return Err(unknown(&settings.paths, name)),
+        None => bare_spec(name, ProviderChoice::default().name(), Runtime::default()),
+    };
+    settings.events.warn(format!(
+        "the cluster's state is lost; what carries its tag at the provider `{}` and on this machine is removed",
+        spec.provider.name()
+    ));
+    Ok((Store::create(&settings.paths, &scope, jiff::Timestamp::now())?, spec))
 }
 
 /// A spec that says no more than where to look.
-fn bare_spec(name: &ClusterName) -> Spec {
+fn bare_spec(name: &ClusterName, provider: &str, runtime: Runtime) -> Spec {
     Spec {
         name: name.clone(),
-        provider: ProviderChoice::default(),
-        runtime: crate::spec::Runtime::default(),
+        provider: ProviderChoice::Name(provider.to_owned()),
+        runtime,
         hosts: Vec::new(),
         ray: crate::spec::RaySpec::default(),
         gpu: crate::spec::GpuProof::default(),

@@ -44,6 +44,10 @@ fn kill_9_at_six_points_leaks_nothing_and_leaves_the_packages_whole() {
     assert!(killed(&env, &host, &["down", "--yes"], DOWN), "{DOWN:?} was not met");
     leaks += end(&env, &host, DOWN);
     println!("kill -9 at {} points of a cluster on a host; leaks: {leaks}", UP.len() + 1);
+    // What is on a host is found by its tag when this machine has lost all that it knew of the cluster.
+    gpucl(&env, &["up"]).exits(0);
+    std::fs::remove_dir_all(env.home().join(".local/state/gpucl/clusters/killed")).unwrap();
+    leaks += end(&env, &host, "the loss of the state");
     assert_eq!(leaks, 0);
 }
 
@@ -77,7 +81,7 @@ fn killed(env: &TestEnv, host: &TestHost, arguments: &[&str], point: Point) -> b
 }
 
 /// Takes it down, and counts what is left on the host and here.
-fn end(env: &TestEnv, host: &TestHost, point: Point) -> usize {
+fn end(env: &TestEnv, host: &TestHost, point: impl std::fmt::Debug) -> usize {
     let down = gpucl(env, &["down", "--yes", "-c", "killed"]);
     assert_eq!(down.code, Some(0), "after {point:?}: {}{}", down.stdout, down.stderr);
     let look = "command -v docker >/dev/null && docker info >/dev/null 2>&1 && { docker ps -aq; docker volume ls -q; docker network ls -q --filter label=gpucl.tag; }; \
