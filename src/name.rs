@@ -146,7 +146,8 @@ fn is_key_letter(letter: char) -> bool {
 }
 
 /// What every resource carries from the call that makes it: `gpucl-<owner>-<cluster>-<key>`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Tag {
     /// Whose it is.
     pub owner: Owner,
@@ -159,6 +160,20 @@ pub struct Tag {
 impl fmt::Display for Tag {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{TAG_PREFIX}{}-{}-{}", self.owner.0, self.cluster.0, self.key.0)
+    }
+}
+
+impl TryFrom<String> for Tag {
+    type Error = NameError;
+
+    fn try_from(text: String) -> Result<Self, NameError> {
+        text.parse()
+    }
+}
+
+impl From<Tag> for String {
+    fn from(tag: Tag) -> Self {
+        tag.to_string()
     }
 }
 

@@ -165,6 +165,8 @@ async fn local_keeps_the_contract_as_committed() {
         data_dir: env.home().join("data"),
         cache_dir: env.home().join("cache"),
         runtime_dir: env.root().join("run"),
+        clusters_dir: env.root().join("clusters"),
+        surroundings: gpucl::provider::Surroundings::default(),
         events,
     };
     let provider = find("local").unwrap().open(&serde_json::json!({}), &context).unwrap();
@@ -181,6 +183,8 @@ async fn ssh_keeps_the_contract_as_committed() {
         data_dir: env.home().join("data"),
         cache_dir: env.home().join("cache"),
         runtime_dir: env.root().join("run"),
+        clusters_dir: env.root().join("clusters"),
+        surroundings: gpucl::provider::Surroundings::default(),
         events,
     };
     let factory = find("ssh").unwrap();

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::error::{LeftBehind, Result};
-use crate::name::{Key, Scope, Tag};
+use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
     Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, settings,
@@ -71,6 +71,9 @@ fn capability() -> Capability {
         kind: ProviderKind::Host,
         costs_money: false,
         extend: false,
+        reserves: false,
+        hosts_vanish: false,
+        boot: Duration::ZERO,
         console: false,
         several_resources: false,
         shared_account: true,
@@ -107,20 +110,26 @@ impl Provider for Place {
             .collect())
     }
 
-    async fn observe(&self, scope: &Scope) -> Result<Vec<ObservedResource>> {
+    async fn owned(&self, owner: &Owner) -> Result<Vec<(Tag, ObservedResource)>> {
         let machines = self.api.list().await.map_err(|failure| error::of("list the machines", &failure))?;
         // The tag is parsed whole: `a` is not `a-b`, and what has no tag of ours is nobody's business here.
         let ours = machines.into_iter().filter_map(|machine| {
             let tag: Tag = machine.name.parse().ok()?;
-            scope.holds(&tag).then_some((tag, machine))
+            (tag.owner == *owner).then_some((tag, machine))
         });
         Ok(ours
-            .map(|(tag, machine)| ObservedResource {
-                key: tag.key,
-                kind: ResourceKind(MACHINE.to_owned()),
-                id: machine.id,
-                usable: true,
-                detail: String::new(),
+            .map(|(tag, machine)| {
+                let found = ObservedResource {
+                    key: tag.key.clone(),
+                    kind: ResourceKind(MACHINE.to_owned()),
+                    id: machine.id,
+                    usable: true,
+                    coming: false,
+                    adopted: false,
+                    until: None,
+                    detail: String::new(),
+                };
+                (tag, found)
             })
             .collect())
     }
@@ -132,6 +141,8 @@ impl Provider for Place {
             settings: request.settings.clone(),
             needs: Vec::new(),
             is_host: true,
+            found: serde_json::Value::Null,
+            adopted: None,
         }])
     }
 
@@ -179,6 +190,8 @@ impl Provider for Place {
             settings: serde_json::json!({ "size": "bigger-than-there-is" }),
             needs: Vec::new(),
             is_host: true,
+            found: serde_json::Value::Null,
+            adopted: None,
         }
     }
 }

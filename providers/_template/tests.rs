@@ -9,6 +9,8 @@ fn opened(folder: &std::path::Path) -> Box<dyn Provider> {
         data_dir: folder.join("data"),
         cache_dir: folder.join("cache"),
         runtime_dir: folder.join("run"),
+        clusters_dir: folder.join("clusters"),
+        surroundings: crate::provider::Surroundings::default(),
         events,
     };
     FACTORY.open(&serde_json::json!({}), &context).unwrap()

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
-use crate::name::{Key, Scope, Tag};
+use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
     Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, settings,
@@ -70,6 +70,9 @@ fn capability() -> Capability {
         kind: ProviderKind::Host,
         costs_money: false,
         extend: false,
+        reserves: false,
+        hosts_vanish: false,
+        boot: Duration::ZERO,
         console: false,
         several_resources: false,
         // Several owners of one home, and another cluster of the same owner.
@@ -103,15 +106,21 @@ impl Provider for Local {
         Ok(vec![machine::offer(&self.root)?])
     }
 
-    async fn observe(&self, scope: &Scope) -> Result<Vec<ObservedResource>> {
-        let found = self.allotments.list()?.into_iter().filter(|allotment| scope.holds(&allotment.tag));
+    async fn owned(&self, owner: &Owner) -> Result<Vec<(Tag, ObservedResource)>> {
+        let found = self.allotments.list()?.into_iter().filter(|allotment| allotment.tag.owner == *owner);
         Ok(found
-            .map(|allotment| ObservedResource {
-                key: allotment.tag.key,
-                kind: ResourceKind(HOST.to_owned()),
-                id: allotment.id,
-                usable: allotment.condition == Condition::Whole,
-                detail: allotment.condition.to_string(),
+            .map(|allotment| {
+                let found = ObservedResource {
+                    key: allotment.tag.key.clone(),
+                    kind: ResourceKind(HOST.to_owned()),
+                    id: allotment.id,
+                    usable: allotment.condition == Condition::Whole,
+                    coming: false,
+                    adopted: false,
+                    until: None,
+                    detail: allotment.condition.to_string(),
+                };
+                (allotment.tag, found)
             })
             .collect())
     }
@@ -123,6 +132,8 @@ impl Provider for Local {
             settings: request.settings.clone(),
             needs: Vec::new(),
             is_host: true,
+            found: serde_json::Value::Null,
+            adopted: None,
         }])
     }
 
@@ -152,6 +163,8 @@ impl Provider for Local {
             settings: serde_json::json!({ "gpus_from_thin_air": 8 }),
             needs: Vec::new(),
             is_host: true,
+            found: serde_json::Value::Null,
+            adopted: None,
         }
     }
 }

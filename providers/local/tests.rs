@@ -34,7 +34,7 @@ fn bench() -> Bench {
     let local = Local::new(hosts.clone(), PathBuf::from("/"));
     let scope = Scope { owner: "abcd1234".parse().unwrap(), cluster: "demo".parse().unwrap() };
     let key = Key::host(0);
-    let host = HostRequest { key: key.clone(), settings: serde_json::json!({}) };
+    let host = HostRequest::new(key.clone(), serde_json::json!({}));
     let request = local.expand(&scope, &host).unwrap().remove(0);
     Bench { _root: root, hosts, local, tag: scope.tag(&key), scope, request }
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::host::SshTarget;
-use crate::name::{Key, Scope, Tag};
+use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
     Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, settings,
@@ -97,6 +97,9 @@ fn capability() -> Capability {
         kind: ProviderKind::Host,
         costs_money: false,
         extend: false,
+        reserves: false,
+        hosts_vanish: false,
+        boot: Duration::ZERO,
         console: false,
         several_resources: false,
         // Several owners of one home, and another cluster of the same owner.
@@ -124,18 +127,24 @@ impl Provider for Ssh {
         Ok(Vec::new())
     }
 
-    async fn observe(&self, scope: &Scope) -> Result<Vec<ObservedResource>> {
-        let found = self.claims.list()?.into_iter().filter(|found| scope.holds(&found.tag));
+    async fn owned(&self, owner: &Owner) -> Result<Vec<(Tag, ObservedResource)>> {
+        let found = self.claims.list()?.into_iter().filter(|found| found.tag.owner == *owner);
         Ok(found
-            .map(|found| ObservedResource {
-                key: found.tag.key,
-                kind: ResourceKind(HOST.to_owned()),
-                id: found.id,
-                usable: found.claim.is_ok(),
-                detail: match found.claim {
-                    Ok(claim) => claim.target.node,
-                    Err(why) => format!("its claim is damaged: {why}"),
-                },
+            .map(|found| {
+                let seen = ObservedResource {
+                    key: found.tag.key.clone(),
+                    kind: ResourceKind(HOST.to_owned()),
+                    id: found.id,
+                    usable: found.claim.is_ok(),
+                    coming: false,
+                    adopted: false,
+                    until: None,
+                    detail: match found.claim {
+                        Ok(claim) => claim.target.node,
+                        Err(why) => format!("its claim is damaged: {why}"),
+                    },
+                };
+                (found.tag, seen)
             })
             .collect())
     }
@@ -151,6 +160,8 @@ impl Provider for Ssh {
             settings,
             needs: Vec::new(),
             is_host: true,
+            found: serde_json::Value::Null,
+            adopted: None,
         }])
     }
 
@@ -199,6 +210,8 @@ impl Provider for Ssh {
             settings: serde_json::json!({ "node": "-oProxyCommand=sh" }),
             needs: Vec::new(),
             is_host: true,
+            found: serde_json::Value::Null,
+            adopted: None,
         }
     }
 }

@@ -26,7 +26,14 @@ fn bench() -> Bench {
     let root = tempfile::tempdir().unwrap();
     let (events, _inbox) = crate::event::Bus::new();
     let folder = |name: &str| root.path().join(name);
-    let context = Context { data_dir: folder("data"), cache_dir: folder("cache"), runtime_dir: folder("run"), events };
+    let context = Context {
+        data_dir: folder("data"),
+        cache_dir: folder("cache"),
+        runtime_dir: folder("run"),
+        clusters_dir: folder("clusters"),
+        surroundings: crate::provider::Surroundings::default(),
+        events,
+    };
     let ssh = FACTORY.open(&json!({ "user": "cc", "identity_file": "~/.ssh/lab" }), &context).unwrap();
     let scope = Scope { owner: "abcd1234".parse().unwrap(), cluster: "demo".parse().unwrap() };
     Bench { ssh, tag: scope.tag(&Key::host(0)), scope, root }
@@ -34,7 +41,7 @@ fn bench() -> Bench {
 
 impl Bench {
     fn request(&self, settings: Value) -> ResourceRequest {
-        self.ssh.expand(&self.scope, &HostRequest { key: Key::host(0), settings }).unwrap().remove(0)
+        self.ssh.expand(&self.scope, &HostRequest::new(Key::host(0), settings)).unwrap().remove(0)
     }
 
     async fn acquire(&self) -> Result<Acquired> {
@@ -55,7 +62,7 @@ async fn a_claim_is_a_private_file_with_the_whole_way_to_the_host() {
     let HostPlace::Ssh { target } = &place else { panic!("{place:?}") };
     assert_eq!((target.node.as_str(), target.user.as_deref()), ("gpu1", Some("cc")));
     assert_eq!(target.identity_file.as_deref(), Some(std::path::Path::new("~/.ssh/lab")));
-    let request = HostRequest { key: Key::host(0), settings: json!({ "node": "gpu1" }) };
+    let request = HostRequest::new(Key::host(0), json!({ "node": "gpu1" }));
     assert_eq!(bench.ssh.standing(&request), Some(place), "it stands there before it is acquired");
 }
 

@@ -11,7 +11,7 @@ use super::args::{Format, Global};
 use super::command_error::usage;
 use super::output::Ui;
 use crate::error::{Error, ErrorKind, Result};
-use crate::provider::Context;
+use crate::provider::{Context, Surroundings};
 use crate::state::Paths;
 
 /// What every command is given.
@@ -102,6 +102,7 @@ impl App {
             program: std::env::current_exe()
                 .map_err(|error| super::command_error::internal("find the program of gpucl itself", &error))?,
             environment: self.node_environment(),
+            surroundings: self.surroundings(),
             events,
             cancel,
         })
@@ -178,7 +179,23 @@ impl App {
             data_dir: self.paths.data.clone(),
             cache_dir: self.paths.cache.clone(),
             runtime_dir: self.paths.runtime.clone(),
+            clusters_dir: self.paths.clusters(),
+            surroundings: self.surroundings(),
             events,
+        }
+    }
+
+    /// What the user has set up around gpucl.
+    pub(crate) fn surroundings(&self) -> Surroundings {
+        let text =
+            |(name, value): (&OsString, &OsString)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()));
+        let config_dir = self.paths.config.clone();
+        Surroundings {
+            variables: self.environment.iter().filter_map(text).collect(),
+            home: self.variable("HOME").map(PathBuf::from).unwrap_or_default(),
+            config_home: config_dir.parent().map(PathBuf::from).unwrap_or_default(),
+            config_dir,
+            here: self.here.clone(),
         }
     }
 }

@@ -80,7 +80,8 @@ impl Target {
 
     /// The connection to the head's host; `None` when that is this machine.
     pub(crate) async fn head(&self, app: &App) -> Result<Option<Head>> {
-        let remote = cluster::connections(&app.paths, &self.known.state, app.plain_events()).await?;
+        let remote =
+            cluster::connections(&app.paths, &self.known.state, app.provider_context(app.plain_events())).await?;
         let Some(remote) = remote else { return Ok(None) };
         let host = remote.host("head")?;
         let ssh = remote.connections.connect(host.name(), host.home(), ANSWER, std::future::pending()).await?;

@@ -1,7 +1,6 @@
 //! The hosts of a cluster that are reached by SSH, and the connections to them.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::Bus;
 use crate::host::{Connections, HostEntry, SshTarget};
 use crate::name::{Key, Tag};
 use crate::plan::started_nodes;
@@ -60,8 +59,9 @@ impl Remote {
 }
 
 /// The connections to a cluster's hosts, written anew from its state; `None` when they are not reached by SSH.
-pub async fn connections(paths: &Paths, state: &ClusterState, events: Bus) -> Result<Option<Remote>> {
-    let hosts = remote_hosts(paths, state, events.clone()).await?;
+pub async fn connections(paths: &Paths, state: &ClusterState, context: Context) -> Result<Option<Remote>> {
+    let events = context.events.clone();
+    let hosts = remote_hosts(state, &context).await?;
     if hosts.is_empty() {
         return Ok(None);
     }
@@ -73,22 +73,23 @@ pub async fn connections(paths: &Paths, state: &ClusterState, events: Bus) -> Re
 }
 
 /// The hosts of a cluster that are reached by SSH, from its state and the provider's place of each.
-async fn remote_hosts(paths: &Paths, state: &ClusterState, events: Bus) -> Result<Vec<RemoteHost>> {
+async fn remote_hosts(state: &ClusterState, context: &Context) -> Result<Vec<RemoteHost>> {
     let Some(spec) = &state.spec else { return Ok(Vec::new()) };
-    let context = Context {
-        data_dir: paths.data.clone(),
-        cache_dir: paths.cache.clone(),
-        runtime_dir: paths.runtime.clone(),
-        events,
-    };
-    let provider = provider::find(spec.provider.name())?.open(&spec.provider.settings(), &context)?;
     let nodes = started_nodes(state);
     let mut hosts = Vec::new();
     for (key, item) in &state.items {
         let (ItemKind::Resource(_), Some(id)) = (&item.kind, &item.id) else { continue };
         let Some(number) = number_of(key) else { continue };
         let tag = state.scope().tag(key);
-        let HostPlace::Ssh { target } = provider.place(&tag, id).await? else { continue };
+        // What was written down when it was acquired needs nobody to be asked.
+        let place = match state.note(key, "place") {
+            Some(place) => place,
+            None => {
+                let provider = provider::find(spec.provider.name())?.open(&spec.provider.settings(), context)?;
+                provider.place(&tag, id).await?
+            }
+        };
+        let HostPlace::Ssh { target } = place else { continue };
         let of_nodes = nodes.iter().filter(|node| node.host == *key).map(|node| node.key.display_name());
         let mut names: Vec<String> = std::iter::once(key.display_name()).chain(of_nodes).collect();
         // Before the nodes run it is known already where the head will be.

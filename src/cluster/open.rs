@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Bus;
 use crate::name::{ClusterName, Owner, Scope};
 use crate::playbook::Stage;
-use crate::provider::{self, Context, Provider};
+use crate::provider::{self, Context, Provider, Surroundings};
 use crate::render::Library;
 use crate::runtime::native;
 use crate::spec::Spec;
@@ -28,6 +28,8 @@ pub struct Settings {
     pub program: PathBuf,
     /// The environment that the agent and the nodes may have.
     pub environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,
+    /// What the user has set up around gpucl.
+    pub surroundings: Surroundings,
     /// Who is told.
     pub events: Bus,
     /// Whether to go on.
@@ -40,15 +42,21 @@ impl Settings {
         Scope { owner: self.owner.clone(), cluster: cluster.clone() }
     }
 
-    /// Opens the provider of a spec.
-    pub fn provider(&self, spec: &Spec) -> Result<Box<dyn Provider>> {
-        let context = Context {
+    /// What a provider is opened with.
+    pub fn context(&self) -> Context {
+        Context {
             data_dir: self.paths.data.clone(),
             cache_dir: self.paths.cache.clone(),
             runtime_dir: self.paths.runtime.clone(),
+            clusters_dir: self.paths.clusters(),
+            surroundings: self.surroundings.clone(),
             events: self.events.clone(),
-        };
-        provider::find(spec.provider.name())?.open(&spec.provider.settings(), &context)
+        }
+    }
+
+    /// Opens the provider of a spec.
+    pub fn provider(&self, spec: &Spec) -> Result<Box<dyn Provider>> {
+        provider::find(spec.provider.name())?.open(&spec.provider.settings(), &self.context())
     }
 
     /// The world of a cluster.

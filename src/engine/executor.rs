@@ -11,7 +11,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Bus, EventKind, Finish};
 use crate::plan::{Action, Operation, Plan};
 use crate::state::{ItemKind, Record};
-use crate::util::digest;
 
 /// What became of a plan.
 #[derive(Debug, Default)]
@@ -130,7 +129,7 @@ async fn journalled(operation: &Operation, world: &dyn World, ledger: &Ledger) -
     match &operation.action {
         Action::Acquire { request } => {
             let kind = ItemKind::Resource(request.kind.0.clone());
-            ledger.write(Record::Requested { key: key.clone(), kind, digest: digest::of_json(request) })?;
+            ledger.write(Record::Requested { key: key.clone(), kind, digest: request.digest() })?;
             world.perform(operation, ledger).await?;
             ledger.write(Record::Ready { key })
         }

@@ -133,9 +133,7 @@ impl Work<'_> {
             [] => Err(None),
             [one] if !one.usable => Err(Some(one.detail.clone())),
             [one] => match known {
-                Some(known) if known.digest != crate::util::digest::of_json(request) => {
-                    Err(Some("the spec has changed for it".to_owned()))
-                }
+                Some(known) if known.digest != request.digest() => Err(Some("the spec has changed for it".to_owned())),
                 _ => Ok(one),
             },
             several => {
@@ -187,7 +185,7 @@ impl Work<'_> {
                         .resources
                         .iter()
                         .find(|request| request.key == found.key)
-                        .map(crate::util::digest::of_json)
+                        .map(crate::provider::ResourceRequest::digest)
                         .unwrap_or_default();
                     let kind = ItemKind::Resource(found.kind.0.clone());
                     self.adopt_as(&found.key, kind, &found.id, &request_digest);

@@ -7,7 +7,6 @@ use crate::name::{Key, Scope};
 use crate::provider::{ObservedResource, ResourceKind, ResourceRequest};
 use crate::spec::Spec;
 use crate::state::{ClusterState, ItemKind, Record};
-use crate::util::digest;
 
 fn spec(text: &str) -> Spec {
     serde_json::from_value(serde_yaml::from_str(text).unwrap()).unwrap()
@@ -34,6 +33,8 @@ fn host() -> ResourceRequest {
         settings: serde_json::Value::Null,
         needs: Vec::new(),
         is_host: true,
+        found: serde_json::Value::Null,
+        adopted: None,
     }
 }
 
@@ -52,12 +53,15 @@ fn after(wanted: &Desired) -> (ClusterState, Observed) {
         known.apply(Record::Exists { key: key.clone(), id: id.to_owned() }, at);
     };
     for request in &wanted.resources {
-        know(&request.key, ItemKind::Resource("host".to_owned()), &digest::of_json(request), "h-1");
+        know(&request.key, ItemKind::Resource("host".to_owned()), &request.digest(), "h-1");
         observed.resources.push(ObservedResource {
             key: request.key.clone(),
             kind: request.kind.clone(),
             id: "h-1".to_owned(),
             usable: true,
+            coming: false,
+            adopted: false,
+            until: None,
             detail: String::new(),
         });
         observed.prepared.insert(request.key.clone(), "p1".to_owned());

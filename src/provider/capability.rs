@@ -25,6 +25,13 @@ pub struct Capability {
     pub costs_money: bool,
     /// A reservation can be made longer (`extend`).
     pub extend: bool,
+    /// Hosts are reserved by name and time: `gpucl lease`, `gpucl calendar`.
+    pub reserves: bool,
+    /// A host is made when it is acquired and is no more when it is released: nothing on it needs to be cleaned.
+    pub hosts_vanish: bool,
+    /// How long a host may take from its acquisition until it answers.
+    #[serde(serialize_with = "seconds")]
+    pub boot: Duration,
     /// A host's console can be read.
     pub console: bool,
     /// One host takes several resources (lease, key, server, address), so an acquire can end half-way.

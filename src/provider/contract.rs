@@ -1,15 +1,17 @@
 //! The traits and what passes through them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{Acquired, Capability, Manifest, Recorder};
+use super::{Acquired, Capability, Manifest, Recorder, Reservations};
 use crate::error::Result;
 use crate::event::Bus;
 use crate::host::SshTarget;
-use crate::name::{Key, Scope, Tag};
+use crate::name::{Key, Owner, Scope, Tag};
+use crate::util::digest;
 
 /// A wrong value in a provider's own settings; the spec's reader gives it its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +34,34 @@ pub struct Context {
     pub cache_dir: PathBuf,
     /// A short folder for sockets.
     pub runtime_dir: PathBuf,
+    /// Where each cluster has its own folder, by its name: the keys of its hosts lie there.
+    pub clusters_dir: PathBuf,
+    /// What the user has set up around gpucl.
+    pub surroundings: Surroundings,
     /// Where to say what goes on.
     pub events: Bus,
+}
+
+/// What the user has set up around gpucl, as the command line found it.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// The environment's variables that are text.
+    pub variables: BTreeMap<String, String>,
+    /// The user's home.
+    pub home: PathBuf,
+    /// The folder of configuration files, `~/.config` by default.
+    pub config_home: PathBuf,
+    /// gpucl's own folder in it.
+    pub config_dir: PathBuf,
+    /// The working folder.
+    pub here: PathBuf,
+}
+
+impl Surroundings {
+    /// A variable that is set and not empty.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
 }
 
 /// Makes a provider of its settings. One `static FACTORY` per provider folder.
@@ -63,6 +91,38 @@ pub struct HostRequest {
     pub key: Key,
     /// Its entry under `hosts:`, in the provider's own form.
     pub settings: serde_json::Value,
+    /// What [`Provider::resolve`] found for it.
+    #[serde(default)]
+    pub found: serde_json::Value,
+}
+
+impl HostRequest {
+    /// A host as the spec asks for it.
+    pub fn new(key: Key, settings: serde_json::Value) -> Self {
+        Self { key, settings, found: serde_json::Value::Null }
+    }
+}
+
+/// When hosts can be had, where that is not now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    /// The time.
+    pub at: jiff::Timestamp,
+    /// What begins then: `the lease demo on liqid01`.
+    pub what: String,
+}
+
+/// What a spec leaves open, pinned down.
+#[derive(Debug, Clone, Default)]
+pub struct Resolved {
+    /// The hosts, with what was found for each.
+    pub hosts: Vec<HostRequest>,
+    /// What each of them will be, as far as it is known.
+    pub offers: Vec<Offer>,
+    /// When they can be had, if not now.
+    pub start: Option<Start>,
+    /// What a person should know before anything is asked for: the price, an end that was moved.
+    pub notes: Vec<String>,
 }
 
 /// The kind of a resource: `host`, `lease`, `server`, `floating_ip`, `key_pair`, `instance`.
@@ -79,12 +139,25 @@ pub struct ResourceRequest {
     pub kind: ResourceKind,
     /// The provider's own form of what is asked for; its digest tells whether it has changed.
     pub settings: serde_json::Value,
+    /// What was found for it; not part of its digest.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub found: serde_json::Value,
+    /// The id of what is used and was not made for this cluster: it is neither acquired nor released.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopted: Option<String>,
     /// The resources it needs first.
     #[serde(default)]
     pub needs: Vec<Key>,
     /// It can be handed over as a host once it is acquired.
     #[serde(default)]
     pub is_host: bool,
+}
+
+impl ResourceRequest {
+    /// The digest of what is asked for: another one means that the spec has changed. What was found is not part of it.
+    pub fn digest(&self) -> String {
+        digest::of_json(&(&self.key, &self.kind, &self.settings, &self.needs, self.is_host))
+    }
 }
 
 /// A resource that carries our tag, as the provider tells it.
@@ -98,6 +171,15 @@ pub struct ObservedResource {
     pub id: String,
     /// Whether it can be used now.
     pub usable: bool,
+    /// It cannot be used yet, and will be by itself: it is being made, or its time has not come.
+    #[serde(default)]
+    pub coming: bool,
+    /// It was not made for this cluster, and is not released with it.
+    #[serde(default)]
+    pub adopted: bool,
+    /// When it ends by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<jiff::Timestamp>,
     /// Why it cannot, or what else there is to know.
     #[serde(default)]
     pub detail: String,
@@ -165,7 +247,41 @@ pub trait Provider: Send + Sync {
     /// - Shows only what carries a tag of exactly this owner and cluster.
     /// - Shows every resource, also one that is broken, half made or half released.
     /// - Its answer may be late by no more than [`Capability::settle`].
-    async fn observe(&self, scope: &Scope) -> Result<Vec<ObservedResource>>;
+    async fn observe(&self, scope: &Scope) -> Result<Vec<ObservedResource>> {
+        let owned = self.owned(&scope.owner).await?;
+        Ok(owned.into_iter().filter(|(tag, _)| scope.holds(tag)).map(|(_, found)| found).collect())
+    }
+
+    /// What of this owner exists, of whichever cluster, with the tag of each. Read-only.
+    async fn owned(&self, owner: &Owner) -> Result<Vec<(Tag, ObservedResource)>>;
+
+    /// Pins down what the spec leaves open, and refuses what cannot be had before anything is asked for. Read-only.
+    ///
+    /// # Behavior
+    /// - Hands back the same hosts with the same settings; what it found goes into `found`.
+    /// - Gives the same answer again for what exists already.
+    async fn resolve(&self, _scope: &Scope, hosts: Vec<HostRequest>) -> Result<Resolved> {
+        Ok(Resolved { hosts, ..Resolved::default() })
+    }
+
+    /// What these adopted resources are now; what is gone is not in it. Read-only.
+    async fn observe_adopted(&self, _requests: &[ResourceRequest]) -> Result<Vec<ObservedResource>> {
+        Ok(Vec::new())
+    }
+
+    /// Waits until what was acquired, or adopted, is usable; says what it waits for, and ends at a limit.
+    ///
+    /// # Behavior
+    /// - May be called again, and for what is usable already.
+    /// - An error whose status is `Temporary` means: released and acquired once more, it may come.
+    async fn wait_usable(&self, _tag: &Tag, _request: &ResourceRequest, _id: &str) -> Result<()> {
+        Ok(())
+    }
+
+    /// Reservations by time, where the provider has them.
+    fn reservations(&self) -> Option<&dyn Reservations> {
+        None
+    }
 
     /// Which resources a host takes, in an order in which they can be acquired. Pure.
     ///

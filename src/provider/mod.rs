@@ -9,13 +9,17 @@ mod contract;
 mod manifest;
 mod recorder;
 mod registry;
+mod reservation;
 pub mod settings;
 
 pub use capability::{Capability, ProviderKind};
 pub use contract::{
-    Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider, ResourceKind,
-    ResourceRequest,
+    Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider, Resolved,
+    ResourceKind, ResourceRequest, Start, Surroundings,
 };
 pub use manifest::Manifest;
 pub use recorder::{Acquired, Recorder};
 pub use registry::{all, find, names};
+pub use reservation::{
+    Booking, CalendarRow, EndAsk, HostFilter, Lease, LeaseAsk, LeaseState, Proposal, Reservations, StartAsk,
+};

@@ -179,6 +179,9 @@ impl Provider for Memory {
             kind: ProviderKind::Host,
             costs_money: false,
             extend: self.has(Bug::PromisesExtend),
+            reserves: false,
+            hosts_vanish: false,
+            boot: Duration::ZERO,
             console: self.has(Bug::PromisesConsole),
             several_resources: self.several,
             shared_account: true,
@@ -202,6 +205,10 @@ impl Provider for Memory {
         }])
     }
 
+    async fn owned(&self, _owner: &gpucl::name::Owner) -> Result<Vec<(Tag, ObservedResource)>> {
+        Ok(Vec::new())
+    }
+
     async fn observe(&self, scope: &Scope) -> Result<Vec<ObservedResource>> {
         let world = self.world.lock().unwrap();
         let now = Instant::now();
@@ -218,6 +225,9 @@ impl Provider for Memory {
                 }),
                 id: thing.id.clone(),
                 usable: !thing.half && !thing.leaving,
+                coming: false,
+                adopted: false,
+                until: None,
                 detail: String::new(),
             })
             .collect();
@@ -230,6 +240,9 @@ impl Provider for Memory {
                 kind: ResourceKind("server".to_owned()),
                 id: "m-7".to_owned(),
                 usable: true,
+                coming: false,
+                adopted: false,
+                until: None,
                 detail: String::new(),
             });
         }
@@ -248,6 +261,8 @@ impl Provider for Memory {
             settings: request.settings.clone(),
             needs,
             is_host,
+            found: serde_json::Value::Null,
+            adopted: None,
         };
         if !self.several {
             return Ok(vec![resource(&key, "server", Vec::new(), true)]);
@@ -347,6 +362,8 @@ impl Provider for Memory {
             settings: serde_json::json!({ "refuse": true }),
             needs: Vec::new(),
             is_host: true,
+            found: serde_json::Value::Null,
+            adopted: None,
         }
     }
 }

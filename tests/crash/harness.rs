@@ -64,6 +64,8 @@ pub(crate) fn desired(workers: usize, cpus: u32, host: &str) -> Desired {
             settings: serde_json::json!({ "form": host }),
             needs: Vec::new(),
             is_host: true,
+            found: serde_json::Value::Null,
+            adopted: None,
         }],
         preparations: vec![Preparation { host: Key::host(0), digest: "prepared".to_owned() }],
         agent: Some(gpucl::engine::agent_digest()),

@@ -138,6 +138,9 @@ impl MemoryWorld {
                     kind: request.kind.clone(),
                     id: id.clone(),
                     usable: true,
+                    coming: false,
+                    adopted: false,
+                    until: None,
                     detail: String::new(),
                 });
                 if let Some(late) = machine.late.take() {

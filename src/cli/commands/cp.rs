@@ -52,11 +52,13 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let sides: Vec<Side<'_>> = args.paths.iter().map(|path| Side::of(path)).collect();
     let Some((goal, sources)) = sides.split_last() else { return Err(usage("copy", "nothing was named")) };
     let target = Target::choose(app)?;
-    let remote = cluster::connections(&app.paths, &target.known.state, app.plain_events()).await?.ok_or_else(|| {
-        Error::new(ErrorKind::Unsupported, "copy files")
-            .because(format!("the hosts of {} are this machine", target.name))
-            .hint("cp -r does it")
-    })?;
+    let remote = cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events()))
+        .await?
+        .ok_or_else(|| {
+            Error::new(ErrorKind::Unsupported, "copy files")
+                .because(format!("the hosts of {} are this machine", target.name))
+                .hint("cp -r does it")
+        })?;
     let mut bytes = 0;
     match goal {
         Side::There { host, path } => {

@@ -32,7 +32,8 @@ pub(crate) struct Args {
 /// Runs a command on the hosts of the cluster; its exit code is the command's, of several the highest.
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let target = Target::choose(app)?;
-    let remote = cluster::connections(&app.paths, &target.known.state, app.plain_events()).await?;
+    let remote =
+        cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events())).await?;
     match remote {
         Some(remote) => by_ssh(app, &args, &remote).await,
         None => here(app, &args, &target).await,

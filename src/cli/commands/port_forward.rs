@@ -30,11 +30,13 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let port: u16 =
         port.parse().ok().filter(|port| *port > 0).ok_or_else(|| usage(doing(), format!("`{port}` is no port")))?;
     let target = Target::choose(app)?;
-    let remote = cluster::connections(&app.paths, &target.known.state, app.plain_events()).await?.ok_or_else(|| {
-        Error::new(ErrorKind::Unsupported, doing())
-            .because(format!("the hosts of {} are this machine", target.name))
-            .hint(format!("port {port} of this machine's loopback is that port"))
-    })?;
+    let remote = cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events()))
+        .await?
+        .ok_or_else(|| {
+            Error::new(ErrorKind::Unsupported, doing())
+                .because(format!("the hosts of {} are this machine", target.name))
+                .hint(format!("port {port} of this machine's loopback is that port"))
+        })?;
     let listen = |kind| signal(kind).doing(ErrorKind::Internal, || "listen for Ctrl-C".to_owned());
     let (mut interrupted, mut terminated, mut hung_up) =
         (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?, listen(SignalKind::hangup())?);

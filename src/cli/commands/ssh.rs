@@ -26,7 +26,9 @@ pub(crate) struct Args {
 /// Becomes the system's `ssh`; on this machine, a shell with Ray's environment.
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let target = Target::choose(app)?;
-    let Some(remote) = cluster::connections(&app.paths, &target.known.state, app.plain_events()).await? else {
+    let Some(remote) =
+        cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events())).await?
+    else {
         return here(app, &target, &args);
     };
     let host = match &args.host {

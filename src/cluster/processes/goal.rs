@@ -22,7 +22,7 @@ pub(in crate::cluster) async fn desired_of(
     let mut machines = Vec::new();
     let mut preparations = Vec::new();
     for (index, settings) in spec.hosts.iter().enumerate() {
-        let request = HostRequest { key: Key::host(index), settings: settings.clone() };
+        let request = HostRequest::new(Key::host(index), settings.clone());
         resources.extend(provider.expand(scope, &request)?);
         let offer = offers.get(index).or(offers.first());
         machines.push((

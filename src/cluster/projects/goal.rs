@@ -24,7 +24,7 @@ impl ProjectWorld {
         let wrong = |(path, sentence): Impossible| loaded.places.error(&path, sentence);
         let mut resources = Vec::new();
         for (index, settings) in loaded.spec.hosts.iter().enumerate() {
-            let request = HostRequest { key: Key::host(index), settings: settings.clone() };
+            let request = HostRequest::new(Key::host(index), settings.clone());
             resources.extend(self.config.provider.expand(&self.config.scope, &request)?);
         }
         let survey = self.survey(known);

@@ -60,7 +60,7 @@ impl ProjectWorld {
             }
         }
         for (index, settings) in self.config.spec.hosts.iter().enumerate() {
-            let request = HostRequest { key: Key::host(index), settings: settings.clone() };
+            let request = HostRequest::new(Key::host(index), settings.clone());
             if let (false, Some(place)) = (places.contains_key(&request.key), self.config.provider.standing(&request)) {
                 places.insert(request.key, place);
             }

@@ -111,7 +111,7 @@ pub(in crate::cluster) async fn up(
     }
     let Verified { passed: checks, gpus } = verified;
     // The file for `ssh -F` knows the nodes by their names from now on.
-    let _ = crate::cluster::connections(&settings.paths, &ledger.state(), settings.events.clone()).await;
+    let _ = crate::cluster::connections(&settings.paths, &ledger.state(), settings.context()).await;
     Ok(UpReport { operations, checks, gpus, endpoints: endpoints(&ledger.state()) })
 }
 

@@ -62,7 +62,7 @@ impl<'a> Bench<'a> {
 
     /// The resources of the n-th host.
     pub(super) fn expand(&self, scope: &Scope, host: usize) -> Verdict<Vec<ResourceRequest>> {
-        let request = HostRequest { key: Key::host(host), settings: self.subject.host.clone() };
+        let request = HostRequest::new(Key::host(host), self.subject.host.clone());
         told("expand a host", self.subject.provider.expand(scope, &request))
     }
 

@@ -100,6 +100,9 @@ fn as_observed(request: &ResourceRequest, id: &str) -> ObservedResource {
         kind: request.kind.clone(),
         id: id.to_owned(),
         usable: true,
+        coming: false,
+        adopted: false,
+        until: None,
         detail: String::new(),
     }
 }

@@ -21,7 +21,8 @@ use crate::runtime::compose::{LogLine, LogRequest, log_line, logs_script};
 pub(super) async fn run(app: &App, args: &Args, target: &Target) -> Result<u8> {
     let mut interrupt =
         signal(SignalKind::interrupt()).doing(ErrorKind::Internal, || "listen for Ctrl-C".to_owned())?;
-    let remote = cluster::connections(&app.paths, &target.known.state, app.plain_events()).await?;
+    let remote =
+        cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events())).await?;
     let remote = remote.ok_or_else(|| cluster::not_running(&target.known.state))?;
     let wanted = args.node.as_deref().map(|name| name.replace('-', ""));
     let (hosts, container) = chosen(&remote, wanted.as_deref());
