@@ -1,9 +1,11 @@
 //! The credentials that gpucl makes for a cluster. They reach services as files, never by argument, environment, log or event.
 
+mod access;
 mod cluster;
 
 use std::path::{Path, PathBuf};
 
+pub use access::{KeyPair, ensure_key_pair, key_pair};
 pub use cluster::{GRAFANA_USER, PROMETHEUS_USER, Secrets, ensure_secrets, external_credentials};
 use secrecy::{ExposeSecret as _, SecretString};
 
