@@ -135,7 +135,7 @@ def write_private(path, text):
 def credentials(admin):
     names = {"restricted": False, "unrestricted": True}
     out = {"version": 1, "auth_url": V3, "region_name": REGION, "faults": {"auth_url": FAULTS + "/identity/v3", "control_url": CONTROL},
-           "services": {"identity": V3, "compute": COMPUTE, "network": NEUTRON, "image": GLANCE, "reservation": LEASE},
+           "services": {"identity": V3, "compute": COMPUTE, "network": NEUTRON, "image": GLANCE, "reservation": LEASE, "placement": PLACEMENT},
            "network": "sharednet1", "public_network": "public", "flavor": "baremetal", "images": list(IMAGES), "root": ROOT, "clouds_yaml": ROOT + "/clouds.yaml", "accounts": {}}
     clouds = {}
 
