@@ -7,3 +7,4 @@ pub mod near;
 pub mod ports;
 pub mod process;
 pub mod random;
+pub mod when;

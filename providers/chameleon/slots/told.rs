@@ -1,0 +1,97 @@
+//! How a refusal is told: why, and the free slots as commands.
+
+use jiff::tz::TimeZone;
+
+use super::{NoSlot, Why};
+use crate::error::{Error, ErrorKind};
+use crate::provider::{EndAsk, LeaseAsk};
+use crate::providers::chameleon::policy::{Policy, taken};
+use crate::util::when;
+
+impl NoSlot {
+    /// The refusal as an error: why, what is free, and the command that takes it.
+    pub fn error(&self, doing: &str, ask: &LeaseAsk, policy: &Policy, zone: &TimeZone) -> Error {
+        let kind = match &self.why {
+            Why::NoSuchHost { .. } | Why::NoneMatches { .. } => ErrorKind::NotFound,
+            Why::TooLong { .. } | Why::Past { .. } | Why::Backwards => ErrorKind::Usage,
+            _ => ErrorKind::Provider,
+        };
+        let mut error = Error::new(kind, doing).because(self.why.cause(policy, zone));
+        match &self.why {
+            Why::NoSuchHost { near: Some(near), .. } => error = error.hint(format!("did you mean `{near}`?")),
+            Why::NoSuchHost { near: None, .. } => error = error.hint("see which there are: `gpucl calendar --all`"),
+            Why::Stacking { by, .. } | Why::Taken { by, .. } if by.ours => {
+                let name = by.lease.as_deref().unwrap_or("NAME");
+                error = error.hint(format!("make that lease longer: gpucl lease extend {name} --hours 1"));
+            }
+            Why::TooShort { until, .. } => {
+                error = error.hint(format!("take it until {} all the same: add --shorten", when::both(*until, zone)));
+            }
+            _ => {}
+        }
+        for slot in &self.free {
+            error = error.hint(format!(
+                "free: {} {}: gpucl lease {}",
+                slot.hosts.join(", "),
+                when::span(slot.start, slot.end, zone),
+                self.arguments(slot, ask, zone)
+            ));
+        }
+        error
+    }
+
+    fn arguments(&self, slot: &super::FreeSlot, ask: &LeaseAsk, zone: &TimeZone) -> String {
+        let nodes: Vec<String> = slot.hosts.iter().map(|host| format!("--node {host}")).collect();
+        let end = match (&ask.end, &self.why) {
+            (EndAsk::After(length), why) if !matches!(why, Why::TooLong { .. }) => {
+                let minutes = length.as_mins();
+                if minutes % 60 == 0 { format!("--hours {}", minutes / 60) } else { format!("--hours {minutes}m") }
+            }
+            _ => format!("--until \"{}\"", when::argument(slot.end, zone)),
+        };
+        format!("{} --start \"{}\" {end}", nodes.join(" "), when::argument(slot.start, zone))
+    }
+}
+
+impl Why {
+    /// Why, as a lowercase fragment.
+    pub fn cause(&self, policy: &Policy, zone: &TimeZone) -> String {
+        let gap = when::length(policy.gap);
+        match self {
+            Self::NoSuchHost { name, .. } => format!("no host is called `{name}`"),
+            Self::NoneMatches { wanted, there } if there.is_empty() => format!("there is no host with {wanted}"),
+            Self::NoneMatches { wanted, there } => {
+                format!("there is no host with {wanted}; there are: {}", there.join(", "))
+            }
+            Self::TooFew { there, asked } => format!("{asked} hosts were asked for, and only {there} can be reserved"),
+            Self::Closed { host, why } => format!("{host} cannot be reserved: {why}"),
+            Self::Taken { host, by } => {
+                format!("{host} is taken: {} {}", taken(by), when::span(by.start, by.end, zone))
+            }
+            Self::TooShort { host, until, by } => format!(
+                "{host} is free only until {}: {} from {} on, and {gap} before that stay free",
+                when::both(*until, zone),
+                taken(by),
+                when::both(by.start, zone)
+            ),
+            Self::NotTogether { free, asked } => {
+                format!("{asked} hosts were asked for, and {free} are free then for long enough")
+            }
+            Self::Stacking { host, by } => format!(
+                "{} {}: one lease right after another on the same host is against the site's policy",
+                taken(by).replacen("it", host, 1),
+                when::span(by.start, by.end, zone)
+            ),
+            Self::TooLong { asked } => format!(
+                "{} is more than the site allows, which is {}",
+                when::length(*asked),
+                when::length(policy.longest)
+            ),
+            Self::Past { at } => format!("{} is over", when::both(*at, zone)),
+            Self::Backwards => "it would end before it begins".to_owned(),
+            Self::NeverFree => {
+                format!("nothing is free for that long within {}", when::length(policy.horizon))
+            }
+        }
+    }
+}

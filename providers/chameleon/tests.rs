@@ -1,0 +1,1 @@
+//! Stands in until there are tests of the whole.
