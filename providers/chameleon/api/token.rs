@@ -147,7 +147,8 @@ impl Site {
         if let Some(project) = &session.body.project
             && (wanted.is_open()
                 || wanted.id.as_deref().is_some_and(|id| id == project.id)
-                || (wanted.id.is_none() && wanted.name.as_deref().is_some_and(|name| is_same(name, &project.name))))
+                || (wanted.id.is_none()
+                    && wanted.name.as_deref().is_some_and(|name| is_same(name, &project.name) || name == project.id)))
         {
             return Ok(session);
         }

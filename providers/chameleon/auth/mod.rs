@@ -1,8 +1,18 @@
 //! Who we are at which site, and where that is known from.
 
+mod clouds;
 mod credentials;
+mod entry;
+mod find;
+mod flat;
+mod sites;
+#[cfg(test)]
+mod tests;
 
 pub(super) use credentials::{Credentials, Method, Named};
+pub(super) use entry::Entry;
+pub(super) use find::{Candidate, Choice, find};
+pub(super) use sites::{KnownSite, SITES, known_site, means, site_at};
 
 /// The page of a site where application credentials are made.
 pub(super) fn credentials_page(auth_url: &str) -> String {
