@@ -85,6 +85,9 @@ pub(crate) enum Command {
     /// List providers, or check that one keeps the contract
     #[command(subcommand)]
     Provider(commands::provider::Command),
+    /// Serve a stand-in of a site, to try gpucl without an account
+    #[command(subcommand)]
+    Sandbox(commands::sandbox::Command),
     /// Print the JSON Schema of a spec
     Schema(commands::schema::Args),
     /// Print a shell's completions

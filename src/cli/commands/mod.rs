@@ -15,6 +15,7 @@ pub(crate) mod plan;
 pub(crate) mod port_forward;
 pub(crate) mod provider;
 pub(crate) mod render;
+pub(crate) mod sandbox;
 pub(crate) mod schema;
 pub(crate) mod ssh;
 pub(crate) mod status;
@@ -47,6 +48,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
         Command::Render(args) => render::run(app, args).await,
         Command::Doctor(args) => doctor::run(app, args).await,
         Command::Provider(command) => provider::run(app, command).await,
+        Command::Sandbox(command) => sandbox::run(app, command).await,
         Command::Schema(args) => schema::run(app, args).await,
         Command::Completions(args) => completions::run(app, args).await,
         Command::Agent(args) => agent::run(app, args).await,
