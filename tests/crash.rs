@@ -25,6 +25,7 @@ fn stories() -> Vec<(&'static str, Option<Desired>, Goalish)> {
         ("down", Some(desired(2, 1, "a")), Goalish::Down),
         ("up of projects on two hosts", None, Goalish::Up(desired_projects("a"))),
         ("projects on other hosts", Some(desired_projects("a")), Goalish::Up(desired_projects("b"))),
+        ("a host that was on its way", Some(desired(1, 1, "slow")), Goalish::Up(desired(1, 1, "slow"))),
         ("stop of projects", Some(desired_projects("a")), Goalish::Stop),
         ("down of projects", Some(desired_projects("a")), Goalish::Down),
     ]
@@ -63,6 +64,7 @@ fn all_kinds() -> BTreeSet<&'static str> {
     // The match makes the compiler say that a kind is missing here.
     let name = |action: &Action| match action {
         Action::Acquire { .. } => "acquire",
+        Action::Await { .. } => "wait for",
         Action::Prepare { .. } => "prepare",
         Action::StartAgent => "start agent",
         Action::StartNode { .. } => "start node",
@@ -76,6 +78,7 @@ fn all_kinds() -> BTreeSet<&'static str> {
     assert_eq!(name(&Action::StopAgent), Action::StopAgent.name());
     [
         "acquire",
+        "wait for",
         "prepare",
         "start agent",
         "start node",

@@ -1,1 +1,1 @@
-//! Stands in until there are tests of the whole.
+//! Tests of what the folder itself holds; those of its parts lie in them.

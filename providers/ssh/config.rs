@@ -119,6 +119,7 @@ pub(super) fn target(settings: &Settings, host: &Value, path: &str) -> Result<Ss
         port: port.or(settings.port),
         identity_file: identity_file.or_else(|| settings.identity_file.clone()),
         host_key: host_key.map(|key| key.split_whitespace().take(2).collect::<Vec<_>>().join(" ")),
+        jump: None,
         private_address,
     })
 }

@@ -4,11 +4,13 @@
 //! to the cluster's journal. Nothing depends on its life: each command works without it and starts it again, processes go on
 //! when it is killed, and the next agent takes them over by their tags. It ends when its cluster's state is gone.
 
+mod armed;
 mod client;
 mod protocol;
 mod server;
 mod supervise;
 
+pub use armed::Armed;
 pub use client::{AgentClient, AgentStart};
 pub use protocol::{Answer, NodeStatus, Request};
 pub use server::{AgentConfig, serve};

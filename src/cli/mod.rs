@@ -4,6 +4,7 @@
 
 mod app;
 mod args;
+mod armed;
 mod command_error;
 mod commands;
 pub mod exit_code;

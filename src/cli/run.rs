@@ -10,6 +10,7 @@ use crate::error::{ErrorKind, Result};
 use crate::event::{Bus, Endpoint, EventKind, Finish, RunRecord, Sink, dispatch};
 
 /// What a run comes to when it ends well.
+#[derive(Debug)]
 pub(crate) struct Ended {
     /// In one sentence.
     pub(crate) summary: String,

@@ -2,6 +2,7 @@
 
 use super::stop::unknown;
 use super::{Opened, Settings, projects};
+use crate::agent::Armed;
 use crate::engine::{Ledger, World as _};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::{ClusterName, Key};
@@ -28,11 +29,17 @@ pub struct DownOptions {
     pub keep_data: bool,
     /// Remove what was installed on the hosts for the cluster as well.
     pub purge: bool,
+    /// Delete the lease as well, though it was not made for the cluster.
+    pub release_lease: bool,
 }
 
 /// Removes everything of a cluster. It needs no spec: state is enough, and for what runs on this machine tags are.
 pub async fn down(settings: &Settings, name: &ClusterName, options: DownOptions) -> Result<Proof> {
     let scope = settings.scope(name);
+    if let Some(armed) = Armed::of(&settings.paths.cluster(name)) {
+        settings.events.note(format!("ending what waits for {}", armed.what));
+        armed.end().await?;
+    }
     let _lock = Lock::take(&settings.paths, name, "down")?;
     let (store, spec) = match Store::open(&settings.paths, name)? {
         Some(store) => {

@@ -23,6 +23,6 @@ pub use render_projects::ray_cluster_yaml;
 pub use status::{ContainerReport, Known, NodeReport, StatusReport, hosts, list, look, node_logs, status};
 pub use stop::stop;
 pub(crate) use stop::unknown;
-pub use up::{UpOptions, UpReport, up};
+pub use up::{UpOptions, UpOutcome, UpReport, up};
 pub(crate) use verify::not_running;
 pub use verify::{Verified, access, verify};

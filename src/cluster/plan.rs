@@ -18,6 +18,8 @@ pub struct Planned {
     pub plan: Plan,
     /// What they touch on hosts that are other machines.
     pub touches: Vec<HostTouches>,
+    /// What else there is to know before.
+    pub notes: Vec<String>,
 }
 
 /// Works out what `up` would do with this spec.
@@ -36,5 +38,5 @@ pub async fn plan(settings: &Settings, loaded: &Loaded) -> Result<Planned> {
     let known = store.map_or_else(|| ClusterState::new(&scope, jiff::Timestamp::now()), |store| store.state().clone());
     let world = settings.world(spec, provider, None);
     let observed = world.observe(&known).await?;
-    Ok(Planned { plan: reconcile(&Goal::Up(desired), &known, &observed).plan, touches: Vec::new() })
+    Ok(Planned { plan: reconcile(&Goal::Up(desired), &known, &observed).plan, touches: Vec::new(), notes: Vec::new() })
 }

@@ -4,6 +4,7 @@ use super::open::{same_file, same_kind};
 use super::{Settings, processes, projects};
 use crate::error::{Error, LeftBehind, Result};
 use crate::event::{Endpoint, WorkerGpus};
+use crate::provider::Start;
 use crate::spec::{Loaded, Runtime};
 use crate::state::{Lock, Store};
 
@@ -14,6 +15,17 @@ pub struct UpOptions {
     pub path: Option<String>,
     /// Take this file as the cluster's spec, though another one is running.
     pub new_spec: bool,
+    /// Wait for hosts that can be had later, rather than hand that back.
+    pub armed: bool,
+}
+
+/// How `up` ended.
+#[derive(Debug)]
+pub enum UpOutcome {
+    /// The cluster is ready.
+    Ready(UpReport),
+    /// Its hosts can be had later; nothing was asked for yet. An armed start waits for them.
+    Later(Start),
 }
 
 /// What `up` came to.
@@ -30,7 +42,7 @@ pub struct UpReport {
 }
 
 /// Brings a cluster up, or to what its spec says now, and verifies it.
-pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Result<UpReport> {
+pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Result<UpOutcome> {
     let name = &loaded.spec.name;
     let _lock = Lock::take(&settings.paths, name, "up")?;
     let known = Store::open(&settings.paths, name)?;
@@ -41,7 +53,7 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
         }
     }
     match loaded.spec.runtime {
-        Runtime::Native => processes::up(settings, loaded, options, known).await,
+        Runtime::Native => processes::up(settings, loaded, options, known).await.map(UpOutcome::Ready),
         Runtime::Docker => projects::up(settings, loaded, options, known).await,
     }
 }

@@ -133,6 +133,10 @@ async fn journalled(operation: &Operation, world: &dyn World, ledger: &Ledger) -
             world.perform(operation, ledger).await?;
             ledger.write(Record::Ready { key })
         }
+        Action::Await { .. } => {
+            world.perform(operation, ledger).await?;
+            ledger.write(Record::Ready { key })
+        }
         // A host that is being prepared is not made by it: its item stays what it is.
         Action::Prepare { .. } => world.perform(operation, ledger).await,
         Action::StartAgent => {

@@ -17,6 +17,13 @@ pub enum Action {
         /// What is asked for.
         request: ResourceRequest,
     },
+    /// Wait until a resource that is there is usable.
+    Await {
+        /// What was asked for.
+        request: ResourceRequest,
+        /// Its id.
+        id: String,
+    },
     /// Bring a host to the state that the runtime needs.
     Prepare {
         /// The digest of that state.
@@ -60,6 +67,7 @@ impl Action {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Acquire { .. } => "acquire",
+            Self::Await { .. } => "wait for",
             Self::Prepare { .. } => "prepare",
             Self::StartAgent => "start agent",
             Self::StartNode { .. } => "start node",

@@ -127,11 +127,15 @@ impl Work<'_> {
 
     /// The one resource that stays as it is; else why it does not.
     fn keeps(&self, request: &crate::provider::ResourceRequest) -> Result<&ObservedResource, Option<String>> {
-        let instances: Vec<_> = self.observed.resources.iter().filter(|found| found.key == request.key).collect();
+        let is_it = |found: &&ObservedResource| {
+            found.key == request.key && request.adopted.as_ref().is_none_or(|id| found.adopted && found.id == *id)
+        };
+        let instances: Vec<_> = self.observed.resources.iter().filter(is_it).collect();
         let known = self.known.items.get(&request.key);
         match instances.as_slice() {
             [] => Err(None),
-            [one] if !one.usable => Err(Some(one.detail.clone())),
+            [one] if !one.usable && !one.coming => Err(Some(one.detail.clone())),
+            [one] if one.adopted => Ok(one),
             [one] => match known {
                 Some(known) if known.digest != request.digest() => Err(Some("the spec has changed for it".to_owned())),
                 _ => Ok(one),
@@ -174,8 +178,9 @@ impl Work<'_> {
     fn resources(&mut self, desired: &Desired, why_not: &str) {
         let mut before_release = self.stopped.clone();
         before_release.extend(self.operations(|action| matches!(action, Action::StopAgent | Action::Clean { .. })));
-        // What needs others goes before them: the reverse of the order in which it came.
-        for found in self.observed.resources.iter().rev() {
+        // What needs others goes before them: the reverse of the order in which it came; what is of one kind goes side by side.
+        let mut together: Option<(&str, Vec<usize>)> = None;
+        for found in self.observed.resources.iter().rev().filter(|found| !found.adopted) {
             let kept =
                 desired.resources.iter().find(|request| request.key == found.key).map(|request| self.keeps(request));
             let cause = match kept {
@@ -194,14 +199,26 @@ impl Work<'_> {
                 Some(Ok(_)) => "there are several of it".to_owned(),
                 Some(Err(why)) => why.unwrap_or_else(|| "it cannot be used".to_owned()),
             };
-            let after = before_release.clone();
+            if let Some((_, ids)) = together.take_if(|(kind, _)| *kind != found.kind.0) {
+                before_release.extend(ids);
+            }
             let action = Action::Release { resource: found.clone() };
-            let id = self.outcome.plan.add(&found.key, action, cause, after);
-            before_release.push(id);
+            let id = self.outcome.plan.add(&found.key, action, cause, before_release.clone());
+            together.get_or_insert_with(|| (&found.kind.0, Vec::new())).1.push(id);
         }
         for request in &desired.resources {
             let why = match self.keeps(request) {
-                Ok(_) => continue,
+                Ok(found) if found.usable => continue,
+                Ok(found) => {
+                    let action = Action::Await { request: request.clone(), id: found.id.clone() };
+                    let why = if found.detail.is_empty() { "it is being made" } else { &found.detail }.to_owned();
+                    let after = request.needs.iter().flat_map(|need| self.of_key(need)).collect();
+                    let id = self.outcome.plan.add(&request.key, action, why, sorted(after));
+                    self.ready.push(id);
+                    continue;
+                }
+                // Somebody else's to make: there is nothing that could be done here.
+                Err(_) if request.adopted.is_some() => continue,
                 Err(Some(_)) => "it is made anew",
                 Err(None) if self.known.items.contains_key(&request.key) => "it is gone",
                 Err(None) => "there is none yet",

@@ -121,6 +121,8 @@ pub struct Resolved {
     pub offers: Vec<Offer>,
     /// When they can be had, if not now.
     pub start: Option<Start>,
+    /// When they are taken away again, where that is known.
+    pub end: Option<jiff::Timestamp>,
     /// What a person should know before anything is asked for: the price, an end that was moved.
     pub notes: Vec<String>,
 }

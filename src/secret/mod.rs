@@ -1,11 +1,15 @@
 //! The credentials that gpucl makes for a cluster. They reach services as files, never by argument, environment, log or event.
 
+mod access;
 mod cluster;
+mod vault;
 
 use std::path::{Path, PathBuf};
 
+pub use access::{KeyPair, ensure_key_pair, key_pair};
 pub use cluster::{GRAFANA_USER, PROMETHEUS_USER, Secrets, ensure_secrets, external_credentials};
 use secrecy::{ExposeSecret as _, SecretString};
+pub use vault::{Store, Vault};
 
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::state::way_to_write;

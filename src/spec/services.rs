@@ -182,6 +182,11 @@ impl Spec {
 }
 
 impl ServicesSpec {
+    /// What is stored outlives the hosts.
+    pub fn has_external_store(&self) -> bool {
+        matches!(&self.object_store, Switchable::Settings(store) if store.external.is_some())
+    }
+
     /// Whether there is a Grafana.
     pub fn has_grafana(&self) -> bool {
         self.prometheus.settings().is_some() && self.grafana.unwrap_or(true)

@@ -49,3 +49,8 @@ pub fn bytes(bytes: u64) -> String {
 pub fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
+
+/// A time as the clock on the wall shows it: `Sat 21 Nov 16:50 CET`.
+pub fn local(at: jiff::Timestamp) -> String {
+    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%a %-d %b %H:%M %Z").to_string()
+}

@@ -137,8 +137,9 @@ impl MemoryWorld {
                     key: operation.key.clone(),
                     kind: request.kind.clone(),
                     id: id.clone(),
-                    usable: true,
-                    coming: false,
+                    // As after a crash while it was waited for.
+                    usable: request.settings["form"] != "slow",
+                    coming: request.settings["form"] == "slow",
                     adopted: false,
                     until: None,
                     detail: String::new(),
@@ -146,6 +147,12 @@ impl MemoryWorld {
                 if let Some(late) = machine.late.take() {
                     machine.unseen.insert(id.clone(), Instant::now() + late);
                 }
+            }
+            Action::Await { id, .. } => {
+                for found in machine.resources.iter_mut().filter(|found| found.id == *id) {
+                    (found.usable, found.coming) = (true, false);
+                }
+                return Ok(None);
             }
             Action::Prepare { digest } => {
                 let host = ledger.state().items.get(&operation.key).and_then(|item| item.id.clone());

@@ -1,5 +1,7 @@
 //! `gpucl agent`: started by `up`, not by people.
 
+use std::path::PathBuf;
+
 use crate::agent::{AgentConfig, serve};
 use crate::cli::app::App;
 use crate::cli::exit_code;
@@ -9,9 +11,21 @@ use crate::name::Scope;
 
 /// The arguments of `agent`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Bring this spec up, and wait for hosts that can be had later
+    #[arg(long, value_name = "FILE")]
+    armed: Option<PathBuf>,
+    /// Take this file as the cluster's spec, though the cluster runs from another one
+    #[arg(long, requires = "armed")]
+    new_spec: bool,
+}
 
-pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+    if let Some(spec) = args.armed {
+        // Away from the terminal of whoever asked for it.
+        let _ = rustix::process::setsid();
+        return super::up::bring_up(app, &spec, args.new_spec, true).await;
+    }
     let scope = Scope { owner: crate::state::owner(&app.paths)?, cluster: target::name(app)? };
     serve(AgentConfig { paths: app.paths.clone(), scope }).await?;
     Ok(exit_code::DONE)

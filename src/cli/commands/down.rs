@@ -20,6 +20,9 @@ pub(crate) struct Args {
     /// Remove what was installed on the hosts for the cluster as well: packages, repositories, settings
     #[arg(long)]
     purge: bool,
+    /// Delete the lease as well, though it was not made by `up`
+    #[arg(long)]
+    release_lease: bool,
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
@@ -33,7 +36,8 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
             return Err(usage("remove the cluster", "you did not say yes; nothing was changed"));
         }
     }
-    let options = cluster::DownOptions { keep_data: args.keep_data, purge: args.purge };
+    let options =
+        cluster::DownOptions { keep_data: args.keep_data, purge: args.purge, release_lease: args.release_lease };
     let (mut proof, mut kept) = (Vec::new(), Vec::new());
     let ended = run_with_events(app, "down", name.as_str(), async |events, cancel| {
         let settings = app.settings(events.clone(), cancel)?;

@@ -1,12 +1,13 @@
 //! `gpucl up`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::cli::app::App;
+use crate::cli::armed::{follow, start, waiting};
 use crate::cli::exit_code;
 use crate::cli::output::gpu_table;
 use crate::cli::run::{Ended, run as run_with_events};
-use crate::cluster::{self, UpOptions};
+use crate::cluster::{self, UpOptions, UpOutcome};
 use crate::error::Result;
 use crate::spec::{self, Runtime};
 use crate::util::human;
@@ -23,15 +24,40 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
-    let loaded = spec::load(&args.spec)?;
-    let path = fs_err::canonicalize(&args.spec).ok().map(|path| path.display().to_string());
-    let options = UpOptions { path, new_spec: args.new_spec };
+    bring_up(app, &args.spec, args.new_spec, false).await
+}
+
+/// Brings a cluster up; `armed` is what waits itself for hosts that can be had later, and hands the wait to nobody.
+pub(crate) async fn bring_up(app: &App, spec: &Path, new_spec: bool, armed: bool) -> Result<u8> {
+    let loaded = spec::load(spec)?;
+    let path = fs_err::canonicalize(spec).ok().map(|path| path.display().to_string());
+    let options = UpOptions { path, new_spec, armed };
     let name = loaded.spec.name.clone();
     let begin = std::time::Instant::now();
     let mut gpus = Vec::new();
     let ended = run_with_events(app, "up", name.as_str(), async |events, cancel| {
-        let settings = app.settings(events, cancel)?;
-        let report = cluster::up(&settings, &loaded, &options).await?;
+        if let Some(identity) = waiting(app, &name).filter(|_| !armed).and_then(|waiting| waiting.identity()) {
+            events.note(format!("process {} waits for its hosts already; this shows what it does", identity.pid));
+            let (ended, seen) = follow(app, &name, &identity, &events, &cancel).await?;
+            gpus = seen;
+            return Ok(ended);
+        }
+        let settings = app.settings(events.clone(), cancel.clone())?;
+        let report = match cluster::up(&settings, &loaded, &options).await? {
+            UpOutcome::Ready(report) => report,
+            UpOutcome::Later(begins) => {
+                let identity = start(app, &name, spec, new_spec)?;
+                events.note(format!(
+                    "{} begins at {}: process {} waits for it and goes on by itself, also when this terminal is closed",
+                    begins.what,
+                    human::local(begins.at),
+                    identity.pid
+                ));
+                let (ended, seen) = follow(app, &name, &identity, &events, &cancel).await?;
+                gpus = seen;
+                return Ok(ended);
+            }
+        };
         gpus = report.gpus;
         let changed = match report.operations {
             0 => "nothing was changed".to_owned(),

@@ -202,6 +202,9 @@ impl World for HostWorld {
                 // The provider has written it down; a provider that did not would fail the conformance suite.
                 ledger.exists(key, &acquired.id).await
             }
+            Action::Await { request, id } => {
+                self.config.provider.wait_usable(&self.config.scope.tag(key), request, id).await
+            }
             Action::Prepare { .. } => self.prepare(key, ledger).await,
             Action::StartAgent => {
                 let identity = self.agent.start(&self.config.agent).await?;

@@ -1,22 +1,20 @@
 //! `stop` and `down` of a cluster of projects.
 
 use super::up::open_world;
+use super::world::Purpose;
 use crate::cluster::{DownOptions, Proof, Settings};
 use crate::engine::{Ledger, Pipeline};
 use crate::error::{Error, ErrorKind, Result};
+use crate::name::Key;
 use crate::plan::Goal;
 use crate::runtime::compose::CleanOptions;
 use crate::spec::Spec;
-use crate::state::Store;
-
-/// Cleaning that is not going to happen.
-pub(super) fn forget_nothing() -> CleanOptions {
-    CleanOptions::default()
-}
+use crate::state::{ClusterState, Store};
+use crate::util::human;
 
 /// Ends all containers; hands back what is kept.
 pub(in crate::cluster) async fn stop(settings: &Settings, spec: &Spec, store: Store) -> Result<Vec<String>> {
-    let world = open_world(settings, spec, &store, false, forget_nothing())?;
+    let world = open_world(settings, spec, &store, Purpose::Look)?;
     let ledger = Ledger::new(store);
     let pipeline = Pipeline { world: &world, ledger: &ledger, events: &settings.events, cancel: &settings.cancel };
     let planned = pipeline.plan(&Goal::Stop).await?;
@@ -28,6 +26,13 @@ pub(in crate::cluster) async fn stop(settings: &Settings, spec: &Spec, store: St
     Ok(resources.map(|resource| format!("{} {}", resource.kind.0, resource.key.display_name())).collect())
 }
 
+/// What the cluster uses and was not made for it, by key and id.
+fn adopted(known: &ClusterState) -> Vec<(Key, String)> {
+    let is_adopted = |key: &Key| known.note::<bool>(key, "adopted") == Some(true);
+    let items = known.items.iter().filter(|(key, _)| is_adopted(key));
+    items.filter_map(|(key, item)| Some((key.clone(), item.id.clone()?))).collect()
+}
+
 /// Leaves every host as it was found, and forgets the cluster.
 pub(in crate::cluster) async fn down(
     settings: &Settings,
@@ -36,9 +41,10 @@ pub(in crate::cluster) async fn down(
     options: DownOptions,
 ) -> Result<Proof> {
     let clean = CleanOptions { keep_data: options.keep_data, purge: options.purge };
-    let world = open_world(settings, spec, &store, false, clean)?;
+    let world = open_world(settings, spec, &store, Purpose::Remove(clean))?;
     let ledger = Ledger::new(store);
     let pipeline = Pipeline { world: &world, ledger: &ledger, events: &settings.events, cancel: &settings.cancel };
+    let adopted = adopted(&ledger.state());
     let first = match pipeline.remove_all().await {
         Ok(first) => first,
         Err(error) => {
@@ -50,7 +56,23 @@ pub(in crate::cluster) async fn down(
     let resources =
         first.observed.resources.iter().map(|found| format!("{} {} ({})", found.kind.0, found.key, found.id));
     let mut proof = Proof { removed: resources.collect(), ..Proof::default() };
+    for (key, id) in &adopted {
+        match &world.config.provider.reservations() {
+            Some(reservations) if options.release_lease => {
+                reservations.delete(id).await?;
+                proof.removed.push(format!("{} ({id}), which was not made for the cluster", key.display_name()));
+            }
+            Some(reservations) => proof.kept.extend(reservations.lease(id).await.ok().map(|lease| {
+                let (name, end) = (&lease.name, human::local(lease.end));
+                format!("the lease {name} until {end}; `gpucl lease delete {id}` deletes it")
+            })),
+            None => {}
+        }
+    }
     let scope = settings.scope(&spec.name);
+    if world.leaves_no_trace() && !first.observed.resources.is_empty() {
+        proof.seen.push("what was on the hosts went with them".to_owned());
+    }
     for found in &first.observed.projects {
         proof.seen.push(format!(
             "looked at {} again: no container, volume, network, rule or file carries {}",

@@ -7,7 +7,7 @@ use super::world::ProjectWorld;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::plan::{Desired, Goal, Machine, NodeSpec, Observed, Preparation, ProjectRequest, desired};
-use crate::provider::{HostRequest, Offer};
+use crate::provider::Offer;
 use crate::runtime::compose::Pages;
 use crate::spec::Loaded;
 use crate::state::ClusterState;
@@ -22,11 +22,7 @@ impl ProjectWorld {
         observed: &Observed,
     ) -> Result<Goal> {
         let wrong = |(path, sentence): Impossible| loaded.places.error(&path, sentence);
-        let mut resources = Vec::new();
-        for (index, settings) in loaded.spec.hosts.iter().enumerate() {
-            let request = HostRequest::new(Key::host(index), settings.clone());
-            resources.extend(self.config.provider.expand(&self.config.scope, &request)?);
-        }
+        let resources = self.requests()?;
         let survey = self.survey(known);
         let nodes = match self.nodes_on(&survey).map_err(wrong)? {
             Some(nodes) => nodes,

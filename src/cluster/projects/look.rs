@@ -1,25 +1,28 @@
 //! Looking at hosts: one exec each tells what the host is, what of ours is on it, and what its checks see.
 
-use std::collections::BTreeMap;
-
 use futures_util::future::join_all;
 
 use super::expected::project_of;
-use super::world::{HostSeen, ProjectWorld};
+use super::world::{HostSeen, ProjectWorld, Purpose};
 use crate::error::{Error, Result};
 use crate::name::Key;
 use crate::plan::{Health, Observed, ObservedProject};
 use crate::playbook::{self, Look, Stage};
-use crate::provider::HostRequest;
 use crate::runtime::compose::{self, Deployment, Seen};
 use crate::state::{ClusterState, ItemKind};
 
 impl ProjectWorld {
     /// Looks at all hosts at the same time.
     pub(super) async fn look_at_all(&self, known: &ClusterState) -> Result<Observed> {
-        let resources = self.config.provider.observe(&self.config.scope).await?;
-        let mut observed = Observed { resources, ..Observed::default() };
-        let hosts = self.find_places(&observed).await?;
+        let mut observed = self.observe_resources().await?;
+        if self.leaves_no_trace() {
+            return Ok(observed);
+        }
+        let mut hosts = self.find_places(known, &observed).await?;
+        if self.config.provider.capability().hosts_vanish {
+            // One that never told anything may be on its way still: who prepares it waits for it.
+            hosts.retain(|host| known.items.get(host).is_some_and(|item| item.notes.contains_key("facts")));
+        }
         let remembered = self.remembered(known);
         let looks = join_all(hosts.iter().map(|host| self.look(host, remembered.get(host)))).await;
         let mut unreachable: Option<Error> = None;
@@ -51,31 +54,12 @@ impl ProjectWorld {
         }
     }
 
-    /// The places of all hosts that are there: those that were acquired, and those that stand there before.
-    async fn find_places(&self, observed: &Observed) -> Result<Vec<Key>> {
-        let mut places = BTreeMap::new();
-        for resource in observed.resources.iter().filter(|resource| resource.usable) {
-            if let Ok(place) = self.config.provider.place(&self.config.scope.tag(&resource.key), &resource.id).await {
-                places.insert(resource.key.clone(), place);
-            }
-        }
-        for (index, settings) in self.config.spec.hosts.iter().enumerate() {
-            let request = HostRequest::new(Key::host(index), settings.clone());
-            if let (false, Some(place)) = (places.contains_key(&request.key), self.config.provider.standing(&request)) {
-                places.insert(request.key, place);
-            }
-        }
-        let keys = places.keys().cloned().collect();
-        self.learned().places = places;
-        Ok(keys)
-    }
-
     /// One exec: what the host is, what of ours is on it, and what its checks see when it is as it was brought up.
     pub(super) async fn look(&self, host: &Key, expected: Option<&(Stage, Deployment)>) -> Result<(Look, Seen)> {
         let connected = self.connected(host).await?;
         let tag = self.config.scope.tag(host).to_string();
         let mut script = compose::look_script(&tag);
-        if let (true, Some((_, deployment))) = (self.config.with_checks, expected) {
+        if let (true, Some((_, deployment))) = (self.config.purpose == Purpose::Check, expected) {
             script.push_str(&format!(
                 "\nif grep -q -x '#digest {}' '{}/prepared/{}' 2>/dev/null; then\n{}\nfi\n",
                 deployment.stage.digest(),

@@ -1,5 +1,6 @@
 //! Clusters whose nodes are containers of one compose project per host: the docker runtime.
 
+mod acquire;
 mod down;
 mod expected;
 mod goal;

@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use crate::engine::{Cancel, Urgency};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Bus;
-use crate::host::{Connections, Host, HostEntry, SshHost};
+use crate::host::{Connections, Host, HostEntry, SshHost, SshTarget};
 use crate::name::Key;
 use crate::provider::HostPlace;
 
@@ -22,6 +22,9 @@ pub trait Reach: Send + Sync {
     ///
     /// `home` is the folder on it that holds everything of ours; `wait` is how long it may take to answer at all.
     async fn host(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<dyn Host>>;
+
+    /// Learns where a host is, so that others can be reached through it.
+    async fn know(&self, key: &Key, place: &HostPlace);
 
     /// The same host over a new connection, from now on for everybody: it proves that one can still get in.
     async fn fresh(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<dyn Host>>;
@@ -53,11 +56,7 @@ impl SshReach {
         };
         {
             let mut known = self.known.lock().await;
-            let mut names = vec![key.display_name()];
-            if *key == Key::host(0) {
-                names.push("head".to_owned());
-            }
-            known.insert(key.clone(), HostEntry { names, target: target.clone() });
+            known.insert(key.clone(), entry(key, target));
             let entries: Vec<HostEntry> = known.values().cloned().collect();
             self.connections.write(&entries)?;
         }
@@ -66,8 +65,23 @@ impl SshReach {
     }
 }
 
+/// A host by its names.
+fn entry(key: &Key, target: &SshTarget) -> HostEntry {
+    let mut names = vec![key.display_name()];
+    if *key == Key::host(0) {
+        names.push("head".to_owned());
+    }
+    HostEntry { names, target: target.clone() }
+}
+
 #[async_trait]
 impl Reach for SshReach {
+    async fn know(&self, key: &Key, place: &HostPlace) {
+        if let HostPlace::Ssh { target } = place {
+            self.known.lock().await.insert(key.clone(), entry(key, target));
+        }
+    }
+
     async fn host(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<dyn Host>> {
         if let Some(host) = self.hosts.lock().await.get(key) {
             return Ok(host.clone());

@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::down::forget_nothing;
 use super::expected::project_of;
 use super::up::open_world;
-use super::world::ProjectWorld;
+use super::world::{ProjectWorld, Purpose};
 use crate::cluster::{ContainerReport, NodeReport, Settings, StatusReport};
 use crate::engine::World as _;
 use crate::error::Result;
@@ -75,7 +74,7 @@ pub(in crate::cluster) async fn look(
     store: &Store,
     report: StatusReport,
 ) -> Result<StatusReport> {
-    let world = open_world(settings, spec, store, false, forget_nothing())?;
+    let world = open_world(settings, spec, store, Purpose::Look)?;
     let state = store.state();
     let told = tokio::time::timeout(TELLS_WITHIN, world.observe(state)).await;
     let told = matches!(told, Ok(Ok(_)));

@@ -2,29 +2,27 @@
 
 use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::SshReach;
-use super::down::forget_nothing;
+use super::acquire::Found;
 use super::verify::judge;
-use super::world::{ProjectWorld, ProjectWorldConfig};
+use super::world::{ProjectWorld, ProjectWorldConfig, Purpose};
+use crate::agent::Armed;
 use crate::cluster::up::go_on;
-use crate::cluster::{Planned, Settings, UpOptions, UpReport, Verified};
+use crate::cluster::{Planned, Settings, UpOptions, UpOutcome, UpReport, Verified};
 use crate::engine::{Ledger, Pipeline, World as _};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result, Status};
 use crate::event::Endpoint;
-use crate::plan::{Action, Operation, reconcile};
-use crate::runtime::compose::CleanOptions;
+use crate::plan::{Action, Goal, Observed, Operation, reconcile};
+use crate::provider::Start;
 use crate::spec::{Loaded, Spec};
 use crate::state::{ClusterState, Record, Store};
+use crate::util::human;
 
 /// The world of a cluster of which the state is known.
-pub(super) fn open_world(
-    settings: &Settings,
-    spec: &Spec,
-    store: &Store,
-    with_checks: bool,
-    clean: CleanOptions,
-) -> Result<ProjectWorld> {
-    world(settings, spec, store.folder(), crate::secret::ensure_secrets(store.folder())?, with_checks, clean)
+pub(super) fn open_world(settings: &Settings, spec: &Spec, store: &Store, purpose: Purpose) -> Result<ProjectWorld> {
+    world(settings, spec, store.folder(), crate::secret::ensure_secrets(store.folder())?, purpose)
 }
 
 fn world(
@@ -32,8 +30,7 @@ fn world(
     spec: &Spec,
     folder: &std::path::Path,
     secrets: crate::secret::Secrets,
-    with_checks: bool,
-    clean: CleanOptions,
+    purpose: Purpose,
 ) -> Result<ProjectWorld> {
     let reach = SshReach::new(folder.to_owned(), &settings.paths.runtime, &settings.events, &settings.cancel);
     Ok(ProjectWorld::new(ProjectWorldConfig {
@@ -43,12 +40,20 @@ fn world(
         reach: Arc::new(reach),
         library: settings.library.clone(),
         secrets,
-        with_checks,
-        clean,
+        purpose,
         events: settings.events.clone(),
         cancel: settings.cancel.clone(),
     }))
 }
+
+/// What comes of looking before anything is written for good.
+enum Looked {
+    Later(Start),
+    Now(Found, Observed, Goal),
+}
+
+/// How soon hosts must be there for it to be waited for at once: less than it takes to hand the wait over.
+const SOON: SignedDuration = SignedDuration::from_secs(10);
 
 /// Brings it up, or to what its spec says now, and verifies it.
 pub(in crate::cluster) async fn up(
@@ -56,7 +61,7 @@ pub(in crate::cluster) async fn up(
     loaded: &Loaded,
     options: &UpOptions,
     known: Option<Store>,
-) -> Result<UpReport> {
+) -> Result<UpOutcome> {
     let spec = &loaded.spec;
     let name = &spec.name;
     let scope = settings.scope(name);
@@ -66,45 +71,46 @@ pub(in crate::cluster) async fn up(
         Some(store) => store,
         None => Store::create(&settings.paths, &scope, jiff::Timestamp::now())?,
     };
-    let world = open_world(settings, spec, &store, true, forget_nothing())?;
+    let world = open_world(settings, spec, &store, Purpose::Check)?;
     let before = store.state().clone();
     let ledger = Ledger::new(store);
     let pipeline = Pipeline { world: &world, ledger: &ledger, events: &settings.events, cancel: &settings.cancel };
-    let planned = async {
-        let offers = world.config.provider.offers().await?;
+    let looked = async {
+        let found = world.resolve().await?;
+        if let Some(start) = later(&found).filter(|_| !options.armed) {
+            return Ok(Looked::Later(start));
+        }
         let observed = pipeline.observe_settled().await?;
-        let goal = world.goal(loaded, &offers, &before, &observed)?;
-        Ok((observed, goal))
+        let goal = world.goal(loaded, &found.offers, &before, &observed)?;
+        Ok(Looked::Now(found, observed, goal))
     };
-    let (observed, goal) = match planned.await {
-        Ok(planned) => planned,
-        Err(error) => {
+    let (found, observed, goal) = match looked.await {
+        Ok(Looked::Now(found, observed, goal)) => (found, observed, goal),
+        early => {
             if is_new && let Some(store) = ledger.into_store() {
                 store.remove()?;
-                return Err(error);
             }
-            return Err(go_on(error, settings, options, name));
+            return match early {
+                Err(error) if is_new => Err(error),
+                Err(error) => Err(go_on(error, settings, options, name)),
+                Ok(Looked::Later(start)) => Ok(UpOutcome::Later(start)),
+                Ok(Looked::Now(..)) => Err(Error::new(ErrorKind::Internal, "begin the plan")),
+            };
         }
     };
     if before.spec.as_ref() != Some(spec) || before.spec_path != options.path {
         ledger.write(Record::SpecTaken { spec: Box::new(spec.clone()), path: options.path.clone() })?;
     }
-    let result = async {
-        let plan = pipeline.settle_on(&goal, observed)?.plan;
-        pipeline.execute(&plan).await.into_result()?;
-        // Of several hosts each is looked at again once all are there: the head sees them all only then.
-        let deploys = |operation: &Operation| matches!(operation.action, Action::Deploy { .. });
-        if world.host_keys().len() > 1 && plan.operations.iter().any(deploys) {
-            world.observe(&ledger.state()).await?;
-        }
-        let verified = judge(&world, &ledger.state(), &settings.events).await?;
-        world.note_boots(&ledger)?;
-        Ok((plan.operations.len(), verified))
+    let folder = ledger.folder();
+    if let Some(armed) = later(&found).and_then(|start| Armed::this_process(start.at, &start.what)) {
+        armed.write(&folder)?;
     }
-    .await;
+    let result = bring_up(&pipeline, &world, loaded, (found, observed, goal)).await;
+    Armed::forget(&folder);
     // Whatever came: what is known is put in order, so that the next command reads one file.
     let kept = ledger.compact();
-    let (operations, verified) = result.map_err(|error: Error| go_on(error, settings, options, name))?;
+    let (operations, verified) =
+        result.map_err(|error: Error| go_on(if_time_is_over(error, &ledger.state()), settings, options, name))?;
     kept?;
     if ledger.state().ready_since.is_none() {
         ledger.write(Record::ClusterReady)?;
@@ -112,7 +118,61 @@ pub(in crate::cluster) async fn up(
     let Verified { passed: checks, gpus } = verified;
     // The file for `ssh -F` knows the nodes by their names from now on.
     let _ = crate::cluster::connections(&settings.paths, &ledger.state(), settings.context()).await;
-    Ok(UpReport { operations, checks, gpus, endpoints: endpoints(&ledger.state()) })
+    Ok(UpOutcome::Ready(UpReport { operations, checks, gpus, endpoints: endpoints(&ledger.state()) }))
+}
+
+/// When hosts can be had, where that is not about now.
+fn later(found: &Found) -> Option<Start> {
+    found.start.clone().filter(|start| start.at.duration_since(Timestamp::now()) > SOON)
+}
+
+/// Does the plan; what came to be and cannot be used is made once more.
+async fn bring_up(
+    pipeline: &Pipeline<'_>,
+    world: &ProjectWorld,
+    loaded: &Loaded,
+    planned: (Found, Observed, Goal),
+) -> Result<(usize, Verified)> {
+    let (found, mut observed, mut goal) = planned;
+    let mut operations = 0;
+    for attempt in 0.. {
+        world.note_resources(&observed, pipeline.ledger)?;
+        let plan = pipeline.settle_on(&goal, observed)?.plan;
+        operations += plan.operations.len();
+        match pipeline.execute(&plan).await.into_result() {
+            Err(error) if attempt == 0 && error.retry_status() == Status::Temporary && world.makes_hosts() => {
+                pipeline.events.warn(format!("{error}; it is made once more"));
+                observed = pipeline.observe_settled().await?;
+                goal = world.goal(loaded, &found.offers, &pipeline.ledger.state(), &observed)?;
+                continue;
+            }
+            done => done?,
+        }
+        // Of several hosts each is looked at again once all are there: the head sees them all only then.
+        let deploys = |operation: &Operation| matches!(operation.action, Action::Deploy { .. });
+        if world.host_keys().len() > 1 && plan.operations.iter().any(deploys) {
+            world.observe(&pipeline.ledger.state()).await?;
+        }
+        break;
+    }
+    let verified = judge(world, &pipeline.ledger.state(), pipeline.events).await?;
+    world.note_boots(pipeline.ledger)?;
+    Ok((operations, verified))
+}
+
+/// When what the cluster has ends by itself: the first of its leases.
+pub(in crate::cluster) fn ends_at(known: &ClusterState) -> Option<Timestamp> {
+    known.items.keys().filter_map(|key| known.note::<Timestamp>(key, "until")).min()
+}
+
+/// Whatever failed: when the time of the hosts is over, that is why.
+fn if_time_is_over(error: Error, known: &ClusterState) -> Error {
+    match ends_at(known).filter(|end| *end <= Timestamp::now()) {
+        Some(end) => error
+            .because(format!("the time that its hosts were reserved for ended at {}", human::local(end)))
+            .hint("reserve them again, and bring the cluster up anew"),
+        None => error,
+    }
 }
 
 /// What `up` would do. Reads, writes nothing but the way to the hosts.
@@ -126,12 +186,27 @@ pub(in crate::cluster) async fn plan(settings: &Settings, loaded: &Loaded, known
     // Credentials are part of the digest: those of the cluster where it has some.
     let own = settings.paths.cluster(&spec.name);
     let secrets = crate::secret::ensure_secrets(if own.is_dir() { &own } else { folder.path() })?;
-    let world = world(settings, spec, folder.path(), secrets, false, forget_nothing())?;
-    let offers = world.config.provider.offers().await?;
+    let world = world(settings, spec, folder.path(), secrets, Purpose::Look)?;
+    let found = world.resolve().await?;
     let observed = world.observe(&known).await?;
-    let goal = world.goal(loaded, &offers, &known, &observed)?;
+    let goal = world.goal(loaded, &found.offers, &known, &observed)?;
     let plan = reconcile(&goal, &known, &observed).plan;
-    Ok(Planned { touches: world.touches(&known, &plan)?, plan })
+    let mut notes = found.notes;
+    if let Some(start) = found.start {
+        notes.push(format!("{} begins at {}; `up` waits for it", start.what, human::local(start.at)));
+    }
+    notes.extend(what_is_lost(spec, found.end.or_else(|| ends_at(&known))));
+    Ok(Planned { touches: world.touches(&known, &plan)?, plan, notes })
+}
+
+/// What lies on the hosts' disks goes with them.
+fn what_is_lost(spec: &Spec, end: Option<Timestamp>) -> Option<String> {
+    let has_store = spec.services.as_ref().is_some_and(|services| services.has_external_store());
+    let end = end.filter(|_| !has_store)?;
+    Some(format!(
+        "what is on the hosts' disks is lost at {}; `services.object_store.external` keeps results elsewhere",
+        human::local(end)
+    ))
 }
 
 /// Where the pages are, once `gpucl dashboard` forwards them.

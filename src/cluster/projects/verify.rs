@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::expected::project_of;
+use super::outside;
 use super::up::open_world;
-use super::world::ProjectWorld;
-use super::{down::forget_nothing, outside};
+use super::world::{ProjectWorld, Purpose};
 use crate::cluster::{Settings, Verified};
 use crate::engine::{Ledger, World as _};
 use crate::error::{Error, ErrorKind, Result};
@@ -18,7 +18,7 @@ use crate::util::human;
 
 /// Runs all checks once more, by one exec on each host; hands back what was seen.
 pub(in crate::cluster) async fn verify(settings: &Settings, spec: &Spec, store: Store) -> Result<Verified> {
-    let world = open_world(settings, spec, &store, true, forget_nothing())?;
+    let world = open_world(settings, spec, &store, Purpose::Check)?;
     let ledger = Ledger::new(store);
     let known = ledger.state();
     world.observe(&known).await?;

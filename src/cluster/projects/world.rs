@@ -17,7 +17,7 @@ use crate::host::{ExecEnd, Host};
 use crate::name::{Key, Scope};
 use crate::plan::{Action, NodeSpec, Observed, Operation};
 use crate::playbook::{self, Facts};
-use crate::provider::{HostPlace, Provider, Recorder as _};
+use crate::provider::{HostPlace, HostRequest, Provider, Recorder as _};
 use crate::render::Library;
 use crate::runtime::compose::{self, CheckLine, CleanOptions, Container, HostPorts, Pages};
 use crate::secret::Secrets;
@@ -26,6 +26,17 @@ use crate::state::ClusterState;
 
 /// How long a host that stands there may take to answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+
+/// What a world is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To see what is there, and to change it; looking at a host runs its checks as well.
+    Check,
+    /// To see what is there.
+    Look,
+    /// To remove everything; what cleaning leaves.
+    Remove(CleanOptions),
+}
 
 /// What the world needs to know.
 pub(super) struct ProjectWorldConfig {
@@ -41,10 +52,8 @@ pub(super) struct ProjectWorldConfig {
     pub(super) library: Library,
     /// The cluster's credentials.
     pub(super) secrets: Secrets,
-    /// Looking at a host runs its checks as well.
-    pub(super) with_checks: bool,
-    /// What cleaning leaves.
-    pub(super) clean: CleanOptions,
+    /// What it is opened for.
+    pub(super) purpose: Purpose,
     /// Who is told.
     pub(super) events: Bus,
     /// Whether to go on.
@@ -62,6 +71,7 @@ pub(super) struct HostSeen {
 /// What this command has learned.
 #[derive(Debug, Default)]
 pub(super) struct Learned {
+    pub(super) hosts: Option<Vec<HostRequest>>,
     pub(super) places: BTreeMap<Key, HostPlace>,
     pub(super) seen: BTreeMap<Key, HostSeen>,
     ports: BTreeMap<Key, HostPorts>,
@@ -127,13 +137,26 @@ impl ProjectWorld {
         compose::home_of(&self.config.scope.tag(host).to_string())
     }
 
+    /// What is on a host goes with it: there is nothing to look for, and nothing to clean.
+    pub(super) fn leaves_no_trace(&self) -> bool {
+        matches!(self.config.purpose, Purpose::Remove(_)) && self.config.provider.capability().hosts_vanish
+    }
+
     pub(super) async fn connected(&self, host: &Key) -> Result<Arc<dyn Host>> {
         let place = self.place_of(host).ok_or_else(|| no_place(host))?;
         self.config.reach.host(host, &place, &self.home(host), ANSWERS_WITHIN).await
     }
 
+    /// A host that was just made may take as long as its provider says.
+    async fn connected_new(&self, host: &Key, known: &ClusterState) -> Result<Arc<dyn Host>> {
+        let place = self.place_of(host).ok_or_else(|| no_place(host))?;
+        let is_new = known.note::<Facts>(host, "facts").is_none();
+        let boot = if is_new { self.config.provider.capability().boot } else { Duration::ZERO };
+        self.config.reach.host(host, &place, &self.home(host), ANSWERS_WITHIN.max(boot)).await
+    }
+
     async fn prepare(&self, host: &Key, ledger: &Ledger) -> Result<()> {
-        let connected = self.connected(host).await?;
+        let connected = self.connected_new(host, &ledger.state()).await?;
         if self.seen_facts(host).is_none() {
             let _ = self.look(host, None).await?;
         }
@@ -250,8 +273,12 @@ impl ProjectWorld {
 
     async fn clean(&self, host: &Key) -> Result<()> {
         playbook::end_program(self.connected(host).await?.as_ref()).await?;
+        let clean = match self.config.purpose {
+            Purpose::Remove(clean) => clean,
+            Purpose::Check | Purpose::Look => CleanOptions::default(),
+        };
         let tag = self.config.scope.tag(host).to_string();
-        let lines = self.script(host, "clean", &compose::clean_script(&tag, self.config.clean)).await?;
+        let lines = self.script(host, "clean", &compose::clean_script(&tag, clean)).await?;
         for line in &lines {
             if let Some(removed) = line.strip_prefix("::removed ") {
                 self.config.events.note(format!("{}: removed {removed}", host.display_name()));
@@ -287,18 +314,10 @@ impl World for ProjectWorld {
     async fn perform(&self, operation: &Operation, ledger: &Ledger) -> Result<()> {
         let key = &operation.key;
         match &operation.action {
-            Action::Acquire { request } => {
-                let tag = self.config.scope.tag(key);
-                let acquired = self.config.provider.acquire(&tag, request, ledger).await?;
-                ledger.exists(key, &acquired.id).await?;
-                if request.is_host {
-                    let place = self.config.provider.place(&tag, &acquired.id).await?;
-                    self.learned().places.insert(key.clone(), place);
-                }
-                Ok(())
-            }
-            Action::Prepare { .. } => self.prepare(key, ledger).await,
-            Action::Deploy { host } => self.deploy(key, host, ledger).await,
+            Action::Acquire { request } => self.acquire(key, request, ledger).await,
+            Action::Await { request, id } => self.wait_for(key, request, id, ledger).await,
+            Action::Prepare { .. } => self.while_there(key, self.prepare(key, ledger)).await,
+            Action::Deploy { host } => self.while_there(host, self.deploy(key, host, ledger)).await,
             Action::StopProject { host } => self.stop_project(key, host, ledger).await,
             Action::Clean { host } => self.clean(host).await,
             Action::Release { resource } => self.config.provider.release(&self.config.scope, resource).await,

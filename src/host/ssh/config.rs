@@ -172,7 +172,13 @@ fn block_text(block: &Block, known_hosts: &Path) -> String {
         }
         None => lines.extend(resolved.set("identityfile").map(|file| format!("IdentityFile {}", word(file)))),
     }
-    for key in CARRIED.iter().filter(|key| target.identity_file.is_none() || **key != "identitiesonly") {
+    lines.extend(target.jump.iter().map(|jump| format!("ProxyJump {}", word(jump))));
+    let is_ours = |key: &&&str| match **key {
+        "identitiesonly" => target.identity_file.is_some(),
+        "proxyjump" | "proxycommand" => target.jump.is_some(),
+        _ => false,
+    };
+    for key in CARRIED.iter().filter(|key| !is_ours(key)) {
         let value = |value: &str| if WORDS.contains(key) { word(value) } else { value.to_owned() };
         lines.extend(resolved.set(key).map(|found| format!("{key} {}", value(found))));
     }

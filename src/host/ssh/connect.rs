@@ -18,6 +18,9 @@ const PATIENT: Duration = Duration::from_secs(60);
 /// How long a server that hangs up is tried again, also for a caller who does not wait: it has too many callers for a moment.
 const BUSY: Duration = Duration::from_secs(20);
 
+/// How long a machine that is being made may refuse the key that it is being given.
+const SETTLING: Duration = Duration::from_secs(180);
+
 /// The connections to the hosts of one cluster.
 #[derive(Debug)]
 pub struct Connections {
@@ -211,6 +214,7 @@ impl Route {
             let (limit, pause) = match trouble.retry(self.wait >= PATIENT) {
                 Retry::Never => return Err(self.error(&trouble)),
                 Retry::Waits => (self.wait, Duration::from_secs(u64::from(attempts.min(5)))),
+                Retry::Settles => (self.wait.min(SETTLING), Duration::from_secs(5)),
                 Retry::Soon => (self.wait.max(BUSY), Duration::from_millis(200 << attempts.min(4))),
             };
             let left = limit.saturating_sub(begun.elapsed());

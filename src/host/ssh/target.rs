@@ -22,6 +22,9 @@ pub struct SshTarget {
     /// The host's public key, `ssh-ed25519 AAAA…`, where it is known before the first connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_key: Option<String>,
+    /// The host of the same cluster that it is reached through, by its name: `host-0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jump: Option<String>,
     /// The address that the other hosts of the cluster reach it by; by default the one that it is reached by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub private_address: Option<String>,

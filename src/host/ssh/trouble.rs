@@ -43,6 +43,8 @@ pub(super) enum Cause {
 pub(super) enum Retry {
     /// It may pass: as long as the caller waits.
     Waits,
+    /// It may pass within a few minutes, for a caller who waits for a machine that is being made.
+    Settles,
     /// It will pass in a moment.
     Soon,
     /// A person has to do something.
@@ -98,6 +100,8 @@ impl Trouble {
         match self.cause {
             Cause::Refused | Cause::TimedOut | Cause::NoRoute | Cause::Booting => Retry::Waits,
             Cause::UnknownName if is_patient => Retry::Waits,
+            // The user is made, and its key brought there, while the server answers already.
+            Cause::Denied if is_patient => Retry::Settles,
             Cause::HungUp | Cause::Silent => Retry::Soon,
             _ => Retry::Never,
         }
@@ -113,6 +117,7 @@ impl Trouble {
             Cause::HungUp => "it hangs up",
             Cause::Booting => "it is booting",
             Cause::Silent => "ssh was ended",
+            Cause::Denied => "it does not know the key yet",
             _ => "no connection",
         }
     }

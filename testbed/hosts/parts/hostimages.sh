@@ -38,6 +38,19 @@ docker_image() {
   exec 7>&-
 }
 
+# --firewalld: as bare-metal images of some clouds come: it runs, and only SSH (and DHCPv6's client) may come in.
+firewalld_image() {
+  FIREWALLD_IMAGE=gpucl-testbed/host:firewalld-$(digest "$1" 1)
+  has_image "$FIREWALLD_IMAGE" && return 0
+  exec 7>"$CACHE/host-image-lock"; flock -w 600 7 || die "another process has held $CACHE/host-image-lock for 10 minutes"
+  has_image "$FIREWALLD_IMAGE" || part host-image-firewalld bake "$FIREWALLD_IMAGE" "$1" "
+    apt-get -q update
+    apt-get install -y -q --no-install-recommends firewalld
+    systemctl enable firewalld.service
+    rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /usr/share/doc/* /usr/share/man/*" -- 'CMD ["/sbin/vm-init"]'
+  exec 7>&-
+}
+
 # --image ready: what the engine of a `docker` host has stored after pulling every image, kept in two volumes.
 store_key() { digest "$DOCKER_HOST_IMAGE" "$(cat "$CACHE"/stamps/pushed-* 2>/dev/null)" 1; }
 ready_store() {

@@ -1,0 +1,271 @@
+//! One call: the token, the answer, and what a failure of it means.
+
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::failure::{Api, Effect, Failure, FailureKind, changes, classify, transport};
+use super::site::{Again, Site};
+
+/// The header that carries the token.
+pub(super) const TOKEN: &str = "X-Auth-Token";
+/// No list has more pages than this; a service whose pages lead in a circle does.
+const MOST_PAGES: usize = 200;
+
+/// An answer that is a success.
+pub(super) struct Answer {
+    pub(super) headers: HeaderMap,
+    pub(super) body: Vec<u8>,
+}
+
+impl Answer {
+    /// Its JSON.
+    pub(super) fn json(&self, doing: &str, method: &Method) -> Api<Value> {
+        serde_json::from_slice(&self.body).map_err(|error| malformed(doing, method, &error))
+    }
+}
+
+impl Site {
+    /// Reads the value below `key`, or the whole answer when that is empty.
+    pub(super) async fn read<T: DeserializeOwned>(
+        &self,
+        service: &'static str,
+        path: &str,
+        key: &str,
+        doing: &str,
+    ) -> Api<T> {
+        let value = self.read_value(service, path, doing).await?;
+        decode(below(value, key), &self.at(doing), &Method::GET)
+    }
+
+    /// Reads one thing; `None` when it does not exist.
+    pub(super) async fn one<T: DeserializeOwned>(
+        &self,
+        service: &'static str,
+        path: &str,
+        key: &str,
+        doing: &str,
+    ) -> Api<Option<T>> {
+        match self.read(service, path, key, doing).await {
+            Ok(found) => Ok(Some(found)),
+            Err(failure) if failure.kind == FailureKind::NotFound => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Reads a list to its last page.
+    pub(super) async fn list<T: DeserializeOwned>(
+        &self,
+        service: &'static str,
+        path: &str,
+        key: &str,
+        doing: &str,
+    ) -> Api<Vec<T>> {
+        let mut items = Vec::new();
+        let mut page = path.to_owned();
+        for _ in 0..MOST_PAGES {
+            let value = self.read_value(service, &page, doing).await?;
+            let next = next_page(&value, key, path).filter(|next| *next != page);
+            // One that cannot be read is told and not left out: what is not seen is not removed either.
+            let found: Vec<T> = decode(below(value, key), &self.at(doing), &Method::GET)?;
+            items.extend(found);
+            match next {
+                Some(next) => page = next,
+                None => return Ok(items),
+            }
+        }
+        Err(Failure::new(FailureKind::Malformed, self.at(doing), "the pages of the list do not end"))
+    }
+
+    async fn read_value(&self, service: &'static str, path: &str, doing: &str) -> Api<Value> {
+        let once = || async {
+            let answer = self.once(&Method::GET, service, path, None, doing).await?;
+            answer.json(&self.at(doing), &Method::GET)
+        };
+        self.with_patience(Again::Whatever, once).await
+    }
+
+    /// Changes something, and reads what came of it.
+    pub(super) async fn change<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        service: &'static str,
+        path: &str,
+        body: Option<Value>,
+        key: &str,
+        doing: &str,
+    ) -> Api<T> {
+        let answer = self.changed(&method, service, path, body.as_ref(), doing).await?;
+        let value = answer.json(&self.at(doing), &method)?;
+        decode(below(value, key), &self.at(doing), &method)
+    }
+
+    /// Changes something; what is answered is of no use.
+    pub(super) async fn change_blindly(
+        &self,
+        method: Method,
+        service: &'static str,
+        path: &str,
+        body: Option<Value>,
+        doing: &str,
+    ) -> Api<()> {
+        self.changed(&method, service, path, body.as_ref(), doing).await.map(|_| ())
+    }
+
+    /// Removes something; what is gone is success.
+    pub(super) async fn remove(&self, service: &'static str, path: &str, doing: &str) -> Api<()> {
+        match self.changed(&Method::DELETE, service, path, None, doing).await {
+            Ok(_) => Ok(()),
+            Err(failure) if failure.kind == FailureKind::NotFound => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn changed(
+        &self,
+        method: &Method,
+        service: &'static str,
+        path: &str,
+        body: Option<&Value>,
+        doing: &str,
+    ) -> Api<Answer> {
+        self.with_patience(Again::NotCarriedOut, || self.once(method, service, path, body, doing)).await
+    }
+
+    /// Makes a call with the token of now, and once more with a new one when that is refused.
+    async fn once(
+        &self,
+        method: &Method,
+        service: &'static str,
+        path: &str,
+        body: Option<&Value>,
+        doing: &str,
+    ) -> Api<Answer> {
+        let again = if changes(method) { Again::NotCarriedOut } else { Again::Whatever };
+        let mut session = self.session(None).await?;
+        let mut renewed = false;
+        loop {
+            let doing = self.at(doing);
+            let credentials = self.credentials();
+            let base = session.endpoint(service, self.region(), &credentials.interface, &doing)?;
+            let mut request = self.client(again).request(method.clone(), format!("{base}{path}"));
+            request = request.header(TOKEN, secret_header(&session.token, &doing)?);
+            if let Some(body) = body {
+                request = request.json(body);
+            }
+            match ask(request, method, &doing).await {
+                Err(failure) if failure.status == Some(401) && !renewed => {
+                    session = self.session(Some(&session)).await?;
+                    renewed = true;
+                }
+                Err(failure) if failure.status == Some(401) => {
+                    let text = format!("the {service} service refuses a token that was just made: {}", failure.text);
+                    return Err(Failure { kind: FailureKind::Forbidden, text, ..failure });
+                }
+                Err(failure) if failure.kind == FailureKind::Forbidden && !session.reads() => {
+                    let roles = session.who().roles.join(", ");
+                    let text = format!("{} (its roles are {roles}, and `reader` is not among them)", failure.text);
+                    return Err(Failure { text, ..failure });
+                }
+                other => return other,
+            }
+        }
+    }
+}
+
+/// Sends a request once; an answer that is no success is a failure.
+pub(super) async fn ask(request: RequestBuilder, method: &Method, doing: &str) -> Api<Answer> {
+    // Without it Blazar answers 500, and carries the call out all the same.
+    let request = request.header(ACCEPT, "application/json");
+    let answer = request.send().await.map_err(|error| transport(doing, method, &error))?;
+    let status = answer.status();
+    let after = retry_after(&answer);
+    let headers = answer.headers().clone();
+    let body = match answer.bytes().await {
+        Ok(body) => body.to_vec(),
+        // What broke off was an answer all the same, and its status says what matters.
+        Err(_) if !status.is_success() => Vec::new(),
+        Err(error) => return Err(transport(doing, method, &error)),
+    };
+    if status.is_success() {
+        return Ok(Answer { headers, body });
+    }
+    if status.is_redirection() && status != StatusCode::MULTIPLE_CHOICES {
+        let text = format!("the service answered {}: its address leads elsewhere", status.as_u16());
+        return Err(Failure { status: Some(status.as_u16()), ..Failure::new(FailureKind::Refused, doing, text) });
+    }
+    Err(Failure { after, ..classify(doing, method, status, &body) })
+}
+
+/// A header whose value is shown nowhere.
+pub(super) fn secret_header(secret: &SecretString, doing: &str) -> Api<HeaderValue> {
+    let mut value = HeaderValue::from_str(secret.expose_secret().trim())
+        .map_err(|_| Failure::new(FailureKind::Incomplete, doing, "the token holds characters that no header may"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// How long the service wants to be left alone: seconds, or a date.
+fn retry_after(answer: &Response) -> Option<Duration> {
+    let text = answer.headers().get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+    Some(Duration::try_from(at.duration_since(jiff::Timestamp::now())).unwrap_or_default())
+}
+
+fn below(value: Value, key: &str) -> Value {
+    match value {
+        value if key.is_empty() => value,
+        Value::Object(mut map) => map.remove(key).unwrap_or_default(),
+        _ => Value::Null,
+    }
+}
+
+fn decode<T: DeserializeOwned>(value: Value, doing: &str, method: &Method) -> Api<T> {
+    serde_json::from_value(value).map_err(|error| malformed(doing, method, &error))
+}
+
+/// An answer that cannot be read; the call itself was a success.
+fn malformed(doing: &str, method: &Method, error: &serde_json::Error) -> Failure {
+    let effect = if changes(method) { Effect::Unknown } else { Effect::None };
+    let text = format!("the service's answer is not what was expected: {error}");
+    Failure::new(FailureKind::Malformed, doing, text).effect(effect)
+}
+
+/// The path of the next page: of the address in the answer only the query is taken, since behind a proxy the rest may be another's.
+fn next_page(value: &Value, key: &str, path: &str) -> Option<String> {
+    let of_links = || {
+        let links = value.get(format!("{key}_links"))?.as_array()?;
+        let next = links.iter().find(|link| link.get("rel").and_then(Value::as_str) == Some("next"))?;
+        next.get("href")?.as_str()
+    };
+    let href = value.get("next").and_then(Value::as_str).or_else(of_links)?;
+    let query = href.split_once('?')?.1;
+    Some(format!("{}?{query}", path.split('?').next().unwrap_or(path)))
+}
+
+/// A query string.
+pub(super) fn query(pairs: &[(&str, &str)]) -> String {
+    let Ok(mut url) = Url::parse("http://query") else { return String::new() };
+    url.query_pairs_mut().extend_pairs(pairs);
+    url.query().unwrap_or_default().to_owned()
+}
+
+/// A part of a path, of whatever somebody gave as an id or a name.
+pub(super) fn part(text: &str) -> String {
+    let mut shown = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) || (byte == b'.' && text.trim_matches('.') != "") {
+            shown.push(char::from(byte));
+        } else {
+            shown.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    shown
+}

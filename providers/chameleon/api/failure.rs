@@ -1,0 +1,327 @@
+//! What a service's refusal means. Services say it by their text: "not enough hosts" is a 500.
+
+use std::time::Duration;
+
+use reqwest::{Method, StatusCode};
+use serde_json::Value;
+
+use crate::error::{Error, ErrorKind, LeftBehind, Status};
+
+/// The result of a call.
+pub(crate) type Api<T> = std::result::Result<T, Failure>;
+
+/// A call that did not succeed.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    /// What it means.
+    pub(crate) kind: FailureKind,
+    /// What we were doing: `list the leases at CHI@UC`.
+    pub(crate) doing: String,
+    /// The service's own words, or ours.
+    pub(crate) text: String,
+    /// The status code, when there was an answer.
+    pub(crate) status: Option<u16>,
+    /// Whether the call may have been carried out.
+    pub(crate) effect: Effect,
+    /// What to do about it.
+    pub(crate) hints: Vec<String>,
+    /// When the service wants to be asked again.
+    pub(super) after: Option<Duration>,
+}
+
+/// What a failure means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FailureKind {
+    /// The credential is known and its secret is another one.
+    WrongSecret,
+    /// No credential has this id: it was mistyped, deleted, or is another site's.
+    UnknownCredential,
+    /// The token has ended, and there is nothing to make a new one of.
+    TokenEnded,
+    /// The token is good for several projects, and none was chosen.
+    SeveralProjects,
+    /// What is there of a credential is not enough, or contradicts itself.
+    Incomplete,
+    /// The credential may not do this.
+    Forbidden,
+    /// The credential was made restricted, and cannot make leases.
+    RestrictedCredential,
+    /// The site's catalog does not have this service.
+    NoService(&'static str),
+    /// It does not exist.
+    NotFound,
+    /// Something of this name is there already.
+    NameTaken,
+    /// No host or address of those that are asked for is free then.
+    NotEnough,
+    /// The lease is being started, changed or ended.
+    InTransition,
+    /// Longer than the site allows.
+    TooLong,
+    /// The end may be moved only when it is nearer.
+    NotYetExtendable,
+    /// A date lies in the past.
+    PastDate,
+    /// The project has not the service units.
+    NoUnits,
+    /// The project's quota is used up.
+    Quota,
+    /// Asked too often.
+    RateLimited,
+    /// The service failed.
+    Fault,
+    /// The connection broke before the answer was whole.
+    Cut,
+    /// The answer cannot be read.
+    Malformed,
+    /// No answer in time.
+    Timeout,
+    /// Nothing answers there; nothing was sent.
+    Unreachable,
+    /// Refused for what it asks.
+    Refused,
+}
+
+/// Whether a call that changes something may have been carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// It was not.
+    None,
+    /// It cannot be told; only looking tells.
+    Unknown,
+}
+
+impl Failure {
+    /// A failure without effect.
+    pub(crate) fn new(kind: FailureKind, doing: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            kind,
+            doing: doing.into(),
+            text: text.into(),
+            status: None,
+            effect: Effect::None,
+            hints: Vec::new(),
+            after: None,
+        }
+    }
+
+    /// Adds what to do.
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Puts another thing that we were doing in the place of this one.
+    #[must_use]
+    pub(crate) fn while_doing(mut self, doing: impl Into<String>) -> Self {
+        self.doing = doing.into();
+        self
+    }
+
+    #[must_use]
+    pub(super) fn effect(mut self, effect: Effect) -> Self {
+        self.effect = effect;
+        self
+    }
+
+    /// The same call may succeed a little later, as far as the service is concerned.
+    pub(crate) fn passes(&self) -> bool {
+        use FailureKind::{Cut, Fault, InTransition, Malformed, RateLimited, Timeout, Unreachable};
+        matches!(self.kind, RateLimited | Fault | Cut | Malformed | Timeout | Unreachable | InTransition)
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        use FailureKind as Kind;
+        let kind = match failure.kind {
+            Kind::NotFound => ErrorKind::NotFound,
+            Kind::Timeout => ErrorKind::Timeout,
+            Kind::SeveralProjects | Kind::Incomplete => ErrorKind::Usage,
+            _ => ErrorKind::Provider,
+        };
+        let status = match failure.kind {
+            // Only who reads tries these again by itself.
+            Kind::InTransition | Kind::NotEnough if failure.kind == Kind::InTransition => Status::Temporary,
+            _ if failure.passes() => Status::Persistent,
+            _ => Status::Permanent,
+        };
+        let left = match failure.effect {
+            Effect::None => LeftBehind::Clear,
+            Effect::Unknown => LeftBehind::Unknown,
+        };
+        let own = hint_of(failure.kind);
+        let error = Error::new(kind, failure.doing).because(failure.text).status(status).left(left);
+        let error = failure.hints.iter().fold(error, |error, hint| error.hint(hint));
+        match own {
+            Some(hint) if failure.hints.is_empty() => error.hint(hint),
+            _ => error,
+        }
+    }
+}
+
+/// What to do about a failure of this kind, where nothing nearer is known.
+fn hint_of(kind: FailureKind) -> Option<&'static str> {
+    use FailureKind as Kind;
+    Some(match kind {
+        Kind::WrongSecret | Kind::UnknownCredential | Kind::RestrictedCredential => "gpucl login chameleon",
+        Kind::TokenEnded => {
+            "a token cannot be renewed: get a new one, or make an application credential: gpucl login chameleon"
+        }
+        Kind::SeveralProjects => "choose one: --project NAME, or set OS_PROJECT_NAME",
+        Kind::Incomplete => "gpucl login chameleon",
+        Kind::Forbidden => {
+            "the credential needs the roles `member` and `reader` in the project; make another: gpucl login chameleon"
+        }
+        Kind::NoService("reservation") => "choose a site that has leases, such as --site CHI@TACC or --site CHI@UC",
+        Kind::NoService(_) => "choose another site: --site NAME",
+        Kind::NotFound => return None,
+        Kind::NameTaken => "choose another name, or delete what has it",
+        Kind::NotEnough => "see who has what, and when it is free: gpucl calendar",
+        Kind::InTransition => "it is being changed; try again in a minute",
+        Kind::TooLong => "ask for less time: --hours 168 is a week",
+        Kind::NotYetExtendable => "try again in the last two days of the lease",
+        Kind::PastDate => "dates are local time unless told otherwise; is this machine's clock right? `date -u`",
+        Kind::NoUnits => "ask for less time, or ask the project's PI for more service units",
+        Kind::Quota => "delete what is not needed any more, or ask the site for more",
+        Kind::RateLimited => "try again in a minute",
+        Kind::Fault => "the service has trouble of its own; try again in a few minutes",
+        Kind::Cut | Kind::Timeout => "try again; what the call did shows when it is looked at again",
+        Kind::Malformed => "does something stand between this machine and the site? a proxy, a captive portal?",
+        Kind::Unreachable => "is this machine online, and the site up? https://chameleon.instatus.com",
+        Kind::Refused => return None,
+    })
+}
+
+/// What an answer that is no success means.
+pub(super) fn classify(doing: &str, method: &Method, status: StatusCode, body: &[u8]) -> Failure {
+    let text = text_of(body);
+    let kind = kind_of(status, &text, body);
+    let shown = if text.is_empty() { format!("the service answered {}", status.as_u16()) } else { shortened(&text) };
+    let shown = match kind {
+        FailureKind::Fault => format!("the service answered {}: {shown}", status.as_u16()),
+        _ => shown,
+    };
+    let effect = if changes(method) && kind == FailureKind::Fault { Effect::Unknown } else { Effect::None };
+    Failure { status: Some(status.as_u16()), ..Failure::new(kind, doing, shown) }.effect(effect)
+}
+
+/// Whether a call by this method may change something.
+pub(super) fn changes(method: &Method) -> bool {
+    method != Method::GET
+}
+
+fn kind_of(status: StatusCode, text: &str, body: &[u8]) -> FailureKind {
+    use FailureKind as Kind;
+    let has = |part: &str| text.contains(part);
+    if let Some(kind) = kind_of_text(text) {
+        return kind;
+    }
+    match status.as_u16() {
+        401 => Kind::WrongSecret,
+        403 => Kind::Forbidden,
+        404 | 410 => Kind::NotFound,
+        409 if has("already exists") || has("already in use") => Kind::NameTaken,
+        413 | 429 => Kind::RateLimited,
+        // A type of Neutron's, beside its text.
+        409 if String::from_utf8_lossy(body).contains("OverQuota") => Kind::Quota,
+        500..=599 => Kind::Fault,
+        _ => Kind::Refused,
+    }
+}
+
+/// What these words mean, whatever the status code: releases differ in it.
+fn kind_of_text(text: &str) -> Option<FailureKind> {
+    use FailureKind as Kind;
+    let lower = text.to_ascii_lowercase();
+    let has = |part: &str| lower.contains(part);
+    Some(match () {
+        () if has("not enough") && has("available") => Kind::NotEnough,
+        () if has("no more ip addresses available") => Kind::NotEnough,
+        () if has("invalid lease status") => Kind::InTransition,
+        () if has("lease duration of") && has("less than or equal to") => Kind::TooLong,
+        () if has("lease can only be extended within") => Kind::NotYetExtendable,
+        () if has("date must be later than current") => Kind::PastDate,
+        () if has("would spend") || has("project expiration date") => Kind::NoUnits,
+        () if has("quota exceeded") || has("quota has been met") => Kind::Quota,
+        () if has("lease with name") && has("already exists") => Kind::NameTaken,
+        () => return None,
+    })
+}
+
+/// The sentence in an answer that is an error: each service has a form of its own.
+fn text_of(body: &[u8]) -> String {
+    let Ok(value) = serde_json::from_slice::<Value>(body) else {
+        return plain_text(&String::from_utf8_lossy(body));
+    };
+    let direct = |value: &Value| {
+        ["error_message", "message", "faultstring", "title"]
+            .iter()
+            .find_map(|key| value.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned))
+    };
+    let nested = || value.as_object()?.values().find_map(|inner| direct(inner).or_else(|| inner_text(inner)));
+    direct(&value).or_else(nested).unwrap_or_default()
+}
+
+fn inner_text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+/// A proxy's or a web server's page, without its tags.
+fn plain_text(text: &str) -> String {
+    let mut shown = String::new();
+    let mut depth = 0_usize;
+    for letter in text.chars() {
+        match letter {
+            '<' => depth += 1,
+            '>' => {
+                depth = depth.saturating_sub(1);
+                shown.push(' ');
+            }
+            letter if depth == 0 => shown.push(letter),
+            _ => {}
+        }
+    }
+    shown.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// One line of no more than 300 letters, without a full stop at its end.
+fn shortened(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = line.trim_end_matches('.');
+    match line.char_indices().nth(300) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
+/// What a request without an answer means.
+pub(super) fn transport(doing: &str, method: &Method, error: &reqwest::Error) -> Failure {
+    use FailureKind as Kind;
+    // The innermost cause says it best: `Connection refused (os error 111)`. No error here holds an address with a secret.
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    let place = error.url().and_then(reqwest::Url::host_str).unwrap_or("the site").to_owned();
+    let (kind, text) = match error {
+        error if error.is_connect() => (Kind::Unreachable, format!("{place} cannot be reached: {cause}")),
+        error if error.is_timeout() => (Kind::Timeout, format!("{place} did not answer in time")),
+        error if error.is_builder() => (Kind::Refused, format!("the request cannot be made: {cause}")),
+        _ => (Kind::Cut, format!("the connection to {place} broke: {cause}")),
+    };
+    let unknown = changes(method) && matches!(kind, Kind::Timeout | Kind::Cut);
+    let failure = Failure::new(kind, doing, text).effect(if unknown { Effect::Unknown } else { Effect::None });
+    if is_certificate(&failure.text) {
+        return failure.hint(
+            "a site with a certificate authority of its own needs its file: `cacert:` in clouds.yaml, or OS_CACERT",
+        );
+    }
+    failure
+}
+
+/// The other end's certificate is not trusted: trying again does not change it.
+pub(super) fn is_certificate(text: &str) -> bool {
+    text.contains("certificate") || text.contains("UnknownIssuer")
+}

@@ -1,0 +1,306 @@
+//! How a token is had, by each of the ways to say who we are.
+
+use reqwest::{Client, Method as Verb};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::super::auth::{Method, Named};
+use super::call::{Answer, TOKEN, ask, secret_header};
+use super::failure::{Api, Failure, FailureKind};
+use super::session::{Body, Session, Thing};
+use super::site::{Again, Site};
+
+/// Where Keystone puts the token.
+const SUBJECT: &str = "X-Subject-Token";
+
+#[derive(Deserialize)]
+struct Projects {
+    projects: Vec<Thing>,
+}
+
+impl Site {
+    /// Gets a token for one project.
+    pub(super) async fn obtain(&self) -> Api<Session> {
+        let doing = format!("authenticate at {}", self.region());
+        let session = match &self.credentials().method {
+            Method::ApplicationCredential { id, secret } => {
+                let identity = json!({
+                    "methods": ["application_credential"],
+                    "application_credential": { "id": id, "secret": secret.expose_secret() },
+                });
+                self.token(&json!({ "auth": { "identity": identity } }), &doing).await
+            }
+            Method::Password { user, password } => {
+                let mut user = named(user);
+                user["password"] = password.expose_secret().into();
+                let mut auth = json!({ "identity": { "methods": ["password"], "password": { "user": user } } });
+                let project = &self.credentials().project;
+                if project.id.is_some() || (project.name.is_some() && has_domain(project)) {
+                    auth["scope"] = json!({ "project": named(project) });
+                }
+                self.token(&json!({ "auth": auth }), &doing).await
+            }
+            Method::Token { token } => self.own(token, &doing).await,
+            Method::OidcAccessToken { identity_provider, protocol, access_token } => {
+                self.federated(identity_provider, protocol, access_token, &doing).await
+            }
+            Method::OidcPassword { identity_provider, protocol, .. } => {
+                let access_token = self.access_token(&doing).await?;
+                self.federated(identity_provider, protocol, &access_token, &doing).await
+            }
+        };
+        let session = session.map_err(|failure| self.explained(failure))?;
+        self.scoped(session, &doing).await
+    }
+
+    /// Asks Keystone for a token.
+    async fn token(&self, body: &Value, doing: &str) -> Api<Session> {
+        let url = format!("{}/auth/tokens", self.credentials().keystone());
+        let answer = self.identity(Verb::POST, doing, |client| Ok(client.post(&url).json(body))).await?;
+        self.session_of(&answer, doing)
+    }
+
+    /// A token that somebody gave us, as it is.
+    async fn own(&self, token: &SecretString, doing: &str) -> Api<Session> {
+        let url = format!("{}/auth/tokens", self.credentials().keystone());
+        let header = secret_header(token, doing)?;
+        let answer = self
+            .identity(Verb::GET, doing, |client| {
+                Ok(client.get(&url).header(TOKEN, header.clone()).header(SUBJECT, header.clone()))
+            })
+            .await?;
+        self.session_with(token.clone(), &answer, doing)
+    }
+
+    /// An unscoped token of an identity provider's access token.
+    async fn federated(
+        &self,
+        provider: &str,
+        protocol: &str,
+        access_token: &SecretString,
+        doing: &str,
+    ) -> Api<Session> {
+        let keystone = self.credentials().keystone();
+        let url = format!("{keystone}/OS-FEDERATION/identity_providers/{provider}/protocols/{protocol}/auth");
+        let answer = self
+            .identity(Verb::POST, doing, |client| Ok(client.post(&url).bearer_auth(access_token.expose_secret())))
+            .await?;
+        self.session_of(&answer, doing)
+    }
+
+    /// An access token of name and password at the identity provider.
+    async fn access_token(&self, doing: &str) -> Api<SecretString> {
+        let Method::OidcPassword {
+            discovery_endpoint,
+            token_endpoint,
+            client_id,
+            client_secret,
+            scope,
+            username,
+            password,
+            ..
+        } = &self.credentials().method
+        else {
+            return Err(Failure::new(FailureKind::Incomplete, doing, "no name and password were given"));
+        };
+        let endpoint = match (token_endpoint, discovery_endpoint) {
+            (Some(endpoint), _) => endpoint.clone(),
+            (None, Some(discovery)) => {
+                let answer = self.identity(Verb::GET, doing, |client| Ok(client.get(discovery))).await?;
+                let document = answer.json(doing, &Verb::GET)?;
+                let endpoint = document.get("token_endpoint").and_then(Value::as_str).unwrap_or_default();
+                endpoint.to_owned()
+            }
+            (None, None) => String::new(),
+        };
+        if endpoint.is_empty() {
+            let text = "the identity provider's token endpoint is not known: OS_DISCOVERY_ENDPOINT is missing";
+            return Err(Failure::new(FailureKind::Incomplete, doing, text));
+        }
+        let form = [
+            ("username", username.as_str()),
+            ("password", password.expose_secret()),
+            ("scope", scope.as_str()),
+            ("grant_type", "password"),
+        ];
+        let answer = self
+            .identity(Verb::POST, doing, |client| {
+                Ok(client.post(&endpoint).basic_auth(client_id, Some(client_secret.expose_secret())).form(&form))
+            })
+            .await
+            // Such providers answer 400 and 401 alike.
+            .map_err(|failure| match failure.status {
+                Some(400 | 401) => Failure { kind: FailureKind::WrongSecret, ..self.explained(failure) },
+                _ => failure,
+            })?;
+        let document = answer.json(doing, &Verb::POST)?;
+        match document.get("access_token").and_then(Value::as_str) {
+            Some(token) => Ok(SecretString::from(token.to_owned())),
+            None => Err(Failure::new(FailureKind::Malformed, doing, "the identity provider gave no access token")),
+        }
+    }
+
+    /// The same for one project: the chosen one, or the only one.
+    async fn scoped(&self, session: Session, doing: &str) -> Api<Session> {
+        let wanted = &self.credentials().project;
+        if let Some(project) = &session.body.project
+            && (wanted.is_open()
+                || wanted.id.as_deref().is_some_and(|id| id == project.id)
+                || (wanted.id.is_none()
+                    && wanted.name.as_deref().is_some_and(|name| is_same(name, &project.name) || name == project.id)))
+        {
+            return Ok(session);
+        }
+        if let (Method::ApplicationCredential { .. }, Some(project)) =
+            (&self.credentials().method, &session.body.project)
+        {
+            let asked = wanted.name.as_deref().or(wanted.id.as_deref()).unwrap_or_default();
+            let text =
+                format!("the application credential belongs to the project {}, and not to {asked}", project.name);
+            return Err(Failure::new(FailureKind::Incomplete, doing, text)
+                .hint(format!("make one in {asked}, then: gpucl login chameleon --project {asked}")));
+        }
+        let id = match &wanted.id {
+            Some(id) => id.clone(),
+            None => self.choose_project(&session, doing).await?,
+        };
+        let body = json!({ "auth": {
+            "identity": { "methods": ["token"], "token": { "id": session.token.expose_secret() } },
+            "scope": { "project": { "id": id } },
+        }});
+        let url = format!("{}/auth/tokens", self.credentials().keystone());
+        let header = secret_header(&session.token, doing)?;
+        let answer = self
+            .identity(Verb::POST, doing, |client| Ok(client.post(&url).header(TOKEN, header.clone()).json(&body)))
+            .await
+            .map_err(|failure| self.explained(failure))?;
+        self.session_of(&answer, doing)
+    }
+
+    /// The id of the project that is meant.
+    async fn choose_project(&self, session: &Session, doing: &str) -> Api<String> {
+        let url = format!("{}/auth/projects", self.credentials().keystone());
+        let header = secret_header(&session.token, doing)?;
+        let answer =
+            self.identity(Verb::GET, doing, |client| Ok(client.get(&url).header(TOKEN, header.clone()))).await?;
+        let projects: Projects = serde_json::from_slice(&answer.body)
+            .map_err(|error| Failure::new(FailureKind::Malformed, doing, format!("the list of projects: {error}")))?;
+        let names = || {
+            let mut names: Vec<&str> = projects.projects.iter().map(|project| project.name.as_str()).collect();
+            names.sort_unstable();
+            names.join(", ")
+        };
+        let wanted = self.credentials().project.name.as_deref();
+        let fits = |project: &&Thing| wanted.is_none_or(|name| is_same(name, &project.name) || project.id == name);
+        let found: Vec<&Thing> = projects.projects.iter().filter(fits).collect();
+        match (found.as_slice(), wanted) {
+            ([only], _) => Ok(only.id.clone()),
+            ([], None) => Err(Failure::new(FailureKind::Forbidden, doing, "you are in no project of this site")
+                .hint("join one, or ask its PI to add you; then sign in once at the site's web page")),
+            ([], Some(name)) => {
+                let text = format!("you are in no project {name}; your projects are {}", names());
+                Err(Failure::new(FailureKind::SeveralProjects, doing, text))
+            }
+            _ => {
+                let text =
+                    format!("the {} is good for several projects: {}", self.credentials().method.name(), names());
+                Err(Failure::new(FailureKind::SeveralProjects, doing, text))
+            }
+        }
+    }
+
+    /// A call to Keystone or to an identity provider: they change nothing, so they are tried again.
+    async fn identity(
+        &self,
+        verb: Verb,
+        doing: &str,
+        request: impl Fn(&Client) -> Api<reqwest::RequestBuilder>,
+    ) -> Api<Answer> {
+        let once = || async {
+            // Nothing that is made here outlives its use: whatever went wrong, it has no effect.
+            let failed = |failure: Failure| Failure { effect: super::failure::Effect::None, ..failure };
+            ask(request(self.client(Again::Whatever))?, &verb, doing).await.map_err(failed)
+        };
+        self.with_patience(Again::Whatever, once).await
+    }
+
+    fn session_of(&self, answer: &Answer, doing: &str) -> Api<Session> {
+        let token = answer.headers.get(SUBJECT).and_then(|token| token.to_str().ok()).unwrap_or_default();
+        if token.is_empty() {
+            return Err(Failure::new(FailureKind::Malformed, doing, "Keystone's answer has no token in it"));
+        }
+        self.session_with(SecretString::from(token.to_owned()), answer, doing)
+    }
+
+    fn session_with(&self, token: SecretString, answer: &Answer, doing: &str) -> Api<Session> {
+        let value = answer.json(doing, &Verb::GET)?;
+        let body: Body = serde_json::from_value(value.get("token").cloned().unwrap_or_default())
+            .map_err(|error| Failure::new(FailureKind::Malformed, doing, format!("what Keystone tells: {error}")))?;
+        Ok(Session::new(token, body, self.credentials().method.is_renewable()))
+    }
+
+    /// What Keystone's refusal means for this way to say who we are.
+    fn explained(&self, failure: Failure) -> Failure {
+        let credentials = self.credentials();
+        let page = || super::super::auth::credentials_page(&credentials.auth_url);
+        let refused = |kind, text: String| Failure { kind, text, ..failure.clone() };
+        match (&credentials.method, failure.status) {
+            (Method::ApplicationCredential { id, .. }, Some(401)) => refused(
+                FailureKind::WrongSecret,
+                format!(
+                    "the site knows the application credential {id}, and its secret is another one, or its time is over"
+                ),
+            )
+            .hint(format!("secrets are shown once, when they are made; make another at {}", page()))
+            .hint("gpucl login chameleon"),
+            (Method::ApplicationCredential { id, .. }, Some(404)) if failure.text.contains("Could not find") => {
+                refused(
+                    FailureKind::UnknownCredential,
+                    format!("the site knows no application credential {id}: it was deleted, or it is another site's"),
+                )
+                .hint(format!("each site has its own; see yours at {}", page()))
+                .hint("gpucl login chameleon")
+            }
+            (Method::Token { .. } | Method::OidcAccessToken { .. }, Some(401 | 404)) => refused(
+                FailureKind::TokenEnded,
+                format!(
+                    "the {} is over or was withdrawn, and there is nothing to make another of",
+                    credentials.method.name()
+                ),
+            ),
+            (Method::Password { .. } | Method::OidcPassword { .. }, Some(401)) => {
+                refused(FailureKind::WrongSecret, "the name or the password is wrong".to_owned()).hint(
+                    "Chameleon's command line has a password of its own: set it at https://auth.chameleoncloud.org",
+                )
+            }
+            (_, Some(404)) => {
+                refused(FailureKind::Refused, format!("{} is no Keystone: {}", credentials.auth_url, failure.text))
+                    .hint("auth_url looks like https://chi.tacc.chameleoncloud.org:5000/v3")
+            }
+            _ => failure,
+        }
+    }
+}
+
+/// A user or project in Keystone's form.
+fn named(thing: &Named) -> Value {
+    if let Some(id) = &thing.id {
+        return json!({ "id": id });
+    }
+    let domain = match (&thing.domain_id, &thing.domain_name) {
+        (Some(id), _) => json!({ "id": id }),
+        (None, Some(name)) => json!({ "name": name }),
+        (None, None) => json!({ "id": "default" }),
+    };
+    json!({ "name": thing.name, "domain": domain })
+}
+
+fn has_domain(thing: &Named) -> bool {
+    thing.domain_id.is_some() || thing.domain_name.is_some()
+}
+
+/// Keystone compares names without their case.
+fn is_same(one: &str, other: &str) -> bool {
+    one.eq_ignore_ascii_case(other)
+}

@@ -1,0 +1,267 @@
+//! Which credentials are meant, and where they are known from.
+
+use super::clouds::Clouds;
+use super::credentials::{Credentials, Named};
+use super::entry::{ACCOUNTS, Entry, parts};
+use super::flat::Flat;
+use super::sites::means;
+use crate::error::{Error, ErrorKind, Result};
+use crate::provider::Surroundings;
+use crate::secret::Vault;
+
+/// What a person or the spec says about where.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Choice {
+    /// A cloud of `clouds.yaml`.
+    pub(crate) cloud: Option<String>,
+    /// A site, by name or place: `CHI@TACC`, `tacc`.
+    pub(crate) site: Option<String>,
+    /// A project, by name or id.
+    pub(crate) project: Option<String>,
+}
+
+/// Credentials that could be meant.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    /// Where they are known from: `the cloud uc of ~/clouds.yaml`.
+    pub(crate) source: String,
+    /// The site; its address when its name is not known before the first call.
+    pub(crate) site: String,
+    /// The credentials.
+    pub(crate) credentials: Credentials,
+}
+
+/// Variables that choose among credentials and are none.
+const SELECTORS: [&str; 8] = [
+    "OS_CLOUD",
+    "OS_REGION_NAME",
+    "OS_CLIENT_CONFIG_FILE",
+    "OS_CLIENT_SECURE_FILE",
+    "OS_CLOUD_NAME",
+    "OS_PROJECT_NAME",
+    "OS_PROJECT_ID",
+    "OS_INTERFACE",
+];
+
+/// Finds the credentials that are meant: one for each site that could be. Reads files and the keyring; sends nothing.
+///
+/// The first of these that has any: the cloud that was named, `OS_CLOUD`, the `OS_*` variables, what was logged in to together with
+/// an only cloud of `clouds.yaml`.
+pub(crate) fn find(surroundings: &Surroundings, vault: &Vault, choice: &Choice) -> Result<Vec<Candidate>> {
+    let clouds = Clouds::read(surroundings)?;
+    let finder = Finder { surroundings, vault, clouds, choice };
+    let found = finder.found()?;
+    let wanted = choice.site.as_deref().or_else(|| surroundings.variable("OS_REGION_NAME"));
+    let fitting: Vec<Candidate> = match wanted {
+        None => found,
+        Some(word) => {
+            let known: Vec<String> = found.iter().map(|one| format!("{} ({})", one.site, one.source)).collect();
+            let fitting: Vec<Candidate> = found.into_iter().filter(|one| finder.fits(one, word)).collect();
+            if fitting.is_empty() {
+                return Err(finder.no_such_site(word, &known));
+            }
+            fitting
+        }
+    };
+    finder.one_each(fitting)
+}
+
+struct Finder<'a> {
+    surroundings: &'a Surroundings,
+    vault: &'a Vault,
+    clouds: Clouds,
+    choice: &'a Choice,
+}
+
+impl Finder<'_> {
+    /// All candidates of the first source that has any.
+    fn found(&self) -> Result<Vec<Candidate>> {
+        if let Some(name) = &self.choice.cloud {
+            return self.cloud(name);
+        }
+        let environment = self.environment();
+        if let Some(name) = self.surroundings.variable("OS_CLOUD") {
+            if name == self.environment_name() && environment.is_some() {
+                return self.of_environment(environment.unwrap_or_default()).map(|one| vec![one]);
+            }
+            return self.cloud(name);
+        }
+        if let Some(flat) = environment {
+            let one = self.of_environment(flat)?;
+            let word = self.choice.site.as_deref();
+            if word.is_none_or(|word| self.fits(&one, word)) {
+                return Ok(vec![one]);
+            }
+            // Another site was named than the one that the variables are for.
+            let mut all = self.logins()?;
+            all.push(one);
+            return Ok(all);
+        }
+        let mut all = self.logins()?;
+        let names = self.clouds.names();
+        let named_site = self.choice.site.is_some() || self.surroundings.variable("OS_REGION_NAME").is_some();
+        let names: Vec<String> = match names.as_slice() {
+            [only] => vec![(*only).to_owned()],
+            // With a site named, the clouds that are at it can be told.
+            several if named_site => several.iter().map(|name| (*name).to_owned()).collect(),
+            _ => Vec::new(),
+        };
+        for name in names {
+            match self.cloud(&name) {
+                Ok(found) => all.extend(found),
+                // One of several that was not asked for by its name.
+                Err(_) if self.clouds.names().len() > 1 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if all.is_empty() { Err(self.nothing()) } else { Ok(all) }
+    }
+
+    /// A cloud of `clouds.yaml`, once for each of its regions.
+    fn cloud(&self, name: &str) -> Result<Vec<Candidate>> {
+        let file = self.clouds.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+        let source = format!("the cloud {name} of {file}");
+        let flats = self.clouds.cloud(name)?;
+        flats.into_iter().map(|flat| self.candidate(&flat, &source, Some(name))).collect()
+    }
+
+    /// What the `OS_*` variables come to, when they are more than a choice.
+    fn environment(&self) -> Option<Flat> {
+        let is_ours = |name: &str| {
+            name.starts_with("OS_") && !["OS_TEST", "OS_STD", "OS_LOG"].iter().any(|begin| name.starts_with(begin))
+        };
+        let set = || {
+            let variables = self.surroundings.variables.iter();
+            variables.filter(|(name, value)| is_ours(name) && !value.is_empty())
+        };
+        set().find(|(name, _)| !SELECTORS.contains(&name.as_str()))?;
+        // An address alone is no credential: `gpucl login` may need it.
+        let credential = ["OS_TOKEN", "OS_AUTH_TOKEN", "OS_ACCESS_TOKEN", "OS_PASSWORD", "OS_AUTH_TYPE"];
+        set().find(|(name, _)| credential.contains(&name.as_str()) || name.starts_with("OS_APPLICATION_CREDENTIAL"))?;
+        let mut flat = Flat::default();
+        for (name, value) in set() {
+            flat.set(name.trim_start_matches("OS_"), value.clone());
+        }
+        Some(flat)
+    }
+
+    fn environment_name(&self) -> &str {
+        self.surroundings.variable("OS_CLOUD_NAME").unwrap_or("envvars")
+    }
+
+    fn of_environment(&self, flat: Flat) -> Result<Candidate> {
+        let name = self.environment_name();
+        if self.clouds.names().contains(&name) {
+            return Err(Error::new(ErrorKind::Usage, "choose credentials")
+                .because(format!("the OS_* variables are the cloud `{name}`, and clouds.yaml has one of that name too"))
+                .hint("choose one: OS_CLOUD=NAME; or give the variables another name: OS_CLOUD_NAME=NAME"));
+        }
+        self.candidate(&flat, "the OS_* variables", None)
+    }
+
+    /// What `gpucl login` kept; those of another project than the chosen one are left out.
+    fn logins(&self) -> Result<Vec<Candidate>> {
+        let project = self.project();
+        let mut found = Vec::new();
+        for account in self.vault.list(ACCOUNTS)? {
+            let of_project = parts(&account).map(|(_, name)| name);
+            let chosen = project.name.as_deref();
+            if chosen.is_some_and(|chosen| of_project.is_none_or(|name| !name.eq_ignore_ascii_case(chosen))) {
+                continue;
+            }
+            let Some(text) = self.vault.get(&account)? else { continue };
+            let credentials = Entry::read(&account, &text)?.credentials();
+            let site = credentials.region.clone().unwrap_or_default();
+            let source = format!("the login at {site} in {}", of_project.unwrap_or_default());
+            found.push(Candidate { source, site, credentials });
+        }
+        Ok(found)
+    }
+
+    fn candidate(&self, flat: &Flat, source: &str, cloud: Option<&str>) -> Result<Candidate> {
+        let mut credentials = flat.credentials(source)?;
+        let chosen = self.project();
+        // A flag comes before what the cloud says of itself, a variable does not.
+        if !chosen.is_open() && (self.choice.project.is_some() || credentials.project.is_open()) {
+            let domains = credentials.project;
+            credentials.project = Named { domain_id: domains.domain_id, domain_name: domains.domain_name, ..chosen };
+        }
+        if let (None, Some(interface)) =
+            (flat.get(&["interface", "endpoint_type"]), self.surroundings.variable("OS_INTERFACE"))
+        {
+            credentials.interface = interface.to_owned();
+        }
+        if credentials.cacert.is_none() {
+            credentials.cacert = self.surroundings.variable("OS_CACERT").map(Into::into);
+        }
+        if let Some(path) = credentials.cacert.take() {
+            credentials.cacert = Some(match path.strip_prefix("~") {
+                Ok(below) => self.surroundings.home.join(below),
+                Err(_) => self.surroundings.here.join(path),
+            });
+        }
+        let site = credentials.region.clone().or_else(|| cloud.map(str::to_owned));
+        let site = site.unwrap_or_else(|| credentials.auth_url.clone());
+        Ok(Candidate { source: source.to_owned(), site, credentials })
+    }
+
+    /// The project that was chosen by flag or variable.
+    fn project(&self) -> Named {
+        let variable = |name: &str| self.surroundings.variable(name).map(str::to_owned);
+        match &self.choice.project {
+            Some(word) => Named { name: Some(word.clone()), ..Named::default() },
+            None => Named { id: variable("OS_PROJECT_ID"), name: variable("OS_PROJECT_NAME"), ..Named::default() },
+        }
+    }
+
+    fn fits(&self, one: &Candidate, word: &str) -> bool {
+        means(word, &one.site)
+            || one.credentials.region.as_deref().is_some_and(|region| means(word, region))
+            // A cloud may be called like its site.
+            || (one.credentials.region.is_none() && one.source.starts_with(&format!("the cloud {word} ")))
+    }
+
+    /// One candidate for each site; several projects of one site are for a person to choose from.
+    fn one_each(&self, found: Vec<Candidate>) -> Result<Vec<Candidate>> {
+        let mut each: Vec<Candidate> = Vec::new();
+        for one in found {
+            let Some(before) = each.iter().find(|before| before.site == one.site) else {
+                each.push(one);
+                continue;
+            };
+            let (first, second) = (&before.credentials.project, &one.credentials.project);
+            if first.name != second.name || first.id != second.id {
+                return Err(Error::new(ErrorKind::Usage, format!("choose credentials for {}", one.site))
+                    .because(format!("there are several: {}, and {}", before.source, one.source))
+                    .hint("choose a project: --project NAME, or set OS_PROJECT_NAME")
+                    .hint("or choose a cloud of clouds.yaml: set OS_CLOUD"));
+            }
+        }
+        Ok(each)
+    }
+
+    fn nothing(&self) -> Error {
+        let project = self.project();
+        let clouds = match (&self.clouds.path, self.clouds.names().as_slice()) {
+            (None, _) => "no clouds.yaml in the working folder, ~/.config/openstack or /etc/openstack".to_owned(),
+            (Some(path), []) => format!("{} has no cloud", path.display()),
+            (Some(path), names) => {
+                format!("{} has several clouds, and none was chosen: {}", path.display(), names.join(", "))
+            }
+        };
+        let logins = match &project.name {
+            Some(name) => format!("no login in the project {name}"),
+            None => "no login".to_owned(),
+        };
+        let error = Error::new(ErrorKind::Usage, "find credentials for Chameleon")
+            .because(format!("tried: no OS_* credentials in the environment, {logins}, {clouds}"))
+            .hint("gpucl login chameleon");
+        if self.clouds.names().len() > 1 { error.hint("choose a cloud: OS_CLOUD=NAME") } else { error }
+    }
+
+    fn no_such_site(&self, word: &str, known: &[String]) -> Error {
+        Error::new(ErrorKind::Usage, format!("find credentials for the site {word}"))
+            .because(format!("there are credentials for {}", known.join(", ")))
+            .hint(format!("gpucl login chameleon --site {word}"))
+    }
+}

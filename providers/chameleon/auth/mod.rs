@@ -1,0 +1,24 @@
+//! Who we are at which site, and where that is known from.
+
+mod clouds;
+mod credentials;
+mod entry;
+mod find;
+mod flat;
+mod sites;
+#[cfg(test)]
+mod tests;
+
+pub(super) use credentials::{Credentials, Method, Named};
+pub(super) use entry::Entry;
+pub(super) use find::{Candidate, Choice, find};
+pub(super) use sites::{KnownSite, SITES, known_site, means, site_at};
+
+/// The page of a site where application credentials are made.
+pub(super) fn credentials_page(auth_url: &str) -> String {
+    match reqwest::Url::parse(auth_url).ok().and_then(|url| Some((url.scheme().to_owned(), url.host_str()?.to_owned())))
+    {
+        Some((scheme, host)) => format!("{scheme}://{host}/identity/application_credentials/"),
+        None => "the site's web page, under Identity, Application Credentials".to_owned(),
+    }
+}

@@ -1,0 +1,93 @@
+# lib.sh: what the scripts of testbed/openstack share. Sourced, never run.
+# shellcheck shell=bash
+OPENSTACK=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$OPENSTACK/../hosts/lib.sh"
+
+ROOT=${GPUCL_OPENSTACK_ROOT:-/var/tmp/gpucl-openstack}
+ETC=$ROOT/etc LOG=$ROOT/log RUN=$ROOT/run DATA=$ROOT/data
+REGION=${GPUCL_OPENSTACK_REGION:-CHI@UC}
+# Every account's password. All listens on loopback only.
+PASS=gpucl
+MAX_LEASE_SECONDS=604800
+# name:node_type:gpu_model:gpu_count:kind. kind: pool (Blazar's), broken (Blazar's, not reservable), plain (not Blazar's)
+NODES="liqid01:compute_liqid:A100:2:pool liqid02:compute_liqid:A100:1:pool c03-04:gpu_mi100:MI100:2:pool c03-05:gpu_mi100:MI100:2:pool broken01:compute_liqid:A100:2:broken plain01:-:-:0:plain"
+# The networks: floating addresses (the first three parts of a /24), and the fixed ones.
+PUBLIC=${GPUCL_OPENSTACK_PUBLIC:-198.51.100}
+FIXED=10.140.80.0/22 FIXED_GATEWAY=10.140.80.1 FIXED_BRIDGE=gpuclos0 FIXED_NETWORK=gpucl-openstack
+
+# Ports, all on loopback: a row of them from one number on.
+PORT=${GPUCL_OPENSTACK_PORT:-25000}
+P_KEYSTONE=$PORT P_PLACEMENT=$((PORT + 1)) P_GLANCE=$((PORT + 2)) P_NEUTRON=$((PORT + 3)) P_NOVA=$((PORT + 4)) P_BLAZAR=$((PORT + 5))
+P_DB=$((PORT + 6)) P_AMQP=$((PORT + 7)) P_DIST=$((PORT + 8)) P_EPMD=$((PORT + 9)) P_FAULTS=$((PORT + 10)) P_FAULTS_CONTROL=$((PORT + 11))
+KS=http://127.0.0.1:$P_KEYSTONE
+DBURL="mysql+pymysql://gpucl:$PASS@127.0.0.1:$P_DB"
+AMQP="rabbit://guest:guest@127.0.0.1:$P_AMQP/"
+
+# The software is kept by what it is made of, and several states can share it.
+SOFTWARE=$CACHE/openstack/$(digest "$(files_digest "$OPENSTACK"/files/requirements.txt "$OPENSTACK"/files/gpucl_*.py)" "$(/usr/bin/python3 -V)" 1)
+VENV=$SOFTWARE/venv BIN=$SOFTWARE/venv/bin RABBIT=$SOFTWARE/rabbitmq
+CREDENTIALS=$ROOT/credentials.json
+
+# What the caller's shell says about Python and OpenStack must not reach the services; without compiled files each of them starts slowly.
+unset PYTHONDONTWRITEBYTECODE PYTHONPATH PYTHONHOME || true
+for v in $(compgen -e | grep -E '^OS_' || true); do unset "$v"; done
+export PYTHONUNBUFFERED=1 no_proxy=127.0.0.1,localhost NO_PROXY=127.0.0.1,localhost
+
+# The ids of hosts, as Ironic gives them: a node's name is only in Blazar's properties.
+uuid_of() { /usr/bin/python3 -c 'import uuid, sys; print(uuid.uuid5(uuid.NAMESPACE_DNS, sys.argv[1]))' "$1"; }
+
+started_at() { awk '{sub(/^.*\) /,""); print $20}' "/proc/$1/stat" 2>/dev/null || true; }
+
+# A file in RUN holds `pid start-time`: a number that is another process by now is never taken for ours.
+alive() {
+  local p s
+  [ -f "$RUN/$1.pid" ] || return 1
+  read -r p s <"$RUN/$1.pid" || return 1
+  [ -n "${s:-}" ] && [ "$(started_at "$p")" = "$s" ]
+}
+
+# start NAME COMMAND...: a daemon with a session of its own.
+start() {
+  local name=$1 p; shift
+  ! alive "$name" || return 0
+  # A new process has the right start time only once it exists: setsid execs, so the number stays the same.
+  ( cd "$DATA" && exec setsid "$@" >>"$LOG/$name.log" 2>&1 </dev/null 9>&- ) &
+  p=$!
+  echo "$p $(started_at "$p")" >"$RUN/$name.pid"
+}
+
+# stop NAME: ends it, and what is left of its group. Without a limit's end it is killed.
+stop() {
+  local name=$1 p s i
+  if alive "$name"; then
+    read -r p s <"$RUN/$name.pid"
+    kill -TERM "$p" 2>/dev/null || true
+    for i in $(seq 60); do alive "$name" || break; sleep 0.25; done
+    kill -KILL -- "-$p" 2>/dev/null || true
+  fi
+  rm -f "$RUN/$name.pid"
+}
+
+# wait_for SECONDS NAME COMMAND...
+wait_for() {
+  local limit=$1 name=$2 t0; shift 2; t0=$(now)
+  until "$@" >/dev/null 2>&1; do
+    if [ $(( $(now) - t0 )) -ge "$limit" ]; then
+      dead; [ ! -e "$LOG/$name.log" ] || tail -15 "$LOG/$name.log" >&2
+      die "$name did not answer within $limit s: $LOG/$name.log"
+    fi
+    sleep 0.25
+  done
+}
+# Names the daemons that have ended by themselves.
+dead() {
+  local f n
+  for f in "$RUN"/*.pid; do
+    n=$(basename "$f" .pid); [ ! -f "$f" ] || alive "$n" || say "  $n has ended: $LOG/$n.log"
+  done
+}
+http_answers() { [ "$(curl -s -o /dev/null -m 3 -w '%{http_code}' "$1")" != 000 ]; }
+tcp_answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+sql() { mariadb --no-defaults -uroot -S "$RUN/mysql.sock" -N -e "$1"; }
+# The container of a server.
+container_of() { printf 'gpucl-testbed-os-%s\n' "$1"; }

@@ -1,0 +1,51 @@
+# hosts.sh: what stands behind the servers: the hosts of testbed/hosts and their network, and the daemons that connect them.
+# shellcheck shell=bash
+
+# The images that servers boot are made now, and not within the time that somebody waits for a boot.
+hosts_up() {
+  "$HERE/up" 9>&- >"$ROOT/hosts.json.new"; mv "$ROOT/hosts.json.new" "$ROOT/hosts.json"
+  ( for f in roots hostimages; do . "$HERE/parts/$f.sh"; done; firewalld_image "$HOST" )
+}
+
+fixed_network() {
+  local have; have=$(docker network inspect -f '{{range .IPAM.Config}}{{.Subnet}}{{end}}' "$FIXED_NETWORK" 2>/dev/null || true)
+  [ -n "$have" ] || docker network create --subnet "$FIXED" --gateway "$FIXED_GATEWAY" -o com.docker.network.bridge.name="$FIXED_BRIDGE" "$FIXED_NETWORK" >/dev/null
+  # Floating addresses: whoever asks for one goes to the bridge; the rules that wire writes turn it to a host. One that nobody has stays silent.
+  ip route replace "$PUBLIC.0/24" dev "$FIXED_BRIDGE" src "$FIXED_GATEWAY"
+}
+
+rule() { iptables -w 10 -t "$1" -C "${@:2}" 2>/dev/null || iptables -w 10 -t "$1" -I "${@:2}"; }
+rules() {
+  local c bridge
+  bridge=$(docker network inspect -f '{{index .Options "com.docker.network.bridge.name"}}' "$NETWORK")
+  for c in nat:GPUCL-OS nat:GPUCL-OS-POST filter:GPUCL-OS filter:GPUCL-OS-FORWARD; do iptables -w 10 -t "${c%:*}" -nL "${c#*:}" >/dev/null 2>&1 || iptables -w 10 -t "${c%:*}" -N "${c#*:}"; done
+  rule nat OUTPUT -j GPUCL-OS; rule nat PREROUTING -j GPUCL-OS
+  # A server that asks for a floating address of its own network.
+  rule nat GPUCL-OS-POST -s "$FIXED" -d "$FIXED" -m conntrack --ctstate DNAT -j MASQUERADE
+  rule nat POSTROUTING -j GPUCL-OS-POST
+  # This machine is outside: the fixed addresses are not for it.
+  rule filter GPUCL-OS -d "$FIXED" -m conntrack --ctdir ORIGINAL ! --ctstate DNAT -j REJECT --reject-with icmp-host-unreachable
+  rule filter OUTPUT -j GPUCL-OS
+  # Hosts reach the registry and the apt repositories of testbed/hosts, and nothing there reaches them but by a floating address.
+  rule filter GPUCL-OS-FORWARD -i "$bridge" -o "$FIXED_BRIDGE" -m conntrack --ctstate ESTABLISHED,RELATED,DNAT -j ACCEPT
+  rule filter GPUCL-OS-FORWARD -i "$FIXED_BRIDGE" -o "$bridge" -j ACCEPT
+  rule filter DOCKER-USER -j GPUCL-OS-FORWARD
+}
+
+wiring() {
+  fixed_network; rules
+  start wire /usr/bin/python3 "$OPENSTACK/wire" --root "$ROOT"
+  start faults /usr/bin/python3 "$OPENSTACK/faults" --listen "127.0.0.1:$P_FAULTS" --control "127.0.0.1:$P_FAULTS_CONTROL" --credentials "$CREDENTIALS"
+  wait_for 20 faults tcp_answers "$P_FAULTS_CONTROL"
+  alive wire || { cat "$LOG/wire.log"; return 1; }
+}
+
+# Of all daemons, in MiB.
+memory() {
+  local f p q n sum=0
+  for f in "$RUN"/*.pid; do
+    read -r p _ <"$f" || continue
+    for q in $(ps -o pid= -s "$p" 2>/dev/null); do n=$(awk '/^Pss:/{print $2}' "/proc/$q/smaps_rollup" 2>/dev/null || true); sum=$((sum + ${n:-0})); done
+  done
+  echo $((sum / 1024))
+}

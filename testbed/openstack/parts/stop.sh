@@ -1,0 +1,30 @@
+# stop.sh: ends what runs.
+# shellcheck shell=bash
+
+# unrule TABLE CHAIN PARENT...: a chain of ours, and the jumps to it.
+unrule() {
+  local parent
+  for parent in "${@:3}"; do while iptables -w 10 -t "$1" -D "$parent" -j "$2" 2>/dev/null; do :; done; done
+  iptables -w 10 -t "$1" -F "$2" 2>/dev/null && iptables -w 10 -t "$1" -X "$2" || true
+}
+unwire() {
+  stop wire; stop faults
+  docker version >/dev/null 2>&1 || return 0
+  docker ps -aq --filter label=gpucl-openstack | xargs -r docker rm -fv >/dev/null
+  unrule nat GPUCL-OS OUTPUT PREROUTING; unrule nat GPUCL-OS-POST POSTROUTING
+  unrule filter GPUCL-OS OUTPUT; unrule filter GPUCL-OS-FORWARD DOCKER-USER
+  # The route goes with the bridge.
+  ! docker network inspect "$FIXED_NETWORK" >/dev/null 2>&1 || docker network rm "$FIXED_NETWORK" >/dev/null
+}
+
+stop_all() {
+  local f n
+  for f in "$RUN"/*.pid; do
+    [ -f "$f" ] || continue
+    n=$(basename "$f" .pid)
+    case $n in mariadb | rabbitmq | epmd) ;; *) stop "$n" & ;; esac
+  done
+  wait
+  # What the others stand on, last.
+  for n in rabbitmq epmd mariadb; do stop "$n"; done
+}
