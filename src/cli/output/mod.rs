@@ -1,6 +1,7 @@
 //! What a person or a program is shown: results on stdout, progress on stderr.
 
 mod error;
+pub(crate) mod gantt;
 mod json;
 mod plain;
 mod table;
