@@ -1,6 +1,6 @@
 //! Bare-metal hosts of Chameleon. Being built: what speaks to a site is here, what acquires is not yet.
 
-#[expect(dead_code, unused_imports, reason = "the provider that uses it is being written beside it")]
+#[expect(dead_code, reason = "the provider that uses it is being written beside it")]
 mod api;
 #[expect(dead_code, unused_imports, reason = "the provider that uses it is being written beside it")]
 mod auth;
@@ -49,6 +49,10 @@ impl Factory for ChameleonFactory {
 
     fn check(&self, _settings: &serde_json::Value, _hosts: &[serde_json::Value]) -> Vec<FieldError> {
         Vec::new()
+    }
+
+    fn login(&self) -> Option<&dyn crate::provider::Login> {
+        Some(&auth::ChameleonLogin)
     }
 
     fn open(&self, _settings: &serde_json::Value, _context: &Context) -> Result<Box<dyn Provider>> {
