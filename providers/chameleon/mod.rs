@@ -25,8 +25,8 @@ use serde_json::Value;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
-    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
-    Provider, ProviderKind, Recorder, Reservations, Resolved, ResourceKind, ResourceRequest,
+    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Login, Manifest, ObservedResource,
+    Offer, Provider, ProviderKind, Recorder, Reservations, Resolved, ResourceKind, ResourceRequest,
 };
 use crate::spec::Runtime;
 use cloud::Cloud;
@@ -63,6 +63,10 @@ impl Factory for ChameleonFactory {
 
     fn check(&self, settings: &Value, hosts: &[Value]) -> Vec<FieldError> {
         config::check(settings, hosts)
+    }
+
+    fn login(&self) -> Option<&dyn Login> {
+        Some(&auth::ChameleonLogin)
     }
 
     fn open(&self, settings: &Value, context: &Context) -> Result<Box<dyn Provider>> {

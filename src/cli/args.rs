@@ -88,6 +88,10 @@ pub(crate) enum Command {
     /// Serve a stand-in of a site, to try gpucl without an account
     #[command(subcommand)]
     Sandbox(commands::sandbox::Command),
+    /// Log in to a provider, and keep what it takes
+    Login(commands::login::Args),
+    /// Forget what `login` kept
+    Logout(commands::login::LogoutArgs),
     /// Print the JSON Schema of a spec
     Schema(commands::schema::Args),
     /// Print a shell's completions

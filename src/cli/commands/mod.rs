@@ -10,6 +10,7 @@ pub(crate) mod env;
 pub(crate) mod exec;
 pub(crate) mod job;
 pub(crate) mod list;
+pub(crate) mod login;
 pub(crate) mod logs;
 pub(crate) mod plan;
 pub(crate) mod port_forward;
@@ -49,6 +50,8 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
         Command::Doctor(args) => doctor::run(app, args).await,
         Command::Provider(command) => provider::run(app, command).await,
         Command::Sandbox(command) => sandbox::run(app, command).await,
+        Command::Login(args) => login::run(app, args).await,
+        Command::Logout(args) => login::logout(app, &args),
         Command::Schema(args) => schema::run(app, args).await,
         Command::Completions(args) => completions::run(app, args).await,
         Command::Agent(args) => agent::run(app, args).await,
