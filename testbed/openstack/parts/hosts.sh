@@ -4,7 +4,15 @@
 # The images that servers boot are made now, and not within the time that somebody waits for a boot.
 hosts_up() {
   "$HERE/up" 9>&- >"$ROOT/hosts.json.new"; mv "$ROOT/hosts.json.new" "$ROOT/hosts.json"
-  ( for f in roots hostimages; do . "$HERE/parts/$f.sh"; done; firewalld_image "$HOST" )
+  # In a shell of its own: these parts have names of their own.
+  (
+    for f in engine roots repo images hostimages; do . "$HERE/parts/$f.sh"; done
+    case $(cat "$ROOT/host-image" 2>/dev/null || echo fresh) in
+      docker) docker_image; firewalld_image "$DOCKER_HOST_IMAGE" ;;
+      ready) ready_store; firewalld_image "$DOCKER_HOST_IMAGE" ;;
+      *) firewalld_image "$HOST" ;;
+    esac
+  )
 }
 
 fixed_network() {
