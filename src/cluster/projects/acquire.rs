@@ -71,7 +71,8 @@ impl ProjectWorld {
         let config = &self.config;
         let resources = config.provider.observe(&config.scope).await?;
         let mut observed = Observed { resources, ..Observed::default() };
-        let adopted: Vec<ResourceRequest> = match self.learned().hosts.is_some() {
+        let is_resolved = self.learned().hosts.is_some();
+        let adopted: Vec<ResourceRequest> = match is_resolved {
             true => self.requests()?.into_iter().filter(|request| request.adopted.is_some()).collect(),
             false => Vec::new(),
         };
