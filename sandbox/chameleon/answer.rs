@@ -109,7 +109,8 @@ impl Answer {
             409 => "conflictingRequest",
             _ => "computeFault",
         };
-        Self::json(code, json!({kind: {"code": code, "message": message.into()}}))
+        let body = json!({kind: {"code": code, "message": message.into()}});
+        Self::text(code, "application/json; charset=UTF-8", body.to_string())
     }
 
     /// Neutron's errors.

@@ -20,17 +20,28 @@ impl State {
             );
         }
         let Some(caller) = caller else { return self.refused() };
-        let answer = self.route_reservation(ask, caller).with("openstack-api-version", "reservation 1.0");
+        let asked = ask.header("content-type").map(|kind| kind.split(';').next().unwrap_or(kind).trim());
+        if let Some(kind) = asked.filter(|kind| !ask.body.is_empty() && *kind != "application/json") {
+            let text = format!("Content type '{kind}' isn't supported");
+            return Answer::json(400, json!({"error": 400, "error_message": text}));
+        }
+        let Some(answer) = self.route_reservation(ask, caller) else {
+            return Answer::json(
+                404,
+                json!({"error": 404, "error_message": "The requested URL was not found on the server. If you entered the URL \
+                    manually please check your spelling and try again."}),
+            );
+        };
         // The service acts, and then finds that it cannot say so.
         if ask.header("accept").is_none_or(str::is_empty) {
-            return Answer::text(500, "text/plain; charset=utf-8", NO_ACCEPT);
+            return Answer::text(500, "text/plain", NO_ACCEPT).with("openstack-api-version", "reservation 1.0");
         }
-        answer
+        answer.with("openstack-api-version", "reservation 1.0")
     }
 
-    fn route_reservation(&mut self, ask: &Ask, caller: &Caller) -> Answer {
+    fn route_reservation(&mut self, ask: &Ask, caller: &Caller) -> Option<Answer> {
         let (method, path) = ask.route();
-        match (method, &path[..]) {
+        Some(match (method, &path[..]) {
             ("GET", ["v1", "os-hosts"]) => Answer::json(
                 200,
                 json!({"hosts": self.reservable().map(|host| self.render_host(host)).collect::<Vec<_>>()}),
@@ -39,14 +50,8 @@ impl State {
             ("GET", ["v1", "os-hosts", "allocations"]) => {
                 let lease = ask.query("lease_id");
                 let reservation = ask.query("reservation_id");
-                let all: Vec<Value> = self
-                    .reservable()
-                    .map(|host| self.allocation(host, lease, reservation))
-                    .filter(|found| {
-                        lease.is_none() && reservation.is_none()
-                            || found["reservations"].as_array().is_some_and(|all| !all.is_empty())
-                    })
-                    .collect();
+                // Hosts without any are told too, whatever is asked for.
+                let all: Vec<Value> = self.reservable().map(|host| self.allocation(host, lease, reservation)).collect();
                 Answer::json(200, json!({"allocations": all}))
             }
             ("GET", ["v1", "os-hosts", id]) => match self.host_by_id(id) {
@@ -89,12 +94,8 @@ impl State {
                 }
                 None => not_found("lease_id", id),
             },
-            _ => Answer::json(
-                404,
-                json!({"error": 404, "error_message": "The requested URL was not found on the server. If you entered the URL \
-                    manually please check your spelling and try again."}),
-            ),
-        }
+            _ => return None,
+        })
     }
 
     /// What a service answers without a good token.
@@ -275,6 +276,8 @@ fn not_json() -> Answer {
 }
 
 /// What the service says without an `Accept` header.
-const NO_ACCEPT: &str = "Internal Server Error\n\n400 Bad Request: Content type '' isn't supported";
+const NO_ACCEPT: &str = "Traceback (most recent call last):\n  File \"blazar/api/v1/utils.py\", line 94, in handler\n    \
+    return func(flask.request, **kwargs)\n\
+    werkzeug.exceptions.BadRequest: 400 Bad Request: Content type '' isn't supported";
 
 const CPU_INFO: &str = r#"{"arch": "x86_64", "model": "Nehalem", "vendor": "Intel", "features": ["pge", "clflush"], "topology": {"cores": 1, "threads": 1, "sockets": 4}}"#;

@@ -62,10 +62,15 @@ impl Default for Config {
             port: 0,
             region: "CHI@UC".to_owned(),
             hosts: vec![
-                HostConfig { id: "2".to_owned(), ..HostConfig::new("liqid01", "compute_liqid", "A100", 1) },
+                HostConfig { id: "2".to_owned(), ..HostConfig::new("liqid01", "compute_liqid", "A100", 2) },
                 HostConfig { id: "3".to_owned(), ..HostConfig::new("liqid02", "compute_liqid", "A100", 1) },
                 HostConfig { id: "1".to_owned(), ..HostConfig::new("c03-04", "gpu_mi100", "MI100", 2) },
                 HostConfig { id: "5".to_owned(), ..HostConfig::new("c03-05", "gpu_mi100", "MI100", 2) },
+                HostConfig {
+                    id: "6".to_owned(),
+                    reservable: false,
+                    ..HostConfig::new("broken01", "compute_liqid", "A100", 2)
+                },
                 HostConfig { id: "4".to_owned(), owned_by_blazar: false, ..HostConfig::new("plain01", "-", "", 0) },
             ],
             images: ["CC-Ubuntu22.04", "CC-Ubuntu24.04", "CC-Ubuntu24.04-CUDA", "CC-Ubuntu24.04-ROCm"]

@@ -16,7 +16,14 @@ const BETWEEN: Duration = Duration::from_secs(60);
 impl State {
     pub(super) fn image(&mut self, ask: &Ask, known: bool) -> Answer {
         if !known {
-            return self.refused();
+            // It has words of its own for this.
+            return Answer::json(
+                401,
+                json!({"message": "This server could not verify that you are authorized to access the document you requested. Either you \
+                    supplied the wrong credentials (e.g., bad password), or your browser does not understand how to supply the \
+                    credentials required.<br /><br />\n\n\n", "code": "401 Unauthorized", "title": "Unauthorized"}),
+            )
+            .with("www-authenticate", format!("Keystone uri=\"{}/identity/v3\"", self.base));
         }
         let (method, path) = ask.route();
         match (method, &path[..]) {
@@ -42,13 +49,10 @@ impl State {
                 let at = (0..self.config.images.len()).find(|at| self.image_id(*at) == *id);
                 match at {
                     Some(at) => Answer::json(200, self.render_image(at)),
-                    None => Answer::text(
+                    None => Answer::json(
                         404,
-                        "text/html; charset=UTF-8",
-                        format!(
-                            "<html>\n <head>\n  <title>404 Not Found</title>\n </head>\n <body>\n  <h1>404 Not Found</h1>\n  \
-                             Failed to find image {id}<br /><br />\n\n\n </body>\n</html>"
-                        ),
+                        json!({"message": format!("No image found with ID {id}<br /><br />\n\n\n"), "code": "404 Not Found",
+                            "title": "Not Found"}),
                     ),
                 }
             }

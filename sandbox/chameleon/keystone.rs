@@ -117,7 +117,7 @@ impl State {
             return Answer::keystone(
                 400,
                 "Bad Request",
-                "Expecting to find valid JSON in body. The server could not comply with the request since it is either malformed \
+                "Expecting to find valid JSON in request body. The server could not comply with the request since it is either malformed \
                  or otherwise incorrect. The client is assumed to be in error.",
             );
         };

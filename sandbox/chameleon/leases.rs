@@ -42,19 +42,27 @@ impl State {
 
     fn new_lease(&mut self, body: &Value, caller: &Caller) -> Result<Lease, Answer> {
         let now = self.now();
-        let text =
-            |key: &str| body[key].as_str().ok_or_else(|| Answer::blazar(400, format!("Missing parameter {key}")));
-        let name = text("name")?.to_owned();
-        let start = match text("start_date")? {
-            "now" => minute(now),
-            start => date(start)?,
-        };
-        let end = date(text("end_date")?)?;
+        let missing: Vec<&str> =
+            ["end_date", "name", "start_date"].into_iter().filter(|key| body.get(key).is_none()).collect();
+        if !missing.is_empty() {
+            return Err(Answer::blazar(400, format!("Missing parameter {}", missing.join(", "))));
+        }
+        let text = |key: &str| body[key].as_str().unwrap_or_default();
+        let name = text("name").to_owned();
+        let time = |text: &str| if text == "now" { Ok(minute(now)) } else { date(text) };
+        let (start, end) = (time(text("start_date"))?, time(text("end_date"))?);
         if start < minute(now) {
             return Err(Answer::blazar(400, "Start date must be later than current date"));
         }
         if end <= start {
             return Err(Answer::blazar(400, "End date must be later than start date."));
+        }
+        let reminder = match text("before_end_date") {
+            "" => (end - REMINDER).max(start),
+            told => date(told)?,
+        };
+        if reminder < start || end < reminder {
+            return Err(Answer::blazar(403, "Datetime is out of lease limits"));
         }
         let mut reservations = Vec::new();
         for asked in body["reservations"].as_array().into_iter().flatten() {
@@ -76,7 +84,6 @@ impl State {
         if self.config.unique_lease_names && self.leases.all().any(same_name) {
             return Err(Answer::blazar(409, format!("The lease with name: {name} already exists")));
         }
-        let reminder = (end - REMINDER).max(start);
         let events =
             [("start_lease", start), ("end_lease", end), ("before_end_lease", reminder)].map(|(kind, time)| Event {
                 id: self.ids.uuid(),
@@ -122,7 +129,11 @@ impl State {
                     }
                 }
                 let (min, max) = (number(asked, "min")?, number(asked, "max")?);
-                if min > max || min == 0 {
+                if min == 0 || max == 0 {
+                    let text = "Malformed parameter min and max (must be greater than or equal to 1)";
+                    return Err(Answer::blazar(400, text));
+                }
+                if min > max {
                     return Err(Answer::blazar(
                         400,
                         "Invalid values for min/max of hosts. Max must be equal to or larger than min.",
@@ -152,7 +163,7 @@ impl State {
                 let required = asked.get("required_floatingips").cloned().unwrap_or_else(|| json!([]));
                 Ok(Reserved::Addresses { network_id, amount, required })
             }
-            Some(other) => Err(Answer::blazar(400, format!("The resource type {other} is not supported"))),
+            Some(other) => Err(Answer::blazar(500, format!("The {other} resource type is not supported"))),
             None => Err(missing("resource_type")),
         }
     }
@@ -228,10 +239,16 @@ impl State {
         }
         let changed = match self.changed(&lease, body, now) {
             Ok(changed) => changed,
-            Err(answer) => return answer,
+            Err(answer) => {
+                // Seen at the real service: after what enforcement refuses, the lease is in ERROR. Chameleon's own leaves it as it was.
+                if answer.status == 403 && !self.config.quirks.fork {
+                    self.on_lease(id, |lease| lease.status = LeaseStatus::Error);
+                }
+                return answer;
+            }
         };
         let changed =
-            Lease { status: LeaseStatus::Updating, before: lease.status, since: now, updated: now, ..changed };
+            Lease { status: LeaseStatus::Updating, before: lease.settled(now), since: now, updated: now, ..changed };
         let answer = Answer::json(200, json!({"lease": self.render_lease(&changed)}));
         if let Some(lease) = self.leases.get_mut(id) {
             *lease = changed;
@@ -250,6 +267,15 @@ impl State {
         }
         if let Some(text) = body["end_date"].as_str() {
             changed.end = date(text)?;
+        }
+        if let Some(text) = body["before_end_date"].as_str() {
+            date(text)?;
+        }
+        let known = |id: &str| lease.reservations.iter().any(|part| part.id == id);
+        let mut named = body["reservations"].as_array().into_iter().flatten().filter_map(|part| part["id"].as_str());
+        if let Some(unknown) = named.find(|id| !known(id)) {
+            let text = format!("Please enter valid reservation IDs. Invalid reservation IDs are: {unknown}");
+            return Err(Answer::blazar(400, text));
         }
         if changed.start == lease.start && changed.end == lease.end {
             return Ok(changed);
@@ -345,6 +371,17 @@ impl State {
             return Answer::json(200, json!({}));
         }
         Answer::empty(204).with("content-type", "application/json")
+    }
+}
+
+impl Lease {
+    /// What it is after a change; one in ERROR comes back.
+    fn settled(&self, now: Timestamp) -> LeaseStatus {
+        match self.status {
+            LeaseStatus::Error if now < self.start => LeaseStatus::Pending,
+            LeaseStatus::Error => LeaseStatus::Active,
+            other => other,
+        }
     }
 }
 

@@ -228,7 +228,7 @@ impl Drop for Sandbox {
 }
 
 impl State {
-    fn on_lease(&mut self, id: &str, change: impl FnOnce(&mut Lease)) -> bool {
+    pub(in crate::sandbox::chameleon) fn on_lease(&mut self, id: &str, change: impl FnOnce(&mut Lease)) -> bool {
         self.leases.get_mut(id).map(change).is_some()
     }
 

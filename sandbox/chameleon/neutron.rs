@@ -23,10 +23,17 @@ impl State {
         let Some(caller) = caller else { return self.refused() };
         let is_read = |part: &str| part.contains("json") || part.contains("*/*") || part.trim().is_empty();
         if ask.header("accept").is_some_and(|accept| !accept.split(',').any(is_read)) {
-            return Answer::neutron(406, "HTTPNotAcceptable", "The resource could not be found.");
+            return Answer::neutron(
+                406,
+                "HTTPNotAcceptable",
+                "The server could not comply with the request since it is either malformed or otherwise incorrect.",
+            );
         }
         let (method, path) = ask.route();
         let all = self.has(Bug::ListsForeign);
+        if let Some(answer) = unknown_filter(ask) {
+            return answer;
+        }
         let (now, mine) = (self.now(), |project: &str| all || project == caller.project_id);
         let list = |name: &str, found: Vec<Value>| Answer::json(200, json!({name: filtered(ask, found)}));
         match (method, &path[..]) {
@@ -130,7 +137,10 @@ impl State {
 
     fn create_floating(&mut self, body: &Value, caller: &Caller) -> Answer {
         let asked = &body["floatingip"];
-        let network = asked["floating_network_id"].as_str().unwrap_or_default();
+        let Some(network) = asked["floating_network_id"].as_str() else {
+            let text = "Failed to parse request. Required attribute 'floating_network_id' not specified";
+            return Answer::neutron(400, "HTTPBadRequest", text);
+        };
         if self.network_name(network).is_some() {
             let text = format!("Bad floatingip request: Network {network} is not a valid external network.");
             return Answer::neutron(400, "BadRequest", text);
@@ -235,16 +245,48 @@ impl State {
         }
         let body = self.floating_ips.get(id).map(|address| self.render_floating(address));
         if let Some(address) = self.floating_ips.get_mut(id) {
-            address.status = if address.port.is_some() { "ACTIVE" } else { "DOWN" };
+            let status = if address.port.is_some() { "ACTIVE" } else { "DOWN" };
+            address.revision += u32::from(address.status != status);
+            address.status = status;
         }
         Answer::json(200, json!({"floatingip": body}))
     }
 }
 
+/// What lists take beside the fields of what they list.
+const PAGING: [&str; 6] = ["fields", "limit", "marker", "sort_key", "sort_dir", "page_reverse"];
+
+/// What each list can be filtered by.
+const FIELDS: [(&str, &str); 4] = [
+    (
+        "floatingips",
+        "id tenant_id project_id floating_ip_address floating_network_id router_id port_id fixed_ip_address status description tags \
+         tags-any not-tags not-tags-any revision_number",
+    ),
+    (
+        "ports",
+        "id name network_id tenant_id project_id mac_address admin_state_up status device_id device_owner fixed_ips security_groups \
+         description tags tags-any not-tags not-tags-any revision_number",
+    ),
+    (
+        "networks",
+        "id name tenant_id project_id admin_state_up mtu status shared router:external description tags tags-any not-tags not-tags-any \
+         is_default revision_number",
+    ),
+    ("subnets", "id name network_id tenant_id project_id ip_version cidr gateway_ip enable_dhcp description tags"),
+];
+
+fn unknown_filter(ask: &Ask) -> Option<Answer> {
+    let fields = FIELDS.iter().find(|(list, _)| ask.path.len() == 2 && ask.path[1] == *list)?.1;
+    let is_known = |key: &str| PAGING.contains(&key) || fields.split_whitespace().any(|field| field == key);
+    let (unknown, _) = ask.query.iter().find(|(key, _)| !is_known(key))?;
+    Some(Answer::neutron(400, "HTTPBadRequest", format!("['{unknown}'] is invalid attribute for filtering")))
+}
+
 /// Neutron's filters: any field by its value; all of the given tags.
 fn filtered(ask: &Ask, mut found: Vec<Value>) -> Vec<Value> {
     for (key, asked) in &ask.query {
-        if ["fields", "limit", "marker", "sort_key", "sort_dir", "page_reverse"].contains(&key.as_str()) {
+        if PAGING.contains(&key.as_str()) {
             continue;
         }
         found.retain(|item| match &item[key] {

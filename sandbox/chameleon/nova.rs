@@ -19,7 +19,9 @@ impl State {
             Ok(minor) => minor,
             Err(asked) => {
                 let text = format!("Version {asked} is not supported by the API. Minimum is 2.1 and maximum is 2.95.");
-                return Answer::json(406, json!({"computeFault": {"code": 406, "message": text}}));
+                let body = json!({"computeFault": {"code": 406, "message": text}}).to_string();
+                return Answer::text(406, "application/json; charset=UTF-8", body)
+                    .with("openstack-api-version", format!("compute {asked}"));
             }
         };
         self.route_compute(ask, caller, minor).with("openstack-api-version", format!("compute 2.{minor}"))
@@ -206,6 +208,12 @@ impl State {
         let now = self.now();
         let ready = after(now, if host.is_some() { self.config.boot } else { self.config.schedule });
         let mut metadata: Map<String, Value> = asked["metadata"].as_object().cloned().unwrap_or_default();
+        let too_long = metadata.iter().find(|(_, value)| value.as_str().is_none_or(|value| value.len() > 255));
+        if let Some((key, value)) = too_long {
+            let value = value.as_str().unwrap_or_default();
+            let text = format!("Invalid input for field/attribute {key}. Value: {value}. '{value}' is too long");
+            return Err(Answer::nova(400, text));
+        }
         if self.has(Bug::LosesTags) {
             metadata.clear();
         }
@@ -295,7 +303,7 @@ impl State {
         };
         let mut all = json!({
             "id": server.id, "name": server.name, "status": server.status, "tenant_id": server.project_id,
-            "user_id": server.user_id, "metadata": server.metadata, "hostId": server.host_id(),
+            "user_id": server.user_id, "metadata": server.metadata, "hostId": if server.status == "BUILD" { String::new() } else { server.host_id() },
             "image": {"id": server.image, "links": [self.bookmark("images", &server.image)]}, "flavor": flavor,
             "created": zulu(server.created), "updated": zulu(server.updated), "addresses": self.addresses(server),
             "accessIPv4": "", "accessIPv6": "", "links": self.links("servers", &server.id), "OS-DCF:diskConfig": "MANUAL",
@@ -306,14 +314,23 @@ impl State {
             }
         } else {
             all["progress"] = json!(0);
-            all["security_groups"] = json!([{"name": "default"}]);
+            if server.status == "ACTIVE" {
+                all["security_groups"] = json!([{"name": "default"}]);
+            }
         }
         let rest = json!({
-            "OS-EXT-AZ:availability_zone": server.zone(), "config_drive": "", "key_name": server.key_name,
+            "OS-EXT-AZ:availability_zone": if server.status == "BUILD" { String::new() } else { server.zone() }, "config_drive": "", "key_name": server.key_name,
             "OS-SRV-USG:launched_at": server.launched.map(long), "OS-SRV-USG:terminated_at": null,
             "OS-EXT-STS:task_state": task, "OS-EXT-STS:vm_state": vm, "OS-EXT-STS:power_state": power,
             "os-extended-volumes:volumes_attached": [],
         });
+        for (since, name, value) in
+            [(9, "locked", json!(false)), (19, "description", json!(server.name)), (26, "tags", json!([]))]
+        {
+            if minor >= since {
+                all[name] = value;
+            }
+        }
         if let (Value::Object(all), Value::Object(rest)) = (&mut all, rest) {
             all.extend(rest);
         }

@@ -197,6 +197,7 @@ impl State {
             if address.port.as_ref().is_some_and(|port| ports.contains(port)) {
                 address.port = None;
                 address.status = "DOWN";
+                address.revision += 2;
             }
         }
     }

@@ -274,7 +274,7 @@ impl State {
         let credentials = User::ALL.map(|user| Credential {
             id: ids.hex(),
             secret: ids.secret(),
-            name: format!("gpucl-{user:?}").to_lowercase(),
+            name: if user == User::AliceRestricted { "restricted" } else { "unrestricted" }.to_owned(),
             user,
             unrestricted: user != User::AliceRestricted,
         });

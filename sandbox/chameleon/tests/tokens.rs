@@ -1,0 +1,106 @@
+use serde_json::{Value, json};
+
+use super::super::{Config, Rule, Service, User};
+use super::client::{blazar, says, site, with};
+
+fn with_credential(id: &str, secret: &str) -> Value {
+    json!({"auth": {"identity": {"methods": ["application_credential"], "application_credential": {"id": id, "secret": secret}}}})
+}
+
+#[tokio::test]
+async fn a_credential_gives_a_token_that_tells_all_about_it() {
+    let site = site().await;
+    for (user, restricted) in [(User::Alice, false), (User::AliceRestricted, true)] {
+        let known = site.sandbox.credentials(user);
+        let asked = with_credential(&known.id, &known.secret);
+        let told = site.send("", "POST", "/identity/v3/auth/tokens", asked).await.unwrap();
+        let token = &told.body["token"];
+        assert_eq!(told.status, 201);
+        assert!(told.headers["x-subject-token"].to_str().unwrap().starts_with("gAAAAA"));
+        assert_eq!(token["application_credential"]["restricted"], restricted);
+        assert_eq!((&token["user"]["id"], &token["project"]["id"]), (&json!(known.user_id), &json!(known.project_id)));
+        let kinds: Vec<&str> =
+            token["catalog"].as_array().unwrap().iter().filter_map(|entry| entry["type"].as_str()).collect();
+        assert_eq!(kinds, ["identity", "reservation", "compute", "image", "network"]);
+        assert_eq!(token["expires_at"].as_str().unwrap().len(), "2026-11-21T05:53:53.000000Z".len());
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_secret_and_an_unknown_id_are_told_apart() {
+    let site = site().await;
+    let known = site.sandbox.credentials(User::Alice);
+    let told = site.send("", "POST", "/identity/v3/auth/tokens", with_credential(&known.id, "wrong")).await.unwrap();
+    let unauthorized = json!({"error": {"code": 401, "message": "The request you have made requires authentication.", "title": "Unauthorized"}});
+    says(&told, 401, unauthorized.clone());
+    let id = "00000000000000000000000000000000";
+    let told = site.send("", "POST", "/identity/v3/auth/tokens", with_credential(id, "x")).await.unwrap();
+    let text = "Could not find Application Credential: 00000000000000000000000000000000.";
+    says(&told, 404, json!({"error": {"code": 404, "message": text, "title": "Not Found"}}));
+    site.sandbox.revoke(User::Alice);
+    let asked = with_credential(&known.id, &known.secret);
+    assert_eq!(site.send("", "POST", "/identity/v3/auth/tokens", asked).await.unwrap().status, 404);
+    for path in ["/reservation/v1/leases", "/compute/v2.1/servers", "/network/v2.0/floatingips"] {
+        says(&site.send("gAAAAAno", "GET", path, Value::Null).await.unwrap(), 401, unauthorized.clone());
+    }
+}
+
+#[tokio::test]
+async fn a_token_ends() {
+    let site = site().await;
+    assert_eq!(site.get("/reservation/v1/leases").await.status, 200);
+    site.sandbox.fault(Rule::new("GET", "^/compute/", "token-expire")).unwrap();
+    assert_eq!(site.get("/compute/v2.1/servers").await.status, 401);
+    assert_eq!(site.get("/reservation/v1/leases").await.status, 401);
+}
+
+#[tokio::test]
+async fn an_access_token_becomes_a_token_with_a_project() {
+    let site = site().await;
+    let url = format!("{}/OS-FEDERATION/identity_providers/chameleon/protocols/openid/auth", site.sandbox.auth_url());
+    let access = site.sandbox.access_token(User::Carol);
+    let told = reqwest::Client::new().post(url).bearer_auth(access).send().await.unwrap();
+    assert_eq!(told.status(), 201);
+    let unscoped = told.headers()["x-subject-token"].to_str().unwrap().to_owned();
+    assert_eq!(site.send(&unscoped, "GET", "/reservation/v1/leases", Value::Null).await.unwrap().status, 401);
+    let projects = site.send(&unscoped, "GET", "/identity/v3/auth/projects", Value::Null).await.unwrap().body;
+    let project = &projects["projects"][0];
+    assert_eq!(project["name"], "CHI-OTHER");
+    let asked = json!({"auth": {"identity": {"methods": ["token"], "token": {"id": unscoped}},
+        "scope": {"project": {"id": project["id"]}}}});
+    let told = site.send("", "POST", "/identity/v3/auth/tokens", asked).await.unwrap();
+    assert_eq!((told.status, &told.body["token"]["project"]["name"]), (201, &json!("CHI-OTHER")));
+}
+
+#[tokio::test]
+async fn a_restricted_credential_reads_and_makes_no_lease() {
+    let site = site().await;
+    let known = site.sandbox.credentials(User::AliceRestricted);
+    let asked = with_credential(&known.id, &known.secret);
+    let told = site.send("", "POST", "/identity/v3/auth/tokens", asked).await.unwrap();
+    let token = told.headers["x-subject-token"].to_str().unwrap();
+    assert_eq!(site.send(token, "GET", "/reservation/v1/leases", Value::Null).await.unwrap().status, 200);
+    let asked = site.asked("liqid01", "now", &site.hour(1));
+    let told = site.send(token, "POST", "/reservation/v1/leases", asked).await.unwrap();
+    let body =
+        json!({"error_code": 500, "error_message": "Internal Server Error", "error_name": "INTERNAL_SERVER_ERROR"});
+    says(&told, 500, body);
+    assert!(site.sandbox.snapshot().is_empty());
+    blazar(&site.lease("nosuch", "now", &site.hour(1)).await, 500, "Not enough hosts available");
+}
+
+#[tokio::test]
+async fn a_catalog_can_lack_a_service_and_a_clock_can_be_wrong() {
+    let config = Config {
+        without: [Service::Reservation].into(),
+        clock_offset: jiff::SignedDuration::from_mins(-10),
+        ..Config::default()
+    };
+    let site = with(config).await;
+    let told = site.get("/identity/v3/auth/catalog").await;
+    assert!(!told.body.to_string().contains("reservation"));
+    let date = told.headers["date"].to_str().unwrap().to_owned();
+    let told = jiff::fmt::rfc2822::parse(&date).unwrap().timestamp();
+    let behind = jiff::Timestamp::now().duration_since(told).as_secs();
+    assert!((599..620).contains(&behind), "{behind}");
+}
