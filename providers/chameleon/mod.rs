@@ -4,6 +4,9 @@
 mod api;
 #[expect(dead_code, unused_imports, reason = "the provider that uses it is being written beside it")]
 mod auth;
+pub mod nodes;
+pub mod policy;
+pub mod slots;
 #[cfg(test)]
 mod tests;
 

@@ -153,6 +153,21 @@ impl App {
             .collect()
     }
 
+    /// How a chart is drawn on stdout: as wide as the terminal, in blocks where letters beyond ASCII can be shown.
+    pub(crate) fn chart_style(&self) -> super::output::gantt::Style {
+        let stdout = std::io::stdout();
+        let on_terminal = stdout.is_terminal();
+        let told = self.variable("COLUMNS").and_then(|columns| columns.parse().ok());
+        let seen = || rustix::termios::tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col));
+        let width = told.or_else(|| if on_terminal { seen() } else { None }).filter(|columns| *columns > 0);
+        let locale =
+            ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| self.variable(name).filter(|it| !it.is_empty()));
+        let blocks = locale.is_some_and(|locale| locale.to_lowercase().replace('-', "").ends_with("utf8"));
+        let colour =
+            on_terminal && self.variable("NO_COLOR").is_none_or(str::is_empty) && self.variable("TERM") != Some("dumb");
+        super::output::gantt::Style { width: width.unwrap_or(80).max(40), blocks, colour }
+    }
+
     /// Events of a command that is no run: what there is to know of them goes to stderr.
     pub(crate) fn plain_events(&self) -> crate::event::Bus {
         let (bus, mut inbox) = crate::event::Bus::new();
