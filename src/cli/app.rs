@@ -62,6 +62,20 @@ impl App {
         })
     }
 
+    /// One without an environment, for tests of commands.
+    #[cfg(test)]
+    pub(crate) fn for_test(paths: Paths) -> Self {
+        Self {
+            ui: Ui::new(super::args::Format::Text, false, false, true),
+            cluster: None,
+            yes: true,
+            data_dirs: Vec::new(),
+            here: paths.state.clone(),
+            paths,
+            environment: BTreeMap::new(),
+        }
+    }
+
     /// A variable of the environment.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         self.environment.get(&OsString::from(name)).and_then(|value| value.to_str())

@@ -4,7 +4,7 @@
 //! open is looked for by its tag before the next one is asked for.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::time::{Duration, Instant};
 

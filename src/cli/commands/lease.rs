@@ -24,12 +24,11 @@ use crate::util::when;
 
 /// The arguments of `lease`.
 #[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    ask: ask::Args,
+    ask: ask::AskArgs,
 }
 
 /// The commands below `lease`.
@@ -56,8 +55,9 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         Some(Command::Delete(args)) => args.provider.source()?,
         Some(Command::Wait(args)) => args.provider.source()?,
     };
-    if args.command.is_none() {
-        args.ask.check()?;
+    match &args.command {
+        None => args.ask.check()?,
+        Some(command) => args.ask.none_before(command.word())?,
     }
     let events = app.plain_events();
     let provider = reserving::open(app, &source, events.clone())?;
@@ -83,6 +83,16 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
 }
 
 impl Command {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::List(_) => "list",
+            Self::Show(_) => "show",
+            Self::Extend(_) => "extend",
+            Self::Delete(_) => "delete",
+            Self::Wait(_) => "wait",
+        }
+    }
+
     fn provider(&self) -> &ProviderArgs {
         match self {
             Self::List(args) => &args.provider,

@@ -15,7 +15,7 @@ use crate::util::when;
 
 /// What is asked for.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct AskArgs {
     #[command(flatten)]
     pub(super) filter: FilterArgs,
     /// How many hosts, where none is named; 1 by default
@@ -45,7 +45,7 @@ pub(crate) struct Args {
 
 const DOING: &str = "ask for a lease";
 
-impl Args {
+impl AskArgs {
     /// Refuses what is no question, before anybody is asked.
     pub(super) fn check(&self) -> Result<()> {
         if self.filter.is_empty() {
@@ -63,6 +63,24 @@ impl Args {
             return Err(usage(DOING, "--count takes 1 or more"));
         }
         Ok(())
+    }
+
+    /// Refuses flags of a new lease before the word of another command: it would not heed them.
+    pub(super) fn none_before(&self, word: &str) -> Result<()> {
+        let given = !self.filter.is_empty()
+            || self.count.is_some()
+            || self.hours.is_some()
+            || self.until.is_some()
+            || self.name.is_some()
+            || self.start != "next"
+            || self.shorten
+            || self.dry_run
+            || !self.provider.flags().is_empty();
+        if !given {
+            return Ok(());
+        }
+        Err(usage(format!("run `gpucl lease {word}`"), format!("the flags before `{word}` are those of a new lease"))
+            .hint(format!("write flags after the word: gpucl lease {word} --help")))
     }
 
     /// As the provider is asked.
@@ -94,7 +112,7 @@ impl Args {
 }
 
 impl Desk<'_> {
-    pub(super) async fn ask(&self, args: Args) -> Result<u8> {
+    pub(super) async fn ask(&self, args: AskArgs) -> Result<u8> {
         let ask = args.lease_ask(Timestamp::now(), &self.zone)?;
         let reservations = self.reservations()?;
         if !args.dry_run {
