@@ -21,6 +21,8 @@ pub mod provider;
 pub mod ray;
 pub mod render;
 pub mod runtime;
+#[path = "../sandbox/mod.rs"]
+pub mod sandbox;
 pub mod secret;
 pub mod spec;
 pub mod state;

@@ -9,6 +9,8 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The word that stands for a cluster in the tags of leases that belong to none.
+pub const LEASES: &str = "lease";
 /// How many characters an owner has.
 const OWNER_LENGTH: usize = 8;
 /// What every tag begins with.

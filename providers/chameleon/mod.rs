@@ -1,17 +1,37 @@
-//! Bare-metal hosts of Chameleon. Being built: what speaks to a site is here, what acquires is not yet.
+//! Bare-metal hosts of the Chameleon testbed: OpenStack, with hosts that are reserved by name and time (Blazar).
+//!
+//! One host takes a lease, a key pair, a server, and the head's a floating IP. All hosts of a cluster share the lease and the key.
+//! Everything carries our tag from the call that makes it: the lease at the end of its name, the key pair as its name, the server in
+//! its metadata, the address in its description. What carries it and is not our user's is not ours.
 
-#[expect(dead_code, unused_imports, reason = "the provider that uses it is being written beside it")]
 mod api;
-#[expect(dead_code, unused_imports, reason = "the provider that uses it is being written beside it")]
 mod auth;
-pub mod nodes;
-pub mod policy;
-pub mod slots;
+mod cloud;
+mod config;
+mod nodes;
+mod policy;
+mod reservations;
+mod resolve;
+mod resources;
+mod slots;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
 use crate::error::{Error, ErrorKind, Result};
-use crate::provider::{Capability, Context, Factory, FieldError, Manifest, Provider, ProviderKind};
+use crate::name::{Key, Owner, Scope, Tag};
+use crate::provider::{
+    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Login, Manifest, ObservedResource,
+    Offer, Provider, ProviderKind, Recorder, Reservations, Resolved, ResourceKind, ResourceRequest,
+};
+use crate::spec::Runtime;
+use cloud::Cloud;
+use config::HostSettings;
+use resources::Kind;
 
 /// What the registry knows this provider by.
 pub static FACTORY: ChameleonFactory = ChameleonFactory;
@@ -26,35 +46,116 @@ impl Factory for ChameleonFactory {
     }
 
     fn capability(&self) -> Capability {
-        Capability {
-            kind: ProviderKind::Host,
-            costs_money: true,
-            extend: true,
-            reserves: true,
-            hosts_vanish: true,
-            boot: std::time::Duration::from_secs(1800),
-            console: false,
-            several_resources: true,
-            shared_account: true,
-            settle: std::time::Duration::from_secs(5),
-            runtimes: &[crate::spec::Runtime::Docker],
-            most_hosts: None,
-        }
+        capability()
     }
 
     fn settings_schema(&self) -> schemars::Schema {
-        schemars::json_schema!({"type": "object"})
+        schemars::schema_for!(config::Settings)
     }
 
     fn host_schema(&self) -> schemars::Schema {
-        schemars::json_schema!({"type": "object"})
+        schemars::schema_for!(HostSettings)
     }
 
-    fn check(&self, _settings: &serde_json::Value, _hosts: &[serde_json::Value]) -> Vec<FieldError> {
-        Vec::new()
+    fn example_host(&self) -> Value {
+        serde_json::json!({ "node": "liqid01" })
     }
 
-    fn open(&self, _settings: &serde_json::Value, _context: &Context) -> Result<Box<dyn Provider>> {
-        Err(Error::new(ErrorKind::Unsupported, "open the provider `chameleon`").because("it is being written"))
+    fn check(&self, settings: &Value, hosts: &[Value]) -> Vec<FieldError> {
+        config::check(settings, hosts)
+    }
+
+    fn login(&self) -> Option<&dyn Login> {
+        Some(&auth::ChameleonLogin)
+    }
+
+    fn open(&self, settings: &Value, context: &Context) -> Result<Box<dyn Provider>> {
+        let settings = config::read_settings(settings).map_err(|errors| {
+            let texts: Vec<String> = errors.iter().map(|error| format!("`{}` {}", error.path, error.message)).collect();
+            Error::new(ErrorKind::Provider, "open the provider `chameleon`").because(texts.join(", "))
+        })?;
+        Ok(Box::new(Chameleon { cloud: Cloud::new(settings, context) }))
+    }
+}
+
+fn capability() -> Capability {
+    Capability {
+        kind: ProviderKind::Host,
+        costs_money: true,
+        extend: true,
+        reserves: true,
+        hosts_vanish: true,
+        // A bare-metal host takes 10 to 20 minutes until it is active, and up to 10 more until it answers.
+        boot: Duration::from_secs(30 * 60),
+        console: false,
+        several_resources: true,
+        shared_account: true,
+        settle: Duration::from_secs(5),
+        runtimes: &[Runtime::Docker],
+        most_hosts: None,
+    }
+}
+
+/// Chameleon.
+struct Chameleon {
+    cloud: Cloud,
+}
+
+#[async_trait]
+impl Provider for Chameleon {
+    fn capability(&self) -> Capability {
+        capability()
+    }
+
+    async fn offers(&self) -> Result<Vec<Offer>> {
+        self.cloud.offers().await
+    }
+
+    async fn owned(&self, owner: &Owner) -> Result<Vec<(Tag, ObservedResource)>> {
+        resources::owned(&self.cloud, owner).await
+    }
+
+    async fn resolve(&self, scope: &Scope, hosts: Vec<HostRequest>) -> Result<Resolved> {
+        resolve::resolve(&self.cloud, scope, hosts).await
+    }
+
+    async fn observe_adopted(&self, requests: &[ResourceRequest]) -> Result<Vec<ObservedResource>> {
+        resources::observe_adopted(&self.cloud, requests).await
+    }
+
+    fn expand(&self, _scope: &Scope, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
+        resources::expand(&self.cloud, request)
+    }
+
+    async fn acquire(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired> {
+        resources::acquire(&self.cloud, tag, request, recorder).await
+    }
+
+    async fn wait_usable(&self, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()> {
+        resources::wait_usable(&self.cloud, tag, request, id).await
+    }
+
+    async fn release(&self, _scope: &Scope, resource: &ObservedResource) -> Result<()> {
+        resources::release(&self.cloud, resource).await
+    }
+
+    async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace> {
+        resources::place(&self.cloud, tag, id).await
+    }
+
+    fn reservations(&self) -> Option<&dyn Reservations> {
+        Some(&self.cloud)
+    }
+
+    fn refused_request(&self, key: &Key) -> ResourceRequest {
+        ResourceRequest {
+            key: key.clone(),
+            kind: ResourceKind(Kind::Lease.name().to_owned()),
+            settings: serde_json::json!({ "hosts": { "nodes": ["no-such-host"] } }),
+            found: Value::Null,
+            adopted: None,
+            needs: Vec::new(),
+            is_host: false,
+        }
     }
 }

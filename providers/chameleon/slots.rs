@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::policy::Policy;
 use crate::provider::{Booking, CalendarRow, EndAsk, HostFilter, LeaseAsk, StartAsk};
-use crate::util::human::natural;
+pub use crate::util::human::natural;
 use crate::util::near::nearest;
 use crate::util::when;
 

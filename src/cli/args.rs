@@ -91,6 +91,13 @@ pub(crate) enum Command {
     /// List providers, or check that one keeps the contract
     #[command(subcommand)]
     Provider(commands::provider::Command),
+    /// Serve a stand-in of a site, to try gpucl without an account
+    #[command(subcommand)]
+    Sandbox(commands::sandbox::Command),
+    /// Log in to a provider, and keep what it takes
+    Login(commands::login::Args),
+    /// Forget what `login` kept
+    Logout(commands::login::LogoutArgs),
     /// Print the JSON Schema of a spec
     Schema(commands::schema::Args),
     /// Print a shell's completions

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{Acquired, Capability, Manifest, Recorder, Reservations};
+use super::{Acquired, Capability, Login, Manifest, Recorder, Reservations};
 use crate::error::Result;
 use crate::event::Bus;
 use crate::host::SshTarget;
@@ -80,6 +80,10 @@ pub trait Factory: Sync {
     }
     /// Checks settings and host entries strictly; touches nothing.
     fn check(&self, settings: &serde_json::Value, hosts: &[serde_json::Value]) -> Vec<FieldError>;
+    /// How a person logs in to it, where it has accounts.
+    fn login(&self) -> Option<&dyn Login> {
+        None
+    }
     /// Opens it. Settings have passed `check`.
     fn open(&self, settings: &serde_json::Value, context: &Context) -> Result<Box<dyn Provider>>;
 }

@@ -6,6 +6,7 @@
 mod capability;
 pub mod conformance;
 mod contract;
+mod login;
 mod manifest;
 mod recorder;
 mod registry;
@@ -17,6 +18,7 @@ pub use contract::{
     Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider, Resolved,
     ResourceKind, ResourceRequest, Start, Surroundings,
 };
+pub use login::{LoggedIn, Login, LoginAsk, LoginForm};
 pub use manifest::Manifest;
 pub use recorder::{Acquired, Recorder};
 pub use registry::{all, find, names};

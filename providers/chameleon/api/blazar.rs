@@ -28,14 +28,19 @@ impl Site {
         let who = self.who().await?;
         if who.restricted == Some(true) {
             // The service would answer "Internal Server Error".
-            return Err(Failure::new(
-                FailureKind::RestrictedCredential,
-                self.at(&doing),
-                "the application credential is restricted, and a lease needs one that is not",
-            )
-            .hint(self.unrestricted_hint()));
+            return Err(self.restricted(&doing));
         }
         self.change(Method::POST, SERVICE, "/leases", Some(new.body()), "lease", &doing).await
+    }
+
+    /// Why an application credential that is restricted is not enough, and what to do.
+    pub(crate) fn restricted(&self, doing: &str) -> Failure {
+        Failure::new(
+            FailureKind::RestrictedCredential,
+            self.at(doing),
+            "the application credential is restricted, and a lease needs one that is not",
+        )
+        .hint(self.unrestricted_hint())
     }
 
     /// Moves a lease's end.

@@ -5,6 +5,7 @@ mod credentials;
 mod entry;
 mod find;
 mod flat;
+mod login;
 mod sites;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ mod tests;
 pub(super) use credentials::{Credentials, Method, Named};
 pub(super) use entry::Entry;
 pub(super) use find::{Candidate, Choice, find};
+pub(super) use login::ChameleonLogin;
 pub(super) use sites::{KnownSite, SITES, known_site, means, site_at};
 
 /// The page of a site where application credentials are made.

@@ -12,12 +12,14 @@ pub(crate) mod exec;
 pub(crate) mod job;
 pub(crate) mod lease;
 pub(crate) mod list;
+pub(crate) mod login;
 pub(crate) mod logs;
 pub(crate) mod offers;
 pub(crate) mod plan;
 pub(crate) mod port_forward;
 pub(crate) mod provider;
 pub(crate) mod render;
+pub(crate) mod sandbox;
 pub(crate) mod schema;
 pub(crate) mod ssh;
 pub(crate) mod status;
@@ -53,6 +55,9 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
         Command::Lease(args) => lease::run(app, args).await,
         Command::Doctor(args) => doctor::run(app, args).await,
         Command::Provider(command) => provider::run(app, command).await,
+        Command::Sandbox(command) => sandbox::run(app, command).await,
+        Command::Login(args) => login::run(app, args).await,
+        Command::Logout(args) => login::logout(app, &args),
         Command::Schema(args) => schema::run(app, args).await,
         Command::Completions(args) => completions::run(app, args).await,
         Command::Agent(args) => agent::run(app, args).await,

@@ -107,6 +107,9 @@ impl<'a> Bench<'a> {
     /// Acquires one resource and waits until it is usable; hands back its id.
     pub(super) async fn acquire_usable(&self, scope: &Scope, request: &ResourceRequest) -> Verdict<String> {
         let id = self.acquire(scope, request, &Notebook::default()).await?.id;
+        let tag = scope.tag(&request.key);
+        let what = format!("wait until {} is usable", request.key);
+        told(&what, self.limited(&what, self.subject.provider.wait_usable(&tag, request, &id)).await?)?;
         self.until_usable(scope, request, &id).await?;
         Ok(id)
     }

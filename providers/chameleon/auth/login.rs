@@ -1,0 +1,145 @@
+//! `gpucl login chameleon`.
+
+use async_trait::async_trait;
+use secrecy::SecretString;
+
+use super::super::api::{FailureKind, Site};
+use super::credentials::{Credentials, Method, Named};
+use super::credentials_page;
+use super::entry::{ACCOUNTS, Entry, parts};
+use super::sites::{SITES, known_site, means, site_at};
+use crate::error::{Error, ErrorKind, Result};
+use crate::provider::{Context, LoggedIn, Login, LoginAsk, LoginForm};
+
+/// Application credentials, one for each site and project.
+pub(crate) struct ChameleonLogin;
+
+/// A site that can be logged in to.
+struct Place {
+    /// Its name, when it is known before the first call.
+    name: Option<String>,
+    auth_url: String,
+}
+
+#[async_trait]
+impl Login for ChameleonLogin {
+    fn accounts(&self) -> &'static str {
+        ACCOUNTS
+    }
+
+    fn parts(&self, account: &str) -> Option<(String, String)> {
+        parts(account).map(|(site, project)| (site.to_owned(), project.to_owned()))
+    }
+
+    fn means(&self, word: &str, place: &str) -> bool {
+        means(word, place)
+    }
+
+    fn places(&self) -> Vec<String> {
+        SITES.iter().filter(|site| site.bare_metal).map(|site| site.name.to_owned()).collect()
+    }
+
+    fn place(&self, context: &Context) -> Option<String> {
+        let variable = |name: &str| context.surroundings.variable(name);
+        let of_url = || variable("OS_AUTH_URL").map(|url| site_at(url).map_or(url, |site| site.name));
+        variable("OS_REGION_NAME").or_else(of_url).map(str::to_owned)
+    }
+
+    fn form(&self, context: &Context, ask: &LoginAsk) -> Result<LoginForm> {
+        let place = meant(context, ask)?;
+        let name = place.name.unwrap_or_else(|| place.auth_url.clone());
+        let in_project = match &ask.project {
+            Some(project) => format!("choose the project {project} at the top"),
+            None => "choose the project at the top".to_owned(),
+        };
+        Ok(LoginForm {
+            steps: vec![
+                format!("an application credential of {name} is needed; to make one:"),
+                format!("  1. open {} and {in_project}", credentials_page(&place.auth_url)),
+                "  2. Create Application Credential: any name, roles `member` and `reader` (none chosen is all)"
+                    .to_owned(),
+                "  3. tick \"Unrestricted (dangerous)\": a lease acts for you while you are away, and needs it"
+                    .to_owned(),
+                "  4. the next page shows its id and its secret, the secret this once".to_owned(),
+            ],
+            place: name,
+            id: "application credential id",
+            secret: "secret",
+        })
+    }
+
+    async fn check(&self, context: &Context, ask: &LoginAsk, id: &str, secret: SecretString) -> Result<LoggedIn> {
+        let place = meant(context, ask)?;
+        let method = Method::ApplicationCredential { id: id.to_owned(), secret };
+        let mut credentials = Credentials::new(method, place.auth_url.clone());
+        credentials.region = place.name;
+        credentials.project = Named { name: ask.project.clone(), ..Named::default() };
+        let variable = |name: &str| context.surroundings.variable(name);
+        if let Some(interface) = variable("OS_INTERFACE") {
+            credentials.interface = interface.to_owned();
+        }
+        credentials.cacert = variable("OS_CACERT").map(|path| context.surroundings.here.join(path));
+        let site = Site::new(credentials.clone(), context.events.clone())?;
+        let who = site.who().await?;
+        if who.restricted == Some(true) {
+            return Err(site.restricted("log in").into());
+        }
+        let mut warnings = Vec::new();
+        let hosts = site.hosts().await?;
+        // What will be asked for later is asked for once now: some roles may lease and not see.
+        for refused in [site.allocations().await.err(), site.leases().await.err(), site.servers().await.err()] {
+            match refused {
+                Some(failure) if failure.kind == FailureKind::Forbidden => {
+                    warnings.push(format!("it may not {}: {}", failure.doing, failure.text));
+                }
+                Some(failure) => return Err(failure.into()),
+                None => {}
+            }
+        }
+        let has = |role: &str| who.roles.iter().any(|name| name == role);
+        if !has("reader") && !has("admin") {
+            warnings.push(format!(
+                "its roles are {}, and `reader` is not among them: some services may refuse to show what there is",
+                who.roles.join(", ")
+            ));
+        }
+        let entry = Entry::new(&credentials, site.region(), &who.project_name)?;
+        let reservable = hosts.iter().filter(|host| host.reservable).count();
+        Ok(LoggedIn {
+            account: entry.account(),
+            kept: entry.text()?,
+            place: site.region().to_owned(),
+            project: who.project_name.clone(),
+            seen: vec![
+                format!("you are {} in {}, with the roles {}", who.user_name, who.project_name, who.roles.join(", ")),
+                format!("leases can be made; {reservable} of {} hosts can be reserved", hosts.len()),
+            ],
+            warnings,
+        })
+    }
+}
+
+/// The site that is meant, and its Keystone.
+fn meant(context: &Context, ask: &LoginAsk) -> Result<Place> {
+    let variable = |name: &str| context.surroundings.variable(name);
+    let word = ask.place.as_deref().or_else(|| variable("OS_REGION_NAME"));
+    let known = word.and_then(known_site);
+    // The variable may be meant for another site than the one that was named.
+    let of_variable =
+        variable("OS_AUTH_URL").filter(|url| known.is_none() || site_at(url).is_none_or(|at| Some(at) == known));
+    if let Some(url) = ask.url.as_deref().or(of_variable) {
+        let name = known.or_else(|| site_at(url)).map(|site| site.name.to_owned());
+        let name = name.or_else(|| word.filter(|word| !word.contains("://")).map(str::to_owned));
+        return Ok(Place { name, auth_url: url.to_owned() });
+    }
+    let names: Vec<&str> = SITES.iter().map(|site| site.name).collect();
+    match (known, word) {
+        (Some(site), _) => Ok(Place { name: Some(site.name.to_owned()), auth_url: site.auth_url.to_owned() }),
+        (None, Some(word)) => Err(Error::new(ErrorKind::Usage, format!("find the site {word}"))
+            .because(format!("the sites that gpucl knows are {}", names.join(", ")))
+            .hint(format!("gpucl login chameleon --site {word} --url https://…:5000/v3"))),
+        (None, None) => Err(Error::new(ErrorKind::Usage, "find the site to log in to")
+            .because(format!("none was named; there are {}", names.join(", ")))
+            .hint("gpucl login chameleon --site CHI@TACC")),
+    }
+}

@@ -1,0 +1,208 @@
+//! Leases by their own commands: the calendar, what could be had, and what is there.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+
+use super::api::Lease as SiteLease;
+use super::api::{Effect, FailureKind};
+use super::cloud::{Calendar, Cloud, restricted, tag_of};
+use super::policy::{ExtensionAsk, may_extend};
+use super::resolve::{LeaseFound, Wanted, named};
+use super::resources::Kind;
+use super::resources::lease as leases;
+use super::slots::{self, NoSlot, Slot, matches, natural};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::{Key, Scope};
+use crate::provider::{
+    Booking, CalendarRow, EndAsk, HostFilter, Lease, LeaseAsk, LeaseState, Proposal, Reservations, ResourceKind,
+    ResourceRequest,
+};
+use crate::util::when;
+
+/// How long a change of a lease may take until the service shows it as done.
+const CHANGE_LIMIT: SignedDuration = SignedDuration::from_secs(60);
+
+/// The error of an ask that cannot be had, with the free slots.
+pub(super) fn no_slot(cloud: &Cloud, none: &NoSlot, ask: &LeaseAsk) -> Error {
+    none.error("reserve hosts", ask, &cloud.policy(), &cloud.zone())
+}
+
+/// What a person should know before a lease is made: when, on what, and for how much.
+pub(super) fn proposal_notes(cloud: &Cloud, rows: &[CalendarRow], slot: &Slot) -> Vec<String> {
+    let price = price(rows, slot);
+    let cost = if price.is_empty() { String::new() } else { format!(", {price}") };
+    let told = when::span(slot.start, slot.end, &cloud.zone());
+    let mut notes = vec![format!("it asks for a lease on {}: {told}{cost}", slot.hosts.join(", "))];
+    notes.extend(slot.notes.iter().cloned());
+    notes
+}
+
+/// What a slot costs in all, where the service tells what its hosts cost.
+fn price(rows: &[CalendarRow], slot: &Slot) -> String {
+    let hours = when::between(slot.start, slot.end).as_secs_f64() / 3600.0;
+    let per_hour = |name: &String| -> Option<f64> {
+        let row = rows.iter().find(|row| row.name == *name)?;
+        row.price_per_hour.split(' ').next()?.parse().ok()
+    };
+    match slot.hosts.iter().map(per_hour).sum::<Option<f64>>() {
+        Some(sum) => format!("{:.1} SU", sum * hours).replace(".0 ", " "),
+        None => String::new(),
+    }
+}
+
+impl Cloud {
+    fn lease_told(&self, lease: &SiteLease, calendar: &Calendar, user: &str, place: &str) -> Lease {
+        Lease {
+            id: lease.id.clone(),
+            name: lease.name.clone(),
+            state: leases::state_of(lease),
+            status: lease.status.clone(),
+            start: lease.start,
+            end: lease.end,
+            place: place.to_owned(),
+            hosts: calendar.hosts_of(lease),
+            degraded: lease.degraded,
+            ours: lease.user_id == user,
+            tag: tag_of(lease),
+        }
+    }
+
+    /// Waits until a lease that was changed is in a state that lasts.
+    async fn settled(&self, id: &str) -> Result<Lease> {
+        let begun = Timestamp::now();
+        loop {
+            let lease = self.lease(id).await?;
+            if lease.state != LeaseState::Changing || when::between(begun, Timestamp::now()) > CHANGE_LIMIT {
+                return Ok(lease);
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+}
+
+#[async_trait]
+impl Reservations for Cloud {
+    async fn calendar(&self, filter: &HostFilter, until: Timestamp) -> Result<Vec<CalendarRow>> {
+        let calendar = self.calendar_now(&filter.nodes).await?;
+        let mut rows: Vec<CalendarRow> = calendar.rows.into_iter().filter(|row| matches(row, filter)).collect();
+        for row in &mut rows {
+            row.bookings.retain(|booking| booking.start < until);
+        }
+        rows.sort_by_key(|row| natural(&row.name));
+        Ok(rows)
+    }
+
+    async fn propose(&self, _scope: &Scope, key: &Key, ask: &LeaseAsk) -> Result<Proposal> {
+        let site = self.site_with(&ask.hosts.nodes).await?;
+        let (who, calendar) =
+            tokio::try_join!(async { Ok::<_, Error>(site.who().await?) }, self.calendar_now(&ask.hosts.nodes))?;
+        if who.restricted == Some(true) {
+            return Err(restricted(site));
+        }
+        let zone = self.zone();
+        let slot = slots::plan(&calendar.rows, ask, &self.policy(), Timestamp::now(), &zone)
+            .map_err(|none| no_slot(self, &none, ask))?;
+        let stamp = slot.start.to_zoned(zone).strftime("%m%d-%H%M").to_string();
+        let user = who.user_name.split('@').next().unwrap_or_default().to_owned();
+        let usual = || format!("{user}-{}-{stamp}", slot.hosts.join("-"));
+        let name = ask.name.clone().unwrap_or_else(usual);
+        let wanted = Wanted { nodes: slot.hosts.clone(), count: slot.hosts.len(), ..Wanted::default() };
+        let start = (!slot.now).then_some(slot.start);
+        let lease = LeaseFound::New { start, end: slot.end, hosts: slot.hosts.clone() };
+        Ok(Proposal {
+            price: price(&calendar.rows, &slot),
+            place: site.region().to_owned(),
+            start: slot.start,
+            now: slot.now,
+            end: slot.end,
+            notes: slot.notes,
+            request: ResourceRequest {
+                key: key.clone(),
+                kind: ResourceKind(Kind::Lease.name().to_owned()),
+                settings: leases::settings(&wanted),
+                found: serde_json::json!({ "lease": lease, "title": name }),
+                adopted: None,
+                needs: Vec::new(),
+                is_host: false,
+            },
+            hosts: slot.hosts,
+            name,
+        })
+    }
+
+    async fn leases(&self) -> Result<Vec<Lease>> {
+        let site = self.site().await?;
+        let (who, calendar) = tokio::try_join!(async { Ok::<_, Error>(site.who().await?) }, self.calendar_now(&[]))?;
+        let mut told: Vec<Lease> = calendar
+            .leases
+            .iter()
+            .map(|lease| self.lease_told(lease, &calendar, &who.user_id, site.region()))
+            .collect();
+        told.sort_by_key(|lease| (lease.start, lease.end));
+        Ok(told)
+    }
+
+    async fn lease(&self, name: &str) -> Result<Lease> {
+        let site = self.site().await?;
+        let (who, calendar) = tokio::try_join!(async { Ok::<_, Error>(site.who().await?) }, self.calendar_now(&[]))?;
+        let lease = named(&calendar, name)?;
+        Ok(self.lease_told(lease, &calendar, &who.user_id, site.region()))
+    }
+
+    async fn extend(&self, id: &str, end: EndAsk, may_shorten: bool) -> Result<Lease> {
+        let site = self.site().await?;
+        let (who, calendar) = tokio::try_join!(async { Ok::<_, Error>(site.who().await?) }, self.calendar_now(&[]))?;
+        let lease = named(&calendar, id)?.clone();
+        let doing = || format!("extend the lease {}", leases::title(&lease));
+        if lease.user_id != who.user_id {
+            return Err(Error::new(ErrorKind::Provider, doing()).because("another user of the project made it"));
+        }
+        let new_end = match end {
+            EndAsk::After(by) => when::later(lease.end, by),
+            EndAsk::At(at) => at,
+        };
+        let own = |booking: &&Booking| booking.lease.as_deref() == Some(lease.id.as_str());
+        let rows = calendar.rows.iter().filter(|row| row.bookings.iter().any(|booking| own(&booking)));
+        let next = rows
+            .flat_map(|row| row.bookings.iter().filter(|booking| !own(booking) && booking.start >= lease.end))
+            .min_by_key(|booking| booking.start);
+        let (policy, zone) = (self.policy(), self.zone());
+        let ask = ExtensionAsk { start: lease.start, end: lease.end, new_end, may_shorten };
+        let extension = may_extend(ask, Timestamp::now(), &policy, next, &zone)
+            .map_err(|why| Error::new(ErrorKind::Provider, doing()).because(why.cause(&policy, &zone)))?;
+        for note in &extension.notes {
+            self.context.events.note(note);
+        }
+        match site.move_end(&lease.id, extension.end).await {
+            Ok(_) => self.settled(&lease.id).await,
+            // The answer may be lost, and the end moved all the same; a call that failed may have broken the lease: looking tells.
+            Err(failure) => {
+                let now = self.settled(&lease.id).await?;
+                if failure.effect == Effect::Unknown && now.end == extension.end && now.state != LeaseState::Failed {
+                    return Ok(now);
+                }
+                let is_hurt = now.state == LeaseState::Failed;
+                let end = when::both(now.end, &zone);
+                let error = match failure.kind {
+                    FailureKind::NotEnough => Error::from(failure).because("somebody else has a host then"),
+                    _ => Error::from(failure),
+                };
+                Err(match is_hurt {
+                    true => error.because("the lease is in ERROR since: the service failed while it changed it"),
+                    false => error.because(format!("the lease ends at {end}, as before")),
+                })
+            }
+        }
+    }
+
+    async fn delete(&self, id: &str) -> Result<()> {
+        leases::delete(self, id).await
+    }
+
+    async fn wait_active(&self, id: &str) -> Result<Lease> {
+        let lease = leases::wait_active(self, id).await?;
+        self.lease(&lease.id).await
+    }
+}

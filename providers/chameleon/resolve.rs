@@ -1,0 +1,336 @@
+//! What a spec leaves open, pinned down before anything is asked for: the lease, the hosts, the image, the networks.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::api::{FailureKind, FloatingIp, Image, Lease, Network};
+use super::cloud::{Calendar, Cloud, offer, restricted, tag_of};
+use super::config::{self, HostSettings};
+use super::reservations::{no_slot, proposal_notes};
+use super::resources::lease::{state_of, title};
+use super::slots;
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Scope;
+use crate::provider::{HostFilter, HostRequest, LeaseState, Resolved, Start};
+use crate::util::when;
+
+/// Which lease the hosts come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum LeaseFound {
+    /// The one that was made for this cluster.
+    Own {
+        /// Its id.
+        id: String,
+    },
+    /// One that the user made otherwise.
+    Adopted {
+        /// Its id.
+        id: String,
+    },
+    /// One that is to be made.
+    New {
+        /// When it begins; `None` for at once.
+        start: Option<Timestamp>,
+        /// When it ends.
+        end: Timestamp,
+        /// Its hosts, by name.
+        hosts: Vec<String>,
+    },
+}
+
+/// What was found for one host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Found {
+    /// Which hosts the cluster asks for, as its spec says it.
+    pub(super) wanted: Wanted,
+    /// The lease.
+    pub(super) lease: LeaseFound,
+    /// The host.
+    pub(super) node: String,
+    /// The image, by id.
+    pub(super) image: String,
+    /// The flavor, by id.
+    pub(super) flavor: String,
+    /// The network, by id.
+    pub(super) network: String,
+    /// The network of floating IPs, by id.
+    pub(super) public: String,
+    /// The floating IP that the user named, by id.
+    pub(super) address: Option<String>,
+}
+
+/// Which hosts a cluster asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Wanted {
+    pub(super) nodes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) kind: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) gpu: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) gpus: Option<u32>,
+    pub(super) count: usize,
+}
+
+impl Wanted {
+    /// What these entries ask for.
+    pub(super) fn of(hosts: &[HostSettings]) -> Self {
+        let HostFilter { nodes, kind, gpu, gpus } = config::filter(hosts);
+        Self { nodes, kind, gpu, gpus, count: hosts.len() }
+    }
+}
+
+/// Pins down what the spec leaves open.
+pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest>) -> Result<Resolved> {
+    let entries: Vec<HostSettings> =
+        hosts.iter().map(|host| config::read_host(&host.settings, "").unwrap_or_default()).collect();
+    let wanted = Wanted::of(&entries);
+    let site = cloud.site_with(&wanted.nodes).await?;
+    let settings = &cloud.settings;
+    let (who, calendar, network, public, flavors, addresses) = {
+        let (who, networks, publics, flavors, addresses) = tokio::try_join!(
+            site.who(),
+            site.networks(settings.network()),
+            site.networks(settings.public_network()),
+            site.flavors(),
+            async {
+                match settings.floating_ip {
+                    Some(_) => site.floating_ips().await,
+                    None => Ok(Vec::new()),
+                }
+            }
+        )?;
+        let calendar = cloud.calendar_now(&wanted.nodes).await?;
+        (
+            who,
+            calendar,
+            one_network(networks, settings.network())?,
+            one_network(publics, settings.public_network())?,
+            flavors,
+            addresses,
+        )
+    };
+    let flavor = flavors
+        .iter()
+        .find(|flavor| flavor.name == settings.flavor() || flavor.id == settings.flavor())
+        .ok_or_else(|| missing("flavor", settings.flavor(), flavors.iter().map(|flavor| flavor.name.as_str())))?;
+    let address = settings.floating_ip.as_deref().map(|wanted| own_address(&addresses, wanted)).transpose()?;
+
+    let found = find_lease(cloud, scope, &calendar, &wanted, &who.user_id)?;
+    let mut resolved = Resolved::default();
+    let (lease, names) = match found {
+        Some((found, lease)) => {
+            let told = when::span(lease.start, lease.end, &cloud.zone());
+            resolved.notes.push(format!(
+                "it uses the lease {} on {}: {told}",
+                title(&lease),
+                calendar.hosts_of(&lease).join(", ")
+            ));
+            let now = Timestamp::now();
+            resolved.end = Some(lease.end);
+            if state_of(&lease) == LeaseState::Pending && lease.start > now {
+                resolved.start = Some(Start { at: lease.start, what: format!("the lease {}", title(&lease)) });
+            }
+            let names = match wanted.nodes.is_empty() {
+                true => calendar.hosts_of(&lease),
+                false => wanted.nodes.clone(),
+            };
+            (found, names)
+        }
+        None => {
+            if who.restricted == Some(true) {
+                return Err(restricted(site));
+            }
+            let zone = cloud.zone();
+            let ask = settings.ask(&entries, &zone).map_err(|why| {
+                Error::new(ErrorKind::Spec, "read when the lease begins and ends (provider.start, provider.until)")
+                    .because(why)
+            })?;
+            let slot = slots::plan(&calendar.rows, &ask, &cloud.policy(), Timestamp::now(), &zone)
+                .map_err(|none| no_slot(cloud, &none, &ask))?;
+            resolved.notes.extend(proposal_notes(cloud, &calendar.rows, &slot));
+            resolved.end = Some(slot.end);
+            if !slot.now {
+                resolved.start = Some(Start { at: slot.start, what: format!("a lease on {}", slot.hosts.join(", ")) });
+            }
+            let start = (!slot.now).then_some(slot.start);
+            (LeaseFound::New { start, end: slot.end, hosts: slot.hosts.clone() }, slot.hosts)
+        }
+    };
+    let now = Timestamp::now();
+    for (index, mut host) in hosts.into_iter().enumerate() {
+        let node = names.get(index).cloned().ok_or_else(|| {
+            Error::new(ErrorKind::Provider, "find hosts in the lease").because(format!(
+                "it holds {}, and the spec asks for {}",
+                names.len(),
+                wanted.count
+            ))
+        })?;
+        let row = calendar.rows.iter().find(|row| row.name == node);
+        let has_amd = row.is_some_and(|row| row.gpus.iter().any(|gpu| is_amd(&gpu.model)));
+        let image = image_id(cloud, &settings.image(&entries[index], has_amd)).await?;
+        resolved.offers.extend(row.map(|row| offer(row, now, &cloud.zone())));
+        let found = Found {
+            wanted: wanted.clone(),
+            lease: lease.clone(),
+            node,
+            image,
+            flavor: flavor.id.clone(),
+            network: network.id.clone(),
+            public: public.id.clone(),
+            address: address.clone(),
+        };
+        host.found = serde_json::to_value(found).unwrap_or_default();
+        resolved.hosts.push(host);
+    }
+    Ok(resolved)
+}
+
+/// A GPU that the ROCm stack drives.
+fn is_amd(model: &str) -> bool {
+    let model = model.to_lowercase();
+    ["mi100", "mi210", "mi250", "mi300", "mi325", "mi350", "amd", "radeon", "instinct"]
+        .iter()
+        .any(|part| model.contains(part))
+}
+
+/// The lease that the cluster has, or that the user means it to have.
+fn find_lease(
+    cloud: &Cloud,
+    scope: &Scope,
+    calendar: &Calendar,
+    wanted: &Wanted,
+    user: &str,
+) -> Result<Option<(LeaseFound, Lease)>> {
+    let is_live =
+        |lease: &&Lease| matches!(state_of(lease), LeaseState::Pending | LeaseState::Active | LeaseState::Changing);
+    let holds_all = |lease: &Lease| {
+        let hosts = calendar.hosts_of(lease);
+        wanted.nodes.iter().all(|node| hosts.contains(node))
+    };
+    let own = |lease: &&Lease| lease.user_id == user && tag_of(lease).is_some_and(|tag| scope.holds(&tag));
+    if let Some(lease) = calendar.leases.iter().filter(is_live).find(own) {
+        if !holds_all(lease) {
+            return Err(other_hosts(scope, calendar, lease, wanted));
+        }
+        return Ok(Some((LeaseFound::Own { id: lease.id.clone() }, lease.clone())));
+    }
+    if let Some(name) = &cloud.settings.lease {
+        let lease = named(calendar, name)?;
+        if !is_live(&lease) {
+            return Err(Error::new(ErrorKind::Provider, format!("use the lease {name}"))
+                .because(format!("it is {}", lease.status.to_lowercase()))
+                .hint("gpucl lease list"));
+        }
+        if !holds_all(lease) {
+            return Err(other_hosts(scope, calendar, lease, wanted));
+        }
+        return Ok(Some((LeaseFound::Adopted { id: lease.id.clone() }, lease.clone())));
+    }
+    if wanted.nodes.is_empty() {
+        return Ok(None);
+    }
+    // What another cluster of ours made is that cluster's.
+    let is_free = |lease: &&Lease| tag_of(lease).is_none_or(|tag| tag.cluster.as_str() == crate::name::LEASES);
+    let mut holding: Vec<&Lease> = calendar
+        .leases
+        .iter()
+        .filter(is_live)
+        .filter(|lease| lease.user_id == user)
+        .filter(is_free)
+        .filter(|lease| holds_all(lease))
+        .collect();
+    holding.sort_by_key(|lease| (lease.start, lease.end));
+    Ok(holding.first().map(|lease| (LeaseFound::Adopted { id: lease.id.clone() }, (*lease).clone())))
+}
+
+/// The lease of this name or id, which must be one.
+pub(super) fn named<'a>(calendar: &'a Calendar, name: &str) -> Result<&'a Lease> {
+    let is_it = |lease: &&Lease| lease.id == name || lease.name == name || title(lease) == name;
+    let found: Vec<&Lease> = calendar.leases.iter().filter(is_it).collect();
+    let error = || Error::new(ErrorKind::NotFound, format!("find the lease {name}"));
+    let live = |lease: &&&Lease| state_of(lease) != LeaseState::Ended;
+    match found.as_slice() {
+        [one] => Ok(one),
+        [] => Err(error().because("the project has none of that name or id").hint("gpucl lease list --all")),
+        several => match several.iter().filter(live).collect::<Vec<_>>().as_slice() {
+            [one] => Ok(one),
+            _ => {
+                let ids: Vec<&str> = several.iter().map(|lease| lease.id.as_str()).collect();
+                Err(error().because(format!("several have that name: {}", ids.join(", "))).hint("name it by its id"))
+            }
+        },
+    }
+}
+
+fn other_hosts(scope: &Scope, calendar: &Calendar, lease: &Lease, wanted: &Wanted) -> Error {
+    Error::new(ErrorKind::Provider, format!("use the lease {}", title(lease)))
+        .because(format!(
+            "it holds {}, and the spec asks for {}",
+            calendar.hosts_of(lease).join(", "),
+            wanted.nodes.join(", ")
+        ))
+        .because("the hosts of a lease cannot be changed; nothing was changed")
+        .hint(format!("gpucl down -c {}   # then up again, or take a lease with these hosts", scope.cluster))
+}
+
+fn one_network(networks: Vec<Network>, name: &str) -> Result<Network> {
+    networks.into_iter().next().ok_or_else(|| missing("network", name, std::iter::empty()))
+}
+
+fn missing<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Error {
+    let known: Vec<&str> = known.collect();
+    let error = Error::new(ErrorKind::Provider, format!("find the {what} {name}"))
+        .because(format!("the site has no {what} of that name"));
+    match known.is_empty() {
+        true => error.hint(format!("`provider.{what}:` in the spec names another one")),
+        false => error.hint(format!("there are: {}", known.join(", "))),
+    }
+}
+
+fn own_address(addresses: &[FloatingIp], wanted: &str) -> Result<String> {
+    let found = addresses.iter().find(|address| address.address == wanted || address.id == wanted);
+    found.map(|address| address.id.clone()).ok_or_else(|| {
+        let known: Vec<&str> = addresses.iter().map(|address| address.address.as_str()).collect();
+        Error::new(ErrorKind::Provider, format!("find the floating IP {wanted}"))
+            .because("the project has no such address")
+            .hint(format!("it has: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") }))
+    })
+}
+
+/// The image of this name or id: of several, the newest that is active and public.
+async fn image_id(cloud: &Cloud, name: &str) -> Result<String> {
+    let site = cloud.site().await?;
+    let mut images: Vec<Image> =
+        site.images(name).await?.into_iter().filter(|image| image.status == "active").collect();
+    if images.is_empty() && looks_like_id(name) {
+        match site.image(name).await {
+            Ok(image) => images.extend(image),
+            Err(failure) if failure.kind == FailureKind::NotFound => {}
+            Err(failure) => return Err(failure.into()),
+        }
+    }
+    let (mut public, own): (Vec<Image>, Vec<Image>) =
+        images.into_iter().filter(|image| !image.hidden).partition(|image| image.visibility == "public");
+    public.sort_by_key(|image| image.created);
+    if let Some(newest) = public.pop() {
+        return Ok(newest.id);
+    }
+    match own.as_slice() {
+        [one] => Ok(one.id.clone()),
+        [] => Err(missing("image", name, std::iter::empty())),
+        several => {
+            let told: Vec<String> =
+                several.iter().map(|image| format!("{} ({})", image.id, image.visibility)).collect();
+            Err(Error::new(ErrorKind::Provider, format!("find the image {name}"))
+                .because(format!("several have that name, and none is public: {}", told.join(", ")))
+                .hint("name it by its id"))
+        }
+    }
+}
+
+fn looks_like_id(name: &str) -> bool {
+    name.len() >= 32 && name.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '-')
+}

@@ -1,0 +1,64 @@
+//! The key pair of a cluster: made on this machine, its public half at the site under our tag.
+
+use super::Kind;
+use crate::error::{Error, LeftBehind, Result};
+use crate::name::Tag;
+use crate::provider::{Acquired, ObservedResource, ResourceKind};
+use crate::providers::chameleon::api::{FailureKind, KeyPair};
+use crate::providers::chameleon::cloud::Cloud;
+use crate::secret::ensure_key_pair;
+
+/// The name of the pair that logs in, in the cluster's state folder.
+pub(super) const LOGIN: &str = "login";
+
+/// A key pair that carries a tag.
+pub(super) fn observed(pair: &KeyPair) -> Option<(Tag, ObservedResource)> {
+    let tag: Tag = pair.name.parse().ok()?;
+    let resource = ObservedResource {
+        key: tag.key.clone(),
+        kind: ResourceKind(Kind::KeyPair.name().to_owned()),
+        id: pair.name.clone(),
+        usable: true,
+        coming: false,
+        adopted: false,
+        until: None,
+        detail: String::new(),
+    };
+    Some((tag, resource))
+}
+
+/// Brings the public key there, or finds it; one whose private half is lost is replaced.
+pub(super) async fn acquire(cloud: &Cloud, tag: &Tag) -> Result<Acquired> {
+    let site = cloud.site().await?;
+    let name = tag.to_string();
+    let own = ensure_key_pair(&cloud.folder(&tag.cluster), LOGIN)?;
+    let there = |pairs: Vec<KeyPair>| pairs.into_iter().find(|pair| pair.name == name);
+    let is_ours = |pair: &KeyPair| pair.public_key.split_whitespace().take(2).eq(own.public.split_whitespace());
+    match there(site.key_pairs().await?) {
+        Some(pair) if is_ours(&pair) => return Ok(Acquired { id: name, was_there: true }),
+        Some(_) => site.delete_key_pair(&name).await?,
+        None => {}
+    }
+    match site.create_key_pair(&name, &own.public).await {
+        Ok(()) => Ok(Acquired { id: name, was_there: false }),
+        // Its answer was lost, or another call of ours made it.
+        Err(failure) => match there(site.key_pairs().await?) {
+            Some(pair) if is_ours(&pair) => {
+                Ok(Acquired { id: name.clone(), was_there: failure.kind == FailureKind::NameTaken })
+            }
+            _ => Err(failure.into()),
+        },
+    }
+}
+
+/// Takes it away.
+pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
+    let site = cloud.site().await?;
+    match site.delete_key_pair(id).await {
+        Ok(()) => Ok(()),
+        Err(failure) => match site.key_pairs().await?.iter().any(|pair| pair.name == id) {
+            false => Ok(()),
+            true => Err(Error::from(failure).left(LeftBehind::Remaining(vec![id.to_owned()]))),
+        },
+    }
+}

@@ -1,0 +1,305 @@
+//! Leases: made once by their tag, waited for until their time comes, deleted and seen to be gone.
+
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
+use crate::event::EventKind;
+use crate::name::{Key, Tag};
+use crate::provider::{Acquired, LeaseState, ObservedResource, ResourceKind, ResourceRequest};
+use crate::provider::{EndAsk, HostFilter, LeaseAsk, StartAsk};
+use crate::providers::chameleon::api::{Effect, Failure, FailureKind, Lease, NewLease, NewReservation, Site};
+use crate::providers::chameleon::cloud::{Cloud, tag_of};
+use crate::providers::chameleon::reservations::no_slot;
+use crate::providers::chameleon::resolve::{LeaseFound, Wanted};
+use crate::providers::chameleon::slots;
+use crate::util::when;
+
+use super::Kind;
+
+/// How long a lease may take from its minute until it is active: the service looks every 10 s, and starts one after another.
+const START_LIMIT: SignedDuration = SignedDuration::from_mins(10);
+/// How long a lease may take until it is gone: its servers are deleted first.
+const END_LIMIT: Duration = Duration::from_secs(5 * 60);
+/// How long a lease that was made may be missing from the list.
+const SHOWS_WITHIN: Duration = Duration::from_secs(5);
+/// The longest time between two looks at a lease whose time has not come.
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(20);
+
+/// A lease's name without our tag.
+pub(in crate::providers::chameleon) fn title(lease: &Lease) -> &str {
+    match (tag_of(lease), lease.name.rsplit_once(' ')) {
+        (Some(_), Some((title, _))) => title,
+        _ => &lease.name,
+    }
+}
+
+/// How far a lease has come.
+pub(in crate::providers::chameleon) fn state_of(lease: &Lease) -> LeaseState {
+    match lease.status.to_uppercase().as_str() {
+        "PENDING" => LeaseState::Pending,
+        "ACTIVE" => LeaseState::Active,
+        "TERMINATED" => LeaseState::Ended,
+        "ERROR" => LeaseState::Failed,
+        _ => LeaseState::Changing,
+    }
+}
+
+/// A lease that is on its way out.
+fn is_leaving(lease: &Lease) -> bool {
+    ["TERMINATING", "DELETING"].contains(&lease.status.to_uppercase().as_str())
+}
+
+/// A lease as a resource under this key.
+pub(super) fn as_resource(lease: &Lease, key: &Key) -> ObservedResource {
+    let state = state_of(lease);
+    let detail = match state {
+        LeaseState::Ended => "its time is over".to_owned(),
+        LeaseState::Failed => "the reservation service failed on it".to_owned(),
+        LeaseState::Pending => format!("it begins at {}", when::local(lease.start, &jiff::tz::TimeZone::system())),
+        _ if is_leaving(lease) => "it is ending".to_owned(),
+        _ if lease.degraded => "it is degraded: a host of it has failed".to_owned(),
+        _ => String::new(),
+    };
+    ObservedResource {
+        key: key.clone(),
+        kind: ResourceKind(Kind::Lease.name().to_owned()),
+        id: lease.id.clone(),
+        usable: state == LeaseState::Active,
+        coming: matches!(state, LeaseState::Pending | LeaseState::Changing) && !is_leaving(lease),
+        adopted: false,
+        until: Some(lease.end),
+        detail,
+    }
+}
+
+/// A lease that carries a tag.
+pub(super) fn observed(lease: &Lease) -> Option<(Tag, ObservedResource)> {
+    let tag = tag_of(lease)?;
+    let resource = as_resource(lease, &tag.key);
+    Some((tag, resource))
+}
+
+/// The leases of this tag that our user made.
+async fn tagged(site: &Site, tag: &Tag) -> Result<Vec<Lease>> {
+    let (who, leases) = tokio::try_join!(site.who(), site.leases())?;
+    Ok(leases.into_iter().filter(|lease| lease.user_id == who.user_id && tag_of(lease).as_ref() == Some(tag)).collect())
+}
+
+fn is_there(leases: &[Lease]) -> Option<Acquired> {
+    let lease = leases.iter().find(|lease| state_of(lease) != LeaseState::Ended && !is_leaving(lease))?;
+    Some(Acquired { id: lease.id.clone(), was_there: true })
+}
+
+/// Makes the lease of this tag, or finds it.
+pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Acquired> {
+    let wanted: Wanted = serde_json::from_value(request.settings["hosts"].clone()).unwrap_or_default();
+    let site = cloud.site_with(&wanted.nodes).await?;
+    let before = tagged(site, tag).await?;
+    if let Some(there) = is_there(&before) {
+        return Ok(there);
+    }
+    let mut calendar = None;
+    let (start, end, hosts) = match serde_json::from_value(request.found["lease"].clone()) {
+        Ok(LeaseFound::New { start, end, hosts }) => (start, end, hosts),
+        // Asked for without a look before, or by what was true then.
+        _ => {
+            let ask = LeaseAsk {
+                hosts: HostFilter { nodes: wanted.nodes, kind: wanted.kind, gpu: wanted.gpu, gpus: wanted.gpus },
+                count: u32::try_from(wanted.count).unwrap_or(1).max(1),
+                start: StartAsk::Next,
+                end: EndAsk::After(SignedDuration::from_hours(1)),
+                name: None,
+                shorten: true,
+            };
+            let told = calendar.insert(cloud.calendar_now(&ask.hosts.nodes).await?);
+            let slot = slots::plan(&told.rows, &ask, &cloud.policy(), Timestamp::now(), &cloud.zone())
+                .map_err(|none| no_slot(cloud, &none, &ask))?;
+            ((!slot.now).then_some(slot.start), slot.end, slot.hosts)
+        }
+    };
+    let calendar = match calendar {
+        Some(calendar) => calendar,
+        None => cloud.calendar_now(&hosts).await?,
+    };
+    let title = request.found["title"].as_str().unwrap_or(tag.cluster.as_str());
+    let reservations = hosts.iter().map(|host| {
+        let (property, value) = calendar.selector(host);
+        NewReservation::host(property, &value)
+    });
+    let new = NewLease {
+        name: format!("{title} {tag}"),
+        // What was planned for a minute that is over begins now.
+        start: start.filter(|start| *start > Timestamp::now()),
+        end,
+        reservations: reservations.collect(),
+    };
+    let failure = match site.create_lease(&new).await {
+        Ok(lease) => return Ok(Acquired { id: lease.id, was_there: false }),
+        Err(failure) => failure,
+    };
+    match failure.kind {
+        FailureKind::NameTaken => {
+            // Ours alone ends in this tag: what is over keeps its name until it is deleted.
+            for over in tagged(site, tag).await? {
+                if let Some(there) = is_there(std::slice::from_ref(&over)) {
+                    return Ok(there);
+                }
+                delete(cloud, &over.id).await?;
+            }
+            let lease = site.create_lease(&new).await?;
+            Ok(Acquired { id: lease.id, was_there: false })
+        }
+        FailureKind::NotEnough => Err(taken(cloud, &hosts, start, end, failure).await),
+        _ if failure.effect == Effect::Unknown => found_again(cloud, site, tag, failure).await,
+        _ => Err(failure.into()),
+    }
+}
+
+/// The answer was lost, and the lease may be there all the same: it is looked for until it would show.
+async fn found_again(cloud: &Cloud, site: &Site, tag: &Tag, failure: Failure) -> Result<Acquired> {
+    cloud
+        .context
+        .events
+        .note(format!("{}: {}; looking whether the lease is there all the same", failure.doing, failure.text));
+    let begun = Instant::now();
+    loop {
+        let is_last = begun.elapsed() >= SHOWS_WITHIN;
+        if let Some(there) = is_there(&tagged(site, tag).await?) {
+            return Ok(Acquired { was_there: false, ..there });
+        }
+        if is_last {
+            return Err(Error::from(failure).left(LeftBehind::Unknown));
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// The service says "not enough hosts" for a host that is taken, that cannot be reserved, and that does not exist: looking tells.
+async fn taken(cloud: &Cloud, hosts: &[String], start: Option<Timestamp>, end: Timestamp, failure: Failure) -> Error {
+    let now = Timestamp::now();
+    let ask = LeaseAsk {
+        hosts: HostFilter { nodes: hosts.to_vec(), ..HostFilter::default() },
+        count: 1,
+        start: start.map_or(StartAsk::Now, StartAsk::At),
+        end: EndAsk::At(end),
+        name: None,
+        shorten: false,
+    };
+    let looked = cloud.calendar_now(hosts).await;
+    let refused =
+        looked.ok().and_then(|calendar| slots::plan(&calendar.rows, &ask, &cloud.policy(), now, &cloud.zone()).err());
+    match refused {
+        Some(none) => no_slot(cloud, &none, &ask).because(format!("the service says: {}", failure.text)),
+        None => Error::from(failure)
+            .because("the calendar shows the host as free: it may have failed a moment ago, or be kept for others")
+            .hint(format!("gpucl calendar --node {}", hosts.join(" --node "))),
+    }
+}
+
+/// Waits until a lease is active; says what it waits for.
+pub(in crate::providers::chameleon) async fn wait_active(cloud: &Cloud, id: &str) -> Result<Lease> {
+    let site = cloud.site().await?;
+    let begun = Timestamp::now();
+    let mut told: Option<LeaseState> = None;
+    loop {
+        let doing = || format!("wait for the lease {id}");
+        let Some(lease) = site.lease(id).await? else {
+            return Err(Error::new(ErrorKind::Provider, doing())
+                .because("it is not there any more: somebody deleted it")
+                .hint("gpucl lease list --all"));
+        };
+        let state = state_of(&lease);
+        let now = Timestamp::now();
+        match state {
+            LeaseState::Active => {
+                if lease.degraded || lease.reservations.iter().any(|reservation| reservation.missing_resources) {
+                    cloud.context.events.warn(format!(
+                        "the lease {} is degraded: one of its hosts has failed, and the service found no other; a server may not start",
+                        title(&lease)
+                    ));
+                }
+                return Ok(lease);
+            }
+            LeaseState::Ended | LeaseState::Failed => {
+                let why = match state {
+                    LeaseState::Ended => "its time is over",
+                    _ => "the reservation service failed on it (ERROR); made once more, it may start",
+                };
+                let error =
+                    Error::new(ErrorKind::Provider, format!("wait for the lease {}", title(&lease))).because(why);
+                return Err(match state {
+                    LeaseState::Failed => error.status(Status::Temporary).hint(format!("gpucl lease delete {id}")),
+                    _ => error.hint("gpucl lease --node … --hours …"),
+                });
+            }
+            LeaseState::Pending | LeaseState::Changing => {}
+        }
+        let left = when::between(now, lease.start);
+        if told != Some(state) {
+            told = Some(state);
+            let at = when::both(lease.start, &cloud.zone());
+            let what = match left.is_positive() {
+                true => format!("the lease {} to begin at {at}", title(&lease)),
+                false => format!("the lease {} to become active", title(&lease)),
+            };
+            let limit = left.max(SignedDuration::ZERO) + START_LIMIT;
+            let limit_milliseconds = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+            cloud.context.events.note(format!("waiting for {what}"));
+            cloud.context.events.send(EventKind::Waiting { what, limit_milliseconds });
+        }
+        if when::between(lease.start.max(begun), now) > START_LIMIT {
+            return Err(Error::new(ErrorKind::Timeout, format!("wait for the lease {}", title(&lease)))
+                .because(format!(
+                    "it is {} still, {} after its start by this machine's clock",
+                    lease.status,
+                    when::length(START_LIMIT)
+                ))
+                .hint(format!("gpucl lease show {id}   # and look whether this machine's clock is right")));
+        }
+        let pause = left.clamp(SignedDuration::from_secs(1), LONGEST_PAUSE);
+        tokio::time::sleep(pause.unsigned_abs()).await;
+    }
+}
+
+/// Deletes a lease, and waits until it is gone.
+pub(in crate::providers::chameleon) async fn delete(cloud: &Cloud, id: &str) -> Result<()> {
+    let site = cloud.site().await?;
+    let begun = Instant::now();
+    let mut asked = false;
+    loop {
+        match site.lease(id).await? {
+            None => return Ok(()),
+            Some(lease) => {
+                // One that is being started or changed is refused until that is over; one that is leaving needs no second call.
+                if !(asked && is_leaving(&lease)) {
+                    match site.delete_lease(id).await {
+                        Ok(()) => asked = true,
+                        Err(failure) if failure.kind == FailureKind::InTransition => {}
+                        Err(failure) if failure.effect == Effect::Unknown => asked = true,
+                        Err(failure) => {
+                            return Err(Error::from(failure).left(LeftBehind::Remaining(vec![id.to_owned()])));
+                        }
+                    }
+                }
+                if begun.elapsed() > END_LIMIT {
+                    return Err(Error::new(ErrorKind::Timeout, format!("delete the lease {}", title(&lease)))
+                        .because(format!("it is {} still after {} s", lease.status, END_LIMIT.as_secs()))
+                        .left(LeftBehind::Remaining(vec![id.to_owned()]))
+                        .hint(format!("gpucl lease delete {id}")));
+                }
+            }
+        }
+        if asked && site.lease(id).await?.is_none() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// The settings of a request for these hosts.
+pub(in crate::providers::chameleon) fn settings(wanted: &Wanted) -> Value {
+    serde_json::json!({ "hosts": wanted })
+}

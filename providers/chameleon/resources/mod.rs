@@ -1,0 +1,192 @@
+//! What a host takes at the site: lease, key pair, floating IP, server. Each is acquired, waited for and released in its own file.
+
+mod address;
+mod key;
+pub(super) mod lease;
+mod server;
+mod user_data;
+
+use serde_json::{Value, json};
+
+use super::cloud::Cloud;
+use super::config;
+use super::resolve::{Found, LeaseFound, Wanted};
+use crate::error::{Error, ErrorKind, LeftBehind, Result};
+use crate::name::{Key, Owner, Tag};
+use crate::provider::{Acquired, HostPlace, HostRequest, ObservedResource, Recorder, ResourceKind, ResourceRequest};
+
+/// The kinds of resource there are, in the order in which they are acquired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Lease,
+    KeyPair,
+    FloatingIp,
+    Server,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [Self::Lease, Self::KeyPair, Self::FloatingIp, Self::Server];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Lease => "lease",
+            Self::KeyPair => "key_pair",
+            Self::FloatingIp => "floating_ip",
+            Self::Server => "server",
+        }
+    }
+
+    fn of(kind: &ResourceKind) -> Result<Self> {
+        Self::ALL.into_iter().find(|known| known.name() == kind.0).ok_or_else(|| {
+            Error::new(ErrorKind::Provider, format!("acquire a {}", kind.0))
+                .because(format!("there is no resource of kind `{}` here", kind.0))
+        })
+    }
+}
+
+/// The key of what the hosts of a cluster share.
+fn shared(kind: &str) -> Key {
+    Key::numbered(kind, 0)
+}
+
+/// The key of the cluster's lease.
+pub(super) fn lease_key() -> Key {
+    shared("lease")
+}
+
+/// The key of the head's address.
+fn address_key() -> Key {
+    shared("address")
+}
+
+/// Which resources a host takes.
+pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
+    let entry = config::read_host(&request.settings, "").map_err(|errors| {
+        let texts: Vec<String> = errors.iter().map(|error| format!("`{}` {}", error.path, error.message)).collect();
+        Error::new(ErrorKind::Provider, format!("read the entry of {}", request.key.display_name()))
+            .because(texts.join(", "))
+    })?;
+    let found: Option<Found> = serde_json::from_value(request.found.clone()).ok();
+    // Without what was found, a host is asked for as if it were the only one.
+    let wanted = found.as_ref().map_or_else(|| Wanted::of(std::slice::from_ref(&entry)), |found| found.wanted.clone());
+    let adopted_lease = match found.as_ref().map(|found| &found.lease) {
+        Some(LeaseFound::Adopted { id }) => Some(id.clone()),
+        _ => None,
+    };
+    let request_of =
+        |key: Key, kind: Kind, settings: Value, adopted: Option<String>, needs: Vec<Key>| ResourceRequest {
+            key,
+            kind: ResourceKind(kind.name().to_owned()),
+            settings,
+            found: request.found.clone(),
+            adopted,
+            needs,
+            is_host: kind == Kind::Server,
+        };
+    let is_head = request.key == Key::host(0);
+    let (lease, key, address) = (lease_key(), shared("key"), address_key());
+    let hosts = json!({ "hosts": wanted });
+    let mut requests = vec![
+        request_of(lease.clone(), Kind::Lease, hosts, adopted_lease, Vec::new()),
+        request_of(key.clone(), Kind::KeyPair, json!({}), None, Vec::new()),
+    ];
+    let mut needs = vec![lease.clone(), key];
+    if is_head {
+        let adopted = found.as_ref().and_then(|found| found.address.clone());
+        let settings = json!({ "network": cloud.settings.public_network() });
+        // Addresses are few: it is taken when the host can be had, not while it is waited for.
+        requests.push(request_of(address.clone(), Kind::FloatingIp, settings, adopted, vec![lease]));
+        needs.push(address);
+    }
+    let settings = json!({
+        "entry": entry, "image": cloud.settings.image, "network": cloud.settings.network(), "flavor": cloud.settings.flavor(),
+    });
+    // What is shared must be the same in each: what is one host's stands in its server alone.
+    for shared in &mut requests {
+        shared.found = found.as_ref().map_or(
+            Value::Null,
+            |found| json!({ "lease": found.lease, "public": found.public, "wanted": found.wanted }),
+        );
+    }
+    requests.push(request_of(request.key.clone(), Kind::Server, settings, None, needs));
+    Ok(requests)
+}
+
+/// What of this owner exists, in the order in which it was acquired.
+pub(super) async fn owned(cloud: &Cloud, owner: &Owner) -> Result<Vec<(Tag, ObservedResource)>> {
+    let site = cloud.site().await?;
+    let (who, leases, keys, addresses, servers) =
+        tokio::try_join!(site.who(), site.leases(), site.key_pairs(), site.floating_ips(), site.servers())?;
+    let mut found = Vec::new();
+    found.extend(leases.iter().filter(|lease| lease.user_id == who.user_id).filter_map(lease::observed));
+    found.extend(keys.iter().filter_map(key::observed));
+    found.extend(addresses.iter().filter_map(address::observed));
+    let mine = servers.iter().filter(|server| server.user_id == who.user_id);
+    found.extend(mine.filter_map(|server| server::observed(server, &addresses)));
+    found.retain(|(tag, _)| tag.owner == *owner);
+    Ok(found)
+}
+
+/// What these are now that are used and were not made for the cluster.
+pub(super) async fn observe_adopted(cloud: &Cloud, requests: &[ResourceRequest]) -> Result<Vec<ObservedResource>> {
+    let site = cloud.site().await?;
+    let mut observed = Vec::new();
+    for request in requests {
+        let Some(id) = &request.adopted else { continue };
+        let found = match Kind::of(&request.kind)? {
+            Kind::Lease => site.lease(id).await?.map(|found| lease::as_resource(&found, &request.key)),
+            Kind::FloatingIp => {
+                let addresses = site.floating_ips().await?;
+                addresses.iter().find(|found| found.id == *id).map(|found| address::as_resource(found, &request.key))
+            }
+            Kind::KeyPair | Kind::Server => None,
+        };
+        observed.extend(found.map(|found| ObservedResource { adopted: true, ..found }));
+    }
+    Ok(observed)
+}
+
+/// Acquires one resource by one call that changes something.
+pub(super) async fn acquire(
+    cloud: &Cloud,
+    tag: &Tag,
+    request: &ResourceRequest,
+    recorder: &dyn Recorder,
+) -> Result<Acquired> {
+    let acquired = match Kind::of(&request.kind)? {
+        Kind::Lease => lease::acquire(cloud, tag, request).await,
+        Kind::KeyPair => key::acquire(cloud, tag).await,
+        Kind::FloatingIp => address::acquire(cloud, tag, request).await,
+        Kind::Server => server::acquire(cloud, tag, request).await,
+    }?;
+    match recorder.exists(&tag.key, &acquired.id).await {
+        Ok(()) => Ok(acquired),
+        Err(error) => Err(error
+            .while_doing(format!("write down that {tag} exists"))
+            .left(LeftBehind::Remaining(vec![acquired.id]))),
+    }
+}
+
+/// Waits until one is usable.
+pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()> {
+    match Kind::of(&request.kind)? {
+        Kind::Lease => lease::wait_active(cloud, id).await.map(|_| ()),
+        Kind::Server => server::wait_usable(cloud, tag, request, id).await,
+        Kind::KeyPair | Kind::FloatingIp => Ok(()),
+    }
+}
+
+/// Releases one by its id, and waits until it is gone; what is gone already is success.
+pub(super) async fn release(cloud: &Cloud, resource: &ObservedResource) -> Result<()> {
+    match Kind::of(&resource.kind)? {
+        Kind::Lease => lease::delete(cloud, &resource.id).await,
+        Kind::KeyPair => key::release(cloud, &resource.id).await,
+        Kind::FloatingIp => address::release(cloud, &resource.id).await,
+        Kind::Server => server::release(cloud, &resource.id).await,
+    }
+}
+
+/// How to run commands on a server.
+pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlace> {
+    server::place(cloud, tag, id).await
+}

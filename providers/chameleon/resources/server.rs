@@ -1,0 +1,317 @@
+//! Servers: bare-metal hosts that boot. Made once by their tag, waited for, reached, deleted and seen to be gone.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::key::LOGIN;
+use super::user_data::user_data;
+use super::{Kind, address_key, lease_key};
+use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
+use crate::event::EventKind;
+use crate::host::SshTarget;
+use crate::name::{Key, Scope, Tag};
+use crate::provider::{Acquired, HostPlace, HostRequest, LeaseState, ObservedResource, ResourceKind, ResourceRequest};
+use crate::providers::chameleon::api::{Effect, FloatingIp, Lease, NewServer, Server, Site};
+use crate::providers::chameleon::cloud::{Cloud, tag_of};
+use crate::providers::chameleon::resolve::{Found, LeaseFound, resolve};
+use crate::secret::{ensure_key_pair, key_pair};
+
+/// The metadata that carries our tag.
+const TAG: &str = "gpucl";
+/// How long a server may take until it is active. Bare metal takes 10 to 20 minutes, and was seen to take 30.
+const BUILD_LIMIT: Duration = Duration::from_secs(45 * 60);
+/// How long a server may take until it is gone.
+const END_LIMIT: Duration = Duration::from_secs(15 * 60);
+/// How long a server that was made may be missing from the list.
+const SHOWS_WITHIN: Duration = Duration::from_secs(5);
+
+/// A server that carries a tag.
+pub(super) fn observed(server: &Server, addresses: &[FloatingIp]) -> Option<(Tag, ObservedResource)> {
+    let tag: Tag = server.metadata.get(TAG).map_or(server.name.as_str(), String::as_str).parse().ok()?;
+    let is_active = server.status == "ACTIVE";
+    let is_reached = tag.key != Key::host(0) || public_ip(server, addresses).is_some();
+    let is_building = matches!(server.status.as_str(), "BUILD" | "REBUILD" | "REBOOT" | "HARD_REBOOT" | "UNKNOWN");
+    let detail = match (server.status.as_str(), &server.fault) {
+        ("ACTIVE", _) if !is_reached => "it has no address yet".to_owned(),
+        ("ACTIVE", _) => String::new(),
+        ("ERROR", fault) => told_fault(fault.as_deref()),
+        (status, _) => format!("it is {}", status.to_lowercase()),
+    };
+    let resource = ObservedResource {
+        key: tag.key.clone(),
+        kind: ResourceKind(Kind::Server.name().to_owned()),
+        id: server.id.clone(),
+        usable: is_active && is_reached,
+        coming: is_building || (is_active && !is_reached),
+        adopted: false,
+        until: None,
+        detail,
+    };
+    Some((tag, resource))
+}
+
+/// What a fault means.
+fn told_fault(fault: Option<&str>) -> String {
+    let fault = fault.unwrap_or("the service does not say why");
+    let meaning = if fault.contains("No valid host") {
+        ": the host of the lease is in use or failed, or the lease is not active"
+    } else if fault.contains("deploy") || fault.contains("provision") {
+        ": the machine did not boot its image"
+    } else {
+        ""
+    };
+    format!("it is in error: {fault}{meaning}")
+}
+
+/// The address that a server is reached at from outside.
+fn public_ip(server: &Server, addresses: &[FloatingIp]) -> Option<String> {
+    let fixed: Vec<&str> = fixed_ips(server).collect();
+    let told = server.addresses.iter().find(|address| address.floating).map(|address| address.ip.clone());
+    told.or_else(|| {
+        let own = |address: &&FloatingIp| address.fixed.as_deref().is_some_and(|ip| fixed.contains(&ip));
+        addresses.iter().find(own).map(|address| address.address.clone())
+    })
+}
+
+fn fixed_ips(server: &Server) -> impl Iterator<Item = &str> {
+    server.addresses.iter().filter(|address| !address.floating).map(|address| address.ip.as_str())
+}
+
+async fn tagged(site: &Site, tag: &Tag) -> Result<Option<Server>> {
+    let (who, servers) = tokio::try_join!(site.who(), site.servers())?;
+    let text = tag.to_string();
+    let is_it = |server: &Server| server.user_id == who.user_id && server.metadata.get(TAG) == Some(&text);
+    Ok(servers.into_iter().find(is_it))
+}
+
+/// The lease that a server is to be booted on.
+async fn lease_of(site: &Site, tag: &Tag, found: &Found) -> Result<Lease> {
+    let lease = match &found.lease {
+        LeaseFound::Own { id } | LeaseFound::Adopted { id } => site.lease(id).await?,
+        LeaseFound::New { .. } => {
+            let scope = Scope { owner: tag.owner.clone(), cluster: tag.cluster.clone() };
+            let wanted = scope.tag(&lease_key());
+            let (who, leases) = tokio::try_join!(site.who(), site.leases())?;
+            leases.into_iter().find(|lease| {
+                let state = super::lease::state_of(lease);
+                lease.user_id == who.user_id && tag_of(lease).as_ref() == Some(&wanted) && state != LeaseState::Ended
+            })
+        }
+    };
+    lease.ok_or_else(|| {
+        Error::new(ErrorKind::Provider, format!("find the lease of {tag}"))
+            .because("it is not there any more: its time is over, or somebody deleted it")
+            .hint("gpucl lease list --all")
+    })
+}
+
+/// Asks for the server of this tag, or finds it.
+pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Acquired> {
+    let site = cloud.site().await?;
+    if let Some(server) = tagged(site, tag).await? {
+        return Ok(Acquired { id: server.id, was_there: true });
+    }
+    let found = match serde_json::from_value::<Found>(request.found.clone()) {
+        Ok(found) => found,
+        Err(_) => look(cloud, tag, request).await?,
+    };
+    let lease = lease_of(site, tag, &found).await?;
+    let named =
+        lease.reservations.iter().find(|one| one.is_host() && one.asked("node_name").as_deref() == Some(&found.node));
+    let reservation = match named {
+        Some(one) => Some(one.id.clone()),
+        None => cloud.calendar_now(&[]).await?.reservation_of(&lease, &found.node),
+    };
+    let reservation = reservation.ok_or_else(|| {
+        Error::new(ErrorKind::Provider, format!("boot {} on the lease {}", found.node, super::lease::title(&lease)))
+            .because("the lease does not hold that host")
+    })?;
+    let folder = cloud.folder(&tag.cluster);
+    let scope = Scope { owner: tag.owner.clone(), cluster: tag.cluster.clone() };
+    let new = NewServer {
+        name: tag.to_string(),
+        image: found.image,
+        flavor: found.flavor,
+        network: found.network,
+        key_name: Some(scope.tag(&super::shared("key")).to_string()),
+        user_data: Some(user_data(&ensure_key_pair(&folder, tag.key.as_str())?)?),
+        reservation,
+        metadata: BTreeMap::from([(TAG.to_owned(), tag.to_string()), ("gpucl_lease".to_owned(), lease.id)]),
+    };
+    let failure = match site.create_server(&new).await {
+        Ok(id) => return Ok(Acquired { id, was_there: false }),
+        Err(failure) => failure,
+    };
+    let begun = Instant::now();
+    while failure.effect == Effect::Unknown {
+        let is_last = begun.elapsed() >= SHOWS_WITHIN;
+        if let Some(server) = tagged(site, tag).await? {
+            return Ok(Acquired { id: server.id, was_there: false });
+        }
+        if is_last {
+            return Err(Error::from(failure).left(LeftBehind::Unknown));
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    Err(failure.into())
+}
+
+/// What was not looked for before is looked for now.
+async fn look(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Found> {
+    let scope = Scope { owner: tag.owner.clone(), cluster: tag.cluster.clone() };
+    let host = HostRequest::new(tag.key.clone(), request.settings["entry"].clone());
+    let resolved = resolve(cloud, &scope, vec![host]).await?;
+    let found = resolved.hosts.into_iter().next().map(|host| host.found).unwrap_or_default();
+    serde_json::from_value(found)
+        .map_err(|error| Error::new(ErrorKind::Internal, format!("read what was found for {tag}")).caused_by(&error))
+}
+
+/// Waits until a server is active and has its address.
+pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()> {
+    let site = cloud.site().await?;
+    let events = &cloud.context.events;
+    let name = tag.key.display_name();
+    let doing = || format!("boot {name}");
+    let begun = Instant::now();
+    let mut told = None;
+    loop {
+        let Some(server) = site.server(id).await? else {
+            return Err(Error::new(ErrorKind::Provider, doing())
+                .because("the server is not there any more: its lease ended, or somebody deleted it")
+                .status(Status::Temporary));
+        };
+        match server.status.as_str() {
+            "ACTIVE" => break,
+            "ERROR" => {
+                return Err(Error::new(ErrorKind::Provider, doing())
+                    .because(told_fault(server.fault.as_deref()))
+                    .status(Status::Temporary)
+                    .left(LeftBehind::Remaining(vec![id.to_owned()])));
+            }
+            "DELETED" | "SOFT_DELETED" | "SHUTOFF" | "SUSPENDED" => {
+                return Err(Error::new(ErrorKind::Provider, doing())
+                    .because(format!("the server is {}", server.status.to_lowercase()))
+                    .status(Status::Temporary)
+                    .left(LeftBehind::Remaining(vec![id.to_owned()])));
+            }
+            _ => {}
+        }
+        let stage = server.task.clone().unwrap_or_else(|| server.status.to_lowercase());
+        if told.as_ref() != Some(&stage) {
+            let what = format!("{name} to boot ({stage}; bare metal usually takes 10 to 20 minutes)");
+            if told.is_none() {
+                events.note(format!("waiting for {what}"));
+            }
+            let limit_milliseconds = u64::try_from(BUILD_LIMIT.as_millis()).unwrap_or(u64::MAX);
+            events.send(EventKind::Waiting { what, limit_milliseconds });
+            told = Some(stage);
+        }
+        if begun.elapsed() > BUILD_LIMIT {
+            return Err(Error::new(ErrorKind::Timeout, doing())
+                .because(format!("it is {} still after {} minutes", server.status, BUILD_LIMIT.as_secs() / 60))
+                .left(LeftBehind::Remaining(vec![id.to_owned()])));
+        }
+        let pause = if begun.elapsed() < Duration::from_secs(60) { 1 } else { 5 };
+        tokio::time::sleep(Duration::from_secs(pause)).await;
+    }
+    match request.needs.contains(&address_key()) {
+        true => give_address(cloud, tag, request, id).await,
+        false => Ok(()),
+    }
+}
+
+/// Gives the head its address. To say it twice changes nothing.
+async fn give_address(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()> {
+    let site = cloud.site().await?;
+    let doing = || format!("give {} its floating IP", tag.key.display_name());
+    let scope = Scope { owner: tag.owner.clone(), cluster: tag.cluster.clone() };
+    let wanted = scope.tag(&address_key()).to_string();
+    let named = request.found["address"].as_str();
+    let mut last = None;
+    for attempt in 0..5_u64 {
+        tokio::time::sleep(Duration::from_millis(500 * attempt)).await;
+        let (addresses, ports) = tokio::try_join!(site.floating_ips(), site.ports(id))?;
+        let own = addresses.iter().find(|address| match named {
+            Some(id) => address.id == id,
+            None => address.description == wanted,
+        });
+        let Some(own) = own else {
+            return Err(Error::new(ErrorKind::Provider, doing()).because("the address is not there any more"));
+        };
+        let Some(port) = ports.first() else { continue };
+        match &own.port_id {
+            Some(at) if *at == port.id => return Ok(()),
+            Some(at) if named.is_some() => {
+                return Err(Error::new(ErrorKind::Provider, doing())
+                    .because(format!("{} is in use by another server (port {at})", own.address)));
+            }
+            _ => {}
+        }
+        match site.associate(&own.id, Some(&port.id)).await {
+            Ok(_) => return Ok(()),
+            Err(failure) if failure.effect == Effect::Unknown => last = Some(failure),
+            Err(failure) => return Err(failure.into()),
+        }
+    }
+    Err(match last {
+        Some(failure) => failure.into(),
+        None => Error::new(ErrorKind::Timeout, doing()).because("the server has no port on the network yet"),
+    })
+}
+
+/// Deletes a server, and waits until it is gone.
+pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
+    let site = cloud.site().await?;
+    let begun = Instant::now();
+    let left = || LeftBehind::Remaining(vec![id.to_owned()]);
+    let mut pause = Duration::from_millis(200);
+    loop {
+        let Some(server) = site.server(id).await? else { return Ok(()) };
+        let is_leaving = server.status == "DELETED" || server.task.as_deref() == Some("deleting");
+        if !is_leaving
+            && let Err(failure) = site.delete_server(id).await
+            && failure.effect == Effect::None
+        {
+            return Err(Error::from(failure).left(left()));
+        }
+        if begun.elapsed() > END_LIMIT {
+            return Err(Error::new(ErrorKind::Timeout, format!("delete the server {}", server.name))
+                .because(format!("it is {} still after {} minutes", server.status, END_LIMIT.as_secs() / 60))
+                .left(left()));
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(5));
+    }
+}
+
+/// How to log in to a server: the head at its address, another host through the head.
+pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlace> {
+    let site = cloud.site().await?;
+    let doing = || format!("find the way to {}", tag.key.display_name());
+    let server = site.server(id).await?.filter(|server| {
+        server.metadata.get(TAG).is_some_and(|text| *text == tag.to_string()) && server.status == "ACTIVE"
+    });
+    let Some(server) = server else {
+        return Err(Error::new(ErrorKind::Provider, doing()).because("no server of that tag and id is active"));
+    };
+    let fixed = fixed_ips(&server).next().map(str::to_owned);
+    let (node, jump) = if tag.key == Key::host(0) {
+        let addresses = site.floating_ips().await?;
+        (public_ip(&server, &addresses), None)
+    } else {
+        (fixed.clone(), Some(Key::host(0).display_name()))
+    };
+    let node = node.ok_or_else(|| Error::new(ErrorKind::Provider, doing()).because("the server has no address"))?;
+    let folder = cloud.folder(&tag.cluster);
+    Ok(HostPlace::Ssh {
+        target: SshTarget {
+            node,
+            user: Some(cloud.settings.user().to_owned()),
+            port: None,
+            identity_file: key_pair(&folder, LOGIN).map(|pair| pair.file),
+            host_key: key_pair(&folder, tag.key.as_str()).map(|pair| pair.public),
+            jump,
+            private_address: fixed,
+        },
+    })
+}

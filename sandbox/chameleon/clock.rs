@@ -1,0 +1,71 @@
+//! The stand-in's clock, and the times as the services write and read them.
+
+use std::time::{Duration, Instant};
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+/// A clock that can be moved on.
+#[derive(Debug)]
+pub(super) struct Clock {
+    started: Instant,
+    base: Timestamp,
+    advanced: Duration,
+}
+
+impl Clock {
+    pub(super) fn new(offset: SignedDuration) -> Self {
+        Self { started: Instant::now(), base: Timestamp::now() + offset, advanced: Duration::ZERO }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        after(self.base, self.started.elapsed() + self.advanced)
+    }
+
+    pub(super) fn advance(&mut self, by: Duration) {
+        self.advanced += by;
+    }
+}
+
+/// This long after that.
+pub(super) fn after(time: Timestamp, by: Duration) -> Timestamp {
+    SignedDuration::try_from(by).ok().and_then(|by| time.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
+}
+
+/// The next time at or after this one at which the manager looks for due events.
+pub(super) fn next_tick(time: Timestamp, tick: Duration) -> Timestamp {
+    let (at, tick) = (time.as_nanosecond(), i128::try_from(tick.as_nanos()).unwrap_or(1).max(1));
+    Timestamp::from_nanosecond((at + tick - 1).div_euclid(tick) * tick).unwrap_or(time)
+}
+
+/// Without seconds.
+pub(super) fn minute(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second().div_euclid(60) * 60).unwrap_or(time)
+}
+
+/// `2026-11-21T01:55:00.000000`
+pub(super) fn long(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S.000000").to_string()
+}
+
+/// `2026-11-21 01:55:07`
+pub(super) fn spaced(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+/// `2026-11-21T01:55:07Z`
+pub(super) fn zulu(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// `Sat, 21 Nov 2026 01:55:07 GMT`
+pub(super) fn http(time: Timestamp) -> String {
+    time.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
+}
+
+/// Reads what Blazar reads: `2026-11-21 01:55`.
+pub(super) fn read(text: &str) -> Option<Timestamp> {
+    let time = DateTime::strptime("%Y-%m-%d %H:%M", text).ok()?;
+    Some(TimeZone::UTC.to_zoned(time).ok()?.timestamp())
+}

@@ -1,0 +1,271 @@
+//! Keystone v3: tokens, the catalog, application credentials.
+
+use serde_json::{Value, json};
+
+use super::answer::{Answer, Ask};
+use super::clock::{after, long};
+use super::config::{Service, User};
+use super::ids::uuid_of;
+use super::state::{Credential, State, Token};
+
+/// How `Date`-like fields of tokens look.
+fn time(at: jiff::Timestamp) -> String {
+    format!("{}Z", long(at))
+}
+
+impl State {
+    pub(super) fn identity(&mut self, ask: &Ask) -> Answer {
+        let (method, path) = ask.route();
+        match (method, &path[..]) {
+            ("GET", []) => Answer::json(300, json!({"versions": {"values": [self.identity_version()]}}))
+                .with("location", format!("{}/identity/v3/", self.base)),
+            ("GET", ["v3"]) => Answer::json(200, json!({"version": self.identity_version()})),
+            ("POST", ["v3", "auth", "tokens"]) => self.make_token(ask),
+            ("POST", ["v3", "OS-FEDERATION", "identity_providers", _, "protocols", _, "auth"]) => self.federate(ask),
+            ("GET", ["v3", "auth", "tokens"]) => self.show_token(ask),
+            ("DELETE", ["v3", "auth", "tokens"]) => self.revoke_token(ask),
+            _ => match self.token_of(ask) {
+                None => Answer::unauthorized()
+                    .with("www-authenticate", format!("Keystone uri=\"{}/identity/v3\"", self.base)),
+                Some(token) => self.identity_with(ask, &token),
+            },
+        }
+    }
+
+    fn identity_with(&mut self, ask: &Ask, token: &Token) -> Answer {
+        let (method, path) = ask.route();
+        let caller = Self::caller(token.user);
+        let not_found = |what: &str| Answer::keystone(404, "Not Found", what);
+        match (method, &path[..]) {
+            ("GET", ["v3", "auth", "projects"] | ["v3", "OS-FEDERATION", "projects"]) => Answer::json(
+                200,
+                json!({"links": {"next": null, "self": format!("{}/identity/v3/auth/projects", self.base), "previous": null},
+                    "projects": [{"id": caller.project_id, "name": caller.project, "domain_id": "default", "description": "",
+                        "enabled": true, "parent_id": "default", "is_domain": false, "tags": [], "options": {},
+                        "links": {"self": format!("{}/identity/v3/projects/{}", self.base, caller.project_id)}}]}),
+            ),
+            ("GET", ["v3", "auth", "catalog"]) => Answer::json(200, json!({"catalog": self.catalog()})),
+            ("GET", ["v3", "users", user, "application_credentials"]) if *user == caller.user_id => {
+                let mine: Vec<Value> = self
+                    .credentials
+                    .iter()
+                    .filter(|credential| credential.user.name() == caller.user)
+                    .map(|credential| self.render_credential(credential, false))
+                    .collect();
+                Answer::json(200, json!({"application_credentials": mine}))
+            }
+            ("POST", ["v3", "users", user, "application_credentials"]) if *user == caller.user_id => {
+                let asked = ask.json().unwrap_or_default();
+                let credential = Credential {
+                    id: self.ids.hex(),
+                    secret: self.ids.secret(),
+                    name: asked["application_credential"]["name"].as_str().unwrap_or_default().to_owned(),
+                    user: token.user,
+                    unrestricted: asked["application_credential"]["unrestricted"] == true,
+                };
+                let body = self.render_credential(&credential, true);
+                self.credentials.push(credential);
+                Answer::json(201, json!({"application_credential": body}))
+            }
+            (_, ["v3", "users", user, "application_credentials", id]) if *user == caller.user_id => {
+                let at = self.credentials.iter().position(|credential| &credential.id == id);
+                match (method, at) {
+                    ("GET", Some(at)) => {
+                        let body = self.render_credential(&self.credentials[at], false);
+                        Answer::json(200, json!({"application_credential": body}))
+                    }
+                    ("DELETE", Some(at)) => {
+                        self.credentials.remove(at);
+                        // Its tokens go with it.
+                        self.tokens.retain(|_, token| token.credential.as_deref() != Some(*id));
+                        Answer::empty(204)
+                    }
+                    _ => not_found(&format!("Could not find Application Credential: {id}.")),
+                }
+            }
+            _ => not_found("The resource could not be found."),
+        }
+    }
+
+    fn identity_version(&self) -> Value {
+        json!({"id": "v3.14", "status": "stable", "updated": "2020-04-07T00:00:00Z",
+            "links": [{"rel": "self", "href": format!("{}/identity/v3/", self.base)}],
+            "media-types": [{"base": "application/json", "type": "application/vnd.openstack.identity-v3+json"}]})
+    }
+
+    fn render_credential(&self, credential: &Credential, with_secret: bool) -> Value {
+        let caller = Self::caller(credential.user);
+        let mut body = json!({"id": credential.id, "name": credential.name, "description": null, "user_id": caller.user_id,
+            "project_id": caller.project_id, "system": null, "expires_at": null, "unrestricted": credential.unrestricted,
+            "roles": roles(true),
+            "links": {"self": format!("{}/identity/v3/application_credentials/{}", self.base, credential.id)}});
+        if with_secret {
+            body["secret"] = json!(credential.secret);
+        }
+        body
+    }
+
+    /// The token in `X-Auth-Token`, while it is good.
+    fn token_of(&self, ask: &Ask) -> Option<Token> {
+        self.tokens.get(ask.header("x-auth-token")?).filter(|token| self.now() < token.expires).cloned()
+    }
+
+    fn make_token(&mut self, ask: &Ask) -> Answer {
+        let unauthorized =
+            || Answer::unauthorized().with("www-authenticate", format!("Keystone uri=\"{}/identity/v3\"", self.base));
+        let Some(asked) = ask.json() else {
+            return Answer::keystone(
+                400,
+                "Bad Request",
+                "Expecting to find valid JSON in body. The server could not comply with the request since it is either malformed \
+                 or otherwise incorrect. The client is assumed to be in error.",
+            );
+        };
+        let identity = &asked["auth"]["identity"];
+        match identity["methods"][0].as_str() {
+            Some("application_credential") => {
+                let asked = &identity["application_credential"];
+                let id = asked["id"].as_str().unwrap_or_default();
+                let Some(found) = self.credentials.iter().find(|credential| credential.id == id) else {
+                    return Answer::keystone(
+                        404,
+                        "Not Found",
+                        &format!("Could not find Application Credential: {id}."),
+                    );
+                };
+                if asked["secret"] != found.secret.as_str() {
+                    return unauthorized();
+                }
+                let (user, id) = (found.user, found.id.clone());
+                self.issue(user, true, "application_credential", Some(id))
+            }
+            Some("token") => {
+                let token = identity["token"]["id"].as_str().and_then(|id| self.tokens.get(id)).cloned();
+                let Some(token) = token.filter(|token| self.now() < token.expires) else { return unauthorized() };
+                if token.credential.is_some() {
+                    return Answer::keystone(403, "Forbidden", "Application credentials cannot request a scope.");
+                }
+                let project = &asked["auth"]["scope"]["project"];
+                if project.is_null() {
+                    return self.issue(token.user, false, "token", None);
+                }
+                let caller = Self::caller(token.user);
+                if project["id"] == caller.project_id.as_str() || project["name"] == caller.project.as_str() {
+                    return self.issue(token.user, true, "token", None);
+                }
+                unauthorized()
+            }
+            _ => unauthorized(),
+        }
+    }
+
+    /// An access token of the identity provider becomes a token without a project.
+    fn federate(&mut self, ask: &Ask) -> Answer {
+        let bearer = ask.header("authorization").and_then(|text| text.strip_prefix("Bearer "));
+        match bearer.and_then(|token| self.access_tokens.get(token)).copied() {
+            Some(user) => self.issue(user, false, "openid", None),
+            None => Answer::unauthorized(),
+        }
+    }
+
+    fn issue(&mut self, user: User, scoped: bool, method: &'static str, credential: Option<String>) -> Answer {
+        let now = self.now();
+        let token =
+            Token { user, scoped, method, credential, issued: now, expires: after(now, self.config.token_life) };
+        let body = self.render_token(&token);
+        let id = self.ids.token();
+        self.tokens.insert(id.clone(), token);
+        Answer::json(201, body).with("x-subject-token", id)
+    }
+
+    fn show_token(&self, ask: &Ask) -> Answer {
+        if self.token_of(ask).is_none() {
+            return Answer::unauthorized();
+        }
+        let subject = ask.header("x-subject-token").unwrap_or_default();
+        match self.tokens.get(subject).filter(|token| self.now() < token.expires) {
+            Some(token) => Answer::json(200, self.render_token(token)).with("x-subject-token", subject),
+            None => Answer::keystone(404, "Not Found", &format!("Could not find token: {subject}.")),
+        }
+    }
+
+    fn revoke_token(&mut self, ask: &Ask) -> Answer {
+        if self.token_of(ask).is_none() {
+            return Answer::unauthorized();
+        }
+        self.tokens.remove(ask.header("x-subject-token").unwrap_or_default());
+        Answer::empty(204)
+    }
+
+    fn render_token(&self, token: &Token) -> Value {
+        let caller = Self::caller(token.user);
+        let domain = json!({"id": "default", "name": "Default"});
+        let mut body = json!({
+            "methods": [token.method],
+            "user": {"domain": domain, "id": caller.user_id, "name": caller.user, "password_expires_at": null},
+            "audit_ids": [&uuid_of(&time(token.issued))[..22]],
+            "expires_at": time(token.expires),
+            "issued_at": time(token.issued),
+        });
+        if token.scoped {
+            body["project"] = json!({"domain": domain, "id": caller.project_id, "name": caller.project});
+            body["is_domain"] = json!(false);
+            body["roles"] = roles(false);
+            body["catalog"] = self.catalog();
+        }
+        let credential = token.credential.as_ref();
+        if let Some(used) = self.credentials.iter().find(|known| Some(&known.id) == credential) {
+            body["application_credential"] =
+                json!({"id": used.id, "name": used.name, "restricted": !used.unrestricted});
+        }
+        json!({"token": body})
+    }
+
+    fn catalog(&self) -> Value {
+        let name = |service| match service {
+            Service::Identity => "keystone",
+            Service::Reservation => "blazar",
+            Service::Compute => "nova",
+            Service::Image => "glance",
+            Service::Network => "neutron",
+        };
+        let offered = Service::ALL.into_iter().filter(|service| !self.config.without.contains(service));
+        offered
+            .map(|service| {
+                // Only these three say their version.
+                let version = match service {
+                    Service::Identity => "/v3",
+                    Service::Reservation => "/v1",
+                    Service::Compute => "/v2.1",
+                    Service::Image | Service::Network => "",
+                };
+                let kind = service.name();
+                let url = format!("{}/{kind}{version}", self.base);
+                let endpoints: Vec<Value> = ["public", "internal", "admin"]
+                    .iter()
+                    .map(|interface| {
+                        json!({"id": uuid_of(&format!("{interface} {kind}")).replace('-', ""), "interface": interface,
+                            "region_id": self.config.region, "url": url, "region": self.config.region})
+                    })
+                    .collect();
+                json!({"endpoints": endpoints, "id": uuid_of(kind).replace('-', ""), "type": kind, "name": name(service)})
+            })
+            .collect()
+    }
+}
+
+/// What every user may do here.
+fn roles(long: bool) -> Value {
+    ["reader", "member"]
+        .iter()
+        .map(|name| {
+            let mut role = json!({"id": uuid_of(name).replace('-', ""), "name": name});
+            if long {
+                role["domain_id"] = Value::Null;
+                role["description"] = Value::Null;
+                role["options"] = json!({"immutable": true});
+            }
+            role
+        })
+        .collect()
+}

@@ -1,0 +1,407 @@
+//! Nova v2.1: servers, flavors, key pairs, limits.
+
+use regex::Regex;
+use serde_json::{Map, Value, json};
+
+use super::answer::{Answer, Ask};
+use super::clock::{after, long, zulu};
+use super::config::Bug;
+use super::ids::{fingerprint, uuid_of};
+use super::state::{Caller, FloatingIp, KeyPair, LeaseStatus, Port, Reserved, Server, State};
+
+/// The microversion from which on a server tells its flavor in full.
+const FLAVOR_IN_FULL: u32 = 47;
+
+impl State {
+    pub(super) fn compute(&mut self, ask: &Ask, caller: Option<&Caller>) -> Answer {
+        let Some(caller) = caller else { return self.refused() };
+        let minor = match ask.microversion() {
+            Ok(minor) => minor,
+            Err(asked) => {
+                let text = format!("Version {asked} is not supported by the API. Minimum is 2.1 and maximum is 2.95.");
+                return Answer::json(406, json!({"computeFault": {"code": 406, "message": text}}));
+            }
+        };
+        self.route_compute(ask, caller, minor).with("openstack-api-version", format!("compute 2.{minor}"))
+    }
+
+    fn route_compute(&mut self, ask: &Ask, caller: &Caller, minor: u32) -> Answer {
+        let (method, path) = ask.route();
+        match (method, &path[..]) {
+            ("GET", ["v2.1"]) => Answer::json(
+                200,
+                json!({"version": {"id": "v2.1", "status": "CURRENT", "version": "2.95", "min_version": "2.1",
+                    "updated": "2013-07-23T11:33:21Z",
+                    "links": [{"rel": "self", "href": format!("{}/compute/v2.1/", self.base)},
+                        {"rel": "describedby", "type": "text/html", "href": "http://docs.openstack.org/"}],
+                    "media-types": [{"base": "application/json", "type": "application/vnd.openstack.compute+json;version=2.1"}]}}),
+            ),
+            ("GET", ["v2.1", "servers"]) => self.list_servers(ask, caller, |state, server| {
+                json!({"id": server.id, "name": server.name, "links": state.links("servers", &server.id)})
+            }),
+            ("GET", ["v2.1", "servers", "detail"]) => {
+                self.list_servers(ask, caller, |state, server| state.render_server(server, minor))
+            }
+            ("POST", ["v2.1", "servers"]) => match ask.json() {
+                Some(body) => self.create_server(&body, caller),
+                None => Answer::nova(400, "Malformed request body"),
+            },
+            (_, ["v2.1", "servers", id, rest @ ..]) => {
+                if !self.servers.get(id).is_some_and(|server| server.project_id == caller.project_id) {
+                    return Answer::nova(404, format!("Instance {id} could not be found."));
+                }
+                self.one_server(ask, id, rest, minor)
+            }
+            ("GET", ["v2.1", "flavors"]) => {
+                let all: Vec<Value> = FLAVORS
+                    .iter()
+                    .map(|(id, name, ..)| json!({"id": id, "name": name, "links": self.links("flavors", id)}))
+                    .collect();
+                Answer::json(200, json!({"flavors": all}))
+            }
+            ("GET", ["v2.1", "flavors", "detail"]) => {
+                let all: Vec<Value> = FLAVORS.iter().map(|flavor| self.render_flavor(flavor)).collect();
+                Answer::json(200, json!({"flavors": all}))
+            }
+            ("GET", ["v2.1", "flavors", id]) => match FLAVORS.iter().find(|flavor| flavor.0 == *id) {
+                Some(flavor) => Answer::json(200, json!({"flavor": self.render_flavor(flavor)})),
+                None => Answer::nova(404, format!("Flavor {id} could not be found.")),
+            },
+            ("GET", ["v2.1", "limits"]) => {
+                let used = self.servers.all().filter(|server| server.project_id == caller.project_id).count();
+                Answer::json(
+                    200,
+                    json!({"limits": {"rate": [], "absolute": {"maxTotalInstances": self.config.instance_quota,
+                        "totalInstancesUsed": used, "maxTotalKeypairs": self.config.key_pair_quota,
+                        "maxServerMeta": 128, "maxTotalCores": 200, "totalCoresUsed": used * 2,
+                        "maxTotalRAMSize": 512_000, "totalRAMUsed": used * 8192}}}),
+                )
+            }
+            (_, ["v2.1", "os-keypairs", rest @ ..]) => self.key_pairs(ask, caller, rest, minor),
+            _ => Answer::nova(404, "The resource could not be found."),
+        }
+    }
+
+    fn list_servers(&self, ask: &Ask, caller: &Caller, shown: impl Fn(&Self, &Server) -> Value) -> Answer {
+        let name = ask.query("name").and_then(|name| Regex::new(name).ok());
+        let status = ask.query("status").map(str::to_uppercase);
+        let all = self.has(Bug::ListsForeign);
+        let mut found: Vec<&Server> = self
+            .servers
+            .listed(self.now())
+            .filter(|server| all || server.project_id == caller.project_id)
+            .filter(|server| name.as_ref().is_none_or(|name| name.is_match(&server.name)))
+            .filter(|server| status.as_ref().is_none_or(|status| status == server.status))
+            .collect();
+        // The newest first.
+        found.reverse();
+        let found: Vec<Value> = found.into_iter().map(|server| shown(self, server)).collect();
+        Answer::json(200, json!({"servers": found}))
+    }
+
+    fn one_server(&mut self, ask: &Ask, id: &str, rest: &[&str], minor: u32) -> Answer {
+        let missing = || Answer::nova(404, format!("Instance {id} could not be found."));
+        match (ask.method.as_str(), rest) {
+            ("GET", []) => match self.servers.get(id) {
+                Some(server) => Answer::json(200, json!({"server": self.render_server(server, minor)})),
+                None => missing(),
+            },
+            ("GET", ["ips"]) => match self.servers.get(id) {
+                Some(server) => {
+                    let mut addresses = self.addresses(server);
+                    for list in addresses.values_mut().filter_map(Value::as_array_mut).flatten() {
+                        *list = json!({"version": list["version"], "addr": list["addr"]});
+                    }
+                    Answer::json(200, json!({"addresses": addresses}))
+                }
+                None => missing(),
+            },
+            ("DELETE", []) => {
+                let (gone, ignores) = (after(self.now(), self.config.deletion), self.has(Bug::DeleteDoesNothing));
+                if let Some(server) = self.servers.get_mut(id)
+                    && !ignores
+                {
+                    server.gone.get_or_insert(gone);
+                }
+                Answer::empty(204).with("content-type", "application/json")
+            }
+            ("POST" | "PUT", ["metadata"]) => {
+                let asked = ask.json().unwrap_or_default();
+                let Some(server) = self.servers.get_mut(id) else { return missing() };
+                if ask.method == "PUT" {
+                    server.metadata.clear();
+                }
+                for (key, value) in asked["metadata"].as_object().into_iter().flatten() {
+                    server.metadata.insert(key.clone(), value.clone());
+                }
+                Answer::json(200, json!({"metadata": server.metadata}))
+            }
+            ("GET", ["metadata"]) => match self.servers.get(id) {
+                Some(server) => Answer::json(200, json!({"metadata": server.metadata})),
+                None => missing(),
+            },
+            ("POST", ["action"]) if ask.json().is_some_and(|body| body.get("os-getConsoleOutput").is_some()) => {
+                Answer::json(200, json!({"output": "FAKE CONSOLE OUTPUT\nANOTHER\nLAST LINE"}))
+            }
+            _ => Answer::nova(404, "The resource could not be found."),
+        }
+    }
+
+    fn create_server(&mut self, body: &Value, caller: &Caller) -> Answer {
+        let server = match self.new_server(body, caller) {
+            Ok(server) => server,
+            Err(answer) => return answer,
+        };
+        let (location, shown) = (format!("{}/compute/v2.1/servers/{}", self.base, server.id), self.shown());
+        let answer = json!({"server": {"id": server.id, "links": self.links("servers", &server.id), "OS-DCF:diskConfig": "MANUAL",
+            "security_groups": [{"name": "default"}], "adminPass": &self.ids.hex()[..12]}});
+        for copy in 0..self.copies() {
+            let mut server = server.clone();
+            if copy > 0 {
+                server.id = self.ids.uuid();
+            }
+            self.servers.add(server, shown);
+        }
+        Answer::json(202, answer).with("location", location)
+    }
+
+    fn new_server(&mut self, body: &Value, caller: &Caller) -> Result<Server, Answer> {
+        let asked = &body["server"];
+        let text = |key: &str| asked[key].as_str().map(str::to_owned);
+        let Some(name) = text("name").filter(|name| !name.is_empty()) else {
+            return Err(Answer::nova(
+                400,
+                "Invalid input for field/attribute server. Value: {}. 'name' is a required property",
+            ));
+        };
+        let Some(image) = text("imageRef").filter(|image| self.has_image(image)) else {
+            return Err(Answer::nova(400, "Can not find requested image"));
+        };
+        let flavor = text("flavorRef").unwrap_or_default();
+        if !FLAVORS.iter().any(|known| known.0 == flavor) {
+            return Err(Answer::nova(400, format!("Flavor {flavor} could not be found.")));
+        }
+        let key_name = text("key_name");
+        if let Some(key) = &key_name
+            && self.keys.get(&KeyPair::id_of(&caller.user_id, key)).is_none()
+        {
+            return Err(Answer::nova(400, "Invalid key_name provided."));
+        }
+        let network = asked["networks"][0]["uuid"].as_str().unwrap_or_default().to_owned();
+        if self.network_name(&network).is_none() {
+            return Err(Answer::nova(400, format!("Network {network} could not be found.")));
+        }
+        let (used, quota) = (
+            self.servers.all().filter(|server| server.project_id == caller.project_id).count(),
+            self.config.instance_quota,
+        );
+        if used >= quota {
+            return Err(Answer::nova(
+                403,
+                format!("Quota exceeded for instances: Requested 1, but already used {used} of {quota} instances"),
+            ));
+        }
+        let hint = body["os:scheduler_hints"]["reservation"].as_str().map(str::to_owned);
+        let host = self.schedule(hint.as_deref(), caller);
+        let now = self.now();
+        let ready = after(now, if host.is_some() { self.config.boot } else { self.config.schedule });
+        let mut metadata: Map<String, Value> = asked["metadata"].as_object().cloned().unwrap_or_default();
+        if self.has(Bug::LosesTags) {
+            metadata.clear();
+        }
+        Ok(Server {
+            id: self.ids.uuid(),
+            name: self.kept(&name),
+            user_id: caller.user_id.clone(),
+            project_id: caller.project_id.clone(),
+            image,
+            flavor,
+            network,
+            key_name,
+            user_data: text("user_data"),
+            metadata,
+            reservation: hint,
+            host,
+            status: "BUILD",
+            fault: None,
+            created: now,
+            updated: now,
+            launched: None,
+            ready,
+            gone: None,
+        })
+    }
+
+    /// The host that takes a server; the reservation decides, and one host takes one.
+    fn schedule(&self, hint: Option<&str>, caller: &Caller) -> Option<String> {
+        let is_free = |host: &&super::config::HostConfig| {
+            !self.servers.all().any(|server| server.host.as_deref() == Some(&host.hypervisor))
+        };
+        let Some(hint) = hint else {
+            let free = self.config.hosts.iter().filter(|host| !host.owned_by_blazar).find(is_free);
+            return free.map(|host| host.hypervisor.clone());
+        };
+        let lease = self.leases.all().find(|lease| lease.reservations.iter().any(|part| part.id == hint))?;
+        if lease.project_id != caller.project_id || !matches!(lease.status, LeaseStatus::Active | LeaseStatus::Updating)
+        {
+            return None;
+        }
+        let part = lease.reservations.iter().find(|part| part.id == hint && part.status == "active")?;
+        let Reserved::Hosts { hosts, .. } = &part.what else { return None };
+        hosts.iter().filter_map(|id| self.host_by_id(id)).find(is_free).map(|host| host.hypervisor.clone())
+    }
+
+    fn links(&self, kind: &str, id: &str) -> Value {
+        json!([{"rel": "self", "href": format!("{}/compute/v2.1/{kind}/{id}", self.base)}, self.bookmark(kind, id)])
+    }
+
+    fn bookmark(&self, kind: &str, id: &str) -> Value {
+        json!({"rel": "bookmark", "href": format!("{}/compute/{kind}/{id}", self.base)})
+    }
+
+    fn addresses(&self, server: &Server) -> Map<String, Value> {
+        let mut all = Map::new();
+        for port in self.ports.all().filter(|port| port.server == server.id) {
+            let shown = |address: &str, kind: &str| json!({"version": 4, "addr": address, "OS-EXT-IPS:type": kind, "OS-EXT-IPS-MAC:mac_addr": port.mac});
+            let mut list = vec![shown(&port.address, "fixed")];
+            list.extend(self.leading_to(port).map(|address| shown(&address.address, "floating")));
+            all.insert(self.network_name(&port.network).unwrap_or_default(), Value::Array(list));
+        }
+        all
+    }
+
+    fn leading_to<'a>(&'a self, port: &'a Port) -> impl Iterator<Item = &'a FloatingIp> {
+        self.floating_ips.all().filter(|address| address.port.as_ref() == Some(&port.id))
+    }
+
+    fn render_server(&self, server: &Server, minor: u32) -> Value {
+        let flavor = FLAVORS.iter().find(|flavor| flavor.0 == server.flavor);
+        let flavor = match flavor {
+            Some((_, name, vcpus, ram, disk)) if minor >= FLAVOR_IN_FULL => {
+                json!({"vcpus": vcpus, "ram": ram, "disk": disk, "ephemeral": 0, "swap": 0, "original_name": name, "extra_specs": {}})
+            }
+            _ => json!({"id": server.flavor, "links": [self.bookmark("flavors", &server.flavor)]}),
+        };
+        let (vm, power) = match server.status {
+            "ACTIVE" => ("active", 1),
+            "ERROR" => ("error", 0),
+            _ => ("building", 0),
+        };
+        let task = match (server.gone, server.status) {
+            (Some(_), _) => json!("deleting"),
+            (None, "BUILD") if server.host.is_some() => json!("spawning"),
+            (None, "BUILD") => json!("scheduling"),
+            _ => Value::Null,
+        };
+        let mut all = json!({
+            "id": server.id, "name": server.name, "status": server.status, "tenant_id": server.project_id,
+            "user_id": server.user_id, "metadata": server.metadata, "hostId": server.host_id(),
+            "image": {"id": server.image, "links": [self.bookmark("images", &server.image)]}, "flavor": flavor,
+            "created": zulu(server.created), "updated": zulu(server.updated), "addresses": self.addresses(server),
+            "accessIPv4": "", "accessIPv6": "", "links": self.links("servers", &server.id), "OS-DCF:diskConfig": "MANUAL",
+        });
+        if server.status == "ERROR" {
+            if let Some((text, at)) = &server.fault {
+                all["fault"] = json!({"code": 500, "created": zulu(*at), "message": text});
+            }
+        } else {
+            all["progress"] = json!(0);
+            all["security_groups"] = json!([{"name": "default"}]);
+        }
+        let rest = json!({
+            "OS-EXT-AZ:availability_zone": server.zone(), "config_drive": "", "key_name": server.key_name,
+            "OS-SRV-USG:launched_at": server.launched.map(long), "OS-SRV-USG:terminated_at": null,
+            "OS-EXT-STS:task_state": task, "OS-EXT-STS:vm_state": vm, "OS-EXT-STS:power_state": power,
+            "os-extended-volumes:volumes_attached": [],
+        });
+        if let (Value::Object(all), Value::Object(rest)) = (&mut all, rest) {
+            all.extend(rest);
+        }
+        all
+    }
+
+    fn render_flavor(&self, (id, name, vcpus, ram, disk): &(&str, &str, u32, u32, u32)) -> Value {
+        json!({"id": id, "name": name, "ram": ram, "disk": disk, "swap": "", "OS-FLV-EXT-DATA:ephemeral": 0,
+            "OS-FLV-DISABLED:disabled": false, "vcpus": vcpus, "os-flavor-access:is_public": true, "rxtx_factor": 1.0,
+            "links": self.links("flavors", id)})
+    }
+
+    fn key_pairs(&mut self, ask: &Ask, caller: &Caller, rest: &[&str], minor: u32) -> Answer {
+        let shown = |key: &KeyPair| {
+            let mut shown =
+                json!({"name": key.name, "public_key": key.public_key, "fingerprint": fingerprint(&key.public_key)});
+            if minor >= 2 {
+                shown["type"] = json!("ssh");
+            }
+            shown
+        };
+        match (ask.method.as_str(), rest) {
+            ("GET", []) => {
+                let all = self.has(Bug::ListsForeign);
+                let keys = self.keys.listed(self.now()).filter(|key| all || key.user_id == caller.user_id);
+                let keys: Vec<Value> = keys.map(|key| json!({"keypair": shown(key)})).collect();
+                Answer::json(200, json!({"keypairs": keys}))
+            }
+            ("POST", []) => {
+                let asked = ask.json().unwrap_or_default();
+                let text = |key: &str| asked["keypair"][key].as_str().unwrap_or_default().to_owned();
+                let (name, public_key) = (text("name"), text("public_key"));
+                if !["ssh-", "ecdsa-"].iter().any(|kind| public_key.starts_with(kind)) {
+                    return Answer::nova(400, "Keypair data is invalid: failed to generate fingerprint");
+                }
+                let id = KeyPair::id_of(&caller.user_id, &name);
+                if self.keys.get(&id).is_some() {
+                    return Answer::nova(409, format!("Key pair '{name}' already exists."));
+                }
+                if self.keys.all().filter(|key| key.user_id == caller.user_id).count() >= self.config.key_pair_quota {
+                    return Answer::nova(403, "Quota exceeded, too many key pairs.");
+                }
+                let key = KeyPair {
+                    id,
+                    name: self.kept(&name),
+                    user_id: caller.user_id.clone(),
+                    public_key,
+                    created: self.now(),
+                };
+                let mut body = shown(&key);
+                body["user_id"] = json!(key.user_id);
+                let shown_from = self.shown();
+                for copy in 0..self.copies() {
+                    let mut key = key.clone();
+                    if copy > 0 {
+                        key.name.push_str("-2");
+                        key.id = KeyPair::id_of(&key.user_id, &key.name);
+                    }
+                    self.keys.add(key, shown_from);
+                }
+                Answer::json(if minor >= 2 { 201 } else { 200 }, json!({"keypair": body}))
+            }
+            (method, [name]) => {
+                let id = KeyPair::id_of(&caller.user_id, name);
+                let Some(key) = self.keys.get(&id) else {
+                    return Answer::nova(404, format!("Keypair {name} not found for user {}", caller.user_id));
+                };
+                if method == "DELETE" {
+                    if !self.has(Bug::DeleteDoesNothing) {
+                        let until = self.hidden();
+                        self.keys.remove(&id, until);
+                    }
+                    return Answer::empty(if minor >= 2 { 204 } else { 202 }).with("content-type", "application/json");
+                }
+                let mut body = shown(key);
+                body["user_id"] = json!(key.user_id);
+                body["created_at"] = json!(long(key.created));
+                body["deleted"] = json!(false);
+                body["deleted_at"] = Value::Null;
+                body["updated_at"] = Value::Null;
+                body["id"] = json!(u32::from_str_radix(&uuid_of(&id)[..4], 16).unwrap_or(1));
+                Answer::json(200, json!({"keypair": body}))
+            }
+            _ => Answer::nova(404, "The resource could not be found."),
+        }
+    }
+}
+
+/// Id, name, processors, memory in MiB, disk in GiB.
+const FLAVORS: [(&str, &str, u32, u32, u32); 2] =
+    [("2", "m1.small", 1, 512, 1), ("baremetal", "baremetal", 2, 8192, 20)];

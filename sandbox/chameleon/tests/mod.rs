@@ -1,0 +1,1 @@
+//! Each real behaviour, as it was seen at the real services.

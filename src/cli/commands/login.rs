@@ -1,0 +1,270 @@
+//! `gpucl login` and `gpucl logout`.
+
+use std::io::{IsTerminal as _, Read as _, Write as _};
+
+use secrecy::SecretString;
+use serde_json::json;
+
+use crate::cli::app::App;
+use crate::cli::command_error::usage;
+use crate::cli::exit_code;
+use crate::cli::output::Table;
+use crate::error::{Error, ErrorKind, Result};
+use crate::provider::{self, Login, LoginAsk};
+use crate::secret::{Store, Vault};
+
+/// The longest secret that is read; a pasted file is none.
+const LONGEST_SECRET: u64 = 16 * 1024;
+
+/// What `login` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The provider
+    #[arg(required_unless_present = "list")]
+    provider: Option<String>,
+    /// The site; else OS_REGION_NAME, else it is asked for
+    #[arg(long, value_name = "SITE")]
+    site: Option<String>,
+    /// The project that the credential must be for
+    #[arg(long, value_name = "NAME")]
+    project: Option<String>,
+    /// The site's address, where gpucl does not know it by name
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// The credential's id; else it is asked for
+    #[arg(long, value_name = "ID")]
+    credential_id: Option<String>,
+    /// Read the secret from standard input, and ask nothing
+    #[arg(long, requires = "credential_id")]
+    secret_stdin: bool,
+    /// List what is kept
+    #[arg(long, conflicts_with_all = ["site", "project", "url", "credential_id", "secret_stdin"])]
+    list: bool,
+}
+
+/// What `logout` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LogoutArgs {
+    /// The provider
+    provider: String,
+    /// The site; else all of them
+    #[arg(long, value_name = "SITE")]
+    site: Option<String>,
+    /// The project; else all of them
+    #[arg(long, value_name = "NAME")]
+    project: Option<String>,
+}
+
+pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+    if args.list {
+        return list(app, args.provider.as_deref());
+    }
+    let name = args.provider.unwrap_or_default();
+    let login = login_of(&name)?;
+    let context = app.provider_context(app.plain_events());
+    let mut ask = LoginAsk { place: args.site, project: args.project, url: args.url };
+    let asks = app.ui.asks() && !args.secret_stdin;
+    if ask.place.is_none() && ask.url.is_none() && login.place(&context).is_none() && asks {
+        let places = login.places();
+        let usual = places.first().cloned().unwrap_or_default();
+        let answer = app.ui.ask(&format!("which site? {} [{usual}]: ", places.join(", ")));
+        let answer = answer.trim();
+        ask.place = Some(if answer.is_empty() { usual } else { answer.to_owned() });
+    }
+    let form = login.form(&context, &ask)?;
+    if args.credential_id.is_none() && !asks {
+        let mut error = usage(format!("log in to {}", form.place), "there is nobody to ask");
+        error = form.steps.iter().fold(error, |error, step| error.because(step.trim()));
+        return Err(error.hint(format!(
+            "gpucl login {name} --site {} --credential-id ID --secret-stdin < FILE-WITH-THE-SECRET",
+            form.place
+        )));
+    }
+    if asks && args.credential_id.is_none() {
+        for step in &form.steps {
+            app.ui.status(step);
+        }
+    }
+    let id = match args.credential_id {
+        Some(id) => id,
+        None => app.ui.ask(&format!("{}: ", form.id)).trim().to_owned(),
+    };
+    let doing = format!("log in to {}", form.place);
+    let secret = if args.secret_stdin {
+        secret_of_stdin(&doing)?
+    } else if asks {
+        asked_secret(&doing, &format!("{} (not shown): ", form.secret))?
+    } else {
+        return Err(usage(doing, "there is nobody to ask for the secret").hint("--secret-stdin reads it from a file"));
+    };
+    if id.is_empty() {
+        return Err(usage(doing, format!("no {} was given", form.id)));
+    }
+    let done = login.check(&context, &ask, &id, secret).await?;
+    let vault = vault(app);
+    let store = vault.put(&done.account, &done.kept)?;
+    let place = match store {
+        Store::Keyring => "the keyring of your desktop".to_owned(),
+        Store::File => format!("{}, which only you may read (no keyring answers here)", vault.file().display()),
+    };
+    if app.json() {
+        app.ui.json(&json!({
+            "v": 1, "type": "login", "provider": name, "place": done.place, "project": done.project,
+            "seen": done.seen, "warnings": done.warnings,
+            "store": match store { Store::Keyring => "keyring", Store::File => "file" },
+        }));
+        return Ok(exit_code::DONE);
+    }
+    app.ui.data(format!("logged in to {}", done.place));
+    for line in &done.seen {
+        app.ui.data(format!("  {line}"));
+    }
+    for warning in &done.warnings {
+        app.ui.data(format!("  warning: {warning}"));
+    }
+    app.ui.data(format!("  kept in {place}"));
+    Ok(exit_code::DONE)
+}
+
+fn list(app: &App, only: Option<&str>) -> Result<u8> {
+    let vault = vault(app);
+    let mut table = Table::new(&["provider", "site", "project"]);
+    let mut any = false;
+    for factory in provider::all() {
+        let (manifest, Some(login)) = (factory.manifest()?, factory.login()) else { continue };
+        if only.is_some_and(|only| only != manifest.name) {
+            continue;
+        }
+        for account in vault.list(login.accounts())? {
+            let Some((place, project)) = login.parts(&account) else { continue };
+            any = true;
+            if app.json() {
+                app.ui.json(&json!({
+                    "v": 1, "type": "login", "provider": manifest.name, "place": place, "project": project,
+                }));
+            }
+            table.row([&manifest.name, place.as_str(), &project]);
+        }
+    }
+    match (app.json(), any) {
+        (true, _) => {}
+        (false, true) => app.ui.data(table),
+        (false, false) => app.ui.data("no login is kept; `gpucl login chameleon` makes one"),
+    }
+    Ok(exit_code::DONE)
+}
+
+/// Forgets logins.
+pub(crate) fn logout(app: &App, args: &LogoutArgs) -> Result<u8> {
+    let login = login_of(&args.provider)?;
+    let vault = vault(app);
+    let mut gone = 0;
+    for account in vault.list(login.accounts())? {
+        let Some((place, project)) = login.parts(&account) else { continue };
+        let is_place = args.site.as_deref().is_none_or(|word| login.means(word, &place));
+        let is_project = args.project.as_deref().is_none_or(|word| word.eq_ignore_ascii_case(&project));
+        if is_place && is_project && vault.remove(&account)? {
+            gone += 1;
+            if app.json() {
+                app.ui.json(&json!({
+                    "v": 1, "type": "logout", "provider": args.provider, "place": place, "project": project,
+                }));
+            } else {
+                app.ui.data(format!(
+                    "forgot the login at {place} in {project}; the credential itself is still good there"
+                ));
+            }
+        }
+    }
+    if gone > 0 {
+        return Ok(exit_code::DONE);
+    }
+    Err(Error::new(ErrorKind::NotFound, format!("log out of {}", args.provider))
+        .because("no such login is kept")
+        .hint("gpucl login --list"))
+}
+
+fn vault(app: &App) -> Vault {
+    Vault::open(&app.paths.config, app.variable("DBUS_SESSION_BUS_ADDRESS"))
+}
+
+fn login_of(name: &str) -> Result<&'static dyn Login> {
+    provider::find(name)?.login().ok_or_else(|| {
+        usage(format!("log in to {name}"), "it has no accounts: nothing is needed").hint("gpucl provider list")
+    })
+}
+
+fn secret_of_stdin(doing: &str) -> Result<SecretString> {
+    let mut text = String::new();
+    std::io::stdin()
+        .lock()
+        .take(LONGEST_SECRET)
+        .read_to_string(&mut text)
+        .map_err(|error| usage(doing, format!("standard input cannot be read: {error}")))?;
+    secret(doing, text.trim())
+}
+
+fn secret(doing: &str, text: &str) -> Result<SecretString> {
+    if text.is_empty() {
+        return Err(usage(doing, "the secret is empty"));
+    }
+    Ok(SecretString::from(text.to_owned()))
+}
+
+/// Asks at the terminal, and shows nothing of what is typed.
+fn asked_secret(doing: &str, question: &str) -> Result<SecretString> {
+    let _ = std::io::stderr().lock().write_all(question.as_bytes());
+    let silent = Silent::begin();
+    let mut text = Vec::new();
+    let mut input = std::io::stdin().lock();
+    let cancelled = loop {
+        let mut letter = [0_u8];
+        match input.read(&mut letter) {
+            Ok(1) => {}
+            _ => break false,
+        }
+        match letter[0] {
+            b'\r' | b'\n' | 4 => break false,
+            // Ctrl-C comes as a letter here, so that the terminal is put right again before the end.
+            3 => break true,
+            8 | 127 => {
+                text.pop();
+            }
+            letter => text.push(letter),
+        }
+    };
+    drop(silent);
+    let _ = std::io::stderr().lock().write_all(b"\n");
+    if cancelled {
+        return Err(Error::new(ErrorKind::Cancelled, doing).because("it was stopped; nothing was kept"));
+    }
+    secret(doing, String::from_utf8_lossy(&text).trim())
+}
+
+/// A terminal that shows nothing of what is typed, until this is dropped.
+struct Silent {
+    before: Option<rustix::termios::Termios>,
+}
+
+impl Silent {
+    fn begin() -> Self {
+        use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+        let input = std::io::stdin();
+        let before = if input.is_terminal() { tcgetattr(&input).ok() } else { None };
+        if let Some(before) = &before {
+            let mut now = before.clone();
+            now.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
+            let _ = tcsetattr(&input, OptionalActions::Flush, &now);
+        }
+        Self { before }
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        use rustix::termios::{OptionalActions, tcsetattr};
+        if let Some(before) = &self.before {
+            let _ = tcsetattr(std::io::stdin(), OptionalActions::Flush, before);
+        }
+    }
+}
