@@ -15,6 +15,8 @@ pub const LEASES: &str = "lease";
 const OWNER_LENGTH: usize = 8;
 /// What every tag begins with.
 const TAG_PREFIX: &str = "gpucl-";
+/// What stands in the place of the cluster in the tags of standalone leases.
+const LEASE: &str = "lease";
 
 /// Why a text is not a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +30,16 @@ pub struct NameError(pub String);
 pub struct ClusterName(String);
 
 impl ClusterName {
+    /// The word that stands for the cluster in the tag of a lease that belongs to none. No cluster has this name.
+    pub fn lease() -> Self {
+        Self(LEASE.to_owned())
+    }
+
+    /// It is a word that no cluster may have for its name.
+    pub fn is_reserved(&self) -> bool {
+        self.0 == LEASE
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -110,6 +122,11 @@ impl Key {
     /// The key of the n-th of other things, such as `nodeexporter1`; `kind` takes a-z only.
     pub(crate) fn numbered(kind: &str, index: usize) -> Self {
         Self(format!("{kind}{index}"))
+    }
+
+    /// The key of a standalone lease; `letters` takes a-z and 0-9 only.
+    pub(crate) fn lease(letters: &str) -> Self {
+        Self(format!("l{letters}"))
     }
 
     /// The key of a service, such as `grafana`; `kind` takes a-z only.

@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::policy::Policy;
 use crate::provider::{Booking, CalendarRow, EndAsk, HostFilter, LeaseAsk, StartAsk};
+pub use crate::util::human::natural;
 use crate::util::near::nearest;
 use crate::util::when;
 
@@ -218,20 +219,6 @@ pub fn matches(row: &CalendarRow, filter: &HostFilter) -> bool {
         && filter.kind.as_ref().is_none_or(|kind| row.kind.eq_ignore_ascii_case(kind))
         && filter.gpu.as_deref().is_none_or(has)
         && filter.gpus.is_none_or(|least| gpus >= least)
-}
-
-/// A name in the order that people expect: `c2` before `c11`.
-pub fn natural(name: &str) -> Vec<(String, u64)> {
-    let mut parts = Vec::new();
-    let mut rest = name;
-    while !rest.is_empty() {
-        let at = rest.find(|letter: char| letter.is_ascii_digit()).unwrap_or(rest.len());
-        let (word, digits) = rest.split_at(at);
-        let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
-        parts.push((word.to_owned(), digits[..end].parse().unwrap_or(0)));
-        rest = &digits[end..];
-    }
-    parts
 }
 
 fn count(ask: &LeaseAsk) -> usize {

@@ -62,6 +62,20 @@ impl App {
         })
     }
 
+    /// One without an environment, for tests of commands.
+    #[cfg(test)]
+    pub(crate) fn for_test(paths: Paths) -> Self {
+        Self {
+            ui: Ui::new(super::args::Format::Text, false, false, true),
+            cluster: None,
+            yes: true,
+            data_dirs: Vec::new(),
+            here: paths.state.clone(),
+            paths,
+            environment: BTreeMap::new(),
+        }
+    }
+
     /// A variable of the environment.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         self.environment.get(&OsString::from(name)).and_then(|value| value.to_str())
@@ -151,6 +165,21 @@ impl App {
             .filter(|(name, _)| passes(name))
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect()
+    }
+
+    /// How a chart is drawn on stdout: as wide as the terminal, in blocks where letters beyond ASCII can be shown.
+    pub(crate) fn chart_style(&self) -> super::output::gantt::Style {
+        let stdout = std::io::stdout();
+        let on_terminal = stdout.is_terminal();
+        let told = self.variable("COLUMNS").and_then(|columns| columns.parse().ok());
+        let seen = || rustix::termios::tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col));
+        let width = told.or_else(|| if on_terminal { seen() } else { None }).filter(|columns| *columns > 0);
+        let locale =
+            ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| self.variable(name).filter(|it| !it.is_empty()));
+        let blocks = locale.is_some_and(|locale| locale.to_lowercase().replace('-', "").ends_with("utf8"));
+        let colour =
+            on_terminal && self.variable("NO_COLOR").is_none_or(str::is_empty) && self.variable("TERM") != Some("dumb");
+        super::output::gantt::Style { width: width.unwrap_or(80).max(40), blocks, colour }
     }
 
     /// Events of a command that is no run: what there is to know of them goes to stderr.

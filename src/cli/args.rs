@@ -80,6 +80,12 @@ pub(crate) enum Command {
     Env(commands::env::Args),
     /// Write all files that `up` would write, and do nothing else
     Render(commands::render::Args),
+    /// Show which hosts can be reserved, when they are free, and what they cost
+    Offers(commands::offers::Args),
+    /// Show when hosts are taken, as a chart
+    Calendar(commands::calendar::Args),
+    /// Reserve hosts by name and time; list, extend and delete leases
+    Lease(commands::lease::Args),
     /// Show what is missing for which provider and runtime
     Doctor(commands::doctor::Args),
     /// List providers, or check that one keeps the contract

@@ -10,6 +10,7 @@ mod commands;
 pub mod exit_code;
 mod output;
 pub mod portal;
+mod reserving;
 mod run;
 mod target;
 

@@ -122,7 +122,15 @@ impl Target {
 /// The name of the cluster meant.
 pub(crate) fn name(app: &App) -> Result<ClusterName> {
     if let Some(name) = &app.cluster {
-        return name.parse().map_err(|error| usage("choose a cluster", error));
+        let name: ClusterName = name.parse().map_err(|error| usage("choose a cluster", error))?;
+        if name.is_reserved() {
+            return Err(usage(
+                "choose a cluster",
+                format!("`{name}` is no cluster: the word stands for leases of their own"),
+            )
+            .hint("gpucl lease list"));
+        }
+        return Ok(name);
     }
     let here = app.here.join("cluster.yaml");
     if here.is_file() {

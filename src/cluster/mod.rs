@@ -2,6 +2,7 @@
 
 mod connections;
 mod down;
+pub mod lease;
 mod open;
 mod plan;
 mod processes;

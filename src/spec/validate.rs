@@ -45,6 +45,12 @@ pub type Lookup<'a> = &'a dyn Fn(&str) -> Result<&'static dyn Factory>;
 /// Everything that is wrong with the meaning of a spec.
 pub(super) fn validate(spec: &Spec, lookup: Lookup<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
+    if spec.name.is_reserved() {
+        problems.push(
+            Problem::new("name", format!("`{}` is no name for a cluster: gpucl keeps the word for leases", spec.name))
+                .note("leases that `gpucl lease` makes have it in their tags"),
+        );
+    }
     version(&spec.ray.version, &mut problems);
     object_store("ray.head", spec.ray.head.object_store_memory, &mut problems);
     object_store("ray.workers", spec.ray.workers.object_store_memory, &mut problems);

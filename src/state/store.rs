@@ -135,6 +135,8 @@ impl Store {
         };
         let mut names: Vec<ClusterName> = entries
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            // The journal of standalone leases lies beside those of clusters, and is none.
+            .filter(|name: &ClusterName| !name.is_reserved())
             .filter(|name| paths.cluster(name).join("snapshot.json").exists())
             .collect();
         names.sort();

@@ -54,3 +54,17 @@ pub fn count(number: usize, what: &str) -> String {
 pub fn local(at: jiff::Timestamp) -> String {
     at.to_zoned(jiff::tz::TimeZone::system()).strftime("%a %-d %b %H:%M %Z").to_string()
 }
+
+/// A name in the order that people expect: `c2` before `c11`.
+pub fn natural(name: &str) -> Vec<(String, u64)> {
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let at = rest.find(|letter: char| letter.is_ascii_digit()).unwrap_or(rest.len());
+        let (word, digits) = rest.split_at(at);
+        let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
+        parts.push((word.to_owned(), digits[..end].parse().unwrap_or(0)));
+        rest = &digits[end..];
+    }
+    parts
+}

@@ -2,8 +2,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{FreeSlot, Given, LEAST, OFFERED, Search, Slot, Why, Wish, natural};
+use super::{FreeSlot, Given, LEAST, OFFERED, Search, Slot, Why, Wish};
 use crate::provider::{Booking, CalendarRow};
+use crate::util::human::natural;
 use crate::util::when::{between, both, earlier, is_whole_hour, later, length, next_whole_hour};
 
 /// One host at one time.

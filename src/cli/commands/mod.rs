@@ -1,6 +1,7 @@
 //! One file per command: its arguments, whose doc comments are its help, and `run`.
 
 pub(crate) mod agent;
+pub(crate) mod calendar;
 pub(crate) mod completions;
 pub(crate) mod cp;
 pub(crate) mod dashboard;
@@ -9,9 +10,11 @@ pub(crate) mod down;
 pub(crate) mod env;
 pub(crate) mod exec;
 pub(crate) mod job;
+pub(crate) mod lease;
 pub(crate) mod list;
 pub(crate) mod login;
 pub(crate) mod logs;
+pub(crate) mod offers;
 pub(crate) mod plan;
 pub(crate) mod port_forward;
 pub(crate) mod provider;
@@ -47,6 +50,9 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
         Command::Dashboard(args) => dashboard::run(app, args).await,
         Command::Env(args) => env::run(app, args).await,
         Command::Render(args) => render::run(app, args).await,
+        Command::Offers(args) => offers::run(app, args).await,
+        Command::Calendar(args) => calendar::run(app, args).await,
+        Command::Lease(args) => lease::run(app, args).await,
         Command::Doctor(args) => doctor::run(app, args).await,
         Command::Provider(command) => provider::run(app, command).await,
         Command::Sandbox(command) => sandbox::run(app, command).await,

@@ -1,0 +1,105 @@
+//! `gpucl calendar`.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+use super::offers::{FilterArgs, narrow, none_is_an_error, told_left_out};
+use crate::cli::app::App;
+use crate::cli::command_error::usage;
+use crate::cli::exit_code;
+use crate::cli::output::gantt::Chart;
+use crate::cli::reserving::{self, ProviderArgs};
+use crate::error::Result;
+use crate::provider::CalendarRow;
+use crate::util::{human, when};
+
+/// The most days: what is further away is not booked yet.
+const MOST_DAYS: i64 = 60;
+/// Up to so many bookings are told in words as well.
+const MOST_TOLD: usize = 12;
+
+/// The arguments of `calendar`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// How many days
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    days: i64,
+    /// Hosts without GPUs, and hosts that cannot be reserved, as well
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    provider: ProviderArgs,
+}
+
+pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+    if !(1..=MOST_DAYS).contains(&args.days) {
+        return Err(usage("show the calendar", format!("--days takes 1 to {MOST_DAYS}")));
+    }
+    let source = args.provider.source()?;
+    let provider = reserving::open(app, &source, app.plain_events())?;
+    let reservations = reserving::reservations(provider.as_ref(), &source.provider)?;
+    let now = Timestamp::now();
+    let until = when::later(now, SignedDuration::from_hours(24 * args.days));
+    let mut rows = reservations.calendar(&args.filter.filter(), until).await?;
+    let left_out = narrow(&mut rows, args.all || !args.filter.is_empty());
+    none_is_an_error(&rows, &args.filter)?;
+    rows.sort_by_cached_key(|row| (row.place.clone(), human::natural(&row.name)));
+    if app.json() {
+        for row in &rows {
+            let mut line = json!({ "v": 1, "type": "calendar_row" });
+            if let (Some(line), Ok(serde_json::Value::Object(row))) = (line.as_object_mut(), serde_json::to_value(row))
+            {
+                line.extend(row);
+            }
+            app.ui.json(&line);
+        }
+        return Ok(exit_code::DONE);
+    }
+    if rows.is_empty() {
+        app.ui.status("no host can be reserved here");
+        return Ok(exit_code::DONE);
+    }
+    let zone = when::zone(app.variable("TZ"));
+    let rows: Vec<&CalendarRow> = rows.iter().collect();
+    let chart = Chart { rows, now, days: args.days, zone, style: app.chart_style() };
+    for line in chart.lines() {
+        app.ui.data(line);
+    }
+    for line in told(&chart, until) {
+        app.ui.data(line);
+    }
+    told_left_out(app, left_out);
+    Ok(exit_code::DONE)
+}
+
+/// Who has what, in words, where it is little enough to be read; else ours alone.
+fn told(chart: &Chart<'_>, until: Timestamp) -> Vec<String> {
+    let mut all: Vec<(&str, &crate::provider::Booking)> = Vec::new();
+    for row in &chart.rows {
+        let shown = row.bookings.iter().filter(|booking| booking.end > chart.now && booking.start < until);
+        all.extend(shown.map(|booking| (row.name.as_str(), booking)));
+    }
+    let count = all.len();
+    if count > MOST_TOLD {
+        all.retain(|(_, booking)| booking.ours);
+    }
+    all.sort_by_key(|(_, booking)| booking.start);
+    let name = chart.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+    let line = |(host, booking): &(&str, &crate::provider::Booking)| {
+        let who = match (booking.holder.as_deref(), booking.ours) {
+            (Some(holder), true) => format!("yours, {holder}"),
+            (Some(holder), false) => holder.to_owned(),
+            (None, true) => "yours".to_owned(),
+            (None, false) => "taken".to_owned(),
+        };
+        format!("{host:<name$}  {}  {who}", when::span(booking.start, booking.end, &chart.zone))
+    };
+    let mut lines: Vec<String> = all.iter().take(MOST_TOLD).map(line).collect();
+    if lines.len() < count {
+        let left = count - lines.len();
+        lines.push(format!("and {} more (--node NAME tells a host's in words)", human::count(left, "booking")));
+    }
+    lines
+}

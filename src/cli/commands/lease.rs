@@ -1,0 +1,221 @@
+//! `gpucl lease`.
+
+mod ask;
+mod change;
+mod show;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+
+use crate::cli::app::App;
+use crate::cli::reserving::{self, ProviderArgs};
+use crate::cluster::Settings;
+use crate::cluster::lease as standalone;
+use crate::cluster::lease::{Settled, Source};
+use crate::engine::Cancel;
+use crate::error::{Error, ErrorKind, Result};
+use crate::provider::{Lease, LeaseState, Provider, Reservations};
+use crate::util::when;
+
+/// The arguments of `lease`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    ask: ask::AskArgs,
+}
+
+/// The commands below `lease`.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// List your leases, or all of the project
+    List(show::ListArgs),
+    /// Show one lease
+    Show(show::ShowArgs),
+    /// Move the end of a lease: later, or earlier with --shorten
+    Extend(change::ExtendArgs),
+    /// Delete a lease of yours: its hosts are given back at once
+    Delete(change::DeleteArgs),
+    /// Wait until the hosts of a lease can be used
+    Wait(change::WaitArgs),
+}
+
+pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+    let source = match &args.command {
+        None => args.ask.provider.source()?,
+        Some(Command::List(args)) => args.provider.source()?,
+        Some(Command::Show(args)) => args.provider.source()?,
+        Some(Command::Extend(args)) => args.provider.source()?,
+        Some(Command::Delete(args)) => args.provider.source()?,
+        Some(Command::Wait(args)) => args.provider.source()?,
+    };
+    match &args.command {
+        None => args.ask.check()?,
+        Some(command) => args.ask.none_before(command.word())?,
+    }
+    let events = app.plain_events();
+    let provider = reserving::open(app, &source, events.clone())?;
+    // Without an owner nothing can have been made; only what makes something makes one.
+    let (_handle, cancel) = Cancel::new();
+    let makes = args.command.is_none() && !args.ask.dry_run;
+    let settings = if makes { app.settings(events, cancel)? } else { app.settings_to_look(events, cancel)? };
+    let reopen = |source: &Source| reserving::open(app, source, settings.events.clone());
+    let flags = match &args.command {
+        None => args.ask.provider.flags(),
+        Some(command) => command.provider().flags(),
+    };
+    let desk = Desk {
+        app,
+        settings: settings.clone(),
+        source,
+        provider: Arc::from(provider),
+        reopen: &reopen,
+        zone: when::zone(app.variable("TZ")),
+        flags,
+    };
+    desk.run(args).await
+}
+
+impl Command {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::List(_) => "list",
+            Self::Show(_) => "show",
+            Self::Extend(_) => "extend",
+            Self::Delete(_) => "delete",
+            Self::Wait(_) => "wait",
+        }
+    }
+
+    fn provider(&self) -> &ProviderArgs {
+        match self {
+            Self::List(args) => &args.provider,
+            Self::Show(args) => &args.provider,
+            Self::Extend(args) => &args.provider,
+            Self::Delete(args) => &args.provider,
+            Self::Wait(args) => &args.provider,
+        }
+    }
+}
+
+/// What every lease command works with.
+struct Desk<'a> {
+    app: &'a App,
+    settings: Settings,
+    source: Source,
+    provider: Arc<dyn Provider>,
+    /// Opens what an earlier command used.
+    reopen: standalone::Opener<'a>,
+    zone: TimeZone,
+    /// The provider's flags, for commands that a person is told to run.
+    flags: String,
+}
+
+impl Desk<'_> {
+    async fn run(&self, args: Args) -> Result<u8> {
+        match args.command {
+            None => self.ask(args.ask).await,
+            Some(Command::List(args)) => self.list(args).await,
+            Some(Command::Show(args)) => self.show(&args.name).await,
+            Some(Command::Extend(args)) => self.extend(args).await,
+            Some(Command::Delete(args)) => self.delete(args).await,
+            Some(Command::Wait(args)) => self.wait(&args.name).await,
+        }
+    }
+
+    fn reservations(&self) -> Result<&dyn Reservations> {
+        reserving::reservations(self.provider.as_ref(), &self.source.provider)
+    }
+
+    /// Looks for what earlier commands left open, and tells of it.
+    async fn settle(&self) -> Result<Settled> {
+        let settled = standalone::settle(&self.settings, self.reopen).await?;
+        for name in &settled.forgotten {
+            self.app.ui.status(format!("the lease {name}, which an earlier command was asking for, was not made"));
+        }
+        for (name, error) in &settled.open {
+            self.app
+                .ui
+                .status(format!("warning: whether an earlier command made the lease {name} cannot be told: {error}"));
+        }
+        Ok(settled)
+    }
+
+    /// The same where it is no matter of life: another command that holds the journal does it itself.
+    async fn settle_if_free(&self) -> Result<()> {
+        match self.settle().await {
+            Ok(settled) => {
+                for found in &settled.found {
+                    self.app.ui.status(format!(
+                        "found: an earlier command made the lease {} and never told ({})",
+                        found.name, found.id
+                    ));
+                }
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::Locked => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A yes, or the error that says that there was none. Nobody is asked where there is nobody.
+    fn confirm(&self, question: &str, doing: &str) -> Result<()> {
+        if self.app.yes || self.app.json() || !self.app.ui.asks() {
+            return Ok(());
+        }
+        let answer = self.app.ui.ask(&format!("{question} [y/N] "));
+        if matches!(answer.trim(), "y" | "Y" | "yes") {
+            return Ok(());
+        }
+        Err(crate::cli::command_error::usage(doing, "you did not say yes; nothing was changed"))
+    }
+
+    /// Waits until a lease can be used. Ctrl-C ends the wait, and not the lease.
+    async fn wait_active(&self, lease: &str, name: &str) -> Result<Lease> {
+        let stopped = || {
+            Error::new(ErrorKind::Cancelled, format!("wait for the lease {name}"))
+                .because("it was stopped; the lease stays")
+                .hint(format!("gpucl lease wait {name}{}", self.flags))
+                .hint(format!("gpucl lease delete {name}{}", self.flags))
+        };
+        tokio::select! {
+            active = self.reservations()?.wait_active(lease) => active,
+            Ok(()) = tokio::signal::ctrl_c() => Err(stopped()),
+        }
+    }
+
+    /// A lease as JSON: `docs/reference/json.md`.
+    fn json(&self, lease: &Lease) -> Value {
+        let mut line = json!({ "v": 1, "type": "lease" });
+        if let (Some(line), Ok(Value::Object(lease))) = (line.as_object_mut(), serde_json::to_value(lease)) {
+            line.extend(lease);
+        }
+        line["left_seconds"] = json!(left(lease, Timestamp::now()).as_secs());
+        line
+    }
+}
+
+/// How long it lasts still.
+fn left(lease: &Lease, now: Timestamp) -> jiff::SignedDuration {
+    match lease.state {
+        LeaseState::Ended => jiff::SignedDuration::ZERO,
+        _ => when::between(now.max(lease.start), lease.end).max(jiff::SignedDuration::ZERO),
+    }
+}
+
+/// `active`, `pending`, ...
+fn word(state: LeaseState) -> &'static str {
+    match state {
+        LeaseState::Pending => "pending",
+        LeaseState::Changing => "changing",
+        LeaseState::Active => "active",
+        LeaseState::Ended => "ended",
+        LeaseState::Failed => "failed",
+    }
+}

@@ -1,0 +1,207 @@
+//! `gpucl lease`: asks for a new one.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::Desk;
+use crate::cli::command_error::usage;
+use crate::cli::commands::offers::FilterArgs;
+use crate::cli::exit_code;
+use crate::cli::reserving::ProviderArgs;
+use crate::cluster::lease as standalone;
+use crate::error::Result;
+use crate::provider::{EndAsk, Lease, LeaseAsk, LeaseState, Proposal, StartAsk};
+use crate::util::when;
+
+/// What is asked for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AskArgs {
+    #[command(flatten)]
+    pub(super) filter: FilterArgs,
+    /// How many hosts, where none is named; 1 by default
+    #[arg(long, value_name = "N", conflicts_with = "nodes")]
+    pub(super) count: Option<u32>,
+    /// How long: 3, 2.5, 90m, 1h30m or 2d
+    #[arg(long, value_name = "HOURS", conflicts_with = "until")]
+    pub(super) hours: Option<String>,
+    /// Until when: 16:50 or "2026-11-22 16:50", in local time, or a time with its zone
+    #[arg(long, value_name = "TIME")]
+    pub(super) until: Option<String>,
+    /// When it begins: now, next (as soon as all hosts are free for long enough) or a time
+    #[arg(long, value_name = "WHEN", default_value = "next")]
+    pub(super) start: String,
+    /// Its name; else made of your name, the host and the time
+    #[arg(long, value_name = "NAME")]
+    pub(super) name: Option<String>,
+    /// Take less time than asked for, rather than none
+    #[arg(long)]
+    pub(super) shorten: bool,
+    /// Show what would be asked for, and ask for nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    #[command(flatten)]
+    pub(super) provider: ProviderArgs,
+}
+
+const DOING: &str = "ask for a lease";
+
+impl AskArgs {
+    /// Refuses what is no question, before anybody is asked.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.filter.is_empty() {
+            return Err(usage(DOING, "no host was named or described")
+                .hint("gpucl lease --node liqid01 --hours 3")
+                .hint("gpucl lease --gpu a100 --gpus 2 --hours 3   # any host with two of them")
+                .hint("gpucl offers   # shows what there is"));
+        }
+        if self.hours.is_none() && self.until.is_none() {
+            return Err(
+                usage(DOING, "neither how long nor until when was said").hint("add --hours 3, or --until 16:50")
+            );
+        }
+        if self.count == Some(0) {
+            return Err(usage(DOING, "--count takes 1 or more"));
+        }
+        Ok(())
+    }
+
+    /// Refuses flags of a new lease before the word of another command: it would not heed them.
+    pub(super) fn none_before(&self, word: &str) -> Result<()> {
+        let given = !self.filter.is_empty()
+            || self.count.is_some()
+            || self.hours.is_some()
+            || self.until.is_some()
+            || self.name.is_some()
+            || self.start != "next"
+            || self.shorten
+            || self.dry_run
+            || !self.provider.flags().is_empty();
+        if !given {
+            return Ok(());
+        }
+        Err(usage(format!("run `gpucl lease {word}`"), format!("the flags before `{word}` are those of a new lease"))
+            .hint(format!("write flags after the word: gpucl lease {word} --help")))
+    }
+
+    /// As the provider is asked.
+    pub(super) fn lease_ask(&self, now: Timestamp, zone: &jiff::tz::TimeZone) -> Result<LeaseAsk> {
+        let time = |flag: &str, text: &str, after: Timestamp| {
+            when::parse(text, after, zone).map_err(|why| usage(format!("read {flag}"), why))
+        };
+        let start = match self.start.as_str() {
+            "now" => StartAsk::Now,
+            "next" => StartAsk::Next,
+            text => StartAsk::At(time("--start", text, now)?),
+        };
+        // A time of day is the first one after the start.
+        let after = if let StartAsk::At(at) = start { at } else { now };
+        let end = match (&self.hours, &self.until) {
+            (Some(hours), _) => EndAsk::After(when::parse_length(hours).map_err(|why| usage("read --hours", why))?),
+            (None, Some(until)) => EndAsk::At(time("--until", until, after)?),
+            (None, None) => return Err(usage(DOING, "neither --hours nor --until was given")),
+        };
+        Ok(LeaseAsk {
+            hosts: self.filter.filter(),
+            count: self.count.unwrap_or(1),
+            start,
+            end,
+            name: self.name.clone(),
+            shorten: self.shorten,
+        })
+    }
+}
+
+impl Desk<'_> {
+    pub(super) async fn ask(&self, args: AskArgs) -> Result<u8> {
+        let ask = args.lease_ask(Timestamp::now(), &self.zone)?;
+        let reservations = self.reservations()?;
+        if !args.dry_run {
+            let settled = self.settle().await?;
+            for found in &settled.found {
+                if found.is(&self.source, &ask) {
+                    self.app.ui.status(format!(
+                        "an earlier command asked for the same, and its answer was lost: it has made the lease {}",
+                        found.name
+                    ));
+                    return self.made(reservations.lease(&found.id).await?).await;
+                }
+                self.app.ui.status(format!(
+                    "an earlier command made the lease {} and never told: gpucl lease show {}{}",
+                    found.name, found.id, self.flags
+                ));
+            }
+        }
+        let key = standalone::new_key()?;
+        let proposal = reservations.propose(&standalone::scope(&self.settings), &key, &ask).await?;
+        if self.app.json() {
+            self.app.ui.json(&proposal_json(&proposal, args.dry_run));
+        } else {
+            for line in self.proposal_lines(&proposal) {
+                if args.dry_run { self.app.ui.data(line) } else { self.app.ui.status(line) }
+            }
+        }
+        if args.dry_run {
+            self.app.ui.status("nothing was asked for (--dry-run)");
+            return Ok(exit_code::DONE);
+        }
+        self.confirm("make this lease?", DOING)?;
+        let id = standalone::acquire(&self.settings, &self.source, self.provider.as_ref(), &ask, &proposal).await?;
+        self.made(reservations.lease(&id).await?).await
+    }
+
+    /// What there is now; waits for one that begins now.
+    async fn made(&self, lease: Lease) -> Result<u8> {
+        let begins_later = when::between(Timestamp::now(), lease.start) > jiff::SignedDuration::from_mins(1);
+        let lease = match lease.state {
+            LeaseState::Active => lease,
+            LeaseState::Pending if begins_later => lease,
+            _ => self.wait_active(&lease.id, &lease.name).await?,
+        };
+        if self.app.json() {
+            self.app.ui.json(&self.json(&lease));
+            return Ok(exit_code::DONE);
+        }
+        let hosts = lease.hosts.join(", ");
+        let name = &lease.name;
+        if lease.state == LeaseState::Active {
+            self.app.ui.data(format!(
+                "lease {name} is active: {hosts} until {}, {} left",
+                when::both(lease.end, &self.zone),
+                when::length(super::left(&lease, Timestamp::now()))
+            ));
+        } else {
+            self.app
+                .ui
+                .data(format!("lease {name} is made: {hosts} {}", when::span(lease.start, lease.end, &self.zone)));
+            self.app.ui.data(format!("  it begins in {}", when::length(when::between(Timestamp::now(), lease.start))));
+            self.app.ui.data(format!("  wait     gpucl lease wait {name}{}", self.flags));
+        }
+        self.app.ui.data(format!("  id       {}", lease.id));
+        self.app.ui.data(format!("  use      `lease: {name}` in the spec, or name the host there; then `gpucl up`"));
+        self.app.ui.data(format!("  end      gpucl lease delete {name}{}", self.flags));
+        Ok(exit_code::DONE)
+    }
+
+    fn proposal_lines(&self, proposal: &Proposal) -> Vec<String> {
+        let now = if proposal.now { "now, " } else { "" };
+        let mut lines = vec![
+            format!("lease {} at {}", proposal.name, proposal.place),
+            format!("  hosts  {}", proposal.hosts.join(", ")),
+            format!("  when   {now}{}", when::span(proposal.start, proposal.end, &self.zone)),
+            format!("  long   {}", when::length(when::between(proposal.start, proposal.end))),
+        ];
+        if !proposal.price.is_empty() {
+            lines.push(format!("  price  {}", proposal.price));
+        }
+        lines.extend(proposal.notes.iter().map(|note| format!("  note   {note}")));
+        lines
+    }
+}
+
+fn proposal_json(proposal: &Proposal, dry_run: bool) -> Value {
+    json!({
+        "v": 1, "type": "lease_proposal", "name": proposal.name, "place": proposal.place, "hosts": proposal.hosts,
+        "start": proposal.start, "end": proposal.end, "now": proposal.now, "price": proposal.price,
+        "notes": proposal.notes, "dry_run": dry_run,
+    })
+}

@@ -1,0 +1,166 @@
+//! `gpucl lease extend`, `delete` and `wait`.
+
+use jiff::Timestamp;
+
+use super::Desk;
+use crate::cli::command_error::usage;
+use crate::cli::exit_code;
+use crate::cli::reserving::ProviderArgs;
+use crate::cluster::lease as standalone;
+use crate::error::{Error, ErrorKind, Result};
+use crate::provider::{EndAsk, Lease, LeaseState};
+use crate::state::Store;
+use crate::util::when;
+
+/// The arguments of `lease extend`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExtendArgs {
+    /// The lease, by name or id
+    name: String,
+    /// How much longer: 3, 2.5, 90m, 1h30m or 2d after the end that it has
+    #[arg(long, value_name = "HOURS", conflicts_with = "until", required_unless_present = "until")]
+    hours: Option<String>,
+    /// Until when: 16:50 or "2026-11-22 16:50", in local time, or a time with its zone
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// An end that is earlier will do: than the one it has, or than the one asked for
+    #[arg(long)]
+    shorten: bool,
+    #[command(flatten)]
+    pub(super) provider: ProviderArgs,
+}
+
+/// The arguments of `lease delete`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DeleteArgs {
+    /// The lease, by name or id
+    name: String,
+    #[command(flatten)]
+    pub(super) provider: ProviderArgs,
+}
+
+/// The arguments of `lease wait`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct WaitArgs {
+    /// The lease, by name or id
+    pub(super) name: String,
+    #[command(flatten)]
+    pub(super) provider: ProviderArgs,
+}
+
+impl Desk<'_> {
+    pub(super) async fn extend(&self, args: ExtendArgs) -> Result<u8> {
+        self.settle_if_free().await?;
+        let reservations = self.reservations()?;
+        let lease = reservations.lease(&args.name).await?;
+        self.only_ours(&lease, "extend")?;
+        let end = match (&args.hours, &args.until) {
+            (Some(hours), _) => EndAsk::After(when::parse_length(hours).map_err(|why| usage("read --hours", why))?),
+            (None, Some(until)) => {
+                // A time of day is the first one after the end that it has, unless it may be earlier.
+                let after = if args.shorten { Timestamp::now() } else { lease.end };
+                EndAsk::At(when::parse(until, after, &self.zone).map_err(|why| usage("read --until", why))?)
+            }
+            (None, None) => return Err(usage("extend a lease", "neither --hours nor --until was given")),
+        };
+        let extended = reservations.extend(&lease.id, end, args.shorten).await?;
+        standalone::moved(&self.settings, &extended.id, extended.end).await?;
+        if self.app.json() {
+            self.app.ui.json(&self.json(&extended));
+            return Ok(exit_code::DONE);
+        }
+        self.app.ui.data(format!(
+            "lease {} ends at {} now, {} left; it was {}",
+            extended.name,
+            when::both(extended.end, &self.zone),
+            when::length(super::left(&extended, Timestamp::now())),
+            when::both(lease.end, &self.zone)
+        ));
+        Ok(exit_code::DONE)
+    }
+
+    pub(super) async fn delete(&self, args: DeleteArgs) -> Result<u8> {
+        self.settle_if_free().await?;
+        let reservations = self.reservations()?;
+        let lease = reservations.lease(&args.name).await?;
+        self.only_ours(&lease, "delete")?;
+        self.of_no_cluster(&lease)?;
+        if !self.app.yes {
+            let what = match lease.state {
+                LeaseState::Active => format!(
+                    "it is active on {} with {} left, and what runs there ends",
+                    lease.hosts.join(", "),
+                    when::length(super::left(&lease, Timestamp::now()))
+                ),
+                _ => format!("{} {}", lease.hosts.join(", "), when::span(lease.start, lease.end, &self.zone)),
+            };
+            self.app.ui.status(format!("lease {}: {what}", lease.name));
+        }
+        self.confirm("delete this lease?", "delete a lease")?;
+        standalone::delete(&self.settings, reservations, &lease.id).await?;
+        if self.app.json() {
+            self.app
+                .ui
+                .json(&serde_json::json!({ "v": 1, "type": "lease_deleted", "id": lease.id, "name": lease.name }));
+        } else {
+            self.app.ui.data(format!("lease {} is gone ({})", lease.name, lease.id));
+        }
+        Ok(exit_code::DONE)
+    }
+
+    pub(super) async fn wait(&self, name: &str) -> Result<u8> {
+        self.settle_if_free().await?;
+        let lease = self.reservations()?.lease(name).await?;
+        let until = when::between(Timestamp::now(), lease.start);
+        if lease.state == LeaseState::Pending && until.is_positive() {
+            self.app.ui.status(format!(
+                "lease {} begins at {}, in {}",
+                lease.name,
+                when::both(lease.start, &self.zone),
+                when::length(until)
+            ));
+        }
+        let lease = self.wait_active(&lease.id, &lease.name).await?;
+        if self.app.json() {
+            self.app.ui.json(&self.json(&lease));
+            return Ok(exit_code::DONE);
+        }
+        self.app.ui.data(format!(
+            "lease {} is active: {} until {}, {} left",
+            lease.name,
+            lease.hosts.join(", "),
+            when::both(lease.end, &self.zone),
+            when::length(super::left(&lease, Timestamp::now()))
+        ));
+        Ok(exit_code::DONE)
+    }
+
+    /// Others' leases are left alone, though the service would take it.
+    fn only_ours(&self, lease: &Lease, verb: &str) -> Result<()> {
+        if lease.ours {
+            return Ok(());
+        }
+        let whose = match &lease.tag {
+            Some(tag) => format!("another user of the project made it (gpucl's owner {})", tag.owner),
+            None => "another user of the project made it".to_owned(),
+        };
+        Err(Error::new(ErrorKind::Usage, format!("{verb} the lease {}", lease.name))
+            .because(whose)
+            .because("only leases of your own are changed; nothing was done")
+            .hint(format!("gpucl lease list{}   # shows yours", self.flags)))
+    }
+
+    /// A lease that a cluster was brought up with goes with the cluster.
+    fn of_no_cluster(&self, lease: &Lease) -> Result<()> {
+        let Some(tag) = &lease.tag else { return Ok(()) };
+        let known = !tag.cluster.is_reserved()
+            && tag.owner == self.settings.owner
+            && Store::open(&self.settings.paths, &tag.cluster)?.is_some();
+        if !known {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Usage, format!("delete the lease {}", lease.name))
+            .because(format!("the cluster {} was brought up with it and is there", tag.cluster))
+            .hint(format!("gpucl down -c {}   # removes both", tag.cluster)))
+    }
+}

@@ -1,0 +1,99 @@
+//! The provider that hosts are reserved at, as the commands are told of it.
+
+use serde_json::{Map, Value};
+
+use super::app::App;
+use super::command_error::usage;
+use crate::cluster::lease::Source;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Bus;
+use crate::provider::{self, Factory, Provider, Reservations};
+
+/// Which provider and which of its sites, projects and accounts.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct ProviderArgs {
+    /// The provider; else the only one whose hosts are reserved
+    #[arg(long, value_name = "NAME")]
+    provider: Option<String>,
+    /// The site, such as CHI@TACC
+    #[arg(long, value_name = "SITE")]
+    site: Option<String>,
+    /// The project, by name or id
+    #[arg(long, value_name = "PROJECT")]
+    project: Option<String>,
+    /// The entry of clouds.yaml
+    #[arg(long, value_name = "NAME")]
+    cloud: Option<String>,
+}
+
+impl ProviderArgs {
+    /// The same as flags, for commands that a person is told to run.
+    pub(crate) fn flags(&self) -> String {
+        let all =
+            [("provider", &self.provider), ("site", &self.site), ("project", &self.project), ("cloud", &self.cloud)];
+        all.iter().filter_map(|(name, value)| value.as_ref().map(|value| format!(" --{name} {value}"))).collect()
+    }
+
+    /// Which provider it is, and its settings.
+    pub(crate) fn source(&self) -> Result<Source> {
+        let provider = match &self.provider {
+            Some(name) => provider::find(name)?.manifest()?.name,
+            None => only_one()?,
+        };
+        let mut settings = Map::new();
+        for (key, value) in [("site", &self.site), ("project", &self.project), ("cloud", &self.cloud)] {
+            settings.extend(value.clone().map(|value| (key.to_owned(), Value::String(value))));
+        }
+        Ok(Source { provider, settings: Value::Object(settings), place: String::new() })
+    }
+}
+
+/// The only provider whose hosts are reserved.
+fn only_one() -> Result<String> {
+    let mut names = Vec::new();
+    for factory in provider::all().iter().filter(|factory| factory.capability().reserves) {
+        names.push(factory.manifest()?.name);
+    }
+    match names.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => Err(Error::new(ErrorKind::Unsupported, "choose a provider").because("none has hosts that are reserved")),
+        [first, ..] => {
+            Err(usage("choose a provider", format!("several have hosts that are reserved: {}", names.join(", ")))
+                .hint(format!("name one: --provider {first}")))
+        }
+    }
+}
+
+/// Opens the provider of a source.
+pub(crate) fn open(app: &App, source: &Source, events: Bus) -> Result<Box<dyn Provider>> {
+    let factory = provider::find(&source.provider)?;
+    let mut settings = source.settings.clone();
+    // What was found for it before is where it is, whatever the environment says now.
+    if let (Some(map), false) = (settings.as_object_mut(), source.place.is_empty())
+        && !map.contains_key("site")
+    {
+        let mut with_site = map.clone();
+        with_site.insert("site".to_owned(), Value::String(source.place.clone()));
+        if factory.check(&Value::Object(with_site.clone()), &[]).is_empty() {
+            *map = with_site;
+        }
+    }
+    checked(factory, &source.provider, &settings)?;
+    factory.open(&settings, &app.provider_context(events))
+}
+
+fn checked(factory: &dyn Factory, name: &str, settings: &Value) -> Result<()> {
+    let Some(wrong) = factory.check(settings, &[]).into_iter().next() else { return Ok(()) };
+    let flag = if wrong.path.is_empty() { String::new() } else { format!("--{}: ", wrong.path) };
+    let told = usage(format!("open the provider `{name}`"), format!("{flag}{}", wrong.message));
+    Err(if wrong.known.is_empty() { told } else { told.hint(format!("known here: {}", wrong.known.join(", "))) })
+}
+
+/// The reservations of a provider.
+pub(crate) fn reservations<'a>(provider: &'a dyn Provider, name: &str) -> Result<&'a dyn Reservations> {
+    provider.reservations().ok_or_else(|| {
+        Error::new(ErrorKind::Unsupported, format!("reserve hosts of the provider `{name}`"))
+            .because("its hosts are not reserved by name and time")
+            .hint("gpucl provider list")
+    })
+}
