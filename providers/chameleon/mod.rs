@@ -1,8 +1,8 @@
 //! Bare-metal hosts of Chameleon. Being built: what speaks to a site is here, what acquires is not yet.
 
-#[expect(dead_code, unused_imports, reason = "the provider that uses it is being written beside it")]
+#[expect(dead_code, unused_imports, reason = "what uses all of it is being written")]
 mod api;
-#[expect(unused_imports, reason = "the provider that uses it is being written beside it")]
+#[expect(unused_imports, reason = "what uses all of it is being written")]
 mod auth;
 #[cfg(test)]
 mod tests;
@@ -55,7 +55,13 @@ impl Factory for ChameleonFactory {
         Some(&auth::ChameleonLogin)
     }
 
-    fn open(&self, _settings: &serde_json::Value, _context: &Context) -> Result<Box<dyn Provider>> {
+    fn open(&self, _settings: &serde_json::Value, context: &Context) -> Result<Box<dyn Provider>> {
+        let bus = context.surroundings.variable("DBUS_SESSION_BUS_ADDRESS");
+        let vault = crate::secret::Vault::open(&context.surroundings.config_dir, bus);
+        for found in auth::find(&context.surroundings, &vault, &auth::Choice::default())? {
+            context.events.note(format!("{}: {}", found.site, found.source));
+            api::Site::new(found.credentials, context.events.clone())?;
+        }
         Err(Error::new(ErrorKind::Unsupported, "open the provider `chameleon`").because("it is being written"))
     }
 }

@@ -81,6 +81,9 @@ fn clouds(clouds: &[(&str, &str, &str)]) -> String {
     format!("clouds:\n{clouds}")
 }
 
+/// Variables of the environment.
+type Variables<'a> = &'a [(&'a str, &'a str)];
+
 /// Credentials as variables.
 const ENVIRONMENT: &[(&str, &str)] = &[
     ("OS_AUTH_URL", "https://chi.tacc.chameleoncloud.org:5000/v3"),
@@ -97,7 +100,7 @@ fn the_first_source_that_has_any_is_taken() {
     let two = clouds(&[("tacc", "of-tacc", "CHI@TACC"), ("uc", "of-uc", "CHI@UC")]);
     let one = clouds(&[("uc", "of-uc", "CHI@UC")]);
     // Variables, clouds.yaml, logged in, what is found.
-    let table: &[(&[(&str, &str)], &str, bool, &[&str])] = &[
+    let table: &[(Variables, &str, bool, &[&str])] = &[
         (&[("OS_CLOUD", "uc")], &two, true, &["of-uc"]),
         (&with(&[("OS_CLOUD", "uc")]), &two, true, &["of-uc"]),
         (ENVIRONMENT, &two, true, &["of-env"]),
@@ -238,7 +241,7 @@ fn each_way_to_say_who_we_are_is_read() {
 
 #[test]
 fn what_is_missing_or_contradicts_is_told_without_secrets() {
-    let table: &[(&[(&str, &str)], &str, &str)] = &[
+    let table: &[(Variables, &str, &str)] = &[
         (&[], "", "tried: no OS_* credentials in the environment, no login, no clouds.yaml"),
         (&[], "clouds: {a: {auth: {}}, b: {}}", "has several clouds, and none was chosen: a, b"),
         (&[("OS_CLOUD", "ab")], "clouds: {aa: {}}", "find the cloud `ab`"),
