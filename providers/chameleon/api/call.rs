@@ -261,7 +261,10 @@ pub(super) fn query(pairs: &[(&str, &str)]) -> String {
 pub(super) fn part(text: &str) -> String {
     let mut shown = String::new();
     for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) || (byte == b'.' && text.trim_matches('.') != "") {
+        if byte.is_ascii_alphanumeric()
+            || b"-_~".contains(&byte)
+            || (byte == b'.' && !text.trim_matches('.').is_empty())
+        {
             shown.push(char::from(byte));
         } else {
             shown.push_str(&format!("%{byte:02X}"));

@@ -143,7 +143,7 @@ impl From<Failure> for Error {
         };
         let status = match failure.kind {
             // Only who reads tries these again by itself.
-            Kind::InTransition | Kind::NotEnough if failure.kind == Kind::InTransition => Status::Temporary,
+            Kind::InTransition => Status::Temporary,
             _ if failure.passes() => Status::Persistent,
             _ => Status::Permanent,
         };
@@ -189,7 +189,7 @@ fn hint_of(kind: FailureKind) -> Option<&'static str> {
         Kind::Fault => "the service has trouble of its own; try again in a few minutes",
         Kind::Cut | Kind::Timeout => "try again; what the call did shows when it is looked at again",
         Kind::Malformed => "does something stand between this machine and the site? a proxy, a captive portal?",
-        Kind::Unreachable => "is this machine online, and the site up? https://chameleon.instatus.com",
+        Kind::Unreachable => "is this machine online, and the site up? its web page tells",
         Kind::Refused => return None,
     })
 }
@@ -200,7 +200,7 @@ pub(super) fn classify(doing: &str, method: &Method, status: StatusCode, body: &
     let kind = kind_of(status, &text, body);
     let shown = if text.is_empty() { format!("the service answered {}", status.as_u16()) } else { shortened(&text) };
     let shown = match kind {
-        FailureKind::Fault => format!("the service answered {}: {shown}", status.as_u16()),
+        FailureKind::Fault if !text.is_empty() => format!("the service answered {}: {shown}", status.as_u16()),
         _ => shown,
     };
     let effect = if changes(method) && kind == FailureKind::Fault { Effect::Unknown } else { Effect::None };

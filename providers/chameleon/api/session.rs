@@ -147,7 +147,11 @@ impl Session {
         } else {
             format!("its catalog has `{service}` in {}, and not in {region}", elsewhere.join(", "))
         };
-        Err(Failure::new(FailureKind::NoService(service), doing, text))
+        let failure = Failure::new(FailureKind::NoService(service), doing, text);
+        Err(match elsewhere.first() {
+            Some(site) => failure.hint(format!("choose that site: --site {site}")),
+            None => failure,
+        })
     }
 }
 

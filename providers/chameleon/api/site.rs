@@ -131,8 +131,9 @@ impl Site {
     /// Where application credentials are made at this site.
     pub(crate) fn unrestricted_hint(&self) -> String {
         format!(
-            "make another at {} with the box \"Unrestricted (dangerous)\" ticked, then: gpucl login chameleon",
-            super::super::auth::credentials_page(&self.inner.credentials.auth_url)
+            "make another at {} with the box \"Unrestricted (dangerous)\" ticked, then: gpucl login chameleon --site {}",
+            super::super::auth::credentials_page(&self.inner.credentials.auth_url),
+            self.region()
         )
     }
 

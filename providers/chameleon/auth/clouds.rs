@@ -54,7 +54,7 @@ impl Clouds {
                     let error = error.because(format!("{} has {}", path.display(), self.names().join(", ")));
                     match near {
                         Some(near) => error.hint(format!("did you mean `{near}`?")),
-                        None => error,
+                        None => error.hint("OS_CLOUD names one of them"),
                     }
                 }
             });
@@ -123,7 +123,9 @@ fn first(surroundings: &Surroundings, name: &str, variable: &str) -> Result<Opti
         let value: Value = serde_yaml::from_str(&text).map_err(|error| {
             let place = error.location().map(|at| format!("line {}, column {}", at.line(), at.column()));
             let place = place.unwrap_or_else(|| "it".to_owned());
-            Error::new(ErrorKind::Usage, doing()).because(format!("{place} is no YAML"))
+            Error::new(ErrorKind::Usage, doing())
+                .because(format!("{place} is no YAML"))
+                .hint("put it right there, or name another file: OS_CLIENT_CONFIG_FILE")
         })?;
         let map = match value {
             Value::Object(map) => map,

@@ -1,1 +1,289 @@
-//! Tests.
+//! Which credentials are meant, by files, variables and logins.
+
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::{Candidate, Choice, Credentials, Entry, Method, find};
+use crate::error::Result;
+use crate::provider::Surroundings;
+use crate::secret::Vault;
+
+/// A user with a home of their own.
+struct User {
+    folder: tempfile::TempDir,
+    surroundings: Surroundings,
+}
+
+impl User {
+    fn new(variables: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let surroundings = Surroundings {
+            variables: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            home: at("home"),
+            config_home: at("home/.config"),
+            config_dir: at("home/.config/gpucl"),
+            here: at("work"),
+        };
+        Self { folder, surroundings }
+    }
+
+    fn write(&self, name: &str, text: &str) -> &Self {
+        let path = self.folder.path().join(name);
+        fs_err::create_dir_all(path.parent().unwrap()).unwrap();
+        fs_err::write(path, text).unwrap();
+        self
+    }
+
+    fn log_in(&self, site: &str, project: &str) -> &Self {
+        let secret = SecretString::from("kept".to_owned());
+        let method = Method::ApplicationCredential { id: format!("{site} {project}"), secret };
+        let entry = Entry::new(&Credentials::new(method, "https://site.example:5000/v3"), site, project).unwrap();
+        self.vault().put(&entry.account(), &entry.text().unwrap()).unwrap();
+        self
+    }
+
+    fn vault(&self) -> Vault {
+        Vault::open(&self.surroundings.config_dir, None)
+    }
+
+    fn find(&self, choice: &Choice) -> Result<Vec<Candidate>> {
+        find(&self.surroundings, &self.vault(), choice)
+    }
+
+    /// The ids of the credentials that are found without a choice.
+    fn ids(&self) -> Vec<String> {
+        ids(&self.find(&Choice::default()).unwrap())
+    }
+}
+
+fn ids(found: &[Candidate]) -> Vec<String> {
+    let id = |one: &Candidate| match &one.credentials.method {
+        Method::ApplicationCredential { id, .. } => id.clone(),
+        other => other.name().to_owned(),
+    };
+    found.iter().map(id).collect()
+}
+
+fn site(word: &str) -> Choice {
+    Choice { site: Some(word.to_owned()), ..Choice::default() }
+}
+
+fn cloud(name: &str, id: &str, region: &str) -> String {
+    format!(
+        "  {name}:\n    auth_type: v3applicationcredential\n    region_name: {region}\n    auth:\n      \
+         auth_url: https://site.example:5000/v3\n      application_credential_id: {id}\n      \
+         application_credential_secret: hush\n"
+    )
+}
+
+fn clouds(clouds: &[(&str, &str, &str)]) -> String {
+    let clouds: String = clouds.iter().map(|(name, id, region)| cloud(name, id, region)).collect();
+    format!("clouds:\n{clouds}")
+}
+
+/// Variables of the environment.
+type Variables<'a> = &'a [(&'a str, &'a str)];
+
+/// Credentials as variables.
+const ENVIRONMENT: &[(&str, &str)] = &[
+    ("OS_AUTH_URL", "https://chi.tacc.chameleoncloud.org:5000/v3"),
+    ("OS_APPLICATION_CREDENTIAL_ID", "of-env"),
+    ("OS_APPLICATION_CREDENTIAL_SECRET", "hush"),
+];
+
+fn with(more: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
+    [ENVIRONMENT, more].concat()
+}
+
+#[test]
+fn the_first_source_that_has_any_is_taken() {
+    let two = clouds(&[("tacc", "of-tacc", "CHI@TACC"), ("uc", "of-uc", "CHI@UC")]);
+    let one = clouds(&[("uc", "of-uc", "CHI@UC")]);
+    // Variables, clouds.yaml, logged in, what is found.
+    let table: &[(Variables, &str, bool, &[&str])] = &[
+        (&[("OS_CLOUD", "uc")], &two, true, &["of-uc"]),
+        (&with(&[("OS_CLOUD", "uc")]), &two, true, &["of-uc"]),
+        (ENVIRONMENT, &two, true, &["of-env"]),
+        (&with(&[("OS_CLOUD", "envvars")]), &two, true, &["of-env"]),
+        (&[], &two, true, &["CHI@NU CHI-1"]),
+        (&[], &one, true, &["CHI@NU CHI-1", "of-uc"]),
+        (&[], &one, false, &["of-uc"]),
+        (&[("OS_REGION_NAME", "CHI@UC")], &two, true, &["of-uc"]),
+        (&[("OS_REGION_NAME", "CHI@NU")], &two, true, &["CHI@NU CHI-1"]),
+        // An address alone is no credential.
+        (&[("OS_AUTH_URL", "https://x.example/v3")], &one, false, &["of-uc"]),
+    ];
+    for (variables, file, logged_in, expected) in table {
+        let user = User::new(variables);
+        user.write("home/.config/openstack/clouds.yaml", file);
+        if *logged_in {
+            user.log_in("CHI@NU", "CHI-1");
+        }
+        assert_eq!(user.ids(), *expected, "{variables:?}");
+    }
+}
+
+#[test]
+fn the_first_file_is_taken_and_secure_yaml_comes_over_it() {
+    let user = User::new(&[]);
+    user.write("home/.config/openstack/clouds.yml", &clouds(&[("uc", "of-home", "CHI@UC")]));
+    assert_eq!(user.ids(), ["of-home"]);
+    user.write(
+        "work/clouds.json",
+        r#"{"clouds": {"uc": {"auth": {"auth_url": "https://s.example/v3",
+        "application_credential_id": "of-work", "application_credential_secret": "x"}}}}"#,
+    );
+    assert_eq!(user.ids(), ["of-work"]);
+    user.write("work/clouds.yaml", &clouds(&[("uc", "of-yaml", "CHI@UC")]));
+    assert_eq!(user.ids(), ["of-yaml"]);
+    user.write(
+        "home/.config/openstack/secure.yaml",
+        "clouds: {uc: {auth: {application_credential_secret: over}}, other: {}}\n",
+    );
+    let found = user.find(&Choice { cloud: Some("uc".to_owned()), ..Choice::default() }).unwrap();
+    let Method::ApplicationCredential { id, secret } = &found[0].credentials.method else { panic!("{found:?}") };
+    assert_eq!((id.as_str(), secret.expose_secret()), ("of-yaml", "over"));
+    let elsewhere = User::new(&[("OS_CLIENT_CONFIG_FILE", "mine.yaml")]);
+    elsewhere.write("work/clouds.yaml", &clouds(&[("uc", "of-yaml", "CHI@UC")]));
+    elsewhere.write("work/mine.yaml", &clouds(&[("uc", "of-mine", "CHI@UC")]));
+    assert_eq!(elsewhere.ids(), ["of-mine"]);
+}
+
+#[test]
+fn a_site_narrows_what_is_found() {
+    let user = User::new(&[]);
+    user.log_in("CHI@TACC", "CHI-1").log_in("CHI@UC", "CHI-1");
+    assert_eq!(user.ids(), ["CHI@TACC CHI-1", "CHI@UC CHI-1"]);
+    assert_eq!(ids(&user.find(&site("tacc")).unwrap()), ["CHI@TACC CHI-1"]);
+    let error = user.find(&site("nu")).unwrap_err();
+    assert!(error.to_string().contains("CHI@TACC (the login at CHI@TACC in CHI-1), CHI@UC"), "{error}");
+    assert_eq!(error.hints(), ["gpucl login chameleon --site nu"]);
+    // The variables are for another site than the one that is named.
+    let user = User::new(ENVIRONMENT);
+    user.log_in("CHI@UC", "CHI-1");
+    assert_eq!(ids(&user.find(&site("uc")).unwrap()), ["CHI@UC CHI-1"]);
+    assert_eq!(ids(&user.find(&site("CHI@TACC")).unwrap()), ["of-env"]);
+}
+
+#[test]
+fn several_projects_at_one_site_need_a_choice() {
+    let user = User::new(&[]);
+    user.log_in("CHI@UC", "CHI-1").log_in("CHI@UC", "CHI-2");
+    let error = user.find(&Choice::default()).unwrap_err();
+    assert!(error.hints()[0].contains("--project"), "{error}");
+    let choice = Choice { project: Some("chi-2".to_owned()), ..Choice::default() };
+    assert_eq!(ids(&user.find(&choice).unwrap()), ["CHI@UC CHI-2"]);
+    let chosen = User::new(&[("OS_PROJECT_NAME", "CHI-1")]);
+    chosen.log_in("CHI@UC", "CHI-1").log_in("CHI@UC", "CHI-2");
+    assert_eq!(chosen.ids(), ["CHI@UC CHI-1"]);
+}
+
+#[test]
+fn a_cloud_of_several_regions_is_several_sites() {
+    let user = User::new(&[]);
+    let text = clouds(&[("chi", "of-chi", "X")])
+        .replace("region_name: X", "regions: [CHI@UC, {name: CHI@NU, values: {interface: internal}}]");
+    user.write("work/clouds.yaml", &text);
+    let found = user.find(&Choice::default()).unwrap();
+    let sites: Vec<(&str, &str)> =
+        found.iter().map(|one| (one.site.as_str(), one.credentials.interface.as_str())).collect();
+    assert_eq!(sites, [("CHI@UC", "public"), ("CHI@NU", "internal")]);
+    assert_eq!(user.find(&site("nu")).unwrap().len(), 1);
+}
+
+#[test]
+fn each_way_to_say_who_we_are_is_read() {
+    let table: &[(&[(&str, &str)], &str)] = &[
+        (
+            &[
+                ("OS_AUTH_TYPE", "v3applicationcredential"),
+                ("OS_APPLICATION_CREDENTIAL_ID", "i"),
+                ("OS_APPLICATION_CREDENTIAL_SECRET", "s"),
+            ],
+            "application credential",
+        ),
+        (
+            &[
+                ("OS_AUTH_TYPE", "v3oidcaccesstoken"),
+                ("OS_IDENTITY_PROVIDER", "chameleon"),
+                ("OS_PROTOCOL", "openid"),
+                ("OS_ACCESS_TOKEN", "t"),
+                ("OS_PROJECT_NAME", "CHI-1"),
+            ],
+            "access token",
+        ),
+        (&[("OS_TOKEN", "t")], "token"),
+        (
+            &[
+                ("OS_AUTH_TYPE", "v3oidcpassword"),
+                ("OS_IDENTITY_PROVIDER", "chameleon"),
+                ("OS_PROTOCOL", "openid"),
+                ("OS_CLIENT_ID", "keystone-tacc-prod"),
+                ("OS_CLIENT_SECRET", "none"),
+                ("OS_USERNAME", "u"),
+                ("OS_PASSWORD", "p"),
+                ("OS_DISCOVERY_ENDPOINT", "https://auth.example"),
+            ],
+            "password",
+        ),
+        (&[("OS_USERNAME", "u"), ("OS_PASSWORD", "p"), ("OS_USER_DOMAIN_NAME", "Default")], "password"),
+    ];
+    for (variables, expected) in table {
+        let variables = [&[("OS_AUTH_URL", "https://chi.uc.chameleoncloud.org:5000")], *variables].concat();
+        let found = User::new(&variables).find(&Choice::default()).unwrap();
+        assert_eq!(found[0].credentials.method.name(), *expected);
+        assert_eq!(
+            (found[0].site.as_str(), found[0].credentials.keystone().as_str()),
+            ("CHI@UC", "https://chi.uc.chameleoncloud.org:5000/v3")
+        );
+    }
+}
+
+#[test]
+fn what_is_missing_or_contradicts_is_told_without_secrets() {
+    let table: &[(Variables, &str, &str)] = &[
+        (&[], "", "tried: no OS_* credentials in the environment, no login, no clouds.yaml"),
+        (&[], "clouds: {a: {auth: {}}, b: {}}", "has several clouds, and none was chosen: a, b"),
+        (&[("OS_CLOUD", "ab")], "clouds: {aa: {}}", "find the cloud `ab`"),
+        (&[("OS_CLOUD", "a")], "clouds: {a: {profile: chameleon}}", "the profile `chameleon` is not read"),
+        (&[("OS_CLOUD", "a")], "clouds: {a: {auth_type: v3kerberos, auth: {auth_url: x}}}", "`v3kerberos` is not one"),
+        (
+            &[("OS_CLOUD", "a")],
+            "clouds: {a: {auth: {auth_url: x, application_credential_id: i}}}",
+            "application_credential_secret is missing",
+        ),
+        (&[("OS_CLOUD", "a")], "clouds: {a: {auth: {password: hush, [}}}", "is no YAML"),
+        (ENVIRONMENT, "clouds: {envvars: {}}", "clouds.yaml has one of that name too"),
+    ];
+    for (variables, file, expected) in table {
+        let user = User::new(variables);
+        if !file.is_empty() {
+            user.write("work/clouds.yaml", file);
+        }
+        let error = user.find(&Choice::default()).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+        assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+        assert!(!error.hints().is_empty(), "{error}");
+    }
+}
+
+#[test]
+fn a_file_of_authorities_is_found_from_the_home_and_the_working_folder() {
+    let user = User::new(&with(&[("OS_CACERT", "ca.pem"), ("OS_INSECURE", "true"), ("OS_INTERFACE", "internal")]));
+    let found = user.find(&Choice::default()).unwrap().remove(0).credentials;
+    assert_eq!(found.cacert.as_deref(), Some(user.folder.path().join("work/ca.pem").as_path()));
+    assert_eq!((found.verify, found.interface.as_str()), (false, "internal"));
+    let user = User::new(&with(&[("OS_CACERT", "~/ca.pem")]));
+    let found = user.find(&Choice::default()).unwrap().remove(0).credentials;
+    assert_eq!(found.cacert.as_deref(), Some(user.folder.path().join("home/ca.pem").as_path()));
+    assert!(found.verify);
+}
+
+#[test]
+fn what_login_keeps_is_read_again_and_shows_no_secret() {
+    let user = User::new(&[]);
+    user.log_in("CHI@UC", "CHI-1");
+    let found = user.find(&Choice::default()).unwrap().remove(0);
+    assert_eq!((found.site.as_str(), found.source.as_str()), ("CHI@UC", "the login at CHI@UC in CHI-1"));
+    assert!(!format!("{found:?}").contains("kept"), "{found:?}");
+}

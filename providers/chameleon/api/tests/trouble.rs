@@ -1,0 +1,117 @@
+//! Services that fail, and what is tried again.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::forms::new_lease;
+use super::server::{Fake, Reply};
+use crate::event::EventKind;
+use crate::providers::chameleon::api::{Effect, FailureKind};
+use crate::providers::chameleon::auth::Credentials;
+
+fn leases() -> Reply {
+    Reply::Json(200, json!({"leases": []}))
+}
+
+fn text(status: u16, body: &str) -> Reply {
+    Reply::Text(status, "", body.to_owned())
+}
+
+#[tokio::test]
+async fn what_reads_is_tried_again_whatever_broke() {
+    for broken in
+        [text(500, "x"), text(502, "x"), text(503, ""), text(504, ""), Reply::Cut, Reply::Half, text(200, "{")]
+    {
+        let fake = Fake::start().await;
+        fake.reply("GET /reservation", broken.clone()).reply("GET /reservation", leases());
+        assert!(fake.site().leases().await.is_ok(), "{broken:?}");
+        assert_eq!(fake.asked().len(), 2, "{broken:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_asked_for_again_whatever_broke() {
+    for broken in [text(503, ""), Reply::Cut] {
+        let fake = Fake::start().await;
+        fake.reply("POST /v3/auth/tokens", broken.clone());
+        assert!(fake.site().who().await.is_ok(), "{broken:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_changes_something_is_sent_once_and_its_effect_is_told() {
+    let not_enough = json!({"error_code": 500, "error_message": "Not enough hosts available", "error_name": 500});
+    let table = [
+        (Reply::Cut, FailureKind::Cut, Effect::Unknown),
+        (Reply::Half, FailureKind::Cut, Effect::Unknown),
+        (text(500, "x"), FailureKind::Fault, Effect::Unknown),
+        (text(502, "x"), FailureKind::Fault, Effect::Unknown),
+        (text(503, "x"), FailureKind::Fault, Effect::Unknown),
+        (text(201, "{"), FailureKind::Malformed, Effect::Unknown),
+        (text(201, "{}"), FailureKind::Malformed, Effect::Unknown),
+        (Reply::Json(500, not_enough), FailureKind::NotEnough, Effect::None),
+        (text(400, "no"), FailureKind::Refused, Effect::None),
+    ];
+    for (reply, kind, effect) in table {
+        let fake = Fake::start().await;
+        fake.reply("POST /reservation", reply.clone());
+        let failure = fake.site().create_lease(&new_lease()).await.unwrap_err();
+        assert_eq!((failure.kind, failure.effect), (kind, effect), "{reply:?}: {failure:?}");
+        assert_eq!(fake.asked().len(), 1, "{reply:?}");
+        assert_eq!(failure.doing, "make the lease demo at CHI@TACC");
+    }
+}
+
+#[tokio::test]
+async fn too_many_requests_are_repeated_when_the_service_says() {
+    let fake = Fake::start().await;
+    let limited = Reply::Text(429, "Retry-After: 1\r\n", "Too Many Requests".to_owned());
+    fake.reply("DELETE", limited.clone());
+    let begin = Instant::now();
+    fake.site().delete_lease("L1").await.unwrap();
+    assert!(begin.elapsed() >= Duration::from_secs(1));
+    assert_eq!(fake.asked().len(), 2);
+    let patient = Reply::Text(429, "Retry-After: 3600\r\n", "Too Many Requests".to_owned());
+    fake.reply("GET /reservation", patient);
+    let begin = Instant::now();
+    assert_eq!(fake.site().leases().await.unwrap_err().kind, FailureKind::RateLimited);
+    assert!(begin.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn a_long_wait_is_told() {
+    let fake = Fake::start().await;
+    fake.reply("GET /reservation", Reply::Text(429, "Retry-After: 3\r\n", String::new()));
+    fake.reply("GET /reservation", leases());
+    let (site, mut inbox) = fake.site_with(fake.credentials());
+    site.leases().await.unwrap();
+    let Ok(EventKind::Note { message }) = inbox.try_recv() else { panic!("nothing was told") };
+    assert_eq!(message, "failed to list the leases at CHI@TACC: the service answered 429; again in 3 s");
+}
+
+#[tokio::test]
+async fn nothing_there_is_told_as_such_and_has_no_effect() {
+    let fake = Fake::start().await;
+    // The services went away after the token was had.
+    fake.change_token(|token| {
+        for service in token["token"]["catalog"].as_array_mut().unwrap() {
+            service["endpoints"][0]["url"] = "http://127.0.0.1:1".into();
+        }
+    });
+    let failure = fake.site().create_lease(&new_lease()).await.unwrap_err();
+    assert_eq!((failure.kind, failure.effect), (FailureKind::Unreachable, Effect::None));
+    let bad = Credentials { auth_url: "no address".to_owned(), ..fake.credentials() };
+    let (bus, _inbox) = crate::event::Bus::new();
+    assert!(crate::providers::chameleon::api::Site::new(bad, bus).unwrap_err().to_string().contains("is no address"));
+}
+
+#[tokio::test]
+async fn a_role_that_is_missing_is_named() {
+    let fake = Fake::start().await;
+    fake.change_token(|token| token["token"]["roles"] = json!([{"id": "1", "name": "member"}]));
+    fake.reply("GET /reservation", Reply::Json(403, json!({"error_message": "Policy doesn't allow it"})));
+    let failure = fake.site().hosts().await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Forbidden);
+    assert!(failure.text.contains("`reader` is not among them"), "{failure:?}");
+}
