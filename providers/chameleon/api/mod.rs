@@ -17,7 +17,7 @@ mod site;
 mod tests;
 mod token;
 
-pub(super) use failure::{Api, Effect, Failure, FailureKind};
-pub(super) use lease::{Allocated, Allocation, Host, Lease, NewLease, NewReservation, Reservation};
-pub(super) use machine::{Address, Flavor, FloatingIp, Image, KeyPair, Limits, Network, NewServer, Port, Server};
+pub(super) use failure::{Effect, Failure, FailureKind};
+pub(super) use lease::{Allocation, Host, Lease, NewLease, NewReservation};
+pub(super) use machine::{FloatingIp, Image, KeyPair, Network, NewServer, Server};
 pub(super) use site::{Site, Who};

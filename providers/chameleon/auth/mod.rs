@@ -11,10 +11,8 @@ mod sites;
 mod tests;
 
 pub(super) use credentials::{Credentials, Method, Named};
-pub(super) use entry::Entry;
 pub(super) use find::{Candidate, Choice, find};
 pub(super) use login::ChameleonLogin;
-pub(super) use sites::{KnownSite, SITES, known_site, means, site_at};
 
 /// The page of a site where application credentials are made.
 pub(super) fn credentials_page(auth_url: &str) -> String {

@@ -2,7 +2,8 @@
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::{Candidate, Choice, Credentials, Entry, Method, find};
+use super::entry::Entry;
+use super::{Candidate, Choice, Credentials, Method, find};
 use crate::error::Result;
 use crate::provider::Surroundings;
 use crate::secret::Vault;
