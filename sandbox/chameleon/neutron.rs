@@ -58,7 +58,7 @@ impl State {
             }
             ("POST", ["v2.0", "floatingips"]) => self.create_floating(&ask.json().unwrap_or_default(), caller),
             (_, ["v2.0", "floatingips", id, rest @ ..]) => {
-                if !self.floating_ips.get(id).is_some_and(|address| address.project_id == caller.project_id) {
+                if self.floating_ips.get(id).is_none_or(|address| address.project_id != caller.project_id) {
                     return Answer::neutron(404, "FloatingIPNotFound", format!("Floating IP {id} could not be found"));
                 }
                 self.one_floating(ask, id, rest)
@@ -296,7 +296,8 @@ fn filtered(ask: &Ask, mut found: Vec<Value>) -> Vec<Value> {
             Value::String(value) => value == asked,
             Value::Bool(value) => (asked.eq_ignore_ascii_case("true") || asked == "1") == *value,
             Value::Null => asked.is_empty(),
-            other => other.to_string() == *asked,
+            Value::Number(number) => asked.parse().is_ok_and(|asked: serde_json::Number| asked == *number),
+            Value::Array(_) | Value::Object(_) => false,
         });
     }
     found

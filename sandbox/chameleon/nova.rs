@@ -49,7 +49,7 @@ impl State {
                 None => Answer::nova(400, "Malformed request body"),
             },
             (_, ["v2.1", "servers", id, rest @ ..]) => {
-                if !self.servers.get(id).is_some_and(|server| server.project_id == caller.project_id) {
+                if self.servers.get(id).is_none_or(|server| server.project_id != caller.project_id) {
                     return Answer::nova(404, format!("Instance {id} could not be found."));
                 }
                 self.one_server(ask, id, rest, minor)
