@@ -9,11 +9,11 @@ mod auth;
 mod cloud;
 mod config;
 mod nodes;
-mod policy;
+pub(crate) mod policy;
 mod reservations;
 mod resolve;
 mod resources;
-mod slots;
+pub(crate) mod slots;
 #[cfg(test)]
 mod tests;
 
