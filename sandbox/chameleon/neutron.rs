@@ -234,14 +234,17 @@ impl State {
         let now = self.now();
         let description = asked["description"].as_str().map(|text| self.kept(text));
         if let Some(address) = self.floating_ips.get_mut(id) {
+            let before = (address.port.clone(), address.description.clone());
             if asked.get("port_id").is_some() {
                 address.port = port.map(|port| port.id);
             }
             if let Some(description) = description {
                 address.description = description;
             }
-            address.updated = now;
-            address.revision += 1;
+            if before != (address.port.clone(), address.description.clone()) {
+                address.updated = now;
+                address.revision += 1;
+            }
         }
         let body = self.floating_ips.get(id).map(|address| self.render_floating(address));
         if let Some(address) = self.floating_ips.get_mut(id) {
@@ -296,8 +299,7 @@ fn filtered(ask: &Ask, mut found: Vec<Value>) -> Vec<Value> {
             Value::String(value) => value == asked,
             Value::Bool(value) => (asked.eq_ignore_ascii_case("true") || asked == "1") == *value,
             Value::Null => asked.is_empty(),
-            Value::Number(number) => asked.parse().is_ok_and(|asked: serde_json::Number| asked == *number),
-            Value::Array(_) | Value::Object(_) => false,
+            other => &other.to_string() == asked,
         });
     }
     found
