@@ -107,9 +107,6 @@ impl<'a> Bench<'a> {
     /// Acquires one resource and waits until it is usable; hands back its id.
     pub(super) async fn acquire_usable(&self, scope: &Scope, request: &ResourceRequest) -> Verdict<String> {
         let id = self.acquire(scope, request, &Notebook::default()).await?.id;
-        let tag = scope.tag(&request.key);
-        let what = format!("wait until {} is usable", request.key);
-        told(&what, self.limited(&what, self.subject.provider.wait_usable(&tag, request, &id)).await?)?;
         self.until_usable(scope, request, &id).await?;
         Ok(id)
     }
@@ -124,13 +121,16 @@ impl<'a> Bench<'a> {
         Ok(acquired)
     }
 
-    /// Waits until this id shows, within the settle time, and is usable, within the patience.
+    /// Waits as the engine does; then this id must show, within the settle time, and be usable, within the patience.
     pub(super) async fn until_usable(
         &self,
         scope: &Scope,
         request: &ResourceRequest,
         id: &str,
     ) -> Verdict<ObservedResource> {
+        let tag = scope.tag(&request.key);
+        let what = format!("wait until {} is usable", request.key);
+        told(&what, self.limited(&what, self.subject.provider.wait_usable(&tag, request, id)).await?)?;
         let settle = self.subject.settle;
         let begun = Instant::now();
         loop {
