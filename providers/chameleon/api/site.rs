@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
-use jiff::Timestamp;
 use reqwest::{Certificate, Client, Url};
 use tokio::sync::Mutex;
 
@@ -35,14 +34,8 @@ pub(crate) struct Who {
     pub(crate) user_id: String,
     /// Our user's name.
     pub(crate) user_name: String,
-    /// Our project, by id.
-    pub(crate) project_id: String,
     /// Our project's name: `CHI-231138`.
     pub(crate) project_name: String,
-    /// When the token ends.
-    pub(crate) expires: Timestamp,
-    /// A new token can be had then.
-    pub(crate) renewable: bool,
     /// The application credential is a restricted one; `None` when we are here by another way.
     pub(crate) restricted: Option<bool>,
     /// Our roles in the project.

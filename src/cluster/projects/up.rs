@@ -47,6 +47,7 @@ fn world(
 }
 
 /// What comes of looking before anything is written for good.
+#[expect(clippy::large_enum_variant, reason = "it is made once, and taken apart at once")]
 enum Looked {
     Later(Start),
     Now(Found, Observed, Goal),

@@ -131,7 +131,7 @@ impl<'a> Bench<'a> {
         request: &ResourceRequest,
         id: &str,
     ) -> Verdict<ObservedResource> {
-        let settle = self.capability().settle;
+        let settle = self.subject.settle;
         let begun = Instant::now();
         loop {
             // Looked at before the call, so that one look falls after the end of each span, however slow the machine.
@@ -154,7 +154,7 @@ impl<'a> Bench<'a> {
 
     /// Looks until something of this key shows or the settle time is over; hands back what shows of the key.
     pub(super) async fn settled(&self, scope: &Scope, key: &Key) -> Verdict<Vec<ObservedResource>> {
-        let settle = self.capability().settle;
+        let settle = self.subject.settle;
         let begun = Instant::now();
         loop {
             let elapsed = begun.elapsed();
@@ -169,7 +169,7 @@ impl<'a> Bench<'a> {
 
     /// Looks through the whole settle time: never two of this key, and one at the end.
     pub(super) async fn exactly_one(&self, scope: &Scope, key: &Key) -> Verdict<ObservedResource> {
-        let settle = self.capability().settle;
+        let settle = self.subject.settle;
         let begun = Instant::now();
         loop {
             let elapsed = begun.elapsed();
@@ -184,7 +184,7 @@ impl<'a> Bench<'a> {
 
     /// Waits until nothing shows, and goes on looking until the settle time is over.
     pub(super) async fn until_empty(&self, scope: &Scope) -> Verdict {
-        let settle = self.capability().settle;
+        let settle = self.subject.settle;
         let begun = Instant::now();
         loop {
             let elapsed = begun.elapsed();
@@ -246,7 +246,7 @@ impl<'a> Bench<'a> {
 
     /// Waits a little before the next look.
     async fn pause(&self) {
-        let settle = self.capability().settle;
+        let settle = self.subject.settle;
         let pause = (settle / 4).clamp(Duration::from_millis(5), Duration::from_secs(5));
         let patient = self.subject.patience / 20;
         tokio::time::sleep(pause.max(patient.min(Duration::from_secs(5)))).await;
@@ -254,7 +254,7 @@ impl<'a> Bench<'a> {
 }
 
 /// Makes a provider's error a failure of the case.
-fn told<T>(what: &str, result: Result<T, Error>) -> Verdict<T> {
+pub(super) fn told<T>(what: &str, result: Result<T, Error>) -> Verdict<T> {
     result.map_err(|error| Stop::Broken(format!("{what} failed: {error}")))
 }
 
