@@ -85,7 +85,7 @@ pub(crate) enum Command {
     /// Show when hosts are taken, as a chart
     Calendar(commands::calendar::Args),
     /// Reserve hosts by name and time; list, extend and delete leases
-    Lease(commands::lease::Args),
+    Lease(Box<commands::lease::Args>),
     /// Show what is missing for which provider and runtime
     Doctor(commands::doctor::Args),
     /// List providers, or check that one keeps the contract

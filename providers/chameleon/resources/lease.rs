@@ -247,7 +247,6 @@ pub(in crate::providers::chameleon) async fn wait_active(cloud: &Cloud, id: &str
             };
             let limit = left.max(SignedDuration::ZERO) + START_LIMIT;
             let limit_milliseconds = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-            cloud.context.events.note(format!("waiting for {what}"));
             cloud.context.events.send(EventKind::Waiting { what, limit_milliseconds });
         }
         if when::between(lease.start.max(begun), now) > START_LIMIT {

@@ -199,9 +199,6 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequ
         let stage = server.task.clone().unwrap_or_else(|| server.status.to_lowercase());
         if told.as_ref() != Some(&stage) {
             let what = format!("{name} to boot ({stage}; bare metal usually takes 10 to 20 minutes)");
-            if told.is_none() {
-                events.note(format!("waiting for {what}"));
-            }
             let limit_milliseconds = u64::try_from(BUILD_LIMIT.as_millis()).unwrap_or(u64::MAX);
             events.send(EventKind::Waiting { what, limit_milliseconds });
             told = Some(stage);

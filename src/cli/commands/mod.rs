@@ -52,7 +52,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
         Command::Render(args) => render::run(app, args).await,
         Command::Offers(args) => offers::run(app, args).await,
         Command::Calendar(args) => calendar::run(app, args).await,
-        Command::Lease(args) => lease::run(app, args).await,
+        Command::Lease(args) => lease::run(app, *args).await,
         Command::Doctor(args) => doctor::run(app, args).await,
         Command::Provider(command) => provider::run(app, command).await,
         Command::Sandbox(command) => sandbox::run(app, command).await,

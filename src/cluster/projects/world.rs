@@ -73,6 +73,7 @@ pub(super) struct HostSeen {
 #[derive(Debug, Default)]
 pub(super) struct Learned {
     pub(super) hosts: Option<Vec<HostRequest>>,
+    pub(super) end: Option<jiff::Timestamp>,
     pub(super) places: BTreeMap<Key, HostPlace>,
     pub(super) seen: BTreeMap<Key, HostSeen>,
     ports: BTreeMap<Key, HostPorts>,
