@@ -116,6 +116,10 @@ impl Provider for Chameleon {
         resources::owned(&self.cloud, owner).await
     }
 
+    async fn tagged(&self) -> Result<Vec<(Tag, ObservedResource)>> {
+        resources::tagged(&self.cloud).await
+    }
+
     async fn resolve(&self, scope: &Scope, hosts: Vec<HostRequest>) -> Result<Resolved> {
         resolve::resolve(&self.cloud, scope, hosts).await
     }

@@ -203,7 +203,7 @@ pub(crate) fn plan(
 /// The hosts that a filter means, whether they can be reserved or not, in the order of their names.
 pub(crate) fn matching<'a>(rows: &'a [CalendarRow], filter: &HostFilter) -> Vec<&'a CalendarRow> {
     let mut found: Vec<&CalendarRow> = rows.iter().filter(|row| matches(row, filter)).collect();
-    found.sort_by_key(|row| natural(&row.name));
+    found.sort_by_cached_key(|row| natural(&row.name));
     found
 }
 

@@ -137,8 +137,8 @@ async fn bring_up(
     let (found, mut observed, mut goal) = planned;
     let mut operations = 0;
     for attempt in 0.. {
-        world.note_resources(&observed, pipeline.ledger)?;
-        let plan = pipeline.settle_on(&goal, observed)?.plan;
+        let crate::engine::Planned { observed: seen, plan } = pipeline.settle_on(&goal, observed)?;
+        world.note_resources(&seen, pipeline.ledger)?;
         operations += plan.operations.len();
         match pipeline.execute(&plan).await.into_result() {
             Err(error) if attempt == 0 && error.retry_status() == Status::Temporary && world.makes_hosts() => {
