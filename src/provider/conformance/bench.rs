@@ -44,9 +44,7 @@ impl<'a> Bench<'a> {
     pub(super) fn scope(&self, owner: &Owner, cluster: &str) -> Verdict<Scope> {
         let cluster: ClusterName = cluster.parse().or_else(|error| broken(format!("{error}")))?;
         let scope = Scope { owner: owner.clone(), cluster };
-        for set in [&self.scopes, &self.dirty] {
-            set.lock().unwrap_or_else(PoisonError::into_inner).insert(scope.clone());
-        }
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner).insert(scope.clone());
         Ok(scope)
     }
 
@@ -88,6 +86,7 @@ impl<'a> Bench<'a> {
         request: &ResourceRequest,
         recorder: &dyn Recorder,
     ) -> Verdict<crate::error::Result<Acquired>> {
+        self.dirty.lock().unwrap_or_else(PoisonError::into_inner).insert(scope.clone());
         let tag = scope.tag(&request.key);
         self.limited("acquire", self.subject.provider.acquire(&tag, request, recorder)).await
     }
