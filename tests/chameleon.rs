@@ -3,3 +3,4 @@
 mod real;
 mod site;
 mod trouble;
+mod whole;
