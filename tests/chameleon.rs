@@ -1,6 +1,7 @@
 //! Chameleon through the program: on the stand-in in this process, and, where it is said, on the real services of `testbed/openstack`.
 
+mod lease;
 mod real;
-mod site;
+pub(crate) mod site;
 mod trouble;
 mod whole;

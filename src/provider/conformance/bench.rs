@@ -44,9 +44,7 @@ impl<'a> Bench<'a> {
     pub(super) fn scope(&self, owner: &Owner, cluster: &str) -> Verdict<Scope> {
         let cluster: ClusterName = cluster.parse().or_else(|error| broken(format!("{error}")))?;
         let scope = Scope { owner: owner.clone(), cluster };
-        for set in [&self.scopes, &self.dirty] {
-            set.lock().unwrap_or_else(PoisonError::into_inner).insert(scope.clone());
-        }
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner).insert(scope.clone());
         Ok(scope)
     }
 
@@ -88,6 +86,7 @@ impl<'a> Bench<'a> {
         request: &ResourceRequest,
         recorder: &dyn Recorder,
     ) -> Verdict<crate::error::Result<Acquired>> {
+        self.dirty.lock().unwrap_or_else(PoisonError::into_inner).insert(scope.clone());
         let tag = scope.tag(&request.key);
         self.limited("acquire", self.subject.provider.acquire(&tag, request, recorder)).await
     }
@@ -107,9 +106,6 @@ impl<'a> Bench<'a> {
     /// Acquires one resource and waits until it is usable; hands back its id.
     pub(super) async fn acquire_usable(&self, scope: &Scope, request: &ResourceRequest) -> Verdict<String> {
         let id = self.acquire(scope, request, &Notebook::default()).await?.id;
-        let tag = scope.tag(&request.key);
-        let what = format!("wait until {} is usable", request.key);
-        told(&what, self.limited(&what, self.subject.provider.wait_usable(&tag, request, &id)).await?)?;
         self.until_usable(scope, request, &id).await?;
         Ok(id)
     }
@@ -124,13 +120,16 @@ impl<'a> Bench<'a> {
         Ok(acquired)
     }
 
-    /// Waits until this id shows, within the settle time, and is usable, within the patience.
+    /// Waits as the engine does; then this id must show, within the settle time, and be usable, within the patience.
     pub(super) async fn until_usable(
         &self,
         scope: &Scope,
         request: &ResourceRequest,
         id: &str,
     ) -> Verdict<ObservedResource> {
+        let tag = scope.tag(&request.key);
+        let what = format!("wait until {} is usable", request.key);
+        told(&what, self.limited(&what, self.subject.provider.wait_usable(&tag, request, id)).await?)?;
         let settle = self.subject.settle;
         let begun = Instant::now();
         loop {
