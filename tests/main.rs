@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests look at files and at the environment as they are")]
 
 mod architecture;
+mod chameleon;
 mod cli;
 mod conformance;
 mod crash;
