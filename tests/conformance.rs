@@ -13,7 +13,7 @@ use gpucl::provider::{Context, find};
 use memory::{Bug, Memory};
 
 use crate::chameleon::site::Site;
-use crate::support::{Outcome, TestEnv};
+use crate::support::TestEnv;
 
 fn subject(provider: &Memory) -> Subject<'_> {
     let mut subject = Subject::new(provider).unwrap();
@@ -197,7 +197,7 @@ async fn ssh_keeps_the_contract_as_committed() {
 }
 
 /// The same from what `provider check` prints as JSON.
-fn printed_listing(outcome: &Outcome) -> String {
+fn printed_listing(outcome: &crate::support::Outcome) -> String {
     let line = |line: &serde_json::Value| {
         let (case, detail) = (line["case"].as_str().unwrap(), line["detail"].as_str().unwrap_or_default());
         match line["outcome"].as_str().unwrap() {
