@@ -165,8 +165,18 @@ impl Real {
         }
     }
 
-    /// Deletes the leases on our hosts, and with them the servers there.
+    /// Deletes the leases on our hosts, and with them the servers there, and waits until they are gone.
     async fn clear(&self) {
+        for _ in 0..60 {
+            if self.delete_leases().await == 0 {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        }
+    }
+
+    async fn delete_leases(&self) -> usize {
+        let mut left = 0;
         for user in [User::Alice, User::Bob] {
             let token = self.token(user).await;
             let (_, answer) = self.call_with(&token, "GET", "/reservation/v1/leases", &Value::Null).await;
@@ -174,10 +184,13 @@ impl Real {
                 let reservations = lease["reservations"].to_string();
                 if lease["status"] != "TERMINATED" && NODES.iter().any(|node| reservations.contains(node)) {
                     let path = format!("/reservation/v1/leases/{}", lease["id"].as_str().unwrap());
+                    // One that is being started is refused, and deleted at the next look.
                     let _ = self.call_with(&token, "DELETE", &path, &Value::Null).await;
+                    left += 1;
                 }
             }
         }
+        left
     }
 }
 

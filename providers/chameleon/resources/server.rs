@@ -15,6 +15,7 @@ use crate::providers::chameleon::api::{Effect, FloatingIp, Lease, NewServer, Ser
 use crate::providers::chameleon::cloud::{Cloud, tag_of};
 use crate::providers::chameleon::resolve::{Found, LeaseFound, resolve};
 use crate::secret::{ensure_key_pair, key_pair};
+use crate::util::when;
 
 /// The metadata that carries our tag.
 const TAG: &str = "gpucl";
@@ -52,7 +53,7 @@ pub(super) fn observed(server: &Server, addresses: &[FloatingIp]) -> Option<(Tag
 
 /// What a fault means.
 fn told_fault(fault: Option<&str>) -> String {
-    let fault = fault.unwrap_or("the service does not say why");
+    let fault = fault.unwrap_or("the service does not say why").trim_end_matches('.');
     let meaning = if fault.contains("No valid host") {
         ": the host of the lease is in use or failed, or the lease is not active"
     } else if fault.contains("deploy") || fault.contains("provision") {
@@ -116,6 +117,13 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
         Err(_) => look(cloud, tag, request).await?,
     };
     let lease = lease_of(site, tag, &found).await?;
+    // The scheduler would say "No valid host" to it.
+    if super::lease::state_of(&lease) == LeaseState::Ended {
+        let when = when::both(lease.end, &cloud.zone());
+        return Err(Error::new(ErrorKind::Provider, format!("boot {}", tag.key.display_name()))
+            .because(format!("the time of the lease {} was over at {when}", super::lease::title(&lease)))
+            .hint(format!("gpucl lease --node {} --hours 3   # then up again", found.node)));
+    }
     let named =
         lease.reservations.iter().find(|one| one.is_host() && one.asked("node_name").as_deref() == Some(&found.node));
     let reservation = match named {
@@ -175,6 +183,7 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequ
     let name = tag.key.display_name();
     let doing = || format!("boot {name}");
     let begun = Instant::now();
+    let mut pause = Duration::from_millis(200);
     let mut told = None;
     loop {
         let Some(server) = site.server(id).await? else {
@@ -210,8 +219,9 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequ
                 .because(format!("it is {} still after {} minutes", server.status, BUILD_LIMIT.as_secs() / 60))
                 .left(LeftBehind::Remaining(vec![id.to_owned()])));
         }
-        let pause = if begun.elapsed() < Duration::from_secs(60) { 1 } else { 5 };
-        tokio::time::sleep(Duration::from_secs(pause)).await;
+        tokio::time::sleep(pause).await;
+        let longest = if begun.elapsed() < Duration::from_secs(60) { 1 } else { 5 };
+        pause = (pause * 2).min(Duration::from_secs(longest));
     }
     match request.needs.contains(&address_key()) {
         true => give_address(cloud, tag, request, id).await,

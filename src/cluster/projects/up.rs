@@ -142,7 +142,7 @@ async fn bring_up(
         operations += plan.operations.len();
         match pipeline.execute(&plan).await.into_result() {
             Err(error) if attempt == 0 && error.retry_status() == Status::Temporary && world.makes_hosts() => {
-                pipeline.events.warn(format!("{error}; it is made once more"));
+                pipeline.events.warn(format!("failed to {error}; it is made once more"));
                 observed = pipeline.observe_settled().await?;
                 goal = world.goal(loaded, &found.offers, &pipeline.ledger.state(), &observed)?;
                 continue;

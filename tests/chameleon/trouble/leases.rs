@@ -75,7 +75,7 @@ fn a_lease_in_error_is_told_by_every_command_with_the_way_out() {
     site.run(&["up", &spec])
         .exits(1)
         .says("failed to use the lease mine")
-        .says("it is in error")
+        .says("it is in ERROR")
         .says("gpucl lease delete");
     assert_eq!(site.ours().counts(), [1, 0, 0, 0], "nothing was booted on it");
     site.run(&["lease", "delete", "mine", "--yes"]).exits(0);
@@ -151,6 +151,7 @@ fn where_names_are_unique_a_lease_of_the_cluster_that_is_over_makes_room() {
     let site = Site::with(Config { unique_lease_names: true, ..Config::default() });
     let spec = site.spec("hours: 1", "");
     site.up_to_ssh(&spec);
+    let spec = site.spec("hours: 4", "");
     let before = the_lease(&site);
     site.sandbox().advance(Duration::from_secs(2 * 3600));
     assert_eq!(site.ours().counts()[..2], [0, 0], "its end took the server");
@@ -228,8 +229,13 @@ fn a_lease_that_ends_while_up_runs_ends_it_and_says_when_it_was_over() {
         site.sandbox().advance(Duration::from_secs(3601));
         let up = up.join().unwrap();
         assert_ne!(up.code, Some(0));
-        up.says("its lease ended, or somebody deleted it").says("hint: gpucl down -c demo");
+        up.says("its lease ended, or somebody deleted it")
+            .says("failed to boot host-0")
+            .says("the time of the lease mine was over at ")
+            .says("hint: gpucl lease --node c03-05 --hours 3")
+            .says("hint: gpucl down -c demo");
     });
+    assert_eq!(site.asked("POST", "/servers"), 1, "a lease that is over takes no other");
     assert_eq!(site.ours().servers, []);
     assert_eq!(site.asked("POST", "/leases"), 1, "that of the web form, and no other");
     site.down();

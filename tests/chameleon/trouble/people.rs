@@ -23,8 +23,12 @@ fn a_second_user_of_the_project_with_the_same_cluster_and_example_is_left_alone(
     assert_eq!(before.counts(), [1, 1, 1, 1], "{before:?}");
 
     // Nothing of theirs is taken for ours: not the lease, not by its host either.
-    let ours = site.spec("", "");
     site.run(&["status", "-c", "demo"]).exits(6);
+    let same = spec_into(&site.env, site.other_node(), "start: now", "");
+    site.run(&["up", &same]).exits(1).says(&format!("{} is taken: ", site.other_node()));
+    assert_eq!(site.ours().counts(), [0; 4]);
+    assert_eq!(site.of_owner(&bob), before);
+    let ours = site.spec("", "");
     site.run(&["lease", "list"]).exits(0).says("no lease of yours");
     site.up_to_ssh(&ours);
     assert_eq!(site.ours().counts(), [1, 1, 1, 1]);

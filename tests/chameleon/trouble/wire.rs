@@ -1,5 +1,8 @@
 //! Services that are overloaded, fail, or hang up; answers that are lost; clocks that differ.
 
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -32,9 +35,25 @@ fn rules(calls: &[(&str, &str)], fault: &str) -> Vec<Rule> {
     calls.iter().map(|(method, path)| Rule::new(method, path, fault)).collect()
 }
 
-/// Every changing call meets this trouble once; `up` comes through within so many runs, and nothing is made twice.
+/// What each trouble came to. They are mostly waits, so all go side by side, when the first is asked for.
+static MET: LazyLock<BTreeMap<&str, Result<(), String>>> = LazyLock::new(|| {
+    let runs = |fault: &str| if ["status:429", "cut-after", "after:500", "malformed"].contains(&fault) { 1 } else { 6 };
+    std::thread::scope(|scope| {
+        let begun: Vec<_> = ALL.iter().map(|fault| (*fault, scope.spawn(|| meets(fault, runs(fault))))).collect();
+        let why =
+            |panic: Box<dyn Any + Send>| panic.downcast::<String>().map_or_else(|_| "it failed".to_owned(), |why| *why);
+        begun.into_iter().map(|(fault, met)| (fault, met.join().map_err(why))).collect()
+    })
+});
+
+/// Every changing call meets this trouble once: what came of it.
 #[track_caller]
-fn every_call_meets(fault: &str, runs: usize) {
+fn every_call_meets(fault: &str) {
+    assert_eq!(MET.get(fault), Some(&Ok(())), "{fault}");
+}
+
+/// `up` comes through within so many runs, and nothing is made twice.
+fn meets(fault: &str, runs: usize) {
     let site = Site::stand_in();
     comes_through(&site, fault, runs);
     let met = site.sandbox().log().iter().filter(|entry| entry.fault.as_deref() == Some(fault)).count();
@@ -74,42 +93,42 @@ fn comes_through(site: &Site, fault: &str, runs: usize) {
 
 #[test]
 fn every_changing_call_that_is_refused_with_429_is_made_again() {
-    every_call_meets("status:429", 1);
+    every_call_meets("status:429");
 }
 
 #[test]
 fn every_changing_call_that_fails_with_500_is_looked_for_and_not_repeated_blindly() {
-    every_call_meets("status:500", 6);
+    every_call_meets("status:500");
 }
 
 #[test]
 fn every_changing_call_that_meets_a_502_is_looked_for_and_not_repeated_blindly() {
-    every_call_meets("status:502", 6);
+    every_call_meets("status:502");
 }
 
 #[test]
 fn every_changing_call_that_meets_a_503_is_looked_for_and_not_repeated_blindly() {
-    every_call_meets("status:503", 6);
+    every_call_meets("status:503");
 }
 
 #[test]
 fn every_changing_call_whose_connection_is_cut_before_it_acts_is_looked_for() {
-    every_call_meets("cut-before", 6);
+    every_call_meets("cut-before");
 }
 
 #[test]
 fn every_changing_call_whose_answer_is_lost_is_found_again() {
-    every_call_meets("cut-after", 1);
+    every_call_meets("cut-after");
 }
 
 #[test]
 fn every_changing_call_that_acts_and_answers_500_is_found_again() {
-    every_call_meets("after:500", 1);
+    every_call_meets("after:500");
 }
 
 #[test]
 fn every_changing_call_whose_answer_is_no_json_is_found_again() {
-    every_call_meets("malformed", 1);
+    every_call_meets("malformed");
 }
 
 const ALL: [&str; 8] =
@@ -139,10 +158,15 @@ fn an_extension_that_meets_trouble_says_where_the_end_is() {
 #[test]
 fn a_login_that_meets_trouble_is_made_again_since_it_changes_nothing() {
     let site = Site::stand_in();
-    for fault in ALL {
+    for fault in ALL.iter().filter(|fault| **fault != "malformed") {
         site.faults(vec![Rule::new("POST", "/auth/tokens$", fault)]);
         site.run(&["calendar", "--node", "liqid02"]).exits(0);
     }
+    site.faults(vec![Rule::new("POST", "/auth/tokens$", "malformed")]);
+    site.run(&["calendar", "--node", "liqid02"])
+        .exits(1)
+        .says("failed to authenticate at CHI@UC")
+        .says("hint: does something stand between this machine and the site? a proxy, a captive portal?");
 }
 
 #[test]
