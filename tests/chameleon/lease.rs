@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::site::Site;
-use crate::support::{Outcome, TestEnv};
+use crate::support::{Outcome, TestEnv, until};
 
 /// The host that these tests have for themselves.
 const NODE: &str = "liqid01";
@@ -247,7 +247,12 @@ fn the_calendar_is_what_the_service_reports(scene: &Scene) {
     let other = site.lease_of(User::Carol, BUSY, NODE, Some(Duration::from_secs(3600)), 2);
     let bobs = site.lease_of(User::Bob, BUSY, NODE, Some(Duration::from_secs(4 * 3600)), 1);
     let mine = site.lease_of(User::Alice, BUSY, NODE, Some(Duration::from_secs(6 * 3600)), 1);
-    let told = site.run(&["calendar", "--all", "--days", "14", "--output", "json"]).exits(0).json();
+    // Others may use the services: what is compared was there before and after.
+    let (told, reported) = until("the allocations stay as they are", 120, || {
+        let before = allocations(site);
+        let told = site.run(&["calendar", "--all", "--days", "14", "--output", "json"]).exits(0).json();
+        (before == allocations(site)).then_some((told, before))
+    });
 
     // Every host of Blazar's is a line, and each line is one.
     let rows: BTreeSet<(String, String)> = told.iter().map(|row| (text(&row["id"]), text(&row["name"]))).collect();
@@ -264,7 +269,7 @@ fn the_calendar_is_what_the_service_reports(scene: &Scene) {
         }
     }
     let mut allocated = BTreeSet::new();
-    for host in allocations(site) {
+    for host in reported {
         for one in host["reservations"].as_array().unwrap() {
             let times = (time(&one["start_date"]), time(&one["end_date"]));
             allocated.insert((text(&host["resource_id"]), text(&one["lease_id"]), times.0, times.1));
