@@ -83,7 +83,7 @@ pub(crate) enum Why {
         /// The host.
         host: String,
         /// Who has it.
-        by: Booking,
+        by: Box<Booking>,
     },
     /// The host is free then, and not for long enough.
     TooShort {
@@ -92,7 +92,7 @@ pub(crate) enum Why {
         /// When it is to be given back.
         until: Timestamp,
         /// Who has it next.
-        by: Booking,
+        by: Box<Booking>,
     },
     /// So many hosts are not free at the same time.
     NotTogether {
@@ -106,7 +106,7 @@ pub(crate) enum Why {
         /// The host.
         host: String,
         /// That lease.
-        by: Booking,
+        by: Box<Booking>,
     },
     /// It is longer than the site allows.
     TooLong {
@@ -203,7 +203,7 @@ pub(crate) fn plan(
 /// The hosts that a filter means, whether they can be reserved or not, in the order of their names.
 pub(crate) fn matching<'a>(rows: &'a [CalendarRow], filter: &HostFilter) -> Vec<&'a CalendarRow> {
     let mut found: Vec<&CalendarRow> = rows.iter().filter(|row| matches(row, filter)).collect();
-    found.sort_by(|a, b| natural(&a.name).cmp(&natural(&b.name)));
+    found.sort_by_cached_key(|row| natural(&row.name));
     found
 }
 

@@ -86,6 +86,8 @@ pub(crate) enum Command {
     Calendar(commands::calendar::Args),
     /// Reserve hosts by name and time; list, extend and delete leases
     Lease(Box<commands::lease::Args>),
+    /// Delete what is left at providers of clusters that nothing here knows of
+    Gc(commands::gc::Args),
     /// Show what is missing for which provider and runtime
     Doctor(commands::doctor::Args),
     /// List providers, or check that one keeps the contract

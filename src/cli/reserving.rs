@@ -34,6 +34,11 @@ impl ProviderArgs {
         all.iter().filter_map(|(name, value)| value.as_ref().map(|value| format!(" --{name} {value}"))).collect()
     }
 
+    /// Nothing was said of it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.flags().is_empty()
+    }
+
     /// Which provider it is, and its settings.
     pub(crate) fn source(&self) -> Result<Source> {
         let provider = match &self.provider {

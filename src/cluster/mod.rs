@@ -2,6 +2,7 @@
 
 mod connections;
 mod down;
+mod gc;
 pub mod lease;
 mod open;
 mod plan;
@@ -16,6 +17,7 @@ mod verify;
 
 pub use connections::{Remote, RemoteHost, connections};
 pub use down::{DownOptions, Proof, down};
+pub use gc::{Found, Gc, GcOptions, Standing};
 pub use open::{Opened, Settings};
 pub use plan::{Planned, plan};
 pub use projects::{HostTouches, Reach};

@@ -76,6 +76,8 @@ pub struct StatusReport {
     pub resources: Vec<String>,
     /// When its hosts are taken away, where they were reserved for a time.
     pub ends: Option<jiff::Timestamp>,
+    /// The process that waited for its hosts and brings it up by itself.
+    pub brought_up_by: Option<u32>,
     /// When what it waits for begins, while it waits.
     pub waits_until: Option<jiff::Timestamp>,
     /// What it waits for.
@@ -178,6 +180,7 @@ fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
             .collect(),
         nodes,
         ends: projects::ends_at(state),
+        brought_up_by: None,
         waits_until: None,
         waits_for: None,
     };
@@ -186,8 +189,11 @@ fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
         _ => report,
     };
     if let Some(armed) = Armed::of(&paths.cluster(&state.name)) {
-        report.phase = "waiting";
-        (report.waits_until, report.waits_for) = (Some(armed.at), Some(armed.what));
+        report.brought_up_by = armed.identity().map(|identity| identity.pid);
+        if armed.at > jiff::Timestamp::now() {
+            report.phase = "waiting";
+            (report.waits_until, report.waits_for) = (Some(armed.at), Some(armed.what));
+        }
     }
     report
 }

@@ -261,6 +261,14 @@ pub trait Provider: Send + Sync {
     /// What of this owner exists, of whichever cluster, with the tag of each. Read-only.
     async fn owned(&self, owner: &Owner) -> Result<Vec<(Tag, ObservedResource)>>;
 
+    /// What carries a tag of any owner and was made by the user whom we are logged in as, for who has lost their owner. Read-only.
+    ///
+    /// # Behavior
+    /// - Leaves out what is known to be another user's.
+    async fn tagged(&self) -> Result<Vec<(Tag, ObservedResource)>> {
+        Ok(Vec::new())
+    }
+
     /// Pins down what the spec leaves open, and refuses what cannot be had before anything is asked for. Read-only.
     ///
     /// # Behavior

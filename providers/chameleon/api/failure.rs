@@ -112,13 +112,6 @@ impl Failure {
         self
     }
 
-    /// Puts another thing that we were doing in the place of this one.
-    #[must_use]
-    pub(crate) fn while_doing(mut self, doing: impl Into<String>) -> Self {
-        self.doing = doing.into();
-        self
-    }
-
     #[must_use]
     pub(super) fn effect(mut self, effect: Effect) -> Self {
         self.effect = effect;

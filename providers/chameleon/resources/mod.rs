@@ -6,6 +6,8 @@ pub(super) mod lease;
 mod server;
 mod user_data;
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::cloud::Cloud;
@@ -114,17 +116,38 @@ pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<Resourc
 
 /// What of this owner exists, in the order in which it was acquired.
 pub(super) async fn owned(cloud: &Cloud, owner: &Owner) -> Result<Vec<(Tag, ObservedResource)>> {
+    let mut found = all_tagged(cloud).await?.0;
+    found.retain(|(tag, _)| tag.owner == *owner);
+    Ok(found)
+}
+
+/// What carries a tag and is not known to be another user's, in the order in which it was acquired.
+pub(super) async fn tagged(cloud: &Cloud) -> Result<Vec<(Tag, ObservedResource)>> {
+    let (mut found, others) = all_tagged(cloud).await?;
+    // An address does not tell who made it; whose else its owner's things are, tells.
+    found.retain(|(tag, resource)| resource.kind.0 != Kind::FloatingIp.name() || !others.contains(&tag.owner));
+    Ok(found)
+}
+
+/// What carries a tag: of leases, keys and servers our user's, of addresses the project's; and the owners whose leases or servers
+/// another user made.
+async fn all_tagged(cloud: &Cloud) -> Result<(Vec<(Tag, ObservedResource)>, BTreeSet<Owner>)> {
     let site = cloud.site().await?;
     let (who, leases, keys, addresses, servers) =
         tokio::try_join!(site.who(), site.leases(), site.key_pairs(), site.floating_ips(), site.servers())?;
-    let mut found = Vec::new();
-    found.extend(leases.iter().filter(|lease| lease.user_id == who.user_id).filter_map(lease::observed));
-    found.extend(keys.iter().filter_map(key::observed));
-    found.extend(addresses.iter().filter_map(address::observed));
-    let mine = servers.iter().filter(|server| server.user_id == who.user_id);
-    found.extend(mine.filter_map(|server| server::observed(server, &addresses)));
-    found.retain(|(tag, _)| tag.owner == *owner);
-    Ok(found)
+    let is_ours = |user: &str| user == who.user_id;
+    let leases = leases.iter().filter_map(|one| Some((is_ours(&one.user_id), lease::observed(one)?)));
+    let servers = servers.iter().filter_map(|one| Some((is_ours(&one.user_id), server::observed(one, &addresses)?)));
+    let keys = keys.iter().filter_map(|one| Some((true, key::observed(one)?)));
+    let own = addresses.iter().filter_map(|one| Some((true, address::observed(one)?)));
+    let (mut found, mut others) = (Vec::new(), BTreeSet::new());
+    for (ours, (tag, resource)) in leases.chain(keys).chain(own).chain(servers) {
+        match ours {
+            true => found.push((tag, resource)),
+            false => drop(others.insert(tag.owner)),
+        }
+    }
+    Ok((found, others))
 }
 
 /// What these are now that are used and were not made for the cluster.

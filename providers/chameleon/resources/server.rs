@@ -150,16 +150,18 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
         Ok(id) => return Ok(Acquired { id, was_there: false }),
         Err(failure) => failure,
     };
-    let begun = Instant::now();
-    while failure.effect == Effect::Unknown {
-        let is_last = begun.elapsed() >= SHOWS_WITHIN;
-        if let Some(server) = tagged(site, tag).await? {
-            return Ok(Acquired { id: server.id, was_there: false });
+    if failure.effect == Effect::Unknown {
+        let begun = Instant::now();
+        loop {
+            let is_last = begun.elapsed() >= SHOWS_WITHIN;
+            if let Some(server) = tagged(site, tag).await? {
+                return Ok(Acquired { id: server.id, was_there: false });
+            }
+            if is_last {
+                return Err(Error::from(failure).left(LeftBehind::Unknown));
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        if is_last {
-            return Err(Error::from(failure).left(LeftBehind::Unknown));
-        }
-        tokio::time::sleep(Duration::from_millis(500)).await;
     }
     Err(failure.into())
 }

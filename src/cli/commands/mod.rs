@@ -9,6 +9,7 @@ pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod env;
 pub(crate) mod exec;
+pub(crate) mod gc;
 pub(crate) mod job;
 pub(crate) mod lease;
 pub(crate) mod list;
@@ -53,6 +54,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
         Command::Offers(args) => offers::run(app, args).await,
         Command::Calendar(args) => calendar::run(app, args).await,
         Command::Lease(args) => lease::run(app, *args).await,
+        Command::Gc(args) => gc::run(app, args).await,
         Command::Doctor(args) => doctor::run(app, args).await,
         Command::Provider(command) => provider::run(app, command).await,
         Command::Sandbox(command) => sandbox::run(app, command).await,

@@ -49,6 +49,9 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     if let (Some(what), Some(at)) = (&report.waits_for, report.waits_until) {
         app.ui.data(format!("it waits for {what}, which begins at {}", in_time(at)));
     }
+    if let (None, Some(process)) = (&report.waits_for, report.brought_up_by) {
+        app.ui.data(format!("process {process} brings it up; `gpucl up` watches"));
+    }
     for host in &report.restarted_hosts {
         app.ui.data(format!("{host} was restarted since: `gpucl up` repairs what does not run"));
     }

@@ -1,0 +1,292 @@
+//! One person's files, and what the program does with them: each run is a new process that knows what is on the disk.
+//!
+//! Provider, engine, plan and journal are the real ones. The world is what clusters of hosts have of it before anybody logs in.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use gpucl::cluster::{Gc, GcOptions, Settings};
+use gpucl::engine::{Cancel, Ledger, Pipeline, World};
+use gpucl::error::{Error, ErrorKind, Result};
+use gpucl::event::Bus;
+use gpucl::name::{Key, Owner, Scope};
+use gpucl::plan::{Action, Desired, Goal, Observed, Operation};
+use gpucl::provider::{EndAsk, HostRequest, Provider, Recorder, ResourceRequest, Surroundings, find};
+use gpucl::render::Library;
+use gpucl::state::{ClusterState, Paths, Store};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use super::bugs::{Bug, Buggy};
+use super::services::{NODE, Services};
+
+/// After which call the process dies, before the journal knows of it: the kind of what is acquired, waited for or released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Death {
+    Acquired(&'static str),
+    Waited(&'static str),
+    Released(&'static str),
+    Extended,
+}
+
+/// A person's home.
+pub(crate) struct Home {
+    folder: tempfile::TempDir,
+    pub(crate) services: Arc<Services>,
+    pub(crate) scope: Scope,
+    /// What of a host's resources is wanted.
+    wanted: Vec<&'static str>,
+    bug: Bug,
+    /// What the last `up` used of others'.
+    adopted: Arc<Mutex<Vec<ResourceRequest>>>,
+}
+
+impl Home {
+    pub(crate) fn new(services: Arc<Services>, owner: &Owner, wanted: &[&'static str], bug: Bug) -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let scope = Scope { owner: owner.clone(), cluster: "demo".parse().unwrap() };
+        let home = Self { folder, services, scope, wanted: wanted.to_vec(), bug, adopted: Arc::default() };
+        // A cluster whose name begins as ours does, and that is known here.
+        let neighbour = Scope { owner: owner.clone(), cluster: "demo-2".parse().unwrap() };
+        drop(Store::create(&home.paths(), &neighbour, jiff::Timestamp::now()).unwrap());
+        home
+    }
+
+    fn paths(&self) -> Paths {
+        let at = |name: &str| -> PathBuf { self.folder.path().join(name) };
+        Paths { config: at("config"), state: at("state"), data: at("data"), cache: at("cache"), runtime: at("run") }
+    }
+
+    fn settings(&self) -> Settings {
+        let variables = [
+            ("OS_AUTH_TYPE", "v3applicationcredential"),
+            ("OS_AUTH_URL", &self.services.auth_url),
+            ("OS_REGION_NAME", &self.services.region),
+            ("OS_APPLICATION_CREDENTIAL_ID", &self.services.id),
+            ("OS_APPLICATION_CREDENTIAL_SECRET", &self.services.secret),
+        ];
+        let at = |name: &str| -> PathBuf { self.folder.path().join(name) };
+        Settings {
+            paths: self.paths(),
+            owner: self.scope.owner.clone(),
+            library: Library::new(Vec::new()),
+            program: PathBuf::new(),
+            environment: Vec::new(),
+            surroundings: Surroundings {
+                variables: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+                home: at("home"),
+                config_home: at("config"),
+                config_dir: at("config"),
+                here: at("home"),
+            },
+            events: Bus::new().0,
+            cancel: Cancel::new().1,
+        }
+    }
+
+    fn provider(&self) -> Result<Box<dyn Provider>> {
+        let settings = json!({ "hours": 1, "shorten": true });
+        let inner = find("chameleon")?.open(&settings, &self.settings().context())?;
+        Ok(match self.bug {
+            Bug::None => inner,
+            bug => Box::new(Buggy::new(inner, bug, self.services.clone())),
+        })
+    }
+
+    /// The kinds of what is to be there and is not adopted, sorted.
+    pub(crate) fn kinds(&self) -> Vec<&'static str> {
+        let adopted = self.adopted.lock().unwrap().clone();
+        let mut kinds = self.wanted.clone();
+        kinds.retain(|kind| !adopted.iter().any(|request| request.kind.0 == *kind));
+        kinds.sort_unstable();
+        kinds
+    }
+
+    /// What has this key was not made for the cluster.
+    pub(crate) fn is_adopted(&self, key: &Key) -> bool {
+        self.adopted.lock().unwrap().iter().any(|request| request.key == *key)
+    }
+
+    /// The state, read from its files as a new process does.
+    pub(crate) fn ledger(&self) -> Ledger {
+        let paths = self.paths();
+        let store = Store::open(&paths, &self.scope.cluster).unwrap();
+        Ledger::new(store.unwrap_or_else(|| Store::create(&paths, &self.scope, jiff::Timestamp::now()).unwrap()))
+    }
+
+    /// As after the loss of the machine: nothing is known of the cluster any more.
+    pub(crate) fn lose_state(&self) {
+        std::fs::remove_dir_all(self.paths().cluster(&self.scope.cluster)).unwrap_or_default();
+    }
+
+    /// A process until its end, or until it dies.
+    async fn process(&self, death: Option<Death>, work: impl AsyncFnOnce(&Process) -> Result<()>) -> Result<()> {
+        let process = Process {
+            scope: self.scope.clone(),
+            provider: self.provider()?,
+            adopted: self.adopted.clone(),
+            death,
+            died: Notify::new(),
+        };
+        tokio::select! {
+            biased;
+            () = process.died.notified() => Err(Error::new(ErrorKind::Internal, "live").because("the process died")),
+            done = work(&process) => done,
+        }
+    }
+
+    /// `up`: hands back how many operations its plan had.
+    pub(crate) async fn up(&self, death: Option<Death>) -> Result<usize> {
+        let mut operations = 0;
+        self.process(death, async |process| {
+            let ledger = self.ledger();
+            let (events, cancel) = (Bus::new().0, Cancel::new().1);
+            let pipeline = Pipeline { world: process, ledger: &ledger, events: &events, cancel: &cancel };
+            let host = HostRequest::new(Key::host(0), json!({ "node": NODE }));
+            let resolved = process.provider.resolve(&self.scope, vec![host]).await?;
+            let mut resources = process.provider.expand(&self.scope, &resolved.hosts[0])?;
+            resources.retain(|request| self.wanted.contains(&request.kind.0.as_str()));
+            let adopted = resources.iter().filter(|request| request.adopted.is_some()).cloned();
+            *process.adopted.lock().unwrap() = adopted.collect();
+            let goal = Goal::Up(Desired {
+                resources,
+                preparations: Vec::new(),
+                agent: None,
+                nodes: Vec::new(),
+                projects: Vec::new(),
+            });
+            let planned = pipeline.plan(&goal).await?;
+            operations = planned.plan.operations.len();
+            pipeline.execute(&planned.plan).await.into_result()
+        })
+        .await?;
+        Ok(operations)
+    }
+
+    /// `down`; it forgets the cluster at its end.
+    pub(crate) async fn down(&self, death: Option<Death>) -> Result<()> {
+        self.process(death, async |process| {
+            let ledger = self.ledger();
+            let (events, cancel) = (Bus::new().0, Cancel::new().1);
+            let pipeline = Pipeline { world: process, ledger: &ledger, events: &events, cancel: &cancel };
+            pipeline.remove_all().await?;
+            ledger.into_store().unwrap().remove()
+        })
+        .await
+    }
+
+    /// Moves the end of the cluster's lease there.
+    pub(crate) async fn extend(&self, id: &str, end: jiff::Timestamp, death: Option<Death>) -> Result<()> {
+        self.process(death, async |process| {
+            let reservations = process.provider.reservations().unwrap();
+            let lease = reservations.lease(id).await?;
+            if lease.end != end {
+                reservations.extend(id, EndAsk::At(end), false).await?;
+            }
+            process.dies(Death::Extended).await;
+            Ok(())
+        })
+        .await
+    }
+
+    /// `gc --yes`, again while something fails, three times at most.
+    pub(crate) async fn gc(&self) -> Result<()> {
+        let settings = self.settings();
+        let mut last = None;
+        for _ in 0..3 {
+            let provider = self.provider()?;
+            let gc = Gc {
+                settings: &settings,
+                owner: Some(self.scope.owner.clone()),
+                name: "chameleon".to_owned(),
+                provider: provider.as_ref(),
+                options: GcOptions::default(),
+            };
+            let found = gc.look().await?;
+            last = gc.delete(&found).await.into_iter().next().map(|(_, error)| error);
+            if gc.left().await?.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(last.unwrap_or_else(|| Error::new(ErrorKind::LeftBehind, "delete what is left")))
+    }
+}
+
+/// A run of the program.
+struct Process {
+    scope: Scope,
+    provider: Box<dyn Provider>,
+    adopted: Arc<Mutex<Vec<ResourceRequest>>>,
+    death: Option<Death>,
+    died: Notify,
+}
+
+impl Process {
+    async fn dies(&self, here: Death) {
+        if self.death == Some(here) {
+            self.died.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn wait_for(&self, key: &Key, request: &ResourceRequest, id: &str) -> Result<()> {
+        self.provider.wait_usable(&self.scope.tag(key), request, id).await?;
+        self.dies(Death::Waited(kind(&request.kind.0))).await;
+        Ok(())
+    }
+}
+
+/// What was made is told, and the process dies before it is written down.
+struct Dying<'a> {
+    process: &'a Process,
+    ledger: &'a Ledger,
+    kind: &'static str,
+}
+
+#[async_trait]
+impl Recorder for Dying<'_> {
+    async fn exists(&self, key: &Key, id: &str) -> Result<()> {
+        self.process.dies(Death::Acquired(self.kind)).await;
+        self.ledger.exists(key, id).await
+    }
+}
+
+fn kind(name: &str) -> &'static str {
+    ["lease", "key_pair", "floating_ip", "server"].into_iter().find(|known| *known == name).unwrap()
+}
+
+#[async_trait]
+impl World for Process {
+    async fn observe(&self, _known: &ClusterState) -> Result<Observed> {
+        let mut resources = self.provider.observe(&self.scope).await?;
+        let adopted = self.adopted.lock().unwrap().clone();
+        if !adopted.is_empty() {
+            resources.extend(self.provider.observe_adopted(&adopted).await?);
+        }
+        Ok(Observed { resources, ..Observed::default() })
+    }
+
+    async fn perform(&self, operation: &Operation, ledger: &Ledger) -> Result<()> {
+        let key = &operation.key;
+        match &operation.action {
+            Action::Acquire { request } => {
+                let recorder = Dying { process: self, ledger, kind: kind(&request.kind.0) };
+                let acquired = self.provider.acquire(&self.scope.tag(key), request, &recorder).await?;
+                ledger.exists(key, &acquired.id).await?;
+                self.wait_for(key, request, &acquired.id).await
+            }
+            Action::Await { request, id } => self.wait_for(key, request, id).await,
+            Action::Release { resource } => {
+                self.provider.release(&self.scope, resource).await?;
+                self.dies(Death::Released(kind(&resource.kind.0))).await;
+                Ok(())
+            }
+            other => Err(Error::new(ErrorKind::Internal, other.name()).because("no host is logged in to here")),
+        }
+    }
+
+    fn settle(&self) -> std::time::Duration {
+        self.provider.capability().settle
+    }
+}

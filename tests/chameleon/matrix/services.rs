@@ -1,0 +1,318 @@
+//! The services of one row of the matrix: a stand-in of its own, or the real ones behind a proxy of its own. Looked at past the program.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use gpucl::name::{Scope, Tag};
+use gpucl::sandbox::chameleon::{Config, Sandbox, User};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+/// The host of all rows.
+pub(crate) const NODE: &str = "c03-04";
+
+enum Running {
+    StandIn { sandbox: Sandbox },
+    Elsewhere,
+    Real(Child),
+}
+
+/// Services, as Alice.
+pub(crate) struct Services {
+    pub(crate) auth_url: String,
+    pub(crate) region: String,
+    pub(crate) id: String,
+    pub(crate) secret: String,
+    user_id: String,
+    control: String,
+    /// Past the faults: identity, reservation, compute, network.
+    direct: [String; 4],
+    running: Running,
+    client: reqwest::Client,
+}
+
+/// Something that the services hold.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Thing {
+    pub(crate) kind: &'static str,
+    pub(crate) id: String,
+    /// Where its tag is: the end of a lease's name, a key pair's name, a description, metadata.
+    pub(crate) label: String,
+    /// When it ends; leases only.
+    pub(crate) end: String,
+}
+
+impl Thing {
+    pub(crate) fn tag(&self) -> Option<Tag> {
+        self.label.rsplit(' ').next()?.parse().ok()
+    }
+}
+
+fn client() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().no_proxy().build().unwrap()
+}
+
+/// Where the real services say how they are reached.
+fn credentials_file() -> PathBuf {
+    let root =
+        std::env::var_os("GPUCL_OPENSTACK_ROOT").map_or_else(|| "/var/tmp/gpucl-openstack".into(), PathBuf::from);
+    root.join("credentials.json")
+}
+
+impl Services {
+    pub(crate) async fn stand_in() -> Self {
+        Self::stand_in_with(Config::default()).await
+    }
+
+    pub(crate) async fn stand_in_with(config: Config) -> Self {
+        let sandbox = Sandbox::start(config).await.unwrap();
+        let credentials = sandbox.credentials(User::Alice);
+        let base = sandbox.auth_url().strip_suffix("/identity/v3").unwrap().to_owned();
+        let at = |path: &str| format!("{base}{path}");
+        Self {
+            auth_url: sandbox.auth_url(),
+            region: sandbox.region(),
+            id: credentials.id,
+            secret: credentials.secret,
+            user_id: credentials.user_id,
+            control: sandbox.control_url(),
+            direct: [at("/identity/v3"), at("/reservation/v1"), at("/compute/v2.1"), at("/network/v2.0")],
+            running: Running::StandIn { sandbox },
+            client: client(),
+        }
+    }
+
+    /// The real ones, by a proxy with faults that ends with this process.
+    pub(crate) fn real() -> Self {
+        let file = credentials_file();
+        let told: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        let mut child = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/testbed/openstack/faults"))
+            .args(["--listen", "127.0.0.1:0", "--with-parent", "--credentials"])
+            .arg(&file)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let proxy: Value = serde_json::from_str(&line).unwrap();
+        let text = |value: &Value| value.as_str().unwrap().trim_end_matches('/').to_owned();
+        let alice = &told["accounts"]["alice"];
+        let services = &told["services"];
+        Self {
+            auth_url: text(&proxy["auth_url"]),
+            region: text(&told["region_name"]),
+            id: text(&alice["unrestricted"]["id"]),
+            secret: text(&alice["unrestricted"]["secret"]),
+            user_id: text(&alice["user_id"]),
+            control: text(&proxy["control_url"]),
+            direct: [
+                text(&services["identity"]),
+                text(&services["reservation"]),
+                text(&services["compute"]),
+                format!("{}/v2.0", text(&services["network"])),
+            ],
+            running: Running::Real(child),
+            client: client(),
+        }
+    }
+
+    pub(crate) fn is_real(&self) -> bool {
+        matches!(self.running, Running::Real(_))
+    }
+
+    async fn token(&self) -> String {
+        let body = json!({"auth": {"identity": {"methods": ["application_credential"],
+            "application_credential": {"id": self.id, "secret": self.secret}}}});
+        let answer = self.client.post(format!("{}/auth/tokens", self.direct[0])).json(&body).send().await.unwrap();
+        answer.headers()["x-subject-token"].to_str().unwrap().to_owned()
+    }
+
+    /// One request past faults and program: `reservation`, `compute` or `network`.
+    pub(crate) async fn ask(&self, method: Method, service: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+        let base = match service {
+            "reservation" => &self.direct[1],
+            "compute" => &self.direct[2],
+            _ => &self.direct[3],
+        };
+        let mut request = self.client.request(method, format!("{base}{path}"));
+        request = request.header("X-Auth-Token", self.token().await).header("Accept", "application/json");
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        let answer = request.send().await.unwrap();
+        let status = answer.status().as_u16();
+        (status, serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap_or_default())
+    }
+
+    /// One request as a client makes it that looks at nothing: through the faults. `None` when there was no answer.
+    pub(crate) async fn post_blindly(&self, path: &str, body: &Value) -> Option<(u16, Value)> {
+        let url = format!("{}{path}", self.auth_url.strip_suffix("/identity/v3").unwrap());
+        let request = self.client.post(url).header("X-Auth-Token", self.token().await).json(body);
+        let answer = request.header("Accept", "application/json").send().await.ok()?;
+        let status = answer.status().as_u16();
+        Some((status, serde_json::from_slice(&answer.bytes().await.ok()?).unwrap_or_default()))
+    }
+
+    /// From now on this trouble, and no other.
+    pub(crate) async fn rules(&self, rules: &[Value]) {
+        let answer = self.client.put(format!("{}/rules", self.control)).json(rules).send().await.unwrap();
+        assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
+    }
+
+    pub(crate) async fn forget_log(&self) {
+        let _ = self.client.delete(format!("{}/log", self.control)).send().await.unwrap();
+    }
+
+    async fn log(&self) -> Vec<Value> {
+        let answer = self.client.get(format!("{}/log", self.control)).send().await.unwrap();
+        serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
+    }
+
+    /// How many requests by this method and path met a trouble.
+    pub(crate) async fn troubled(&self) -> usize {
+        self.log().await.iter().filter(|entry| entry["fault"].is_string()).count()
+    }
+
+    /// How many things were made: requests that took effect, whatever was answered.
+    pub(crate) async fn made(&self, kind: &str) -> usize {
+        let path = match kind {
+            "lease" => "/leases",
+            "key_pair" => "/os-keypairs",
+            "floating_ip" => "/floatingips",
+            _ => "/servers",
+        };
+        let took_effect = |entry: &&Value| {
+            let status = entry["service_status"].as_u64().or(entry["status"].as_u64()).unwrap_or(0);
+            let is_success = (200..300).contains(&status);
+            match entry["fault"].as_str().and_then(|fault| fault.split(':').next()) {
+                None => is_success,
+                // The stand-in does not tell what it would have answered.
+                Some("cut-after" | "after" | "malformed") => entry["service_status"].is_null() || is_success,
+                Some(_) => false,
+            }
+        };
+        let is_it = |entry: &&Value| entry["method"] == "POST" && entry["path"].as_str().unwrap().ends_with(path);
+        self.log().await.iter().filter(is_it).filter(took_effect).count()
+    }
+
+    /// All that our user has, with a tag or without; of leases those that are not over.
+    pub(crate) async fn held(&self) -> Vec<Thing> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let ours = |value: &Value| value["user_id"] == self.user_id.as_str();
+        let mut held = Vec::new();
+        let list = |answer: &Value, key: &str| answer[key].as_array().unwrap().clone();
+        for one in list(&self.ask(Method::GET, "reservation", "/leases", None).await.1, "leases") {
+            if ours(&one) && one["status"] != "TERMINATED" {
+                let (id, label, end) = (text(&one["id"]), text(&one["name"]), text(&one["end_date"]));
+                held.push(Thing { kind: "lease", id, label, end });
+            }
+        }
+        for one in list(&self.ask(Method::GET, "compute", "/os-keypairs", None).await.1, "keypairs") {
+            let name = text(&one["keypair"]["name"]);
+            held.push(Thing { kind: "key_pair", id: name.clone(), label: name, end: String::new() });
+        }
+        for one in list(&self.ask(Method::GET, "network", "/floatingips", None).await.1, "floatingips") {
+            let (id, label) = (text(&one["id"]), text(&one["description"]));
+            held.push(Thing { kind: "floating_ip", id, label, end: String::new() });
+        }
+        for one in list(&self.ask(Method::GET, "compute", "/servers/detail", None).await.1, "servers") {
+            if ours(&one) {
+                let (id, label) = (text(&one["id"]), text(&one["metadata"]["gpucl"]));
+                held.push(Thing { kind: "server", id, label, end: String::new() });
+            }
+        }
+        held
+    }
+
+    /// What carries a tag of this scope.
+    pub(crate) async fn of(&self, scope: &Scope) -> Vec<Thing> {
+        let mut held = self.held().await;
+        held.retain(|thing| thing.tag().is_some_and(|tag| scope.holds(&tag)));
+        held
+    }
+
+    /// Makes a key pair that no row may touch.
+    pub(crate) async fn add_key(&self, name: &str) {
+        let public = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG3kRkzRHAVtbvzPvEDvXNHXFpGd1f0DZ1VqHlHz5mhP x";
+        let body = json!({"keypair": {"name": name, "public_key": public}});
+        let (status, answer) = self.ask(Method::POST, "compute", "/os-keypairs", Some(body)).await;
+        assert!(status < 300, "{answer}");
+    }
+
+    /// Makes an address that no row may touch.
+    pub(crate) async fn add_address(&self, description: &str) {
+        let body = self.new_address(description).await;
+        let (status, answer) = self.ask(Method::POST, "network", "/floatingips", Some(body)).await;
+        assert!(status < 300, "{answer}");
+    }
+
+    /// The same services as another user.
+    pub(crate) fn as_bob(&self) -> Option<Self> {
+        let Running::StandIn { sandbox } = &self.running else { return None };
+        let credentials = sandbox.credentials(User::Bob);
+        Some(Self {
+            id: credentials.id,
+            secret: credentials.secret,
+            user_id: credentials.user_id,
+            auth_url: self.auth_url.clone(),
+            region: self.region.clone(),
+            control: self.control.clone(),
+            direct: self.direct.clone(),
+            running: Running::Elsewhere,
+            client: self.client.clone(),
+        })
+    }
+
+    pub(crate) async fn new_address(&self, description: &str) -> Value {
+        let networks = self.ask(Method::GET, "network", "/networks?name=public", None).await.1;
+        json!({"floatingip": {"floating_network_id": networks["networks"][0]["id"], "description": description}})
+    }
+
+    /// Makes a lease from now on as a person does in the web form.
+    pub(crate) async fn add_lease(&self, name: &str, minutes: i64) -> String {
+        self.add_lease_in(name, 0, minutes).await
+    }
+
+    /// The same, so many hours from now.
+    pub(crate) async fn add_lease_in(&self, name: &str, hours: i64, minutes: i64) -> String {
+        let at = |by: jiff::SignedDuration| (jiff::Timestamp::now() + by).strftime("%Y-%m-%d %H:%M").to_string();
+        let from = jiff::SignedDuration::from_hours(hours);
+        let start = if hours == 0 { "now".to_owned() } else { at(from) };
+        let end = at(from + jiff::SignedDuration::from_mins(minutes));
+        let body = json!({"name": name, "start_date": start, "end_date": end,
+            "events": [], "before_end_date": "", "reservations": [{"resource_type": "physical:host", "min": 1, "max": 1,
+            "hypervisor_properties": "", "resource_properties": format!("[\"=\", \"$node_name\", \"{NODE}\"]")}]});
+        let (status, answer) = self.ask(Method::POST, "reservation", "/leases", Some(body)).await;
+        assert!(status < 300, "{answer}");
+        answer["lease"]["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Deletes one thing that a test made by itself, and waits until it is gone.
+    pub(crate) async fn remove(&self, thing: &Thing) {
+        let (service, path) = match thing.kind {
+            "lease" => ("reservation", format!("/leases/{}", thing.id)),
+            "key_pair" => ("compute", format!("/os-keypairs/{}", thing.id)),
+            "floating_ip" => ("network", format!("/floatingips/{}", thing.id)),
+            _ => ("compute", format!("/servers/{}", thing.id)),
+        };
+        for _ in 0..60 {
+            self.ask(Method::DELETE, service, &path, None).await;
+            if !self.held().await.iter().any(|held| held.kind == thing.kind && held.id == thing.id) {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        }
+        panic!("{thing:?} does not go");
+    }
+}
+
+impl Drop for Services {
+    fn drop(&mut self) {
+        if let Running::Real(child) = &mut self.running {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
