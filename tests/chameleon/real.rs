@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::site::{Held, Thing};
 
 /// The hosts that these tests have for themselves.
-const NODES: [&str; 2] = ["c03-05", "liqid02"];
+pub(super) const NODES: [&str; 2] = ["c03-05", "liqid02"];
 
 /// The real services behind a proxy; what a test leaves on its hosts goes with it.
 pub(crate) struct Real {
@@ -19,6 +19,7 @@ pub(crate) struct Real {
     auth_url: String,
     control_url: String,
     proxy: Child,
+    nodes: &'static [&'static str],
     _turn: File,
 }
 
@@ -49,7 +50,8 @@ async fn send_all(token: &str, method: &str, url: &str, body: &Value) -> (u16, S
 
 impl Real {
     /// Starts a proxy. One test at a time has the hosts.
-    pub(crate) fn open() -> Self {
+    /// What is left on these hosts goes at its end.
+    pub(crate) fn open(nodes: &'static [&'static str]) -> Self {
         let turn = File::create(concat!(env!("CARGO_TARGET_TMPDIR"), "/chameleon.lock")).unwrap();
         turn.lock().unwrap();
         let root = std::env::var_os("GPUCL_OPENSTACK_ROOT").map_or("/var/tmp/gpucl-openstack".into(), PathBuf::from);
@@ -71,6 +73,7 @@ impl Real {
             auth_url: url("auth_url"),
             control_url: url("control_url"),
             proxy,
+            nodes,
             _turn: turn,
         };
         // What a test that was ended has left.
@@ -190,7 +193,7 @@ impl Real {
             let (_, answer) = self.call_with(&token, "GET", "/reservation/v1/leases", &Value::Null).await;
             for lease in answer["leases"].as_array().into_iter().flatten() {
                 let reservations = lease["reservations"].to_string();
-                if lease["status"] != "TERMINATED" && NODES.iter().any(|node| reservations.contains(node)) {
+                if lease["status"] != "TERMINATED" && self.nodes.iter().any(|node| reservations.contains(node)) {
                     let path = format!("/reservation/v1/leases/{}", lease["id"].as_str().unwrap());
                     // One that is being started is refused, and deleted at the next look.
                     let _ = self.call_with(&token, "DELETE", &path, &Value::Null).await;

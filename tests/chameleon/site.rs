@@ -78,8 +78,17 @@ impl Site {
 
     /// The real services through a proxy of this test's own, as Alice; one test at a time.
     pub(crate) fn real() -> Self {
+        Self::real_cleared(&super::real::NODES)
+    }
+
+    /// The same for a test that clears up after itself, and leaves the hosts of the others alone.
+    pub(crate) fn real_as_it_is() -> Self {
+        Self::real_cleared(&[])
+    }
+
+    fn real_cleared(nodes: &'static [&'static str]) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let real = Box::new(Real::open());
+        let real = Box::new(Real::open(nodes));
         let mut site = Self { env: TestEnv::new(), services: Services::Real(real), runtime };
         site.env = site.user(User::Alice);
         site.ssh_says(DENIED);
