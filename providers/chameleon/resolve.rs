@@ -223,7 +223,7 @@ fn find_lease(
     if let Some(name) = &cloud.settings.lease {
         let lease = named(calendar, name)?;
         if !is_live(&lease) {
-            return Err(unusable(&lease, &cloud.zone()));
+            return Err(unusable(lease, &cloud.zone()));
         }
         if !holds_all(lease) {
             return Err(other_hosts(scope, calendar, lease, wanted));

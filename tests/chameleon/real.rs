@@ -68,14 +68,17 @@ impl Real {
         BufReader::new(proxy.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let told: Value = serde_json::from_str(&line).unwrap();
         let url = |key: &str| told[key].as_str().unwrap().to_owned();
-        Self {
+        let real = Self {
             credentials: serde_json::from_slice(&text).unwrap(),
             auth_url: url("auth_url"),
             control_url: url("control_url"),
             proxy,
             nodes,
             _turn: turn,
-        }
+        };
+        // What a test that was ended has left.
+        real.clear_now();
+        real
     }
 
     pub(crate) fn account(&self, user: User) -> &Value {
@@ -178,6 +181,11 @@ impl Real {
         }
     }
 
+    fn clear_now(&self) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(self.clear());
+    }
+
     async fn delete_leases(&self) -> usize {
         let mut left = 0;
         for user in [User::Alice, User::Bob] {
@@ -199,8 +207,7 @@ impl Real {
 
 impl Drop for Real {
     fn drop(&mut self) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(self.clear());
+        self.clear_now();
         // Our own child, which nobody else waits for.
         let _ = self.proxy.kill();
         let _ = self.proxy.wait();

@@ -216,7 +216,7 @@ async fn taken(cloud: &Cloud, hosts: &[String], start: Option<Timestamp>, end: T
 pub(in crate::providers::chameleon) async fn wait_active(cloud: &Cloud, id: &str) -> Result<Lease> {
     let site = cloud.site().await?;
     let begun = Timestamp::now();
-    let mut shortest = SignedDuration::from_millis(200);
+    let mut pause = SignedDuration::from_millis(200);
     let mut told: Option<LeaseState> = None;
     loop {
         let doing = || format!("wait for the lease {id}");
@@ -269,9 +269,10 @@ pub(in crate::providers::chameleon) async fn wait_active(cloud: &Cloud, id: &str
                 ))
                 .hint(format!("gpucl lease show {id}   # and look whether this machine's clock is right")));
         }
-        let pause = left.clamp(shortest, LONGEST_PAUSE);
-        shortest = (shortest * 2).min(SignedDuration::from_secs(1));
-        tokio::time::sleep(pause.unsigned_abs()).await;
+        // Rare only after a while: by the site's clock its time may have come already.
+        let longest = left.clamp(SignedDuration::from_secs(1), LONGEST_PAUSE);
+        tokio::time::sleep(pause.min(longest).unsigned_abs()).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
