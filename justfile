@@ -29,8 +29,15 @@ testbed-up:
 testbed-down:
     testbed/hosts/down
 
+# a real OpenStack with Blazar on this machine's loopback, and hosts behind its servers (root; four minutes the first time)
+openstack-up:
+    testbed/openstack/up
+
+openstack-down:
+    testbed/openstack/down
+
 # every test that needs a testbed, the long ones too
-testbed-all *filter: testbed-up
+testbed-all *filter: testbed-up openstack-up
     cargo test -- --ignored --test-threads=1 --nocapture {{ filter }}
 
 # eight hosts at 40 ms: a playbook of twelve steps, against one plain ssh for each host

@@ -1,4 +1,9 @@
 //! Chameleon through the program: on the stand-in in this process, and, where it is said, on the real services of `testbed/openstack`.
 
 mod gc;
+mod lease;
 mod matrix;
+mod real;
+pub(crate) mod site;
+mod trouble;
+mod whole;

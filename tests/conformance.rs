@@ -12,6 +12,7 @@ use gpucl::provider::conformance::{Case, CaseResult, Outcome, Subject, count, ru
 use gpucl::provider::{Context, find};
 use memory::{Bug, Memory};
 
+use crate::chameleon::site::Site;
 use crate::support::TestEnv;
 
 fn subject(provider: &Memory) -> Subject<'_> {
@@ -193,6 +194,42 @@ async fn ssh_keeps_the_contract_as_committed() {
     let results = run(&subject, &mut |_| {}).await;
     assert_eq!(listing(&results), include_str!("../providers/ssh/conformance.txt"));
     assert!(!env.home().join("data").exists(), "the suite left a folder");
+}
+
+/// The same from what `provider check` prints as JSON.
+fn printed_listing(outcome: &crate::support::Outcome) -> String {
+    let line = |line: &serde_json::Value| {
+        let (case, detail) = (line["case"].as_str().unwrap(), line["detail"].as_str().unwrap_or_default());
+        match line["outcome"].as_str().unwrap() {
+            "passed" => format!("{case} passed\n"),
+            "not_applicable" => format!("{case} n/a: {detail}\n"),
+            _ => format!("{case} FAILED: {detail}\n"),
+        }
+    };
+    outcome.json().iter().filter(|line| line["type"] == "conformance_case").map(line).collect()
+}
+
+/// What is asked of the real services below is asked of their stand-in, and the answers are the same.
+const CHAMELEON: &str = include_str!("../providers/chameleon/conformance.txt");
+
+#[test]
+fn chameleon_keeps_the_contract_on_the_stand_in() {
+    let env = TestEnv::new();
+    let outcome = env.run(&["provider", "check", "chameleon", "--sandbox", "--output", "json"]);
+    assert_eq!(printed_listing(&outcome), CHAMELEON, "{}", outcome.stderr);
+    assert_eq!(outcome.code, Some(0));
+    assert!(!env.home().join(".local").exists() && !env.home().join(".config").exists(), "the check left something");
+}
+
+/// It takes about twenty minutes: each case makes and deletes real leases and servers.
+#[test]
+#[ignore = "testbed"]
+fn chameleon_keeps_the_contract_on_the_real_services() {
+    let site = Site::real_as_it_is();
+    let outcome = site.run(&["provider", "check", "chameleon", "--spend", "--output", "json"]);
+    assert_eq!(printed_listing(&outcome), CHAMELEON, "{}", outcome.stderr);
+    assert_eq!(outcome.code, Some(0));
+    print!("{}", outcome.stdout);
 }
 
 #[test]

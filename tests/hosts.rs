@@ -10,3 +10,5 @@ mod spec;
 mod testbed;
 mod trace;
 mod trouble;
+
+pub(crate) use testbed::{openstack_script, testbed};

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 
-use super::api::{Allocation, Host, Lease, Site, Who};
+use super::api::{Allocation, Host, Lease, Site};
 use super::auth::{self, Candidate, Choice};
 use super::config::Settings;
 use super::nodes;
@@ -114,11 +114,6 @@ impl Cloud {
             }
         }
         Ok(having)
-    }
-
-    /// Who we are at the site.
-    pub(super) async fn who(&self) -> Result<Who> {
-        Ok(self.site().await?.who().await?)
     }
 
     /// Hosts, and who has them when.

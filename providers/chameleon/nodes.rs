@@ -32,29 +32,29 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| serde_yaml::from_str(include_st
 
 /// A host of the built-in table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownNode {
+pub(crate) struct KnownNode {
     /// Its type.
-    pub kind: &'static str,
+    pub(crate) kind: &'static str,
     /// Its GPUs.
-    pub gpus: GpuOffer,
+    pub(crate) gpus: GpuOffer,
 }
 
 /// What the built-in table knows of a host.
-pub fn known(site: &str, name: &str) -> Option<KnownNode> {
+pub(crate) fn known(site: &str, name: &str) -> Option<KnownNode> {
     let groups = TABLE.sites.iter().find(|(known, _)| known.eq_ignore_ascii_case(site))?.1;
     let group = groups.iter().find(|group| group.nodes.iter().any(|node| node == name))?;
     Some(KnownNode { kind: &group.kind, gpus: GpuOffer { model: group.model.clone(), count: group.count } })
 }
 
 /// The sites of the built-in table that have a host of this name.
-pub fn sites_of(name: &str) -> Vec<&'static str> {
+pub(crate) fn sites_of(name: &str) -> Vec<&'static str> {
     let has = |groups: &[Group]| groups.iter().any(|group| group.nodes.iter().any(|node| node == name));
     TABLE.sites.iter().filter(|(_, groups)| has(groups)).map(|(site, _)| site.as_str()).collect()
 }
 
 /// A host of the reservation service as a row without bookings. Every property may be absent, and most are texts.
 /// `project` is ours, for hosts that are kept for certain projects.
-pub fn row_of(host: &Map<String, Value>, site: &str, project: Option<&str>) -> CalendarRow {
+pub(crate) fn row_of(host: &Map<String, Value>, site: &str, project: Option<&str>) -> CalendarRow {
     let id = text(host, "id").unwrap_or_default();
     let name = text(host, "node_name").or_else(|| text(host, "hypervisor_hostname")).unwrap_or_else(|| id.clone());
     let built_in = known(site, &name);

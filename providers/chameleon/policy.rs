@@ -8,15 +8,15 @@ use crate::util::when;
 
 /// A site's rules for leases.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
+pub(crate) struct Policy {
     /// What stays free between two leases on one host: the service ends and starts leases in one batch, and hosts are cleaned.
-    pub gap: SignedDuration,
+    pub(crate) gap: SignedDuration,
     /// The longest lease.
-    pub longest: SignedDuration,
+    pub(crate) longest: SignedDuration,
     /// A lease can be made longer only within this time before its end; `None` where the whole lease is what is limited.
-    pub extension_window: Option<SignedDuration>,
+    pub(crate) extension_window: Option<SignedDuration>,
     /// How far ahead free time is looked for.
-    pub horizon: SignedDuration,
+    pub(crate) horizon: SignedDuration,
 }
 
 impl Default for Policy {
@@ -33,7 +33,7 @@ impl Default for Policy {
 
 /// Why a lease's end is not moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NoExtension {
+pub(crate) enum NoExtension {
     /// The lease is over.
     Over,
     /// The new end is over already.
@@ -61,28 +61,28 @@ pub enum NoExtension {
 
 /// A new end that the site would take.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Extension {
+pub(crate) struct Extension {
     /// The end.
-    pub end: Timestamp,
+    pub(crate) end: Timestamp,
     /// What else a person should know before.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// What is asked of a lease that there is.
 #[derive(Debug, Clone, Copy)]
-pub struct ExtensionAsk {
+pub(crate) struct ExtensionAsk {
     /// When the lease begins.
-    pub start: Timestamp,
+    pub(crate) start: Timestamp,
     /// When it ends.
-    pub end: Timestamp,
+    pub(crate) end: Timestamp,
     /// When it is to end.
-    pub new_end: Timestamp,
+    pub(crate) new_end: Timestamp,
     /// It may end earlier than it does, or than was asked for.
-    pub may_shorten: bool,
+    pub(crate) may_shorten: bool,
 }
 
 /// Whether the end of a lease may be moved, and to when. `next` is the first booking of others on its hosts after its end.
-pub fn may_extend(
+pub(crate) fn may_extend(
     ask: ExtensionAsk,
     now: Timestamp,
     policy: &Policy,
@@ -138,7 +138,7 @@ pub fn may_extend(
 
 impl NoExtension {
     /// Why, as a lowercase fragment.
-    pub fn cause(&self, policy: &Policy, zone: &TimeZone) -> String {
+    pub(crate) fn cause(&self, policy: &Policy, zone: &TimeZone) -> String {
         let told = |at: &Timestamp| when::both(*at, zone);
         match self {
             Self::Over => "it is over".to_owned(),

@@ -7,7 +7,7 @@ use super::api::{FailureKind, FloatingIp, Image, Lease, Network};
 use super::cloud::{Calendar, Cloud, offer, restricted, tag_of};
 use super::config::{self, HostSettings};
 use super::reservations::{no_slot, proposal_notes};
-use super::resources::lease::{state_of, title};
+use super::resources::lease::{is_degraded, state_of, title, told_degraded};
 use super::slots;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Scope;
@@ -128,6 +128,9 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
                 title(&lease),
                 calendar.hosts_of(&lease).join(", ")
             ));
+            if is_degraded(&lease) {
+                resolved.notes.push(told_degraded(&lease));
+            }
             let now = Timestamp::now();
             resolved.end = Some(lease.end);
             if state_of(&lease) == LeaseState::Pending && lease.start > now {
@@ -220,9 +223,7 @@ fn find_lease(
     if let Some(name) = &cloud.settings.lease {
         let lease = named(calendar, name)?;
         if !is_live(&lease) {
-            return Err(Error::new(ErrorKind::Provider, format!("use the lease {name}"))
-                .because(format!("it is {}", lease.status.to_lowercase()))
-                .hint("gpucl lease list"));
+            return Err(unusable(lease, &cloud.zone()));
         }
         if !holds_all(lease) {
             return Err(other_hosts(scope, calendar, lease, wanted));
@@ -262,6 +263,19 @@ pub(super) fn named<'a>(calendar: &'a Calendar, name: &str) -> Result<&'a Lease>
                 Err(error().because(format!("several have that name: {}", ids.join(", "))).hint("name it by its id"))
             }
         },
+    }
+}
+
+/// A lease that was named and can hold nothing any more.
+fn unusable(lease: &Lease, zone: &jiff::tz::TimeZone) -> Error {
+    let error = Error::new(ErrorKind::Provider, format!("use the lease {}", title(lease)));
+    match state_of(lease) {
+        LeaseState::Failed => error
+            .because("it is in ERROR: the reservation service failed on it")
+            .hint(format!("gpucl lease delete {}   # then make another", lease.id)),
+        _ => error
+            .because(format!("its time was over at {}", when::both(lease.end, zone)))
+            .hint("gpucl lease list   # shows yours; `gpucl lease --node NAME --hours 3` makes another"),
     }
 }
 

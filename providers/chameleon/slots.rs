@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::policy::Policy;
 use crate::provider::{Booking, CalendarRow, EndAsk, HostFilter, LeaseAsk, StartAsk};
-pub use crate::util::human::natural;
+pub(crate) use crate::util::human::natural;
 use crate::util::near::nearest;
 use crate::util::when;
 
@@ -23,33 +23,33 @@ const LEAST: SignedDuration = SignedDuration::from_mins(30);
 
 /// A lease that could be had.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Slot {
+pub(crate) struct Slot {
     /// The hosts, by name.
-    pub hosts: Vec<String>,
+    pub(crate) hosts: Vec<String>,
     /// When it begins, a whole minute.
-    pub start: Timestamp,
+    pub(crate) start: Timestamp,
     /// It begins in the minute that runs, so at once.
-    pub now: bool,
+    pub(crate) now: bool,
     /// When it ends, a whole minute.
-    pub end: Timestamp,
+    pub(crate) end: Timestamp,
     /// What a person should know before: that the end was moved, and why.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// Free time that could be had instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FreeSlot {
+pub(crate) struct FreeSlot {
     /// The hosts, by name.
-    pub hosts: Vec<String>,
+    pub(crate) hosts: Vec<String>,
     /// When it begins.
-    pub start: Timestamp,
+    pub(crate) start: Timestamp,
     /// When a lease that begins then ends.
-    pub end: Timestamp,
+    pub(crate) end: Timestamp,
 }
 
 /// Why there is no slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Why {
+pub(crate) enum Why {
     /// No host has this name.
     NoSuchHost {
         /// The name.
@@ -83,7 +83,7 @@ pub enum Why {
         /// The host.
         host: String,
         /// Who has it.
-        by: Booking,
+        by: Box<Booking>,
     },
     /// The host is free then, and not for long enough.
     TooShort {
@@ -92,7 +92,7 @@ pub enum Why {
         /// When it is to be given back.
         until: Timestamp,
         /// Who has it next.
-        by: Booking,
+        by: Box<Booking>,
     },
     /// So many hosts are not free at the same time.
     NotTogether {
@@ -106,7 +106,7 @@ pub enum Why {
         /// The host.
         host: String,
         /// That lease.
-        by: Booking,
+        by: Box<Booking>,
     },
     /// It is longer than the site allows.
     TooLong {
@@ -126,17 +126,17 @@ pub enum Why {
 
 /// There is no slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoSlot {
+pub(crate) struct NoSlot {
     /// Why.
-    pub why: Why,
+    pub(crate) why: Why,
     /// What could be had instead. Each of them, asked for by its start, is a slot.
-    pub free: Vec<FreeSlot>,
+    pub(crate) free: Vec<FreeSlot>,
 }
 
 /// Finds the slot that is asked for, or says why there is none and which there are.
 ///
 /// `rows` are all hosts of the site: whoever misspells one is told the near name.
-pub fn plan(
+pub(crate) fn plan(
     rows: &[CalendarRow],
     ask: &LeaseAsk,
     policy: &Policy,
@@ -201,14 +201,14 @@ pub fn plan(
 }
 
 /// The hosts that a filter means, whether they can be reserved or not, in the order of their names.
-pub fn matching<'a>(rows: &'a [CalendarRow], filter: &HostFilter) -> Vec<&'a CalendarRow> {
+pub(crate) fn matching<'a>(rows: &'a [CalendarRow], filter: &HostFilter) -> Vec<&'a CalendarRow> {
     let mut found: Vec<&CalendarRow> = rows.iter().filter(|row| matches(row, filter)).collect();
-    found.sort_by(|a, b| natural(&a.name).cmp(&natural(&b.name)));
+    found.sort_by_cached_key(|row| natural(&row.name));
     found
 }
 
 /// A host is what the filter says.
-pub fn matches(row: &CalendarRow, filter: &HostFilter) -> bool {
+pub(crate) fn matches(row: &CalendarRow, filter: &HostFilter) -> bool {
     let has = |gpu: &str| row.gpus.iter().any(|there| there.model.to_lowercase().contains(&gpu.to_lowercase()));
     // Of the model that was asked for, where one was.
     let counted = row.gpus.iter().filter(|there| {

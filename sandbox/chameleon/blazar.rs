@@ -23,7 +23,8 @@ impl State {
         let asked = ask.header("content-type").map(|kind| kind.split(';').next().unwrap_or(kind).trim());
         if let Some(kind) = asked.filter(|kind| !ask.body.is_empty() && *kind != "application/json") {
             let text = format!("Content type '{kind}' isn't supported");
-            return Answer::json(400, json!({"error": 400, "error_message": text}));
+            return Answer::json(400, json!({"error": 400, "error_message": text}))
+                .with("openstack-api-version", "reservation 1.0");
         }
         let Some(answer) = self.route_reservation(ask, caller) else {
             return Answer::json(
@@ -34,7 +35,7 @@ impl State {
         };
         // The service acts, and then finds that it cannot say so.
         if ask.header("accept").is_none_or(str::is_empty) {
-            return Answer::text(500, "text/plain", NO_ACCEPT).with("openstack-api-version", "reservation 1.0");
+            return Answer::text(500, "text/plain", NO_ACCEPT);
         }
         answer.with("openstack-api-version", "reservation 1.0")
     }

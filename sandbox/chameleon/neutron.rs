@@ -58,7 +58,7 @@ impl State {
             }
             ("POST", ["v2.0", "floatingips"]) => self.create_floating(&ask.json().unwrap_or_default(), caller),
             (_, ["v2.0", "floatingips", id, rest @ ..]) => {
-                if !self.floating_ips.get(id).is_some_and(|address| address.project_id == caller.project_id) {
+                if self.floating_ips.get(id).is_none_or(|address| address.project_id != caller.project_id) {
                     return Answer::neutron(404, "FloatingIPNotFound", format!("Floating IP {id} could not be found"));
                 }
                 self.one_floating(ask, id, rest)
@@ -234,14 +234,17 @@ impl State {
         let now = self.now();
         let description = asked["description"].as_str().map(|text| self.kept(text));
         if let Some(address) = self.floating_ips.get_mut(id) {
+            let before = (address.port.clone(), address.description.clone());
             if asked.get("port_id").is_some() {
                 address.port = port.map(|port| port.id);
             }
             if let Some(description) = description {
                 address.description = description;
             }
-            address.updated = now;
-            address.revision += 1;
+            if before != (address.port.clone(), address.description.clone()) {
+                address.updated = now;
+                address.revision += 1;
+            }
         }
         let body = self.floating_ips.get(id).map(|address| self.render_floating(address));
         if let Some(address) = self.floating_ips.get_mut(id) {
@@ -296,7 +299,7 @@ fn filtered(ask: &Ask, mut found: Vec<Value>) -> Vec<Value> {
             Value::String(value) => value == asked,
             Value::Bool(value) => (asked.eq_ignore_ascii_case("true") || asked == "1") == *value,
             Value::Null => asked.is_empty(),
-            other => other.to_string() == *asked,
+            other => &other.to_string() == asked,
         });
     }
     found

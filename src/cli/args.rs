@@ -85,7 +85,7 @@ pub(crate) enum Command {
     /// Show when hosts are taken, as a chart
     Calendar(commands::calendar::Args),
     /// Reserve hosts by name and time; list, extend and delete leases
-    Lease(commands::lease::Args),
+    Lease(Box<commands::lease::Args>),
     /// Delete what is left at providers of clusters that nothing here knows of
     Gc(commands::gc::Args),
     /// Show what is missing for which provider and runtime

@@ -3,6 +3,7 @@
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::commands::exec::ANSWER;
+use crate::cli::commands::status::in_time;
 use crate::cluster::{self, Known, Remote};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{SshHost, Tunnel};
@@ -49,6 +50,9 @@ impl Target {
         let name = name(app)?;
         let known = cluster::status(&app.paths, &name)?.ok_or_else(|| cluster::unknown(&app.paths, &name))?;
         let access = cluster::access(&app.paths, &known.state);
+        if let Some(ends) = known.report.ends {
+            app.ui.status(format!("{name}: its hosts are taken away at {}", in_time(ends)));
+        }
         Ok(Self { folder: app.paths.cluster(&name), name, known, access })
     }
 

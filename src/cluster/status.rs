@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::processes::layout;
 use super::{Settings, projects};
+use crate::agent::Armed;
 use crate::error::Result;
 use crate::host::LocalHost;
 use crate::name::{ClusterName, Scope};
@@ -49,7 +50,7 @@ pub struct ContainerReport {
 pub struct StatusReport {
     /// Its name.
     pub cluster: ClusterName,
-    /// `ready`, `running`, `stopped`, `partly`, `unfinished`.
+    /// `ready`, `running`, `stopped`, `partly`, `unfinished`, `waiting`.
     pub phase: &'static str,
     /// Its provider.
     pub provider: String,
@@ -73,6 +74,14 @@ pub struct StatusReport {
     pub nodes: Vec<NodeReport>,
     /// What providers made for it.
     pub resources: Vec<String>,
+    /// When its hosts are taken away, where they were reserved for a time.
+    pub ends: Option<jiff::Timestamp>,
+    /// The process that waited for its hosts and brings it up by itself.
+    pub brought_up_by: Option<u32>,
+    /// When what it waits for begins, while it waits.
+    pub waits_until: Option<jiff::Timestamp>,
+    /// What it waits for.
+    pub waits_for: Option<String>,
 }
 
 /// A cluster's state with its report.
@@ -88,7 +97,7 @@ pub struct Known {
 pub fn status(paths: &Paths, name: &ClusterName) -> Result<Option<Known>> {
     Ok(Store::open(paths, name)?.map(|store| {
         let state = store.state().clone();
-        Known { report: report(&state), state }
+        Known { report: report(paths, &state), state }
     }))
 }
 
@@ -96,7 +105,7 @@ pub fn status(paths: &Paths, name: &ClusterName) -> Result<Option<Known>> {
 pub async fn look(settings: &Settings, name: &ClusterName) -> Result<Option<Known>> {
     let Some(store) = Store::open(&settings.paths, name)? else { return Ok(None) };
     let state = store.state().clone();
-    let report = report(&state);
+    let report = report(&settings.paths, &state);
     let report = match state.spec.as_ref().filter(|spec| spec.runtime == Runtime::Docker) {
         Some(spec) => projects::look_status(settings, spec, &store, report).await?,
         None => report,
@@ -113,7 +122,7 @@ pub fn list(paths: &Paths) -> Result<Vec<Known>> {
     Ok(known)
 }
 
-fn report(state: &ClusterState) -> StatusReport {
+fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
     let scope: Scope = state.scope();
     let (agents, seen) = native::observe_all(&scope);
     let nodes: Vec<NodeReport> = state
@@ -170,11 +179,23 @@ fn report(state: &ClusterState) -> StatusReport {
             })
             .collect(),
         nodes,
+        ends: projects::ends_at(state),
+        brought_up_by: None,
+        waits_until: None,
+        waits_for: None,
     };
-    match &state.spec {
+    let mut report = match &state.spec {
         Some(spec) if spec.runtime == Runtime::Docker => projects::known_status(state, report),
         _ => report,
+    };
+    if let Some(armed) = Armed::of(&paths.cluster(&state.name)) {
+        report.brought_up_by = armed.identity().map(|identity| identity.pid);
+        if armed.at > jiff::Timestamp::now() {
+            report.phase = "waiting";
+            (report.waits_until, report.waits_for) = (Some(armed.at), Some(armed.what));
+        }
     }
+    report
 }
 
 /// The log files of a cluster's nodes, by the names of the nodes.

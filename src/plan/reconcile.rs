@@ -178,6 +178,11 @@ impl Work<'_> {
     fn resources(&mut self, desired: &Desired, why_not: &str) {
         let mut before_release = self.stopped.clone();
         before_release.extend(self.operations(|action| matches!(action, Action::StopAgent | Action::Clean { .. })));
+        for found in self.observed.resources.iter().filter(|found| found.adopted) {
+            let request = desired.resources.iter().find(|request| request.key == found.key);
+            let digest = request.map(crate::provider::ResourceRequest::digest).unwrap_or_default();
+            self.adopt_as(&found.key, ItemKind::Resource(found.kind.0.clone()), &found.id, &digest);
+        }
         // What needs others goes before them: the reverse of the order in which it came; what is of one kind goes side by side.
         let mut together: Option<(&str, Vec<usize>)> = None;
         for found in self.observed.resources.iter().rev().filter(|found| !found.adopted) {

@@ -334,11 +334,61 @@ fn a_host_is_cleaned_before_it_is_given_back() {
         "#1 project-0, clean host: the cluster is taken down\n\
          #2 project-1, clean host: the cluster is taken down\n\
          [1,2] -> #3 host-1, release: the cluster is taken down\n\
-         [1,2,3] -> #4 host-0, release: the cluster is taken down\n"
+         [1,2] -> #4 host-0, release: the cluster is taken down\n"
     );
     let mut other = two_projects();
     other.resources[1].settings = serde_json::json!({"node": "another"});
     let text = reconcile(&Goal::Up(other), &known, &observed).plan.to_string();
     assert!(text.starts_with("#1 project-1, clean host: its host is made anew\n[1] -> #2 host-1, release"), "{text}");
     assert!(text.contains("project-1, deploy: its host is made anew"), "{text}");
+}
+
+fn resource(key: &Key, id: &str) -> ObservedResource {
+    ObservedResource {
+        key: key.clone(),
+        kind: ResourceKind("lease".to_owned()),
+        id: id.to_owned(),
+        usable: false,
+        coming: true,
+        adopted: true,
+        until: None,
+        detail: String::new(),
+    }
+}
+
+#[test]
+fn what_is_adopted_is_waited_for_used_and_never_released() {
+    let lease: Key = "lease0".parse().unwrap();
+    let mut wanted = wanted(TWO);
+    wanted.resources[0].needs = vec![lease.clone()];
+    let adopted = ResourceRequest { key: lease.clone(), is_host: false, adopted: Some("l-1".to_owned()), ..host() };
+    wanted.resources.insert(0, adopted);
+    wanted.nodes.clear();
+    wanted.agent = None;
+    let mut observed = Observed { resources: vec![resource(&lease, "l-1")], ..Observed::default() };
+    plans(
+        Goal::Up(wanted.clone()),
+        &nothing_known(),
+        &observed,
+        "#1 lease-0, wait for: it is being made
+[1] -> #2 host-0, acquire: there is none yet
+[2] -> #3 host-0, prepare: it is new",
+    );
+    let outcome = reconcile(&Goal::Up(wanted.clone()), &nothing_known(), &observed);
+    assert_eq!(outcome.adopted[0].2, "l-1", "it is written down");
+    // Usable, it takes nothing; and whatever is taken down, it stays.
+    (observed.resources[0].usable, observed.resources[0].coming) = (true, false);
+    let plan = reconcile(&Goal::Up(wanted), &nothing_known(), &observed).plan;
+    assert!(plan.operations.iter().all(|operation| operation.key != lease), "{plan}");
+    plans(Goal::Down, &nothing_known(), &observed, "");
+}
+
+#[test]
+fn what_is_on_its_way_is_waited_for_and_not_made_anew() {
+    let wanted = wanted(TWO);
+    let (known, mut observed) = after(&wanted);
+    (observed.resources[0].usable, observed.resources[0].coming) = (false, true);
+    let plan = reconcile(&Goal::Up(wanted), &known, &observed).plan;
+    assert!(plan.to_string().starts_with("#1 host-0, wait for: it is being made"), "{plan}");
+    assert_eq!(plan.operations.len(), 1, "{plan}");
 }

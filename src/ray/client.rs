@@ -59,7 +59,7 @@ impl Client {
     pub fn new(base: impl Into<String>, token: SecretString) -> Self {
         let base = base.into().trim_end_matches('/').to_owned();
         // No proxy and no redirect: the token goes to this address and to no other.
-        let http = reqwest::Client::builder()
+        let http = crate::util::http::client()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_LIMIT)

@@ -218,6 +218,9 @@ pub struct Timeouts {
     pub ready: SpecDuration,
     /// For a node to end by itself before it is ended.
     pub stop: SpecDuration,
+    /// For a host that was just made to answer by SSH, counted from when its provider says that it runs; what is usual there when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boot: Option<SpecDuration>,
 }
 
 impl Default for Timeouts {
@@ -227,6 +230,7 @@ impl Default for Timeouts {
             start: SpecDuration(Duration::from_secs(2 * 60)),
             ready: SpecDuration(Duration::from_secs(3 * 60)),
             stop: SpecDuration(Duration::from_secs(10)),
+            boot: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod digest;
 pub mod fs;
+pub mod http;
 pub mod human;
 pub mod near;
 pub mod ports;

@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use gpucl::sandbox::chameleon::{Config, Sandbox, User};
+
 use super::{read, root};
 use crate::support::{TestEnv, tagged_processes, turn};
 
@@ -77,7 +79,20 @@ fn the_readme_shows_what_happens() {
     assert!(commands.len() >= 8, "{commands:?}");
 
     let _turn = turn();
-    let env = TestEnv::with_shared_ray();
+    let mut env = TestEnv::with_shared_ray();
+    // What is shown of Chameleon is asked of a stand-in.
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let site = runtime.block_on(Sandbox::start(Config::default())).unwrap();
+    let credentials = site.credentials(User::Alice);
+    for (name, value) in [
+        ("OS_AUTH_TYPE", "v3applicationcredential".to_owned()),
+        ("OS_AUTH_URL", site.auth_url()),
+        ("OS_REGION_NAME", site.region()),
+        ("OS_APPLICATION_CREDENTIAL_ID", credentials.id),
+        ("OS_APPLICATION_CREDENTIAL_SECRET", credentials.secret),
+    ] {
+        env.set(name, &value);
+    }
     let programs = env.root().join("bin");
     std::fs::create_dir(&programs).unwrap();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_gpucl"), programs.join("gpucl")).unwrap();
@@ -106,6 +121,7 @@ fn the_readme_shows_what_happens() {
         }
     }
     assert_eq!(tagged_processes(&env), []);
+    assert_eq!(site.snapshot().count(), 0, "something is left at the stand-in");
 }
 
 /// Runs a command line through the shell; hands back all that it prints, and fails when it fails.

@@ -110,6 +110,12 @@ pub(crate) fn script(name: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// A script of `testbed/openstack`; what it printed.
+#[track_caller]
+pub(crate) fn openstack_script(name: &str, arguments: &[&str]) -> String {
+    script(&format!("../openstack/{name}"), arguments)
+}
+
 pub(crate) fn last_line(text: &str) -> Value {
     serde_json::from_str(text.lines().last().unwrap_or_default()).unwrap_or_else(|error| panic!("{error}: {text}"))
 }

@@ -3,6 +3,19 @@
 use super::refuses;
 
 #[test]
+fn the_word_of_leases_is_no_name() {
+    refuses(
+        "name: lease\n",
+        r"
+  cluster.yaml:1:7: name: `lease` is no name for a cluster: gpucl keeps the word for leases
+     1 | name: lease
+       |       ^^^^^
+  leases that `gpucl lease` makes have it in their tags
+",
+    );
+}
+
+#[test]
 fn a_version_of_two_numbers_is_refused() {
     refuses(
         "name: demo\nray:\n  version: '2.60'\n",

@@ -44,7 +44,7 @@ ray:
 gpu: declared
 oversubscribe: true
 environment: {OMP_NUM_THREADS: "1", _X: ""}
-timeouts: {prepare: 1h 30m, start: 90s, ready: 5m, stop: 500ms}
+timeouts: {prepare: 1h 30m, start: 90s, ready: 5m, stop: 500ms, boot: 45m}
 "#;
     let spec = read(text).unwrap().spec;
     assert_eq!(spec.provider.settings(), json!({"site": "north"}));
@@ -54,6 +54,7 @@ timeouts: {prepare: 1h 30m, start: 90s, ready: 5m, stop: 500ms}
     assert_eq!(spec.ray.workers.memory, Some(Memory(3 << 29)));
     assert_eq!(spec.ray.workers.labels["example.org/rack"], "7");
     assert_eq!(spec.timeouts.prepare.0, Duration::from_secs(5400));
+    assert_eq!(spec.timeouts.boot.map(|boot| boot.0), Some(Duration::from_secs(2700)));
     // What is written to the state is read from it again.
     let again: spec::Spec = serde_json::from_value(serde_json::to_value(&spec).unwrap()).unwrap();
     assert_eq!(again, spec);

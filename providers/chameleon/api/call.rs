@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, RETRY_AFTER};
+use jiff::SignedDuration;
+use reqwest::header::{ACCEPT, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::de::DeserializeOwned;
@@ -10,11 +11,14 @@ use serde_json::Value;
 
 use super::failure::{Api, Effect, Failure, FailureKind, changes, classify, transport};
 use super::site::{Again, Site};
+use crate::util::when;
 
 /// The header that carries the token.
 pub(super) const TOKEN: &str = "X-Auth-Token";
 /// No list has more pages than this; a service whose pages lead in a circle does.
 const MOST_PAGES: usize = 200;
+/// A clock that is off by less is none's fault: times are asked for in minutes.
+const LEAST_SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 /// An answer that is a success.
 pub(super) struct Answer {
@@ -183,7 +187,7 @@ pub(super) async fn ask(request: RequestBuilder, method: &Method, doing: &str) -
     let request = request.header(ACCEPT, "application/json");
     let answer = request.send().await.map_err(|error| transport(doing, method, &error))?;
     let status = answer.status();
-    let after = retry_after(&answer);
+    let (after, skew) = (retry_after(&answer), skew(&answer));
     let headers = answer.headers().clone();
     let body = match answer.bytes().await {
         Ok(body) => body.to_vec(),
@@ -198,7 +202,11 @@ pub(super) async fn ask(request: RequestBuilder, method: &Method, doing: &str) -
         let text = format!("the service answered {}: its address leads elsewhere", status.as_u16());
         return Err(Failure { status: Some(status.as_u16()), ..Failure::new(FailureKind::Refused, doing, text) });
     }
-    Err(Failure { after, ..classify(doing, method, status, &body) })
+    let failure = Failure { after, ..classify(doing, method, status, &body) };
+    Err(match skew.filter(|_| failure.kind == FailureKind::PastDate) {
+        Some(skew) => Failure { text: format!("{}; {skew}", failure.text), ..failure },
+        None => failure,
+    })
 }
 
 /// A header whose value is shown nowhere.
@@ -217,6 +225,17 @@ fn retry_after(answer: &Response) -> Option<Duration> {
     }
     let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
     Some(Duration::try_from(at.duration_since(jiff::Timestamp::now())).unwrap_or_default())
+}
+
+/// How far the service's clock is from ours, where that is more than its answer took.
+fn skew(answer: &Response) -> Option<String> {
+    let text = answer.headers().get(DATE)?.to_str().ok()?.trim();
+    let there = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+    let ahead = when::between(jiff::Timestamp::now(), there);
+    let direction = if ahead.is_positive() { "ahead of" } else { "behind" };
+    // To the nearest minute: the header has no fractions, and the answer took its time.
+    let told = when::length(ahead.abs() + LEAST_SKEW / 2);
+    (ahead.abs() >= LEAST_SKEW).then(|| format!("the site's clock is {told} {direction} this machine's"))
 }
 
 fn below(value: Value, key: &str) -> Value {

@@ -112,13 +112,6 @@ impl Failure {
         self
     }
 
-    /// Puts another thing that we were doing in the place of this one.
-    #[must_use]
-    pub(crate) fn while_doing(mut self, doing: impl Into<String>) -> Self {
-        self.doing = doing.into();
-        self
-    }
-
     #[must_use]
     pub(super) fn effect(mut self, effect: Effect) -> Self {
         self.effect = effect;
@@ -242,7 +235,7 @@ fn kind_of_text(text: &str) -> Option<FailureKind> {
         () if has("invalid lease status") => Kind::InTransition,
         () if has("lease duration of") && has("less than or equal to") => Kind::TooLong,
         () if has("lease can only be extended within") => Kind::NotYetExtendable,
-        () if has("date must be later than current") => Kind::PastDate,
+        () if has("date must be later than") => Kind::PastDate,
         () if has("would spend") || has("project expiration date") => Kind::NoUnits,
         () if has("quota exceeded") || has("quota has been met") => Kind::Quota,
         () if has("lease with name") && has("already exists") => Kind::NameTaken,

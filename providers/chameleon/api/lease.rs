@@ -20,9 +20,6 @@ pub(crate) struct Lease {
     /// Who made it.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) user_id: String,
-    /// Whose it is.
-    #[serde(default, deserialize_with = "lenient::text")]
-    pub(crate) project_id: String,
     /// When it begins.
     #[serde(rename = "start_date", deserialize_with = "lenient::time")]
     pub(crate) start: Timestamp,
@@ -38,9 +35,6 @@ pub(crate) struct Lease {
     /// What is reserved in it.
     #[serde(default, deserialize_with = "lenient::list")]
     pub(crate) reservations: Vec<Reservation>,
-    /// When it was made, by the service's clock.
-    #[serde(default, rename = "created_at", deserialize_with = "lenient::some_time")]
-    pub(crate) created: Option<Timestamp>,
 }
 
 /// A part of a lease.
@@ -49,21 +43,12 @@ pub(crate) struct Reservation {
     /// Its id: what a server names to land on its host.
     #[serde(deserialize_with = "lenient::text")]
     pub(crate) id: String,
-    /// `pending`, `active`, `deleted`, `error`, and what else there may be.
-    #[serde(default, deserialize_with = "lenient::text")]
-    pub(crate) status: String,
     /// `physical:host`, `virtual:floatingip`.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) resource_type: String,
     /// Which hosts were asked for, as JSON.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) resource_properties: String,
-    /// The fewest hosts.
-    #[serde(default, deserialize_with = "lenient::count")]
-    pub(crate) min: u32,
-    /// The most hosts.
-    #[serde(default, deserialize_with = "lenient::count")]
-    pub(crate) max: u32,
     /// A host of it has failed and could not be replaced.
     #[serde(default, deserialize_with = "lenient::flag")]
     pub(crate) missing_resources: bool,
@@ -123,11 +108,6 @@ impl NewReservation {
     pub(crate) fn host(property: &str, value: &str) -> Self {
         Self { properties: flat("=", property, value), min: 1, max: 1 }
     }
-
-    /// So many hosts of a property: `node_type`.
-    pub(crate) fn hosts(property: &str, value: &str, count: u32) -> Self {
-        Self { properties: flat("=", property, value), min: count, max: count }
-    }
 }
 
 /// A clause in the form of the service's own client, blanks included.
@@ -164,16 +144,10 @@ impl NewLease {
 /// A host that can be reserved.
 #[derive(Debug, Clone)]
 pub(crate) struct Host {
-    /// Blazar's id of it, what allocations name.
-    pub(crate) id: String,
     /// Nova's name of it: on bare metal a UUID.
     pub(crate) hypervisor_hostname: String,
     /// It can be reserved now.
     pub(crate) reservable: bool,
-    /// Logical processors, as Nova counts them.
-    pub(crate) vcpus: u32,
-    /// Memory, as Nova counts it.
-    pub(crate) memory_mb: u64,
     /// All that is told of it, as text: `node_name`, `node_type`, `gpu.gpu_model`, `su_factor` where there are such.
     pub(crate) extra: BTreeMap<String, String>,
 }
@@ -194,17 +168,13 @@ impl<'de> Deserialize<'de> for Host {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let map = serde_json::Map::deserialize(from)?;
         let value = |key: &str| map.get(key).cloned().unwrap_or_default();
-        let id = lenient::as_text(&value("id"));
-        if id.is_empty() {
+        if lenient::as_text(&value("id")).is_empty() {
             return Err(serde::de::Error::missing_field("id"));
         }
         Ok(Self {
-            id,
             hypervisor_hostname: lenient::as_text(&value("hypervisor_hostname")),
             // A service that does not tell lets it be tried.
             reservable: map.get("reservable").is_none_or(lenient::as_flag),
-            vcpus: u32::try_from(lenient::as_number(&value("vcpus"))).unwrap_or_default(),
-            memory_mb: u64::try_from(lenient::as_number(&value("memory_mb"))).unwrap_or_default(),
             extra: map.iter().map(|(key, value)| (key.clone(), lenient::as_text(value))).collect(),
         })
     }

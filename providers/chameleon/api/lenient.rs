@@ -52,14 +52,6 @@ pub(super) fn some_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Str
     Ok(Some(as_text(&Value::deserialize(from)?)).filter(|text| !text.is_empty()))
 }
 
-pub(super) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
-    Ok(as_number(&Value::deserialize(from)?))
-}
-
-pub(super) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
-    Ok(u32::try_from(as_number(&Value::deserialize(from)?)).unwrap_or_default())
-}
-
 pub(super) fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     Ok(as_flag(&Value::deserialize(from)?))
 }

@@ -73,21 +73,12 @@ pub(crate) struct Server {
     /// Who made it.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) user_id: String,
-    /// When it was made.
-    #[serde(default, deserialize_with = "lenient::some_time")]
-    pub(crate) created: Option<Timestamp>,
     /// What was written down beside it.
     #[serde(default)]
     pub(crate) metadata: BTreeMap<String, String>,
     /// Its addresses.
     #[serde(default, deserialize_with = "addresses")]
     pub(crate) addresses: Vec<Address>,
-    /// Its key pair.
-    #[serde(default, deserialize_with = "lenient::some_text")]
-    pub(crate) key_name: Option<String>,
-    /// `blazar_<reservation>` where it stands on a reservation.
-    #[serde(default, rename = "OS-EXT-AZ:availability_zone", deserialize_with = "lenient::text")]
-    pub(crate) zone: String,
 }
 
 /// An address of a server.
@@ -129,12 +120,6 @@ pub(crate) struct Flavor {
     /// Its name: `baremetal`.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) name: String,
-    /// Logical processors.
-    #[serde(default, deserialize_with = "lenient::count")]
-    pub(crate) vcpus: u32,
-    /// Memory in MiB.
-    #[serde(default, rename = "ram", deserialize_with = "lenient::number")]
-    pub(crate) memory_mb: i64,
 }
 
 /// A key pair of our user.
@@ -145,29 +130,6 @@ pub(crate) struct KeyPair {
     /// The public key.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) public_key: String,
-    /// The public key's fingerprint.
-    #[serde(default, deserialize_with = "lenient::text")]
-    pub(crate) fingerprint: String,
-}
-
-/// How much of Nova's quota is used; a negative `max` is no limit.
-#[derive(Debug, Clone, Default, Deserialize)]
-pub(crate) struct Limits {
-    /// The most servers.
-    #[serde(default, rename = "maxTotalInstances", deserialize_with = "lenient::number")]
-    pub(crate) max_servers: i64,
-    /// The servers there are.
-    #[serde(default, rename = "totalInstancesUsed", deserialize_with = "lenient::number")]
-    pub(crate) servers: i64,
-    /// The most processors.
-    #[serde(default, rename = "maxTotalCores", deserialize_with = "lenient::number")]
-    pub(crate) max_cpus: i64,
-    /// The processors in use.
-    #[serde(default, rename = "totalCoresUsed", deserialize_with = "lenient::number")]
-    pub(crate) cpus: i64,
-    /// The most key pairs.
-    #[serde(default, rename = "maxTotalKeypairs", deserialize_with = "lenient::number")]
-    pub(crate) max_key_pairs: i64,
 }
 
 /// An image.
@@ -176,18 +138,12 @@ pub(crate) struct Image {
     /// Its id.
     #[serde(deserialize_with = "lenient::text")]
     pub(crate) id: String,
-    /// Its name; not unique.
-    #[serde(default, deserialize_with = "lenient::text")]
-    pub(crate) name: String,
     /// `active`, and what else there may be.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) status: String,
     /// `public`, `shared`, `private`, `community`.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) visibility: String,
-    /// The project that it belongs to.
-    #[serde(default, deserialize_with = "lenient::text")]
-    pub(crate) owner: String,
     /// It is an old one that is kept for those who know its id.
     #[serde(default, rename = "os_hidden", deserialize_with = "lenient::flag")]
     pub(crate) hidden: bool,
@@ -202,18 +158,6 @@ pub(crate) struct Network {
     /// Its id.
     #[serde(deserialize_with = "lenient::text")]
     pub(crate) id: String,
-    /// Its name.
-    #[serde(default, deserialize_with = "lenient::text")]
-    pub(crate) name: String,
-    /// All projects may use it.
-    #[serde(default, deserialize_with = "lenient::flag")]
-    pub(crate) shared: bool,
-    /// Floating addresses come from it.
-    #[serde(default, rename = "router:external", deserialize_with = "lenient::flag")]
-    pub(crate) external: bool,
-    /// The project that it belongs to.
-    #[serde(default, deserialize_with = "lenient::text")]
-    pub(crate) project_id: String,
 }
 
 /// A port: a server's place in a network.
@@ -222,23 +166,6 @@ pub(crate) struct Port {
     /// Its id.
     #[serde(deserialize_with = "lenient::text")]
     pub(crate) id: String,
-    /// Its network.
-    #[serde(default, deserialize_with = "lenient::text")]
-    pub(crate) network_id: String,
-    /// Its server.
-    #[serde(default, deserialize_with = "lenient::text")]
-    pub(crate) device_id: String,
-    /// `ACTIVE`, `DOWN`, `BUILD`.
-    #[serde(default, deserialize_with = "lenient::text")]
-    pub(crate) status: String,
-    /// Its addresses.
-    #[serde(default, rename = "fixed_ips", deserialize_with = "fixed_ips")]
-    pub(crate) fixed: Vec<String>,
-}
-
-fn fixed_ips<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    let list = Option::<Vec<Value>>::deserialize(from)?.unwrap_or_default();
-    Ok(list.iter().filter_map(|one| one.get("ip_address")?.as_str().map(str::to_owned)).collect())
 }
 
 /// A floating address.
@@ -250,25 +177,13 @@ pub(crate) struct FloatingIp {
     /// The address.
     #[serde(default, rename = "floating_ip_address", deserialize_with = "lenient::text")]
     pub(crate) address: String,
-    /// The network that it comes from.
-    #[serde(default, rename = "floating_network_id", deserialize_with = "lenient::text")]
-    pub(crate) network_id: String,
     /// What was written beside it when it was made.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) description: String,
     /// The port that it leads to.
     #[serde(default, deserialize_with = "lenient::some_text")]
     pub(crate) port_id: Option<String>,
-    /// `ACTIVE`, `DOWN`, `ERROR`.
-    #[serde(default, deserialize_with = "lenient::text")]
-    pub(crate) status: String,
-    /// Its tags.
-    #[serde(default, deserialize_with = "lenient::list")]
-    pub(crate) tags: Vec<String>,
     /// The address behind it.
     #[serde(default, rename = "fixed_ip_address", deserialize_with = "lenient::some_text")]
     pub(crate) fixed: Option<String>,
-    /// The project that it belongs to.
-    #[serde(default, deserialize_with = "lenient::text")]
-    pub(crate) project_id: String,
 }

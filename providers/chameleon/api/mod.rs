@@ -20,4 +20,4 @@ mod token;
 pub(super) use failure::{Effect, Failure, FailureKind};
 pub(super) use lease::{Allocation, Host, Lease, NewLease, NewReservation};
 pub(super) use machine::{FloatingIp, Image, KeyPair, Network, NewServer, Server};
-pub(super) use site::{Site, Who};
+pub(super) use site::Site;

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::call::{part, query};
 use super::failure::Api;
 use super::lenient;
-use super::machine::{Flavor, Image, KeyPair, Limits, NewServer, Server};
+use super::machine::{Flavor, Image, KeyPair, NewServer, Server};
 use super::site::Site;
 
 const COMPUTE: &str = "compute";
@@ -24,12 +24,6 @@ struct Made {
 #[derive(Deserialize)]
 struct Wrapped {
     keypair: KeyPair,
-}
-
-#[derive(Deserialize)]
-struct Absolute {
-    #[serde(default)]
-    absolute: Limits,
 }
 
 impl Site {
@@ -76,12 +70,6 @@ impl Site {
     /// Removes a key pair; what is gone is success.
     pub(crate) async fn delete_key_pair(&self, name: &str) -> Api<()> {
         self.remove(COMPUTE, &format!("/os-keypairs/{}", part(name)), &format!("delete the key pair {name}")).await
-    }
-
-    /// How much of the quota is used.
-    pub(crate) async fn compute_limits(&self) -> Api<Limits> {
-        let limits: Absolute = self.read(COMPUTE, "/limits", "limits", "read the quota").await?;
-        Ok(limits.absolute)
     }
 
     /// The images of this name that we may see, old ones included.

@@ -1,11 +1,10 @@
 //! One site: its connections, its token, and how often it is asked.
 
 use std::fmt;
-use std::sync::{Arc, Once, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
-use jiff::Timestamp;
 use reqwest::{Certificate, Client, Url};
 use tokio::sync::Mutex;
 
@@ -35,14 +34,8 @@ pub(crate) struct Who {
     pub(crate) user_id: String,
     /// Our user's name.
     pub(crate) user_name: String,
-    /// Our project, by id.
-    pub(crate) project_id: String,
     /// Our project's name: `CHI-231138`.
     pub(crate) project_name: String,
-    /// When the token ends.
-    pub(crate) expires: Timestamp,
-    /// A new token can be had then.
-    pub(crate) renewable: bool,
     /// The application credential is a restricted one; `None` when we are here by another way.
     pub(crate) restricted: Option<bool>,
     /// Our roles in the project.
@@ -225,13 +218,8 @@ fn may_be_tried_again(failure: &Failure, again: Again) -> bool {
 
 /// A client for one site; `None` keeps no connection.
 fn client(credentials: &Credentials, keystone: &Url, idle: Option<Duration>) -> Result<Client> {
-    static CRYPTOGRAPHY: Once = Once::new();
-    CRYPTOGRAPHY.call_once(|| {
-        // Refused only when the process has one already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    });
     let doing = || format!("prepare connections to {}", credentials.auth_url);
-    let mut builder = Client::builder()
+    let mut builder = crate::util::http::client()
         .user_agent(concat!("gpucl/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())

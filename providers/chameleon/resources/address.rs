@@ -59,16 +59,18 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
         Ok(address) => return Ok(Acquired { id: address.id, was_there: false }),
         Err(failure) => failure,
     };
-    let begun = Instant::now();
-    while failure.effect == Effect::Unknown {
-        let is_last = begun.elapsed() >= SHOWS_WITHIN;
-        if let Some(address) = tagged(site, tag).await? {
-            return Ok(Acquired { id: address.id, was_there: false });
+    if failure.effect == Effect::Unknown {
+        let begun = Instant::now();
+        loop {
+            let is_last = begun.elapsed() >= SHOWS_WITHIN;
+            if let Some(address) = tagged(site, tag).await? {
+                return Ok(Acquired { id: address.id, was_there: false });
+            }
+            if is_last {
+                return Err(Error::from(failure).left(LeftBehind::Unknown));
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        if is_last {
-            return Err(Error::from(failure).left(LeftBehind::Unknown));
-        }
-        tokio::time::sleep(Duration::from_millis(500)).await;
     }
     let none_left = matches!(failure.kind, FailureKind::NotEnough | FailureKind::Quota | FailureKind::NameTaken);
     let error = Error::from(failure);

@@ -47,6 +47,19 @@ pub(in crate::providers::chameleon) fn state_of(lease: &Lease) -> LeaseState {
     }
 }
 
+/// Some of its hosts have failed.
+pub(in crate::providers::chameleon) fn is_degraded(lease: &Lease) -> bool {
+    lease.degraded || lease.reservations.iter().any(|reservation| reservation.missing_resources)
+}
+
+/// What that means.
+pub(in crate::providers::chameleon) fn told_degraded(lease: &Lease) -> String {
+    format!(
+        "the lease {} is degraded: one of its hosts has failed, and the service found no other; a server may not start",
+        title(lease)
+    )
+}
+
 /// A lease that is on its way out.
 fn is_leaving(lease: &Lease) -> bool {
     ["TERMINATING", "DELETING"].contains(&lease.status.to_uppercase().as_str())
@@ -203,6 +216,7 @@ async fn taken(cloud: &Cloud, hosts: &[String], start: Option<Timestamp>, end: T
 pub(in crate::providers::chameleon) async fn wait_active(cloud: &Cloud, id: &str) -> Result<Lease> {
     let site = cloud.site().await?;
     let begun = Timestamp::now();
+    let mut pause = SignedDuration::from_millis(200);
     let mut told: Option<LeaseState> = None;
     loop {
         let doing = || format!("wait for the lease {id}");
@@ -215,11 +229,8 @@ pub(in crate::providers::chameleon) async fn wait_active(cloud: &Cloud, id: &str
         let now = Timestamp::now();
         match state {
             LeaseState::Active => {
-                if lease.degraded || lease.reservations.iter().any(|reservation| reservation.missing_resources) {
-                    cloud.context.events.warn(format!(
-                        "the lease {} is degraded: one of its hosts has failed, and the service found no other; a server may not start",
-                        title(&lease)
-                    ));
+                if is_degraded(&lease) {
+                    cloud.context.events.warn(told_degraded(&lease));
                 }
                 return Ok(lease);
             }
@@ -247,7 +258,6 @@ pub(in crate::providers::chameleon) async fn wait_active(cloud: &Cloud, id: &str
             };
             let limit = left.max(SignedDuration::ZERO) + START_LIMIT;
             let limit_milliseconds = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-            cloud.context.events.note(format!("waiting for {what}"));
             cloud.context.events.send(EventKind::Waiting { what, limit_milliseconds });
         }
         if when::between(lease.start.max(begun), now) > START_LIMIT {
@@ -259,8 +269,10 @@ pub(in crate::providers::chameleon) async fn wait_active(cloud: &Cloud, id: &str
                 ))
                 .hint(format!("gpucl lease show {id}   # and look whether this machine's clock is right")));
         }
-        let pause = left.clamp(SignedDuration::from_secs(1), LONGEST_PAUSE);
-        tokio::time::sleep(pause.unsigned_abs()).await;
+        // Rare only after a while: by the site's clock its time may have come already.
+        let longest = left.clamp(SignedDuration::from_secs(1), LONGEST_PAUSE);
+        tokio::time::sleep(pause.min(longest).unsigned_abs()).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
@@ -268,6 +280,7 @@ pub(in crate::providers::chameleon) async fn wait_active(cloud: &Cloud, id: &str
 pub(in crate::providers::chameleon) async fn delete(cloud: &Cloud, id: &str) -> Result<()> {
     let site = cloud.site().await?;
     let begun = Instant::now();
+    let mut pause = Duration::from_millis(200);
     let mut asked = false;
     loop {
         match site.lease(id).await? {
@@ -295,7 +308,8 @@ pub(in crate::providers::chameleon) async fn delete(cloud: &Cloud, id: &str) -> 
         if asked && site.lease(id).await?.is_none() {
             return Ok(());
         }
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(1));
     }
 }
 

@@ -15,6 +15,7 @@ use crate::providers::chameleon::api::{Effect, FloatingIp, Lease, NewServer, Ser
 use crate::providers::chameleon::cloud::{Cloud, tag_of};
 use crate::providers::chameleon::resolve::{Found, LeaseFound, resolve};
 use crate::secret::{ensure_key_pair, key_pair};
+use crate::util::when;
 
 /// The metadata that carries our tag.
 const TAG: &str = "gpucl";
@@ -52,7 +53,7 @@ pub(super) fn observed(server: &Server, addresses: &[FloatingIp]) -> Option<(Tag
 
 /// What a fault means.
 fn told_fault(fault: Option<&str>) -> String {
-    let fault = fault.unwrap_or("the service does not say why");
+    let fault = fault.unwrap_or("the service does not say why").trim_end_matches('.');
     let meaning = if fault.contains("No valid host") {
         ": the host of the lease is in use or failed, or the lease is not active"
     } else if fault.contains("deploy") || fault.contains("provision") {
@@ -116,6 +117,13 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
         Err(_) => look(cloud, tag, request).await?,
     };
     let lease = lease_of(site, tag, &found).await?;
+    // The scheduler would say "No valid host" to it.
+    if super::lease::state_of(&lease) == LeaseState::Ended {
+        let when = when::both(lease.end, &cloud.zone());
+        return Err(Error::new(ErrorKind::Provider, format!("boot {}", tag.key.display_name()))
+            .because(format!("the time of the lease {} was over at {when}", super::lease::title(&lease)))
+            .hint(format!("gpucl lease --node {} --hours 3   # then up again", found.node)));
+    }
     let named =
         lease.reservations.iter().find(|one| one.is_host() && one.asked("node_name").as_deref() == Some(&found.node));
     let reservation = match named {
@@ -142,16 +150,18 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
         Ok(id) => return Ok(Acquired { id, was_there: false }),
         Err(failure) => failure,
     };
-    let begun = Instant::now();
-    while failure.effect == Effect::Unknown {
-        let is_last = begun.elapsed() >= SHOWS_WITHIN;
-        if let Some(server) = tagged(site, tag).await? {
-            return Ok(Acquired { id: server.id, was_there: false });
+    if failure.effect == Effect::Unknown {
+        let begun = Instant::now();
+        loop {
+            let is_last = begun.elapsed() >= SHOWS_WITHIN;
+            if let Some(server) = tagged(site, tag).await? {
+                return Ok(Acquired { id: server.id, was_there: false });
+            }
+            if is_last {
+                return Err(Error::from(failure).left(LeftBehind::Unknown));
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        if is_last {
-            return Err(Error::from(failure).left(LeftBehind::Unknown));
-        }
-        tokio::time::sleep(Duration::from_millis(500)).await;
     }
     Err(failure.into())
 }
@@ -173,6 +183,7 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequ
     let name = tag.key.display_name();
     let doing = || format!("boot {name}");
     let begun = Instant::now();
+    let mut pause = Duration::from_millis(200);
     let mut told = None;
     loop {
         let Some(server) = site.server(id).await? else {
@@ -199,9 +210,6 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequ
         let stage = server.task.clone().unwrap_or_else(|| server.status.to_lowercase());
         if told.as_ref() != Some(&stage) {
             let what = format!("{name} to boot ({stage}; bare metal usually takes 10 to 20 minutes)");
-            if told.is_none() {
-                events.note(format!("waiting for {what}"));
-            }
             let limit_milliseconds = u64::try_from(BUILD_LIMIT.as_millis()).unwrap_or(u64::MAX);
             events.send(EventKind::Waiting { what, limit_milliseconds });
             told = Some(stage);
@@ -211,8 +219,9 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequ
                 .because(format!("it is {} still after {} minutes", server.status, BUILD_LIMIT.as_secs() / 60))
                 .left(LeftBehind::Remaining(vec![id.to_owned()])));
         }
-        let pause = if begun.elapsed() < Duration::from_secs(60) { 1 } else { 5 };
-        tokio::time::sleep(Duration::from_secs(pause)).await;
+        tokio::time::sleep(pause).await;
+        let longest = if begun.elapsed() < Duration::from_secs(60) { 1 } else { 5 };
+        pause = (pause * 2).min(Duration::from_secs(longest));
     }
     match request.needs.contains(&address_key()) {
         true => give_address(cloud, tag, request, id).await,

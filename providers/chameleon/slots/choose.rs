@@ -163,10 +163,10 @@ impl Search<'_> {
         // What ended more than a gap ago is none of our business.
         let holds = |booking: &&Booking| later(booking.end, gap) > start;
         if let Some(by) = before.clone().filter(holds).max_by_key(|booking| booking.end) {
-            return Fit::Not(Why::Taken { host: host(), by: by.clone() });
+            return Fit::Not(Why::Taken { host: host(), by: Box::new(by.clone()) });
         }
         if let Some(by) = before.clone().find(|booking| booking.ours && between(booking.end, start) <= gap) {
-            return Fit::Not(Why::Stacking { host: host(), by: by.clone() });
+            return Fit::Not(Why::Stacking { host: host(), by: Box::new(by.clone()) });
         }
         let next = row
             .bookings
@@ -177,7 +177,7 @@ impl Search<'_> {
         let last = crate::util::when::floor(earlier(next.start, gap));
         let end = last.min(habit);
         if next.ours && between(end, next.start) <= gap {
-            return Fit::Not(Why::Stacking { host: host(), by: next.clone() });
+            return Fit::Not(Why::Stacking { host: host(), by: Box::new(next.clone()) });
         }
         if end == habit {
             return Fit::Free { end, next: None };
@@ -188,7 +188,7 @@ impl Search<'_> {
         let missing = between(end, wanted);
         let enough = missing <= slack || (shorten && between(start, end) >= asked.min(LEAST));
         if !enough {
-            return Fit::Not(Why::TooShort { host: host(), until: last, by: next.clone() });
+            return Fit::Not(Why::TooShort { host: host(), until: last, by: Box::new(next.clone()) });
         }
         Fit::Free { end, next: Some(next) }
     }

@@ -10,7 +10,7 @@ use crate::util::when;
 
 impl NoSlot {
     /// The refusal as an error: why, what is free, and the command that takes it.
-    pub fn error(&self, doing: &str, ask: &LeaseAsk, policy: &Policy, zone: &TimeZone) -> Error {
+    pub(crate) fn error(&self, doing: &str, ask: &LeaseAsk, policy: &Policy, zone: &TimeZone) -> Error {
         let kind = match &self.why {
             Why::NoSuchHost { .. } | Why::NoneMatches { .. } => ErrorKind::NotFound,
             Why::TooLong { .. } | Why::Past { .. } | Why::Backwards => ErrorKind::Usage,
@@ -55,7 +55,7 @@ impl NoSlot {
 
 impl Why {
     /// Why, as a lowercase fragment.
-    pub fn cause(&self, policy: &Policy, zone: &TimeZone) -> String {
+    pub(crate) fn cause(&self, policy: &Policy, zone: &TimeZone) -> String {
         let gap = when::length(policy.gap);
         match self {
             Self::NoSuchHost { name, .. } => format!("no host is called `{name}`"),

@@ -28,7 +28,7 @@ pub(super) async fn with(config: Config) -> Site {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let sandbox = Sandbox::start(config).await.unwrap();
     let token = sandbox.token(User::Alice);
-    Site { sandbox, http: reqwest::Client::builder().no_proxy().build().unwrap(), token }
+    Site { sandbox, http: crate::util::http::client().no_proxy().build().unwrap(), token }
 }
 
 impl Site {

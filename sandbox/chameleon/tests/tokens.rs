@@ -59,7 +59,7 @@ async fn an_access_token_becomes_a_token_with_a_project() {
     let site = site().await;
     let url = format!("{}/OS-FEDERATION/identity_providers/chameleon/protocols/openid/auth", site.sandbox.auth_url());
     let access = site.sandbox.access_token(User::Carol);
-    let told = reqwest::Client::new().post(url).bearer_auth(access).send().await.unwrap();
+    let told = crate::util::http::client().build().unwrap().post(url).bearer_auth(access).send().await.unwrap();
     assert_eq!(told.status(), 201);
     let unscoped = told.headers()["x-subject-token"].to_str().unwrap().to_owned();
     assert_eq!(site.send(&unscoped, "GET", "/reservation/v1/leases", Value::Null).await.unwrap().status, 401);

@@ -177,15 +177,16 @@ impl Desk<'_> {
     }
 
     /// Waits until a lease can be used. Ctrl-C ends the wait, and not the lease.
-    async fn wait_active(&self, lease: &str, name: &str) -> Result<Lease> {
+    async fn wait_active(&self, lease: &Lease) -> Result<Lease> {
         let stopped = || {
+            let name = argument(lease);
             Error::new(ErrorKind::Cancelled, format!("wait for the lease {name}"))
                 .because("it was stopped; the lease stays")
                 .hint(format!("gpucl lease wait {name}{}", self.flags))
                 .hint(format!("gpucl lease delete {name}{}", self.flags))
         };
         tokio::select! {
-            active = self.reservations()?.wait_active(lease) => active,
+            active = self.reservations()?.wait_active(&lease.id) => active,
             Ok(()) = tokio::signal::ctrl_c() => Err(stopped()),
         }
     }
@@ -196,9 +197,25 @@ impl Desk<'_> {
         if let (Some(line), Ok(Value::Object(lease))) = (line.as_object_mut(), serde_json::to_value(lease)) {
             line.extend(lease);
         }
+        line["title"] = json!(title(lease));
         line["left_seconds"] = json!(left(lease, Timestamp::now()).as_secs());
         line
     }
+}
+
+/// Its name as a person knows it: without the tag of ours that it ends in.
+fn title(lease: &Lease) -> &str {
+    let tag = lease.tag.as_ref().map(ToString::to_string).unwrap_or_default();
+    let bare = lease.name.strip_suffix(&tag).unwrap_or(&lease.name).trim_end_matches([' ', '-']);
+    if bare.is_empty() { &lease.name } else { bare }
+}
+
+/// The name as it is written in a command.
+fn argument(lease: &Lease) -> String {
+    let title = title(lease);
+    let is_plain = title.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.@:".contains(letter));
+    // A name may hold anything; the id never does.
+    if is_plain && !title.starts_with('-') { title.to_owned() } else { lease.id.clone() }
 }
 
 /// How long it lasts still.

@@ -53,7 +53,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
         Command::Render(args) => render::run(app, args).await,
         Command::Offers(args) => offers::run(app, args).await,
         Command::Calendar(args) => calendar::run(app, args).await,
-        Command::Lease(args) => lease::run(app, args).await,
+        Command::Lease(args) => lease::run(app, *args).await,
         Command::Gc(args) => gc::run(app, args).await,
         Command::Doctor(args) => doctor::run(app, args).await,
         Command::Provider(command) => provider::run(app, command).await,

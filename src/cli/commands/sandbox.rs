@@ -54,6 +54,35 @@ const BOOT: Duration = Duration::from_secs(5);
 /// The real manager looks for due events every ten seconds.
 const TICK: Duration = Duration::from_secs(2);
 
+/// What a user of a stand-in sets in the environment.
+pub(crate) fn variables(sandbox: &Sandbox, user: User) -> Vec<(String, String)> {
+    let credentials = sandbox.credentials(user);
+    [
+        ("OS_AUTH_TYPE", "v3applicationcredential".to_owned()),
+        ("OS_AUTH_URL", sandbox.auth_url()),
+        ("OS_IDENTITY_API_VERSION", "3".to_owned()),
+        ("OS_INTERFACE", "public".to_owned()),
+        ("OS_REGION_NAME", sandbox.region()),
+        ("OS_APPLICATION_CREDENTIAL_ID", credentials.id),
+        ("OS_APPLICATION_CREDENTIAL_SECRET", credentials.secret),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .to_vec()
+}
+
+/// A stand-in that makes nobody wait: what is asked for is there when the answer comes.
+pub(crate) fn prompt() -> Config {
+    let at_once = Duration::from_millis(1);
+    Config {
+        boot: Duration::ZERO,
+        schedule: Duration::ZERO,
+        deletion: Duration::ZERO,
+        lease_tick: at_once,
+        transition: Duration::ZERO,
+        ..Config::default()
+    }
+}
+
 /// Serves until Ctrl-C.
 pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
     let Command::Chameleon(args) = command;
@@ -77,19 +106,11 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
         UserName::Bob => User::Bob,
         UserName::Carol => User::Carol,
     };
-    let (auth_url, region, credentials) = (sandbox.auth_url(), sandbox.region(), sandbox.credentials(user));
-    let variables = [
-        ("OS_AUTH_TYPE", "v3applicationcredential"),
-        ("OS_AUTH_URL", &auth_url),
-        ("OS_IDENTITY_API_VERSION", "3"),
-        ("OS_INTERFACE", "public"),
-        ("OS_REGION_NAME", &region),
-        ("OS_APPLICATION_CREDENTIAL_ID", &credentials.id),
-        ("OS_APPLICATION_CREDENTIAL_SECRET", &credentials.secret),
-    ];
+    let (auth_url, credentials) = (sandbox.auth_url(), sandbox.credentials(user));
+    let variables = variables(&sandbox, user);
     if app.json() {
         let variables: serde_json::Map<String, serde_json::Value> =
-            variables.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+            variables.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
         app.ui.json(&json!({
             "v": 1, "type": "sandbox", "variables": variables, "control": sandbox.control_url(), "stand_in": true,
         }));

@@ -46,6 +46,12 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         report.ready_since.map(|since| format!(" since {}", local(since))).unwrap_or_default(),
         report.provider,
     ));
+    if let (Some(what), Some(at)) = (&report.waits_for, report.waits_until) {
+        app.ui.data(format!("it waits for {what}, which begins at {}", in_time(at)));
+    }
+    if let (None, Some(process)) = (&report.waits_for, report.brought_up_by) {
+        app.ui.data(format!("process {process} brings it up; `gpucl up` watches"));
+    }
     for host in &report.restarted_hosts {
         app.ui.data(format!("{host} was restarted since: `gpucl up` repairs what does not run"));
     }
@@ -71,7 +77,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     }
     if let Some(ray) = &ray {
         app.ui.data(ray.jobs.clone());
-    } else if !args.offline && report.phase != "stopped" {
+    } else if !args.offline && !["stopped", "waiting"].contains(&report.phase) {
         app.ui.status("Ray does not answer; what is shown is what this machine knows");
     }
     Ok(exit_code::DONE)
@@ -159,6 +165,16 @@ pub(crate) fn json(report: &StatusReport, ray: Option<&FromRay>) -> serde_json::
         }
     }
     value
+}
+
+/// A time, and how far away it is.
+pub(crate) fn in_time(at: jiff::Timestamp) -> String {
+    let left = at.duration_since(jiff::Timestamp::now());
+    let told = human::local(at);
+    match left.is_positive() {
+        true => format!("{told} (in {})", human::short_duration(left.unsigned_abs())),
+        false => format!("{told} ({} ago)", human::short_duration(left.unsigned_abs())),
+    }
 }
 
 fn local(at: jiff::Timestamp) -> String {

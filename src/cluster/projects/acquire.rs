@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::world::ProjectWorld;
+use jiff::Timestamp;
+
 use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
@@ -19,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(15);
 pub(super) struct Found {
     pub(super) offers: Vec<Offer>,
     pub(super) start: Option<Start>,
-    pub(super) end: Option<jiff::Timestamp>,
+    pub(super) end: Option<Timestamp>,
     pub(super) notes: Vec<String>,
 }
 
@@ -31,7 +33,10 @@ impl ProjectWorld {
         for note in &resolved.notes {
             config.events.note(note);
         }
-        self.learned().hosts = Some(resolved.hosts);
+        {
+            let mut learned = self.learned();
+            (learned.hosts, learned.end) = (Some(resolved.hosts), resolved.end);
+        }
         let offers = match resolved.offers.is_empty() {
             true => config.provider.offers().await?,
             false => resolved.offers,
@@ -125,6 +130,8 @@ impl ProjectWorld {
         if request.is_host {
             let place = self.config.provider.place(&tag, id).await?;
             self.note_place(key, &place, ledger)?;
+            let end = self.learned().end;
+            end.map_or(Ok(()), |end| note_end(key, end, ledger))?;
             self.config.reach.know(key, &place).await;
             self.learned().places.insert(key.clone(), place);
         }
@@ -175,10 +182,24 @@ impl ProjectWorld {
             if found.adopted && known.note::<bool>(&found.key, "adopted") != Some(true) {
                 ledger.note(&found.key, "adopted", &true)?;
             }
-            if found.until.is_some() && known.note::<jiff::Timestamp>(&found.key, "until") != found.until {
-                ledger.note(&found.key, "until", &found.until)?;
-            }
         }
-        Ok(())
+        match end_of(observed) {
+            Some(end) => self.host_keys().iter().try_for_each(|host| note_end(host, end, ledger)),
+            None => Ok(()),
+        }
     }
+}
+
+/// When the first of what was seen ends by itself.
+pub(super) fn end_of(observed: &Observed) -> Option<Timestamp> {
+    observed.resources.iter().filter_map(|found| found.until).min()
+}
+
+/// Writes down when a host is taken away.
+fn note_end(host: &Key, end: Timestamp, ledger: &Ledger) -> Result<()> {
+    let known = ledger.state();
+    if !known.items.contains_key(host) || known.note(host, "until") == Some(end) {
+        return Ok(());
+    }
+    ledger.note(host, "until", &end)
 }

@@ -83,7 +83,7 @@ pub(in crate::cluster) async fn down(
     proof
         .seen
         .push(format!("asked the provider `{}` again: it has nothing that carries our tag", spec.provider.name()));
-    proof.kept = world.kept();
+    proof.kept.extend(world.kept());
     drop(world);
     let store = ledger
         .into_store()

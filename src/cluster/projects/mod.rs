@@ -18,5 +18,5 @@ pub use reach::Reach;
 pub(super) use reach::SshReach;
 pub(super) use status::{access_of, known as known_status, look as look_status};
 pub use touch::HostTouches;
-pub(super) use up::{plan, up};
+pub(super) use up::{ends_at, plan, up};
 pub(super) use verify::verify;

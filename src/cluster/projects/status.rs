@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use super::acquire::end_of;
 use super::expected::project_of;
 use super::up::open_world;
 use super::world::{ProjectWorld, Purpose};
@@ -77,7 +78,11 @@ pub(in crate::cluster) async fn look(
     let world = open_world(settings, spec, store, Purpose::Look)?;
     let state = store.state();
     let told = tokio::time::timeout(TELLS_WITHIN, world.observe(state)).await;
-    let told = matches!(told, Ok(Ok(_)));
+    let (told, ends) = match &told {
+        Ok(Ok(observed)) => (true, end_of(observed)),
+        _ => (false, None),
+    };
+    let report = StatusReport { ends: ends.or(report.ends), ..report };
     Ok(seen(&world, state, report, told))
 }
 
@@ -121,7 +126,7 @@ fn seen(world: &ProjectWorld, state: &ClusterState, mut report: StatusReport, to
         }));
     }
     report.restarted = !report.restarted_hosts.is_empty();
-    if told {
+    if told && report.phase != "waiting" {
         report.phase = match (running, report.nodes.len()) {
             (_, 0) => report.phase,
             (0, _) => "stopped",

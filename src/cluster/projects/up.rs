@@ -47,6 +47,7 @@ fn world(
 }
 
 /// What comes of looking before anything is written for good.
+#[expect(clippy::large_enum_variant, reason = "it is made once, and taken apart at once")]
 enum Looked {
     Later(Start),
     Now(Found, Observed, Goal),
@@ -136,12 +137,12 @@ async fn bring_up(
     let (found, mut observed, mut goal) = planned;
     let mut operations = 0;
     for attempt in 0.. {
-        world.note_resources(&observed, pipeline.ledger)?;
-        let plan = pipeline.settle_on(&goal, observed)?.plan;
+        let crate::engine::Planned { observed: seen, plan } = pipeline.settle_on(&goal, observed)?;
+        world.note_resources(&seen, pipeline.ledger)?;
         operations += plan.operations.len();
         match pipeline.execute(&plan).await.into_result() {
             Err(error) if attempt == 0 && error.retry_status() == Status::Temporary && world.makes_hosts() => {
-                pipeline.events.warn(format!("{error}; it is made once more"));
+                pipeline.events.warn(format!("failed to {error}; it is made once more"));
                 observed = pipeline.observe_settled().await?;
                 goal = world.goal(loaded, &found.offers, &pipeline.ledger.state(), &observed)?;
                 continue;

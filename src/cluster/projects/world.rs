@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
@@ -11,7 +11,7 @@ use super::expected::{Survey, taken};
 use super::goal::no_place;
 use super::reach::Reach;
 use crate::engine::{Cancel, Ledger, Urgency, World};
-use crate::error::{Error, ErrorKind, LeftBehind, Result};
+use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::event::Bus;
 use crate::host::{ExecEnd, Host};
 use crate::name::{Key, Scope};
@@ -23,6 +23,7 @@ use crate::runtime::compose::{self, CheckLine, CleanOptions, Container, HostPort
 use crate::secret::Secrets;
 use crate::spec::Spec;
 use crate::state::ClusterState;
+use crate::util::human;
 
 /// How long a host that stands there may take to answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
@@ -72,6 +73,7 @@ pub(super) struct HostSeen {
 #[derive(Debug, Default)]
 pub(super) struct Learned {
     pub(super) hosts: Option<Vec<HostRequest>>,
+    pub(super) end: Option<jiff::Timestamp>,
     pub(super) places: BTreeMap<Key, HostPlace>,
     pub(super) seen: BTreeMap<Key, HostSeen>,
     ports: BTreeMap<Key, HostPorts>,
@@ -147,12 +149,27 @@ impl ProjectWorld {
         self.config.reach.host(host, &place, &self.home(host), ANSWERS_WITHIN).await
     }
 
-    /// A host that was just made may take as long as its provider says.
+    /// A host that was just made may take as long as the spec says, or else its provider.
     async fn connected_new(&self, host: &Key, known: &ClusterState) -> Result<Arc<dyn Host>> {
         let place = self.place_of(host).ok_or_else(|| no_place(host))?;
         let is_new = known.note::<Facts>(host, "facts").is_none();
-        let boot = if is_new { self.config.provider.capability().boot } else { Duration::ZERO };
-        self.config.reach.host(host, &place, &self.home(host), ANSWERS_WITHIN.max(boot)).await
+        let wait = match &self.config.spec.timeouts.boot {
+            Some(boot) if is_new => boot.0,
+            None if is_new => ANSWERS_WITHIN.max(self.config.provider.capability().boot),
+            _ => ANSWERS_WITHIN,
+        };
+        let begun = Instant::now();
+        self.config.reach.host(host, &place, &self.home(host), wait).await.map_err(|error| {
+            // What is told at once does not pass by waiting longer.
+            if !is_new || begun.elapsed() < wait {
+                return error;
+            }
+            // The whole of its time was waited for: to wait once more would double it.
+            error
+                .status(Status::Permanent)
+                .because(format!("it did not answer within {} (`timeouts.boot`)", human::duration(wait)))
+                .hint("the provider says that it runs: more time for slow hosts is `timeouts: {boot: 45m}` in the spec")
+        })
     }
 
     async fn prepare(&self, host: &Key, ledger: &Ledger) -> Result<()> {

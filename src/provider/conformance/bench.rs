@@ -44,9 +44,7 @@ impl<'a> Bench<'a> {
     pub(super) fn scope(&self, owner: &Owner, cluster: &str) -> Verdict<Scope> {
         let cluster: ClusterName = cluster.parse().or_else(|error| broken(format!("{error}")))?;
         let scope = Scope { owner: owner.clone(), cluster };
-        for set in [&self.scopes, &self.dirty] {
-            set.lock().unwrap_or_else(PoisonError::into_inner).insert(scope.clone());
-        }
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner).insert(scope.clone());
         Ok(scope)
     }
 
@@ -88,6 +86,7 @@ impl<'a> Bench<'a> {
         request: &ResourceRequest,
         recorder: &dyn Recorder,
     ) -> Verdict<crate::error::Result<Acquired>> {
+        self.dirty.lock().unwrap_or_else(PoisonError::into_inner).insert(scope.clone());
         let tag = scope.tag(&request.key);
         self.limited("acquire", self.subject.provider.acquire(&tag, request, recorder)).await
     }
@@ -107,9 +106,6 @@ impl<'a> Bench<'a> {
     /// Acquires one resource and waits until it is usable; hands back its id.
     pub(super) async fn acquire_usable(&self, scope: &Scope, request: &ResourceRequest) -> Verdict<String> {
         let id = self.acquire(scope, request, &Notebook::default()).await?.id;
-        let tag = scope.tag(&request.key);
-        let what = format!("wait until {} is usable", request.key);
-        told(&what, self.limited(&what, self.subject.provider.wait_usable(&tag, request, &id)).await?)?;
         self.until_usable(scope, request, &id).await?;
         Ok(id)
     }
@@ -124,14 +120,17 @@ impl<'a> Bench<'a> {
         Ok(acquired)
     }
 
-    /// Waits until this id shows, within the settle time, and is usable, within the patience.
+    /// Waits as the engine does; then this id must show, within the settle time, and be usable, within the patience.
     pub(super) async fn until_usable(
         &self,
         scope: &Scope,
         request: &ResourceRequest,
         id: &str,
     ) -> Verdict<ObservedResource> {
-        let settle = self.capability().settle;
+        let tag = scope.tag(&request.key);
+        let what = format!("wait until {} is usable", request.key);
+        told(&what, self.limited(&what, self.subject.provider.wait_usable(&tag, request, id)).await?)?;
+        let settle = self.subject.settle;
         let begun = Instant::now();
         loop {
             // Looked at before the call, so that one look falls after the end of each span, however slow the machine.
@@ -154,7 +153,7 @@ impl<'a> Bench<'a> {
 
     /// Looks until something of this key shows or the settle time is over; hands back what shows of the key.
     pub(super) async fn settled(&self, scope: &Scope, key: &Key) -> Verdict<Vec<ObservedResource>> {
-        let settle = self.capability().settle;
+        let settle = self.subject.settle;
         let begun = Instant::now();
         loop {
             let elapsed = begun.elapsed();
@@ -169,7 +168,7 @@ impl<'a> Bench<'a> {
 
     /// Looks through the whole settle time: never two of this key, and one at the end.
     pub(super) async fn exactly_one(&self, scope: &Scope, key: &Key) -> Verdict<ObservedResource> {
-        let settle = self.capability().settle;
+        let settle = self.subject.settle;
         let begun = Instant::now();
         loop {
             let elapsed = begun.elapsed();
@@ -184,7 +183,7 @@ impl<'a> Bench<'a> {
 
     /// Waits until nothing shows, and goes on looking until the settle time is over.
     pub(super) async fn until_empty(&self, scope: &Scope) -> Verdict {
-        let settle = self.capability().settle;
+        let settle = self.subject.settle;
         let begun = Instant::now();
         loop {
             let elapsed = begun.elapsed();
@@ -246,7 +245,7 @@ impl<'a> Bench<'a> {
 
     /// Waits a little before the next look.
     async fn pause(&self) {
-        let settle = self.capability().settle;
+        let settle = self.subject.settle;
         let pause = (settle / 4).clamp(Duration::from_millis(5), Duration::from_secs(5));
         let patient = self.subject.patience / 20;
         tokio::time::sleep(pause.max(patient.min(Duration::from_secs(5)))).await;
@@ -254,7 +253,7 @@ impl<'a> Bench<'a> {
 }
 
 /// Makes a provider's error a failure of the case.
-fn told<T>(what: &str, result: Result<T, Error>) -> Verdict<T> {
+pub(super) fn told<T>(what: &str, result: Result<T, Error>) -> Verdict<T> {
     result.map_err(|error| Stop::Broken(format!("{what} failed: {error}")))
 }
 

@@ -10,9 +10,6 @@ use super::suite::{Stop, Verdict, broken, ensure};
 use crate::name::Scope;
 use crate::provider::ResourceRequest;
 
-/// The most points at which one call is cut.
-const MOST_POINTS: usize = 64;
-
 pub(super) async fn answer_lost(bench: &Bench<'_>) -> Verdict {
     let scope = bench.fresh_scope()?;
     for request in bench.chain(&scope)? {
@@ -24,10 +21,10 @@ pub(super) async fn answer_lost(bench: &Bench<'_>) -> Verdict {
 }
 
 pub(super) async fn late(bench: &Bench<'_>) -> Verdict {
-    let settle = bench.capability().settle;
-    if settle.is_zero() {
+    if bench.capability().settle.is_zero() {
         return Err(Stop::NotApplicable("settle"));
     }
+    let settle = bench.subject.settle;
     let scope = bench.fresh_scope()?;
     for request in bench.chain(&scope)? {
         lose_the_answer(bench, &scope, &request).await?;
@@ -73,7 +70,7 @@ async fn again_is_the_same(
 pub(super) async fn cancel(bench: &Bench<'_>) -> Verdict {
     let scope = bench.fresh_scope()?;
     for request in bench.chain(&scope)? {
-        for points in 1..=MOST_POINTS {
+        for &points in &bench.subject.cuts {
             let ended = cut_acquire(bench, &scope, &request, points).await?;
             let released = cut_release(bench, &scope, &request, points).await?;
             if ended && released {

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::bench::{Bench, list};
+use jiff::SignedDuration;
+
+use super::bench::{Bench, list, told};
 use super::suite::{Stop, Verdict, broken, ensure};
 use crate::name::Key;
-use crate::provider::{ProviderKind, ResourceRequest};
+use crate::provider::{EndAsk, LeaseState, ProviderKind, ResourceRequest};
 
 pub(super) async fn offers(bench: &Bench<'_>) -> Verdict {
     let costs_money = bench.capability().costs_money;
@@ -76,7 +78,30 @@ fn keys(chain: &[ResourceRequest]) -> Vec<&Key> {
 }
 
 pub(super) async fn extend(bench: &Bench<'_>) -> Verdict {
-    not_in_the_contract_yet(bench.capability().extend, "extend")
+    if !bench.capability().extend {
+        return Err(Stop::NotApplicable("extend"));
+    }
+    let Some(reservations) = bench.subject.provider.reservations() else {
+        return broken("the capability says `extend`, and the provider has no reservations");
+    };
+    let scope = bench.fresh_scope()?;
+    // What is reserved is what all the rest needs, so it comes first.
+    let Some(request) = bench.chain(&scope)?.into_iter().next() else { return broken("a host takes no resources") };
+    let id = bench.acquire_usable(&scope, &request).await?;
+    let read = || async { told("read the reservation", bench.limited("lease", reservations.lease(&id)).await?) };
+    let before = read().await?;
+    let longer = EndAsk::After(SignedDuration::from_mins(10));
+    let moved = told("extend", bench.limited("extend", reservations.extend(&id, longer, false)).await?)?;
+    ensure(moved.end > before.end, || format!("{id} was extended from {} to {}", before.end, moved.end))?;
+    let after = read().await?;
+    ensure(after.end == moved.end && after.state == LeaseState::Active, || {
+        format!("{id} was extended to {}, and is {} until {}", moved.end, after.status, after.end)
+    })?;
+    let seen = bench.exactly_one(&scope, &request.key).await?;
+    ensure(seen.id == id && seen.until.is_none_or(|until| until == moved.end), || {
+        format!("{id} was extended to {}, and observe shows {} until {:?}", moved.end, seen.id, seen.until)
+    })?;
+    bench.release_all(&scope).await
 }
 
 pub(super) async fn console(bench: &Bench<'_>) -> Verdict {

@@ -26,16 +26,27 @@ pub struct Subject<'a> {
     pub stranger: Owner,
     /// How long a resource may take until it is usable, or until it is gone.
     pub patience: Duration,
+    /// How long after a call its effect may be missing from `observe`: the capability's, or less where it is known to be less.
+    pub settle: Duration,
+    /// After how many polls a call is dropped: one try each, in this order.
+    pub cuts: Vec<usize>,
 }
+
+/// The most polls after which a call is dropped.
+const MOST_POLLS: usize = 64;
+/// Where each try takes minutes, and money.
+const FEW_CUTS: [usize; 5] = [1, 3, 9, 27, MOST_POLLS];
 
 impl<'a> Subject<'a> {
     /// Makes one that asks for a host without settings, under owners that nobody else has.
     pub fn new(provider: &'a dyn Provider) -> Result<Self> {
         let owner = || random::letters(8)?.parse().map_err(internal);
         let host = Value::Object(serde_json::Map::new());
-        let minutes = if provider.capability().costs_money { 40 } else { 1 };
+        let capability = provider.capability();
+        let (minutes, cuts) =
+            if capability.costs_money { (40, FEW_CUTS.to_vec()) } else { (1, (1..=MOST_POLLS).collect()) };
         let patience = Duration::from_secs(minutes * 60);
-        Ok(Self { provider, host, owner: owner()?, stranger: owner()?, patience })
+        Ok(Self { provider, host, owner: owner()?, stranger: owner()?, patience, settle: capability.settle, cuts })
     }
 }
 

@@ -102,7 +102,7 @@ async fn a_token_is_asked_for_as_keystones_own_client_does() {
     let fake = Fake::start().await;
     let who = fake.site().who().await.unwrap();
     assert_eq!((who.user_name.as_str(), who.project_name.as_str()), ("jdoe@example.edu", "CHI-000000"));
-    assert_eq!((who.restricted, who.renewable), (Some(false), true));
+    assert_eq!(who.restricted, Some(false));
     let (asked, recorded) =
         (fake.all().remove(0), recorded("keystone-application-credential.json", 0)["request"].take());
     assert_eq!(asked.path, recorded["path"]);
@@ -145,27 +145,17 @@ async fn addresses_networks_and_keys_have_neutrons_and_novas_forms() {
         {"keypair": {"name": "k", "public_key": "ssh-ed25519 A", "fingerprint": "f"}}]}),
         ),
     );
-    fake.reply(
-        "GET /compute/v2.1/limits",
-        Reply::Json(
-            200,
-            json!({"limits": {"rate": [], "absolute":
-        {"maxTotalInstances": 10, "totalInstancesUsed": 1}}}),
-        ),
-    );
     let site = fake.site();
     let made = site.create_floating_ip("N1", "tag").await.unwrap();
     assert_eq!((made.address.as_str(), made.port_id, made.fixed), ("192.0.2.35", None, None));
     assert_eq!(site.associate("F1", Some("P1")).await.unwrap().port_id.as_deref(), Some("P1"));
     assert_eq!(site.associate("F1", None).await.unwrap().port_id, None);
     site.delete_floating_ip("F1").await.unwrap();
-    assert!(site.networks("a b").await.unwrap()[0].external);
-    assert_eq!(site.ports("S1").await.unwrap()[0].fixed, ["10.140.83.6"]);
+    assert_eq!(site.networks("a b").await.unwrap()[0].id, "N1");
+    assert_eq!(site.ports("S1").await.unwrap()[0].id, "P1");
     site.create_key_pair("k", "ssh-ed25519 A").await.unwrap();
     site.delete_key_pair("k/..").await.unwrap();
     assert_eq!(site.key_pairs().await.unwrap()[0].public_key, "ssh-ed25519 A");
-    let limits = site.compute_limits().await.unwrap();
-    assert_eq!((limits.max_servers, limits.servers), (10, 1));
     let asked = fake.asked();
     assert_eq!(asked[0].json(), json!({"floatingip": {"floating_network_id": "N1", "description": "tag"}}));
     assert_eq!(asked[1].json(), json!({"floatingip": {"port_id": "P1"}}));
@@ -213,12 +203,8 @@ fn leases_are_read_in_all_their_forms() {
     assert_eq!((lease.id.as_str(), lease.degraded, lease.user_id.as_str()), ("7", true, ""));
     assert_eq!(lease.start, time("2026-11-21T01:28:00Z"));
     assert_eq!(lease.end, time("2026-11-21T04:28:00Z"));
-    assert_eq!(lease.created, Some(time("2026-11-21T01:26:36Z")));
     let reservation = &lease.reservations[0];
-    assert_eq!(
-        (reservation.min, reservation.max, reservation.is_host(), reservation.missing_resources),
-        (1, 2, true, true)
-    );
+    assert_eq!((reservation.is_host(), reservation.missing_resources), (true, true));
     assert_eq!(reservation.asked("node_name").as_deref(), Some("liqid01"));
     assert_eq!(reservation.asked("uid"), None);
 }
@@ -230,11 +216,11 @@ fn hosts_keep_all_that_is_told_of_them_as_text() {
         "node_name": "liqid01", "gpu.gpu_count": "1", "placement.rack": 3, "status": null,
     }))
     .unwrap();
-    assert_eq!((host.vcpus, host.memory_mb, host.reservable, host.name()), (2, 8192, true, "liqid01"));
+    assert_eq!((host.property("vcpus"), host.reservable, host.name()), (Some("2"), true, "liqid01"));
     assert_eq!((host.property("gpu.gpu_count"), host.property("placement.rack")), (Some("1"), Some("3")));
     assert_eq!((host.property("status"), host.property("su_factor")), (None, None));
     let bare: Host = serde_json::from_value(json!({"id": 3, "hypervisor_hostname": "c03-04"})).unwrap();
-    assert_eq!((bare.id.as_str(), bare.name(), bare.reservable), ("3", "c03-04", true));
+    assert_eq!((bare.property("id"), bare.name(), bare.reservable), (Some("3"), "c03-04", true));
     assert!(serde_json::from_value::<Host>(json!({"node_name": "x"})).is_err());
 }
 
@@ -263,7 +249,7 @@ fn a_server_tells_its_addresses_and_its_fault() {
     }))
     .unwrap();
     assert_eq!(server.fault.as_deref(), Some("No valid host was found."));
-    assert_eq!((server.task.as_deref(), server.zone.as_str(), server.key_name), (Some("spawning"), "blazar_R1", None));
+    assert_eq!(server.task.as_deref(), Some("spawning"));
     let floating: Vec<(&str, bool)> = server.addresses.iter().map(|one| (one.ip.as_str(), one.floating)).collect();
     assert_eq!(floating, [("10.140.83.6", false), ("192.0.2.35", true)]);
 }

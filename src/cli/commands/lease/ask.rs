@@ -155,14 +155,14 @@ impl Desk<'_> {
         let lease = match lease.state {
             LeaseState::Active => lease,
             LeaseState::Pending if begins_later => lease,
-            _ => self.wait_active(&lease.id, &lease.name).await?,
+            _ => self.wait_active(&lease).await?,
         };
         if self.app.json() {
             self.app.ui.json(&self.json(&lease));
             return Ok(exit_code::DONE);
         }
         let hosts = lease.hosts.join(", ");
-        let name = &lease.name;
+        let (name, argument) = (super::title(&lease), super::argument(&lease));
         if lease.state == LeaseState::Active {
             self.app.ui.data(format!(
                 "lease {name} is active: {hosts} until {}, {} left",
@@ -174,11 +174,13 @@ impl Desk<'_> {
                 .ui
                 .data(format!("lease {name} is made: {hosts} {}", when::span(lease.start, lease.end, &self.zone)));
             self.app.ui.data(format!("  it begins in {}", when::length(when::between(Timestamp::now(), lease.start))));
-            self.app.ui.data(format!("  wait     gpucl lease wait {name}{}", self.flags));
+            self.app.ui.data(format!("  wait     gpucl lease wait {argument}{}", self.flags));
         }
         self.app.ui.data(format!("  id       {}", lease.id));
-        self.app.ui.data(format!("  use      `lease: {name}` in the spec, or name the host there; then `gpucl up`"));
-        self.app.ui.data(format!("  end      gpucl lease delete {name}{}", self.flags));
+        self.app
+            .ui
+            .data(format!("  use      `lease: {argument}` in the spec, or name the host there; then `gpucl up`"));
+        self.app.ui.data(format!("  end      gpucl lease delete {argument}{}", self.flags));
         Ok(exit_code::DONE)
     }
 

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::Desk;
+use super::{Desk, title};
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::cli::reserving::ProviderArgs;
@@ -57,8 +57,9 @@ impl Desk<'_> {
         let end = match (&args.hours, &args.until) {
             (Some(hours), _) => EndAsk::After(when::parse_length(hours).map_err(|why| usage("read --hours", why))?),
             (None, Some(until)) => {
-                // A time of day is the first one after the end that it has, unless it may be earlier.
-                let after = if args.shorten { Timestamp::now() } else { lease.end };
+                // A time of day is one of today, or of the day it begins. One before its end is refused, and never taken for
+                // that of the day after: a day more is not what anybody meant.
+                let after = Timestamp::now().max(lease.start);
                 EndAsk::At(when::parse(until, after, &self.zone).map_err(|why| usage("read --until", why))?)
             }
             (None, None) => return Err(usage("extend a lease", "neither --hours nor --until was given")),
@@ -71,7 +72,7 @@ impl Desk<'_> {
         }
         self.app.ui.data(format!(
             "lease {} ends at {} now, {} left; it was {}",
-            extended.name,
+            title(&extended),
             when::both(extended.end, &self.zone),
             when::length(super::left(&extended, Timestamp::now())),
             when::both(lease.end, &self.zone)
@@ -94,7 +95,7 @@ impl Desk<'_> {
                 ),
                 _ => format!("{} {}", lease.hosts.join(", "), when::span(lease.start, lease.end, &self.zone)),
             };
-            self.app.ui.status(format!("lease {}: {what}", lease.name));
+            self.app.ui.status(format!("lease {}: {what}", title(&lease)));
         }
         self.confirm("delete this lease?", "delete a lease")?;
         standalone::delete(&self.settings, reservations, &lease.id).await?;
@@ -103,7 +104,7 @@ impl Desk<'_> {
                 .ui
                 .json(&serde_json::json!({ "v": 1, "type": "lease_deleted", "id": lease.id, "name": lease.name }));
         } else {
-            self.app.ui.data(format!("lease {} is gone ({})", lease.name, lease.id));
+            self.app.ui.data(format!("lease {} is gone ({})", title(&lease), lease.id));
         }
         Ok(exit_code::DONE)
     }
@@ -115,19 +116,19 @@ impl Desk<'_> {
         if lease.state == LeaseState::Pending && until.is_positive() {
             self.app.ui.status(format!(
                 "lease {} begins at {}, in {}",
-                lease.name,
+                title(&lease),
                 when::both(lease.start, &self.zone),
                 when::length(until)
             ));
         }
-        let lease = self.wait_active(&lease.id, &lease.name).await?;
+        let lease = self.wait_active(&lease).await?;
         if self.app.json() {
             self.app.ui.json(&self.json(&lease));
             return Ok(exit_code::DONE);
         }
         self.app.ui.data(format!(
             "lease {} is active: {} until {}, {} left",
-            lease.name,
+            title(&lease),
             lease.hosts.join(", "),
             when::both(lease.end, &self.zone),
             when::length(super::left(&lease, Timestamp::now()))
@@ -144,7 +145,7 @@ impl Desk<'_> {
             Some(tag) => format!("another user of the project made it (gpucl's owner {})", tag.owner),
             None => "another user of the project made it".to_owned(),
         };
-        Err(Error::new(ErrorKind::Usage, format!("{verb} the lease {}", lease.name))
+        Err(Error::new(ErrorKind::Usage, format!("{verb} the lease {}", title(lease)))
             .because(whose)
             .because("only leases of your own are changed; nothing was done")
             .hint(format!("gpucl lease list{}   # shows yours", self.flags)))
@@ -159,7 +160,7 @@ impl Desk<'_> {
         if !known {
             return Ok(());
         }
-        Err(Error::new(ErrorKind::Usage, format!("delete the lease {}", lease.name))
+        Err(Error::new(ErrorKind::Usage, format!("delete the lease {}", title(lease)))
             .because(format!("the cluster {} was brought up with it and is there", tag.cluster))
             .hint(format!("gpucl down -c {}   # removes both", tag.cluster)))
     }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Desk, left, word};
+use super::{Desk, left, title, word};
 use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::cli::reserving::ProviderArgs;
@@ -48,7 +48,7 @@ impl Desk<'_> {
             let mut table = Table::new(&["name", "state", "hosts", "when", "left", "note"]);
             for lease in &leases {
                 table.row([
-                    lease.name.clone(),
+                    title(lease).to_owned(),
                     word(lease.state).to_owned(),
                     lease.hosts.join(", "),
                     when::span(lease.start, lease.end, &self.zone),
@@ -72,8 +72,9 @@ impl Desk<'_> {
             return Ok(exit_code::DONE);
         }
         let now = Timestamp::now();
-        self.app.ui.data(format!("lease {}", lease.name));
+        self.app.ui.data(format!("lease {}", title(&lease)));
         self.app.ui.data(format!("  id     {}", lease.id));
+        self.app.ui.data(format!("  name   {}", lease.name));
         self.app.ui.data(format!("  state  {} ({})", word(lease.state), lease.status));
         self.app.ui.data(format!("  hosts  {} at {}", lease.hosts.join(", "), lease.place));
         self.app.ui.data(format!("  when   {}", when::span(lease.start, lease.end, &self.zone)));

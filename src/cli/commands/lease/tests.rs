@@ -11,7 +11,7 @@ use crate::provider::{EndAsk, LeaseAsk, StartAsk};
 fn parse(line: &str) -> Args {
     let words = shlex(line);
     match Arguments::try_parse_from(std::iter::once("gpucl".to_owned()).chain(words)).unwrap().command {
-        Verb::Lease(args) => args,
+        Verb::Lease(args) => *args,
         other => panic!("{other:?}"),
     }
 }

@@ -1,0 +1,26 @@
+//! What goes wrong at Chameleon: each has the right exit code, says what to do, and leaves at the services what it should.
+//!
+//! Where the real services can be made to do it, the same test runs there too: the modules `stand_in` and `real` of a file.
+
+mod hosts;
+mod leases;
+mod people;
+mod servers;
+mod wire;
+
+use gpucl::sandbox::chameleon::{Config, Rule, User};
+
+use super::site::{NO_SSH, Site, spec_into, ssh_says};
+
+/// Tests that run at the stand-in and, where there is one, at the testbed.
+macro_rules! on_both {
+    ($($name:ident)*) => {
+        mod stand_in {
+            $(#[test] fn $name() { super::$name(super::super::Site::stand_in()); })*
+        }
+        mod real {
+            $(#[test] #[ignore = "testbed"] fn $name() { super::$name(super::super::Site::real()); })*
+        }
+    };
+}
+use on_both;

@@ -1,0 +1,171 @@
+//! The whole way on the real services, to hosts that boot and run Docker: a lease, a server, an address, Ray, and nothing left.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use gpucl::sandbox::chameleon::User;
+
+use super::site::{Held, Site};
+use crate::hosts::{openstack_script, testbed};
+use crate::support::{TestEnv, turn, until};
+
+/// What stands in for the world's package and image servers, and keeps nodes small enough for this machine.
+fn testbed_settings() -> String {
+    let told = testbed();
+    let text = |key: &str| told[key].as_str().unwrap();
+    format!(
+        "oversubscribe: true\nplaybooks:\n  docker: {{registry_mirror: \"{}\"}}\n  nvidia: {{toolkit_repository: \"{}\", \
+         toolkit_key_url: \"{}\", toolkit_key_fingerprint: \"{}\"}}\ntimeouts: {{ready: 8m, start: 6m}}\n",
+        text("registry"),
+        text("toolkit_repository"),
+        text("toolkit_key_url"),
+        text("toolkit_fingerprint"),
+    )
+}
+
+/// An example of ours as people have it, on the testbed's mirrors.
+fn example(env: &TestEnv, name: &str) {
+    let path = format!("{}/examples/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+    env.write("cluster.yaml", &format!("{}\n{}", std::fs::read_to_string(path).unwrap(), testbed_settings()));
+}
+
+/// Hosts of this kind from now on: with what is downloaded already, or without.
+fn boots(image: &str) {
+    openstack_script("up", &["--host-image", image]);
+}
+
+fn with_data(arguments: &[&str]) -> Vec<String> {
+    let data = testbed()["data_dir"].as_str().unwrap().to_owned();
+    ["--data-dir".to_owned(), data].into_iter().chain(arguments.iter().map(|one| (*one).to_owned())).collect()
+}
+
+fn gpucl(env: &TestEnv, arguments: &[&str]) -> crate::support::Outcome {
+    let arguments = with_data(arguments);
+    env.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// Ready, a job runs, and it goes: the services are asked, not the state.
+fn runs_and_goes(site: &Site, env: &TestEnv, leases_left: usize) {
+    let code = "import ray; ray.init(); f = ray.remote(lambda x: x * x); print('sum', sum(ray.get([f.remote(i) for i in range(4)])))";
+    gpucl(env, &["job", "submit", "--", "python", "-c", code]).exits(0).prints("sum 14");
+    let begin = Instant::now();
+    let down = gpucl(env, &["down", "--yes"]).exits(0).prints("is left");
+    println!("down: {:.0} s\n{}", begin.elapsed().as_secs_f64(), down.stdout);
+    assert_eq!(site.of_owner(env).counts(), [leases_left, 0, 0, 0], "{:?}", site.of_owner(env));
+}
+
+/// A lease that begins in a minute is waited for; whoever asked is killed; the cluster comes up by itself all the same.
+#[test]
+#[ignore = "testbed"]
+fn what_is_waited_for_comes_up_by_itself_and_runs() {
+    let _turn = turn();
+    boots("ready");
+    let site = Site::real();
+    let env = site.user(User::Alice);
+    example(&env, "chameleon-nvidia");
+    // The service's unit is the minute.
+    let at = (jiff::Timestamp::now() + Duration::from_secs(75)).strftime("%H:%M").to_string();
+    env.run(&["lease", "--node", "liqid01", "--hours", "1", "--start", &at, "--yes"]).exits(0);
+
+    let arguments = with_data(&["up"]);
+    let mut up = env.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut up = up.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let begin = Instant::now();
+    until("the wait", 60, || env.run(&["status", "--offline"]).stdout.contains("it waits for the lease").then_some(()));
+    // Our own child, killed as by a lost session.
+    up.kill().unwrap();
+    up.wait().unwrap();
+    let status = env.run(&["status", "--offline"]).exits(0).prints("which begins at");
+    println!("killed after {:.0} s; {}", begin.elapsed().as_secs_f64(), status.stdout.trim());
+
+    until("the cluster", 900, || env.run(&["status", "--offline"]).stdout.contains(": ready since").then_some(()));
+    println!("ready by itself after {:.0} s", begin.elapsed().as_secs_f64());
+    let up = gpucl(&env, &["up"]).exits(0).prints("ready:").says("Stand-in GPU");
+    println!("{}", up.stdout);
+    env.run(&["status"]).exits(0).says("its hosts are taken away at");
+    runs_and_goes(&site, &env, 1);
+    let lease = env.run(&["lease", "list", "--output", "json"]).exits(0).stdout;
+    let lease: serde_json::Value = serde_json::from_str(lease.lines().next().unwrap()).unwrap();
+    env.run(&["lease", "delete", lease["id"].as_str().unwrap(), "--yes"]).exits(0);
+    assert_eq!(site.of_owner(&env), Held::default());
+}
+
+/// `down` ends the wait, and leaves what the cluster had adopted alone.
+#[test]
+#[ignore = "testbed"]
+fn down_ends_the_wait_and_leaves_the_lease() {
+    let site = Site::real();
+    let env = site.user(User::Alice);
+    example(&env, "chameleon-nvidia");
+    let at = (jiff::Timestamp::now() + Duration::from_secs(3600)).strftime("%H:%M").to_string();
+    env.run(&["lease", "--node", "liqid01", "--hours", "1", "--start", &at, "--yes"]).exits(0);
+    let arguments = with_data(&["up"]);
+    let mut up = env.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut up = up.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("the wait", 60, || env.run(&["status", "--offline"]).stdout.contains("it waits for the lease").then_some(()));
+    gpucl(&env, &["down", "--yes"]).exits(0).prints("stays: the lease");
+    assert_eq!(up.wait().unwrap().code(), Some(130), "who watched is told");
+    assert_eq!(site.of_owner(&env).counts(), [1, 0, 0, 0]);
+    env.run(&["status", "--offline"]).exits(4);
+    let lease = site.of_owner(&env).leases[0].id.clone();
+    env.run(&["lease", "delete", &lease, "--yes"]).exits(0);
+    assert_eq!(site.of_owner(&env), Held::default());
+}
+
+pub(super) mod every {
+    use super::*;
+
+    #[test]
+    #[ignore = "testbed"]
+    fn a_fresh_nvidia_host_from_nothing() {
+        whole("chameleon-nvidia", "fresh");
+    }
+
+    #[test]
+    #[ignore = "testbed"]
+    fn an_amd_host_from_nothing() {
+        whole("chameleon-amd", "fresh");
+    }
+
+    fn whole(name: &str, image: &str) {
+        let _turn = turn();
+        boots(image);
+        let site = Site::real();
+        let env = site.user(User::Alice);
+        example(&env, name);
+        let begin = Instant::now();
+        let up = gpucl(&env, &["up"]).exits(0).prints("ready:").says("Stand-in GPU");
+        println!("{name}: {:.0} s\n{}", begin.elapsed().as_secs_f64(), up.stdout);
+        runs_and_goes(&site, &env, 0);
+    }
+
+    /// One floating IP, for the head; the worker sees nobody but the head.
+    #[test]
+    #[ignore = "testbed"]
+    fn two_hosts_with_one_address() {
+        let _turn = turn();
+        boots("fresh");
+        let site = Site::real();
+        let env = site.user(User::Alice);
+        example(&env, "chameleon-two-hosts");
+        let begin = Instant::now();
+        let up = gpucl(&env, &["up"]).exits(0).prints("ready:").says("Stand-in GPU");
+        println!("two hosts: {:.0} s\n{}", begin.elapsed().as_secs_f64(), up.stdout);
+        let held = site.of_owner(&env);
+        assert_eq!(held.counts(), [1, 2, 1, 1], "{held:?}");
+        let worker = held.servers.iter().find(|server| server.name.ends_with("-host1")).unwrap();
+        let callers = openstack_script("exec", &[&worker.id, "sh", "-c", CALLERS]);
+        let head = held.servers.iter().find(|server| server.name.ends_with("-host0")).unwrap();
+        let own = openstack_script("exec", &[&head.id, "hostname", "-I"]);
+        println!("the worker's sshd saw: {}", callers.trim().replace('\n', " "));
+        for caller in callers.lines() {
+            assert!(own.split_whitespace().any(|address| address == caller), "{caller} is not the head: {own}");
+        }
+        assert!(!callers.trim().is_empty());
+        runs_and_goes(&site, &env, 0);
+    }
+
+    /// Whoever was let in by the SSH server, by address.
+    const CALLERS: &str = "(journalctl -u ssh -u ssh.service --no-pager -o cat 2>/dev/null; cat /var/log/auth.log 2>/dev/null) \
+                           | sed -n 's/.*Accepted .* from \\([0-9.]*\\) port.*/\\1/p' | sort -u";
+}
