@@ -68,6 +68,11 @@ new-provider name:
 crash-matrix:
     cargo test --test main crash -- --include-ignored
 
+# every call that changes something at Chameleon, in every trouble: on stand-ins, then on the real services (half an hour)
+chameleon-matrix:
+    testbed/openstack/up
+    cargo test --test main chameleon::matrix -- --include-ignored --nocapture --test-threads=1
+
 # licences, sources and advisories of what we depend on (needs cargo-deny)
 deny:
     cargo deny check

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 
 use super::{Settings, lease};
 use crate::error::{Error, ErrorKind, Result};
@@ -154,9 +155,16 @@ impl Gc<'_> {
         while let Some(last) = rest.last() {
             let from = rest.iter().rposition(|one| one.resource.kind != last.resource.kind).map_or(0, |at| at + 1);
             let (before, together) = rest.split_at(from);
-            let deleted =
-                futures_util::stream::iter(together.iter().map(|one| async { (*one, self.remove(one).await) }));
-            let results: Vec<_> = deleted.buffer_unordered(AT_ONCE).collect().await;
+            let mut results = Vec::new();
+            for some in together.chunks(AT_ONCE) {
+                let mut running = FuturesUnordered::new();
+                for one in some {
+                    running.push(async { (*one, self.remove(one).await) });
+                }
+                while let Some(ended) = running.next().await {
+                    results.push(ended);
+                }
+            }
             for (one, result) in results {
                 match result {
                     Ok(()) => self.settings.events.note(format!("deleted: {}", one.describe())),

@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use super::bugs::{Bug, Buggy};
-use super::services::{NODE, Services};
+use super::services::Services;
 
 /// After which call the process dies, before the journal knows of it: the kind of what is acquired, waited for or released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +86,12 @@ impl Home {
     }
 
     fn provider(&self) -> Result<Box<dyn Provider>> {
-        let settings = json!({ "hours": 1, "shorten": true });
+        // What needs no lease plans one for some day: others may have the host now.
+        let some_day = (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(96)).strftime("%Y-%m-%d 12:00");
+        let settings = match self.wanted.iter().any(|kind| ["lease", "server"].contains(kind)) {
+            true => json!({ "hours": 1, "shorten": true }),
+            false => json!({ "hours": 1, "start": some_day.to_string() }),
+        };
         let inner = find("chameleon")?.open(&settings, &self.settings().context())?;
         Ok(match self.bug {
             Bug::None => inner,
@@ -143,7 +148,7 @@ impl Home {
             let ledger = self.ledger();
             let (events, cancel) = (Bus::new().0, Cancel::new().1);
             let pipeline = Pipeline { world: process, ledger: &ledger, events: &events, cancel: &cancel };
-            let host = HostRequest::new(Key::host(0), json!({ "node": NODE }));
+            let host = HostRequest::new(Key::host(0), json!({ "node": self.services.node }));
             let resolved = process.provider.resolve(&self.scope, vec![host]).await?;
             let mut resources = process.provider.expand(&self.scope, &resolved.hosts[0])?;
             resources.retain(|request| self.wanted.contains(&request.kind.0.as_str()));

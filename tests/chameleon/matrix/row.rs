@@ -163,7 +163,7 @@ pub(crate) async fn run(services: &Arc<Services>, owner: &Owner, row: Row, bug: 
     let home = Home::new(services.clone(), owner, call.wanted(services.is_real()), bug);
     services.rules(&[]).await;
     services.forget_log().await;
-    let before: BTreeSet<Thing> = services.held().await.into_iter().collect();
+    let before: BTreeSet<Thing> = services.not_ours().await;
     if call.is_delete() || call == Call::PutLease {
         home.up(None).await.map_err(|error| format!("`up` without trouble failed: {error}"))?;
         services.forget_log().await;
@@ -221,7 +221,7 @@ pub(crate) async fn run(services: &Arc<Services>, owner: &Owner, row: Row, bug: 
         return Err(format!("LEAK: {left:?} (before: {first:?})"));
     }
     made_once(services, row).await?;
-    let after: BTreeSet<Thing> = services.held().await.into_iter().collect();
+    let after: BTreeSet<Thing> = services.not_ours().await;
     let touched: Vec<&Thing> = before.symmetric_difference(&after).collect();
     if touched.is_empty() { Ok(()) } else { Err(format!("TOUCHED what is not ours: {touched:?}")) }
 }

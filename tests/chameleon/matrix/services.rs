@@ -9,8 +9,8 @@ use gpucl::sandbox::chameleon::{Config, Sandbox, User};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// The host of all rows.
-pub(crate) const NODE: &str = "c03-04";
+/// The host of all rows, unless `GPUCL_MATRIX_NODE` names another.
+const NODE: &str = "c03-04";
 
 enum Running {
     StandIn { sandbox: Sandbox },
@@ -24,12 +24,17 @@ pub(crate) struct Services {
     pub(crate) region: String,
     pub(crate) id: String,
     pub(crate) secret: String,
+    /// The host that is booked and booted.
+    pub(crate) node: String,
     user_id: String,
     control: String,
     /// Past the faults: identity, reservation, compute, network.
     direct: [String; 4],
     running: Running,
     client: reqwest::Client,
+    token: tokio::sync::OnceCell<String>,
+    /// What was made here by hand, and no row may touch; of services that others use as well nothing else can be told.
+    kept: std::sync::Mutex<Vec<String>>,
 }
 
 /// Something that the services hold.
@@ -76,11 +81,14 @@ impl Services {
             region: sandbox.region(),
             id: credentials.id,
             secret: credentials.secret,
+            node: NODE.to_owned(),
             user_id: credentials.user_id,
             control: sandbox.control_url(),
             direct: [at("/identity/v3"), at("/reservation/v1"), at("/compute/v2.1"), at("/network/v2.0")],
             running: Running::StandIn { sandbox },
             client: client(),
+            token: tokio::sync::OnceCell::new(),
+            kept: std::sync::Mutex::default(),
         }
     }
 
@@ -105,6 +113,7 @@ impl Services {
             region: text(&told["region_name"]),
             id: text(&alice["unrestricted"]["id"]),
             secret: text(&alice["unrestricted"]["secret"]),
+            node: std::env::var("GPUCL_MATRIX_NODE").unwrap_or_else(|_| NODE.to_owned()),
             user_id: text(&alice["user_id"]),
             control: text(&proxy["control_url"]),
             direct: [
@@ -115,6 +124,8 @@ impl Services {
             ],
             running: Running::Real(child),
             client: client(),
+            token: tokio::sync::OnceCell::new(),
+            kept: std::sync::Mutex::default(),
         }
     }
 
@@ -122,7 +133,12 @@ impl Services {
         matches!(self.running, Running::Real(_))
     }
 
+    /// A token for looking, made once.
     async fn token(&self) -> String {
+        self.token.get_or_init(|| self.new_token()).await.clone()
+    }
+
+    async fn new_token(&self) -> String {
         let body = json!({"auth": {"identity": {"methods": ["application_credential"],
             "application_credential": {"id": self.id, "secret": self.secret}}}});
         let answer = self.client.post(format!("{}/auth/tokens", self.direct[0])).json(&body).send().await.unwrap();
@@ -226,6 +242,21 @@ impl Services {
         held
     }
 
+    /// What no row may touch: all that is there before it, or, where others come and go, what was made by hand.
+    pub(crate) async fn not_ours(&self) -> std::collections::BTreeSet<Thing> {
+        let kept = self.kept.lock().unwrap().clone();
+        let mut held = self.held().await;
+        held.retain(|thing| !self.is_real() || kept.contains(&thing.id));
+        held.into_iter().collect()
+    }
+
+    /// What was made here by hand goes.
+    pub(crate) async fn remove_kept(&self) {
+        for thing in self.not_ours().await {
+            self.remove(&thing).await;
+        }
+    }
+
     /// What carries a tag of this scope.
     pub(crate) async fn of(&self, scope: &Scope) -> Vec<Thing> {
         let mut held = self.held().await;
@@ -239,6 +270,7 @@ impl Services {
         let body = json!({"keypair": {"name": name, "public_key": public}});
         let (status, answer) = self.ask(Method::POST, "compute", "/os-keypairs", Some(body)).await;
         assert!(status < 300, "{answer}");
+        self.kept.lock().unwrap().push(name.to_owned());
     }
 
     /// Makes an address that no row may touch.
@@ -255,6 +287,7 @@ impl Services {
         Some(Self {
             id: credentials.id,
             secret: credentials.secret,
+            node: self.node.clone(),
             user_id: credentials.user_id,
             auth_url: self.auth_url.clone(),
             region: self.region.clone(),
@@ -262,6 +295,8 @@ impl Services {
             direct: self.direct.clone(),
             running: Running::Elsewhere,
             client: self.client.clone(),
+            token: tokio::sync::OnceCell::new(),
+            kept: std::sync::Mutex::default(),
         })
     }
 
@@ -283,10 +318,12 @@ impl Services {
         let end = at(from + jiff::SignedDuration::from_mins(minutes));
         let body = json!({"name": name, "start_date": start, "end_date": end,
             "events": [], "before_end_date": "", "reservations": [{"resource_type": "physical:host", "min": 1, "max": 1,
-            "hypervisor_properties": "", "resource_properties": format!("[\"=\", \"$node_name\", \"{NODE}\"]")}]});
+            "hypervisor_properties": "", "resource_properties": format!("[\"=\", \"$node_name\", \"{}\"]", self.node)}]});
         let (status, answer) = self.ask(Method::POST, "reservation", "/leases", Some(body)).await;
         assert!(status < 300, "{answer}");
-        answer["lease"]["id"].as_str().unwrap().to_owned()
+        let id = answer["lease"]["id"].as_str().unwrap().to_owned();
+        self.kept.lock().unwrap().push(id.clone());
+        id
     }
 
     /// Deletes one thing that a test made by itself, and waits until it is gone.
