@@ -185,7 +185,12 @@ impl Site {
             return Held::default();
         };
         let tag = format!("gpucl-{}-", owner.trim());
-        self.all(User::Alice).keep(|thing| thing.name.contains(&tag) && thing.status != "TERMINATED")
+        let mut all = self.all(User::Alice);
+        if self.is_real() {
+            // Key pairs are each user's own, and nobody else sees them.
+            all.keys.extend(self.all(User::Bob).keys);
+        }
+        all.keep(|thing| thing.name.contains(&tag) && thing.status != "TERMINATED")
     }
 
     /// What carries our own tag.
