@@ -10,7 +10,7 @@ use gpucl::state::{Paths, Store};
 
 use super::matrix::Bug;
 use super::matrix::home::Home;
-use super::matrix::services::{Services, Thing};
+use super::matrix::services::{Services, Thing, turn};
 use crate::support::TestEnv;
 
 /// Services, a person's home without any state, and a cluster of theirs that was made elsewhere.
@@ -151,6 +151,7 @@ fn what_is_left_of_clusters_goes_and_what_is_anothers_stays() {
 #[test]
 #[ignore = "testbed"]
 fn what_is_left_of_clusters_goes_on_the_real_services() {
+    let _turn = turn();
     what_is_ours_goes_and_nothing_else(&Bench::new(async || Services::real()));
 }
 

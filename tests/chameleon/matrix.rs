@@ -170,6 +170,7 @@ fn is_asked(row: &Row) -> bool {
 
 async fn on_the_real_services(mut rows: Vec<Row>) {
     rows.retain(is_asked);
+    let _turn = services::turn();
     let begun = Instant::now();
     let of = |calls: &[Call]| -> Vec<Row> { rows.iter().copied().filter(|row| calls.contains(&row.call)).collect() };
     let on_host = async {

@@ -39,6 +39,9 @@ struct Place {
     provider: Box<dyn Provider>,
 }
 
+/// Providers that could not be asked, and why.
+type Silent = Vec<(String, Error)>;
+
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let (_handle, cancel) = Cancel::new();
     let settings = app.settings_to_look(app.plain_events(), cancel)?;
@@ -125,7 +128,11 @@ impl Desk<'_> {
     }
 
     /// The provider that was named, or all that open, and those that do not.
+<<<<<<< HEAD
     fn places(&self) -> Result<Places> {
+=======
+    fn places(&self) -> Result<(Vec<Place>, Silent)> {
+>>>>>>> matrix6
         let open = |source: &Source| {
             let provider = reserving::open(self.app, source, self.settings.events.clone())?;
             Ok(Place { name: source.provider.clone(), provider })

@@ -59,6 +59,13 @@ fn client() -> reqwest::Client {
     reqwest::Client::builder().no_proxy().build().unwrap()
 }
 
+/// One test at a time uses the hosts of the real services.
+pub(crate) fn turn() -> std::fs::File {
+    let file = std::fs::File::create(concat!(env!("CARGO_TARGET_TMPDIR"), "/chameleon.lock")).unwrap();
+    file.lock().unwrap();
+    file
+}
+
 /// Where the real services say how they are reached.
 fn credentials_file() -> PathBuf {
     let root =
