@@ -30,9 +30,6 @@ pub(crate) struct Args {
     provider: ProviderArgs,
 }
 
-/// The providers that open, and those that do not.
-type Places = (Vec<Place>, Vec<(String, Error)>);
-
 /// A provider that is asked.
 struct Place {
     name: String,
@@ -128,11 +125,7 @@ impl Desk<'_> {
     }
 
     /// The provider that was named, or all that open, and those that do not.
-<<<<<<< HEAD
-    fn places(&self) -> Result<Places> {
-=======
     fn places(&self) -> Result<(Vec<Place>, Silent)> {
->>>>>>> matrix6
         let open = |source: &Source| {
             let provider = reserving::open(self.app, source, self.settings.events.clone())?;
             Ok(Place { name: source.provider.clone(), provider })
