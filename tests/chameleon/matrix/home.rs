@@ -3,7 +3,7 @@
 //! Provider, engine, plan and journal are the real ones. The world is what clusters of hosts have of it before anybody logs in.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use async_trait::async_trait;
 use gpucl::cluster::{Gc, GcOptions, Settings};
@@ -38,6 +38,8 @@ pub(crate) struct Home {
     /// What of a host's resources is wanted.
     wanted: Vec<&'static str>,
     bug: Bug,
+    /// The site, logged in to; it remembers nothing of what it made.
+    site: OnceLock<Arc<dyn Provider>>,
     /// What the last `up` used of others'.
     adopted: Arc<Mutex<Vec<ResourceRequest>>>,
 }
@@ -46,7 +48,15 @@ impl Home {
     pub(crate) fn new(services: Arc<Services>, owner: &Owner, wanted: &[&'static str], bug: Bug) -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let scope = Scope { owner: owner.clone(), cluster: "demo".parse().unwrap() };
-        let home = Self { folder, services, scope, wanted: wanted.to_vec(), bug, adopted: Arc::default() };
+        let home = Self {
+            folder,
+            services,
+            scope,
+            wanted: wanted.to_vec(),
+            bug,
+            site: OnceLock::new(),
+            adopted: Arc::default(),
+        };
         // A cluster whose name begins as ours does, and that is known here.
         let neighbour = Scope { owner: owner.clone(), cluster: "demo-2".parse().unwrap() };
         drop(Store::create(&home.paths(), &neighbour, jiff::Timestamp::now()).unwrap());
@@ -85,18 +95,19 @@ impl Home {
         }
     }
 
-    fn provider(&self) -> Result<Box<dyn Provider>> {
+    fn provider(&self) -> Result<Arc<dyn Provider>> {
         // What needs no lease plans one for some day: others may have the host now.
         let some_day = (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(96)).strftime("%Y-%m-%d 12:00");
         let settings = match self.wanted.iter().any(|kind| ["lease", "server"].contains(kind)) {
             true => json!({ "hours": 1, "shorten": true }),
             false => json!({ "hours": 1, "start": some_day.to_string() }),
         };
-        let inner = find("chameleon")?.open(&settings, &self.settings().context())?;
-        Ok(match self.bug {
-            Bug::None => inner,
-            bug => Box::new(Buggy::new(inner, bug, self.services.clone())),
-        })
+        let open = || find("chameleon")?.open(&settings, &self.settings().context());
+        match self.bug {
+            // To read the system's certificates anew takes longer than all the rest of a step.
+            Bug::None => Ok(self.site.get_or_init(|| Arc::from(open().unwrap())).clone()),
+            bug => Ok(Arc::new(Buggy::new(open()?, bug, self.services.clone()))),
+        }
     }
 
     /// The kinds of what is to be there and is not adopted, sorted.
@@ -221,7 +232,7 @@ impl Home {
 /// A run of the program.
 struct Process {
     scope: Scope,
-    provider: Box<dyn Provider>,
+    provider: Arc<dyn Provider>,
     adopted: Arc<Mutex<Vec<ResourceRequest>>>,
     death: Option<Death>,
     died: Notify,
