@@ -225,7 +225,7 @@ fn chameleon_keeps_the_contract_on_the_stand_in() {
 #[test]
 #[ignore = "testbed"]
 fn chameleon_keeps_the_contract_on_the_real_services() {
-    let site = Site::real_as_it_is();
+    let site = Site::real();
     let outcome = site.run(&["provider", "check", "chameleon", "--spend", "--output", "json"]);
     assert_eq!(printed_listing(&outcome), CHAMELEON, "{}", outcome.stderr);
     assert_eq!(outcome.code, Some(0));

@@ -159,7 +159,10 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
                 resolved.start = Some(Start { at: slot.start, what: format!("a lease on {}", slot.hosts.join(", ")) });
             }
             let start = (!slot.now).then_some(slot.start);
-            (LeaseFound::New { start, end: slot.end, hosts: slot.hosts.clone() }, slot.hosts)
+            let hosts = slot.hosts.clone();
+            // The first of the spec is the head's, whatever the order of the slot.
+            let names = if wanted.nodes.is_empty() { slot.hosts } else { wanted.nodes.clone() };
+            (LeaseFound::New { start, end: slot.end, hosts }, names)
         }
     };
     let now = Timestamp::now();

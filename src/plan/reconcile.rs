@@ -249,6 +249,10 @@ impl Work<'_> {
             };
             let action = Action::Prepare { digest: preparation.digest.clone() };
             let mut after = self.of_key(&preparation.host);
+            // What a host lets in depends on where the others are.
+            for other in desired.projects.iter().map(|project| &project.host).filter(|host| **host != preparation.host) {
+                after.extend(self.acquiring(other));
+            }
             after.extend(&self.stopped);
             let id = self.outcome.plan.add(&preparation.host, action, cause, sorted(after));
             self.ready.push(id);
@@ -384,6 +388,13 @@ impl Work<'_> {
             .filter(|operation| operation.key == *key)
             .map(|operation| operation.id)
             .collect()
+    }
+
+    /// The operations that make a host be there.
+    fn acquiring(&self, host: &Key) -> Vec<usize> {
+        let makes = |action: &Action| matches!(action, Action::Acquire { .. } | Action::Await { .. });
+        let operations = self.outcome.plan.operations.iter();
+        operations.filter(|one| one.key == *host && makes(&one.action)).map(|one| one.id).collect()
     }
 
     fn operations(&self, which: impl Fn(&Action) -> bool) -> Vec<usize> {

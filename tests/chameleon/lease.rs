@@ -131,7 +131,7 @@ macro_rules! on_both {
             #[test]
             #[ignore = "testbed"]
             fn on_the_real_services() {
-                super::$name(&super::scene(super::Site::real_as_it_is()));
+                super::$name(&super::scene(super::Site::real()));
             }
         }
     )* };

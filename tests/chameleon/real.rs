@@ -4,14 +4,15 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 
 use gpucl::sandbox::chameleon::{Rule, User};
 use serde_json::{Value, json};
 
 use super::site::{Held, Thing};
 
-/// The hosts that these tests have for themselves.
-pub(super) const NODES: [&str; 2] = ["c03-05", "liqid02"];
+/// What the owners of these tests begin with: what a test that was ended has left is known by it, and nothing else is touched.
+pub(crate) const OWNERS: &str = "test";
 
 /// The real services behind a proxy; what a test leaves on its hosts goes with it.
 pub(crate) struct Real {
@@ -19,7 +20,8 @@ pub(crate) struct Real {
     auth_url: String,
     control_url: String,
     proxy: Child,
-    nodes: &'static [&'static str],
+    /// Leases that were made past the program.
+    pub(crate) made: Mutex<Vec<String>>,
     _turn: File,
 }
 
@@ -51,11 +53,12 @@ async fn send_all(token: &str, method: &str, url: &str, body: &Value) -> (u16, S
 impl Real {
     /// Starts a proxy. One test at a time has the hosts.
     /// What is left on these hosts goes at its end.
-    pub(crate) fn open(nodes: &'static [&'static str]) -> Self {
-        let turn = File::create(concat!(env!("CARGO_TARGET_TMPDIR"), "/chameleon.lock")).unwrap();
-        turn.lock().unwrap();
+    pub(crate) fn open() -> Self {
         let root = std::env::var_os("GPUCL_OPENSTACK_ROOT").map_or("/var/tmp/gpucl-openstack".into(), PathBuf::from);
         let file = root.join("credentials.json");
+        // Of this machine, and not of this checkout: there is one testbed.
+        let turn = File::create(root.join("tests.lock")).unwrap();
+        turn.lock().unwrap();
         let text = std::fs::read(&file).unwrap_or_else(|error| panic!("run testbed/openstack/up first: {error}"));
         let mut proxy = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/testbed/openstack/faults"))
             .args(["--listen", "127.0.0.1:0", "--with-parent", "--credentials"])
@@ -73,7 +76,7 @@ impl Real {
             auth_url: url("auth_url"),
             control_url: url("control_url"),
             proxy,
-            nodes,
+            made: Mutex::default(),
             _turn: turn,
         };
         // What a test that was ended has left.
@@ -171,7 +174,7 @@ impl Real {
         }
     }
 
-    /// Deletes the leases on our hosts, and with them the servers there, and waits until they are gone.
+    /// Deletes the leases of these tests, and with them the servers there, and waits until they are gone.
     async fn clear(&self) {
         for _ in 0..60 {
             if self.delete_leases().await == 0 {
@@ -192,8 +195,10 @@ impl Real {
             let token = self.token(user).await;
             let (_, answer) = self.call_with(&token, "GET", "/reservation/v1/leases", &Value::Null).await;
             for lease in answer["leases"].as_array().into_iter().flatten() {
-                let reservations = lease["reservations"].to_string();
-                if lease["status"] != "TERMINATED" && self.nodes.iter().any(|node| reservations.contains(node)) {
+                let text = |key: &str| lease[key].as_str().unwrap_or_default().to_owned();
+                let is_made = self.made.lock().unwrap().contains(&text("id"));
+                let is_ours = is_made || text("name").contains(&format!(" gpucl-{OWNERS}"));
+                if text("status") != "TERMINATED" && is_ours {
                     let path = format!("/reservation/v1/leases/{}", lease["id"].as_str().unwrap());
                     // One that is being started is refused, and deleted at the next look.
                     let _ = self.call_with(&token, "DELETE", &path, &Value::Null).await;

@@ -6,7 +6,7 @@ use gpucl::sandbox::chameleon::{Config, Rule, Sandbox, User};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::real::Real;
+use super::real::{OWNERS, Real};
 use crate::support::{Outcome, TestEnv};
 
 /// Services and who uses them; whatever a test leaves there goes with it.
@@ -78,17 +78,8 @@ impl Site {
 
     /// The real services through a proxy of this test's own, as Alice; one test at a time.
     pub(crate) fn real() -> Self {
-        Self::real_cleared(&super::real::NODES)
-    }
-
-    /// The same for a test that clears up after itself, and leaves the hosts of the others alone.
-    pub(crate) fn real_as_it_is() -> Self {
-        Self::real_cleared(&[])
-    }
-
-    fn real_cleared(nodes: &'static [&'static str]) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let real = Box::new(Real::open(nodes));
+        let real = Box::new(Real::open());
         let mut site = Self { env: TestEnv::new(), services: Services::Real(real), runtime };
         site.env = site.user(User::Alice);
         site.ssh_says(DENIED);
@@ -103,7 +94,13 @@ impl Site {
                 let credentials = sandbox.credentials(user);
                 (sandbox.auth_url(), sandbox.region(), credentials.id, credentials.secret)
             }
-            Services::Real(real) => real.login(user),
+            Services::Real(real) => {
+                let folder = env.home().join(".config/gpucl");
+                std::fs::create_dir_all(&folder).unwrap();
+                let number = jiff::Timestamp::now().as_microsecond() & 0xffff;
+                std::fs::write(folder.join("owner"), format!("{OWNERS}{number:04x}\n")).unwrap();
+                real.login(user)
+            }
         };
         env.set("OS_AUTH_TYPE", "v3applicationcredential");
         env.set("OS_AUTH_URL", &url);
@@ -185,7 +182,12 @@ impl Site {
             return Held::default();
         };
         let tag = format!("gpucl-{}-", owner.trim());
-        self.all(User::Alice).keep(|thing| thing.name.contains(&tag) && thing.status != "TERMINATED")
+        let mut all = self.all(User::Alice);
+        if self.is_real() {
+            // Key pairs are each user's own, and nobody else sees them.
+            all.keys.extend(self.all(User::Bob).keys);
+        }
+        all.keep(|thing| thing.name.contains(&tag) && thing.status != "TERMINATED")
     }
 
     /// What carries our own tag.
@@ -228,7 +230,11 @@ impl Site {
                 "resource_properties": format!("[\"=\", \"$node_name\", \"{node}\"]")}]});
         let (status, answer) = self.call(user, "POST", "/reservation/v1/leases", &body);
         assert_eq!(status, 201, "{answer}");
-        answer["lease"]["id"].as_str().unwrap().to_owned()
+        let id = answer["lease"]["id"].as_str().unwrap().to_owned();
+        if let Services::Real(real) = &self.services {
+            real.made.lock().unwrap().push(id.clone());
+        }
+        id
     }
 
     /// One request of a user's to a service, past the program.

@@ -85,12 +85,13 @@ pub(super) struct Learned {
 pub(super) struct ProjectWorld {
     pub(super) config: ProjectWorldConfig,
     learned: Mutex<Learned>,
+    looking: tokio::sync::Mutex<()>,
 }
 
 impl ProjectWorld {
     /// Makes it; nothing is touched.
     pub(super) fn new(config: ProjectWorldConfig) -> Self {
-        Self { config, learned: Mutex::default() }
+        Self { config, learned: Mutex::default(), looking: tokio::sync::Mutex::default() }
     }
 
     /// What a host told in this command.
@@ -172,11 +173,20 @@ impl ProjectWorld {
         })
     }
 
+    /// Looks at every host that has told nothing yet: what one lets in depends on what the others are. All at once, and once.
+    async fn look_at_new(&self, known: &ClusterState) -> Result<()> {
+        let _turn = self.looking.lock().await;
+        let unseen: Vec<Key> = self.host_keys().into_iter().filter(|host| self.seen_facts(host).is_none()).collect();
+        let looks = unseen.iter().map(|host| async move {
+            self.connected_new(host, known).await?;
+            self.look(host, None).await.map(|_| ())
+        });
+        futures_util::future::try_join_all(looks).await.map(|_| ())
+    }
+
     async fn prepare(&self, host: &Key, ledger: &Ledger) -> Result<()> {
         let connected = self.connected_new(host, &ledger.state()).await?;
-        if self.seen_facts(host).is_none() {
-            let _ = self.look(host, None).await?;
-        }
+        self.look_at_new(&ledger.state()).await?;
         let survey = self.survey(&ledger.state());
         let own = survey.get(host).ok_or_else(|| no_place(host))?;
         ledger.note(host, "ports", &own.ports)?;
