@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 /// The host of all rows, unless `GPUCL_MATRIX_NODE` names another.
 const NODE: &str = "c03-04";
 
+/// How long a host may be in use by others.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20 * 60);
+
 enum Running {
     StandIn { sandbox: Sandbox },
     Elsewhere,
@@ -326,8 +329,16 @@ impl Services {
         let body = json!({"name": name, "start_date": start, "end_date": end,
             "events": [], "before_end_date": "", "reservations": [{"resource_type": "physical:host", "min": 1, "max": 1,
             "hypervisor_properties": "", "resource_properties": format!("[\"=\", \"$node_name\", \"{}\"]", self.node)}]});
-        let (status, answer) = self.ask(Method::POST, "reservation", "/leases", Some(body)).await;
-        assert!(status < 300, "{answer}");
+        let begun = std::time::Instant::now();
+        let answer = loop {
+            let (status, answer) = self.ask(Method::POST, "reservation", "/leases", Some(body.clone())).await;
+            if status < 300 {
+                break answer;
+            }
+            // Others use the hosts as well, one after the other.
+            assert!(self.is_real() && begun.elapsed() < PATIENCE, "{answer}");
+            tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+        };
         let id = answer["lease"]["id"].as_str().unwrap().to_owned();
         self.kept.lock().unwrap().push(id.clone());
         id
