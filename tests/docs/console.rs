@@ -71,18 +71,53 @@ fn placeholders_stand_for_something_and_the_rest_for_itself() {
     assert!(!matches("job <id> submitted", "job submitted"));
 }
 
+/// The part of the README that needs a site and no Ray.
+const AT_A_SITE: &str = "## On Chameleon\n";
+
+/// That part, and all the rest.
+fn parts(text: &str) -> (String, String) {
+    let (before, after) = text.split_once(AT_A_SITE).unwrap();
+    let (part, rest) = after.split_once("\n## ").unwrap();
+    (part.to_owned(), format!("{before}{rest}"))
+}
+
 /// What stands below a command is printed by it: in any order, as much is done at the same time.
 #[test]
 fn the_readme_shows_what_happens() {
-    let text = read("README.md");
-    let commands = shown(&text);
+    let commands = shown(&parts(&read("README.md")).1);
     assert!(commands.len() >= 8, "{commands:?}");
 
     let _turn = turn();
-    let mut env = TestEnv::with_shared_ray();
-    // What is shown of Chameleon is asked of a stand-in.
+    let env = TestEnv::with_shared_ray();
+    bring_program(&env);
+
+    for shown in &commands {
+        match shown.command.as_str() {
+            // It would run this very test.
+            "cargo test" => {
+                assert!(super::read(".ci/run").lines().any(|line| line.trim_end().ends_with(" cargo test")))
+            }
+            // It builds what is built already, and writes outside of this environment.
+            "cargo install --path ." => assert!(super::read("Cargo.toml").contains("default-run = \"gpucl\"")),
+            command => {
+                prints(&env, shown);
+                if command.contains("-- up") {
+                    every_process_carries_the_tag(&env);
+                }
+            }
+        }
+    }
+    assert_eq!(tagged_processes(&env), []);
+}
+
+#[test]
+fn the_readme_shows_what_happens_at_a_site() {
+    let commands = shown(&parts(&read("README.md")).0);
+    assert!(commands.len() >= 6, "{commands:?}");
+
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let site = runtime.block_on(Sandbox::start(Config::default())).unwrap();
+    let mut env = TestEnv::new();
     let credentials = site.credentials(User::Alice);
     for (name, value) in [
         ("OS_AUTH_TYPE", "v3applicationcredential".to_owned()),
@@ -93,35 +128,28 @@ fn the_readme_shows_what_happens() {
     ] {
         env.set(name, &value);
     }
+    bring_program(&env);
+    commands.iter().for_each(|shown| prints(&env, shown));
+    assert_eq!(site.snapshot().count(), 0, "something is left at the stand-in");
+}
+
+/// Runs a command, which must print the lines that are shown below it.
+fn prints(env: &TestEnv, Shown { command, lines }: &Shown) {
+    let printed = sh(env, &command.replace("cargo run --release --", "gpucl"));
+    let mut left: Vec<&str> = printed.lines().collect();
+    for shown in lines.iter().filter(|line| *line != "...") {
+        let at = left.iter().position(|line| matches(shown, line));
+        let at = at.unwrap_or_else(|| panic!("`{command}` did not print\n{shown}\nbut\n{printed}"));
+        left.remove(at);
+    }
+}
+
+/// The program by its name, and the examples.
+fn bring_program(env: &TestEnv) {
     let programs = env.root().join("bin");
     std::fs::create_dir(&programs).unwrap();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_gpucl"), programs.join("gpucl")).unwrap();
-    bring_examples(&env, "examples");
-
-    for Shown { command, lines } in &commands {
-        match command.as_str() {
-            // It would run this very test.
-            "cargo test" => {
-                assert!(super::read(".ci/run").lines().any(|line| line.trim_end().ends_with(" cargo test")))
-            }
-            // It builds what is built already, and writes outside of this environment.
-            "cargo install --path ." => assert!(super::read("Cargo.toml").contains("default-run = \"gpucl\"")),
-            _ => {
-                let printed = sh(&env, &command.replace("cargo run --release --", "gpucl"));
-                let mut left: Vec<&str> = printed.lines().collect();
-                for shown in lines.iter().filter(|line| *line != "...") {
-                    let at = left.iter().position(|line| matches(shown, line));
-                    let at = at.unwrap_or_else(|| panic!("`{command}` did not print\n{shown}\nbut\n{printed}"));
-                    left.remove(at);
-                }
-                if command.contains("-- up") {
-                    every_process_carries_the_tag(&env);
-                }
-            }
-        }
-    }
-    assert_eq!(tagged_processes(&env), []);
-    assert_eq!(site.snapshot().count(), 0, "something is left at the stand-in");
+    bring_examples(env, "examples");
 }
 
 /// Runs a command line through the shell; hands back all that it prints, and fails when it fails.
