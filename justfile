@@ -36,6 +36,10 @@ openstack-up:
 openstack-down:
     testbed/openstack/down
 
+# the conformance suite on the real services: twenty minutes, with nobody else on the testbed
+chameleon-check: openstack-up
+    cargo test --test main chameleon_keeps_the_contract_on_the_real_services -- --ignored --nocapture
+
 # every test that needs a testbed, the long ones too
 testbed-all *filter: testbed-up openstack-up
     cargo test -- --ignored --test-threads=1 --nocapture {{ filter }}

@@ -106,7 +106,7 @@ fn down_ends_the_wait_and_leaves_the_lease() {
     gpucl(&env, &["down", "--yes"]).exits(0).prints("stays: the lease");
     assert_eq!(up.wait().unwrap().code(), Some(130), "who watched is told");
     assert_eq!(site.of_owner(&env).counts(), [1, 0, 0, 0]);
-    env.run(&["status", "--offline"]).exits(4);
+    env.run(&["status", "--offline"]).exits(6);
     let lease = site.of_owner(&env).leases[0].id.clone();
     env.run(&["lease", "delete", &lease, "--yes"]).exits(0);
     assert_eq!(site.of_owner(&env), Held::default());
