@@ -308,8 +308,8 @@ fn hosts_with_projects_go_side_by_side() {
         text,
         "#1 host-0, acquire: there is none yet\n\
          #2 host-1, acquire: there is none yet\n\
-         [1] -> #3 host-0, prepare: it is new\n\
-         [2] -> #4 host-1, prepare: it is new\n\
+         [1,2] -> #3 host-0, prepare: it is new\n\
+         [1,2] -> #4 host-1, prepare: it is new\n\
          [1,3] -> #5 project-0, deploy: it does not run yet\n\
          [2,4] -> #6 project-1, deploy: it does not run yet\n"
     );
