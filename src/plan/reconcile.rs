@@ -250,7 +250,8 @@ impl Work<'_> {
             let action = Action::Prepare { digest: preparation.digest.clone() };
             let mut after = self.of_key(&preparation.host);
             // What a host lets in depends on where the others are.
-            for other in desired.projects.iter().map(|project| &project.host).filter(|host| **host != preparation.host) {
+            for other in desired.projects.iter().map(|project| &project.host).filter(|host| **host != preparation.host)
+            {
                 after.extend(self.acquiring(other));
             }
             after.extend(&self.stopped);
