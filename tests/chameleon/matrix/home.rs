@@ -41,7 +41,7 @@ pub(crate) struct Home {
     /// The site, logged in to; it remembers nothing of what it made.
     site: OnceLock<Arc<dyn Provider>>,
     /// What the last `up` used of others'.
-    adopted: Arc<Mutex<Vec<ResourceRequest>>>,
+    adopted: Mutex<Vec<ResourceRequest>>,
 }
 
 impl Home {
@@ -55,7 +55,7 @@ impl Home {
             wanted: wanted.to_vec(),
             bug,
             site: OnceLock::new(),
-            adopted: Arc::default(),
+            adopted: Mutex::default(),
         };
         // A cluster whose name begins as ours does, and that is known here.
         let neighbour = Scope { owner: owner.clone(), cluster: "demo-2".parse().unwrap() };
@@ -141,7 +141,7 @@ impl Home {
         let process = Process {
             scope: self.scope.clone(),
             provider: self.provider()?,
-            adopted: self.adopted.clone(),
+            adopted: Mutex::default(),
             death,
             died: Notify::new(),
         };
@@ -163,8 +163,10 @@ impl Home {
             let resolved = process.provider.resolve(&self.scope, vec![host]).await?;
             let mut resources = process.provider.expand(&self.scope, &resolved.hosts[0])?;
             resources.retain(|request| self.wanted.contains(&request.kind.0.as_str()));
-            let adopted = resources.iter().filter(|request| request.adopted.is_some()).cloned();
-            *process.adopted.lock().unwrap() = adopted.collect();
+            let adopted: Vec<_> = resources.iter().filter(|request| request.adopted.is_some()).cloned().collect();
+            *self.adopted.lock().unwrap() = adopted.clone();
+            // As with clusters: `down` looks at nothing that was not made for it.
+            *process.adopted.lock().unwrap() = adopted;
             let goal = Goal::Up(Desired {
                 resources,
                 preparations: Vec::new(),
@@ -233,7 +235,7 @@ impl Home {
 struct Process {
     scope: Scope,
     provider: Arc<dyn Provider>,
-    adopted: Arc<Mutex<Vec<ResourceRequest>>>,
+    adopted: Mutex<Vec<ResourceRequest>>,
     death: Option<Death>,
     died: Notify,
 }
