@@ -123,7 +123,7 @@ impl Desk<'_> {
                         "an earlier command asked for the same, and its answer was lost: it has made the lease {}",
                         found.name
                     ));
-                    return self.made(reservations.lease(&found.id).await?).await;
+                    return self.made(reservations.lease(&found.id).await?, false).await;
                 }
                 self.app.ui.status(format!(
                     "an earlier command made the lease {} and never told: gpucl lease show {}{}",
@@ -146,12 +146,13 @@ impl Desk<'_> {
         }
         self.confirm("make this lease?", DOING)?;
         let id = standalone::acquire(&self.settings, &self.source, self.provider.as_ref(), &ask, &proposal).await?;
-        self.made(reservations.lease(&id).await?).await
+        self.made(reservations.lease(&id).await?, proposal.now).await
     }
 
-    /// What there is now; waits for one that begins now.
-    async fn made(&self, lease: Lease) -> Result<u8> {
-        let begins_later = when::between(Timestamp::now(), lease.start) > jiff::SignedDuration::from_mins(1);
+    /// What there is now; waits for one that begins now, or within a minute. `now`: it was asked to begin at once, whatever the service's
+    /// clock shows.
+    async fn made(&self, lease: Lease, now: bool) -> Result<u8> {
+        let begins_later = !now && when::between(Timestamp::now(), lease.start) > jiff::SignedDuration::from_mins(1);
         let lease = match lease.state {
             LeaseState::Active => lease,
             LeaseState::Pending if begins_later => lease,
