@@ -22,6 +22,8 @@ pub enum ErrorKind {
     Locked,
     /// A provider refused or failed.
     Provider,
+    /// A provider has none of what was asked for now; it may have some later.
+    Capacity,
     /// A host cannot be reached or a program on it failed.
     Host,
     /// Ray, or a node of it, failed.

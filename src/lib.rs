@@ -14,6 +14,7 @@ pub mod engine;
 pub mod error;
 pub mod event;
 pub mod host;
+pub mod money;
 pub mod name;
 pub mod plan;
 pub mod playbook;

@@ -131,22 +131,26 @@ fn the_engine_knows_no_provider_and_no_ray() {
 
 /// What each module of the core may know of the others. A new edge is written down here, on purpose, or the code goes elsewhere.
 const EDGES: &[(&str, &str)] = &[
-    ("agent", "engine error name plan runtime state util"),
-    ("cluster", "agent engine error event host name plan playbook provider ray render runtime secret spec state util"),
+    ("agent", "engine error money name plan runtime state util"),
+    (
+        "cluster",
+        "agent engine error event host money name plan playbook provider ray render runtime secret spec state util",
+    ),
     ("engine", "error event name plan provider state util"),
     ("error", ""),
     ("event", "util"),
     ("host", "error event state util"),
+    ("money", ""),
     ("name", "util error"),
-    ("plan", "name provider spec state util"),
+    ("plan", "money name provider spec state util"),
     ("playbook", "error event host render spec util"),
-    ("provider", "error event host name providers spec util"),
+    ("provider", "error event host money name providers spec util"),
     ("ray", "error util"),
     ("render", "error util"),
     ("runtime", "error host name plan playbook render secret spec state util"),
     ("secret", "error playbook state util"),
-    ("spec", "error name provider providers secret util"),
-    ("state", "error name spec util"),
+    ("spec", "error money name provider providers secret util"),
+    ("state", "error money name spec util"),
     ("util", "error"),
 ];
 

@@ -104,7 +104,7 @@ impl Provider for Place {
                 cpus: *cpus,
                 memory: u64::from(*cpus) << 32,
                 gpus: Vec::new(),
-                price_per_hour: String::new(),
+                price_per_hour: None,
                 free: "now".to_owned(),
             })
             .collect())
@@ -142,6 +142,7 @@ impl Provider for Place {
             needs: Vec::new(),
             is_host: true,
             found: serde_json::Value::Null,
+            price: None,
             adopted: None,
         }])
     }
@@ -191,6 +192,7 @@ impl Provider for Place {
             needs: Vec::new(),
             is_host: true,
             found: serde_json::Value::Null,
+            price: None,
             adopted: None,
         }
     }

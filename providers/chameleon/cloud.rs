@@ -163,7 +163,7 @@ pub(super) fn offer(row: &CalendarRow, now: Timestamp, zone: &TimeZone) -> Offer
         cpus: row.cpus,
         memory: row.memory,
         gpus: row.gpus.clone(),
-        price_per_hour: row.price_per_hour.clone(),
+        price_per_hour: row.price_per_hour,
         free: busy.max().map_or_else(|| "now".to_owned(), |end| format!("from {}", when::local(end, zone))),
     }
 }

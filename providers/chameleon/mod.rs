@@ -158,6 +158,7 @@ impl Provider for Chameleon {
             kind: ResourceKind(Kind::Lease.name().to_owned()),
             settings: serde_json::json!({ "hosts": { "nodes": ["no-such-host"] } }),
             found: Value::Null,
+            price: None,
             adopted: None,
             needs: Vec::new(),
             is_host: false,

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::money::HourlyPrice;
 use crate::provider::{CalendarRow, GpuOffer};
 
 /// The built-in table of GPU hosts.
@@ -67,7 +68,7 @@ pub(crate) fn row_of(host: &Map<String, Value>, site: &str, project: Option<&str
         memory: memory(host).unwrap_or(0),
         gpus,
         gpus_from: from_table.then(|| format!("gpucl's own table of {}", TABLE.as_of)),
-        price_per_hour: number(host, "su_factor").map(|factor| format!("{factor} SU")).unwrap_or_default(),
+        price_per_hour: number(host, "su_factor").and_then(HourlyPrice::service_units),
         closed: closed(host, project),
         bookings: Vec::new(),
         name,
@@ -195,7 +196,7 @@ mod tests {
         }));
         assert_eq!((row.name.as_str(), row.id.as_str(), row.cpus, row.memory), ("liqid01", "2", 64, 256 << 30));
         assert_eq!(row.gpus, [GpuOffer { model: "NVIDIA A100".to_owned(), count: 1 }]);
-        assert_eq!((row.gpus_from, row.price_per_hour.as_str(), row.closed), (None, "4 SU", None));
+        assert_eq!((row.gpus_from, row.price_per_hour, row.closed), (None, HourlyPrice::service_units(4.0), None));
     }
 
     #[test]
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!((none.gpus.len(), none.gpus_from), (0, None));
         let bare = row(json!({ "id": "9", "hypervisor_hostname": "0d1c", "vcpus": 48, "memory_mb": 1024 }));
         assert_eq!((bare.name.as_str(), bare.kind.as_str(), bare.cpus, bare.memory), ("0d1c", "", 48, 1 << 30));
-        assert_eq!(bare.price_per_hour, "");
+        assert_eq!(bare.price_per_hour, None);
         assert_eq!(row(json!({})).name, "");
     }
 

@@ -42,10 +42,8 @@ pub(super) fn proposal_notes(cloud: &Cloud, rows: &[CalendarRow], slot: &Slot) -
 /// What a slot costs in all, where the service tells what its hosts cost.
 fn price(rows: &[CalendarRow], slot: &Slot) -> String {
     let hours = when::between(slot.start, slot.end).as_secs_f64() / 3600.0;
-    let per_hour = |name: &String| -> Option<f64> {
-        let row = rows.iter().find(|row| row.name == *name)?;
-        row.price_per_hour.split(' ').next()?.parse().ok()
-    };
+    let per_hour =
+        |name: &String| Some(rows.iter().find(|row| row.name == *name)?.price_per_hour?.0.micros as f64 / 1e6);
     match slot.hosts.iter().map(per_hour).sum::<Option<f64>>() {
         Some(sum) => format!("{:.1} SU", sum * hours).replace(".0 ", " "),
         None => String::new(),
@@ -123,6 +121,7 @@ impl Reservations for Cloud {
                 kind: ResourceKind(Kind::Lease.name().to_owned()),
                 settings: leases::settings(&wanted),
                 found: serde_json::json!({ "lease": lease, "title": name }),
+                price: None,
                 adopted: None,
                 needs: Vec::new(),
                 is_host: false,

@@ -21,7 +21,7 @@ pub(super) fn offer(root: &Path) -> Result<Offer> {
         cpus: u32::try_from(cpus.get()).unwrap_or(u32::MAX),
         memory: memory(root)?,
         gpus: gpus(&root.join("sys/bus/pci/devices")),
-        price_per_hour: String::new(),
+        price_per_hour: None,
         free: "now".to_owned(),
     })
 }

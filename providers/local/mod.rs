@@ -133,6 +133,7 @@ impl Provider for Local {
             needs: Vec::new(),
             is_host: true,
             found: serde_json::Value::Null,
+            price: None,
             adopted: None,
         }])
     }
@@ -164,6 +165,7 @@ impl Provider for Local {
             needs: Vec::new(),
             is_host: true,
             found: serde_json::Value::Null,
+            price: None,
             adopted: None,
         }
     }

@@ -246,7 +246,7 @@ fn the_cards_on_the_bus_are_counted_by_their_ids() {
     let offer = machine::offer(root.path()).unwrap();
     let gpus: Vec<(&str, u32)> = offer.gpus.iter().map(|gpu| (gpu.model.as_str(), gpu.count)).collect();
     assert_eq!(gpus, [("AMD 1002:738c", 1), ("AMD 1002:74a1", 1), ("NVIDIA 10de:2330", 2)]);
-    assert_eq!((offer.memory, offer.price_per_hour.as_str(), offer.free.as_str()), (16 << 20, "", "now"));
+    assert_eq!((offer.memory, offer.price_per_hour, offer.free.as_str()), (16 << 20, None, "now"));
 }
 
 #[test]

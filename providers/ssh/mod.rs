@@ -161,6 +161,7 @@ impl Provider for Ssh {
             needs: Vec::new(),
             is_host: true,
             found: serde_json::Value::Null,
+            price: None,
             adopted: None,
         }])
     }
@@ -211,6 +212,7 @@ impl Provider for Ssh {
             needs: Vec::new(),
             is_host: true,
             found: serde_json::Value::Null,
+            price: None,
             adopted: None,
         }
     }

@@ -18,6 +18,8 @@ pub const LEFT_BEHIND: u8 = 5;
 pub const NOT_FOUND: u8 = 6;
 /// A wait reached its limit.
 pub const TIMEOUT: u8 = 7;
+/// A provider has none of what was asked for now.
+pub const NO_CAPACITY: u8 = 8;
 /// It was stopped with Ctrl-C.
 pub const INTERRUPTED: u8 = 130;
 
@@ -30,6 +32,7 @@ pub fn of(kind: ErrorKind) -> u8 {
         ErrorKind::LeftBehind => LEFT_BEHIND,
         ErrorKind::NotFound => NOT_FOUND,
         ErrorKind::Timeout => TIMEOUT,
+        ErrorKind::Capacity => NO_CAPACITY,
         ErrorKind::Cancelled => INTERRUPTED,
         _ => FAILED,
     }

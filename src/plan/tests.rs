@@ -34,6 +34,7 @@ fn host() -> ResourceRequest {
         needs: Vec::new(),
         is_host: true,
         found: serde_json::Value::Null,
+        price: None,
         adopted: None,
     }
 }

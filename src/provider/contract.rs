@@ -10,6 +10,7 @@ use super::{Acquired, Capability, Login, Manifest, Recorder, Reservations};
 use crate::error::Result;
 use crate::event::Bus;
 use crate::host::SshTarget;
+use crate::money::HourlyPrice;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::util::digest;
 
@@ -148,6 +149,9 @@ pub struct ResourceRequest {
     /// What was found for it; not part of its digest.
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub found: serde_json::Value,
+    /// What it costs for as long as it is there; not part of its digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<HourlyPrice>,
     /// The id of what is used and was not made for this cluster: it is neither acquired nor released.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopted: Option<String>,
@@ -160,7 +164,7 @@ pub struct ResourceRequest {
 }
 
 impl ResourceRequest {
-    /// The digest of what is asked for: another one means that the spec has changed. What was found is not part of it.
+    /// The digest of what is asked for: another one means that the spec has changed. What was found and what it costs is not part of it.
     pub fn digest(&self) -> String {
         digest::of_json(&(&self.key, &self.kind, &self.settings, &self.needs, self.is_host))
     }
@@ -213,8 +217,8 @@ pub struct Offer {
     pub memory: u64,
     /// Its GPUs.
     pub gpus: Vec<GpuOffer>,
-    /// What it costs an hour, in the provider's unit, such as `0.00 USD`; empty for nothing.
-    pub price_per_hour: String,
+    /// What it costs an hour; `None` for nothing, and where the provider does not tell.
+    pub price_per_hour: Option<HourlyPrice>,
     /// When it is free: `now`, or a time.
     pub free: String,
 }

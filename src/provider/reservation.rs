@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{GpuOffer, ResourceRequest};
 use crate::error::Result;
+use crate::money::HourlyPrice;
 use crate::name::{Key, Scope, Tag};
 
 /// Which hosts are meant. What is absent does not narrow.
@@ -59,8 +60,8 @@ pub struct CalendarRow {
     /// Where the GPUs are known from when the service does not tell: the built-in table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus_from: Option<String>,
-    /// What an hour costs, such as `4 SU`; empty where the service does not tell.
-    pub price_per_hour: String,
+    /// What an hour costs; `None` where the service does not tell.
+    pub price_per_hour: Option<HourlyPrice>,
     /// Why it cannot be reserved; `None` when it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<String>,

@@ -193,14 +193,14 @@ impl Provider for Memory {
 
     async fn offers(&self) -> Result<Vec<Offer>> {
         let name = if self.has(Bug::OfferWithoutName) { "" } else { "small" };
-        let price = if self.has(Bug::OfferWithPriceForNothing) { "1.29 USD" } else { "" };
+        let price = self.has(Bug::OfferWithPriceForNothing).then(|| gpucl::money::HourlyPrice::cents(129));
         Ok(vec![Offer {
             name: name.to_owned(),
             place: "memory".to_owned(),
             cpus: 2,
             memory: 1 << 30,
             gpus: Vec::new(),
-            price_per_hour: price.to_owned(),
+            price_per_hour: price,
             free: "now".to_owned(),
         }])
     }
@@ -262,6 +262,7 @@ impl Provider for Memory {
             needs,
             is_host,
             found: serde_json::Value::Null,
+            price: None,
             adopted: None,
         };
         if !self.several {
@@ -363,6 +364,7 @@ impl Provider for Memory {
             needs: Vec::new(),
             is_host: true,
             found: serde_json::Value::Null,
+            price: None,
             adopted: None,
         }
     }

@@ -65,6 +65,7 @@ pub(crate) fn desired(workers: usize, cpus: u32, host: &str) -> Desired {
             needs: Vec::new(),
             is_host: true,
             found: serde_json::Value::Null,
+            price: None,
             adopted: None,
         }],
         preparations: vec![Preparation { host: Key::host(0), digest: "prepared".to_owned() }],

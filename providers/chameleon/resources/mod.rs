@@ -81,6 +81,7 @@ pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<Resourc
             kind: ResourceKind(kind.name().to_owned()),
             settings,
             found: request.found.clone(),
+            price: None,
             adopted,
             needs,
             is_host: kind == Kind::Server,

@@ -22,7 +22,7 @@ fn row(name: &str, kind: &str, gpus: u32, bookings: Vec<Booking>) -> CalendarRow
         memory: 256 << 30,
         gpus: vec![GpuOffer { model: "NVIDIA A100".to_owned(), count: gpus }],
         gpus_from: None,
-        price_per_hour: "4 SU".to_owned(),
+        price_per_hour: crate::money::HourlyPrice::service_units(4.0),
         closed: None,
         bookings,
     }

@@ -111,7 +111,7 @@ fn cells(row: &CalendarRow, now: Timestamp, zone: &TimeZone) -> [String; 8] {
         unknown(gpus.join(", "), !gpus.is_empty()),
         unknown(row.cpus.to_string(), row.cpus > 0),
         unknown(human::bytes(row.memory), row.memory > 0),
-        unknown(row.price_per_hour.clone(), !row.price_per_hour.is_empty()),
+        unknown(row.price_per_hour.map(|price| price.to_string()).unwrap_or_default(), row.price_per_hour.is_some()),
         free(row, now, zone),
     ]
 }

@@ -187,7 +187,10 @@ fn surrounded(context: Context, folder: &Path, sandbox: &Sandbox) -> Context {
 fn consent(name: &str, offers: &[Offer], spend: bool) -> Result<String> {
     let offers: Vec<String> = offers
         .iter()
-        .map(|offer| format!("{} at {}: {} an hour", offer.name, offer.place, offer.price_per_hour))
+        .map(|offer| {
+            let price = offer.price_per_hour.map_or_else(|| "nothing".to_owned(), |price| price.to_string());
+            format!("{} at {}: {price} an hour", offer.name, offer.place)
+        })
         .collect();
     let offers = if offers.is_empty() { "nothing now".to_owned() } else { offers.join("; ") };
     let price = format!(
@@ -262,7 +265,7 @@ mod tests {
             cpus: 30,
             memory: 200 << 30,
             gpus: Vec::new(),
-            price_per_hour: "1.29 USD".to_owned(),
+            price_per_hour: Some(crate::money::HourlyPrice::cents(129)),
             free: "now".to_owned(),
         };
         let error = consent("lambda", std::slice::from_ref(&offer), false).unwrap_err();

@@ -187,6 +187,7 @@ fn request(key: &Key, settings: serde_json::Value) -> ResourceRequest {
         kind: ResourceKind("lease".to_owned()),
         settings,
         found: serde_json::Value::Null,
+        price: None,
         adopted: None,
         needs: Vec::new(),
         is_host: false,
@@ -206,7 +207,7 @@ impl Reservations for Memory {
             memory: 1 << 38,
             gpus: vec![GpuOffer { model: "NVIDIA A100".to_owned(), count: 2 }],
             gpus_from: None,
-            price_per_hour: "4 SU".to_owned(),
+            price_per_hour: crate::money::HourlyPrice::service_units(4.0),
             closed: None,
             bookings: world
                 .leases

@@ -20,11 +20,9 @@ pub(super) async fn offers(bench: &Bench<'_>) -> Verdict {
         ensure(offer.gpus.iter().all(|gpu| gpu.count > 0 && !gpu.model.is_empty()), || {
             format!("the offer {} has GPUs without a count or a model", offer.name)
         })?;
-        ensure(offer.price_per_hour.is_empty() != costs_money, || {
-            format!(
-                "the offer {} has the price `{}`, and costs_money is {costs_money}",
-                offer.name, offer.price_per_hour
-            )
+        ensure(offer.price_per_hour.is_some() == costs_money, || {
+            let price = offer.price_per_hour.map_or_else(|| "none".to_owned(), |price| price.to_string());
+            format!("the price of the offer {} is {price}, and costs_money is {costs_money}", offer.name)
         })?;
     }
     Ok(())

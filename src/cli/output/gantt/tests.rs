@@ -1,4 +1,5 @@
 use super::*;
+use crate::money::HourlyPrice;
 use crate::provider::{Booking, GpuOffer};
 
 pub(super) fn rows(number: usize) -> Vec<CalendarRow> {
@@ -34,7 +35,7 @@ pub(super) fn rows(number: usize) -> Vec<CalendarRow> {
                     count: 1 + u32::try_from(index % 2).unwrap(),
                 }],
                 gpus_from: None,
-                price_per_hour: "4 SU".to_owned(),
+                price_per_hour: HourlyPrice::service_units(4.0),
                 closed: (index == 6).then(|| "in repair".to_owned()),
                 bookings,
             }
