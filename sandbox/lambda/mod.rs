@@ -92,6 +92,14 @@ impl Sandbox {
         self.router.clone()
     }
 
+    /// Answers one request, without a socket; one whose answer is cut has a body that breaks.
+    pub async fn answer(
+        &self,
+        request: axum::http::Request<axum::body::Body>,
+    ) -> axum::http::Response<axum::body::Body> {
+        serve::answer(axum::extract::State(self.shared.clone()), request).await
+    }
+
     /// Where it is: `http://127.0.0.1:PORT`, without `/api/v1`.
     pub fn base_url(&self) -> String {
         self.base.clone()
