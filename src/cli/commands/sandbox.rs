@@ -27,6 +27,14 @@ pub(crate) enum Command {
     Lambda(lambda::Args),
 }
 
+/// Where a stand-in listens.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Listen {
+    /// The port on the loopback; any when absent
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+}
+
 /// What a stand-in that serves says of itself.
 struct Served {
     /// What its users set in the environment.

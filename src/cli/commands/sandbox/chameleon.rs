@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Served, serve};
+use super::{Listen, Served, serve};
 use crate::cli::app::App;
 use crate::error::Result;
 use crate::sandbox::chameleon::{Config, Quirks, Sandbox, User};
@@ -10,9 +10,8 @@ use crate::sandbox::chameleon::{Config, Quirks, Sandbox, User};
 /// The arguments of `sandbox chameleon`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The port on the loopback; any when absent
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
-    port: Option<u16>,
+    #[command(flatten)]
+    listen: Listen,
     /// Who the printed credential is of
     #[arg(long, value_enum, value_name = "USER", default_value_t = UserName::Alice)]
     user: UserName,
@@ -72,7 +71,7 @@ pub(crate) fn prompt() -> Config {
 /// Serves until Ctrl-C.
 pub(super) async fn run(app: &App, args: Args) -> Result<u8> {
     let config = Config {
-        port: args.port.unwrap_or(0),
+        port: args.listen.port.unwrap_or(0),
         boot: BOOT,
         schedule: Duration::from_secs(1),
         deletion: Duration::from_secs(1),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Served, serve};
+use super::{Listen, Served, serve};
 use crate::cli::app::App;
 use crate::error::Result;
 use crate::sandbox::lambda::{Config, Sandbox, User};
@@ -10,9 +10,8 @@ use crate::sandbox::lambda::{Config, Sandbox, User};
 /// The arguments of `sandbox lambda`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The port on the loopback; any when absent
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
-    port: Option<u16>,
+    #[command(flatten)]
+    listen: Listen,
     /// Whose key is printed
     #[arg(long, value_enum, value_name = "USER", default_value_t = UserName::Alice)]
     user: UserName,
@@ -47,7 +46,7 @@ pub(crate) fn variables(sandbox: &Sandbox, user: User) -> Vec<(String, String)> 
 
 /// A stand-in with Lambda's limits, and with Lambda's times only when they are asked for.
 fn config(args: &Args) -> Config {
-    let base = Config { port: args.port.unwrap_or(0), wired: args.wired, ..Config::default() };
+    let base = Config { port: args.listen.port.unwrap_or(0), wired: args.wired, ..Config::default() };
     if args.lambda_times {
         return base;
     }
