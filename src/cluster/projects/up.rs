@@ -141,14 +141,27 @@ fn later(found: &Found) -> Option<Start> {
 /// How long a plan that is given up may take to say what failed.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 
-/// Does the plan; what came to be and cannot be used is made once more, and what there is none of is hunted for where that was asked
-/// for.
+/// Brings it to what was planned, and proves it.
 async fn bring_up(
     pipeline: &Pipeline<'_>,
     world: &ProjectWorld,
     loaded: &Loaded,
-    (found, mut observed, mut goal): (Found, Observed, Goal),
+    planned: (Found, Observed, Goal),
 ) -> Result<(usize, Verified)> {
+    let operations = carry_to(pipeline, world, loaded, planned).await?;
+    let verified = judge(world, &pipeline.ledger.state(), pipeline.events).await?;
+    world.note_boots(pipeline.ledger)?;
+    Ok((operations, verified))
+}
+
+/// Does the plan; what came to be and cannot be used is made once more, and what there is none of is hunted for where that was asked
+/// for. Hands back how many operations it took.
+pub(super) async fn carry_to(
+    pipeline: &Pipeline<'_>,
+    world: &ProjectWorld,
+    loaded: &Loaded,
+    (found, mut observed, mut goal): (Found, Observed, Goal),
+) -> Result<usize> {
     let (mut offers, mut operations, mut is_renewed) = (found.offers, 0, false);
     let mut made = BTreeSet::new();
     loop {
@@ -165,7 +178,7 @@ async fn bring_up(
                 if world.host_keys().len() > 1 && plan.operations.iter().any(deploys) {
                     world.observe(&pipeline.ledger.state()).await?;
                 }
-                break;
+                return Ok(operations);
             }
             Now::Fail => return Err(first_of(executed.errors)),
             Now::MakeAnew => {
@@ -179,7 +192,9 @@ async fn bring_up(
                 } else if !world.config.hunt.goes_on() {
                     refused = kept(world, &pipeline.ledger.state(), refused);
                 }
-                let found = match (world.config.hunt.is_outgrown(), world.config.hunt.goes_on()) {
+                let is_outgrown = world.config.hunt.is_outgrown();
+                world.config.hunt.begin();
+                let found = match (is_outgrown, world.config.hunt.goes_on()) {
                     (true, true) => world.resolve_when_there().await?,
                     (false, true) => world.resolve_again(refused).await?,
                     (_, false) => return Err(refused),
@@ -190,9 +205,6 @@ async fn bring_up(
         observed = pipeline.observe_settled().await?;
         goal = world.goal(loaded, &offers, &pipeline.ledger.state(), &observed)?;
     }
-    let verified = judge(world, &pipeline.ledger.state(), pipeline.events).await?;
-    world.note_boots(pipeline.ledger)?;
-    Ok((operations, verified))
 }
 
 /// What is to be done after a plan.
