@@ -128,8 +128,12 @@ pub(super) fn render_projects(settings: &Settings, loaded: &Loaded) -> Result<Ve
             .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") })
             .collect();
         let images = compose::host_images(spec, &host.facts, is_head, &settings.library)?;
-        let prepare =
-            compose::preparation(spec, &host.facts, &host.tag, &peers, &ports, &images.pulls, &settings.library)?;
+        // A file for each stage, as it is with hosts that stand there: their preparation knows the others' addresses.
+        let known = match peers.is_empty() {
+            true => compose::Peers::None,
+            false => compose::Peers::Known { addresses: &peers, ports: &ports },
+        };
+        let prepare = compose::preparation(spec, &host.facts, &host.tag, known, &images.pulls, &settings.library)?;
         let home = compose::home_of(&host.tag);
         put(format!("{folder}/prepare.sh"), playbook::program_text(&home, &prepare)?.into());
         put(format!("{folder}/deploy.sh"), playbook::program_text(&home, &deployment.stage)?.into());

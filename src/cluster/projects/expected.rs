@@ -9,7 +9,7 @@ use crate::name::Key;
 use crate::plan::{Machine, NodeSpec, desired};
 use crate::playbook::{Facts, Stage};
 use crate::provider::HostPlace;
-use crate::runtime::compose::{self, DeployRequest, Deployment, HostInput, HostPorts, Pages};
+use crate::runtime::compose::{self, DeployRequest, Deployment, HostInput, HostPorts, Pages, Peers};
 use crate::state::ClusterState;
 
 /// A wrong promise: the path in the spec and the sentence.
@@ -34,6 +34,21 @@ pub(super) struct Surveyed {
     pub(super) address: String,
     /// The ports of what runs there.
     pub(super) ports: HostPorts,
+}
+
+/// What one host holds when all is as it was last brought up.
+pub(super) struct Expected {
+    pub(super) prepare: Stage,
+    /// What it lets in from the others, where that is a stage of its own.
+    pub(super) guard: Option<Stage>,
+    pub(super) deployment: Deployment,
+}
+
+impl Expected {
+    /// Its stages.
+    pub(super) fn stages(&self) -> Vec<&Stage> {
+        [Some(&self.prepare), self.guard.as_ref(), Some(&self.deployment.stage)].into_iter().flatten().collect()
+    }
 }
 
 /// All hosts that have told what they are.
@@ -82,21 +97,49 @@ impl ProjectWorld {
         desired(&self.config.spec, &machines).map(Some)
     }
 
+    /// What hosts let in from each other is an operation of its own: they are made, so that where all of them are is known only when
+    /// all of them are there. Where they stand there already, one stage does it all.
+    pub(super) fn guards(&self) -> bool {
+        let hosts = self.hosts();
+        hosts.len() > 1 && hosts.iter().any(|host| self.config.provider.standing(host).is_none())
+    }
+
     /// The stage that prepares a host of this survey.
     pub(super) fn prepare_stage(&self, host: &Key, survey: &Survey, nodes: &[NodeSpec]) -> Result<Stage> {
         let own = survey.get(host).ok_or_else(|| no_place(host))?;
         let config = &self.config;
         let tag = config.scope.tag(host).to_string();
-        let peers: Vec<String> =
-            survey.iter().filter(|(key, _)| *key != host).map(|(_, peer)| peer.address.clone()).collect();
+        let (addresses, ports) = self.lets_in(host, own, survey, nodes);
+        let peers = if self.host_keys().len() < 2 {
+            Peers::None
+        } else if self.guards() {
+            Peers::Later
+        } else {
+            Peers::Known { addresses: &addresses, ports: &ports }
+        };
+        let images = compose::host_images(&config.spec, &own.facts, *host == Key::host(0), &config.library)?;
+        compose::preparation(&config.spec, &own.facts, &tag, peers, &images.pulls, &config.library)
+    }
+
+    /// The stage that opens a host to the others, which all are in this survey.
+    pub(super) fn guard_stage(&self, host: &Key, survey: &Survey, nodes: &[NodeSpec]) -> Result<Stage> {
+        let own = survey.get(host).ok_or_else(|| no_place(host))?;
+        let config = &self.config;
+        let tag = config.scope.tag(host).to_string();
+        let (addresses, ports) = self.lets_in(host, own, survey, nodes);
+        compose::guard_steps(&config.spec, &own.facts, &tag, &addresses, &ports, &config.library)
+    }
+
+    /// Who may come to which ports of a host.
+    fn lets_in(&self, host: &Key, own: &Surveyed, survey: &Survey, nodes: &[NodeSpec]) -> (Vec<String>, Vec<String>) {
+        let peers = survey.iter().filter(|(key, _)| *key != host).map(|(_, peer)| peer.address.clone()).collect();
         let is_head = *host == Key::host(0);
         let here: Vec<NodeSpec> = nodes.iter().filter(|node| node.host == *host).cloned().collect();
         let ports: Vec<String> = compose::peer_ports(own.ports, &here, is_head, self.host_keys().len())
             .into_iter()
             .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") })
             .collect();
-        let images = compose::host_images(&config.spec, &own.facts, is_head, &config.library)?;
-        compose::preparation(&config.spec, &own.facts, &tag, &peers, &ports, &images.pulls, &config.library)
+        (peers, ports)
     }
 
     /// One deployment for each host of the survey.
@@ -139,15 +182,20 @@ impl ProjectWorld {
     }
 
     /// What the hosts hold when all is as it was last brought up; nothing where something is not remembered.
-    pub(super) fn remembered(&self, known: &ClusterState) -> BTreeMap<Key, (Stage, Deployment)> {
-        let recall = || -> Option<BTreeMap<Key, (Stage, Deployment)>> {
+    pub(super) fn remembered(&self, known: &ClusterState) -> BTreeMap<Key, Expected> {
+        let recall = || -> Option<BTreeMap<Key, Expected>> {
             let survey = self.recalled(known)?;
             let pages: Pages = known.note(&Key::project(0), "pages")?;
             let nodes = self.nodes_on(&survey).ok()??;
             let mut remembered = BTreeMap::new();
             for deployment in self.deployments(&nodes, &survey, &pages).ok()? {
-                let stage = self.prepare_stage(&deployment.host, &survey, &nodes).ok()?;
-                remembered.insert(deployment.host.clone(), (stage, deployment));
+                let host = deployment.host.clone();
+                let prepare = self.prepare_stage(&host, &survey, &nodes).ok()?;
+                let guard = match self.guards() {
+                    true => Some(self.guard_stage(&host, &survey, &nodes).ok()?),
+                    false => None,
+                };
+                remembered.insert(host, Expected { prepare, guard, deployment });
             }
             Some(remembered)
         };

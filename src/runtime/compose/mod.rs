@@ -21,7 +21,7 @@ pub use images::{Build, HostImages, host_images};
 pub use logs::{LogLine, LogRequest, log_line, logs_script};
 pub use look::{CheckLine, Container, Seen, checks_of, checks_told, look_script, seen_of};
 pub use ports::peer_ports;
-pub use prepare::{confirm_steps, preparation, undo_script};
+pub use prepare::{Peers, confirm_steps, guard_steps, preparation, undo_script};
 pub use project::{DeployRequest, deployment_of, deployments, pages};
 
 use crate::util::digest;
