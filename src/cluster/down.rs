@@ -179,5 +179,8 @@ fn bare_spec(name: &ClusterName, provider: &str, runtime: Runtime) -> Spec {
         build: None,
         compose: Vec::new(),
         timeouts: crate::spec::Timeouts::default(),
+        deadline: None,
+        max_cost: None,
+        ask_above: None,
     }
 }

@@ -3,11 +3,13 @@
 mod desired;
 mod observed;
 mod operation;
+mod price;
 mod reconcile;
 #[cfg(test)]
 mod tests;
 
 pub use desired::{Desired, Machine, NodeRole, NodeSpec, Preparation, ProjectRequest, desired, started_nodes};
 pub use observed::{Health, Observed, ObservedItem, ObservedProject};
+pub use price::Price;
 pub use operation::{Action, Operation, Plan};
 pub use reconcile::{Goal, Outcome, reconcile};
