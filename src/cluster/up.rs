@@ -1,12 +1,16 @@
 //! `up`: from nothing, or from whatever there is, to a verified cluster.
 
+use std::collections::BTreeMap;
+
+use secrecy::SecretString;
+
 use super::open::{same_file, same_kind};
-use super::{Settings, processes, projects};
+use super::{Approval, Settings, processes, projects};
 use crate::error::{Error, LeftBehind, Result};
 use crate::event::{Endpoint, WorkerGpus};
 use crate::provider::Start;
 use crate::spec::{Loaded, Runtime};
-use crate::state::{Lock, Store};
+use crate::state::{Lock, Spending, Store};
 
 /// How `up` is asked for.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +21,10 @@ pub struct UpOptions {
     pub new_spec: bool,
     /// Wait for hosts that can be had later, rather than hand that back.
     pub armed: bool,
+    /// Who is asked before what costs much is made.
+    pub approval: Approval,
+    /// What is kept of the environment's credentials, for a deadline to be acted upon when nobody is there; by consent.
+    pub secrets: BTreeMap<String, SecretString>,
 }
 
 /// How `up` ended.
@@ -39,6 +47,8 @@ pub struct UpReport {
     pub gpus: Vec<WorkerGpus>,
     /// What answers now, and where.
     pub endpoints: Vec<Endpoint>,
+    /// What it costs.
+    pub spending: Spending,
 }
 
 /// Brings a cluster up, or to what its spec says now, and verifies it.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::agent::{AgentConfig, serve};
+use crate::agent::{AgentConfig, serve, watch};
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::target;
@@ -18,6 +18,9 @@ pub(crate) struct Args {
     /// Take this file as the cluster's spec, though the cluster runs from another one
     #[arg(long, requires = "armed")]
     new_spec: bool,
+    /// Look after the cluster's deadline
+    #[arg(long, conflicts_with = "armed")]
+    deadline: bool,
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
@@ -27,6 +30,10 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         return super::up::bring_up(app, &spec, args.new_spec, true).await;
     }
     let scope = Scope { owner: crate::state::owner(&app.paths)?, cluster: target::name(app)? };
-    serve(AgentConfig { paths: app.paths.clone(), scope }).await?;
+    let config = AgentConfig { paths: app.paths.clone(), scope };
+    match args.deadline {
+        true => watch(config).await?,
+        false => serve(config).await?,
+    }
     Ok(exit_code::DONE)
 }

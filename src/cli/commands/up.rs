@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::cli::app::App;
 use crate::cli::armed::{follow, start, waiting};
 use crate::cli::exit_code;
+use crate::cli::money;
 use crate::cli::output::gpu_table;
 use crate::cli::run::{Ended, run as run_with_events};
 use crate::cluster::{self, UpOptions, UpOutcome};
@@ -31,8 +32,9 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
 pub(crate) async fn bring_up(app: &App, spec: &Path, new_spec: bool, armed: bool) -> Result<u8> {
     let loaded = spec::load(spec)?;
     let path = fs_err::canonicalize(spec).ok().map(|path| path.display().to_string());
-    let options = UpOptions { path, new_spec, armed };
     let name = loaded.spec.name.clone();
+    let (approval, secrets) = (money::approval(app, spec), money::secrets_to_keep(app, &loaded.spec, spec)?);
+    let options = UpOptions { path, new_spec, armed, approval, secrets };
     let begin = std::time::Instant::now();
     let mut gpus = Vec::new();
     let ended = run_with_events(app, "up", name.as_str(), async |events, cancel| {
@@ -59,6 +61,9 @@ pub(crate) async fn bring_up(app: &App, spec: &Path, new_spec: bool, armed: bool
             }
         };
         gpus = report.gpus;
+        if !report.spending.is_none() {
+            events.note(format!("it costs {}", report.spending.told()));
+        }
         let changed = match report.operations {
             0 => "nothing was changed".to_owned(),
             number => human::count(number, "operation"),
