@@ -1,12 +1,16 @@
 //! `up`: from nothing, or from whatever there is, to a verified cluster.
 
+use std::collections::BTreeMap;
+
+use secrecy::SecretString;
+
 use super::open::{same_file, same_kind};
-use super::{Settings, processes, projects};
+use super::{Approval, Settings, processes, projects};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::event::{Endpoint, WorkerGpus};
 use crate::provider::Start;
 use crate::spec::{Loaded, Runtime};
-use crate::state::{Lock, Store};
+use crate::state::{Lock, Spending, Store};
 
 /// How `up` is asked for.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +23,10 @@ pub struct UpOptions {
     pub armed: bool,
     /// How long to ask again while the provider has none of what is asked for; the spec says it otherwise.
     pub wait_capacity: Option<std::time::Duration>,
+    /// Who is asked before what costs much is made.
+    pub approval: Approval,
+    /// What is kept of the environment's credentials, for a deadline to be acted upon when nobody is there; by consent.
+    pub secrets: BTreeMap<String, SecretString>,
 }
 
 /// How `up` ended.
@@ -41,6 +49,8 @@ pub struct UpReport {
     pub gpus: Vec<WorkerGpus>,
     /// What answers now, and where.
     pub endpoints: Vec<Endpoint>,
+    /// What it costs.
+    pub spending: Spending,
 }
 
 /// Brings a cluster up, or to what its spec says now, and verifies it.

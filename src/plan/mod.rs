@@ -3,6 +3,7 @@
 mod desired;
 mod observed;
 mod operation;
+mod price;
 mod reconcile;
 #[cfg(test)]
 mod tests;
@@ -11,5 +12,6 @@ pub use desired::{
     Desired, Guarding, Machine, NodeRole, NodeSpec, Preparation, ProjectRequest, desired, started_nodes,
 };
 pub use observed::{Health, Observed, ObservedItem, ObservedProject};
+pub use price::Price;
 pub use operation::{Action, Operation, Plan};
 pub use reconcile::{Goal, Outcome, reconcile};

@@ -4,6 +4,7 @@
 //! between the two loses nothing; each record is on the disk before the effect that it announces.
 
 mod cluster;
+mod cost;
 mod journal;
 mod lock;
 mod owner;
@@ -12,6 +13,7 @@ mod store;
 
 pub use cluster::{ClusterState, Item, ItemKind, ItemState, Record};
 pub(crate) use lock::way_to_write;
+pub use cost::{Priced, Spending};
 pub use lock::{Lock, LockInfo};
 pub use owner::{known_owner, owner};
 pub use paths::{Paths, make_runtime_dir};

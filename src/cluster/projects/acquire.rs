@@ -38,6 +38,7 @@ impl ProjectWorld {
         {
             let mut learned = self.learned();
             (learned.hosts, learned.end) = (Some(resolved.hosts), resolved.end);
+            learned.start = resolved.start.as_ref().map(|start| start.at);
         }
         let offers = match resolved.offers.is_empty() {
             true => config.provider.offers().await?,
