@@ -36,7 +36,7 @@ fn pid(env: &TestEnv) -> Option<Pid> {
 
 #[track_caller]
 fn signal(env: &TestEnv, signal: Signal) -> Pid {
-    let pid = pid(env).expect("nothing looks after the deadline");
+    let pid = pid(env).unwrap();
     kill_process(pid, signal).unwrap();
     pid
 }

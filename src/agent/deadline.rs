@@ -39,11 +39,7 @@ impl Clock {
     /// What they say now.
     pub fn now() -> Self {
         let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        Self {
-            wall: Timestamp::now(),
-            since_boot_ms: since.tv_sec * 1000 + since.tv_nsec / 1_000_000,
-            boot: boot_id(),
-        }
+        Self { wall: Timestamp::now(), since_boot_ms: since.tv_sec * 1000 + since.tv_nsec / 1_000_000, boot: boot_id() }
     }
 
     /// What the time is now, by the clock that is ahead since this was written: a clock that is put back gives no more time.
@@ -137,7 +133,8 @@ impl Limits {
 
     /// When the time of a cluster is over that began then.
     pub fn ends(&self, begun: Option<Timestamp>) -> Option<Timestamp> {
-        let after = self.after_seconds.map(|seconds| SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)));
+        let after =
+            self.after_seconds.map(|seconds| SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)));
         let after = begun.and_then(|begun| Some(later(begun, after?)));
         [after, self.at].into_iter().flatten().min()
     }

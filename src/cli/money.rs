@@ -65,7 +65,10 @@ pub(crate) fn secrets_to_keep(app: &App, spec: &Spec, file: &Path) -> Result<BTr
             .because(format!("it would lie in {}, readable by you alone, until `gpucl down`", place.display()))
             .because("there is nobody to ask; nothing was made")
             .hint(format!("gpucl up {} --yes   # if you agree", file.display()))
-            .hint(format!("gpucl login {}   # keeps the credential for good; then leave the variables unset", spec.provider.name())));
+            .hint(format!(
+                "gpucl login {}   # keeps the credential for good; then leave the variables unset",
+                spec.provider.name()
+            )));
     }
     let answer = app.ui.ask(&format!("{what}\nin {} (0600), until `gpucl down`; agreed? [y/N] ", place.display()));
     yes(&answer, &format!("bring up {}", spec.name)).map(|()| secrets)
@@ -120,7 +123,10 @@ fn warnings(limits: &LimitsReport) -> Vec<String> {
     if limits.failed > 0 {
         let why = limits.last_error.clone().unwrap_or_default();
         let next = limits.next.map(|at| format!("; again {}", in_time(at))).unwrap_or_default();
-        lines.push(format!("warning: taking it down failed {}: {why}{next}", human::count(limits.failed as usize, "time")));
+        lines.push(format!(
+            "warning: taking it down failed {}: {why}{next}",
+            human::count(limits.failed as usize, "time")
+        ));
     }
     lines
 }

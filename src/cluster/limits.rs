@@ -30,9 +30,12 @@ pub struct Ask {
     pub above: Amount,
 }
 
+/// How somebody is asked; an error is a no.
+type Asks = dyn Fn(&Ask) -> Result<()> + Send + Sync;
+
 /// Who is asked; nobody where it is absent.
 #[derive(Clone, Default)]
-pub struct Approval(Option<Arc<dyn Fn(&Ask) -> Result<()> + Send + Sync>>);
+pub struct Approval(Option<Arc<Asks>>);
 
 impl Approval {
     /// Somebody is asked by this; an error is a no.
@@ -89,32 +92,30 @@ impl About<'_> {
     pub(super) fn check(&self, goal: &Goal, start: Option<Timestamp>) -> Result<()> {
         let Some(limits) = self.limits(start)? else { return Ok(()) };
         let now = Timestamp::now();
-        let down = format!("gpucl down -c {}   # removes it", self.known.name);
         if let Some(at) = limits.ends(self.known.begun).filter(|at| *at <= now) {
             return Err(self
                 .loaded
                 .places
                 .error("deadline", format!("is over: it was {}", human::local(at)))
-                .hint("give the cluster more time: a later `deadline:` takes effect with `gpucl up`")
-                .hint(down));
+                .hint("give the cluster more time: a later `deadline:` takes effect with `gpucl up`"));
         }
         let Some(limit) = limits.max_cost else { return Ok(()) };
         let wrong = |why: String| self.loaded.places.error("max_cost", why);
         let spending = self.known.spending(now);
         if let Some(spent) = spending.so_far.iter().find(|sum| sum.unit == limit.unit && sum.micros >= limit.micros) {
             return Err(wrong(format!("is reached: it has cost about {spent}"))
-                .hint("a higher `max_cost:` takes effect with `gpucl up`")
-                .hint(down));
+                .hint("a higher `max_cost:` takes effect with `gpucl up`"));
         }
         let Goal::Up(desired) = goal else { return Ok(()) };
         let price = Price::of(&desired.resources);
         let has_unit = price.per_hour.iter().chain(&spending.per_hour).any(|sum| sum.unit == limit.unit);
         match has_unit {
             true => Ok(()),
-            false if price.is_none() => {
-                Err(wrong(format!("cannot be looked after: the provider `{}` tells no price", self.spec().provider.name()))
-                    .hint("`deadline: 3h` ends the cluster by time"))
-            }
+            false if price.is_none() => Err(wrong(format!(
+                "cannot be looked after: the provider `{}` tells no price",
+                self.spec().provider.name()
+            ))
+            .hint("`deadline: 3h` ends the cluster by time")),
             false => Err(wrong(format!("is in {}, and what is asked for costs {}", limit.unit, told(&price.per_hour)))),
         }
     }

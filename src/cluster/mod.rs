@@ -26,7 +26,9 @@ pub use plan::{Planned, plan};
 pub use projects::{HostTouches, Reach};
 pub use render::{RenderedFile, render};
 pub use render_projects::ray_cluster_yaml;
-pub use status::{ContainerReport, Known, LimitsReport, NodeReport, StatusReport, hosts, list, look, node_logs, status};
+pub use status::{
+    ContainerReport, Known, LimitsReport, NodeReport, StatusReport, hosts, list, look, node_logs, status,
+};
 pub use stop::stop;
 pub(crate) use stop::unknown;
 pub use up::{UpOptions, UpOutcome, UpReport, up};

@@ -8,6 +8,7 @@ use super::open::{same_file, same_kind};
 use super::{Approval, Settings, processes, projects};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::event::{Endpoint, WorkerGpus};
+use crate::money::{Money, told};
 use crate::provider::Start;
 use crate::spec::{Loaded, Runtime};
 use crate::state::{Lock, Spending, Store};
@@ -79,14 +80,20 @@ pub(super) fn again(options: &UpOptions, kind: ErrorKind) -> String {
 /// Says what there is now, how to go on, and how to get rid of it.
 pub(super) fn go_on(error: Error, settings: &Settings, options: &UpOptions, name: &crate::name::ClusterName) -> Error {
     let again = again(options, error.kind());
-    let held: Vec<String> = match Store::open(&settings.paths, name) {
-        Ok(Some(store)) => store.state().items.keys().map(crate::name::Key::display_name).collect(),
-        _ => Vec::new(),
+    let (held, per_hour): (Vec<String>, Vec<Money>) = match Store::open(&settings.paths, name) {
+        Ok(Some(store)) => (
+            store.state().items.keys().map(crate::name::Key::display_name).collect(),
+            store.state().spending(jiff::Timestamp::now()).per_hour,
+        ),
+        _ => Default::default(),
     };
+    let costs = if per_hour.is_empty() { String::new() } else { format!(", which costs {} an hour", told(&per_hour)) };
     let error = if held.is_empty() || *error.left_behind() != LeftBehind::Clear {
         error
     } else {
         error.left(LeftBehind::Remaining(held))
     };
-    error.hint(format!("{again}   # goes on from here")).hint(format!("gpucl down -c {name}   # removes what is there"))
+    error
+        .hint(format!("{again}   # goes on from here"))
+        .hint(format!("gpucl down -c {name}   # removes what is there{costs}"))
 }

@@ -12,6 +12,6 @@ pub use desired::{
     Desired, Guarding, Machine, NodeRole, NodeSpec, Preparation, ProjectRequest, desired, started_nodes,
 };
 pub use observed::{Health, Observed, ObservedItem, ObservedProject};
-pub use price::Price;
 pub use operation::{Action, Operation, Plan};
+pub use price::Price;
 pub use reconcile::{Goal, Outcome, reconcile};

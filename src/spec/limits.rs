@@ -50,7 +50,9 @@ impl TryFrom<String> for Deadline {
 
     fn try_from(text: String) -> Result<Self, String> {
         let wrong = || {
-            format!("`{text}` is no deadline: write how long the cluster may be there, like 3h or 2d, or a time like 18:00 or \"2026-11-22 18:00\"")
+            format!(
+                "`{text}` is no deadline: write how long the cluster may be there, like 3h or 2d, or a time like 18:00 or \"2026-11-22 18:00\""
+            )
         };
         // A time has a colon, and a length of time has none.
         if text.contains(':') {

@@ -12,8 +12,8 @@ mod paths;
 mod store;
 
 pub use cluster::{ClusterState, Item, ItemKind, ItemState, Record};
-pub(crate) use lock::way_to_write;
 pub use cost::{Priced, Spending};
+pub(crate) use lock::way_to_write;
 pub use lock::{Lock, LockInfo};
 pub use owner::{known_owner, owner};
 pub use paths::{Paths, make_runtime_dir};

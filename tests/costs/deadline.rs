@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{ACTS_WITHIN, folder, gone, pid, signal, up, watcher};
 use crate::chameleon::site::{Site, ssh_says};
-use crate::support::until;
+use crate::support::{Outcome, TestEnv, tagged_processes, until};
 
 /// Long enough for `up` to come to its end on a machine that is busy.
 const SHORT: &str = "deadline: 20s";
@@ -19,15 +19,23 @@ const SHORT: &str = "deadline: 20s";
 fn the_deadline_is_kept_though_what_looks_after_it_was_killed() {
     let site = Site::stand_in();
     let _ = up(&site, SHORT).says("it is taken down 20s after its first host was acquired");
-    let _ = site.run(&["status", "--offline"]).exits(0).prints("deadline: ").prints("unless this machine is off or asleep");
+    let _ =
+        site.run(&["status", "--offline"]).exits(0).prints("deadline: ").prints("unless this machine is off or asleep");
     let killed = signal(&site.env, Signal::KILL);
     until("the end of what was killed", 5, || (pid(&site.env) != Some(killed)).then_some(()));
     let _ = site.run(&["list"]).exits(0);
     until("what was started again", 10, || pid(&site.env).filter(|new| *new != killed));
     assert_eq!(site.ours().counts(), [1; 4], "it was taken down before its time");
     gone(&site);
-    let _ = site.run(&["status", "-c", "demo"]).exits(6).says("it was taken down at").says("it cost about 0.01 SU in all");
+    let _ = ended(&site).says("since its deadline, ").says("it cost about 0.01 SU in all");
     assert_eq!(pid(&site.env), None);
+}
+
+/// Who asks for a cluster that was taken down by itself is told so.
+#[track_caller]
+fn ended(site: &Site) -> Outcome {
+    let ask = || site.run(&["status", "-c", "demo"]).exits(6);
+    until("how it ended is told", 10, || Some(ask()).filter(|told| told.stderr.contains("it was taken down at")))
 }
 
 /// Done when 5, as it stands there.
@@ -112,9 +120,10 @@ fn what_has_cost_as_much_as_it_may_is_taken_down() {
     let site = Site::stand_in();
     // 1 SU an hour: 25 seconds.
     up(&site, "max_cost: 0.007 SU");
-    let _ = site.run(&["status", "--offline"]).exits(0).prints("max_cost: 0.01 SU").prints("unless this machine is off");
+    let _ =
+        site.run(&["status", "--offline"]).exits(0).prints("max_cost: 0.01 SU").prints("unless this machine is off");
     gone(&site);
-    let _ = site.run(&["status", "-c", "demo"]).exits(6).says("it has cost about 0.01 SU, which is its `max_cost`");
+    let _ = ended(&site).says("since it has cost about 0.01 SU, which is its `max_cost`");
 }
 
 /// The service refuses for a while: it is tried again until it is gone, and told meanwhile.
@@ -122,7 +131,7 @@ fn what_has_cost_as_much_as_it_may_is_taken_down() {
 fn a_refused_removal_is_tried_again_until_it_succeeds() {
     let site = Site::stand_in();
     up(&site, "deadline: 10s");
-    site.faults(vec![Rule::new("DELETE", "^/reservation/v1/leases/", "500").times(1000)]);
+    site.faults(vec![Rule::new("DELETE", "^/reservation/v1/leases/", "status:500").times(1000)]);
     let tries = || watcher(&site.env)?["failed"].as_u64();
     until("a failed attempt", 120, || tries().filter(|tries| *tries > 0));
     let status = site.run(&["status", "--offline"]).exits(0).prints("warning: it is being taken down");
@@ -163,8 +172,7 @@ fn a_changed_limit_takes_effect_at_the_next_up_and_one_that_is_left_out_is_lifte
     for file in ["deadline.json", "deadline-agent.json", "deadline.log", "deadline.lock", "secrets/environment.json"] {
         assert!(!folder(&site.env).join(file).exists(), "{file} is left");
     }
-    up(&site, "deadline: 1s");
-    gone(&site);
+    site.down();
 }
 
 /// A lease that begins later costs from then on, and the deadline counts from then; `down` ends the wait and what looks after it.
@@ -200,4 +208,31 @@ fn while_another_gpucl_works_on_it_it_waits_and_then_acts() {
     assert_eq!(site.ours().counts(), [1; 4]);
     drop(file);
     gone(&site);
+}
+
+/// It is no matter of clouds: what runs on this machine ends at its deadline too, and no credential is kept for it.
+#[test]
+fn a_cluster_on_this_machine_has_a_deadline_too() {
+    let mut env = TestEnv::new();
+    // Without Python `up` ends at its first step: the host's folder is there, and what looks after the deadline.
+    let tools = env.root().join("bin");
+    std::fs::create_dir(&tools).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    for tool in [
+        "sh", "flock", "setsid", "timeout", "base64", "grep", "sed", "awk", "sleep", "mkdir", "mv", "rm", "cp", "cat",
+        "chmod", "wc", "tail", "head", "printf", "kill", "df", "uname", "nproc", "sync",
+    ] {
+        let found = path.split(':').map(|folder| std::path::Path::new(folder).join(tool)).find(|file| file.exists());
+        found.into_iter().for_each(|file| std::os::unix::fs::symlink(file, tools.join(tool)).unwrap());
+    }
+    env.set("PATH", &tools.display().to_string());
+    env.write("cluster.yaml", "name: demo\ndeadline: 15s\n");
+    let _ = env.run(&["up"]).exits(1).says("it is taken down 15s after its first host was acquired");
+    assert!(!folder(&env).join("secrets/environment.json").exists());
+    signal(&env, Signal::KILL);
+    let _ = env.run(&["list"]).exits(0).prints("demo");
+    until("it is taken down", ACTS_WITHIN, || (!folder(&env).exists()).then_some(()));
+    let hosts = std::fs::read_dir(env.home().join(".local/share/gpucl/hosts"));
+    assert_eq!(hosts.map_or(0, Iterator::count), 0, "the host's folder is left");
+    until("nothing looks after it any more", 10, || tagged_processes(&env).is_empty().then_some(()));
 }

@@ -63,9 +63,8 @@ fn show(app: &App, known: &[Known], unreadable: &[(ClusterName, Error)]) {
         row.push(report.spec_path.clone().unwrap_or_default());
         table.row(row);
     }
-    let sum = |of: fn(&Spending) -> &Vec<Money>| {
-        sums(known.iter().flat_map(|known| of(&known.report.cost).iter().copied()))
-    };
+    let sum =
+        |of: fn(&Spending) -> &Vec<Money>| sums(known.iter().flat_map(|known| of(&known.report.cost).iter().copied()));
     let (per_hour, so_far) = (sum(|cost| &cost.per_hour), sum(|cost| &cost.so_far));
     if known.len() > 1 && costs {
         let blank = String::new;
