@@ -10,7 +10,6 @@ mod clock;
 mod config;
 mod control;
 mod enforce;
-mod faults;
 mod glance;
 mod ids;
 mod keys;
@@ -35,11 +34,12 @@ use tokio::task::JoinHandle;
 
 use crate::error::{Doing as _, ErrorKind, Result};
 
+pub use super::faults::{LogEntry, Rule};
 pub use config::{Bug, Config, HostConfig, ImageConfig, Quirks, Service, User};
-pub use faults::{LogEntry, Rule};
 pub use snapshot::{FloatingIpSeen, KeyPairSeen, LeaseSeen, PortSeen, ServerSeen, Snapshot};
 
-use serve::{Breakable, Shared, Wire};
+use super::wire::{Breakable, Wire};
+use serve::Shared;
 use state::{Lease, LeaseStatus, State};
 
 /// What a user logs in with, and who that is.
@@ -183,7 +183,7 @@ impl Sandbox {
     pub fn advance(&self, by: Duration) {
         let mut state = self.shared.state();
         state.clock.advance(by);
-        state.settle();
+        state.settle_all();
     }
 
     /// The next server that would come up fails with these words.
@@ -270,7 +270,7 @@ impl State {
         };
         let id = lease.id.clone();
         self.leases.add(lease, Some(now));
-        self.settle();
+        self.settle_all();
         Some(id)
     }
 }

@@ -1,0 +1,1 @@
+//! Each behaviour, as the document has it or as it was told from the field.
