@@ -48,6 +48,8 @@ pub(super) struct Found {
     /// What this one is.
     #[serde(rename = "type")]
     pub(super) kind: String,
+    /// What a person calls it when its price is told.
+    pub(super) label: String,
     /// What an hour of it costs.
     pub(super) price: HourlyPrice,
     /// There are several hosts: rules let them reach each other.
@@ -115,6 +117,7 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
         let found = Found {
             region: chosen.region.clone(),
             kind: kind.name.clone(),
+            label: kind.name.clone(),
             price: kind.price(),
             several: hosts.len() > 1,
             key: key.clone(),

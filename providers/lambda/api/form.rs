@@ -207,8 +207,6 @@ pub(crate) struct FileSystem {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) region: Region,
-    #[serde(default, deserialize_with = "some")]
-    pub(crate) is_in_use: bool,
 }
 
 /// An image.

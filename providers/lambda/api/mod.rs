@@ -12,5 +12,5 @@ mod pace;
 pub(super) use account::{Account, LAUNCH_PATH, NewInstance};
 pub(super) use call::{endpoint, is_loopback, place_of};
 pub(super) use failure::{Api, Effect, Failure, FailureKind};
-pub(super) use form::{FileSystem, Image, Instance, InstanceType, Region, Rule, Ruleset, SshKey, Status, TypeItem};
+pub(super) use form::{FileSystem, Image, Instance, InstanceType, Rule, Ruleset, SshKey, Status, TypeItem};
 pub(super) use pace::Pace;

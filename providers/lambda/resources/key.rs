@@ -17,9 +17,6 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag) -> Result<Acquired> {
     let name = tag.to_string();
     let own = ensure_key_pair(&cloud.folder(&tag.cluster), LOGIN)?;
     let keys = cloud.keys(Age::New).await?;
-        Ok(keys.iter().find(|key| key.name == name && key.is(&own.public)).map(|key| key.id.clone()))
-    };
-    let keys = cloud.keys(Age::New).await?;
     let named: Vec<&SshKey> = keys.iter().filter(|key| key.name == name).collect();
     if let Some(key) = named.iter().find(|key| key.is(&own.public)) {
         return Ok(Acquired { id: key.id.clone(), was_there: true });

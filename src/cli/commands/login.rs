@@ -149,7 +149,9 @@ fn list(app: &App, only: Option<&str>) -> Result<u8> {
     match (app.json(), any) {
         (true, _) => {}
         (false, true) => app.ui.data(table),
-        (false, false) => app.ui.data("no login is kept; `gpucl login chameleon` makes one, and so does `gpucl login lambda`"),
+        (false, false) => {
+            app.ui.data("no login is kept; `gpucl login chameleon` makes one, and so does `gpucl login lambda`")
+        }
     }
     Ok(exit_code::DONE)
 }
