@@ -40,3 +40,47 @@ pub(super) fn seconds(ask: &Ask) -> Result<Duration, Answer> {
     let seconds = ask.json().and_then(|body| body["seconds"].as_f64()).unwrap_or(0.0);
     Duration::try_from_secs_f64(seconds).map_err(refused)
 }
+
+/// How tests in this process steer a stand-in that has its state in `shared`.
+macro_rules! steering {
+    ($sandbox:ty, $config:ty) => {
+        impl $sandbox {
+            /// Takes these rules in the place of those there are; an error says which cannot be read.
+            pub fn faults(&self, rules: Vec<Rule>) -> Result<()> {
+                self.shared.state().faults.set(rules)
+            }
+
+            /// Adds one rule.
+            pub fn fault(&self, rule: Rule) -> Result<()> {
+                self.shared.state().faults.add(rule)
+            }
+
+            /// All requests so far, with the statuses of their answers.
+            pub fn log(&self) -> Vec<LogEntry> {
+                self.shared.state().faults.log.clone()
+            }
+
+            /// Forgets the requests so far.
+            pub fn forget_log(&self) {
+                self.shared.state().faults.log.clear();
+            }
+
+            /// The stand-in's own time.
+            pub fn now(&self) -> Timestamp {
+                self.shared.state().now()
+            }
+
+            /// Moves its clock on; all that becomes due happens.
+            pub fn advance(&self, by: Duration) {
+                self.shared.state().clock.advance(by);
+                drop(self.shared.state());
+            }
+
+            /// Changes how it behaves from now on: bugs, quotas, times.
+            pub fn change(&self, change: impl FnOnce(&mut $config)) {
+                change(&mut self.shared.state().config);
+            }
+        }
+    };
+}
+pub(super) use steering;

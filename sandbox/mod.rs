@@ -4,6 +4,8 @@
 
 mod answer;
 pub mod chameleon;
+#[cfg(test)]
+mod client;
 mod clock;
 mod control;
 mod faults;

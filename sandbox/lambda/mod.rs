@@ -36,7 +36,6 @@ use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use super::shared::Settle as _;
 use super::wire::{Breakable, Wire};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 
@@ -92,6 +91,14 @@ impl Sandbox {
         self.router.clone()
     }
 
+    /// Answers one request, without a socket; one whose answer is cut has a body that breaks.
+    pub async fn answer(
+        &self,
+        request: axum::http::Request<axum::body::Body>,
+    ) -> axum::http::Response<axum::body::Body> {
+        serve::answer(axum::extract::State(self.shared.clone()), request).await
+    }
+
     /// Where it is: `http://127.0.0.1:PORT`, without `/api/v1`.
     pub fn base_url(&self) -> String {
         self.base.clone()
@@ -114,26 +121,6 @@ impl Sandbox {
         self.shared.state().api_keys.retain(|_, of| *of != user);
     }
 
-    /// Takes these rules in the place of those there are; an error says which cannot be read.
-    pub fn faults(&self, rules: Vec<Rule>) -> Result<()> {
-        self.shared.state().faults.set(rules)
-    }
-
-    /// Adds one rule.
-    pub fn fault(&self, rule: Rule) -> Result<()> {
-        self.shared.state().faults.add(rule)
-    }
-
-    /// All requests so far, with the answers' statuses.
-    pub fn log(&self) -> Vec<LogEntry> {
-        self.shared.state().faults.log.clone()
-    }
-
-    /// Forgets the requests so far.
-    pub fn forget_log(&self) {
-        self.shared.state().faults.log.clear();
-    }
-
     /// How fast it was asked.
     pub fn pace(&self) -> Pace {
         self.shared.state().limiter.told.clone()
@@ -142,18 +129,6 @@ impl Sandbox {
     /// Everything that exists.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of(&self.shared.state())
-    }
-
-    /// The stand-in's own time.
-    pub fn now(&self) -> Timestamp {
-        self.shared.state().now()
-    }
-
-    /// Moves its clock on; all that becomes due happens.
-    pub fn advance(&self, by: Duration) {
-        let mut state = self.shared.state();
-        state.clock.advance(by);
-        state.settle();
     }
 
     /// So many of this type are free in this region from now on.
@@ -221,11 +196,6 @@ impl Sandbox {
         self.shared.state().put_file_system(name, region)
     }
 
-    /// Changes how it behaves from now on: bugs, quotas, times.
-    pub fn change(&self, change: impl FnOnce(&mut Config)) {
-        change(&mut self.shared.state().config);
-    }
-
     /// How much was compared with the contract.
     pub fn validated(&self) -> Validated {
         self.shared.state().ledger.validated.clone()
@@ -265,6 +235,8 @@ impl Sandbox {
         Ok(())
     }
 }
+
+super::control::steering!(Sandbox, Config);
 
 impl Drop for Sandbox {
     fn drop(&mut self) {

@@ -71,7 +71,7 @@ fn a_login_is_checked_kept_used_and_forgotten() {
     site.run(&["offers"]).exits(0).prints("gpu_1x_a10");
     site.run(&["login", "--list"]).exits(0).prints("lambda");
     let spec = site.spec(1, "");
-    site.run(&["plan", &spec]).exits(0).says("with the key of the login that was kept");
+    site.run(&["plan", &spec]).exits(0).prints("with the key of the login that was kept");
     site.run(&["logout", "lambda"]).exits(0);
     site.run(&["offers", "--provider", "lambda"]).exits(2).says("there is no key");
 }
@@ -80,7 +80,7 @@ fn a_login_is_checked_kept_used_and_forgotten() {
 fn the_plan_tells_the_price_and_the_place_and_makes_nothing() {
     let site = Site::prompt();
     let spec = site.spec(4, "regions: [us-west-1, us-east-1]");
-    site.run(&["plan", &spec]).exits(0).says("4 x gpu_1x_a10 in us-west-1: 5.16 USD an hour");
+    site.run(&["plan", &spec]).exits(0).prints("4 x gpu_1x_a10 in us-west-1: 5.16 USD an hour");
     assert_eq!(site.counts(), [0; 4]);
     assert!(site.sandbox.log().iter().all(|entry| entry.method == "GET"));
 }
