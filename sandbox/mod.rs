@@ -2,4 +2,14 @@
 //!
 //! They are no mocks of gpucl's own making: each answers what the real service was seen to answer, and remembers what it was asked for.
 
+mod answer;
 pub mod chameleon;
+#[cfg(test)]
+mod client;
+mod clock;
+mod control;
+mod faults;
+mod ids;
+pub mod lambda;
+mod shared;
+mod wire;
