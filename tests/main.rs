@@ -14,6 +14,7 @@ mod crash;
 mod docs;
 mod hosts;
 mod jobs;
+mod lambda;
 mod programs;
 mod scenario;
 mod spec;

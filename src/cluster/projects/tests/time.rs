@@ -18,7 +18,6 @@ async fn each_host_goes_its_own_way_and_all_take_as_long_as_the_last() {
         let took = home.cloud.elapsed();
         let least = SPACING * (count - 1) + BOOT + PREPARE;
         let ratio = took.as_secs_f64() / least.as_secs_f64();
-        println!("{count} hosts: {} s of {} s, ratio {ratio:.3}", took.as_secs(), least.as_secs());
         assert!((1.0..1.05).contains(&ratio), "{count} hosts took {took:?}, {least:?} is what it takes");
 
         let launches = home.cloud.state().launches.clone();
