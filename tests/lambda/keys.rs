@@ -76,8 +76,7 @@ fn several_hosts_have_rules_of_their_own_from_their_launch_on() {
         let ip = one.ip.clone().unwrap();
         assert!(sources.contains(&format!("{ip}/32")), "{ip} is not among {sources:?}");
     }
-    let world: Vec<&Value> =
-        ruleset.rules.iter().filter(|rule| text(rule, "source_network") == "0.0.0.0/0").collect();
+    let world: Vec<&Value> = ruleset.rules.iter().filter(|rule| text(rule, "source_network") == "0.0.0.0/0").collect();
     assert_eq!(world.len(), 1);
     assert_eq!(world[0]["port_range"], serde_json::json!([22, 22]));
     site.down();

@@ -17,7 +17,8 @@ fn one_table_has_all_providers_and_what_fails_is_a_row() {
     both.set("LAMBDA_API_URL", &site.sandbox.base_url());
     both.set("GPUCL_LAMBDA_PACE", super::site::PACE);
     let table = both.run(&["offers", "--gpu", "a100"]).exits(0);
-    let table = table.prints("PROVIDER").prints("chameleon  liqid01").prints("gpu_8x_a100").prints("15.92 USD").prints(" SU");
+    let table =
+        table.prints("PROVIDER").prints("chameleon  liqid01").prints("gpu_8x_a100").prints("15.92 USD").prints(" SU");
     assert!(!table.stdout.contains("a10 "), "{}", table.stdout);
     let rows = both.run(&["--output", "json", "offers", "--gpu", "a100", "--max-price", "16"]).exits(0).json();
     let of = |provider: &str| rows.iter().filter(|row| row["provider"] == provider).count();
@@ -27,7 +28,8 @@ fn one_table_has_all_providers_and_what_fails_is_a_row() {
     assert!(free.is_sorted_by(|a, b| a >= b), "what is free comes first: {free:?}");
 
     both.set("LAMBDA_API_KEY", "secret_wrong");
-    let table = both.run(&["offers", "--gpu", "a100"]).exits(0).prints("liqid01").prints("failed: list the instance types");
+    let table =
+        both.run(&["offers", "--gpu", "a100"]).exits(0).prints("liqid01").prints("failed: list the instance types");
     table.says("hint: make a key at");
     let rows = both.run(&["--output", "json", "offers"]).exits(0).json();
     assert!(rows.iter().any(|row| row["type"] == "offers_failed" && row["provider"] == "lambda"), "{rows:?}");
@@ -56,8 +58,7 @@ fn a_login_is_checked_kept_used_and_forgotten() {
     let key = site.sandbox.key(User::Alice);
     let log_in = |secret: &str| {
         let mut command = site.env.command(&["login", "lambda", "--secret-stdin"]);
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         writeln!(child.stdin.take().unwrap(), "{secret}").unwrap();
         let output = child.wait_with_output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())

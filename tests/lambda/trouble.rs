@@ -145,10 +145,7 @@ fn an_address_that_never_comes_ends_at_a_limit_and_says_what_is_billed() {
     let site = Site::prompt();
     site.sandbox.next(Outcome::NoAddress);
     let spec = site.spec(1, "");
-    site.run(&["up", "--yes", &spec])
-        .says("no address yet")
-        .says("gpucl down -c demo")
-        .exits(7);
+    site.run(&["up", "--yes", &spec]).says("no address yet").says("gpucl down -c demo").exits(7);
     assert_eq!(site.counts(), [1, 1, 0, 0]);
     site.down();
 }

@@ -189,13 +189,17 @@ pub(super) async fn carry_to(
                 }
                 return Ok(operations);
             }
-            Now::Fail => return Err(first_of(executed.errors)),
+            Now::Fail => {
+                let (first, others) = first_of(executed.errors);
+                others.iter().for_each(|other| pipeline.events.warn(format!("failed to {other}")));
+                return Err(first);
+            }
             Now::MakeAnew => {
                 is_renewed = true;
-                pipeline.events.warn(format!("failed to {}; it is made once more", first_of(executed.errors)));
+                pipeline.events.warn(format!("failed to {}; it is made once more", first_of(executed.errors).0));
             }
             Now::Hunt => {
-                let mut refused = first_of(executed.errors);
+                let (mut refused, _) = first_of(executed.errors);
                 if world.config.hunt.gives_back() && !made.is_empty() {
                     refused = give_back(pipeline, &mut made, refused).await?;
                 } else if !world.config.hunt.goes_on() {
@@ -237,15 +241,17 @@ fn what_now(errors: &[Error], world: &ProjectWorld, is_renewed: bool) -> Now {
     }
 }
 
-/// The error to tell of several: what there is none of is the least of them.
-fn first_of(mut errors: Vec<Error>) -> Error {
-    let more = errors.len().saturating_sub(1);
+/// The error to end with, and the others: what there is none of is the least of them.
+fn first_of(mut errors: Vec<Error>) -> (Error, Vec<Error>) {
     let first = errors.iter().position(|error| error.kind() != ErrorKind::Capacity).unwrap_or_default();
     if errors.is_empty() {
-        return Error::new(ErrorKind::Internal, "do the plan").because("it failed without an error");
+        return (Error::new(ErrorKind::Internal, "do the plan").because("it failed without an error"), errors);
     }
-    let error = errors.swap_remove(first);
-    if more == 0 { error } else { error.because(format!("{more} more failed after it; each is shown above")) }
+    let error = errors.remove(first);
+    match errors.len() {
+        0 => (error, errors),
+        more => (error.because(format!("{more} more failed after it; each is shown above")), errors),
+    }
 }
 
 /// The keys of what a plan acquires.

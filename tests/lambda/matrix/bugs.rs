@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use gpucl::error::{Error, ErrorKind, Result};
 use gpucl::name::{Key, Owner, Scope, Tag};
 use gpucl::provider::{
-    Acquired, Capability, HostPlace, HostRequest, ObservedResource, Offer, Provider, Recorder, Resolved, ResourceRequest,
+    Acquired, Capability, HostPlace, HostRequest, ObservedResource, Offer, Provider, Recorder, Resolved,
+    ResourceRequest,
 };
 use gpucl::sandbox::lambda::Sandbox;
 use serde_json::json;

@@ -159,12 +159,15 @@ pub(crate) struct Thing {
 /// All that the account holds; instances that are terminated are gone.
 pub(crate) fn held(sandbox: &Sandbox) -> Vec<Thing> {
     let seen = sandbox.snapshot();
-    let thing = |kind, id: &str, name: &str, state: String| Thing { kind, id: id.to_owned(), name: name.to_owned(), state };
+    let thing =
+        |kind, id: &str, name: &str, state: String| Thing { kind, id: id.to_owned(), name: name.to_owned(), state };
     let mut all: Vec<Thing> =
         seen.alive().map(|one| thing("instance", &one.id, &one.name, one.status.clone())).collect();
     all.extend(seen.ssh_keys.iter().map(|one| thing("ssh_key", &one.id, &one.name, one.public_key.clone())));
     all.extend(seen.file_systems.iter().map(|one| thing("file_system", &one.id, &one.name, one.region.clone())));
-    all.extend(seen.rulesets.iter().map(|one| thing("firewall_ruleset", &one.id, &one.name, json!(one.rules).to_string())));
+    all.extend(
+        seen.rulesets.iter().map(|one| thing("firewall_ruleset", &one.id, &one.name, json!(one.rules).to_string())),
+    );
     all.push(thing("rules", "", "of the account", json!(seen.global_rules).to_string()));
     all
 }
@@ -253,7 +256,9 @@ fn posted(sandbox: &Sandbox) -> BTreeMap<String, usize> {
 /// Nothing was made more than once, however it was answered.
 fn made_once(sandbox: &Sandbox, earlier: &BTreeMap<String, usize>, row: Row) -> Result<(), String> {
     let now = posted(sandbox);
-    for (path, most) in [("/ssh-keys", 1), ("/firewall-rulesets", 1), ("/filesystems", 1), ("/instance-operations/launch", 2)] {
+    for (path, most) in
+        [("/ssh-keys", 1), ("/firewall-rulesets", 1), ("/filesystems", 1), ("/instance-operations/launch", 2)]
+    {
         let path = format!("/api/v1{path}");
         let made = now.get(&path).copied().unwrap_or_default() + earlier.get(&path).copied().unwrap_or_default();
         if made > most {

@@ -230,7 +230,7 @@ impl Provider for Cloud {
     }
 
     fn expand(&self, _scope: &Scope, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
-        let rules: Key = format!("rules{}", region_of(&request.found)).parse().unwrap();
+        let rules: Key = "rules0".parse().unwrap();
         let one = |key: &Key, kind: &str, needs: Vec<Key>, is_host| ResourceRequest {
             key: key.clone(),
             kind: ResourceKind(kind.to_owned()),
@@ -244,7 +244,9 @@ impl Provider for Cloud {
         if !self.state().has_rules {
             return Ok(vec![one(&request.key, "instance", Vec::new(), true)]);
         }
-        let shared = ResourceRequest { settings: Value::Null, ..one(&rules, "rules", Vec::new(), false) };
+        // As at Lambda: what they are depends on where the hosts are, and what they are called does not.
+        let settings = json!({ "region": region_of(&request.found) });
+        let shared = ResourceRequest { settings, ..one(&rules, "rules", Vec::new(), false) };
         Ok(vec![shared, one(&request.key, "instance", vec![rules], true)])
     }
 
