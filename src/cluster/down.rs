@@ -50,7 +50,7 @@ pub async fn down(settings: &Settings, name: &ClusterName, options: DownOptions)
         None => lost_state(settings, name).await?,
     };
     let known = store.state().clone();
-    if spec.runtime == Runtime::Docker {
+    if super::is_deployed(&spec) {
         return projects::down(settings, &spec, store, options).await;
     }
     say_if_restarted(settings, &known);

@@ -3,6 +3,7 @@
 mod connections;
 mod down;
 mod gc;
+mod kind;
 pub mod lease;
 mod open;
 mod plan;
@@ -18,6 +19,7 @@ mod verify;
 pub use connections::{Remote, RemoteHost, connections};
 pub use down::{DownOptions, Proof, down};
 pub use gc::{Found, Gc, GcOptions, Standing};
+pub use kind::is_deployed;
 pub use open::{Opened, Settings};
 pub use plan::{Planned, plan};
 pub use projects::{HostTouches, Reach};

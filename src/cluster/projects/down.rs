@@ -7,7 +7,7 @@ use crate::engine::{Ledger, Pipeline};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::plan::Goal;
-use crate::runtime::compose::CleanOptions;
+use crate::runtime::project::CleanOptions;
 use crate::spec::Spec;
 use crate::state::{ClusterState, Store};
 use crate::util::human;
@@ -75,8 +75,9 @@ pub(in crate::cluster) async fn down(
     }
     for found in &first.observed.projects {
         proof.seen.push(format!(
-            "looked at {} again: no container, volume, network, rule or file carries {}",
+            "looked at {} again: no {} carries {}",
             found.host.display_name(),
+            world.runtime().traces(),
             scope.tag(&found.host)
         ));
     }

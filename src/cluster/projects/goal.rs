@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::plan::{Desired, Goal, Machine, NodeSpec, Observed, Preparation, ProjectRequest, desired};
 use crate::provider::Offer;
-use crate::runtime::compose::Pages;
+use crate::runtime::project::Pages;
 use crate::spec::Loaded;
 use crate::state::ClusterState;
 

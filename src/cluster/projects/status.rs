@@ -14,7 +14,7 @@ use crate::name::Key;
 use crate::plan::{NodeSpec, started_nodes};
 use crate::playbook::Facts;
 use crate::ray::Access;
-use crate::runtime::compose::{Container, Pages};
+use crate::runtime::project::{Container, Pages};
 use crate::spec::Spec;
 use crate::state::{ClusterState, ItemKind, Store};
 
@@ -88,6 +88,7 @@ pub(in crate::cluster) async fn look(
 
 fn seen(world: &ProjectWorld, state: &ClusterState, mut report: StatusReport, told: bool) -> StatusReport {
     let mut running = 0;
+    let node_is = world.runtime().node_is();
     report.nodes.clear();
     for node in started_nodes(state) {
         let facts = world.seen_facts(&node.host);
@@ -102,8 +103,8 @@ fn seen(world: &ProjectWorld, state: &ClusterState, mut report: StatusReport, to
             age_seconds: container.filter(|_| runs).and_then(age),
             ended: match (container, &facts) {
                 (_, None) => Some("its host does not answer".to_owned()),
-                (None, _) => Some("its container is not there".to_owned()),
-                (Some(container), _) if !runs => Some(format!("its container is {}", container.state)),
+                (None, _) => Some(format!("its {node_is} is not there")),
+                (Some(container), _) if !runs => Some(format!("its {node_is} is {}", container.state)),
                 _ => None,
             },
         });

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use super::expected::{Survey, taken};
+use super::expected::{LOOPBACK, Survey, address_of, taken};
 use super::goal::no_place;
 use super::reach::Reach;
 use crate::engine::{Cancel, Ledger, Urgency, World};
@@ -19,7 +19,7 @@ use crate::plan::{Action, NodeSpec, Observed, Operation};
 use crate::playbook::{self, Facts};
 use crate::provider::{HostPlace, HostRequest, Provider, Recorder as _};
 use crate::render::Library;
-use crate::runtime::compose::{self, CheckLine, CleanOptions, Container, HostPorts, Pages};
+use crate::runtime::project::{self, CheckLine, CleanOptions, Container, HostPorts, Pages, ProjectRuntime};
 use crate::secret::Secrets;
 use crate::spec::Spec;
 use crate::state::ClusterState;
@@ -137,7 +137,12 @@ impl ProjectWorld {
     }
 
     pub(super) fn home(&self, host: &Key) -> String {
-        compose::home_of(&self.config.scope.tag(host).to_string())
+        self.runtime().home(&self.config.scope.tag(host).to_string())
+    }
+
+    /// How Ray runs on the hosts.
+    pub(super) fn runtime(&self) -> &'static dyn ProjectRuntime {
+        project::of(self.config.spec.runtime)
     }
 
     /// What is on a host goes with it: there is nothing to look for, and nothing to clean.
@@ -214,10 +219,16 @@ impl ProjectWorld {
         let mut learned = self.learned();
         let runs = |seen: &HostSeen| seen.containers.iter().any(|container| container.state == "running");
         let idle = learned.seen.get(host).is_some_and(|seen| !runs(seen));
-        let taken = taken(facts);
+        let mut taken = taken(facts);
+        // Hosts may share a machine, and be looked at before any of them runs: what was chosen for another is taken.
+        if learned.places.get(host).is_some_and(|place| address_of(place, facts) == LOOPBACK) {
+            let others = self.host_keys().into_iter().filter(|other| other != host);
+            let ports = |other: Key| learned.ports.get(&other).copied().or_else(|| known.note(&other, "ports"));
+            taken.extend(others.filter_map(ports).map(|ports| ports.ray));
+        }
         let free = |ports: &HostPorts| !idle || ports.all().iter().all(|port| !taken.contains(port));
         let chosen = learned.ports.get(host).copied().or_else(|| known.note(host, "ports").filter(free));
-        let ports = chosen.unwrap_or_else(|| HostPorts::choose(&taken));
+        let ports = chosen.unwrap_or_else(|| self.runtime().choose_ports(&self.config.scope.tag(host).to_string(), &taken));
         learned.ports.insert(host.clone(), ports);
         ports
     }
@@ -246,7 +257,7 @@ impl ProjectWorld {
         };
         let stop = self.config.cancel.at_least(Urgency::Now);
         let report = playbook::run_stage(connected.as_ref(), &deployment.stage, &self.config.events, stop).await?;
-        let checks = compose::checks_told(&report.values);
+        let checks = project::checks_told(&report.values);
         if let Some(seen) = self.learned().seen.get_mut(host) {
             seen.checks = checks;
         }
@@ -276,7 +287,7 @@ impl ProjectWorld {
         Ok(pages)
     }
 
-    /// Runs a script on a host as root; hands back its lines.
+    /// Runs a script on a host; hands back its lines.
     async fn script(&self, host: &Key, what: &str, script: &str) -> Result<Vec<String>> {
         let connected = self.connected(host).await?;
         let mut lines = Vec::new();
@@ -291,9 +302,9 @@ impl ProjectWorld {
 
     async fn stop_project(&self, project: &Key, host: &Key, ledger: &Ledger) -> Result<()> {
         let tag = self.config.scope.tag(host).to_string();
-        let lines = self.script(host, "stop the containers on", &compose::stop_script(&tag)).await?;
+        let lines = self.script(host, "stop the nodes on", &self.runtime().stop_script(&tag)).await?;
         if !lines.iter().any(|line| line == "::stopped") {
-            return Err(self.unfinished("stop the containers on", host, &lines));
+            return Err(self.unfinished("stop the nodes on", host, &lines));
         }
         ledger.note(project, "stopped", &true)
     }
@@ -305,7 +316,7 @@ impl ProjectWorld {
             Purpose::Check | Purpose::Look => CleanOptions::default(),
         };
         let tag = self.config.scope.tag(host).to_string();
-        let lines = self.script(host, "clean", &compose::clean_script(&tag, clean)).await?;
+        let lines = self.script(host, "clean", &self.runtime().clean_script(&tag, clean)).await?;
         for line in &lines {
             if let Some(removed) = line.strip_prefix("::removed ") {
                 self.config.events.note(format!("{}: removed {removed}", host.display_name()));
@@ -350,7 +361,7 @@ impl World for ProjectWorld {
             Action::Release { resource } => self.config.provider.release(&self.config.scope, resource).await,
             Action::StartAgent | Action::StartNode { .. } | Action::StopNode | Action::StopAgent => {
                 Err(Error::new(ErrorKind::Internal, operation.action.name())
-                    .because("the docker runtime has no processes on this machine"))
+                    .because("on hosts that are reached by SSH a project is deployed, and no node is started by itself"))
             }
         }
     }
