@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use gpucl::plan::{Action, Desired};
 
-use harness::{Harness, Report, desired, desired_projects};
+use harness::{Harness, Report, desired, desired_guarded, desired_projects};
 use world::{Bug, Phase};
 
 /// The stories in which every effect is crashed at: where they begin, and what they go to.
@@ -26,6 +26,8 @@ fn stories() -> Vec<(&'static str, Option<Desired>, Goalish)> {
         ("up of projects on two hosts", None, Goalish::Up(desired_projects("a"))),
         ("projects on other hosts", Some(desired_projects("a")), Goalish::Up(desired_projects("b"))),
         ("a host that was on its way", Some(desired(1, 1, "slow")), Goalish::Up(desired(1, 1, "slow"))),
+        ("projects on hosts that are made", None, Goalish::Up(desired_guarded("a"))),
+        ("the same on other hosts", Some(desired_guarded("a")), Goalish::Up(desired_guarded("b"))),
         ("stop of projects", Some(desired_projects("a")), Goalish::Stop),
         ("down of projects", Some(desired_projects("a")), Goalish::Down),
     ]
@@ -66,6 +68,7 @@ fn all_kinds() -> BTreeSet<&'static str> {
         Action::Acquire { .. } => "acquire",
         Action::Await { .. } => "wait for",
         Action::Prepare { .. } => "prepare",
+        Action::Guard { .. } => "guard",
         Action::StartAgent => "start agent",
         Action::StartNode { .. } => "start node",
         Action::StopNode => "stop node",
@@ -80,6 +83,7 @@ fn all_kinds() -> BTreeSet<&'static str> {
         "acquire",
         "wait for",
         "prepare",
+        "guard",
         "start agent",
         "start node",
         "deploy",

@@ -60,6 +60,8 @@ impl Factory for Hall {
             boot: Duration::ZERO,
             console: false,
             several_resources: false,
+            behind_first: false,
+            poll: gpucl::provider::USUAL_POLL,
             shared_account: false,
             settle: Duration::ZERO,
             runtimes: &[Runtime::Native],

@@ -80,6 +80,8 @@ fn capability() -> Capability {
         boot: Duration::ZERO,
         console: false,
         several_resources: false,
+        behind_first: false,
+        poll: crate::provider::USUAL_POLL,
         shared_account: true,
         settle: Duration::ZERO,
         runtimes: &[Runtime::Native],

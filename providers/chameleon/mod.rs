@@ -90,6 +90,8 @@ fn capability() -> Capability {
         boot: Duration::from_secs(30 * 60),
         console: false,
         several_resources: true,
+        behind_first: true,
+        poll: crate::provider::USUAL_POLL,
         shared_account: true,
         settle: Duration::from_secs(5),
         runtimes: &[Runtime::Docker],

@@ -102,6 +102,8 @@ fn capability() -> Capability {
         boot: Duration::ZERO,
         console: false,
         several_resources: false,
+        behind_first: false,
+        poll: crate::provider::USUAL_POLL,
         // Several owners of one home, and another cluster of the same owner.
         shared_account: true,
         settle: Duration::ZERO,

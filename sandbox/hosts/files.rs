@@ -1,7 +1,7 @@
 //! The files of one host.
 
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::NewHost;

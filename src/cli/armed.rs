@@ -13,6 +13,7 @@ use crate::error::{Doing as _, Error, ErrorKind, LeftBehind, Result};
 use crate::event::{Bus, Event, EventKind, WorkerGpus};
 use crate::name::ClusterName;
 use crate::util::fs::create_private_dir;
+use crate::util::human;
 use crate::util::process::Identity;
 
 /// How often the record is looked at.
@@ -24,7 +25,13 @@ pub(crate) fn waiting(app: &App, cluster: &ClusterName) -> Option<Armed> {
 }
 
 /// Starts one, away from the terminal: it outlives this process.
-pub(crate) fn start(app: &App, cluster: &ClusterName, spec: &Path, new_spec: bool) -> Result<Identity> {
+pub(crate) fn start(
+    app: &App,
+    cluster: &ClusterName,
+    spec: &Path,
+    new_spec: bool,
+    wait_capacity: Option<Duration>,
+) -> Result<Identity> {
     let doing = || format!("start what waits for the hosts of {cluster}");
     let record = record(app, cluster);
     record.parent().map_or(Ok(()), create_private_dir).doing(ErrorKind::State, doing)?;
@@ -34,6 +41,9 @@ pub(crate) fn start(app: &App, cluster: &ClusterName, spec: &Path, new_spec: boo
     command.args(["agent", "--cluster", cluster.as_str(), "--output", "json", "--yes", "--armed"]).arg(spec);
     if new_spec {
         command.arg("--new-spec");
+    }
+    if let Some(wait) = wait_capacity {
+        command.arg("--wait-capacity").arg(human::duration(wait));
     }
     if let Some(folder) = app.data_dirs.first().filter(|_| app.data_dirs.len() > 2) {
         command.arg("--data-dir").arg(folder);

@@ -179,5 +179,6 @@ fn bare_spec(name: &ClusterName, provider: &str, runtime: Runtime) -> Spec {
         build: None,
         compose: Vec::new(),
         timeouts: crate::spec::Timeouts::default(),
+        capacity: None,
     }
 }

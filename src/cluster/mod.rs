@@ -3,6 +3,7 @@
 mod connections;
 mod down;
 mod gc;
+mod hunt;
 mod kind;
 pub mod lease;
 mod open;

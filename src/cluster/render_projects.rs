@@ -11,7 +11,7 @@ use crate::name::Key;
 use crate::plan::{Machine, NodeSpec, desired};
 use crate::playbook::{self, Facts, GpuFact, Vendor};
 use crate::runtime::compose;
-use crate::runtime::project::{self, DeployRequest, HostInput, HostPorts, Pages, PrepareRequest};
+use crate::runtime::project::{self, DeployRequest, HostInput, HostPorts, Others, Pages, PrepareRequest};
 use crate::secret::{Secrets, ray_token_path};
 use crate::spec::{Loaded, Per, Spec};
 use crate::state::{ClusterState, Store};
@@ -127,9 +127,11 @@ pub(super) fn render_projects(settings: &Settings, loaded: &Loaded) -> Result<Ve
     let mut put = |path: String, bytes: Vec<u8>| files.push(RenderedFile { path: path.into(), bytes });
     for (host, deployment) in hosts.iter().zip(&deployments) {
         let folder = host.key.display_name();
-        let count = hosts.len();
-        let request = PrepareRequest { spec, nodes: &nodes, hosts: &hosts, count, host, library: &settings.library };
-        let prepare = runtime.preparation(&request)?;
+        // A file for each stage, as it is with hosts that stand there: their preparation knows the others' addresses.
+        let others = if hosts.len() < 2 { Others::None } else { Others::Known };
+        let library = &settings.library;
+        let prepare =
+            runtime.preparation(&PrepareRequest { spec, nodes: &nodes, hosts: &hosts, others, host, library })?;
         let home = runtime.home(&host.tag);
         put(format!("{folder}/prepare.sh"), playbook::program_text(&home, &prepare)?.into());
         put(format!("{folder}/deploy.sh"), playbook::program_text(&home, &deployment.stage)?.into());

@@ -2,7 +2,7 @@
 
 use super::open::{same_file, same_kind};
 use super::{Settings, processes, projects};
-use crate::error::{Error, LeftBehind, Result};
+use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::event::{Endpoint, WorkerGpus};
 use crate::provider::Start;
 use crate::spec::Loaded;
@@ -17,6 +17,8 @@ pub struct UpOptions {
     pub new_spec: bool,
     /// Wait for hosts that can be had later, rather than hand that back.
     pub armed: bool,
+    /// How long to ask again while the provider has none of what is asked for; the spec says it otherwise.
+    pub wait_capacity: Option<std::time::Duration>,
 }
 
 /// How `up` ended.
@@ -58,9 +60,15 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
     }
 }
 
+/// The command that brings it up again; what there is none of may be there later.
+pub(super) fn again(options: &UpOptions, kind: ErrorKind) -> String {
+    let up = options.path.as_deref().map_or_else(|| "gpucl up".to_owned(), |path| format!("gpucl up {path}"));
+    if kind == ErrorKind::Capacity { format!("{up} --wait-capacity 6h") } else { up }
+}
+
 /// Says what there is now, how to go on, and how to get rid of it.
 pub(super) fn go_on(error: Error, settings: &Settings, options: &UpOptions, name: &crate::name::ClusterName) -> Error {
-    let again = options.path.as_deref().map_or_else(|| "gpucl up".to_owned(), |path| format!("gpucl up {path}"));
+    let again = again(options, error.kind());
     let held: Vec<String> = match Store::open(&settings.paths, name) {
         Ok(Some(store)) => store.state().items.keys().map(crate::name::Key::display_name).collect(),
         _ => Vec::new(),

@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
 use super::{Cancel, Ledger, Urgency, World};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::event::{Bus, EventKind, Finish};
 use crate::plan::{Action, Operation, Plan};
 use crate::state::{ItemKind, Record};
@@ -130,7 +130,14 @@ async fn journalled(operation: &Operation, world: &dyn World, ledger: &Ledger) -
         Action::Acquire { request } => {
             let kind = ItemKind::Resource(request.kind.0.clone());
             ledger.write(Record::Requested { key: key.clone(), kind, digest: request.digest() })?;
-            world.perform(operation, ledger).await?;
+            if let Err(error) = world.perform(operation, ledger).await {
+                let has_id = ledger.state().items.get(&key).is_some_and(|item| item.id.is_some());
+                // A refusal for want of capacity is sure: nothing came of it, and nothing is to be looked for.
+                if error.kind() == ErrorKind::Capacity && *error.left_behind() == LeftBehind::Clear && !has_id {
+                    ledger.write(Record::Gone { key })?;
+                }
+                return Err(error);
+            }
             ledger.write(Record::Ready { key })
         }
         Action::Await { .. } => {
@@ -138,7 +145,7 @@ async fn journalled(operation: &Operation, world: &dyn World, ledger: &Ledger) -
             ledger.write(Record::Ready { key })
         }
         // A host that is being prepared is not made by it: its item stays what it is.
-        Action::Prepare { .. } => world.perform(operation, ledger).await,
+        Action::Prepare { .. } | Action::Guard { .. } => world.perform(operation, ledger).await,
         Action::StartAgent => {
             let digest = super::pipeline::agent_digest();
             ledger.write(Record::Requested { key: key.clone(), kind: ItemKind::Agent, digest })?;

@@ -77,6 +77,17 @@ pub struct Preparation {
     pub host: Key,
     /// The digest of the state.
     pub digest: String,
+    /// The host that it is reached through, where there is one.
+    pub behind: Option<Key>,
+}
+
+/// What a host lets in from the others, set once all of them are there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Guarding {
+    /// The host.
+    pub host: Key,
+    /// The digest of what it lets in, and from where; empty while a host has not told where it is.
+    pub digest: String,
 }
 
 /// A compose project that a host is to run.
@@ -97,6 +108,9 @@ pub struct Desired {
     pub resources: Vec<ResourceRequest>,
     /// What hosts are to be prepared for.
     pub preparations: Vec<Preparation>,
+    /// What hosts let in from each other, where that is known only once all of them are there. Empty for a single host, and where
+    /// all of them stand there from the beginning: then their preparation holds it.
+    pub guards: Vec<Guarding>,
     /// The digest of the agent, if the cluster needs one.
     pub agent: Option<String>,
     /// The nodes that run as processes; the head is the first.

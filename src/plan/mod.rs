@@ -7,7 +7,9 @@ mod reconcile;
 #[cfg(test)]
 mod tests;
 
-pub use desired::{Desired, Machine, NodeRole, NodeSpec, Preparation, ProjectRequest, desired, started_nodes};
+pub use desired::{
+    Desired, Guarding, Machine, NodeRole, NodeSpec, Preparation, ProjectRequest, desired, started_nodes,
+};
 pub use observed::{Health, Observed, ObservedItem, ObservedProject};
 pub use operation::{Action, Operation, Plan};
 pub use reconcile::{Goal, Outcome, reconcile};

@@ -57,6 +57,8 @@ pub struct Observed {
     pub nodes: Vec<ObservedItem>,
     /// The digest of the preparation that each host last saw through.
     pub prepared: BTreeMap<Key, String>,
+    /// The digest of what each host was last seen to let in from the others.
+    pub guarded: BTreeMap<Key, String>,
     /// What is on hosts that run nodes in containers; only those on which something is.
     pub projects: Vec<ObservedProject>,
 }

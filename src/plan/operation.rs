@@ -29,6 +29,11 @@ pub enum Action {
         /// The digest of that state.
         digest: String,
     },
+    /// Open the cluster's ports of a host to its other hosts alone; the host's next connection keeps it so.
+    Guard {
+        /// The digest of what is opened, and to whom.
+        digest: String,
+    },
     /// Start the cluster's agent.
     StartAgent,
     /// Start a node.
@@ -69,6 +74,7 @@ impl Action {
             Self::Acquire { .. } => "acquire",
             Self::Await { .. } => "wait for",
             Self::Prepare { .. } => "prepare",
+            Self::Guard { .. } => "guard",
             Self::StartAgent => "start agent",
             Self::StartNode { .. } => "start node",
             Self::StopNode => "stop node",

@@ -1,6 +1,10 @@
 //! The pure comparison: desired, known, observed -> what to write down, and what to do.
 
+mod hosts;
+
 use std::collections::BTreeSet;
+
+use hosts::Releases;
 
 use super::{Action, Desired, Health, Observed, ObservedItem, Plan};
 use crate::name::Key;
@@ -16,6 +20,8 @@ pub enum Goal {
     Stop,
     /// That nothing exists.
     Down,
+    /// That nothing of these keys exists at the provider; all else stays as it is.
+    GiveBack(BTreeSet<Key>),
 }
 
 /// What follows from a comparison.
@@ -34,7 +40,7 @@ pub fn reconcile(goal: &Goal, known: &ClusterState, observed: &Observed) -> Outc
     let nothing = Desired::default();
     let desired = match goal {
         Goal::Up(desired) => desired,
-        Goal::Stop | Goal::Down => &nothing,
+        Goal::Stop | Goal::Down | Goal::GiveBack(_) => &nothing,
     };
     let mut work = Work {
         known,
@@ -42,12 +48,17 @@ pub fn reconcile(goal: &Goal, known: &ClusterState, observed: &Observed) -> Outc
         outcome: Outcome::default(),
         stopped: Vec::new(),
         renewed: BTreeSet::new(),
+        guarded: BTreeSet::new(),
         ready: Vec::new(),
     };
+    if let Goal::GiveBack(keys) = goal {
+        work.give_back(keys);
+        return work.outcome;
+    }
     let why_not = match goal {
         Goal::Up(_) => "not in the spec",
         Goal::Stop => "the cluster is stopped",
-        Goal::Down => "the cluster is taken down",
+        Goal::Down | Goal::GiveBack(_) => "the cluster is taken down",
     };
     work.stop_nodes(desired, why_not);
     let agent_stopped = work.stop_agent(desired.agent.as_deref(), why_not);
@@ -55,6 +66,7 @@ pub fn reconcile(goal: &Goal, known: &ClusterState, observed: &Observed) -> Outc
     if *goal != Goal::Stop {
         work.resources(desired, why_not);
         work.prepare(desired);
+        work.guard(desired);
     }
     if let Some(digest) = &desired.agent {
         work.start_agent(digest, agent_stopped);
@@ -73,6 +85,8 @@ struct Work<'a> {
     stopped: Vec<usize>,
     /// The hosts, by their key, that are made anew.
     renewed: BTreeSet<Key>,
+    /// The hosts of which the ports are opened to the others anew.
+    guarded: BTreeSet<Key>,
     /// Operations that must be done before nodes start.
     ready: Vec<usize>,
 }
@@ -183,8 +197,7 @@ impl Work<'_> {
             let digest = request.map(crate::provider::ResourceRequest::digest).unwrap_or_default();
             self.adopt_as(&found.key, ItemKind::Resource(found.kind.0.clone()), &found.id, &digest);
         }
-        // What needs others goes before them: the reverse of the order in which it came; what is of one kind goes side by side.
-        let mut together: Option<(&str, Vec<usize>)> = None;
+        let mut releases = Releases { before: before_release, together: None };
         for found in self.observed.resources.iter().rev().filter(|found| !found.adopted) {
             let kept =
                 desired.resources.iter().find(|request| request.key == found.key).map(|request| self.keeps(request));
@@ -204,12 +217,7 @@ impl Work<'_> {
                 Some(Ok(_)) => "there are several of it".to_owned(),
                 Some(Err(why)) => why.unwrap_or_else(|| "it cannot be used".to_owned()),
             };
-            if let Some((_, ids)) = together.take_if(|(kind, _)| *kind != found.kind.0) {
-                before_release.extend(ids);
-            }
-            let action = Action::Release { resource: found.clone() };
-            let id = self.outcome.plan.add(&found.key, action, cause, before_release.clone());
-            together.get_or_insert_with(|| (&found.kind.0, Vec::new())).1.push(id);
+            releases.add(&mut self.outcome.plan, found, cause);
         }
         for request in &desired.resources {
             let why = match self.keeps(request) {
@@ -249,10 +257,13 @@ impl Work<'_> {
             };
             let action = Action::Prepare { digest: preparation.digest.clone() };
             let mut after = self.of_key(&preparation.host);
-            // What a host lets in depends on where the others are.
-            for other in desired.projects.iter().map(|project| &project.host).filter(|host| **host != preparation.host)
-            {
-                after.extend(self.acquiring(other));
+            // Each host goes its own way as it comes. Only where its preparation holds what it lets in, it must know where the others
+            // are; and one behind another is reached through that.
+            let others = desired.projects.iter().map(|project| &project.host).filter(|host| **host != preparation.host);
+            for other in others {
+                if desired.guards.is_empty() || preparation.behind.as_ref() == Some(other) {
+                    after.extend(self.acquiring(other));
+                }
             }
             after.extend(&self.stopped);
             let id = self.outcome.plan.add(&preparation.host, action, cause, sorted(after));
@@ -307,51 +318,6 @@ impl Work<'_> {
         }
     }
 
-    /// Ends projects; cleans hosts that are not to hold any.
-    fn stop_projects(&mut self, goal: &Goal, desired: &Desired, why_not: &str) {
-        for found in &self.observed.projects {
-            let host = found.host.clone();
-            if *goal == Goal::Stop {
-                if found.running {
-                    self.outcome.plan.add(&found.key, Action::StopProject { host }, why_not, Vec::new());
-                }
-            } else if !desired.projects.iter().any(|wanted| wanted.key == found.key) {
-                self.outcome.plan.add(&found.key, Action::Clean { host }, why_not, Vec::new());
-            } else if !self.host_stays(desired, Some(&found.host)) {
-                // The host itself may outlive its place in the cluster: nothing of ours stays on it.
-                let why = "its host is made anew";
-                self.outcome.plan.add(&found.key, Action::Clean { host }, why, Vec::new());
-            }
-        }
-    }
-
-    /// Brings up every project that is not there as it is wanted. Compose changes in place: nothing is ended first.
-    fn deploy(&mut self, desired: &Desired) {
-        for wanted in &desired.projects {
-            let found = self.observed.projects.iter().find(|found| found.key == wanted.key);
-            let cause = match found {
-                None => "it does not run yet".to_owned(),
-                Some(_) if self.renewed.contains(&wanted.host) => "its host is made anew".to_owned(),
-                Some(found) if found.digest.is_none() => "it was not brought up to its end".to_owned(),
-                Some(found) if found.digest != wanted.digest => "the spec has changed for it".to_owned(),
-                Some(found) => match &found.health {
-                    Health::Broken(why) => why.clone(),
-                    Health::Good => {
-                        let digest = found.digest.clone().unwrap_or_default();
-                        self.adopt_as(&wanted.key, ItemKind::Project, &found.id, &digest);
-                        continue;
-                    }
-                },
-            };
-            let mut after = self.of_key(&wanted.host);
-            after.extend(self.of_key(&wanted.key));
-            // What needs a peer finds it when it is there: hosts go side by side.
-            after.sort_unstable();
-            let action = Action::Deploy { host: wanted.host.clone() };
-            self.outcome.plan.add(&wanted.key, action, cause, after);
-        }
-    }
-
     /// What the journal knows and nobody sees is gone.
     fn forget(&mut self, goal: &Goal) {
         for (key, item) in &self.known.items {
@@ -389,13 +355,6 @@ impl Work<'_> {
             .filter(|operation| operation.key == *key)
             .map(|operation| operation.id)
             .collect()
-    }
-
-    /// The operations that make a host be there.
-    fn acquiring(&self, host: &Key) -> Vec<usize> {
-        let makes = |action: &Action| matches!(action, Action::Acquire { .. } | Action::Await { .. });
-        let operations = self.outcome.plan.operations.iter();
-        operations.filter(|one| one.key == *host && makes(&one.action)).map(|one| one.id).collect()
     }
 
     fn operations(&self, which: impl Fn(&Action) -> bool) -> Vec<usize> {

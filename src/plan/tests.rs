@@ -19,7 +19,8 @@ fn machines() -> Vec<(Key, Machine)> {
 fn wanted(text: &str) -> Desired {
     Desired {
         resources: vec![host()],
-        preparations: vec![Preparation { host: Key::host(0), digest: "p1".to_owned() }],
+        preparations: vec![Preparation { host: Key::host(0), digest: "p1".to_owned(), behind: None }],
+        guards: Vec::new(),
         agent: Some("0.1.0".to_owned()),
         nodes: desired(&spec(text), &machines()).unwrap(),
         projects: Vec::new(),
@@ -273,7 +274,9 @@ fn two_projects() -> Desired {
     let both = |at: usize| (Key::host(at), Key::project(at));
     Desired {
         resources: (0..2).map(|at| ResourceRequest { key: both(at).0, ..host() }).collect(),
-        preparations: (0..2).map(|at| Preparation { host: both(at).0, digest: "p1".to_owned() }).collect(),
+        preparations: (0..2)
+            .map(|at| Preparation { host: both(at).0, digest: "p1".to_owned(), behind: None })
+            .collect(),
         projects: (0..2)
             .map(|at| ProjectRequest { key: both(at).1, host: both(at).0, digest: Some("d1".to_owned()) })
             .collect(),
@@ -314,6 +317,86 @@ fn hosts_with_projects_go_side_by_side() {
          [1,3] -> #5 project-0, deploy: it does not run yet\n\
          [2,4] -> #6 project-1, deploy: it does not run yet\n"
     );
+}
+
+/// Hosts that are made: what they let in from each other is known only when all of them are there.
+fn two_guarded(behind: bool) -> Desired {
+    let mut desired = two_projects();
+    desired.guards = (0..2).map(|at| Guarding { host: Key::host(at), digest: "g1".to_owned() }).collect();
+    desired.preparations[1].behind = behind.then(|| Key::host(0));
+    desired
+}
+
+#[test]
+fn no_preparation_waits_for_another_launch() {
+    let text = |desired| reconcile(&Goal::Up(desired), &nothing_known(), &Observed::default()).plan.to_string();
+    assert_eq!(
+        text(two_guarded(false)),
+        "#1 host-0, acquire: there is none yet\n\
+         #2 host-1, acquire: there is none yet\n\
+         [1] -> #3 host-0, prepare: it is new\n\
+         [2] -> #4 host-1, prepare: it is new\n\
+         [1,2,3] -> #5 host-0, guard: it is new\n\
+         [1,2,3,4] -> #6 host-1, guard: it is new\n\
+         [1,3,5] -> #7 project-0, deploy: it does not run yet\n\
+         [2,4,6] -> #8 project-1, deploy: it does not run yet\n"
+    );
+    // Only one that is reached through the first waits for that.
+    let behind = text(two_guarded(true));
+    assert!(behind.contains("[1] -> #3 host-0, prepare") && behind.contains("[1,2] -> #4 host-1, prepare"), "{behind}");
+}
+
+#[test]
+fn hosts_are_opened_to_each_other_anew_when_one_of_them_is_another() {
+    let (known, mut observed) = after_projects();
+    observed.guarded = (0..2).map(|at| (Key::host(at), "g1".to_owned())).collect();
+    let plan = |observed: &Observed| reconcile(&Goal::Up(two_guarded(false)), &known, observed).plan.to_string();
+    assert_eq!(plan(&observed), "");
+    // What is opened is kept by the deployment that follows it, so there is one.
+    observed.guarded.insert(Key::host(1), "other".to_owned());
+    assert_eq!(
+        plan(&observed),
+        "#1 host-1, guard: what it lets in has changed\n\
+         [1] -> #2 project-1, deploy: what its host lets in is set anew\n"
+    );
+    // The second host is gone: the first must let the new one in.
+    observed.resources.remove(1);
+    observed.projects.remove(1);
+    observed.prepared.remove(&Key::host(1));
+    assert_eq!(
+        plan(&observed),
+        "#1 host-1, acquire: it is gone\n\
+         [1] -> #2 host-1, prepare: it is new\n\
+         [1] -> #3 host-0, guard: another host is new\n\
+         [1,2] -> #4 host-1, guard: it is new\n\
+         [3] -> #5 project-0, deploy: what its host lets in is set anew\n\
+         [1,2,4] -> #6 project-1, deploy: it does not run yet\n"
+    );
+}
+
+#[test]
+fn only_what_was_made_is_given_back() {
+    let (mut known, mut observed) = after_projects();
+    let extra = |kind: &str, key: &str, id: &str| ObservedResource {
+        kind: ResourceKind(kind.to_owned()),
+        key: key.parse().unwrap(),
+        id: id.to_owned(),
+        ..observed.resources[0].clone()
+    };
+    let more = [extra("key", "sshkey", "k-1"), extra("host", "host2", "h-2"), extra("host", "host3", "h-3")];
+    observed.resources.extend(more);
+    let at = jiff::Timestamp::UNIX_EPOCH;
+    let kind = ItemKind::Resource("host".to_owned());
+    known.apply(Record::Requested { key: Key::host(4), kind, digest: "x".to_owned() }, at);
+    let made = ["sshkey", "host2", "host3", "host4"].map(|key| key.parse().unwrap());
+    let outcome = reconcile(&Goal::GiveBack(made.into()), &known, &observed);
+    assert_eq!(
+        outcome.plan.to_string(),
+        "#1 host-3, release: not all of it can be had\n\
+         #2 host-2, release: not all of it can be had\n\
+         [1,2] -> #3 sshkey, release: not all of it can be had\n"
+    );
+    assert_eq!(outcome.forgotten, [Key::host(4)], "what was asked for and is not there");
 }
 
 #[test]

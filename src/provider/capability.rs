@@ -38,6 +38,11 @@ pub struct Capability {
     pub several_resources: bool,
     /// Who else's resources could be there: other owners use the same account, project or machine.
     pub shared_account: bool,
+    /// Only the first host is reached from here; the others are reached through it.
+    pub behind_first: bool,
+    /// How often it may be asked again for what it has none of now.
+    #[serde(serialize_with = "seconds")]
+    pub poll: Duration,
     /// How long after a call its effect may still be missing from `observe`.
     #[serde(serialize_with = "seconds")]
     pub settle: Duration,
@@ -46,6 +51,9 @@ pub struct Capability {
     /// The most hosts one cluster may have; `None` is no limit.
     pub most_hosts: Option<usize>,
 }
+
+/// How often most providers may be asked again for what they have none of now.
+pub const USUAL_POLL: Duration = Duration::from_secs(30);
 
 fn seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(duration.as_secs_f64())

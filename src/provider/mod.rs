@@ -13,7 +13,7 @@ mod registry;
 mod reservation;
 pub mod settings;
 
-pub use capability::{Capability, ProviderKind};
+pub use capability::{Capability, ProviderKind, USUAL_POLL};
 pub use contract::{
     Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider, Resolved,
     ResourceKind, ResourceRequest, Start, Surroundings,

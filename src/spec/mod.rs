@@ -20,8 +20,8 @@ mod yaml;
 
 pub use load::{Loaded, load, parse, parse_with};
 pub use model::{
-    DEFAULT_RAY_VERSION, GpuProof, HeadSpec, Memory, Per, ProviderChoice, RaySpec, Runtime, Spec, SpecDuration,
-    Timeouts, WorkersSpec,
+    Capacity, DEFAULT_RAY_VERSION, GpuProof, HeadSpec, Memory, Partial, Per, ProviderChoice, RaySpec, Runtime, Spec,
+    SpecDuration, Timeouts, WorkersSpec,
 };
 pub use place::Places;
 pub use schema::{schema, schema_with};

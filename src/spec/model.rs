@@ -59,6 +59,9 @@ pub struct Spec {
     /// How long to wait for what.
     #[serde(default)]
     pub timeouts: Timeouts,
+    /// What `up` does while the provider has none of what is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Capacity>,
 }
 
 fn one_host() -> Vec<serde_json::Value> {
@@ -233,6 +236,28 @@ impl Default for Timeouts {
             boot: None,
         }
     }
+}
+
+/// What `up` does while the provider has none of what is asked for.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Capacity {
+    /// How long to ask again for it; `up` ends at once when absent. `--wait-capacity` comes before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<SpecDuration>,
+    /// What becomes of the hosts that are there when there is none for the others.
+    pub partial: Partial,
+}
+
+/// What becomes of hosts that are there when there is none for the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Partial {
+    /// They are kept and prepared, and the rest is waited for.
+    #[default]
+    Keep,
+    /// They are given back; all of them are waited for.
+    GiveBack,
 }
 
 /// The longest wait that a spec may ask for.

@@ -184,6 +184,8 @@ impl Provider for Memory {
             boot: Duration::ZERO,
             console: self.has(Bug::PromisesConsole),
             several_resources: self.several,
+            behind_first: false,
+            poll: gpucl::provider::USUAL_POLL,
             shared_account: true,
             settle: self.settle,
             runtimes: &[Runtime::Native],

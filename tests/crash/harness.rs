@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gpucl::engine::{Cancel, Ledger, Pipeline};
 use gpucl::event::Bus;
 use gpucl::name::{Key, Scope};
-use gpucl::plan::{Desired, Goal, NodeRole, NodeSpec, Preparation, ProjectRequest};
+use gpucl::plan::{Desired, Goal, Guarding, NodeRole, NodeSpec, Preparation, ProjectRequest};
 use gpucl::provider::{ResourceKind, ResourceRequest};
 use gpucl::state::{Paths, Store};
 
@@ -68,7 +68,8 @@ pub(crate) fn desired(workers: usize, cpus: u32, host: &str) -> Desired {
             price: None,
             adopted: None,
         }],
-        preparations: vec![Preparation { host: Key::host(0), digest: "prepared".to_owned() }],
+        preparations: vec![Preparation { host: Key::host(0), digest: "prepared".to_owned(), behind: None }],
+        guards: Vec::new(),
         agent: Some(gpucl::engine::agent_digest()),
         nodes,
     }
@@ -80,13 +81,23 @@ pub(crate) fn desired_projects(host: &str) -> Desired {
     let both = |at: usize| (Key::host(at), Key::project(at));
     Desired {
         resources: (0..2).map(|at| ResourceRequest { key: both(at).0, ..one.resources[0].clone() }).collect(),
-        preparations: (0..2).map(|at| Preparation { host: both(at).0, digest: "prepared".to_owned() }).collect(),
+        preparations: (0..2)
+            .map(|at| Preparation { host: both(at).0, digest: "prepared".to_owned(), behind: None })
+            .collect(),
+        guards: Vec::new(),
         agent: None,
         nodes: Vec::new(),
         projects: (0..2)
             .map(|at| ProjectRequest { key: both(at).1, host: both(at).0, digest: Some(DEPLOYED.to_owned()) })
             .collect(),
     }
+}
+
+/// The same on hosts that are made, and are opened to each other once they are there.
+pub(crate) fn desired_guarded(host: &str) -> Desired {
+    let projects = desired_projects(host);
+    let guards = (0..2).map(|at| Guarding { host: Key::host(at), digest: "guarded".to_owned() }).collect();
+    Desired { guards, ..projects }
 }
 
 /// One cluster: its files, and the world that it acts upon.

@@ -45,6 +45,7 @@ pub(crate) struct Machine {
     pub(crate) agents: Vec<ObservedItem>,
     pub(crate) nodes: Vec<ObservedItem>,
     prepared: BTreeMap<Key, String>,
+    guarded: BTreeMap<Key, String>,
     pub(crate) projects: Vec<ObservedProject>,
     made: usize,
     /// How long the next new resource stays unseen.
@@ -162,6 +163,14 @@ impl MemoryWorld {
                 machine.prepared.insert(operation.key.clone(), digest.clone());
                 return Ok(None);
             }
+            Action::Guard { digest } => {
+                // It is told where the others are.
+                if machine.resources.len() < 2 || !machine.prepared.contains_key(&operation.key) {
+                    return Err(gone(operation));
+                }
+                machine.guarded.insert(operation.key.clone(), digest.clone());
+                return Ok(None);
+            }
             Action::StartAgent => machine.agents.push(item(gpucl::engine::agent_digest())),
             Action::StartNode { node } => {
                 if !machine.prepared.contains_key(&node.host) || machine.agents.is_empty() {
@@ -208,6 +217,7 @@ impl MemoryWorld {
                 machine.resources.retain(|found| found.id != resource.id);
                 if !machine.resources.iter().any(|found| found.key == operation.key) {
                     machine.prepared.remove(&operation.key);
+                    machine.guarded.remove(&operation.key);
                 }
                 return Ok(None);
             }
@@ -235,6 +245,7 @@ impl World for MemoryWorld {
             agents: machine.agents.clone(),
             nodes: machine.nodes.clone(),
             prepared: machine.prepared.clone(),
+            guarded: machine.guarded.clone(),
             projects: machine.projects.clone(),
         };
         match self.bug {

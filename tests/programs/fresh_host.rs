@@ -87,7 +87,12 @@ impl Fresh {
         let ports = words(&["6379", "20000-20999"]);
         let spec = self.spec(more);
         let library = Library::default();
-        let stage = compose::preparation(&spec, &facts, TAG, &words(peers), &ports, &words(&IMAGES), &library)?;
+        let addresses = words(peers);
+        let peers = match peers.is_empty() {
+            true => compose::Peers::None,
+            false => compose::Peers::Known { addresses: &addresses, ports: &ports },
+        };
+        let stage = compose::preparation(&spec, &facts, TAG, peers, &words(&IMAGES), &library)?;
         let (bus, mut inbox) = Bus::new();
         let report = playbook::run_stage(self, &stage, &bus, std::future::pending()).await;
         while let Ok(event) = inbox.try_recv() {

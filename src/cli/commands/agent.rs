@@ -18,13 +18,16 @@ pub(crate) struct Args {
     /// Take this file as the cluster's spec, though the cluster runs from another one
     #[arg(long, requires = "armed")]
     new_spec: bool,
+    /// Ask again for so long while the provider has none of what is asked for
+    #[arg(long, requires = "armed", value_name = "TIME", value_parser = super::up::time)]
+    wait_capacity: Option<std::time::Duration>,
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     if let Some(spec) = args.armed {
         // Away from the terminal of whoever asked for it.
         let _ = rustix::process::setsid();
-        return super::up::bring_up(app, &spec, args.new_spec, true).await;
+        return super::up::bring_up(app, &spec, args.new_spec, args.wait_capacity, true).await;
     }
     let scope = Scope { owner: crate::state::owner(&app.paths)?, cluster: target::name(app)? };
     serve(AgentConfig { paths: app.paths.clone(), scope }).await?;

@@ -1,6 +1,7 @@
 //! `gpucl up`.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::cli::app::App;
 use crate::cli::armed::{follow, start, waiting};
@@ -9,7 +10,7 @@ use crate::cli::output::gpu_table;
 use crate::cli::run::{Ended, run as run_with_events};
 use crate::cluster::{self, UpOptions, UpOutcome};
 use crate::error::Result;
-use crate::spec;
+use crate::spec::{self, SpecDuration};
 use crate::util::human;
 
 /// The arguments of `up`.
@@ -21,17 +22,31 @@ pub(crate) struct Args {
     /// Take this file as the cluster's spec, though the cluster runs from another one
     #[arg(long)]
     new_spec: bool,
+    /// Ask again for so long while the provider has none of what is asked for, such as `6h`
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    wait_capacity: Option<Duration>,
+}
+
+/// A time as people write it.
+pub(crate) fn time(text: &str) -> std::result::Result<Duration, String> {
+    SpecDuration::try_from(text.to_owned()).map(|time| time.0)
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
-    bring_up(app, &args.spec, args.new_spec, false).await
+    bring_up(app, &args.spec, args.new_spec, args.wait_capacity, false).await
 }
 
 /// Brings a cluster up; `armed` is what waits itself for hosts that can be had later, and hands the wait to nobody.
-pub(crate) async fn bring_up(app: &App, spec: &Path, new_spec: bool, armed: bool) -> Result<u8> {
+pub(crate) async fn bring_up(
+    app: &App,
+    spec: &Path,
+    new_spec: bool,
+    wait_capacity: Option<Duration>,
+    armed: bool,
+) -> Result<u8> {
     let loaded = spec::load(spec)?;
     let path = fs_err::canonicalize(spec).ok().map(|path| path.display().to_string());
-    let options = UpOptions { path, new_spec, armed };
+    let options = UpOptions { path, new_spec, armed, wait_capacity };
     let name = loaded.spec.name.clone();
     let begin = std::time::Instant::now();
     let mut gpus = Vec::new();
@@ -46,7 +61,7 @@ pub(crate) async fn bring_up(app: &App, spec: &Path, new_spec: bool, armed: bool
         let report = match cluster::up(&settings, &loaded, &options).await? {
             UpOutcome::Ready(report) => report,
             UpOutcome::Later(begins) => {
-                let identity = start(app, &name, spec, new_spec)?;
+                let identity = start(app, &name, spec, new_spec, wait_capacity)?;
                 events.note(format!(
                     "{} begins at {}: process {} waits for it and goes on by itself, also when this terminal is closed",
                     begins.what,

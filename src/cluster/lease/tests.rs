@@ -91,6 +91,8 @@ impl Provider for Memory {
             boot: Duration::ZERO,
             console: false,
             several_resources: true,
+            behind_first: false,
+            poll: crate::provider::USUAL_POLL,
             shared_account: true,
             settle: Duration::from_millis(20),
             runtimes: &[],

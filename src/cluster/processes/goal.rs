@@ -33,10 +33,11 @@ pub(in crate::cluster) async fn desired_of(
                 gpus: offer.gpus.iter().map(|gpu| gpu.count).sum(),
             }),
         ));
-        preparations.push(Preparation { host: request.key, digest: stage.digest() });
+        preparations.push(Preparation { host: request.key, digest: stage.digest(), behind: None });
     }
     let nodes = desired(spec, &machines).map_err(|(path, sentence)| loaded.places.error(&path, sentence))?;
-    Ok(Desired { resources, preparations, agent: Some(crate::engine::agent_digest()), nodes, projects: Vec::new() })
+    let agent = Some(crate::engine::agent_digest());
+    Ok(Desired { resources, preparations, agent, nodes, ..Desired::default() })
 }
 
 /// Where things lie on a host.

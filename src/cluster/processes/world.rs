@@ -213,7 +213,7 @@ impl World for HostWorld {
             Action::StartNode { node } => self.start_node(node, ledger).await,
             Action::StopNode => self.stop_node(key).await,
             Action::StopAgent => self.stop_agent().await,
-            Action::Deploy { .. } | Action::StopProject { .. } | Action::Clean { .. } => {
+            Action::Guard { .. } | Action::Deploy { .. } | Action::StopProject { .. } | Action::Clean { .. } => {
                 Err(Error::new(ErrorKind::Internal, operation.action.name())
                     .because("the native runtime has no projects"))
             }

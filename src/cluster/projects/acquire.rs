@@ -6,12 +6,14 @@ use std::time::Duration;
 use super::world::ProjectWorld;
 use jiff::Timestamp;
 
+use crate::cluster::hunt::Next;
 use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result};
+use crate::money;
 use crate::name::Key;
 use crate::plan::Observed;
-use crate::provider::{HostPlace, HostRequest, Offer, Recorder as _, ResourceRequest, Start};
-use crate::state::ClusterState;
+use crate::provider::{HostPlace, HostRequest, ObservedResource, Offer, Recorder as _, ResourceRequest, Start};
+use crate::state::{ClusterState, ItemKind, Record};
 
 /// How often a provider is asked whether a host is still there while something is done on it.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
@@ -29,7 +31,7 @@ impl ProjectWorld {
     /// Pins down what the spec leaves open, and says what there is to know of it.
     pub(super) async fn resolve(&self) -> Result<Found> {
         let config = &self.config;
-        let resolved = config.provider.resolve(&config.scope, self.hosts()).await?;
+        let resolved = config.provider.resolve(&config.scope, self.spec_hosts()).await?;
         for note in &resolved.notes {
             config.events.note(note);
         }
@@ -54,6 +56,10 @@ impl ProjectWorld {
         if let Some(hosts) = &self.learned().hosts {
             return hosts.clone();
         }
+        self.spec_hosts()
+    }
+
+    fn spec_hosts(&self) -> Vec<HostRequest> {
         let entries = self.config.spec.hosts.iter().enumerate();
         entries.map(|(index, settings)| HostRequest::new(Key::host(index), settings.clone())).collect()
     }
@@ -115,12 +121,97 @@ impl ProjectWorld {
         Ok(keys)
     }
 
-    /// Acquires one resource, and waits until it is usable.
+    /// Acquires one resource, and waits until it is usable. While the provider has none of it, it is asked again as long as that was
+    /// asked for; the rest of the plan goes on meanwhile.
     pub(super) async fn acquire(&self, key: &Key, request: &ResourceRequest, ledger: &Ledger) -> Result<()> {
-        let tag = self.config.scope.tag(key);
-        let acquired = self.config.provider.acquire(&tag, request, ledger).await?;
+        let config = &self.config;
+        let tag = config.scope.tag(key);
+        self.forget(key, ledger).await?;
+        let (mut request, mut round) = (request.clone(), config.hunt.round().await);
+        let acquired = loop {
+            match config.provider.acquire(&tag, &request, ledger).await {
+                Ok(acquired) => break acquired,
+                Err(error) if error.kind() == ErrorKind::Capacity => {
+                    request = self.ask_again(key, &request, error, &mut round).await?;
+                    // Its time counts from the call that is made now.
+                    let kind = ItemKind::Resource(request.kind.0.clone());
+                    ledger.write(Record::Requested { key: key.clone(), kind, digest: request.digest() })?;
+                }
+                Err(error) => return Err(error),
+            }
+        };
         ledger.exists(key, &acquired.id).await?;
-        self.wait_for(key, request, &acquired.id, ledger).await
+        self.wait_for(key, &request, &acquired.id, ledger).await
+    }
+
+    /// Waits until the provider may be asked again, and chooses anew by the order of the spec; hands back what is asked for then.
+    async fn ask_again(
+        &self,
+        key: &Key,
+        request: &ResourceRequest,
+        mut refused: Error,
+        round: &mut u64,
+    ) -> Result<ResourceRequest> {
+        // Not all can be had, so that nothing is worth being waited for within this plan.
+        if self.config.hunt.gives_back() {
+            return Err(refused);
+        }
+        loop {
+            refused = match self.config.hunt.next(&key.display_name(), refused, round, || self.choose()).await? {
+                Next::Refused(error) => error,
+                Next::Ask(refused) => {
+                    let chosen = self.requests()?.into_iter().find(|chosen| chosen.key == *key);
+                    return match chosen {
+                        Some(chosen) if chosen.needs == request.needs && chosen.kind == request.kind => Ok(chosen),
+                        // What it needs is not what was planned for: a plan is made anew.
+                        _ => {
+                            self.config.hunt.outgrow();
+                            Err(refused)
+                        }
+                    };
+                }
+            };
+        }
+    }
+
+    /// Chooses anew what each host is to be.
+    async fn choose(&self) -> Result<()> {
+        let hosts = self.spec_hosts();
+        let resolved = self.config.provider.resolve(&self.config.scope, hosts).await?;
+        let mut learned = self.learned();
+        (learned.hosts, learned.end) = (Some(resolved.hosts), resolved.end);
+        Ok(())
+    }
+
+    /// The same as [`Self::resolve`], asked again while the provider has none of it, as long as that was asked for.
+    pub(super) async fn resolve_when_there(&self) -> Result<Found> {
+        match self.resolve().await {
+            Err(error) if error.kind() == ErrorKind::Capacity => self.resolve_again(error).await,
+            done => done,
+        }
+    }
+
+    /// Asks again for all hosts, after this refusal.
+    pub(super) async fn resolve_again(&self, mut refused: Error) -> Result<Found> {
+        let mut round = self.config.hunt.round().await;
+        loop {
+            refused = match self.config.hunt.next("all hosts", refused, &mut round, || self.choose()).await? {
+                Next::Refused(error) => error,
+                Next::Ask(_) => match self.resolve().await {
+                    Err(error) if error.kind() == ErrorKind::Capacity => error,
+                    done => return done,
+                },
+            };
+        }
+    }
+
+    /// What an hour of what is there costs, in words.
+    pub(super) fn hourly(&self, known: &ClusterState) -> Option<String> {
+        let is_there = |key: &Key| known.items.get(key).is_some_and(|item| item.id.is_some());
+        let requests = self.requests().unwrap_or_default();
+        let prices = requests.iter().filter(|request| is_there(&request.key)).filter_map(|request| request.price);
+        let sums = money::sums(prices.map(|price| price.0));
+        (!sums.is_empty()).then(|| money::told(&sums))
     }
 
     /// Waits until what is there is usable, and writes down where it is.
@@ -151,11 +242,10 @@ impl ProjectWorld {
     }
 
     async fn until_gone(&self, host: &Key) -> Error {
-        let config = &self.config;
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             // What cannot be asked for a moment is not gone.
-            let Ok(found) = config.provider.observe(&config.scope).await else { continue };
+            let Some(found) = self.seen_lately().await else { continue };
             let why = match found.iter().find(|found| found.key == *host) {
                 Some(found) if found.usable || found.coming => continue,
                 Some(found) => found.detail.clone(),
@@ -163,6 +253,18 @@ impl ProjectWorld {
             };
             return Error::new(ErrorKind::Provider, format!("go on with {}", host.display_name())).because(why);
         }
+    }
+
+    /// What the provider has, not older than [`LOOK_EVERY`]: it is asked once for all hosts.
+    async fn seen_lately(&self) -> Option<Vec<ObservedResource>> {
+        let _turn = self.asking.lock().await;
+        let fresh = |at: &tokio::time::Instant| at.elapsed() < LOOK_EVERY;
+        if let Some((_, found)) = self.learned().last_seen.as_ref().filter(|(at, _)| fresh(at)) {
+            return Some(found.clone());
+        }
+        let found = self.config.provider.observe(&self.config.scope).await.ok()?;
+        self.learned().last_seen = Some((tokio::time::Instant::now(), found.clone()));
+        Some(found)
     }
 
     fn note_place(&self, key: &Key, place: &HostPlace, ledger: &Ledger) -> Result<()> {

@@ -10,7 +10,7 @@ use crate::name::Key;
 use crate::plan::{Machine, NodeSpec, desired};
 use crate::playbook::{Facts, Stage};
 use crate::provider::HostPlace;
-use crate::runtime::project::{DeployRequest, Deployment, HostInput, HostPorts, Pages, PrepareRequest};
+use crate::runtime::project::{DeployRequest, Deployment, HostInput, HostPorts, Others, Pages, PrepareRequest};
 use crate::state::ClusterState;
 
 /// A wrong promise: the path in the spec and the sentence.
@@ -35,6 +35,21 @@ pub(super) struct Surveyed {
     pub(super) address: String,
     /// The ports of what runs there.
     pub(super) ports: HostPorts,
+}
+
+/// What one host holds when all is as it was last brought up.
+pub(super) struct Expected {
+    pub(super) prepare: Stage,
+    /// What it lets in from the others, where that is a stage of its own.
+    pub(super) guard: Option<Stage>,
+    pub(super) deployment: Deployment,
+}
+
+impl Expected {
+    /// Its stages.
+    pub(super) fn stages(&self) -> Vec<&Stage> {
+        [Some(&self.prepare), self.guard.as_ref(), Some(&self.deployment.stage)].into_iter().flatten().collect()
+    }
 }
 
 /// All hosts that have told what they are.
@@ -83,13 +98,42 @@ impl ProjectWorld {
         desired(&self.config.spec, &machines).map(Some)
     }
 
+    /// What hosts let in from each other is an operation of its own: they are made, so that where all of them are is known only when
+    /// all of them are there. Where they stand there already, one stage does it all.
+    pub(super) fn guards(&self) -> bool {
+        let hosts = self.hosts();
+        self.runtime().opens_ports() && hosts.len() > 1 && hosts.iter().any(|host| self.config.provider.standing(host).is_none())
+    }
+
     /// The stage that prepares a host of this survey.
     pub(super) fn prepare_stage(&self, host: &Key, survey: &Survey, nodes: &[NodeSpec]) -> Result<Stage> {
+        let others = if self.host_keys().len() < 2 {
+            Others::None
+        } else if self.guards() {
+            Others::Later
+        } else {
+            Others::Known
+        };
+        self.with_host(host, survey, nodes, others, |request| self.runtime().preparation(request))
+    }
+
+    /// The stage that opens a host to the others, which all are in this survey.
+    pub(super) fn guard_stage(&self, host: &Key, survey: &Survey, nodes: &[NodeSpec]) -> Result<Stage> {
+        self.with_host(host, survey, nodes, Others::Known, |request| self.runtime().guard(request))
+    }
+
+    fn with_host<T>(
+        &self,
+        host: &Key,
+        survey: &Survey,
+        nodes: &[NodeSpec],
+        others: Others,
+        render: impl FnOnce(&PrepareRequest<'_>) -> Result<T>,
+    ) -> Result<T> {
         let hosts = self.inputs(survey);
         let own = hosts.iter().find(|input| input.key == *host).ok_or_else(|| no_place(host))?;
         let (spec, library) = (&self.config.spec, &self.config.library);
-        let count = self.host_keys().len();
-        self.runtime().preparation(&PrepareRequest { spec, nodes, hosts: &hosts, count, host: own, library })
+        render(&PrepareRequest { spec, nodes, hosts: &hosts, others, host: own, library })
     }
 
     /// One deployment for each host of the survey.
@@ -135,15 +179,20 @@ impl ProjectWorld {
     }
 
     /// What the hosts hold when all is as it was last brought up; nothing where something is not remembered.
-    pub(super) fn remembered(&self, known: &ClusterState) -> BTreeMap<Key, (Stage, Deployment)> {
-        let recall = || -> Option<BTreeMap<Key, (Stage, Deployment)>> {
+    pub(super) fn remembered(&self, known: &ClusterState) -> BTreeMap<Key, Expected> {
+        let recall = || -> Option<BTreeMap<Key, Expected>> {
             let survey = self.recalled(known)?;
             let pages: Pages = known.note(&Key::project(0), "pages")?;
             let nodes = self.nodes_on(&survey).ok()??;
             let mut remembered = BTreeMap::new();
             for deployment in self.deployments(&nodes, &survey, &pages).ok()? {
-                let stage = self.prepare_stage(&deployment.host, &survey, &nodes).ok()?;
-                remembered.insert(deployment.host.clone(), (stage, deployment));
+                let host = deployment.host.clone();
+                let prepare = self.prepare_stage(&host, &survey, &nodes).ok()?;
+                let guard = match self.guards() {
+                    true => Some(self.guard_stage(&host, &survey, &nodes).ok()?),
+                    false => None,
+                };
+                remembered.insert(host, Expected { prepare, guard, deployment });
             }
             Some(remembered)
         };

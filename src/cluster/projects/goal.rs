@@ -6,7 +6,7 @@ use super::expected::{Impossible, Survey, machine_of, project_of};
 use super::world::ProjectWorld;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
-use crate::plan::{Desired, Goal, Machine, NodeSpec, Observed, Preparation, ProjectRequest, desired};
+use crate::plan::{Desired, Goal, Guarding, Machine, NodeSpec, Observed, Preparation, ProjectRequest, desired};
 use crate::provider::Offer;
 use crate::runtime::project::Pages;
 use crate::spec::Loaded;
@@ -34,7 +34,17 @@ impl ProjectWorld {
                 true => self.prepare_stage(&host, &survey, &nodes)?.digest(),
                 false => String::new(),
             };
-            preparations.push(Preparation { host, digest });
+            let through = self.config.provider.capability().behind_first.then(|| Key::host(0));
+            let behind = through.filter(|first| *first != host);
+            preparations.push(Preparation { host, digest, behind });
+        }
+        let mut guards = Vec::new();
+        for host in self.host_keys().into_iter().filter(|_| self.guards()) {
+            let digest = match survey.len() == self.host_keys().len() {
+                true => self.guard_stage(&host, &survey, &nodes)?.digest(),
+                false => String::new(),
+            };
+            guards.push(Guarding { host, digest });
         }
         let digests = self.digests(known, observed, &nodes, &preparations, &survey)?;
         let projects = self
@@ -42,7 +52,7 @@ impl ProjectWorld {
             .into_iter()
             .map(|host| ProjectRequest { key: project_of(&host), digest: digests.get(&host).cloned(), host })
             .collect();
-        Ok(Goal::Up(Desired { resources, preparations, agent: None, nodes: Vec::new(), projects }))
+        Ok(Goal::Up(Desired { resources, preparations, guards, projects, ..Desired::default() }))
     }
 
     /// The digests of the projects, where they can be told: every host is prepared, so that its driver tells its GPUs.

@@ -2,14 +2,14 @@
 
 use futures_util::future::join_all;
 
-use super::expected::project_of;
+use super::expected::{Expected, project_of};
 use super::world::{HostSeen, ProjectWorld, Purpose};
 use crate::error::{Error, Result};
 use crate::name::Key;
 use crate::plan::{Health, Observed, ObservedProject};
-use crate::playbook::{self, Look, Stage};
+use crate::playbook::{self, Facts, Look, Stage};
 use crate::render::quote_path;
-use crate::runtime::project::{self, Deployment, Seen};
+use crate::runtime::project::{self, Seen};
 use crate::state::{ClusterState, ItemKind};
 
 impl ProjectWorld {
@@ -22,7 +22,7 @@ impl ProjectWorld {
         let mut hosts = self.find_places(known, &observed).await?;
         if self.config.provider.capability().hosts_vanish {
             // One that never told anything may be on its way still: who prepares it waits for it.
-            hosts.retain(|host| known.items.get(host).is_some_and(|item| item.notes.contains_key("facts")));
+            hosts.retain(|host| has_told(known, host));
         }
         let remembered = self.remembered(known);
         let looks = join_all(hosts.iter().map(|host| self.look(host, remembered.get(host)))).await;
@@ -33,6 +33,9 @@ impl ProjectWorld {
                 Ok((look, seen)) => {
                     if let Some(stage) = look.stages.get("prepare").filter(|stage| stage.holds == Some(true)) {
                         observed.prepared.insert(host.clone(), stage.digest.clone());
+                    }
+                    if let Some(stage) = look.stages.get("guard").filter(|stage| stage.holds == Some(true)) {
+                        observed.guarded.insert(host.clone(), stage.digest.clone());
                     }
                     observed.projects.extend(self.project(host, &look, &seen, expected));
                 }
@@ -56,11 +59,11 @@ impl ProjectWorld {
     }
 
     /// One exec: what the host is, what of ours is on it, and what its checks see when it is as it was brought up.
-    pub(super) async fn look(&self, host: &Key, expected: Option<&(Stage, Deployment)>) -> Result<(Look, Seen)> {
+    pub(super) async fn look(&self, host: &Key, expected: Option<&Expected>) -> Result<(Look, Seen)> {
         let connected = self.connected(host).await?;
         let tag = self.config.scope.tag(host).to_string();
         let mut script = self.runtime().look_script(&tag);
-        if let (true, Some((_, deployment))) = (self.config.purpose == Purpose::Check, expected) {
+        if let (true, Some(Expected { deployment, .. })) = (self.config.purpose == Purpose::Check, expected) {
             script.push_str(&format!(
                 "\nif grep -q -x '#digest {}' {} 2>/dev/null; then\n{}\nfi\n",
                 deployment.stage.digest(),
@@ -68,8 +71,7 @@ impl ProjectWorld {
                 deployment.checks
             ));
         }
-        let stages: Vec<&Stage> =
-            expected.iter().flat_map(|(prepare, deployment)| [prepare, &deployment.stage]).collect();
+        let stages: Vec<&Stage> = expected.map(Expected::stages).unwrap_or_default();
         let look = playbook::look(connected.as_ref(), &stages, &script).await?;
         let seen = project::seen_of(&look.lines);
         let checks = project::checks_of(&look.lines);
@@ -80,17 +82,11 @@ impl ProjectWorld {
     }
 
     /// What was seen on a host, as the plan needs it; `None` when nothing of ours is there.
-    fn project(
-        &self,
-        host: &Key,
-        look: &Look,
-        seen: &Seen,
-        expected: Option<&(Stage, Deployment)>,
-    ) -> Option<ObservedProject> {
+    fn project(&self, host: &Key, look: &Look, seen: &Seen, expected: Option<&Expected>) -> Option<ObservedProject> {
         if seen.remains.is_empty() && seen.containers.is_empty() {
             return None;
         }
-        let missing = expected.into_iter().flat_map(|(_, deployment)| &deployment.nodes).find_map(|node| {
+        let missing = expected.into_iter().flat_map(|expected| &expected.deployment.nodes).find_map(|node| {
             let there = seen.containers.iter().any(|container| container.key == node.key);
             (!there).then(|| format!("{} is not there", node.key.display_name()))
         });
@@ -125,6 +121,10 @@ impl ProjectWorld {
 
 /// Something was put on a host, or may have been.
 fn is_known(known: &ClusterState, host: &Key) -> bool {
-    known.items.get(&project_of(host)).is_some_and(|item| item.kind == ItemKind::Project)
-        || known.items.get(host).is_some_and(|item| item.notes.contains_key("facts"))
+    known.items.get(&project_of(host)).is_some_and(|item| item.kind == ItemKind::Project) || has_told(known, host)
+}
+
+/// The host that is known now has told what it is: what one told that was there before it is no more.
+pub(super) fn has_told(known: &ClusterState, host: &Key) -> bool {
+    known.note::<Facts>(host, "facts").is_some()
 }

@@ -28,6 +28,9 @@ pub trait Reach: Send + Sync {
     /// Learns where a host is, so that others can be reached through it.
     async fn know(&self, key: &Key, place: &HostPlace);
 
+    /// Forgets the connection to a host that is no more; another will be there under its key.
+    async fn forget(&self, key: &Key);
+
     /// The same host over a new connection, from now on for everybody: it proves that one can still get in.
     async fn fresh(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<dyn Host>>;
 }
@@ -91,6 +94,11 @@ impl Reach for SshReach {
         if let HostPlace::Ssh { target } = place {
             self.known.lock().await.insert(key.clone(), entry(key, target));
         }
+    }
+
+    async fn forget(&self, key: &Key) {
+        self.hosts.lock().await.remove(key);
+        self.known.lock().await.remove(key);
     }
 
     async fn host(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<dyn Host>> {

@@ -38,14 +38,19 @@ impl ProjectWorld {
                 plan.operations.iter().any(|operation| operation.key == *key && action(&operation.action))
             };
             let prepares = does(&|action| matches!(action, Action::Prepare { .. }), host);
+            let guards = does(&|action| matches!(action, Action::Guard { .. }), host);
             let deploys = does(&|action| matches!(action, Action::Deploy { .. }), &project_of(host));
             let mut touches = Vec::new();
-            if prepares || deploys {
+            if prepares || guards || deploys {
                 touches.push(format!("folder {}", self.home(host)));
             }
             if prepares {
                 touches.push(format!("folder {}", self.runtime().folders()));
                 said_by(&self.prepare_stage(host, &survey, &nodes)?, &mut touches);
+            }
+            if guards {
+                let stage = self.guard_stage(host, &survey, &nodes)?;
+                touches.extend(stage.steps.iter().flat_map(|step| step.touches.iter().cloned()));
             }
             let of_host = deployments.iter().find(|deployment| deployment.host == *host);
             if let (true, Some(deployment)) = (deploys, of_host) {

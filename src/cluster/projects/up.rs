@@ -1,6 +1,8 @@
 //! `up` and `plan` of a cluster of projects.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -9,12 +11,14 @@ use super::acquire::Found;
 use super::verify::judge;
 use super::world::{ProjectWorld, ProjectWorldConfig, Purpose};
 use crate::agent::Armed;
-use crate::cluster::up::go_on;
+use crate::cluster::hunt::Hunt;
+use crate::cluster::up::{again, go_on};
 use crate::cluster::{Planned, Settings, UpOptions, UpOutcome, UpReport, Verified};
-use crate::engine::{Ledger, Pipeline, World as _};
-use crate::error::{Error, ErrorKind, Result, Status};
+use crate::engine::{Executed, Ledger, Pipeline, World as _};
+use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::event::Endpoint;
-use crate::plan::{Action, Goal, Observed, Operation, reconcile};
+use crate::name::Key;
+use crate::plan::{Action, Goal, Observed, Operation, Plan, reconcile};
 use crate::provider::Start;
 use crate::runtime::project::{self, Pages};
 use crate::spec::{Loaded, Spec};
@@ -42,6 +46,7 @@ fn world(
         library: settings.library.clone(),
         secrets,
         purpose,
+        hunt: Hunt::none(&settings.events, &settings.cancel),
         events: settings.events.clone(),
         cancel: settings.cancel.clone(),
     }))
@@ -73,33 +78,39 @@ pub(in crate::cluster) async fn up(
         Some(store) => store,
         None => Store::create(&settings.paths, &scope, jiff::Timestamp::now())?,
     };
-    let world = open_world(settings, spec, &store, Purpose::Check)?;
+    let mut world = open_world(settings, spec, &store, Purpose::Check)?;
+    let poll = world.config.provider.capability().poll;
+    let (wait, events) = (options.wait_capacity, &settings.events);
+    world.config.hunt = Hunt::new(wait, spec.capacity.as_ref(), poll, events, &settings.cancel);
     let before = store.state().clone();
     let ledger = Ledger::new(store);
     let pipeline = Pipeline { world: &world, ledger: &ledger, events: &settings.events, cancel: &settings.cancel };
     let looked = async {
-        let found = world.resolve().await?;
+        let found = world.resolve_when_there().await?;
         if let Some(start) = later(&found).filter(|_| !options.armed) {
-            return Ok(Looked::Later(start));
+            return Ok::<_, Error>(Looked::Later(start));
         }
         let observed = pipeline.observe_settled().await?;
         let goal = world.goal(loaded, &found.offers, &before, &observed)?;
         Ok(Looked::Now(found, observed, goal))
     };
-    let (found, observed, goal) = match looked.await {
-        Ok(Looked::Now(found, observed, goal)) => (found, observed, goal),
-        early => {
-            if is_new && let Some(store) = ledger.into_store() {
-                store.remove()?;
+    let (found, observed, goal) =
+        match looked.await {
+            Ok(Looked::Now(found, observed, goal)) => (found, observed, goal),
+            early => {
+                if is_new && let Some(store) = ledger.into_store() {
+                    store.remove()?;
+                }
+                return match early {
+                    Err(error) if is_new && error.kind() == ErrorKind::Capacity => Err(error
+                        .hint(format!("{}   # asks again until there is some", again(options, ErrorKind::Capacity)))),
+                    Err(error) if is_new => Err(error),
+                    Err(error) => Err(go_on(error, settings, options, name)),
+                    Ok(Looked::Later(start)) => Ok(UpOutcome::Later(start)),
+                    Ok(Looked::Now(..)) => Err(Error::new(ErrorKind::Internal, "begin the plan")),
+                };
             }
-            return match early {
-                Err(error) if is_new => Err(error),
-                Err(error) => Err(go_on(error, settings, options, name)),
-                Ok(Looked::Later(start)) => Ok(UpOutcome::Later(start)),
-                Ok(Looked::Now(..)) => Err(Error::new(ErrorKind::Internal, "begin the plan")),
-            };
-        }
-    };
+        };
     if before.spec.as_ref() != Some(spec) || before.spec_path != options.path {
         ledger.write(Record::SpecTaken { spec: Box::new(spec.clone()), path: options.path.clone() })?;
     }
@@ -128,38 +139,143 @@ fn later(found: &Found) -> Option<Start> {
     found.start.clone().filter(|start| start.at.duration_since(Timestamp::now()) > SOON)
 }
 
-/// Does the plan; what came to be and cannot be used is made once more.
+/// How long a plan that is given up may take to say what failed.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
+
+/// Does the plan; what came to be and cannot be used is made once more, and what there is none of is hunted for where that was asked
+/// for.
 async fn bring_up(
     pipeline: &Pipeline<'_>,
     world: &ProjectWorld,
     loaded: &Loaded,
-    planned: (Found, Observed, Goal),
+    (found, mut observed, mut goal): (Found, Observed, Goal),
 ) -> Result<(usize, Verified)> {
-    let (found, mut observed, mut goal) = planned;
-    let mut operations = 0;
-    for attempt in 0.. {
+    let (mut offers, mut operations, mut is_renewed) = (found.offers, 0, false);
+    let mut made = BTreeSet::new();
+    loop {
         let crate::engine::Planned { observed: seen, plan } = pipeline.settle_on(&goal, observed)?;
         world.note_resources(&seen, pipeline.ledger)?;
         operations += plan.operations.len();
-        match pipeline.execute(&plan).await.into_result() {
-            Err(error) if attempt == 0 && error.retry_status() == Status::Temporary && world.makes_hosts() => {
-                pipeline.events.warn(format!("failed to {error}; it is made once more"));
-                observed = pipeline.observe_settled().await?;
-                goal = world.goal(loaded, &found.offers, &pipeline.ledger.state(), &observed)?;
-                continue;
+        made.extend(acquired(&plan));
+        world.config.hunt.begin();
+        let executed = carry_out(pipeline, world, &plan).await;
+        match what_now(&executed.errors, world, is_renewed) {
+            Now::Done => {
+                // Of several hosts each is looked at again once all are there: the head sees them all only then.
+                let deploys = |operation: &Operation| matches!(operation.action, Action::Deploy { .. });
+                if world.host_keys().len() > 1 && plan.operations.iter().any(deploys) {
+                    world.observe(&pipeline.ledger.state()).await?;
+                }
+                break;
             }
-            done => done?,
+            Now::Fail => return Err(first_of(executed.errors)),
+            Now::MakeAnew => {
+                is_renewed = true;
+                pipeline.events.warn(format!("failed to {}; it is made once more", first_of(executed.errors)));
+            }
+            Now::Hunt => {
+                let mut refused = first_of(executed.errors);
+                if world.config.hunt.gives_back() && !made.is_empty() {
+                    refused = give_back(pipeline, &mut made, refused).await?;
+                } else if !world.config.hunt.goes_on() {
+                    refused = kept(world, &pipeline.ledger.state(), refused);
+                }
+                let found = match (world.config.hunt.is_outgrown(), world.config.hunt.goes_on()) {
+                    (true, true) => world.resolve_when_there().await?,
+                    (false, true) => world.resolve_again(refused).await?,
+                    (_, false) => return Err(refused),
+                };
+                offers = found.offers;
+            }
         }
-        // Of several hosts each is looked at again once all are there: the head sees them all only then.
-        let deploys = |operation: &Operation| matches!(operation.action, Action::Deploy { .. });
-        if world.host_keys().len() > 1 && plan.operations.iter().any(deploys) {
-            world.observe(&pipeline.ledger.state()).await?;
-        }
-        break;
+        observed = pipeline.observe_settled().await?;
+        goal = world.goal(loaded, &offers, &pipeline.ledger.state(), &observed)?;
     }
     let verified = judge(world, &pipeline.ledger.state(), pipeline.events).await?;
     world.note_boots(pipeline.ledger)?;
     Ok((operations, verified))
+}
+
+/// What is to be done after a plan.
+enum Now {
+    Done,
+    Fail,
+    MakeAnew,
+    Hunt,
+}
+
+fn what_now(errors: &[Error], world: &ProjectWorld, is_renewed: bool) -> Now {
+    let others = || errors.iter().filter(|error| error.kind() != ErrorKind::Capacity);
+    if errors.is_empty() {
+        Now::Done
+    } else if others().next().is_none() {
+        Now::Hunt
+    } else if others().all(|error| error.retry_status() == Status::Temporary) && !is_renewed && world.makes_hosts() {
+        Now::MakeAnew
+    } else {
+        Now::Fail
+    }
+}
+
+/// The error to tell of several: what there is none of is the least of them.
+fn first_of(mut errors: Vec<Error>) -> Error {
+    let more = errors.len().saturating_sub(1);
+    let first = errors.iter().position(|error| error.kind() != ErrorKind::Capacity).unwrap_or_default();
+    if errors.is_empty() {
+        return Error::new(ErrorKind::Internal, "do the plan").because("it failed without an error");
+    }
+    let error = errors.swap_remove(first);
+    if more == 0 { error } else { error.because(format!("{more} more failed after it; each is shown above")) }
+}
+
+/// The keys of what a plan acquires.
+fn acquired(plan: &Plan) -> impl Iterator<Item = Key> {
+    let acquires = |operation: &&Operation| matches!(operation.action, Action::Acquire { .. });
+    plan.operations.iter().filter(acquires).map(|operation| operation.key.clone())
+}
+
+/// Does the plan to its end, or until what is there is to be given back: then nothing of it is worth going on with.
+async fn carry_out(pipeline: &Pipeline<'_>, world: &ProjectWorld, plan: &Plan) -> Executed {
+    let mut executed = Box::pin(pipeline.execute(plan));
+    tokio::select! {
+        biased;
+        executed = &mut executed => executed,
+        () = world.config.hunt.gave_up() => {
+            match tokio::time::timeout(LAST_MOMENT, executed).await {
+                Ok(executed) => executed,
+                Err(_) => Executed { errors: vec![world.config.hunt.refusal()], ..Executed::default() },
+            }
+        }
+    }
+}
+
+/// Gives back what this command has made, and asks again whether it is gone.
+async fn give_back(pipeline: &Pipeline<'_>, made: &mut BTreeSet<Key>, refused: Error) -> Result<Error> {
+    pipeline.events.note("not all hosts can be had: what was made is given back (`capacity: {partial: give_back}`)");
+    let goal = Goal::GiveBack(std::mem::take(made));
+    for _ in 0..3 {
+        let observed = pipeline.observe_settled().await?;
+        let planned = pipeline.settle_on(&goal, observed)?;
+        if planned.plan.is_empty() {
+            return Ok(refused.because("what was made was given back"));
+        }
+        pipeline.execute(&planned.plan).await.into_result()?;
+    }
+    Err(Error::new(ErrorKind::LeftBehind, "give back what was made")
+        .because("it was all released, and is seen again")
+        .left(LeftBehind::Unknown))
+}
+
+/// Says what is there, and what that costs.
+fn kept(world: &ProjectWorld, known: &ClusterState, refused: Error) -> Error {
+    let hosts = world.host_keys();
+    let there = hosts.iter().filter(|host| known.items.get(*host).is_some_and(|item| item.id.is_some()));
+    let names: Vec<String> = there.map(Key::display_name).collect();
+    if names.is_empty() {
+        return refused;
+    }
+    let cost = world.hourly(known).map(|cost| format!(", which costs {cost} an hour")).unwrap_or_default();
+    refused.because(format!("{} of {} hosts are there and kept: {}{cost}", names.len(), hosts.len(), names.join(", ")))
 }
 
 /// When what the cluster has ends by itself: the first of its leases.

@@ -53,7 +53,7 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
         for (target, gpu) in owned(&lines) {
             owners.entry(gpu).or_default().push(target);
         }
-        for missing in missing(remembered.get(&host).map(|(_, deployment)| deployment), &lines) {
+        for missing in missing(remembered.get(&host).map(|expected| &expected.deployment), &lines) {
             tell("gpu", &missing, CheckOutcome::Failed, "its check said nothing".to_owned());
         }
         if lines.is_empty() {

@@ -9,7 +9,9 @@ use async_trait::async_trait;
 
 use super::expected::{LOOPBACK, Survey, address_of, taken};
 use super::goal::no_place;
+use super::look::has_told;
 use super::reach::Reach;
+use crate::cluster::hunt::Hunt;
 use crate::engine::{Cancel, Ledger, Urgency, World};
 use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::event::Bus;
@@ -17,7 +19,7 @@ use crate::host::{ExecEnd, Host};
 use crate::name::{Key, Scope};
 use crate::plan::{Action, NodeSpec, Observed, Operation};
 use crate::playbook::{self, Facts};
-use crate::provider::{HostPlace, HostRequest, Provider, Recorder as _};
+use crate::provider::{HostPlace, HostRequest, ObservedResource, Provider, Recorder as _};
 use crate::render::Library;
 use crate::runtime::project::{self, CheckLine, CleanOptions, Container, HostPorts, Pages, ProjectRuntime};
 use crate::secret::Secrets;
@@ -55,6 +57,8 @@ pub(super) struct ProjectWorldConfig {
     pub(super) secrets: Secrets,
     /// What it is opened for.
     pub(super) purpose: Purpose,
+    /// What is done while the provider has none of what is asked for.
+    pub(super) hunt: Hunt,
     /// Who is told.
     pub(super) events: Bus,
     /// Whether to go on.
@@ -79,19 +83,25 @@ pub(super) struct Learned {
     ports: BTreeMap<Key, HostPorts>,
     pages: Option<Pages>,
     kept: Vec<String>,
+    /// Hosts that did not answer when they were to be looked at first, and why.
+    silent: BTreeMap<Key, String>,
+    /// Whose turn it is to look at a host first.
+    turns: BTreeMap<Key, Arc<tokio::sync::Mutex<()>>>,
+    /// What the provider was last seen to have, by this command.
+    pub(super) last_seen: Option<(tokio::time::Instant, Vec<ObservedResource>)>,
 }
 
 /// Hosts with projects for real.
 pub(super) struct ProjectWorld {
     pub(super) config: ProjectWorldConfig,
     learned: Mutex<Learned>,
-    looking: tokio::sync::Mutex<()>,
+    pub(super) asking: tokio::sync::Mutex<()>,
 }
 
 impl ProjectWorld {
     /// Makes it; nothing is touched.
     pub(super) fn new(config: ProjectWorldConfig) -> Self {
-        Self { config, learned: Mutex::default(), looking: tokio::sync::Mutex::default() }
+        Self { config, learned: Mutex::default(), asking: tokio::sync::Mutex::default() }
     }
 
     /// What a host told in this command.
@@ -178,20 +188,61 @@ impl ProjectWorld {
         })
     }
 
-    /// Looks at every host that has told nothing yet: what one lets in depends on what the others are. All at once, and once.
-    async fn look_at_new(&self, known: &ClusterState) -> Result<()> {
-        let _turn = self.looking.lock().await;
-        let unseen: Vec<Key> = self.host_keys().into_iter().filter(|host| self.seen_facts(host).is_none()).collect();
-        let looks = unseen.iter().map(|host| async move {
+    /// Looks at a host that has told nothing yet, once, whoever asks for it.
+    async fn look_at_new(&self, host: &Key, known: &ClusterState) -> Result<()> {
+        let turn = Arc::clone(self.learned().turns.entry(host.clone()).or_default());
+        let _turn = turn.lock().await;
+        if self.seen_facts(host).is_some() {
+            return Ok(());
+        }
+        // The whole of its time was waited for: nobody waits for it again.
+        if let Some(why) = self.learned().silent.get(host) {
+            return Err(Error::new(ErrorKind::Host, format!("learn where {} is", host.display_name())).because(why));
+        }
+        let looked = async {
             self.connected_new(host, known).await?;
             self.look(host, None).await.map(|_| ())
-        });
+        };
+        looked.await.inspect_err(|error| {
+            self.learned().silent.insert(host.clone(), error.to_string());
+        })
+    }
+
+    /// The same for all of them at once: what one lets in depends on what the others are.
+    async fn look_at_all_new(&self, known: &ClusterState) -> Result<()> {
+        let hosts = self.host_keys();
+        let looks = hosts.iter().map(|host| self.look_at_new(host, known));
         futures_util::future::try_join_all(looks).await.map(|_| ())
     }
 
+    /// What was learned of the host of this key is no more: another will be there.
+    pub(super) async fn forget(&self, host: &Key, ledger: &Ledger) -> Result<()> {
+        if !self.makes_hosts() {
+            return Ok(());
+        }
+        {
+            let mut learned = self.learned();
+            learned.places.remove(host);
+            learned.seen.remove(host);
+            learned.ports.remove(host);
+            learned.silent.remove(host);
+            learned.last_seen = None;
+        }
+        self.config.reach.forget(host).await;
+        if has_told(&ledger.state(), host) {
+            ledger.note(host, "facts", &serde_json::Value::Null)?;
+        }
+        Ok(())
+    }
+
     async fn prepare(&self, host: &Key, ledger: &Ledger) -> Result<()> {
-        let connected = self.connected_new(host, &ledger.state()).await?;
-        self.look_at_new(&ledger.state()).await?;
+        let known = ledger.state();
+        // What one lets in depends on what the others are.
+        match self.guards() || !self.runtime().opens_ports() {
+            true => self.look_at_new(host, &known).await?,
+            false => self.look_at_all_new(&known).await?,
+        }
+        let connected = self.connected_new(host, &known).await?;
         let survey = self.survey(&ledger.state());
         let own = survey.get(host).ok_or_else(|| no_place(host))?;
         ledger.note(host, "ports", &own.ports)?;
@@ -203,6 +254,15 @@ impl ProjectWorld {
         ledger.note(host, "installed", &report.values.get("installed"))?;
         self.learned().seen.insert(host.clone(), HostSeen { facts: report.facts, ..HostSeen::default() });
         Ok(())
+    }
+
+    /// Opens a host to the others, all of which have an address by now. The next connection keeps it so: that of `deploy`.
+    async fn guard(&self, host: &Key, ledger: &Ledger) -> Result<()> {
+        self.look_at_all_new(&ledger.state()).await?;
+        let survey = self.survey(&ledger.state());
+        let stage = self.guard_stage(host, &survey, &self.nodes(&survey)?)?;
+        let stop = self.config.cancel.at_least(Urgency::Now);
+        playbook::run_stage(self.connected(host).await?.as_ref(), &stage, &self.config.events, stop).await.map(|_| ())
     }
 
     /// The nodes of the spec; while a host has not told what it is, those of the others.
@@ -235,6 +295,8 @@ impl ProjectWorld {
 
     async fn deploy(&self, project: &Key, host: &Key, ledger: &Ledger) -> Result<()> {
         let known = ledger.state();
+        // Where the head is, and which nodes there are, is known once all of them have told.
+        self.look_at_all_new(&known).await?;
         let survey = self.survey(&known);
         let own = survey.get(host).ok_or_else(|| no_place(host))?;
         ledger.note(host, "ports", &own.ports)?;
@@ -351,10 +413,11 @@ impl World for ProjectWorld {
 
     async fn perform(&self, operation: &Operation, ledger: &Ledger) -> Result<()> {
         let key = &operation.key;
-        match &operation.action {
+        let done = match &operation.action {
             Action::Acquire { request } => self.acquire(key, request, ledger).await,
             Action::Await { request, id } => self.wait_for(key, request, id, ledger).await,
             Action::Prepare { .. } => self.while_there(key, self.prepare(key, ledger)).await,
+            Action::Guard { .. } => self.while_there(key, self.guard(key, ledger)).await,
             Action::Deploy { host } => self.while_there(host, self.deploy(key, host, ledger)).await,
             Action::StopProject { host } => self.stop_project(key, host, ledger).await,
             Action::Clean { host } => self.clean(host).await,
@@ -363,7 +426,8 @@ impl World for ProjectWorld {
                 Err(Error::new(ErrorKind::Internal, operation.action.name())
                     .because("on hosts that are reached by SSH a project is deployed, and no node is started by itself"))
             }
-        }
+        };
+        done.inspect_err(|error| self.config.hunt.heed(error))
     }
 
     fn settle(&self) -> Duration {

@@ -16,7 +16,7 @@ mod view;
 pub use clean::{clean_script, stop_script};
 pub use images::{Build, HostImages, host_images};
 pub use ports::peer_ports;
-pub use prepare::{confirm_steps, preparation, undo_script};
+pub use prepare::{Peers, confirm_steps, guard_steps, preparation, undo_script};
 pub use project::{deployment_of, deployments, pages};
 pub use runtime::{Compose, logs_script, look_script};
 pub(super) use stage::look_inside;

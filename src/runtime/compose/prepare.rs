@@ -15,20 +15,34 @@ const PLAYBOOKS: [&str; 6] = ["base", "docker", "nvidia", "amd", "images", "fire
 /// A playbook: its name in a spec, its file's name, and the variables that gpucl sets itself.
 type Part = (&'static str, &'static str, Vec<(&'static str, String)>);
 
+/// What a host lets in from the cluster's other hosts, and when that is known.
+#[derive(Debug, Clone, Copy)]
+pub enum Peers<'a> {
+    /// There are no others.
+    None,
+    /// It is known only once all of them are there: [`guard_steps`] sets it then.
+    Later,
+    /// It is known.
+    Known {
+        /// The addresses of the others.
+        addresses: &'a [String],
+        /// The ports that are opened to them and to nobody else, such as `6379` and `20000-20999`.
+        ports: &'a [String],
+    },
+}
+
 /// How long the stage that confirms the firewall may take.
 const CONFIRM_LIMIT: Duration = Duration::from_secs(60);
 const UNDO: &str = include_str!("undo.sh");
 
 /// The stage `prepare` of a host: packages, engine, driver, toolkit, images, firewall.
 ///
-/// `peers` are the addresses of the cluster's other hosts; with any, `ports` (such as `6379` and `20000-20999`) are opened to
-/// them and to nobody else, for a minute: [`confirm_steps`] keeps it so. `images` are pulled while the driver is installed.
+/// What is opened to known peers stays so for a minute: [`confirm_steps`] keeps it. `images` are pulled while the driver is installed.
 pub fn preparation(
     spec: &Spec,
     facts: &Facts,
     tag: &str,
-    peers: &[String],
-    ports: &[String],
+    peers: Peers<'_>,
     images: &[String],
     library: &Library,
 ) -> Result<Stage> {
@@ -47,28 +61,60 @@ pub fn preparation(
     if !images.1.is_empty() {
         parts.push(("images", "images", vec![images]));
     }
-    // Last, since what it sets is taken back within a minute when nobody confirms it.
-    if !peers.is_empty() && !ports.is_empty() {
-        let firewall = vec![("table", firewall_table(tag)), ("ports", ports.join(",")), ("peers", peers.join(" "))];
-        parts.push(("firewall", "firewall", firewall));
+    match peers {
+        Peers::None => {}
+        // Nobody sets variables of it: it has none.
+        Peers::Later => parts.push(("", "firewall-begin", vec![])),
+        // Last, since what it sets is taken back within a minute when nobody confirms it.
+        Peers::Known { addresses, ports } => parts.push(firewall(tag, addresses, ports)),
     }
     let limit = spec.timeouts.prepare.0;
     let mut stages = Vec::new();
-    for (name, file, ours) in parts {
-        let playbook = playbook::load(library, file)?;
-        if !playbook.when.holds(facts) {
-            continue;
-        }
-        let mut variables = spec.playbooks.get(name).cloned().unwrap_or_default();
-        for (key, value) in ours {
-            if variables.insert(key.to_owned(), value).is_some() {
-                return Err(Error::new(ErrorKind::Spec, format!("read `playbooks.{name}`"))
-                    .because(format!("gpucl sets its variable `{key}` itself")));
-            }
-        }
-        stages.push(playbook.stage("prepare", &variables, limit)?);
+    for part in parts {
+        stages.extend(stage_of("prepare", spec, facts, part, library)?);
     }
     Ok(Stage::join("prepare", stages, limit))
+}
+
+/// The stage `guard` of a host whose peers are known now: these ports are opened to these addresses and to nobody else, for a minute:
+/// [`confirm_steps`] keeps it so.
+pub fn guard_steps(
+    spec: &Spec,
+    facts: &Facts,
+    tag: &str,
+    addresses: &[String],
+    ports: &[String],
+    library: &Library,
+) -> Result<Stage> {
+    let stages = stage_of("guard", spec, facts, firewall(tag, addresses, ports), library)?;
+    Ok(Stage::join("guard", stages.into_iter().collect(), spec.timeouts.prepare.0))
+}
+
+fn firewall(tag: &str, addresses: &[String], ports: &[String]) -> Part {
+    let ours = vec![("table", firewall_table(tag)), ("ports", ports.join(",")), ("peers", addresses.join(" "))];
+    ("firewall", "firewall", ours)
+}
+
+/// The stage of one playbook; none where it does not apply.
+fn stage_of(
+    stage: &str,
+    spec: &Spec,
+    facts: &Facts,
+    (name, file, ours): Part,
+    library: &Library,
+) -> Result<Option<Stage>> {
+    let playbook = playbook::load(library, file)?;
+    if !playbook.when.holds(facts) {
+        return Ok(None);
+    }
+    let mut variables = spec.playbooks.get(name).cloned().unwrap_or_default();
+    for (key, value) in ours {
+        if variables.insert(key.to_owned(), value).is_some() {
+            return Err(Error::new(ErrorKind::Spec, format!("read `playbooks.{name}`"))
+                .because(format!("gpucl sets its variable `{key}` itself")));
+        }
+    }
+    playbook.stage(stage, &variables, spec.timeouts.prepare.0).map(Some)
 }
 
 /// The stage that keeps what the firewall of this host's tag was set to, and with it its ports. It must come by a connection
@@ -130,7 +176,11 @@ mod tests {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let (peers, ports) = (words(peers), words(&["6379", "20000-20999"]));
         let images = words(&["a/ray:1", "b/x:2", "a/ray:1"]);
-        preparation(spec, facts, "gpucl-abcdefgh-demo-host0", &peers, &ports, &images, &Library::default())
+        let peers = match peers.is_empty() {
+            true => Peers::None,
+            false => Peers::Known { addresses: &peers, ports: &ports },
+        };
+        preparation(spec, facts, "gpucl-abcdefgh-demo-host0", peers, &images, &Library::default())
     }
 
     fn place(stage: &Stage, step: &str) -> Option<usize> {
@@ -188,6 +238,16 @@ mod tests {
         assert_eq!(firewall.variables["ports"], "6379,20000-20999");
         let confirm = confirm_steps(tag, &Library::default()).unwrap();
         assert_eq!((confirm.name.as_str(), &confirm.variables["table"]), ("confirm", &firewall_table(tag)));
+        // Opened later, it is the same steps, in a stage of their own; the tool for it is there by then.
+        let (peers, ports) = (["10.0.0.2".to_owned()], ["6379".to_owned(), "20000-20999".to_owned()]);
+        let guard = guard_steps(&spec(""), &facts("amd"), tag, &peers, &ports, &Library::default()).unwrap();
+        let set = &guard.steps[place(&guard, "open the ports to the other hosts alone").unwrap()];
+        assert_eq!((guard.name.as_str(), &set.variables), ("guard", &firewall.variables));
+        let later =
+            preparation(&spec(""), &facts("amd"), tag, Peers::Later, &["a/ray:1".to_owned()], &Library::default())
+                .unwrap();
+        assert!(place(&later, "install nftables").is_some());
+        assert_eq!(place(&later, "open the ports to the other hosts alone"), None);
         assert_ne!(firewall_table("gpucl-abcdefgh-a-host0"), firewall_table("gpucl-abcdefgh-a-b-host0"));
     }
 }

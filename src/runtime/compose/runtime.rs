@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::clean::header;
 use super::images::host_images;
-use super::{clean, ports, prepare, project};
+use super::prepare::{self, Peers};
+use super::{clean, ports, project};
 use crate::error::Result;
 use crate::host::Account;
 use crate::name::Key;
@@ -12,7 +13,7 @@ use crate::plan::NodeSpec;
 use crate::playbook::Stage;
 use crate::render::quote;
 use crate::runtime::project::{
-    CleanOptions, DeployRequest, Deployment, HostPorts, LogRequest, Page, PrepareRequest, ProjectRuntime, nodes_of,
+    CleanOptions, DeployRequest, Deployment, HostPorts, LogRequest, Others, Page, PrepareRequest, ProjectRuntime, nodes_of,
 };
 use crate::spec::Spec;
 
@@ -50,16 +51,24 @@ impl ProjectRuntime for Compose {
 
     fn preparation(&self, request: &PrepareRequest<'_>) -> Result<Stage> {
         let PrepareRequest { spec, host, library, .. } = request;
-        let others = request.hosts.iter().filter(|other| other.key != host.key);
-        let peers: Vec<String> = others.map(|peer| peer.address.clone()).collect();
-        let is_head = host.key == Key::host(0);
-        let here = nodes_of(request.nodes, &host.key);
-        let ports: Vec<String> = ports::peer_ports(host.ports, &here, is_head, request.count)
-            .into_iter()
-            .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") })
-            .collect();
-        let images = host_images(spec, &host.facts, is_head, library)?;
-        prepare::preparation(spec, &host.facts, &host.tag, &peers, &ports, &images.pulls, library)
+        let (addresses, ports) = lets_in(request);
+        let peers = match request.others {
+            Others::None => Peers::None,
+            Others::Later => Peers::Later,
+            Others::Known => Peers::Known { addresses: &addresses, ports: &ports },
+        };
+        let images = host_images(spec, &host.facts, host.key == Key::host(0), library)?;
+        prepare::preparation(spec, &host.facts, &host.tag, peers, &images.pulls, library)
+    }
+
+    fn opens_ports(&self) -> bool {
+        true
+    }
+
+    fn guard(&self, request: &PrepareRequest<'_>) -> Result<Stage> {
+        let PrepareRequest { spec, host, library, .. } = request;
+        let (addresses, ports) = lets_in(request);
+        prepare::guard_steps(spec, &host.facts, &host.tag, &addresses, &ports, library)
     }
 
     fn deployment(&self, request: &DeployRequest<'_>, host: &Key) -> Result<Deployment> {
@@ -90,6 +99,18 @@ impl ProjectRuntime for Compose {
     fn logs_script(&self, tag: &str, request: &LogRequest) -> String {
         logs_script(tag, request)
     }
+}
+
+/// Who may come to which ports of a host.
+fn lets_in(request: &PrepareRequest<'_>) -> (Vec<String>, Vec<String>) {
+    let host = request.host;
+    let others = request.hosts.iter().filter(|other| other.key != host.key);
+    let here = nodes_of(request.nodes, &host.key);
+    let several = if request.others == Others::None { 1 } else { 2 };
+    let ports = ports::peer_ports(host.ports, &here, host.key == Key::host(0), several)
+        .into_iter()
+        .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") });
+    (others.map(|peer| peer.address.clone()).collect(), ports.collect())
 }
 
 /// The shell text that prints what of this tag is on the host. Changes nothing; works without Docker.

@@ -20,7 +20,7 @@ use crate::playbook::{self, KnownError, Stage, StageFile, Step, Vendor};
 use crate::render::{quote, quote_path};
 use crate::runtime::compose::look_inside;
 use crate::runtime::project::{
-    CleanOptions, DeployRequest, Deployment, HostInput, HostPorts, LogRequest, Page, PrepareRequest, ProjectRuntime,
+    CleanOptions, DeployRequest, Deployment, HostInput, HostPorts, LogRequest, Others, Page, PrepareRequest, ProjectRuntime,
     nodes_of,
 };
 use crate::spec::Spec;
@@ -128,6 +128,14 @@ impl ProjectRuntime for Deployed {
         playbook::load(library, PLAYBOOK)?.stage("prepare", &variables, spec.timeouts.prepare.0)
     }
 
+    fn opens_ports(&self) -> bool {
+        false
+    }
+
+    fn guard(&self, _request: &PrepareRequest<'_>) -> Result<Stage> {
+        Err(Error::new(ErrorKind::Internal, "open ports").because("the runtime `native` stays on the loopback"))
+    }
+
     fn deployment(&self, request: &DeployRequest<'_>, host: &Key) -> Result<Deployment> {
         let input = request.hosts.iter().find(|input| input.key == *host).ok_or_else(|| {
             Error::new(ErrorKind::Internal, format!("render the project of {}", host.display_name()))
@@ -197,7 +205,7 @@ fn on_one_machine(request: &PrepareRequest<'_>) -> Result<()> {
     let own = request.host;
     let is_near =
         |other: &HostInput| other.address == LOOPBACK && other.facts.boot_id == own.facts.boot_id;
-    if request.count < 2 || request.hosts.iter().all(is_near) {
+    if request.others == Others::None || request.hosts.iter().all(is_near) {
         return Ok(());
     }
     Err(Error::new(ErrorKind::Unsupported, format!("prepare {} for the runtime `native`", own.key.display_name()))

@@ -109,7 +109,18 @@ pub struct DeployRequest<'a> {
     pub library: &'a Library,
 }
 
-/// What the stage `prepare` of a host is made from.
+/// What is known of the other hosts of a cluster when one is prepared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Others {
+    /// There are none.
+    None,
+    /// Where they are is known only once all of them are there.
+    Later,
+    /// Where they are is known.
+    Known,
+}
+
+/// What the stage `prepare` of a host is made from, and the one that opens it to the others.
 pub struct PrepareRequest<'a> {
     /// The spec.
     pub spec: &'a Spec,
@@ -117,8 +128,8 @@ pub struct PrepareRequest<'a> {
     pub nodes: &'a [NodeSpec],
     /// All hosts that have told what they are.
     pub hosts: &'a [HostInput],
-    /// How many hosts the cluster is to have.
-    pub count: usize,
+    /// What is known of the others.
+    pub others: Others,
     /// The host that is to be prepared.
     pub host: &'a HostInput,
     /// Where playbooks come from.

@@ -10,7 +10,7 @@ mod seen;
 use std::collections::BTreeSet;
 
 pub use deployment::{
-    CleanOptions, DeployRequest, Deployment, HostInput, HostPorts, Page, Pages, PrepareRequest, nodes_of,
+    CleanOptions, DeployRequest, Deployment, HostInput, HostPorts, Others, Page, Pages, PrepareRequest, nodes_of,
 };
 pub use logs::{LogLine, LogRequest, log_line};
 pub use seen::{CheckLine, Container, Seen, checks_of, checks_told, seen_of};
@@ -53,6 +53,15 @@ pub trait ProjectRuntime: Send + Sync {
     /// # Errors
     /// When the spec asks for what such hosts cannot do.
     fn preparation(&self, request: &PrepareRequest<'_>) -> Result<Stage>;
+
+    /// Hosts open ports to each other, and to nobody else.
+    fn opens_ports(&self) -> bool;
+
+    /// The stage that opens a host to the others, all of which are known.
+    ///
+    /// # Errors
+    /// When it has none to open.
+    fn guard(&self, request: &PrepareRequest<'_>) -> Result<Stage>;
 
     /// The deployment of one host. The drivers of the others need not run yet.
     ///
