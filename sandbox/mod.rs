@@ -2,5 +2,15 @@
 //!
 //! They are no mocks of gpucl's own making: each answers what the real service was seen to answer, and remembers what it was asked for.
 
+mod answer;
 pub mod chameleon;
+#[cfg(test)]
+mod client;
+mod clock;
+mod control;
+mod faults;
+mod ids;
+mod shared;
+mod wire;
 pub mod hosts;
+pub mod lambda;

@@ -1,37 +1,12 @@
-//! The stand-in's clock, and the times as the services write and read them.
+//! The times as the services write and read them.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
 
-/// A clock that can be moved on.
-#[derive(Debug)]
-pub(super) struct Clock {
-    started: Instant,
-    base: Timestamp,
-    advanced: Duration,
-}
-
-impl Clock {
-    pub(super) fn new(offset: SignedDuration) -> Self {
-        Self { started: Instant::now(), base: Timestamp::now() + offset, advanced: Duration::ZERO }
-    }
-
-    pub(super) fn now(&self) -> Timestamp {
-        after(self.base, self.started.elapsed() + self.advanced)
-    }
-
-    pub(super) fn advance(&mut self, by: Duration) {
-        self.advanced += by;
-    }
-}
-
-/// This long after that.
-pub(super) fn after(time: Timestamp, by: Duration) -> Timestamp {
-    SignedDuration::try_from(by).ok().and_then(|by| time.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
-}
+pub(super) use super::super::clock::{Clock, after, http};
 
 /// The next time at or after this one at which the manager looks for due events.
 pub(super) fn next_tick(time: Timestamp, tick: Duration) -> Timestamp {
@@ -57,11 +32,6 @@ pub(super) fn spaced(time: Timestamp) -> String {
 /// `2026-11-21T01:55:07Z`
 pub(super) fn zulu(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-/// `Sat, 21 Nov 2026 01:55:07 GMT`
-pub(super) fn http(time: Timestamp) -> String {
-    time.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 
 /// Reads what Blazar reads: `2026-11-21 01:55`.

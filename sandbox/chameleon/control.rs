@@ -2,48 +2,30 @@
 
 use serde_json::{Value, json};
 
+use super::super::control;
 use super::answer::{Answer, Ask};
 use super::config::User;
-use super::faults::Rule;
 use super::serve::Shared;
 use super::snapshot::Snapshot;
 use super::state::State;
 
 pub(super) fn answer(shared: &Shared, ask: &Ask) -> Answer {
     let mut state = shared.state();
+    if let Some(answer) = control::answer(&mut state.faults, ask) {
+        return answer;
+    }
     let (method, path) = ask.route();
     match (method, &path[..]) {
-        ("GET", ["rules"]) => Answer::json(200, json!(state.faults.rules())),
-        ("PUT", ["rules"]) => match serde_json::from_slice::<Vec<Rule>>(&ask.body) {
-            Ok(rules) => match state.faults.set(rules) {
-                Ok(()) => Answer::empty(204),
-                Err(error) => Answer::text(400, "text/plain", format!("{error}\n")),
-            },
-            Err(error) => Answer::text(400, "text/plain", format!("{error}\n")),
-        },
-        ("DELETE", ["rules"]) => {
-            // No rule can be read wrongly.
-            let _ = state.faults.set(Vec::new());
-            Answer::empty(204)
-        }
-        ("GET", ["log"]) => Answer::json(200, json!(state.faults.log)),
-        ("DELETE", ["log"]) => {
-            state.faults.log.clear();
-            Answer::empty(204)
-        }
         ("GET", ["snapshot"]) => Answer::json(200, json!(Snapshot::of(&state))),
         ("GET", ["credentials"]) => Answer::json(200, credentials(&state)),
-        ("POST", ["advance"]) => {
-            let seconds = ask.json().and_then(|body| body["seconds"].as_f64()).unwrap_or(0.0);
-            match std::time::Duration::try_from_secs_f64(seconds) {
-                Ok(by) => {
-                    state.clock.advance(by);
-                    state.settle();
-                    Answer::empty(204)
-                }
-                Err(error) => Answer::text(400, "text/plain", format!("{error}\n")),
+        ("POST", ["advance"]) => match control::seconds(ask) {
+            Ok(by) => {
+                state.clock.advance(by);
+                state.settle_all();
+                Answer::empty(204)
             }
-        }
+            Err(refused) => refused,
+        },
         ("POST", ["fail-server"]) => {
             let text = ask.json().and_then(|body| body["fault"].as_str().map(str::to_owned));
             state.failures.push_back(text.unwrap_or_else(|| "Build of instance failed".to_owned()));

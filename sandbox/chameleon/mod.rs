@@ -10,7 +10,6 @@ mod clock;
 mod config;
 mod control;
 mod enforce;
-mod faults;
 mod glance;
 mod ids;
 mod keys;
@@ -35,11 +34,12 @@ use tokio::task::JoinHandle;
 
 use crate::error::{Doing as _, ErrorKind, Result};
 
+pub use super::faults::{LogEntry, Rule};
 pub use config::{Bug, Config, HostConfig, ImageConfig, Quirks, Service, User};
-pub use faults::{LogEntry, Rule};
 pub use snapshot::{FloatingIpSeen, KeyPairSeen, LeaseSeen, PortSeen, ServerSeen, Snapshot};
 
-use serve::{Breakable, Shared, Wire};
+use super::wire::{Breakable, Wire};
+use serve::Shared;
 use state::{Lease, LeaseStatus, State};
 
 /// What a user logs in with, and who that is.
@@ -149,41 +149,9 @@ impl Sandbox {
         self.shared.state().credentials.retain(|credential| credential.user != user);
     }
 
-    /// Takes these rules in the place of those there are; an error says which cannot be read.
-    pub fn faults(&self, rules: Vec<Rule>) -> Result<()> {
-        self.shared.state().faults.set(rules)
-    }
-
-    /// Adds one rule.
-    pub fn fault(&self, rule: Rule) -> Result<()> {
-        self.shared.state().faults.add(rule)
-    }
-
-    /// All requests so far.
-    pub fn log(&self) -> Vec<LogEntry> {
-        self.shared.state().faults.log.clone()
-    }
-
-    /// Forgets the requests so far.
-    pub fn forget_log(&self) {
-        self.shared.state().faults.log.clear();
-    }
-
     /// Everything that exists.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of(&self.shared.state())
-    }
-
-    /// The stand-in's own time.
-    pub fn now(&self) -> Timestamp {
-        self.shared.state().now()
-    }
-
-    /// Moves its clock on; all that becomes due happens.
-    pub fn advance(&self, by: Duration) {
-        let mut state = self.shared.state();
-        state.clock.advance(by);
-        state.settle();
     }
 
     /// The next server that would come up fails with these words.
@@ -216,12 +184,9 @@ impl Sandbox {
     pub fn delete_lease(&self, lease: &str) -> bool {
         self.shared.state().delete_lease(lease).status < 300
     }
-
-    /// Changes how it behaves from now on: bugs, quotas, times.
-    pub fn change(&self, change: impl FnOnce(&mut Config)) {
-        change(&mut self.shared.state().config);
-    }
 }
+
+super::control::steering!(Sandbox, Config);
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
@@ -270,7 +235,7 @@ impl State {
         };
         let id = lease.id.clone();
         self.leases.add(lease, Some(now));
-        self.settle();
+        self.settle_all();
         Some(id)
     }
 }

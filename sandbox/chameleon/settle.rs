@@ -11,7 +11,7 @@ const RESERVABLE: usize = 6;
 
 impl State {
     /// Lets everything happen that is due.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn settle_all(&mut self) {
         let now = self.now();
         for id in self.leases.ids() {
             // A moved clock may bring a lease through all of its life at once.

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
+use super::super::faults::Faults;
 use super::clock::{Clock, after};
 use super::config::{Bug, Config, User};
-use super::faults::Faults;
 use super::ids::{Ids, uuid_of};
 use super::store::{Item, Store};
 

@@ -2,15 +2,9 @@
 
 use serde_json::{Value, json};
 
+pub(super) use super::super::super::client::Told;
+use super::super::super::client::{http, sent};
 use super::super::{Config, Sandbox, User};
-
-/// What was answered.
-#[derive(Debug, Clone)]
-pub(super) struct Told {
-    pub(super) status: u16,
-    pub(super) body: Value,
-    pub(super) headers: reqwest::header::HeaderMap,
-}
 
 /// A stand-in, and somebody who uses it.
 pub(super) struct Site {
@@ -24,28 +18,16 @@ pub(super) async fn site() -> Site {
 }
 
 pub(super) async fn with(config: Config) -> Site {
-    // The provider of cryptography is chosen once in a process; a second choice changes nothing.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let sandbox = Sandbox::start(config).await.unwrap();
     let token = sandbox.token(User::Alice);
-    Site { sandbox, http: crate::util::http::client().no_proxy().build().unwrap(), token }
+    Site { sandbox, http: http(), token }
 }
 
 impl Site {
     pub(super) async fn send(&self, token: &str, method: &str, path: &str, body: Value) -> reqwest::Result<Told> {
         let url = format!("{}{path}", self.sandbox.auth_url().strip_suffix("/identity/v3").unwrap());
-        let mut request = self.http.request(method.parse().unwrap(), url).header("accept", "application/json");
-        if !token.is_empty() {
-            request = request.header("x-auth-token", token);
-        }
-        if !body.is_null() {
-            request = request.json(&body);
-        }
-        let response = request.send().await?;
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let text = response.text().await?;
-        let body = serde_json::from_str(&text).unwrap_or(if text.is_empty() { Value::Null } else { json!(text) });
-        Ok(Told { status, body, headers })
+        let headers = [("x-auth-token", token)];
+        sent(&self.http, method, &url, if token.is_empty() { &[] } else { &headers }, body).await
     }
 
     pub(super) async fn call(&self, method: &str, path: &str, body: Value) -> Told {

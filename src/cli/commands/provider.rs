@@ -15,7 +15,7 @@ use crate::error::{Doing as _, Error, ErrorKind, LeftBehind, Result};
 use crate::event::Bus;
 use crate::provider::conformance::{Case, CaseResult, Outcome, Subject, count, run_until};
 use crate::provider::{self, Context, FieldError, Offer, ProviderKind, Surroundings};
-use crate::sandbox::chameleon::{Sandbox, User};
+use crate::sandbox::{chameleon, lambda};
 use crate::util::human::short_duration;
 
 /// The commands below `provider`.
@@ -90,7 +90,7 @@ async fn check(app: &App, args: CheckArgs) -> Result<u8> {
     let folder = tempfile::tempdir().doing(ErrorKind::Internal, || "make a folder for the check".to_owned())?;
     let context = Context { clusters_dir: folder.path().to_owned(), ..app.provider_context(events) };
     let stand_in = match args.sandbox {
-        true => Some(stand_in(&args.name, &doing).await?),
+        true => Some(StandIn::start(&args.name, &doing).await?),
         false => None,
     };
     let context = match &stand_in {
@@ -161,20 +161,38 @@ fn wrong_field(doing: &str, error: &FieldError) -> Error {
 /// How late a stand-in's effects may show, and how long what it makes may take: it has them when it answers.
 const STAND_IN_WAITS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// The provider's stand-in, in this process.
-async fn stand_in(name: &str, doing: &str) -> Result<Sandbox> {
-    match name {
-        "chameleon" => Sandbox::start(sandbox::prompt()).await,
-        _ => Err(Error::new(ErrorKind::Unsupported, doing)
-            .because(format!("`{name}` has no stand-in"))
-            .hint(format!("gpucl provider check {name}"))),
+/// A provider's stand-in, in this process.
+enum StandIn {
+    Chameleon(chameleon::Sandbox),
+    Lambda(lambda::Sandbox),
+}
+
+impl StandIn {
+    async fn start(name: &str, doing: &str) -> Result<Self> {
+        Ok(match name {
+            "chameleon" => Self::Chameleon(chameleon::Sandbox::start(sandbox::chameleon::prompt()).await?),
+            "lambda" => Self::Lambda(lambda::Sandbox::start(lambda::Config::prompt()).await?),
+            _ => {
+                return Err(Error::new(ErrorKind::Unsupported, doing)
+                    .because(format!("`{name}` has no stand-in"))
+                    .hint(format!("gpucl provider check {name}")));
+            }
+        })
+    }
+
+    /// What its users set in the environment.
+    fn variables(&self) -> Vec<(String, String)> {
+        match self {
+            Self::Chameleon(site) => sandbox::chameleon::variables(site, chameleon::User::Alice),
+            Self::Lambda(cloud) => sandbox::lambda::variables(cloud, lambda::User::Alice),
+        }
     }
 }
 
 /// Surroundings in which there is the stand-in and nothing of the user's.
-fn surrounded(context: Context, folder: &Path, sandbox: &Sandbox) -> Context {
+fn surrounded(context: Context, folder: &Path, sandbox: &StandIn) -> Context {
     let surroundings = Surroundings {
-        variables: sandbox::variables(sandbox, User::Alice).into_iter().collect(),
+        variables: sandbox.variables().into_iter().collect(),
         home: folder.to_owned(),
         config_home: folder.join("config"),
         config_dir: folder.join("config/gpucl"),

@@ -7,6 +7,7 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::answer::Answer;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Which requests meet which trouble.
@@ -23,7 +24,8 @@ pub struct Rule {
     /// So many then meet the trouble.
     #[serde(default = "once")]
     pub count: u32,
-    /// `status:429`, `delay:1.5`, `cut-before`, `cut-after`, `malformed`, `token-expire`; and `after:500`, which acts and then answers so.
+    /// `status:429`, `html:502`, `delay:1.5`, `cut-before`, `cut-after`, `malformed`, `token-expire`; `after:500` and `after-html:502` act, and
+    /// then answer so.
     pub fault: String,
     /// Headers of the answer that the trouble gives.
     #[serde(default)]
@@ -64,6 +66,31 @@ impl Rule {
         self.skip = skip;
         self
     }
+
+    /// The same, with this body.
+    #[must_use]
+    pub fn with_body(mut self, body: impl Into<String>) -> Self {
+        self.body = Some(body.into());
+        self
+    }
+
+    /// The same, with this header.
+    #[must_use]
+    pub fn with_header(mut self, name: &str, value: &str) -> Self {
+        self.headers.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// An answer with the few headers that trouble comes with.
+    pub(super) fn onto(&self, mut answer: Answer) -> Answer {
+        for (name, value) in &self.headers {
+            let known = ["retry-after", "location", "content-type"];
+            if let Some(name) = known.into_iter().find(|known| known.eq_ignore_ascii_case(name)) {
+                answer.headers.push((name, value.clone()));
+            }
+        }
+        answer
+    }
 }
 
 /// A trouble.
@@ -73,6 +100,10 @@ pub(super) enum Fault {
     Status(u16),
     /// Acted, and answered so.
     After(u16),
+    /// A page of a proxy in front, without an effect.
+    Html(u16),
+    /// Acted, and a page of a proxy in front.
+    AfterHtml(u16),
     Delay(Duration),
     CutBefore,
     CutAfter,
@@ -87,6 +118,8 @@ impl Fault {
         Some(match name {
             "status" => Self::Status(status()?),
             "after" => Self::After(status()?),
+            "html" => Self::Html(status()?),
+            "after-html" => Self::AfterHtml(status()?),
             "delay" => Self::Delay(Duration::try_from_secs_f64(value.parse().ok()?).ok()?),
             "cut-before" => Self::CutBefore,
             "cut-after" => Self::CutAfter,
@@ -173,7 +206,7 @@ fn live(rule: Rule) -> Result<Live> {
     let fault = Fault::read(&rule.fault).ok_or_else(|| {
         Error::new(ErrorKind::Usage, doing())
             .because(format!("`{}` is no fault", rule.fault))
-            .hint("status:429, after:500, delay:2, cut-before, cut-after, malformed or token-expire")
+            .hint("status:429, after:500, html:502, after-html:502, delay:2, cut-before, cut-after, malformed or token-expire")
     })?;
     Ok(Live { path, fault, rule, seen: 0 })
 }

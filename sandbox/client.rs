@@ -1,0 +1,37 @@
+//! A client of few words, for the tests of stand-ins.
+
+use serde_json::{Value, json};
+
+/// What was answered.
+#[derive(Debug, Clone)]
+pub(super) struct Told {
+    pub(super) status: u16,
+    pub(super) body: Value,
+    pub(super) headers: reqwest::header::HeaderMap,
+}
+
+pub(super) fn http() -> reqwest::Client {
+    crate::util::http::client().no_proxy().build().unwrap()
+}
+
+/// Asks once; a body of null is none.
+pub(super) async fn sent(
+    http: &reqwest::Client,
+    method: &str,
+    url: &str,
+    headers: &[(&str, &str)],
+    body: Value,
+) -> reqwest::Result<Told> {
+    let mut request = http.request(method.parse().unwrap(), url).header("accept", "application/json");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    if !body.is_null() {
+        request = request.json(&body);
+    }
+    let response = request.send().await?;
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let text = response.text().await?;
+    let body = serde_json::from_str(&text).unwrap_or(if text.is_empty() { Value::Null } else { json!(text) });
+    Ok(Told { status, body, headers })
+}

@@ -1,0 +1,231 @@
+//! The contract: every request that comes and every answer that goes is compared with it, and what differs is kept.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use regex::Regex;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::super::answer::{Answer, Ask, Body};
+use super::schema::{Kind, Problem, Schemas, patterns};
+use super::undeclared::Undeclared;
+
+/// The facts of the official document: paths, fields, types, enumerations.
+const FACTS: &str = include_str!("contract.json");
+
+/// The official document's facts, ready to be compared with.
+#[derive(Debug)]
+pub(super) struct Contract {
+    pub(super) root: Value,
+    patterns: BTreeMap<String, Regex>,
+}
+
+/// An operation that the document has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Operation<'a>(&'a Value);
+
+impl<'a> Operation<'a> {
+    /// The name of the schema of its error with this status; the first, when there are several.
+    pub(super) fn error(self, status: u16) -> Option<&'a str> {
+        let responses = &self.0["responses"];
+        let schema = &responses[status.to_string()]["content"]["application/json"]["schema"]["properties"]["error"];
+        let first = if schema["anyOf"].is_array() { &schema["anyOf"][0] } else { schema };
+        first["$ref"].as_str()?.rsplit('/').next()
+    }
+}
+
+impl Contract {
+    /// The one there is.
+    pub(super) fn shared() -> &'static Self {
+        static SHARED: OnceLock<Contract> = OnceLock::new();
+        SHARED.get_or_init(|| {
+            // A test reads it; without it everything would be a violation, which no test passes.
+            let root: Value = serde_json::from_str(FACTS).unwrap_or_default();
+            let mut found = BTreeMap::new();
+            patterns(&root, &mut found);
+            Self { root, patterns: found }
+        })
+    }
+
+    /// The operation of this method and path; a path that is written out goes before one with an id.
+    pub(super) fn operation(&self, method: &str, path: &str) -> Option<Operation<'_>> {
+        let paths = self.root["paths"].as_object()?;
+        let item = paths.get(path).or_else(|| {
+            let (above, id) = path.rsplit_once('/')?;
+            if id.is_empty() { None } else { paths.get(&format!("{above}/{{id}}")) }
+        })?;
+        item.get(method.to_lowercase()).map(Operation)
+    }
+
+    /// What is wrong with a request.
+    pub(super) fn of_request(&self, operation: Operation<'_>, ask: &Ask) -> Vec<Problem> {
+        let mut found = Vec::new();
+        let mut wrong = |text: String| found.push(Problem { kind: Kind::Other, text });
+        let parameters = operation.0["parameters"].as_array();
+        for (name, _) in &ask.query {
+            let is_known =
+                parameters.into_iter().flatten().any(|known| known["in"] == "query" && known["name"] == **name);
+            if !is_known {
+                wrong(format!("the parameter `{name}` is not known"));
+            }
+        }
+        let schema = &operation.0["requestBody"]["content"]["application/json"]["schema"];
+        match (schema.is_object(), ask.body.is_empty()) {
+            (false, true) => {}
+            (false, false) => wrong("it takes no body".to_owned()),
+            (true, _) => match ask.json() {
+                None => wrong("the body is no JSON".to_owned()),
+                Some(body) => found.extend(self.schemas().check(schema, &body)),
+            },
+        }
+        found
+    }
+
+    /// What is wrong with an answer.
+    pub(super) fn of_answer(&self, operation: Operation<'_>, status: u16, body: Option<&Value>) -> Vec<Problem> {
+        let wrong = |text: String| vec![Problem { kind: Kind::Other, text }];
+        let schema = &operation.0["responses"][&status.to_string()]["content"]["application/json"]["schema"];
+        match (schema.is_object(), body) {
+            (false, _) => wrong(format!("the status {status} is not declared")),
+            (true, None) => wrong("the body is no JSON".to_owned()),
+            (true, Some(body)) => self.schemas().check(schema, body),
+        }
+    }
+
+    fn schemas(&self) -> Schemas<'_> {
+        Schemas { root: &self.root, patterns: &self.patterns }
+    }
+}
+
+/// A request or an answer that is not as the contract has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Violation {
+    /// `request` or `answer`.
+    pub of: &'static str,
+    /// Method and path.
+    pub call: String,
+    /// What is wrong, with the places.
+    pub what: Vec<String>,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "the {} of {}: {}", self.of, self.call, self.what.join("; "))
+    }
+}
+
+/// How much was compared with the contract.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Validated {
+    /// Requests.
+    pub requests: u64,
+    /// Answers that the contract declares.
+    pub answers: u64,
+    /// Answers that are on the list of what it does not declare, by their names there.
+    pub undeclared: BTreeMap<&'static str, u64>,
+    /// Requests and answers that were not as they are to be.
+    pub violations: u64,
+}
+
+impl fmt::Display for Validated {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named: Vec<String> = self.undeclared.iter().map(|(name, count)| format!("{name}: {count}")).collect();
+        let named = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
+        write!(
+            to,
+            "{} requests and {} answers compared with the contract, {} violations; undeclared ({named})",
+            self.requests, self.answers, self.violations
+        )
+    }
+}
+
+static REQUESTS: AtomicU64 = AtomicU64::new(0);
+static ANSWERS: AtomicU64 = AtomicU64::new(0);
+static VIOLATIONS: AtomicU64 = AtomicU64::new(0);
+static UNDECLARED: [AtomicU64; Undeclared::ALL.len()] = [const { AtomicU64::new(0) }; Undeclared::ALL.len()];
+
+/// What all stand-ins of this process compared so far.
+pub fn totals() -> Validated {
+    let counted = Undeclared::ALL.iter().zip(&UNDECLARED).map(|(of, count)| (of.name(), count.load(Ordering::Relaxed)));
+    Validated {
+        requests: REQUESTS.load(Ordering::Relaxed),
+        answers: ANSWERS.load(Ordering::Relaxed),
+        undeclared: counted.filter(|(_, count)| *count > 0).collect(),
+        violations: VIOLATIONS.load(Ordering::Relaxed),
+    }
+}
+
+/// What one stand-in compared.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    pub(super) validated: Validated,
+    pub(super) violations: Vec<Violation>,
+}
+
+impl Ledger {
+    /// Compares a request; what is wrong with it, when it is to be refused for that.
+    pub(super) fn request(&mut self, ask: &Ask, path: &str) -> Option<String> {
+        let contract = Contract::shared();
+        self.validated.requests += 1;
+        REQUESTS.fetch_add(1, Ordering::Relaxed);
+        let Some(operation) = contract.operation(&ask.method, path) else {
+            self.violate("request", ask, path, vec!["the document has no such path".to_owned()]);
+            return None;
+        };
+        let problems = contract.of_request(operation, ask);
+        if problems.is_empty() {
+            return None;
+        }
+        let what: Vec<String> = problems.into_iter().map(|problem| problem.text).collect();
+        let text = what.join("; ");
+        self.violate("request", ask, path, what);
+        Some(text)
+    }
+
+    /// Compares an answer; what it does not declare may be on purpose.
+    pub(super) fn answer(&mut self, ask: &Ask, path: &str, answer: &Answer, on_purpose: &[Undeclared]) {
+        let (body, text) = match &answer.body {
+            Some(Body::Json(value)) => (Some(value.clone()), String::new()),
+            Some(Body::Text(_, text)) => (serde_json::from_str(text).ok(), text.clone()),
+            None => (None, String::new()),
+        };
+        let Some(operation) = Contract::shared().operation(&ask.method, path) else {
+            self.name(Undeclared::UnknownPath);
+            return;
+        };
+        if let Some(named) = Undeclared::of(answer.status, body.as_ref(), &text) {
+            self.name(named);
+            return;
+        }
+        let mut problems = Contract::shared().of_answer(operation, answer.status, body.as_ref());
+        for (kind, named) in
+            [(Kind::UnknownField, Undeclared::UnknownField), (Kind::UnknownValue, Undeclared::UnknownValue)]
+        {
+            if on_purpose.contains(&named) && problems.iter().any(|problem| problem.kind == kind) {
+                problems.retain(|problem| problem.kind != kind);
+                self.name(named);
+            }
+        }
+        self.validated.answers += 1;
+        ANSWERS.fetch_add(1, Ordering::Relaxed);
+        if !problems.is_empty() {
+            self.violate("answer", ask, path, problems.into_iter().map(|problem| problem.text).collect());
+        }
+    }
+
+    fn name(&mut self, of: Undeclared) {
+        *self.validated.undeclared.entry(of.name()).or_default() += 1;
+        if let Some(at) = Undeclared::ALL.iter().position(|known| *known == of) {
+            UNDECLARED[at].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn violate(&mut self, of: &'static str, ask: &Ask, path: &str, what: Vec<String>) {
+        self.validated.violations += 1;
+        VIOLATIONS.fetch_add(1, Ordering::Relaxed);
+        self.violations.push(Violation { of, call: format!("{} {path}", ask.method), what });
+    }
+}

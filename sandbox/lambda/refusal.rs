@@ -1,0 +1,107 @@
+//! Refusals as the document has them: their codes and words are taken from the contract.
+
+use serde_json::{Map, Value, json};
+
+use super::super::answer::Answer;
+use super::contract::Contract;
+
+/// One of the document's errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    Unauthorized,
+    AccountInactive,
+    InvalidBillingAddress,
+    InvalidParameters,
+    NotFound,
+    InstanceNotFound,
+    FilesystemNotFound,
+    FirewallRulesetNotFound,
+    LaunchResourceNotFound,
+    QuotaExceeded,
+    InsufficientCapacity,
+    FileSystemInWrongRegion,
+    FilesystemInUse,
+    FirewallRulesetInUse,
+    Duplicate,
+    Conflict,
+    Internal,
+}
+
+impl Refusal {
+    fn schema(self) -> &'static str {
+        match self {
+            Self::Unauthorized => "ApiErrorUnauthorized",
+            Self::AccountInactive => "ApiErrorAccountInactive",
+            Self::InvalidBillingAddress => "ApiErrorInvalidBillingAddress",
+            Self::InvalidParameters => "ApiErrorInvalidParameters",
+            Self::NotFound => "ApiErrorNotFound",
+            Self::InstanceNotFound => "ApiErrorInstanceNotFound",
+            Self::FilesystemNotFound => "ApiErrorFilesystemNotFound",
+            Self::FirewallRulesetNotFound => "ApiErrorFirewallRulesetNotFound",
+            Self::LaunchResourceNotFound => "ApiErrorLaunchResourceNotFound",
+            Self::QuotaExceeded => "ApiErrorQuotaExceeded",
+            Self::InsufficientCapacity => "ApiErrorInsufficientCapacity",
+            Self::FileSystemInWrongRegion => "ApiErrorFileSystemInWrongRegion",
+            Self::FilesystemInUse => "ApiErrorFilesystemInUse",
+            Self::FirewallRulesetInUse => "ApiErrorFirewallRulesetInUse",
+            Self::Duplicate => "ApiErrorDuplicate",
+            Self::Conflict => "ApiErrorConflict",
+            Self::Internal => "ApiErrorInternal",
+        }
+    }
+
+    fn status(self) -> u16 {
+        match self {
+            Self::Unauthorized => 401,
+            Self::AccountInactive | Self::InvalidBillingAddress => 403,
+            Self::NotFound | Self::InstanceNotFound | Self::FilesystemNotFound | Self::FirewallRulesetNotFound => 404,
+            Self::Conflict => 409,
+            Self::Internal => 500,
+            _ => 400,
+        }
+    }
+
+    /// In the document's words.
+    pub(super) fn plain(self) -> Answer {
+        self.told(None)
+    }
+
+    /// In these words.
+    pub(super) fn says(self, message: impl Into<String>) -> Answer {
+        self.told(Some(message.into()))
+    }
+
+    fn told(self, message: Option<String>) -> Answer {
+        error(self.schema(), self.status(), message)
+    }
+}
+
+/// The error that an operation declares for this status; the first, when it declares several.
+pub(super) fn declared(method: &str, path: &str, status: u16) -> Option<Answer> {
+    let schema = Contract::shared().operation(method, path)?.error(status)?;
+    Some(error(schema, status, None))
+}
+
+/// An error of this schema, in these words or in the document's.
+fn error(name: &str, status: u16, message: Option<String>) -> Answer {
+    let schema = &Contract::shared().root["components"]["schemas"][name];
+    let (fields, mut error) = (&schema["properties"], Map::new());
+    error.insert("code".to_owned(), fields["code"]["const"].clone());
+    let message = message.map(Value::from).unwrap_or_else(|| match &fields["message"]["default"] {
+        Value::Null => "The request was refused.".into(),
+        text => text.clone(),
+    });
+    error.insert("message".to_owned(), message);
+    let is_required = schema["required"].as_array().is_some_and(|names| names.contains(&"suggestion".into()));
+    match &fields["suggestion"]["default"] {
+        Value::Null if is_required => {
+            let text = "Check the names and IDs of the request, then try again.";
+            error.insert("suggestion".to_owned(), text.into());
+        }
+        Value::Null => {}
+        text => {
+            error.insert("suggestion".to_owned(), text.clone());
+        }
+    }
+    Answer::json(status, json!({"error": error}))
+}

@@ -1,0 +1,115 @@
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::json;
+
+use super::super::{Boot, Config, Hosts};
+use super::client::{Cloud, PUBLIC_KEY, cloud, id_of, with};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Hosts that are written down; a name that begins with `bad` cannot be made.
+#[derive(Debug, Default)]
+struct Made(Mutex<Vec<String>>);
+
+#[async_trait]
+impl Hosts for Made {
+    async fn boot(&self, instance: &Boot) -> Result<SocketAddr> {
+        if instance.hostname.starts_with("bad") {
+            return Err(Error::new(ErrorKind::Internal, "boot it"));
+        }
+        assert_eq!((instance.public_keys.len(), instance.gpus), (1, 1));
+        self.0.lock().unwrap().push(format!("boot {} {:?}", instance.hostname, instance.user_data));
+        Ok("127.0.0.9:2222".parse().unwrap())
+    }
+
+    async fn end(&self, id: &str) -> Result<()> {
+        self.0.lock().unwrap().push(format!("end {id}"));
+        Ok(())
+    }
+}
+
+async fn until(cloud: &Cloud, id: &str, status: &str) {
+    for _ in 0..200 {
+        if cloud.status(id).await == status {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{id} never was {status}: {:?}", cloud.sandbox.snapshot());
+}
+
+#[tokio::test]
+async fn hosts_are_made_of_instances_and_end_with_them() {
+    let made = Arc::new(Made::default());
+    let cloud = with(Config { hosts: Some(made.clone()), ..Config::prompt() }).await;
+    cloud.sandbox.add_machine("somebody's", &[]);
+    let id = id_of(&cloud.launch(json!({"hostname": "host1", "user_data": "#cloud-config"})).await);
+    until(&cloud, &id, "active").await;
+    assert_eq!(cloud.get(&format!("/instances/{id}")).await["ip"], json!("127.0.0.9"));
+    let bad = id_of(&cloud.launch(json!({"hostname": "bad"})).await);
+    until(&cloud, &bad, "unhealthy").await;
+    assert_eq!(*made.0.lock().unwrap(), ["boot host1 Some(\"#cloud-config\")"]);
+    cloud.terminate(&id).await;
+    for _ in 0..200 {
+        if made.0.lock().unwrap().len() > 1 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(made.0.lock().unwrap()[1], format!("end {id}"));
+    let last = cloud.launched().await;
+    until(&cloud, &last, "active").await;
+    cloud.sandbox.check().unwrap();
+    cloud.sandbox.shutdown().await.unwrap();
+    assert!(made.0.lock().unwrap().contains(&format!("end {last}")));
+}
+
+#[tokio::test]
+async fn who_makes_hosts_elsewhere_is_told_what_of_and_says_where_they_are() {
+    let cloud = with(Config { wired: true, ..Config::prompt() }).await;
+    let id = id_of(&cloud.launch(json!({"user_data": "#cloud-config"})).await);
+    assert_eq!(cloud.status(&id).await, "booting", "it has no place yet");
+    let told = cloud.steer("GET", "/instances", json!(null)).await.body;
+    let told = told.as_array().unwrap().first().unwrap();
+    assert_eq!(
+        (&told["id"], &told["user_data"], &told["public_keys"], &told["gpus"], &told["is_wired"]),
+        (&json!(id), &json!("#cloud-config"), &json!([PUBLIC_KEY]), &json!(1), &json!(false))
+    );
+    let wired = cloud.steer("POST", &format!("/instances/{id}"), json!({"ip": "127.0.0.5", "answers": false})).await;
+    assert_eq!(wired.status, 204);
+    let shown = cloud.get(&format!("/instances/{id}")).await;
+    assert_eq!((&shown["status"], &shown["ip"]), (&json!("active"), &json!("127.0.0.5")));
+    assert!(!cloud.sandbox.snapshot().instances[0].answers);
+    cloud.steer("POST", &format!("/instances/{id}"), json!({"ip": "127.0.0.5", "answers": true})).await;
+    assert!(cloud.sandbox.snapshot().instances[0].answers);
+    cloud.terminate(&id).await;
+    assert_eq!(cloud.steer("GET", "/instances", json!(null)).await.body, json!([]));
+    assert_eq!(cloud.steer("POST", "/instances/nobody", json!({"ip": "127.0.0.5"})).await.status, 400);
+    assert_eq!(cloud.steer("POST", &format!("/instances/{id}"), json!({})).await.status, 400);
+}
+
+/// Nothing of the network: a program in this process can ask as it would over a socket.
+#[tokio::test]
+async fn it_answers_without_a_socket() {
+    let cloud = cloud().await;
+    let detached = super::super::Sandbox::detached(Config::prompt());
+    assert_eq!(detached.base_url(), "");
+    let asked = |key: &str, rule: Option<&str>| {
+        if let Some(rule) = rule {
+            detached.fault(super::super::Rule::new("GET", ".", rule)).unwrap();
+        }
+        let request = axum::http::Request::builder().uri("/api/v1/regions").header("authorization", key.to_owned());
+        detached.answer(request.body(axum::body::Body::empty()).unwrap())
+    };
+    let key = format!("Bearer {}", detached.key(super::super::User::Alice));
+    let answer = asked(&key, None).await;
+    assert_eq!(answer.status(), 200);
+    let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&body).unwrap()["data"], cloud.get("/regions").await);
+    assert_eq!(asked("Bearer nonsense", None).await.status(), 401);
+    let cut = asked(&key, Some("cut-after")).await;
+    assert!(axum::body::to_bytes(cut.into_body(), 1 << 20).await.is_err());
+    assert_eq!((detached.validated().requests, detached.validated().answers), (3, 2));
+}
