@@ -86,8 +86,10 @@ fn capability() -> Capability {
         console: false,
         several_resources: true,
         shared_account: true,
+        behind_first: false,
+        poll: Duration::from_secs(15),
         settle: Duration::from_secs(5),
-        runtimes: &[Runtime::Docker],
+        runtimes: &[Runtime::Docker, Runtime::Native],
         most_hosts: None,
     }
 }

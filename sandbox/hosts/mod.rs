@@ -4,6 +4,7 @@
 //! the host is ended, or whoever made it dies, that ends all processes of the host and removes its folder.
 
 mod files;
+mod instance;
 mod user_data;
 
 use std::collections::BTreeMap;

@@ -319,6 +319,21 @@ fn hosts_with_projects_go_side_by_side() {
     );
 }
 
+#[test]
+fn hosts_that_open_nothing_to_each_other_are_prepared_as_they_come() {
+    let desired = Desired { apart: true, ..two_projects() };
+    let text = reconcile(&Goal::Up(desired), &nothing_known(), &Observed::default()).plan.to_string();
+    assert_eq!(
+        text,
+        "#1 host-0, acquire: there is none yet\n\
+         #2 host-1, acquire: there is none yet\n\
+         [1] -> #3 host-0, prepare: it is new\n\
+         [2] -> #4 host-1, prepare: it is new\n\
+         [1,2,3] -> #5 project-0, deploy: it does not run yet\n\
+         [1,2,4] -> #6 project-1, deploy: it does not run yet\n"
+    );
+}
+
 /// Hosts that are made: what they let in from each other is known only when all of them are there.
 fn two_guarded(behind: bool) -> Desired {
     let mut desired = two_projects();

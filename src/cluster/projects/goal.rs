@@ -46,13 +46,14 @@ impl ProjectWorld {
             };
             guards.push(Guarding { host, digest });
         }
+        let apart = !self.runtime().opens_ports();
         let digests = self.digests(known, observed, &nodes, &preparations, &survey)?;
         let projects = self
             .host_keys()
             .into_iter()
             .map(|host| ProjectRequest { key: project_of(&host), digest: digests.get(&host).cloned(), host })
             .collect();
-        Ok(Goal::Up(Desired { resources, preparations, guards, projects, ..Desired::default() }))
+        Ok(Goal::Up(Desired { resources, preparations, guards, apart, projects, ..Desired::default() }))
     }
 
     /// The digests of the projects, where they can be told: every host is prepared, so that its driver tells its GPUs.
