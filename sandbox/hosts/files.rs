@@ -9,8 +9,12 @@ use super::user_data::UserData;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 
 /// Where systems have the server of `sftp` and `scp`.
-const SFTP: [&str; 4] =
-    ["/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server", "/usr/libexec/sftp-server"];
+const SFTP: [&str; 4] = [
+    "/usr/lib/openssh/sftp-server",
+    "/usr/libexec/openssh/sftp-server",
+    "/usr/lib/ssh/sftp-server",
+    "/usr/libexec/sftp-server",
+];
 
 /// Writes all that a host's server needs.
 pub(super) async fn write(

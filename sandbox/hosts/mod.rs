@@ -155,9 +155,7 @@ impl LocalHosts {
 impl Held {
     async fn end(mut self, id: &str) -> Result<()> {
         drop(self.guard.stdin.take());
-        let failed = |why: String| {
-            Err(Error::new(ErrorKind::LeftBehind, format!("end the host {id}")).because(why))
-        };
+        let failed = |why: String| Err(Error::new(ErrorKind::LeftBehind, format!("end the host {id}")).because(why));
         match tokio::time::timeout(ENDS_WITHIN, self.guard.wait()).await {
             Ok(Ok(status)) if status.success() => Ok(()),
             Ok(Ok(_)) => failed("some of its processes or files are still there".to_owned()),

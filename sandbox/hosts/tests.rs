@@ -85,10 +85,10 @@ async fn hosts_end_when_who_made_them_is_gone() {
 async fn a_host_has_the_key_that_it_was_told() {
     let fixture = Fixture::new(2293);
     let key = fixture.folder.path().join("host");
-    let made = std::process::Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status();
+    let made =
+        std::process::Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status();
     assert!(made.unwrap().success());
-    let private: String =
-        std::fs::read_to_string(&key).unwrap().lines().map(|line| format!("    {line}\n")).collect();
+    let private: String = std::fs::read_to_string(&key).unwrap().lines().map(|line| format!("    {line}\n")).collect();
     let mut new = fixture.new_host("i-1");
     new.user_data = Some(format!("#cloud-config\nssh_keys:\n  ed25519_private: |\n{private}"));
     let address = fixture.hosts.boot(&new).await.unwrap();

@@ -26,7 +26,10 @@ impl UserData {
 
     /// The host's private key, where it was given one.
     pub(super) fn host_key(&self) -> Option<&str> {
-        ["ed25519_private", "ecdsa_private", "rsa_private"].into_iter().find_map(|name| self.ssh_keys.get(name)).map(String::as_str)
+        ["ed25519_private", "ecdsa_private", "rsa_private"]
+            .into_iter()
+            .find_map(|name| self.ssh_keys.get(name))
+            .map(String::as_str)
     }
 }
 

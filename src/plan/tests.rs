@@ -21,6 +21,7 @@ fn wanted(text: &str) -> Desired {
         resources: vec![host()],
         preparations: vec![Preparation { host: Key::host(0), digest: "p1".to_owned(), behind: None }],
         guards: Vec::new(),
+        apart: false,
         agent: Some("0.1.0".to_owned()),
         nodes: desired(&spec(text), &machines()).unwrap(),
         projects: Vec::new(),

@@ -3,7 +3,7 @@
 use super::up::open_world;
 use super::world::Purpose;
 use crate::cluster::{DownOptions, Proof, Settings};
-use crate::engine::{Ledger, Pipeline};
+use crate::engine::{Ledger, Pipeline, World as _};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::plan::Goal;
@@ -24,6 +24,12 @@ pub(in crate::cluster) async fn stop(settings: &Settings, spec: &Spec, store: St
     kept?;
     let resources = planned.observed.resources.iter();
     Ok(resources.map(|resource| format!("{} {}", resource.kind.0, resource.key.display_name())).collect())
+}
+
+/// Whether something of this cluster is on a host, as its runtime would leave it.
+pub(in crate::cluster) async fn leaves_traces(settings: &Settings, spec: &Spec, store: &Store) -> bool {
+    let Ok(world) = open_world(settings, spec, store, Purpose::Look) else { return false };
+    world.observe(store.state()).await.is_ok_and(|observed| !observed.projects.is_empty())
 }
 
 /// What the cluster uses and was not made for it, by key and id.

@@ -102,7 +102,9 @@ impl ProjectWorld {
     /// all of them are there. Where they stand there already, one stage does it all.
     pub(super) fn guards(&self) -> bool {
         let hosts = self.hosts();
-        self.runtime().opens_ports() && hosts.len() > 1 && hosts.iter().any(|host| self.config.provider.standing(host).is_none())
+        self.runtime().opens_ports()
+            && hosts.len() > 1
+            && hosts.iter().any(|host| self.config.provider.standing(host).is_none())
     }
 
     /// The stage that prepares a host of this survey.

@@ -37,7 +37,8 @@ fn world(
     secrets: crate::secret::Secrets,
     purpose: Purpose,
 ) -> Result<ProjectWorld> {
-    let reach = SshReach::new(folder.to_owned(), &settings.paths.runtime, spec.runtime, &settings.events, &settings.cancel);
+    let reach =
+        SshReach::new(folder.to_owned(), &settings.paths.runtime, spec.runtime, &settings.events, &settings.cancel);
     Ok(ProjectWorld::new(ProjectWorldConfig {
         scope: settings.scope(&spec.name),
         spec: spec.clone(),

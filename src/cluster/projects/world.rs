@@ -288,7 +288,8 @@ impl ProjectWorld {
         }
         let free = |ports: &HostPorts| !idle || ports.all().iter().all(|port| !taken.contains(port));
         let chosen = learned.ports.get(host).copied().or_else(|| known.note(host, "ports").filter(free));
-        let ports = chosen.unwrap_or_else(|| self.runtime().choose_ports(&self.config.scope.tag(host).to_string(), &taken));
+        let ports =
+            chosen.unwrap_or_else(|| self.runtime().choose_ports(&self.config.scope.tag(host).to_string(), &taken));
         learned.ports.insert(host.clone(), ports);
         ports
     }
@@ -423,8 +424,9 @@ impl World for ProjectWorld {
             Action::Clean { host } => self.clean(host).await,
             Action::Release { resource } => self.config.provider.release(&self.config.scope, resource).await,
             Action::StartAgent | Action::StartNode { .. } | Action::StopNode | Action::StopAgent => {
-                Err(Error::new(ErrorKind::Internal, operation.action.name())
-                    .because("on hosts that are reached by SSH a project is deployed, and no node is started by itself"))
+                Err(Error::new(ErrorKind::Internal, operation.action.name()).because(
+                    "on hosts that are reached by SSH a project is deployed, and no node is started by itself",
+                ))
             }
         };
         done.inspect_err(|error| self.config.hunt.heed(error))

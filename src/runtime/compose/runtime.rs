@@ -13,7 +13,8 @@ use crate::plan::NodeSpec;
 use crate::playbook::Stage;
 use crate::render::quote;
 use crate::runtime::project::{
-    CleanOptions, DeployRequest, Deployment, HostPorts, LogRequest, Others, Page, PrepareRequest, ProjectRuntime, nodes_of,
+    CleanOptions, DeployRequest, Deployment, HostPorts, LogRequest, Others, Page, PrepareRequest, ProjectRuntime,
+    nodes_of,
 };
 use crate::spec::Spec;
 

@@ -20,8 +20,8 @@ use crate::playbook::{self, KnownError, Stage, StageFile, Step, Vendor};
 use crate::render::{quote, quote_path};
 use crate::runtime::compose::look_inside;
 use crate::runtime::project::{
-    CleanOptions, DeployRequest, Deployment, HostInput, HostPorts, LogRequest, Others, Page, PrepareRequest, ProjectRuntime,
-    nodes_of,
+    CleanOptions, DeployRequest, Deployment, HostInput, HostPorts, LogRequest, Others, Page, PrepareRequest,
+    ProjectRuntime, nodes_of,
 };
 use crate::spec::Spec;
 use crate::util::{digest, near};
@@ -48,6 +48,9 @@ const GRACE: u32 = 10;
 const MARGIN: Duration = Duration::from_secs(60);
 /// How long a look at the cluster from inside may take, in seconds.
 const CHECK_LIMIT: u32 = 100;
+
+/// The playbook that makes Ray's environment.
+const PLAYBOOK: &str = "ray-native";
 
 /// What stands for the places that only the host knows, until `host.py` puts them in.
 const HOME: &str = "@home@";
@@ -192,9 +195,6 @@ impl Deployed {
     }
 }
 
-/// The playbook that makes Ray's environment.
-const PLAYBOOK: &str = "ray-native";
-
 /// The name of the short link of a host, as [`Layout`] has it.
 fn link_of(tag: &str) -> String {
     digest::short(tag.as_bytes())[..6].to_owned()
@@ -203,8 +203,7 @@ fn link_of(tag: &str) -> String {
 /// Refuses hosts that would have to reach each other over a network: what Ray opens to them it opens to all.
 fn on_one_machine(request: &PrepareRequest<'_>) -> Result<()> {
     let own = request.host;
-    let is_near =
-        |other: &HostInput| other.address == LOOPBACK && other.facts.boot_id == own.facts.boot_id;
+    let is_near = |other: &HostInput| other.address == LOOPBACK && other.facts.boot_id == own.facts.boot_id;
     if request.others == Others::None || request.hosts.iter().all(is_near) {
         return Ok(());
     }
@@ -240,9 +239,11 @@ fn layout_of(scope: &Scope, host: &Key) -> Layout {
 fn gpus_of(host: &HostInput, node: &NodeSpec) -> Result<Vec<String>> {
     let Some(first) = node.first_gpu else { return Ok(Vec::new()) };
     let doing = || Error::new(ErrorKind::Host, format!("give {} its {} GPUs", node.key.display_name(), node.gpus));
-    let own = host.facts.gpus.get(first as usize..(first + node.gpus) as usize).ok_or_else(|| {
-        doing().because(format!("{} has {}", host.key.display_name(), host.facts.gpus.len()))
-    })?;
+    let own = host
+        .facts
+        .gpus
+        .get(first as usize..(first + node.gpus) as usize)
+        .ok_or_else(|| doing().because(format!("{} has {}", host.key.display_name(), host.facts.gpus.len())))?;
     if own.iter().any(|gpu| gpu.vendor == Vendor::Amd) {
         return Err(doing()
             .because("the runtime `native` can give NVIDIA's alone to a node")
@@ -435,3 +436,6 @@ fn checks(request: &DeployRequest<'_>, host: &HostInput, nodes: &[NodeSpec]) -> 
     text.push_str("wait\nrm -rf \"$dir\"\n");
     Ok(text)
 }
+
+#[cfg(test)]
+mod tests;

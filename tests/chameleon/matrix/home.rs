@@ -169,10 +169,7 @@ impl Home {
             *process.adopted.lock().unwrap() = adopted;
             let goal = Goal::Up(Desired {
                 resources,
-                preparations: Vec::new(),
-                agent: None,
-                nodes: Vec::new(),
-                projects: Vec::new(),
+                ..Desired::default()
             });
             let planned = pipeline.plan(&goal).await?;
             operations = planned.plan.operations.len();

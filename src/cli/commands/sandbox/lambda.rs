@@ -129,10 +129,7 @@ pub(super) async fn run(app: &App, args: Args) -> Result<u8> {
     let served = Served {
         variables: variables(&sandbox, user),
         control: sandbox.control_url(),
-        what: vec![
-            format!("a stand-in of Lambda answers at {} as {}", sandbox.base_url(), user.name()),
-            hosts,
-        ],
+        what: vec![format!("a stand-in of Lambda answers at {} as {}", sandbox.base_url(), user.name()), hosts],
     };
     serve(app, served, async || {
         let (left, validated) = (sandbox.snapshot().counts(), sandbox.validated());
