@@ -2,6 +2,7 @@
 
 use secrecy::SecretString;
 
+use super::api;
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::Surroundings;
 use crate::secret::Vault;
@@ -30,7 +31,10 @@ pub(super) fn account(place: &str) -> String {
 
 /// The key for this place, from the first that has one; `None` where nobody has.
 pub(super) fn look(surroundings: &Surroundings, place: &str) -> Result<Option<Found>> {
-    for name in VARIABLES {
+    // A spec of a stranger's could name an address of the stranger's: the variables are for Lambda, and for the address beside them.
+    let url = surroundings.variable("LAMBDA_API_URL").and_then(|text| api::endpoint(text).ok());
+    let is_meant = place == USUAL_PLACE || url.is_some_and(|url| api::place_of(&url) == place);
+    for name in VARIABLES.into_iter().filter(|_| is_meant) {
         if let Some(text) = surroundings.variable(name) {
             return Ok(Some(Found { key: SecretString::from(text.trim().to_owned()), source: name.to_owned() }));
         }
@@ -107,5 +111,9 @@ mod tests {
             around.variables.insert(name.to_owned(), format!("of-{name}"));
             assert_eq!(look(&around, "Lambda"), some(&format!("of-{name}"), name));
         }
+        // What is set for Lambda reaches nobody else, whatever a spec says.
+        assert_eq!(look(&around, "lambda.example"), None);
+        around.variables.insert("LAMBDA_API_URL".to_owned(), "https://lambda.example/api/v1/".to_owned());
+        assert_eq!(look(&around, "lambda.example"), some("of-LAMBDA_API_KEY", "LAMBDA_API_KEY"));
     }
 }

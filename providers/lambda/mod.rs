@@ -11,6 +11,8 @@ mod credentials;
 mod login;
 mod resolve;
 mod resources;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

@@ -55,7 +55,8 @@ pub struct Config {
     pub file_system_quota: usize,
     /// How many rulesets.
     pub ruleset_quota: usize,
-    /// A second key of one name is refused; the document says nothing of it, so two POSTs make two.
+    /// A second key of one name is refused, as Lambda was seen to do ("Key name must be unique"). The document says nothing of it, and two keys
+    /// show a client that asks twice.
     pub unique_key_names: bool,
     /// What a launch is told that names something that is not there: 400 or 404, the document has both.
     pub missing: u16,

@@ -25,7 +25,7 @@ impl State {
         data(json!(self.keys.iter().filter(|key| key.shown <= now).map(key_view).collect::<Vec<_>>()))
     }
 
-    /// Two keys of one name are two keys: the document has no error for the second.
+    /// Two keys of one name are two keys, unless it is said otherwise: the document has no error for the second.
     pub(super) fn add_key(&mut self, body: &Value, made: Option<Pair>) -> Answer {
         let name = body["name"].as_str().unwrap_or_default();
         let public_key = match (body["public_key"].as_str(), &made) {
@@ -37,7 +37,7 @@ impl State {
             return Refusal::InvalidParameters.says("Invalid SSH public key.");
         }
         if self.config.unique_key_names && self.keys.iter().any(|key| key.name == name) {
-            return Refusal::InvalidParameters.says("An SSH key of this name exists already.");
+            return Refusal::InvalidParameters.says("Key name must be unique");
         }
         let key = SshKey { id: self.ids.hex(), name: name.to_owned(), public_key, shown: self.shown() };
         let mut view = key_view(&key);

@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) async fn wire(shared: Shared, hosts: Arc<dyn Hosts>) {
     let mut made: BTreeSet<String> = BTreeSet::new();
     loop {
-        let (come, alive) = shared.state().to_be_wired();
+        let (come, alive) = shared.state().due_hosts();
         for boot in come {
             made.insert(boot.id.clone());
             let (shared, hosts) = (shared.clone(), Arc::clone(&hosts));
@@ -41,7 +41,7 @@ pub(super) async fn wire(shared: Shared, hosts: Arc<dyn Hosts>) {
 
 impl State {
     /// Instances that are to get a host now, and the ids of those that are to have one.
-    fn to_be_wired(&mut self) -> (Vec<Boot>, BTreeSet<String>) {
+    fn due_hosts(&mut self) -> (Vec<Boot>, BTreeSet<String>) {
         let mut come = Vec::new();
         for at in 0..self.instances.len() {
             let instance = &self.instances[at];

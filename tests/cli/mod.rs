@@ -5,3 +5,4 @@ mod login;
 mod reference;
 mod refusals;
 mod render;
+mod sandbox;

@@ -20,14 +20,14 @@ use crate::event::Bus;
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 /// How long a connection may take to be made.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// How long a connection is kept without use: less than many servers keep it.
-const IDLE_LIMIT: Duration = Duration::from_secs(4);
 /// The longest that Lambda may make us wait by its `Retry-After`.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// How often a call is tried again.
 const AGAIN: u32 = 3;
 /// Before the first of these; each later one waits twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// No limit is shorter, however much of a hurry a stand-in is in.
+const LEAST_LIMIT: Duration = Duration::from_secs(10);
 /// A longer wait is told.
 const SILENT_WAIT: Duration = Duration::from_secs(2);
 
@@ -42,8 +42,7 @@ struct Inner {
     place: String,
     key: SecretString,
     source: String,
-    reading: Client,
-    changing: Client,
+    client: Client,
     pace: Pace,
     events: Bus,
 }
@@ -58,32 +57,26 @@ impl Account {
     /// Makes an account of where it is, the key, and where that is known from.
     pub(crate) fn new(endpoint: &Url, key: SecretString, source: &str, pace: Pace, events: Bus) -> Result<Self> {
         let doing = || format!("prepare connections to {endpoint}");
-        let client = |idle: Option<Duration>| {
-            let mut builder = crate::util::http::client()
-                .user_agent(concat!("gpucl/", env!("CARGO_PKG_VERSION")))
-                .redirect(reqwest::redirect::Policy::none())
-                .retry(reqwest::retry::never())
-                .connect_timeout(CONNECT_LIMIT)
-                .timeout(REQUEST_LIMIT);
-            builder = match idle {
-                Some(limit) => builder.pool_idle_timeout(limit),
-                // On a connection that was kept a server may close just then, and it could not be told whether a call that
-                // changes something was carried out.
-                None => builder.pool_max_idle_per_host(0),
-            };
-            // A proxy for the world is no way to this machine.
-            if is_loopback(endpoint) {
-                builder = builder.no_proxy();
-            }
-            builder.build().doing(ErrorKind::Internal, doing)
-        };
+        let mut builder = crate::util::http::client()
+            .user_agent(concat!("gpucl/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .connect_timeout(CONNECT_LIMIT)
+            .timeout(REQUEST_LIMIT)
+            // On a connection that was kept a server may close just then, and it could not be told whether a call that changes
+            // something was carried out. At one call a second, a new one for each costs little.
+            .pool_max_idle_per_host(0);
+        // A proxy for the world is no way to this machine.
+        if is_loopback(endpoint) {
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().doing(ErrorKind::Internal, doing)?;
         let inner = Inner {
             base: format!("{}/api/v1", endpoint.as_str().trim_end_matches('/')),
             place: place_of(endpoint),
             key,
             source: source.to_owned(),
-            reading: client(Some(IDLE_LIMIT))?,
-            changing: client(None)?,
+            client,
             pace,
             events,
         };
@@ -98,6 +91,11 @@ impl Account {
     /// A time of Lambda's, as long as it is here.
     pub(crate) fn scaled(&self, time: Duration) -> Duration {
         self.inner.pace.scaled(time)
+    }
+
+    /// How long something may take here that takes so long at Lambda: with a stand-in in a hurry, this machine may be slow.
+    pub(crate) fn limit(&self, time: Duration) -> Duration {
+        self.scaled(time).max(LEAST_LIMIT.min(time))
     }
 
     /// Reads what stands at a path.
@@ -161,8 +159,8 @@ impl Account {
 
     async fn once(&self, method: &Method, path: &str, body: Option<&Value>, doing: &str) -> Api<Value> {
         let inner = &self.inner;
-        let client = if changes(method) { &inner.changing } else { &inner.reading };
-        let mut request = client
+        let mut request = inner
+            .client
             .request(method.clone(), format!("{}{path}", inner.base))
             .header(ACCEPT, "application/json")
             .header(AUTHORIZATION, self.authorization(doing)?);

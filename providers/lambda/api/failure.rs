@@ -122,7 +122,6 @@ impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         use FailureKind as Kind;
         let kind = match failure.kind {
-            Kind::NotFound => ErrorKind::NotFound,
             Kind::Timeout => ErrorKind::Timeout,
             Kind::NoCapacity => ErrorKind::Capacity,
             _ => ErrorKind::Provider,

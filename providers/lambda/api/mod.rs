@@ -8,6 +8,8 @@ mod call;
 mod failure;
 mod form;
 mod pace;
+#[cfg(test)]
+mod tests;
 
 pub(super) use account::{Account, LAUNCH_PATH, NewInstance};
 pub(super) use call::{endpoint, is_loopback, place_of};

@@ -134,7 +134,7 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, id: &str) -> Result<()
     let name = tag.key.display_name();
     let doing = || format!("boot {name}");
     let left = || LeftBehind::Remaining(vec![id.to_owned()]);
-    let (begun, limit) = (Instant::now(), account.scaled(BOOT_LIMIT));
+    let (begun, limit) = (Instant::now(), account.limit(BOOT_LIMIT));
     let mut told = None;
     loop {
         let age = if told.is_none() { Age::Fresh } else { Age::Within(account.scaled(POLL / 2)) };
@@ -183,7 +183,7 @@ fn usual(gpus: u32) -> &'static str {
 pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
     let account = cloud.account()?;
     let left = || LeftBehind::Remaining(vec![id.to_owned()]);
-    let (begun, limit) = (Instant::now(), account.scaled(END_LIMIT));
+    let (begun, limit) = (Instant::now(), account.limit(END_LIMIT));
     let (mut sent, mut accepted) = (0, false);
     loop {
         let instances = cloud.instances(Age::New).await?;

@@ -247,7 +247,7 @@ async fn remove(cloud: &Cloud, kind: Kind, id: &str) -> Result<()> {
         let waits = matches!(failure.kind, FailureKind::InUse | FailureKind::Conflict);
         // To delete by id once more does nothing twice.
         lost += u32::from(failure.effect == Effect::Unknown);
-        let again = (waits && begun.elapsed() < account.scaled(FREE_WITHIN)) || (!waits && (1..3).contains(&lost));
+        let again = (waits && begun.elapsed() < account.limit(FREE_WITHIN)) || (!waits && (1..3).contains(&lost));
         if !again {
             return Err(Error::from(failure).left(LeftBehind::Remaining(vec![id.to_owned()])));
         }

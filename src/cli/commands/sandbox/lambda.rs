@@ -58,7 +58,8 @@ pub(crate) fn variables(sandbox: &Sandbox, user: User) -> Vec<(String, String)> 
 
 /// A stand-in with Lambda's limits, and with Lambda's times only when they are asked for.
 fn config(args: &Args) -> Config {
-    let base = Config { port: args.listen.port.unwrap_or(0), wired: args.wired, ..Config::default() };
+    let base =
+        Config { port: args.listen.port.unwrap_or(0), wired: args.wired, unique_key_names: true, ..Config::default() };
     if args.lambda_times {
         return base;
     }
