@@ -76,6 +76,9 @@ impl Factory for LambdaFactory {
     }
 }
 
+/// How often Lambda is asked again for what it has none of: of its one call a second, a hunt takes less than a fifth.
+const POLL: Duration = Duration::from_secs(20);
+
 fn capability() -> Capability {
     Capability {
         kind: ProviderKind::Host,
@@ -87,6 +90,8 @@ fn capability() -> Capability {
         boot: Duration::from_secs(30 * 60),
         console: false,
         several_resources: true,
+        behind_first: false,
+        poll: POLL,
         shared_account: true,
         behind_first: false,
         poll: Duration::from_secs(15),
@@ -104,7 +109,8 @@ struct Lambda {
 #[async_trait]
 impl Provider for Lambda {
     fn capability(&self) -> Capability {
-        capability()
+        let poll = self.cloud.account().map_or(POLL, |account| account.scaled(POLL));
+        Capability { poll, ..capability() }
     }
 
     async fn offers(&self) -> Result<Vec<Offer>> {

@@ -216,7 +216,7 @@ impl Hunt {
         self.events.send(EventKind::Waiting {
             what: format!(
                 "capacity for {what}: {causes}; asked again in {} and as often after that, until {}",
-                human::short_duration(self.poll),
+                human::duration(self.poll),
                 human::local(end)
             ),
             limit_milliseconds: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),

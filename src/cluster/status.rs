@@ -67,6 +67,8 @@ pub struct StatusReport {
     pub restarted_hosts: Vec<String>,
     /// Which of its hosts did not answer.
     pub silent_hosts: Vec<String>,
+    /// Which of its hosts their provider has no more.
+    pub gone_hosts: Vec<String>,
     /// Its containers, where it has some and its hosts were asked.
     pub containers: Vec<ContainerReport>,
     /// Its nodes.
@@ -168,6 +170,7 @@ fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
         restarted: super::down::restarted(state),
         restarted_hosts: Vec::new(),
         silent_hosts: Vec::new(),
+        gone_hosts: Vec::new(),
         containers: Vec::new(),
         resources: state
             .items

@@ -55,6 +55,9 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     for host in &report.restarted_hosts {
         app.ui.data(format!("{host} was restarted since: `gpucl up` repairs what does not run"));
     }
+    for host in &report.gone_hosts {
+        app.ui.data(format!("{host} is gone: its provider has it no more; `gpucl up` makes it anew"));
+    }
     for host in &report.silent_hosts {
         app.ui.data(format!("{host} does not answer: try `gpucl ssh {host}`; `gpucl up` goes on once it does"));
     }

@@ -132,7 +132,7 @@ impl ProjectWorld {
             match config.provider.acquire(&tag, &request, ledger).await {
                 Ok(acquired) => break acquired,
                 Err(error) if error.kind() == ErrorKind::Capacity => {
-                    request = self.ask_again(key, &request, error, &mut round).await?;
+                    request = self.ask_again(key, &request, error, &mut round, ledger).await?;
                     // Its time counts from the call that is made now.
                     let kind = ItemKind::Resource(request.kind.0.clone());
                     ledger.write(Record::Requested { key: key.clone(), kind, digest: request.digest() })?;
@@ -151,6 +151,7 @@ impl ProjectWorld {
         request: &ResourceRequest,
         mut refused: Error,
         round: &mut u64,
+        ledger: &Ledger,
     ) -> Result<ResourceRequest> {
         // Not all can be had, so that nothing is worth being waited for within this plan.
         if self.config.hunt.gives_back() {
@@ -160,11 +161,21 @@ impl ProjectWorld {
             refused = match self.config.hunt.next(&key.display_name(), refused, round, || self.choose()).await? {
                 Next::Refused(error) => error,
                 Next::Ask(refused) => {
-                    let chosen = self.requests()?.into_iter().find(|chosen| chosen.key == *key);
-                    return match chosen {
-                        Some(chosen) if chosen.needs == request.needs && chosen.kind == request.kind => Ok(chosen),
-                        // What it needs is not what was planned for: a plan is made anew.
-                        _ => {
+                    let all = self.requests()?;
+                    let known = ledger.state();
+                    let is_there = |need: &ResourceRequest| {
+                        let of_journal = known.items.get(&need.key).map(|item| item.digest.as_str());
+                        need.adopted.is_some() || of_journal == Some(need.digest().as_str())
+                    };
+                    let chosen = all.iter().find(|chosen| chosen.key == *key && chosen.kind == request.kind);
+                    let fits = |chosen: &&ResourceRequest| {
+                        chosen.needs == request.needs
+                            && all.iter().filter(|need| chosen.needs.contains(&need.key)).all(is_there)
+                    };
+                    return match chosen.filter(fits) {
+                        Some(chosen) => Ok(chosen.clone()),
+                        // What it needs is not what was made for it, such as rules of another region: a plan is made anew.
+                        None => {
                             self.config.hunt.outgrow();
                             Err(refused)
                         }

@@ -8,6 +8,8 @@ mod look;
 mod outside;
 mod reach;
 mod status;
+#[cfg(test)]
+mod tests;
 mod touch;
 mod up;
 mod verify;

@@ -11,7 +11,7 @@ use crate::cluster::{ContainerReport, NodeReport, Settings, StatusReport};
 use crate::engine::World as _;
 use crate::error::Result;
 use crate::name::Key;
-use crate::plan::{NodeSpec, started_nodes};
+use crate::plan::{NodeSpec, Observed, started_nodes};
 use crate::playbook::Facts;
 use crate::ray::Access;
 use crate::runtime::project::{Container, Pages};
@@ -78,15 +78,23 @@ pub(in crate::cluster) async fn look(
     let world = open_world(settings, spec, store, Purpose::Look)?;
     let state = store.state();
     let told = tokio::time::timeout(TELLS_WITHIN, world.observe(state)).await;
-    let (told, ends) = match &told {
-        Ok(Ok(observed)) => (true, end_of(observed)),
-        _ => (false, None),
-    };
+    let observed = told.ok().and_then(Result::ok);
+    let ends = observed.as_ref().and_then(end_of);
     let report = StatusReport { ends: ends.or(report.ends), ..report };
-    Ok(seen(&world, state, report, told))
+    Ok(seen(&world, state, report, observed.as_ref()))
 }
 
-fn seen(world: &ProjectWorld, state: &ClusterState, mut report: StatusReport, told: bool) -> StatusReport {
+fn seen(
+    world: &ProjectWorld,
+    state: &ClusterState,
+    mut report: StatusReport,
+    observed: Option<&Observed>,
+) -> StatusReport {
+    // Somebody has ended it behind our back; one that stands there by itself is not its provider's to have.
+    let is_gone = |host: &Key| {
+        let made = world.makes_hosts() && state.items.get(host).is_some_and(|item| item.id.is_some());
+        made && observed.is_some_and(|observed| !observed.resources.iter().any(|found| found.key == *host))
+    };
     let mut running = 0;
     let node_is = world.runtime().node_is();
     report.nodes.clear();
@@ -102,6 +110,7 @@ fn seen(world: &ProjectWorld, state: &ClusterState, mut report: StatusReport, to
             pid: None,
             age_seconds: container.filter(|_| runs).and_then(age),
             ended: match (container, &facts) {
+                (_, None) if is_gone(&node.host) => Some("its provider has its host no more".to_owned()),
                 (_, None) => Some("its host does not answer".to_owned()),
                 (None, _) => Some(format!("its {node_is} is not there")),
                 (Some(container), _) if !runs => Some(format!("its {node_is} is {}", container.state)),
@@ -112,7 +121,7 @@ fn seen(world: &ProjectWorld, state: &ClusterState, mut report: StatusReport, to
     for host in world.host_keys() {
         let (name, facts) = (host.display_name(), world.seen_facts(&host));
         let Some(facts) = facts else {
-            report.silent_hosts.push(name);
+            if is_gone(&host) { &mut report.gone_hosts } else { &mut report.silent_hosts }.push(name);
             continue;
         };
         if restarted(state, &host, &facts) {
@@ -127,7 +136,7 @@ fn seen(world: &ProjectWorld, state: &ClusterState, mut report: StatusReport, to
         }));
     }
     report.restarted = !report.restarted_hosts.is_empty();
-    if told && report.phase != "waiting" {
+    if observed.is_some() && report.phase != "waiting" {
         report.phase = match (running, report.nodes.len()) {
             (_, 0) => report.phase,
             (0, _) => "stopped",

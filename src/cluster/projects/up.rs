@@ -143,14 +143,27 @@ fn later(found: &Found) -> Option<Start> {
 /// How long a plan that is given up may take to say what failed.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 
-/// Does the plan; what came to be and cannot be used is made once more, and what there is none of is hunted for where that was asked
-/// for.
+/// Brings it to what was planned, and proves it.
 async fn bring_up(
     pipeline: &Pipeline<'_>,
     world: &ProjectWorld,
     loaded: &Loaded,
-    (found, mut observed, mut goal): (Found, Observed, Goal),
+    planned: (Found, Observed, Goal),
 ) -> Result<(usize, Verified)> {
+    let operations = carry_to(pipeline, world, loaded, planned).await?;
+    let verified = judge(world, &pipeline.ledger.state(), pipeline.events).await?;
+    world.note_boots(pipeline.ledger)?;
+    Ok((operations, verified))
+}
+
+/// Does the plan; what came to be and cannot be used is made once more, and what there is none of is hunted for where that was asked
+/// for. Hands back how many operations it took.
+pub(super) async fn carry_to(
+    pipeline: &Pipeline<'_>,
+    world: &ProjectWorld,
+    loaded: &Loaded,
+    (found, mut observed, mut goal): (Found, Observed, Goal),
+) -> Result<usize> {
     let (mut offers, mut operations, mut is_renewed) = (found.offers, 0, false);
     let mut made = BTreeSet::new();
     loop {
@@ -167,21 +180,27 @@ async fn bring_up(
                 if world.host_keys().len() > 1 && plan.operations.iter().any(deploys) {
                     world.observe(&pipeline.ledger.state()).await?;
                 }
-                break;
+                return Ok(operations);
             }
-            Now::Fail => return Err(first_of(executed.errors)),
+            Now::Fail => {
+                let (first, others) = first_of(executed.errors);
+                others.iter().for_each(|other| pipeline.events.warn(format!("failed to {other}")));
+                return Err(first);
+            }
             Now::MakeAnew => {
                 is_renewed = true;
-                pipeline.events.warn(format!("failed to {}; it is made once more", first_of(executed.errors)));
+                pipeline.events.warn(format!("failed to {}; it is made once more", first_of(executed.errors).0));
             }
             Now::Hunt => {
-                let mut refused = first_of(executed.errors);
+                let (mut refused, _) = first_of(executed.errors);
                 if world.config.hunt.gives_back() && !made.is_empty() {
                     refused = give_back(pipeline, &mut made, refused).await?;
                 } else if !world.config.hunt.goes_on() {
                     refused = kept(world, &pipeline.ledger.state(), refused);
                 }
-                let found = match (world.config.hunt.is_outgrown(), world.config.hunt.goes_on()) {
+                let is_outgrown = world.config.hunt.is_outgrown();
+                world.config.hunt.begin();
+                let found = match (is_outgrown, world.config.hunt.goes_on()) {
                     (true, true) => world.resolve_when_there().await?,
                     (false, true) => world.resolve_again(refused).await?,
                     (_, false) => return Err(refused),
@@ -192,9 +211,6 @@ async fn bring_up(
         observed = pipeline.observe_settled().await?;
         goal = world.goal(loaded, &offers, &pipeline.ledger.state(), &observed)?;
     }
-    let verified = judge(world, &pipeline.ledger.state(), pipeline.events).await?;
-    world.note_boots(pipeline.ledger)?;
-    Ok((operations, verified))
 }
 
 /// What is to be done after a plan.
@@ -218,15 +234,17 @@ fn what_now(errors: &[Error], world: &ProjectWorld, is_renewed: bool) -> Now {
     }
 }
 
-/// The error to tell of several: what there is none of is the least of them.
-fn first_of(mut errors: Vec<Error>) -> Error {
-    let more = errors.len().saturating_sub(1);
+/// The error to end with, and the others: what there is none of is the least of them.
+fn first_of(mut errors: Vec<Error>) -> (Error, Vec<Error>) {
     let first = errors.iter().position(|error| error.kind() != ErrorKind::Capacity).unwrap_or_default();
     if errors.is_empty() {
-        return Error::new(ErrorKind::Internal, "do the plan").because("it failed without an error");
+        return (Error::new(ErrorKind::Internal, "do the plan").because("it failed without an error"), errors);
     }
-    let error = errors.swap_remove(first);
-    if more == 0 { error } else { error.because(format!("{more} more failed after it; each is shown above")) }
+    let error = errors.remove(first);
+    match errors.len() {
+        0 => (error, errors),
+        more => (error.because(format!("{more} more failed after it; each is shown above")), errors),
+    }
 }
 
 /// The keys of what a plan acquires.

@@ -167,10 +167,7 @@ impl Home {
             *self.adopted.lock().unwrap() = adopted.clone();
             // As with clusters: `down` looks at nothing that was not made for it.
             *process.adopted.lock().unwrap() = adopted;
-            let goal = Goal::Up(Desired {
-                resources,
-                ..Desired::default()
-            });
+            let goal = Goal::Up(Desired { resources, ..Desired::default() });
             let planned = pipeline.plan(&goal).await?;
             operations = planned.plan.operations.len();
             pipeline.execute(&planned.plan).await.into_result()

@@ -128,13 +128,7 @@ impl Home {
                     }
                 }
             }
-            let goal = Goal::Up(Desired {
-                resources,
-                preparations: Vec::new(),
-                agent: None,
-                nodes: Vec::new(),
-                projects: Vec::new(),
-            });
+            let goal = Goal::Up(Desired { resources, ..Desired::default() });
             let planned = pipeline.plan(&goal).await?;
             operations = planned.plan.operations.len();
             pipeline.execute(&planned.plan).await.into_result()

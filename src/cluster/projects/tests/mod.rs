@@ -1,0 +1,122 @@
+//! `up` on a cloud and hosts in memory, on a clock that stands still while nobody waits: hours take milliseconds.
+
+mod cloud;
+mod hosts;
+mod hunt;
+mod time;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::up::carry_to;
+use super::world::{ProjectWorld, ProjectWorldConfig, Purpose};
+use crate::cluster::hunt::Hunt;
+use crate::engine::{Cancel, CancelHandle, Ledger, Pipeline};
+use crate::error::Result;
+use crate::event::{Bus, EventKind};
+use crate::name::Scope;
+use crate::provider::Provider as _;
+use crate::render::Library;
+use crate::secret::Secrets;
+use crate::spec::{Loaded, parse};
+use crate::state::{ClusterState, Paths, Store};
+
+use cloud::Cloud;
+use hosts::Hosts;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// One user, one cloud.
+struct Home {
+    folder: tempfile::TempDir,
+    cloud: Cloud,
+    hosts: Hosts,
+    cancel: (CancelHandle, Cancel),
+}
+
+/// How an `up` went.
+struct Went {
+    result: Result<usize>,
+    events: Vec<EventKind>,
+    known: ClusterState,
+}
+
+impl Went {
+    /// What it waited for, in its words.
+    fn waited(&self) -> Vec<String> {
+        let waiting = self.events.iter().filter_map(|event| match event {
+            EventKind::Waiting { what, .. } => Some(what.clone()),
+            _ => None,
+        });
+        waiting.collect()
+    }
+}
+
+/// So many hosts, and what else a spec says.
+fn spec(hosts: usize, more: &str) -> Loaded {
+    let entries: String = (0..hosts).map(|host| format!("  - {{node: h{host}}}\n")).collect();
+    let text = format!(
+        "name: demo\nprovider: ssh\nruntime: docker\nhosts:\n{entries}\
+         ray: {{workers: {{per: host, gpus: 0}}}}\n\
+         services: {{object_store: false, prometheus: false, grafana: false, jupyter: false}}\n{more}"
+    );
+    parse("cluster.yaml", &text).unwrap()
+}
+
+impl Home {
+    fn new(cloud: Cloud) -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        Self { folder, cloud, hosts: Hosts::new(), cancel: Cancel::new() }
+    }
+
+    fn scope() -> Scope {
+        Scope { owner: "abcd1234".parse().unwrap(), cluster: "demo".parse().unwrap() }
+    }
+
+    fn ledger(&self) -> Ledger {
+        let of = |name: &str| self.folder.path().join(name);
+        let paths = Paths {
+            config: of("config"),
+            state: of("state"),
+            data: of("data"),
+            cache: of("cache"),
+            runtime: of("run"),
+        };
+        let scope = Self::scope();
+        let store = Store::open(&paths, &scope.cluster).unwrap();
+        Ledger::new(store.unwrap_or_else(|| Store::create(&paths, &scope, jiff::Timestamp::now()).unwrap()))
+    }
+
+    /// All of `up` but the checks at its end.
+    async fn up(&self, loaded: &Loaded, wait: Option<Duration>) -> Went {
+        let (events, mut inbox) = Bus::new();
+        let cancel = self.cancel.1.clone();
+        let ledger = self.ledger();
+        let poll = self.cloud.capability().poll;
+        let world = ProjectWorld::new(ProjectWorldConfig {
+            scope: Self::scope(),
+            spec: loaded.spec.clone(),
+            provider: Box::new(self.cloud.clone()),
+            reach: Arc::new(self.hosts.clone()),
+            library: Library::default(),
+            secrets: Secrets::placeholders(),
+            purpose: Purpose::Check,
+            hunt: Hunt::new(wait, loaded.spec.capacity.as_ref(), poll, &events, &cancel),
+            events: events.clone(),
+            cancel: cancel.clone(),
+        });
+        let pipeline = Pipeline { world: &world, ledger: &ledger, events: &events, cancel: &cancel };
+        let result = async {
+            let found = world.resolve_when_there().await?;
+            let observed = pipeline.observe_settled().await?;
+            let goal = world.goal(loaded, &found.offers, &ledger.state(), &observed)?;
+            carry_to(&pipeline, &world, loaded, (found, observed, goal)).await
+        }
+        .await;
+        let mut told = Vec::new();
+        while let Ok(event) = inbox.try_recv() {
+            told.push(event);
+        }
+        Went { result, events: told, known: ledger.state() }
+    }
+}
