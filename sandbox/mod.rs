@@ -9,6 +9,7 @@ mod client;
 mod clock;
 mod control;
 mod faults;
+pub mod hosts;
 mod ids;
 pub mod lambda;
 mod shared;

@@ -1,4 +1,4 @@
-//! The one test binary. `cargo test` runs what needs Rust and python3 only; what needs a testbed is marked
+//! The one test binary. `cargo test` runs what needs Rust, python3 and OpenSSH only; what needs a testbed is marked
 //! `#[ignore = "testbed"]` and run by `.ci/run`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails where it stands")]
@@ -15,6 +15,7 @@ mod docs;
 mod hosts;
 mod jobs;
 mod lambda;
+mod native;
 mod programs;
 mod scenario;
 mod spec;

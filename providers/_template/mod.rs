@@ -40,6 +40,10 @@ impl Factory for TheFactory {
         capability()
     }
 
+    fn is_this_machine(&self) -> bool {
+        true
+    }
+
     fn settings_schema(&self) -> schemars::Schema {
         schemars::schema_for!(Settings)
     }

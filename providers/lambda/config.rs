@@ -33,7 +33,7 @@ pub(super) struct Settings {
     pub(super) file_systems: Vec<FileSystemSettings>,
     /// The image of all hosts: a family, a name or an id; Lambda Stack when absent.
     pub(super) image: Option<String>,
-    /// The user that the image logs in; `ubuntu` when absent.
+    /// The user that the image logs in; `ubuntu` when absent. Empty for who you are to `ssh`, as on the hosts of a sandbox.
     pub(super) user: Option<String>,
     /// The port of the hosts' SSH servers; 22 when absent.
     pub(super) ssh_port: Option<u16>,
@@ -95,8 +95,9 @@ pub(super) struct GpuNeed {
 }
 
 impl Settings {
-    pub(super) fn user(&self) -> &str {
-        self.user.as_deref().unwrap_or("ubuntu")
+    /// The user to log in as; none leaves it to `ssh`.
+    pub(super) fn user(&self) -> Option<&str> {
+        Some(self.user.as_deref().unwrap_or("ubuntu")).filter(|user| !user.is_empty())
     }
 
     /// The most that one host may cost.

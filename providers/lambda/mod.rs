@@ -94,7 +94,7 @@ fn capability() -> Capability {
         poll: POLL,
         shared_account: true,
         settle: Duration::from_secs(5),
-        runtimes: &[Runtime::Docker],
+        runtimes: &[Runtime::Docker, Runtime::Native],
         most_hosts: None,
     }
 }

@@ -44,6 +44,10 @@ impl Factory for LocalFactory {
         capability()
     }
 
+    fn is_this_machine(&self) -> bool {
+        true
+    }
+
     fn settings_schema(&self) -> schemars::Schema {
         schemars::schema_for!(Settings)
     }

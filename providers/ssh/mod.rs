@@ -107,7 +107,7 @@ fn capability() -> Capability {
         // Several owners of one home, and another cluster of the same owner.
         shared_account: true,
         settle: Duration::ZERO,
-        runtimes: &[Runtime::Docker],
+        runtimes: &[Runtime::Docker, Runtime::Native],
         most_hosts: None,
     }
 }

@@ -124,7 +124,7 @@ impl App {
 
     /// What of the environment nodes and their agent may have: what programs need to run here, and how packages are reached.
     /// Credentials of clouds and whatever else stands in the environment do not reach a node.
-    fn node_environment(&self) -> Vec<(OsString, OsString)> {
+    pub(crate) fn node_environment(&self) -> Vec<(OsString, OsString)> {
         const NAMES: &[&str] = &[
             "HOME",
             "USER",

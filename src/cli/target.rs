@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::host::{SshHost, Tunnel};
 use crate::name::{ClusterName, Key};
 use crate::ray::{Access, Client};
-use crate::runtime::compose::HostPorts;
+use crate::runtime::project::HostPorts;
 use crate::spec;
 
 /// A cluster that a command works on.
@@ -92,9 +92,9 @@ impl Target {
         Ok(Some(Head { ssh, _remote: remote }))
     }
 
-    /// Its hosts are other machines, on which containers run.
+    /// Its hosts are other machines, on which its nodes run.
     pub(crate) fn is_elsewhere(&self) -> bool {
-        self.known.state.spec.as_ref().is_some_and(|spec| spec.runtime == spec::Runtime::Docker)
+        self.known.state.spec.as_ref().is_some_and(cluster::is_deployed)
     }
 
     /// The ports of what runs on the head's host.

@@ -5,10 +5,11 @@ use crate::host::{Connections, HostEntry, SshTarget};
 use crate::name::{Key, Tag};
 use crate::plan::started_nodes;
 use crate::provider::{self, Context, HostPlace};
+use crate::runtime::project::{self, ProjectRuntime};
 use crate::state::{ClusterState, ItemKind, Paths};
 
 /// A host that is reached by SSH.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct RemoteHost {
     /// Its key.
     pub key: Key,
@@ -18,6 +19,8 @@ pub struct RemoteHost {
     pub names: Vec<String>,
     /// How it is reached.
     pub target: SshTarget,
+    /// How Ray runs on it.
+    pub runtime: &'static dyn ProjectRuntime,
 }
 
 impl RemoteHost {
@@ -28,12 +31,11 @@ impl RemoteHost {
 
     /// The folder on the host that holds everything of ours.
     pub fn home(&self) -> String {
-        format!("/var/lib/gpucl/{}", self.tag)
+        self.runtime.home(&self.tag.to_string())
     }
 }
 
 /// The connections of a cluster, and its hosts.
-#[derive(Debug)]
 pub struct Remote {
     /// The connections; their `ssh_config` is written.
     pub connections: Connections,
@@ -75,7 +77,7 @@ pub async fn connections(paths: &Paths, state: &ClusterState, context: Context) 
 /// The hosts of a cluster that are reached by SSH, from its state and the provider's place of each.
 async fn remote_hosts(state: &ClusterState, context: &Context) -> Result<Vec<RemoteHost>> {
     let Some(spec) = &state.spec else { return Ok(Vec::new()) };
-    let nodes = started_nodes(state);
+    let (nodes, runtime) = (started_nodes(state), project::of(spec.runtime));
     let mut hosts = Vec::new();
     for (key, item) in &state.items {
         let (ItemKind::Resource(_), Some(id)) = (&item.kind, &item.id) else { continue };
@@ -96,7 +98,7 @@ async fn remote_hosts(state: &ClusterState, context: &Context) -> Result<Vec<Rem
         if number == 0 && !nodes.iter().any(|node| node.key == Key::head()) {
             names.push(Key::head().display_name());
         }
-        hosts.push((number, RemoteHost { key: key.clone(), tag, names, target }));
+        hosts.push((number, RemoteHost { key: key.clone(), tag, names, target, runtime }));
     }
     hosts.sort_by_key(|(number, _)| *number);
     Ok(hosts.into_iter().map(|(_, host)| host).collect())

@@ -53,7 +53,7 @@ pub async fn down(settings: &Settings, name: &ClusterName, options: DownOptions)
         None => lost_state(settings, name).await?,
     };
     let known = store.state().clone();
-    if spec.runtime == Runtime::Docker {
+    if super::is_deployed(&spec) {
         return projects::down(settings, &spec, store, options).await;
     }
     say_if_restarted(settings, &known);
@@ -162,11 +162,24 @@ async fn lost_state(settings: &Settings, name: &ClusterName) -> Result<(Store, S
         None if native::tagged(&scope).is_empty() => return Err(unknown(&settings.paths, name)),
         None => bare_spec(name, ProviderChoice::default().name(), Runtime::default()),
     };
+    let mut spec = spec;
+    let store = Store::create(&settings.paths, &scope, jiff::Timestamp::now())?;
+    let capability = crate::provider::find(spec.provider.name())?.capability();
+    if capability.runtimes.len() > 1 && !capability.hosts_vanish {
+        // Nobody knows any more which it was: each leaves other traces on a host.
+        for runtime in capability.runtimes {
+            let candidate = Spec { runtime: *runtime, ..spec.clone() };
+            if projects::leaves_traces(settings, &candidate, &store).await {
+                spec = candidate;
+                break;
+            }
+        }
+    }
     settings.events.warn(format!(
         "the cluster's state is lost; what carries its tag at the provider `{}` and on this machine is removed",
         spec.provider.name()
     ));
-    Ok((Store::create(&settings.paths, &scope, jiff::Timestamp::now())?, spec))
+    Ok((store, spec))
 }
 
 /// A spec that says no more than where to look.

@@ -9,7 +9,7 @@ use crate::engine::World as _;
 use crate::error::Result;
 use crate::plan::{Goal, Plan, reconcile};
 use crate::runtime::native;
-use crate::spec::{Loaded, Runtime};
+use crate::spec::Loaded;
 use crate::state::{ClusterState, Store};
 
 /// What `up` would do.
@@ -29,7 +29,7 @@ pub async fn plan(settings: &Settings, loaded: &Loaded) -> Result<Planned> {
     let scope = settings.scope(&spec.name);
     let provider = settings.provider(spec)?;
     let store = Store::open(&settings.paths, &spec.name)?;
-    if spec.runtime == Runtime::Docker {
+    if super::is_deployed(spec) {
         return super::projects::plan(settings, loaded, store).await;
     }
     let folder = settings.paths.cluster(&spec.name);

@@ -11,7 +11,7 @@ use crate::error::{Doing as _, ErrorKind, Result};
 use crate::plan::{NodeRole, NodeSpec};
 use crate::playbook;
 use crate::runtime::native::{self, HeadAddress, NodePorts, Prepared};
-use crate::spec::{Loaded, Runtime};
+use crate::spec::Loaded;
 use crate::state::{ClusterState, Store};
 
 /// One file, by its path in the folder of all.
@@ -44,7 +44,7 @@ What is known only once a cluster runs is stood in for:
 /// Works out all files that `up` would write for this spec.
 pub async fn render(settings: &Settings, loaded: &Loaded) -> Result<Vec<RenderedFile>> {
     let spec = &loaded.spec;
-    if spec.runtime == Runtime::Docker {
+    if super::is_deployed(spec) {
         return super::render_projects::render_projects(settings, loaded);
     }
     let scope = settings.scope(&spec.name);

@@ -1,4 +1,4 @@
-//! `render` for the runtime `docker`: the compose projects, and the file that Ray's own `ray up` takes.
+//! `render` for hosts that are reached by SSH: the projects, and the file that Ray's own `ray up` takes.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,8 @@ use crate::error::{Doing as _, ErrorKind, Result};
 use crate::name::Key;
 use crate::plan::{Machine, NodeSpec, desired};
 use crate::playbook::{self, Facts, GpuFact, Vendor};
-use crate::runtime::compose::{self, DeployRequest, HostInput, HostPorts, Pages};
+use crate::runtime::compose;
+use crate::runtime::project::{self, DeployRequest, HostInput, HostPorts, Others, Pages, PrepareRequest};
 use crate::secret::{Secrets, ray_token_path};
 use crate::spec::{Loaded, Per, Spec};
 use crate::state::{ClusterState, Store};
@@ -70,11 +71,16 @@ fn hosts(spec: &Spec, scope: &crate::name::Scope, known: &ClusterState) -> Vec<H
             tag: scope.tag(&key).to_string(),
             facts: known.note(&key, "facts").unwrap_or_else(|| stand_in(spec)),
             address: known.note(&key, "address").unwrap_or_else(|| address_of(&spec.hosts[index])),
-            ports: known.note(&key, "ports").unwrap_or_else(|| HostPorts::choose(&BTreeSet::new())),
+            ports: known.note(&key, "ports").unwrap_or_else(|| ports(spec, &scope.tag(&key).to_string())),
             key,
         }
     };
     (0..spec.hosts.len()).map(host).collect()
+}
+
+/// The ports that are taken where nobody has them.
+fn ports(spec: &Spec, tag: &str) -> HostPorts {
+    project::of(spec.runtime).choose_ports(tag, &BTreeSet::new())
 }
 
 /// The address by which a host's entry names it.
@@ -107,7 +113,8 @@ pub(super) fn render_projects(settings: &Settings, loaded: &Loaded) -> Result<Ve
     let hosts = hosts(spec, &scope, &known);
     let nodes = nodes_on(loaded, &hosts)?;
     let pages: Pages = known.note(&Key::project(0), "pages").unwrap_or_default();
-    let deployments = compose::deployments(&DeployRequest {
+    let runtime = project::of(spec.runtime);
+    let deployments = runtime.deployments(&DeployRequest {
         spec,
         scope: &scope,
         nodes: &nodes,
@@ -120,21 +127,12 @@ pub(super) fn render_projects(settings: &Settings, loaded: &Loaded) -> Result<Ve
     let mut put = |path: String, bytes: Vec<u8>| files.push(RenderedFile { path: path.into(), bytes });
     for (host, deployment) in hosts.iter().zip(&deployments) {
         let folder = host.key.display_name();
-        let is_head = host.key == Key::host(0);
-        let peers: Vec<String> =
-            hosts.iter().filter(|other| other.key != host.key).map(|other| other.address.clone()).collect();
-        let ports: Vec<String> = compose::peer_ports(host.ports, &deployment.nodes, is_head, hosts.len())
-            .into_iter()
-            .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") })
-            .collect();
-        let images = compose::host_images(spec, &host.facts, is_head, &settings.library)?;
         // A file for each stage, as it is with hosts that stand there: their preparation knows the others' addresses.
-        let known = match peers.is_empty() {
-            true => compose::Peers::None,
-            false => compose::Peers::Known { addresses: &peers, ports: &ports },
-        };
-        let prepare = compose::preparation(spec, &host.facts, &host.tag, known, &images.pulls, &settings.library)?;
-        let home = compose::home_of(&host.tag);
+        let others = if hosts.len() < 2 { Others::None } else { Others::Known };
+        let library = &settings.library;
+        let prepare =
+            runtime.preparation(&PrepareRequest { spec, nodes: &nodes, hosts: &hosts, others, host, library })?;
+        let home = runtime.home(&host.tag);
         put(format!("{folder}/prepare.sh"), playbook::program_text(&home, &prepare)?.into());
         put(format!("{folder}/deploy.sh"), playbook::program_text(&home, &deployment.stage)?.into());
         put(format!("{folder}/checks.sh"), deployment.checks.clone().into());

@@ -14,7 +14,6 @@ use crate::host::LocalHost;
 use crate::money::Money;
 use crate::name::{ClusterName, Scope};
 use crate::runtime::native;
-use crate::spec::Runtime;
 use crate::state::{ClusterState, ItemKind, ItemState, Paths, Spending, Store};
 use crate::util::process::{Identity, age};
 
@@ -154,7 +153,7 @@ pub async fn look(settings: &Settings, name: &ClusterName) -> Result<Option<Know
     let Some(store) = Store::open(&settings.paths, name)? else { return Ok(None) };
     let state = store.state().clone();
     let report = report(&settings.paths, &state);
-    let report = match state.spec.as_ref().filter(|spec| spec.runtime == Runtime::Docker) {
+    let report = match state.spec.as_ref().filter(|spec| super::is_deployed(spec)) {
         Some(spec) => projects::look_status(settings, spec, &store, report).await?,
         None => report,
     };
@@ -236,7 +235,7 @@ fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
         waits_for: None,
     };
     let mut report = match &state.spec {
-        Some(spec) if spec.runtime == Runtime::Docker => projects::known_status(state, report),
+        Some(spec) if super::is_deployed(spec) => projects::known_status(state, report),
         _ => report,
     };
     if let Some(armed) = Armed::of(&paths.cluster(&state.name)) {

@@ -6,7 +6,6 @@ use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::plan::Goal;
-use crate::spec::Runtime;
 use crate::state::{Lock, Paths, Store};
 use crate::util::{human, near};
 
@@ -15,7 +14,7 @@ pub async fn stop(settings: &Settings, name: &ClusterName) -> Result<Vec<String>
     let _lock = Lock::take(&settings.paths, name, "stop")?;
     let store = Store::open(&settings.paths, name)?.ok_or_else(|| unknown(&settings.paths, name))?;
     let spec = store.state().spec.clone().ok_or_else(|| unknown(&settings.paths, name))?;
-    if spec.runtime == Runtime::Docker {
+    if super::is_deployed(&spec) {
         return projects::stop(settings, &spec, store).await;
     }
     let provider = settings.provider(&spec)?;

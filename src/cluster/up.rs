@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::event::{Endpoint, WorkerGpus};
 use crate::money::{Money, told};
 use crate::provider::Start;
-use crate::spec::{Loaded, Runtime};
+use crate::spec::Loaded;
 use crate::state::{Lock, Spending, Store};
 
 /// How `up` is asked for.
@@ -65,9 +65,9 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
             same_file(settings, known.state(), options.path.as_deref())?;
         }
     }
-    match loaded.spec.runtime {
-        Runtime::Native => processes::up(settings, loaded, options, known).await.map(UpOutcome::Ready),
-        Runtime::Docker => projects::up(settings, loaded, options, known).await,
+    match super::is_deployed(&loaded.spec) {
+        false => processes::up(settings, loaded, options, known).await.map(UpOutcome::Ready),
+        true => projects::up(settings, loaded, options, known).await,
     }
 }
 

@@ -8,7 +8,6 @@ use crate::event::WorkerGpus;
 use crate::name::ClusterName;
 use crate::plan::started_nodes;
 use crate::ray::Access;
-use crate::spec::Runtime;
 use crate::state::{ClusterState, Lock, Record, Store};
 
 /// What checks came to when none failed.
@@ -25,7 +24,7 @@ pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<Verified>
     let _lock = Lock::take(&settings.paths, name, "verify")?;
     let store = Store::open(&settings.paths, name)?.ok_or_else(|| super::stop::unknown(&settings.paths, name))?;
     let spec = store.state().spec.clone().ok_or_else(|| super::stop::unknown(&settings.paths, name))?;
-    if spec.runtime == Runtime::Docker {
+    if super::is_deployed(&spec) {
         return projects::verify(settings, &spec, store).await;
     }
     let nodes = started_nodes(store.state());

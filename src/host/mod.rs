@@ -38,13 +38,22 @@ pub enum ExecEnd {
 /// What takes the lines of an exec as they come.
 pub type OnLine<'a> = &'a mut (dyn for<'line> FnMut(Stream, &'line str) + Send);
 
+/// As whom programs run on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Account {
+    /// As root: by `sudo`, where another user is logged in as.
+    Root,
+    /// As the user that is logged in as.
+    User,
+}
+
 /// A machine we can run commands on.
 #[async_trait]
 pub trait Host: Send + Sync {
     /// What a person calls it.
     fn name(&self) -> &str;
 
-    /// The folder on the host that holds everything of ours, absolute.
+    /// The folder on the host that holds everything of ours: absolute, or `~/…` in the home folder of who runs it.
     fn home(&self) -> &str;
 
     /// The file on the host whose lock a program holds while it runs. Hosts of several clusters on one machine share one, so

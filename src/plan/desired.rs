@@ -111,6 +111,8 @@ pub struct Desired {
     /// What hosts let in from each other, where that is known only once all of them are there. Empty for a single host, and where
     /// all of them stand there from the beginning: then their preparation holds it.
     pub guards: Vec<Guarding>,
+    /// Hosts open nothing to each other, so that none needs to know where the others are.
+    pub apart: bool,
     /// The digest of the agent, if the cluster needs one.
     pub agent: Option<String>,
     /// The nodes that run as processes; the head is the first.

@@ -261,7 +261,7 @@ impl Work<'_> {
             // are; and one behind another is reached through that.
             let others = desired.projects.iter().map(|project| &project.host).filter(|host| **host != preparation.host);
             for other in others {
-                if desired.guards.is_empty() || preparation.behind.as_ref() == Some(other) {
+                if (desired.guards.is_empty() && !desired.apart) || preparation.behind.as_ref() == Some(other) {
                     after.extend(self.acquiring(other));
                 }
             }

@@ -21,6 +21,7 @@ fn wanted(text: &str) -> Desired {
         resources: vec![host()],
         preparations: vec![Preparation { host: Key::host(0), digest: "p1".to_owned(), behind: None }],
         guards: Vec::new(),
+        apart: false,
         agent: Some("0.1.0".to_owned()),
         nodes: desired(&spec(text), &machines()).unwrap(),
         projects: Vec::new(),
@@ -316,6 +317,21 @@ fn hosts_with_projects_go_side_by_side() {
          [1,2] -> #4 host-1, prepare: it is new\n\
          [1,3] -> #5 project-0, deploy: it does not run yet\n\
          [2,4] -> #6 project-1, deploy: it does not run yet\n"
+    );
+}
+
+#[test]
+fn hosts_that_open_nothing_to_each_other_are_prepared_as_they_come() {
+    let desired = Desired { apart: true, ..two_projects() };
+    let text = reconcile(&Goal::Up(desired), &nothing_known(), &Observed::default()).plan.to_string();
+    assert_eq!(
+        text,
+        "#1 host-0, acquire: there is none yet\n\
+         #2 host-1, acquire: there is none yet\n\
+         [1] -> #3 host-0, prepare: it is new\n\
+         [2] -> #4 host-1, prepare: it is new\n\
+         [1,2,3] -> #5 project-0, deploy: it does not run yet\n\
+         [1,2,4] -> #6 project-1, deploy: it does not run yet\n"
     );
 }
 

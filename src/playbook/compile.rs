@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::stage::{Stage, Step};
 use crate::host::Host;
-use crate::render::quote;
+use crate::render::{quote, quote_path};
 
 const COMMON: &str = include_str!("shell/common.sh");
 const FACTS: &str = include_str!("shell/facts.sh");
@@ -65,7 +65,7 @@ pub(super) fn stage_program(place: &Place, stage: &Stage, ids: &Ids, resume: Opt
     let digest = stage.digest();
     assign(&mut text, "digest", &digest);
     assign(&mut text, "id", &ids.program);
-    assign(&mut text, "dir", &folder(home, stage));
+    assign_path(&mut text, "dir", &folder(home, stage));
     assign(&mut text, "limit", &seconds(stage.timeout).to_string());
     assign(&mut text, "resume", resume.map_or("", |resume| &resume.program));
     assign(&mut text, "resume_at", &resume.map_or(0, |resume| resume.at).to_string());
@@ -95,7 +95,7 @@ pub(super) fn look_program(place: &Place, stages: &[&Stage], script: &str, nonce
     }
     text.push_str("hold_all() {\n");
     for (number, stage) in stages.iter().enumerate() {
-        let file = quote(&format!("{}/prepared/{}", place.home, stage.name));
+        let file = quote_path(&format!("{}/prepared/{}", place.home, stage.name));
         let (name, digest) = (quote(&stage.name), quote(&stage.digest()));
         let _ = writeln!(
             text,
@@ -117,8 +117,8 @@ pub(super) fn end_program(place: &Place, nonce: &str) -> String {
 
 fn header(place: &Place, stage: &str, nonce: &str) -> String {
     let mut text = String::from("# A host program of gpucl.\nset -u\n");
-    assign(&mut text, "home", &place.home);
-    assign(&mut text, "lock", &place.lock);
+    assign_path(&mut text, "home", &place.home);
+    assign_path(&mut text, "lock", &place.lock);
     assign(&mut text, "reboots", if place.reboots { "yes" } else { "no" });
     assign(&mut text, "stage", stage);
     assign(&mut text, "nonce", nonce);
@@ -127,6 +127,10 @@ fn header(place: &Place, stage: &str, nonce: &str) -> String {
 
 fn assign(text: &mut String, name: &str, value: &str) {
     let _ = writeln!(text, "{name}={}", quote(value));
+}
+
+fn assign_path(text: &mut String, name: &str, path: &str) {
+    let _ = writeln!(text, "{name}={}", quote_path(path));
 }
 
 /// Where the detached program of a stage lies.
@@ -153,12 +157,12 @@ fn deliver(text: &mut String, place: &Place, stage: &Stage, ids: &Ids) {
     for file in &stage.files {
         let path = format!("{home}/{}", file.path);
         let parent = path.rsplit_once('/').map_or(home.as_str(), |(parent, _)| parent);
-        let (new, path) = (quote(&format!("{path}.gpucl-new")), quote(&path));
+        let (new, path) = (quote_path(&format!("{path}.gpucl-new")), quote_path(&path));
         let _ = writeln!(
             text,
             "mkdir -p {} && base64 -d >{new} <<'GPUCL_FILE' && chmod {:04o} {new} && mv -f {new} {path} || return 1\n\
              {}GPUCL_FILE",
-            quote(parent),
+            quote_path(parent),
             file.mode & 0o7777,
             base64(&file.bytes)
         );
@@ -170,7 +174,7 @@ fn deliver(text: &mut String, place: &Place, stage: &Stage, ids: &Ids) {
 fn still_holds(text: &mut String, name: &str, home: &str, stage: &Stage) {
     let _ = writeln!(text, "{name}() {{");
     for file in &stage.files {
-        let _ = writeln!(text, "[ -f {} ] || return 1", quote(&format!("{home}/{}", file.path)));
+        let _ = writeln!(text, "[ -f {} ] || return 1", quote_path(&format!("{home}/{}", file.path)));
     }
     let paths = Paths { home, values: &format!("{home}/prepared/{}", stage.name), skipped: "/dev/null" };
     for step in &stage.steps {
@@ -191,7 +195,7 @@ fn detached_program(place: &Place, stage: &Stage, ids: &Ids) -> String {
     let mut text = header(place, &stage.name, &ids.program_nonce);
     assign(&mut text, "digest", &stage.digest());
     assign(&mut text, "id", &ids.program);
-    assign(&mut text, "dir", &folder(&place.home, stage));
+    assign_path(&mut text, "dir", &folder(&place.home, stage));
     assign(&mut text, "limit", &seconds(stage.timeout).to_string());
     let finally: Vec<String> =
         (1_usize..).zip(&stage.steps).filter(|(_, step)| step.finally).map(|(number, _)| number.to_string()).collect();
@@ -227,9 +231,9 @@ struct Paths<'a> {
 /// The text of one step, with its variables in front.
 fn script(stage: &Stage, step: &Step, paths: &Paths<'_>, body: &str) -> String {
     let mut text = String::new();
-    assign(&mut text, "gpucl_home", paths.home);
-    assign(&mut text, "gpucl_values", paths.values);
-    assign(&mut text, "gpucl_skipped", paths.skipped);
+    assign_path(&mut text, "gpucl_home", paths.home);
+    assign_path(&mut text, "gpucl_values", paths.values);
+    assign_path(&mut text, "gpucl_skipped", paths.skipped);
     text.push_str(STEP);
     for (name, value) in stage.variables.iter().chain(&step.variables) {
         assign(&mut text, name, value);

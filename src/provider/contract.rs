@@ -85,6 +85,10 @@ pub trait Factory: Sync {
     fn login(&self) -> Option<&dyn Login> {
         None
     }
+    /// Its hosts are this machine: nodes run here, as processes that the cluster's agent starts. All others are reached by SSH.
+    fn is_this_machine(&self) -> bool {
+        false
+    }
     /// Opens it. Settings have passed `check`.
     fn open(&self, settings: &serde_json::Value, context: &Context) -> Result<Box<dyn Provider>>;
 }

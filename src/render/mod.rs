@@ -4,4 +4,4 @@ mod library;
 mod template;
 
 pub use library::{Library, Origin};
-pub use template::{quote, render};
+pub use template::{quote, quote_path, render};

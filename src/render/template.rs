@@ -24,6 +24,14 @@ pub fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
+/// A path on a host as one word of a shell: `~/` at its beginning is the home folder of who runs it, and all else is literal.
+pub fn quote_path(path: &str) -> String {
+    match path.strip_prefix("~/") {
+        Some(rest) => format!("\"$HOME\"/{}", quote(rest)),
+        None => quote(path),
+    }
+}
+
 /// Makes any text one value of a compose file: quoted, and with each `$` doubled, which compose takes for a variable.
 fn word(text: &str) -> String {
     serde_json::Value::String(text.to_owned()).to_string().replace('$', "$$")

@@ -2,3 +2,4 @@
 
 pub mod compose;
 pub mod native;
+pub mod project;

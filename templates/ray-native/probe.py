@@ -11,7 +11,8 @@ The environment says where the cluster is: RAY_ADDRESS, RAY_AUTH_MODE, RAY_AUTH_
         the port refuses a call without a token and with a wrong one, and answers with the right one
     {"done": true}
 
-and nothing else on stdout. A worker that does not answer in time is a line with `ok: false`; the whole always ends within `timeout_s`.
+and nothing else on stdout. With `"lines": "check"` it prints what gpucl reads of a host's checks instead, behind `::check `; each worker
+may then name its GPUs (`ids`), and `address` may say where the cluster is. A worker that does not answer in time is a line with `ok: false`; the whole always ends within `timeout_s`.
 """
 
 import json
@@ -23,6 +24,8 @@ import time
 BEGUN = time.monotonic()
 LOCK = threading.Lock()
 PENDING = {}
+# What each worker is promised, where lines are those of checks.
+CHECKS = None
 # The one real stdout; whatever a library prints goes to stderr.
 OUT = os.fdopen(os.dup(1), "w")
 
@@ -33,8 +36,31 @@ def say(line):
         for kind in ("worker", "grpc_port"):
             if kind in line and PENDING.pop((kind, line[kind]), None) is None:
                 return
-        OUT.write(json.dumps(line) + "\n")
+        lines = as_checks(line) if CHECKS is not None else [json.dumps(line)]
+        OUT.write("".join(f"{line}\n" for line in lines))
         OUT.flush()
+
+
+def as_checks(line):
+    """The same as lines of a host's checks."""
+
+    def check(name, target, ok, saw, **more):
+        return f"::check {json.dumps({'check': name, 'target': target, 'ok': ok, 'saw': ' '.join(str(saw).split())[:600], **more})}"
+
+    if "grpc_port" in line:
+        return [check("token enforced", f"gRPC {line['grpc_port']}", line["ok"], line["saw"])]
+    if "worker" not in line:
+        return []
+    target, seen = line["worker"], line.get("gpus") or []
+    lines = [check("task ran", target, line["ok"], line["saw"])]
+    wanted = CHECKS.get(target, {})
+    if wanted.get("gpu_mode") == "proven":
+        ids, names = [gpu["uuid"] for gpu in seen], sorted({gpu["name"] for gpu in seen})
+        own = line["ok"] and (not wanted.get("ids") or sorted(ids) == sorted(wanted["ids"]))
+        proof = "CUDA: 1 MiB written and read back" if line["ok"] else f"CUDA: {line['saw']}"
+        saw = line["saw"] if own or not line["ok"] else f"given {', '.join(wanted['ids'])}, and its task saw {', '.join(ids) or 'none'}"
+        lines.append(check("gpu", target, own, saw, gpus=ids, product=", ".join(names), proof=proof))
+    return lines
 
 
 def give_up(seconds):
@@ -198,8 +224,13 @@ def check_ports(ports):
 
 def main():
     """Checks ports and workers side by side; the exit code is 0 when every proof was given."""
+    global CHECKS
     wanted = json.loads(sys.argv[1])
     os.dup2(2, 1)
+    if wanted.get("address"):
+        os.environ["RAY_ADDRESS"] = wanted["address"]
+    if wanted.get("lines") == "check":
+        CHECKS = {worker["key"]: worker for worker in wanted.get("workers", [])}
     workers, ports = wanted.get("workers", []), wanted.get("grpc_ports", [])
     seconds = float(wanted.get("timeout_s", 60))
     for worker in workers:

@@ -70,6 +70,7 @@ pub(crate) fn desired(workers: usize, cpus: u32, host: &str) -> Desired {
         }],
         preparations: vec![Preparation { host: Key::host(0), digest: "prepared".to_owned(), behind: None }],
         guards: Vec::new(),
+        apart: false,
         agent: Some(gpucl::engine::agent_digest()),
         nodes,
     }
@@ -85,6 +86,7 @@ pub(crate) fn desired_projects(host: &str) -> Desired {
             .map(|at| Preparation { host: both(at).0, digest: "prepared".to_owned(), behind: None })
             .collect(),
         guards: Vec::new(),
+        apart: false,
         agent: None,
         nodes: Vec::new(),
         projects: (0..2)

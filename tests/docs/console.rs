@@ -5,7 +5,7 @@ use std::process::Command;
 use gpucl::sandbox::chameleon::{Config, Sandbox, User};
 
 use super::{read, root};
-use crate::support::{TestEnv, tagged_processes, turn};
+use crate::support::{TestEnv, interrupt, tagged_processes, turn, until};
 
 /// A command of a block, and the lines that are shown below it.
 #[derive(Debug)]
@@ -74,18 +74,23 @@ fn placeholders_stand_for_something_and_the_rest_for_itself() {
 /// The part of the README that needs a site and no Ray.
 const AT_A_SITE: &str = "## On Chameleon\n";
 
+/// The part that needs a cloud, and hosts of it.
+const AT_A_CLOUD: &str = "## On Lambda\n";
+
 /// That part, and all the rest.
-fn parts(text: &str) -> (String, String) {
-    let (before, after) = text.split_once(AT_A_SITE).unwrap();
+fn parts(text: &str, title: &str) -> (String, String) {
+    let (before, after) = text.split_once(title).unwrap();
     let (part, rest) = after.split_once("\n## ").unwrap();
-    (part.to_owned(), format!("{before}{rest}"))
+    (part.to_owned(), format!("{before}## {rest}"))
 }
 
 /// What stands below a command is printed by it: in any order, as much is done at the same time.
 #[test]
 fn the_readme_shows_what_happens() {
-    let commands = shown(&parts(&read("README.md")).1);
+    let here = parts(&parts(&read("README.md"), AT_A_SITE).1, AT_A_CLOUD).1;
+    let commands = shown(&here);
     assert!(commands.len() >= 8, "{commands:?}");
+    assert!(!commands.iter().any(|shown| shown.command.contains("lambda")), "{commands:?}");
 
     let _turn = turn();
     let env = TestEnv::with_shared_ray();
@@ -112,7 +117,7 @@ fn the_readme_shows_what_happens() {
 
 #[test]
 fn the_readme_shows_what_happens_at_a_site() {
-    let commands = shown(&parts(&read("README.md")).0);
+    let commands = shown(&parts(&read("README.md"), AT_A_SITE).0);
     assert!(commands.len() >= 6, "{commands:?}");
 
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -131,6 +136,60 @@ fn the_readme_shows_what_happens_at_a_site() {
     bring_program(&env);
     commands.iter().for_each(|shown| prints(&env, shown));
     assert_eq!(site.snapshot().count(), 0, "something is left at the stand-in");
+}
+
+/// The first command serves, in a terminal of its own, and prints what is pasted into the other.
+#[test]
+fn the_readme_shows_what_happens_on_a_stand_in_cloud() {
+    let commands = shown(&parts(&read("README.md"), AT_A_CLOUD).0);
+    assert!(commands.len() >= 8, "{commands:?}");
+    let (first, rest) = commands.split_first().unwrap();
+    assert_eq!(first.command, "gpucl sandbox lambda");
+
+    let _turn = turn();
+    let mut env = TestEnv::with_shared_ray();
+    bring_program(&env);
+    let said = env.root().join("sandbox.txt");
+    let file = std::fs::File::create(&said).unwrap();
+    let mut serving =
+        Serving(env.command(&["sandbox", "lambda"]).stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap());
+    let printed = || std::fs::read_to_string(&said).unwrap();
+    until("the sandbox serves", 60, || {
+        assert!(serving.0.try_wait().unwrap().is_none(), "{}", printed());
+        printed().contains("serving until Ctrl-C").then_some(())
+    });
+    let printed = printed();
+    for line in first.lines.iter().filter(|line| *line != "...") {
+        assert!(printed.lines().any(|printed| matches(line, printed)), "no line like {line} in\n{printed}");
+    }
+    for line in printed.lines().filter_map(|line| line.strip_prefix("export ")) {
+        let (name, value) = line.split_once('=').unwrap();
+        env.set(name, value.trim_matches('\''));
+    }
+    rest.iter().for_each(|shown| prints(&env, shown));
+    assert_eq!(tagged_processes(&env), []);
+    serving.end();
+    let said = std::fs::read_to_string(&said).unwrap();
+    assert!(said.contains("forgotten are 0 instances, 0 keys, 0 file systems, 0 rulesets"), "{said}");
+    assert!(said.contains(" 0 violations"), "{said}");
+}
+
+/// A stand-in that serves; it ends with the test.
+struct Serving(std::process::Child);
+
+impl Serving {
+    /// Ctrl-C, and its end.
+    fn end(&mut self) {
+        interrupt(&self.0);
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Runs a command, which must print the lines that are shown below it.

@@ -246,7 +246,7 @@ pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlac
     Ok(HostPlace::Ssh {
         target: SshTarget {
             node: node.to_owned(),
-            user: Some(cloud.settings.user().to_owned()),
+            user: cloud.settings.user().map(str::to_owned),
             port: cloud.settings.ssh_port,
             identity_file,
             host_key: key_pair(&folder, tag.key.as_str()).map(|pair| pair.public),

@@ -86,7 +86,15 @@ fn what_goes(app: &App, args: &Args, name: &ClusterName) -> Result<Vec<String>> 
         lines.push(format!("{}: {}", human::count(names.len(), "node"), names.join(", ")));
     }
     lines.extend(report.resources.iter().cloned());
-    if known.state.spec.as_ref().is_some_and(|spec| spec.runtime == Runtime::Docker) {
+    let spec = known.state.spec.as_ref();
+    if spec.is_some_and(|spec| spec.runtime == Runtime::Native && cluster::is_deployed(spec)) {
+        lines.push("on each host: processes, the folder of ours".to_owned());
+        lines.push(match args.purge {
+            true => "the Ray environment there, where it was made for it (--purge)".to_owned(),
+            false => "the Ray environment there stays for the next one (--purge removes it too)".to_owned(),
+        });
+    }
+    if spec.is_some_and(|spec| spec.runtime == Runtime::Docker) {
         lines.push(
             "on each host: containers, networks, firewall rules, settings of ours, the folder of ours".to_owned(),
         );

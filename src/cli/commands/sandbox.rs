@@ -19,7 +19,7 @@ pub(crate) enum Command {
     /// In another: . ./chameleon.env; gpucl lease --node liqid01 --hours 3
     #[command(verbatim_doc_comment)]
     Chameleon(chameleon::Args),
-    /// Lambda's cloud on the loopback, until Ctrl-C; its instances are made up, nobody can log in to them
+    /// Lambda's cloud on the loopback, until Ctrl-C; its instances are logins of yours, each with a home of its own
     ///
     /// In one terminal: gpucl sandbox lambda | tee lambda.env
     /// In another: . ./lambda.env; gpucl offers --provider lambda

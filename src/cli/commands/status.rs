@@ -67,7 +67,8 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         app.ui.data("this machine was restarted since: nothing of it runs; `gpucl up` builds it again");
     }
     if !report.nodes.is_empty() {
-        let process = if target.is_elsewhere() { "container" } else { "process" };
+        let runtime = target.known.state.spec.as_ref().map(|spec| spec.runtime).unwrap_or_default();
+        let process = crate::runtime::project::of(runtime).node_is();
         let mut table = Table::new(&["node", process, "age", "ray", "cpu", "gpu", "memory"]);
         for node in &report.nodes {
             table.row(row(node, report, ray.as_ref()));

@@ -11,7 +11,7 @@ use crate::cli::output::gpu_table;
 use crate::cli::run::{Ended, run as run_with_events};
 use crate::cluster::{self, UpOptions, UpOutcome};
 use crate::error::Result;
-use crate::spec::{self, Runtime, SpecDuration};
+use crate::spec::{self, SpecDuration};
 use crate::util::human;
 
 /// The arguments of `up`.
@@ -92,7 +92,7 @@ pub(crate) async fn bring_up(
     if !app.json() {
         gpu_table(&gpus).iter().for_each(|table| app.ui.data(table));
         app.ui.data(format!("{} ({})", ended.summary, human::short_duration(begin.elapsed())));
-        let elsewhere = loaded.spec.runtime == Runtime::Docker;
+        let elsewhere = cluster::is_deployed(&loaded.spec);
         if elsewhere {
             app.ui.data(format!("these answer while `{}` runs:", with_name("gpucl dashboard", name.as_str())));
         }

@@ -4,11 +4,11 @@ use super::up::open_world;
 use super::world::Purpose;
 use crate::agent::deadline::{Ended, lift};
 use crate::cluster::{DownOptions, Proof, Settings};
-use crate::engine::{Ledger, Pipeline};
+use crate::engine::{Ledger, Pipeline, World as _};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::plan::Goal;
-use crate::runtime::compose::CleanOptions;
+use crate::runtime::project::CleanOptions;
 use crate::spec::Spec;
 use crate::state::{ClusterState, Store};
 use crate::util::human;
@@ -25,6 +25,12 @@ pub(in crate::cluster) async fn stop(settings: &Settings, spec: &Spec, store: St
     kept?;
     let resources = planned.observed.resources.iter();
     Ok(resources.map(|resource| format!("{} {}", resource.kind.0, resource.key.display_name())).collect())
+}
+
+/// Whether something of this cluster is on a host, as its runtime would leave it.
+pub(in crate::cluster) async fn leaves_traces(settings: &Settings, spec: &Spec, store: &Store) -> bool {
+    let Ok(world) = open_world(settings, spec, store, Purpose::Look) else { return false };
+    world.observe(store.state()).await.is_ok_and(|observed| !observed.projects.is_empty())
 }
 
 /// What the cluster uses and was not made for it, by key and id.
@@ -76,8 +82,9 @@ pub(in crate::cluster) async fn down(
     }
     for found in &first.observed.projects {
         proof.seen.push(format!(
-            "looked at {} again: no container, volume, network, rule or file carries {}",
+            "looked at {} again: no {} carries {}",
             found.host.display_name(),
+            world.runtime().traces(),
             scope.tag(&found.host)
         ));
     }

@@ -1,6 +1,7 @@
 //! What each host is to hold, worked out from a spec and from what hosts have told.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 
 use super::goal::no_place;
 use super::world::ProjectWorld;
@@ -9,7 +10,7 @@ use crate::name::Key;
 use crate::plan::{Machine, NodeSpec, desired};
 use crate::playbook::{Facts, Stage};
 use crate::provider::HostPlace;
-use crate::runtime::compose::{self, DeployRequest, Deployment, HostInput, HostPorts, Pages, Peers};
+use crate::runtime::project::{DeployRequest, Deployment, HostInput, HostPorts, Others, Pages, PrepareRequest};
 use crate::state::ClusterState;
 
 /// A wrong promise: the path in the spec and the sentence.
@@ -101,56 +102,51 @@ impl ProjectWorld {
     /// all of them are there. Where they stand there already, one stage does it all.
     pub(super) fn guards(&self) -> bool {
         let hosts = self.hosts();
-        hosts.len() > 1 && hosts.iter().any(|host| self.config.provider.standing(host).is_none())
+        self.runtime().opens_ports()
+            && hosts.len() > 1
+            && hosts.iter().any(|host| self.config.provider.standing(host).is_none())
     }
 
     /// The stage that prepares a host of this survey.
     pub(super) fn prepare_stage(&self, host: &Key, survey: &Survey, nodes: &[NodeSpec]) -> Result<Stage> {
-        let own = survey.get(host).ok_or_else(|| no_place(host))?;
-        let config = &self.config;
-        let tag = config.scope.tag(host).to_string();
-        let (addresses, ports) = self.lets_in(host, own, survey, nodes);
-        let peers = if self.host_keys().len() < 2 {
-            Peers::None
+        let others = if self.host_keys().len() < 2 {
+            Others::None
         } else if self.guards() {
-            Peers::Later
+            Others::Later
         } else {
-            Peers::Known { addresses: &addresses, ports: &ports }
+            Others::Known
         };
-        let images = compose::host_images(&config.spec, &own.facts, *host == Key::host(0), &config.library)?;
-        compose::preparation(&config.spec, &own.facts, &tag, peers, &images.pulls, &config.library)
+        self.with_host(host, survey, nodes, others, |request| self.runtime().preparation(request))
     }
 
     /// The stage that opens a host to the others, which all are in this survey.
     pub(super) fn guard_stage(&self, host: &Key, survey: &Survey, nodes: &[NodeSpec]) -> Result<Stage> {
-        let own = survey.get(host).ok_or_else(|| no_place(host))?;
-        let config = &self.config;
-        let tag = config.scope.tag(host).to_string();
-        let (addresses, ports) = self.lets_in(host, own, survey, nodes);
-        compose::guard_steps(&config.spec, &own.facts, &tag, &addresses, &ports, &config.library)
+        self.with_host(host, survey, nodes, Others::Known, |request| self.runtime().guard(request))
     }
 
-    /// Who may come to which ports of a host.
-    fn lets_in(&self, host: &Key, own: &Surveyed, survey: &Survey, nodes: &[NodeSpec]) -> (Vec<String>, Vec<String>) {
-        let peers = survey.iter().filter(|(key, _)| *key != host).map(|(_, peer)| peer.address.clone()).collect();
-        let is_head = *host == Key::host(0);
-        let here: Vec<NodeSpec> = nodes.iter().filter(|node| node.host == *host).cloned().collect();
-        let ports: Vec<String> = compose::peer_ports(own.ports, &here, is_head, self.host_keys().len())
-            .into_iter()
-            .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") })
-            .collect();
-        (peers, ports)
+    fn with_host<T>(
+        &self,
+        host: &Key,
+        survey: &Survey,
+        nodes: &[NodeSpec],
+        others: Others,
+        render: impl FnOnce(&PrepareRequest<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let hosts = self.inputs(survey);
+        let own = hosts.iter().find(|input| input.key == *host).ok_or_else(|| no_place(host))?;
+        let (spec, library) = (&self.config.spec, &self.config.library);
+        render(&PrepareRequest { spec, nodes, hosts: &hosts, others, host: own, library })
     }
 
     /// One deployment for each host of the survey.
     pub(super) fn deployments(&self, nodes: &[NodeSpec], survey: &Survey, pages: &Pages) -> Result<Vec<Deployment>> {
-        self.with_request(nodes, survey, pages, compose::deployments)
+        self.with_request(nodes, survey, pages, |request| self.runtime().deployments(request))
     }
 
     /// The deployment of one host; the others may be on their way still.
     pub(super) fn deployment(&self, host: &Key, survey: &Survey, pages: &Pages) -> Result<Deployment> {
         let nodes = self.nodes(survey)?;
-        self.with_request(&nodes, survey, pages, |request| compose::deployment_of(request, host))
+        self.with_request(&nodes, survey, pages, |request| self.runtime().deployment(request, host))
     }
 
     fn with_request<T>(
@@ -160,16 +156,7 @@ impl ProjectWorld {
         pages: &Pages,
         render: impl FnOnce(&DeployRequest<'_>) -> Result<T>,
     ) -> Result<T> {
-        let hosts: Vec<HostInput> = survey
-            .iter()
-            .map(|(key, host)| HostInput {
-                key: key.clone(),
-                tag: self.config.scope.tag(key).to_string(),
-                facts: host.facts.clone(),
-                address: host.address.clone(),
-                ports: host.ports,
-            })
-            .collect();
+        let hosts = self.inputs(survey);
         render(&DeployRequest {
             spec: &self.config.spec,
             scope: &self.config.scope,
@@ -179,6 +166,18 @@ impl ProjectWorld {
             secrets: &self.config.secrets,
             library: &self.config.library,
         })
+    }
+
+    /// The hosts of a survey, as a runtime takes them.
+    fn inputs(&self, survey: &Survey) -> Vec<HostInput> {
+        let input = |(key, host): (&Key, &Surveyed)| HostInput {
+            key: key.clone(),
+            tag: self.config.scope.tag(key).to_string(),
+            facts: host.facts.clone(),
+            address: host.address.clone(),
+            ports: host.ports,
+        };
+        survey.iter().map(input).collect()
     }
 
     /// What the hosts hold when all is as it was last brought up; nothing where something is not remembered.
@@ -209,13 +208,21 @@ pub(super) fn machine_of(facts: &Facts) -> Machine {
     Machine { cpus: facts.cpus, memory: facts.memory, gpus }
 }
 
+/// The address of hosts that are one machine.
+pub(super) const LOOPBACK: &str = "127.0.0.1";
+
 /// The address that the other hosts of the cluster reach a host by.
 pub(super) fn address_of(place: &HostPlace, facts: &Facts) -> String {
-    let HostPlace::Ssh { target } = place else { return "127.0.0.1".to_owned() };
+    let HostPlace::Ssh { target } = place else { return LOOPBACK.to_owned() };
+    let node: Option<Ipv4Addr> = target.node.parse().ok();
+    // Several hosts of a sandbox are one machine, each under a loopback address of its own.
+    if node.is_some_and(|node| node.is_loopback()) {
+        return LOOPBACK.to_owned();
+    }
     if let Some(address) = &target.private_address {
         return address.clone();
     }
-    if target.node.parse().is_ok_and(|node| facts.addresses.contains(&node)) {
+    if node.is_some_and(|node| facts.addresses.contains(&node)) {
         return target.node.clone();
     }
     facts.addresses.first().map_or_else(|| target.node.clone(), ToString::to_string)

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::plan::{Desired, Goal, Guarding, Machine, NodeSpec, Observed, Preparation, ProjectRequest, desired};
 use crate::provider::Offer;
-use crate::runtime::compose::Pages;
+use crate::runtime::project::Pages;
 use crate::spec::Loaded;
 use crate::state::ClusterState;
 
@@ -46,13 +46,14 @@ impl ProjectWorld {
             };
             guards.push(Guarding { host, digest });
         }
+        let apart = !self.runtime().opens_ports();
         let digests = self.digests(known, observed, &nodes, &preparations, &survey)?;
         let projects = self
             .host_keys()
             .into_iter()
             .map(|host| ProjectRequest { key: project_of(&host), digest: digests.get(&host).cloned(), host })
             .collect();
-        Ok(Goal::Up(Desired { resources, preparations, guards, projects, ..Desired::default() }))
+        Ok(Goal::Up(Desired { resources, preparations, guards, apart, projects, ..Desired::default() }))
     }
 
     /// The digests of the projects, where they can be told: every host is prepared, so that its driver tells its GPUs.

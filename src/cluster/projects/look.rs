@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::name::Key;
 use crate::plan::{Health, Observed, ObservedProject};
 use crate::playbook::{self, Facts, Look, Stage};
-use crate::runtime::compose::{self, Seen};
+use crate::render::quote_path;
+use crate::runtime::project::{self, Seen};
 use crate::state::{ClusterState, ItemKind};
 
 impl ProjectWorld {
@@ -61,20 +62,19 @@ impl ProjectWorld {
     pub(super) async fn look(&self, host: &Key, expected: Option<&Expected>) -> Result<(Look, Seen)> {
         let connected = self.connected(host).await?;
         let tag = self.config.scope.tag(host).to_string();
-        let mut script = compose::look_script(&tag);
+        let mut script = self.runtime().look_script(&tag);
         if let (true, Some(Expected { deployment, .. })) = (self.config.purpose == Purpose::Check, expected) {
             script.push_str(&format!(
-                "\nif grep -q -x '#digest {}' '{}/prepared/{}' 2>/dev/null; then\n{}\nfi\n",
+                "\nif grep -q -x '#digest {}' {} 2>/dev/null; then\n{}\nfi\n",
                 deployment.stage.digest(),
-                self.home(host),
-                deployment.stage.name,
+                quote_path(&format!("{}/prepared/{}", self.home(host), deployment.stage.name)),
                 deployment.checks
             ));
         }
         let stages: Vec<&Stage> = expected.map(Expected::stages).unwrap_or_default();
         let look = playbook::look(connected.as_ref(), &stages, &script).await?;
-        let seen = compose::seen_of(&look.lines);
-        let checks = compose::checks_of(&look.lines);
+        let seen = project::seen_of(&look.lines);
+        let checks = project::checks_of(&look.lines);
         self.learned()
             .seen
             .insert(host.clone(), HostSeen { facts: look.facts.clone(), checks, containers: seen.containers.clone() });

@@ -15,7 +15,7 @@ mod up;
 mod verify;
 mod world;
 
-pub(super) use down::{down, stop};
+pub(super) use down::{down, leaves_traces, stop};
 pub use reach::Reach;
 pub(super) use reach::SshReach;
 pub(super) use status::{access_of, known as known_status, look as look_status};

@@ -10,7 +10,7 @@ use crate::event::CheckOutcome;
 use crate::name::Key;
 use crate::playbook::Facts;
 use crate::provider::HostPlace;
-use crate::runtime::compose::{self, HostPorts};
+use crate::runtime::project::HostPorts;
 use crate::state::ClusterState;
 
 /// How long a port may take to answer; a firewall that drops says nothing at all.
@@ -40,7 +40,7 @@ async fn one(world: &ProjectWorld, known: &ClusterState, host: &Key) -> FromOuts
     if let Some(own) = known.note::<HostPorts>(host, "ports") {
         let nodes = crate::plan::started_nodes(known);
         let here: Vec<_> = nodes.into_iter().filter(|node| node.host == *host).collect();
-        let ranges = compose::peer_ports(own, &here, *host == Key::host(0), world.host_keys().len());
+        let ranges = world.runtime().ray_ports(own, &here, *host == Key::host(0), world.host_keys().len());
         // Of a long range the beginning, where servers are, and what listens is enough.
         let listening = world.seen_facts(host).map(|facts| facts.listening).unwrap_or_default();
         for (first, last) in ranges {
@@ -52,6 +52,11 @@ async fn one(world: &ProjectWorld, known: &ClusterState, host: &Key) -> FromOuts
         return FromOutside { host: host.clone(), outcome: CheckOutcome::Noted, saw: "it is this machine".to_owned() };
     };
     let node = target.node.as_str();
+    if is_loopback(node) {
+        // What is tried from here would come from within.
+        let saw = format!("{node} is a loopback address: nothing from outside comes there");
+        return FromOutside { host: host.clone(), outcome: CheckOutcome::Noted, saw };
+    }
     let open: Vec<String> = answering(node, &ports).await.iter().map(u16::to_string).collect();
     if !open.is_empty() {
         let saw = format!("these of our ports answer at {node}: {}", open.join(", "));
@@ -64,6 +69,11 @@ async fn one(world: &ProjectWorld, known: &ClusterState, host: &Key) -> FromOuts
         saw = format!("{saw}; others' do, and are left alone: {}", others.join(", "));
     }
     FromOutside { host: host.clone(), outcome: CheckOutcome::Passed, saw }
+}
+
+/// Whether a name or address stands for this machine itself.
+fn is_loopback(node: &str) -> bool {
+    node == "localhost" || node.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// The ports that listen on more than the loopback and are neither ours nor SSH's.

@@ -11,9 +11,11 @@ use tokio::sync::Mutex;
 use crate::engine::{Cancel, Urgency};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Bus;
-use crate::host::{Connections, Host, HostEntry, SshHost, SshTarget};
+use crate::host::{Account, Connections, Host, HostEntry, SshHost, SshTarget};
 use crate::name::Key;
 use crate::provider::HostPlace;
+use crate::runtime::project;
+use crate::spec::Runtime;
 
 /// How the world gets at its hosts.
 #[async_trait]
@@ -37,16 +39,24 @@ pub trait Reach: Send + Sync {
 pub(in crate::cluster) struct SshReach {
     connections: Connections,
     cancel: Cancel,
+    account: Account,
     known: Mutex<BTreeMap<Key, HostEntry>>,
     hosts: Mutex<BTreeMap<Key, Arc<SshHost>>>,
 }
 
 impl SshReach {
-    /// Makes it of the folder of the cluster's state, and a short folder for sockets.
-    pub(in crate::cluster) fn new(folder: PathBuf, runtime_dir: &Path, events: &Bus, cancel: &Cancel) -> Self {
+    /// Makes it of the folder of the cluster's state, and a short folder for sockets; the runtime says as whom programs run.
+    pub(in crate::cluster) fn new(
+        folder: PathBuf,
+        runtime_dir: &Path,
+        runtime: Runtime,
+        events: &Bus,
+        cancel: &Cancel,
+    ) -> Self {
         Self {
             connections: Connections::new(folder, runtime_dir.to_owned(), events.clone()),
             cancel: cancel.clone(),
+            account: project::of(runtime).account(),
             known: Mutex::default(),
             hosts: Mutex::default(),
         }
@@ -55,7 +65,7 @@ impl SshReach {
     async fn connect(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<SshHost>> {
         let HostPlace::Ssh { target } = place else {
             return Err(Error::new(ErrorKind::Unsupported, format!("use the host {}", key.display_name()))
-                .because("the docker runtime runs on hosts that are reached by SSH"));
+                .because("a project is deployed on hosts that are reached by SSH"));
         };
         {
             let mut known = self.known.lock().await;
@@ -64,7 +74,8 @@ impl SshReach {
             self.connections.write(&entries)?;
         }
         let stop = self.cancel.at_least(Urgency::Finish);
-        self.connections.connect(&key.display_name(), home.to_owned(), wait, stop).await.map(Arc::new)
+        let host = self.connections.connect(&key.display_name(), home.to_owned(), wait, stop).await?;
+        Ok(Arc::new(host.by(self.account)))
     }
 }
 

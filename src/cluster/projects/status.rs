@@ -14,7 +14,7 @@ use crate::name::Key;
 use crate::plan::{NodeSpec, Observed, started_nodes};
 use crate::playbook::Facts;
 use crate::ray::Access;
-use crate::runtime::compose::{Container, Pages};
+use crate::runtime::project::{Container, Pages};
 use crate::spec::Spec;
 use crate::state::{ClusterState, ItemKind, Store};
 
@@ -96,6 +96,7 @@ fn seen(
         made && observed.is_some_and(|observed| !observed.resources.iter().any(|found| found.key == *host))
     };
     let mut running = 0;
+    let node_is = world.runtime().node_is();
     report.nodes.clear();
     for node in started_nodes(state) {
         let facts = world.seen_facts(&node.host);
@@ -111,8 +112,8 @@ fn seen(
             ended: match (container, &facts) {
                 (_, None) if is_gone(&node.host) => Some("its provider has its host no more".to_owned()),
                 (_, None) => Some("its host does not answer".to_owned()),
-                (None, _) => Some("its container is not there".to_owned()),
-                (Some(container), _) if !runs => Some(format!("its container is {}", container.state)),
+                (None, _) => Some(format!("its {node_is} is not there")),
+                (Some(container), _) if !runs => Some(format!("its {node_is} is {}", container.state)),
                 _ => None,
             },
         });

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::name::Key;
 use crate::plan::{Action, Plan};
 use crate::playbook::Stage;
-use crate::runtime::compose::{self, Deployment, Pages};
+use crate::runtime::project::{Deployment, Pages};
 use crate::state::ClusterState;
 
 /// What `up` may change on one host. What is there and works already is kept.
@@ -45,6 +45,7 @@ impl ProjectWorld {
                 touches.push(format!("folder {}", self.home(host)));
             }
             if prepares {
+                touches.push(format!("folder {}", self.runtime().folders()));
                 said_by(&self.prepare_stage(host, &survey, &nodes)?, &mut touches);
             }
             if guards {
@@ -53,6 +54,7 @@ impl ProjectWorld {
             }
             let of_host = deployments.iter().find(|deployment| deployment.host == *host);
             if let (true, Some(deployment)) = (deploys, of_host) {
+                said_by(&deployment.stage, &mut touches);
                 read_from(deployment, &mut touches);
             }
             if !touches.is_empty() {
@@ -72,7 +74,6 @@ fn name_gpus(host: &mut Surveyed) {
 }
 
 fn said_by(stage: &Stage, touches: &mut Vec<String>) {
-    touches.push(format!("folder {}", compose::HOST_FOLDERS));
     touches.extend(stage.steps.iter().flat_map(|step| step.touches.iter().cloned()));
 }
 

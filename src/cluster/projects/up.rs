@@ -21,6 +21,7 @@ use crate::event::Endpoint;
 use crate::name::Key;
 use crate::plan::{Action, Goal, Observed, Operation, Plan, Price, reconcile};
 use crate::provider::Start;
+use crate::runtime::project::{self, Pages};
 use crate::spec::{Loaded, Spec};
 use crate::state::{ClusterState, Record, Store};
 use crate::util::human;
@@ -37,7 +38,8 @@ fn world(
     secrets: crate::secret::Secrets,
     purpose: Purpose,
 ) -> Result<ProjectWorld> {
-    let reach = SshReach::new(folder.to_owned(), &settings.paths.runtime, &settings.events, &settings.cancel);
+    let reach =
+        SshReach::new(folder.to_owned(), &settings.paths.runtime, spec.runtime, &settings.events, &settings.cancel);
     Ok(ProjectWorld::new(ProjectWorldConfig {
         scope: settings.scope(&spec.name),
         spec: spec.clone(),
@@ -138,7 +140,7 @@ pub(in crate::cluster) async fn up(
     // The file for `ssh -F` knows the nodes by their names from now on.
     let _ = crate::cluster::connections(&settings.paths, &ledger.state(), settings.context()).await;
     let known = ledger.state();
-    let (endpoints, spending) = (endpoints(&known), known.spending(Timestamp::now()));
+    let (endpoints, spending) = (endpoints(spec, &known), known.spending(Timestamp::now()));
     Ok(UpOutcome::Ready(UpReport { operations, checks, gpus, endpoints, spending }))
 }
 
@@ -356,11 +358,14 @@ fn what_is_lost(spec: &Spec, end: Option<Timestamp>) -> Option<String> {
 }
 
 /// Where the pages are, once `gpucl dashboard` forwards them.
-fn endpoints(known: &ClusterState) -> Vec<Endpoint> {
-    let pages: crate::runtime::compose::Pages = known.note(&crate::name::Key::project(0), "pages").unwrap_or_default();
+fn endpoints(spec: &Spec, known: &ClusterState) -> Vec<Endpoint> {
+    let head = crate::name::Key::host(0);
+    let Some(ports) = known.note(&head, "ports") else { return Vec::new() };
+    let there = project::of(spec.runtime).pages(spec, &head, ports);
+    let pages: Pages = known.note(&crate::name::Key::project(0), "pages").unwrap_or_default();
     pages
         .into_iter()
-        .filter(|(name, _)| name != "client")
+        .filter(|(name, _)| there.iter().any(|page| page.name == *name))
         .map(|(name, port)| Endpoint { name, url: format!("http://127.0.0.1:{port}") })
         .collect()
 }

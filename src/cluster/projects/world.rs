@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use super::expected::{Survey, taken};
+use super::expected::{LOOPBACK, Survey, address_of, taken};
 use super::goal::no_place;
 use super::look::has_told;
 use super::reach::Reach;
@@ -21,7 +21,7 @@ use crate::plan::{Action, NodeSpec, Observed, Operation};
 use crate::playbook::{self, Facts};
 use crate::provider::{HostPlace, HostRequest, ObservedResource, Provider, Recorder as _, ResourceRequest};
 use crate::render::Library;
-use crate::runtime::compose::{self, CheckLine, CleanOptions, Container, HostPorts, Pages};
+use crate::runtime::project::{self, CheckLine, CleanOptions, Container, HostPorts, Pages, ProjectRuntime};
 use crate::secret::Secrets;
 use crate::spec::Spec;
 use crate::state::ClusterState;
@@ -148,7 +148,12 @@ impl ProjectWorld {
     }
 
     pub(super) fn home(&self, host: &Key) -> String {
-        compose::home_of(&self.config.scope.tag(host).to_string())
+        self.runtime().home(&self.config.scope.tag(host).to_string())
+    }
+
+    /// How Ray runs on the hosts.
+    pub(super) fn runtime(&self) -> &'static dyn ProjectRuntime {
+        project::of(self.config.spec.runtime)
     }
 
     /// What is on a host goes with it: there is nothing to look for, and nothing to clean.
@@ -233,7 +238,8 @@ impl ProjectWorld {
 
     async fn prepare(&self, host: &Key, ledger: &Ledger) -> Result<()> {
         let known = ledger.state();
-        match self.guards() {
+        // What one lets in depends on what the others are.
+        match self.guards() || !self.runtime().opens_ports() {
             true => self.look_at_new(host, &known).await?,
             false => self.look_at_all_new(&known).await?,
         }
@@ -274,16 +280,25 @@ impl ProjectWorld {
         let mut learned = self.learned();
         let runs = |seen: &HostSeen| seen.containers.iter().any(|container| container.state == "running");
         let idle = learned.seen.get(host).is_some_and(|seen| !runs(seen));
-        let taken = taken(facts);
+        let mut taken = taken(facts);
+        // Hosts may share a machine, and be looked at before any of them runs: what was chosen for another is taken.
+        if learned.places.get(host).is_some_and(|place| address_of(place, facts) == LOOPBACK) {
+            let others = self.host_keys().into_iter().filter(|other| other != host);
+            let ports = |other: Key| learned.ports.get(&other).copied().or_else(|| known.note(&other, "ports"));
+            taken.extend(others.filter_map(ports).map(|ports| ports.ray));
+        }
         let free = |ports: &HostPorts| !idle || ports.all().iter().all(|port| !taken.contains(port));
         let chosen = learned.ports.get(host).copied().or_else(|| known.note(host, "ports").filter(free));
-        let ports = chosen.unwrap_or_else(|| HostPorts::choose(&taken));
+        let ports =
+            chosen.unwrap_or_else(|| self.runtime().choose_ports(&self.config.scope.tag(host).to_string(), &taken));
         learned.ports.insert(host.clone(), ports);
         ports
     }
 
     async fn deploy(&self, project: &Key, host: &Key, ledger: &Ledger) -> Result<()> {
         let known = ledger.state();
+        // Where the head is, and which nodes there are, is known once all of them have told.
+        self.look_at_all_new(&known).await?;
         let survey = self.survey(&known);
         let own = survey.get(host).ok_or_else(|| no_place(host))?;
         ledger.note(host, "ports", &own.ports)?;
@@ -306,7 +321,7 @@ impl ProjectWorld {
         };
         let stop = self.config.cancel.at_least(Urgency::Now);
         let report = playbook::run_stage(connected.as_ref(), &deployment.stage, &self.config.events, stop).await?;
-        let checks = compose::checks_told(&report.values);
+        let checks = project::checks_told(&report.values);
         if let Some(seen) = self.learned().seen.get_mut(host) {
             seen.checks = checks;
         }
@@ -336,7 +351,7 @@ impl ProjectWorld {
         Ok(pages)
     }
 
-    /// Runs a script on a host as root; hands back its lines.
+    /// Runs a script on a host; hands back its lines.
     async fn script(&self, host: &Key, what: &str, script: &str) -> Result<Vec<String>> {
         let connected = self.connected(host).await?;
         let mut lines = Vec::new();
@@ -351,9 +366,9 @@ impl ProjectWorld {
 
     async fn stop_project(&self, project: &Key, host: &Key, ledger: &Ledger) -> Result<()> {
         let tag = self.config.scope.tag(host).to_string();
-        let lines = self.script(host, "stop the containers on", &compose::stop_script(&tag)).await?;
+        let lines = self.script(host, "stop the nodes on", &self.runtime().stop_script(&tag)).await?;
         if !lines.iter().any(|line| line == "::stopped") {
-            return Err(self.unfinished("stop the containers on", host, &lines));
+            return Err(self.unfinished("stop the nodes on", host, &lines));
         }
         ledger.note(project, "stopped", &true)
     }
@@ -365,7 +380,7 @@ impl ProjectWorld {
             Purpose::Check | Purpose::Look => CleanOptions::default(),
         };
         let tag = self.config.scope.tag(host).to_string();
-        let lines = self.script(host, "clean", &compose::clean_script(&tag, clean)).await?;
+        let lines = self.script(host, "clean", &self.runtime().clean_script(&tag, clean)).await?;
         for line in &lines {
             if let Some(removed) = line.strip_prefix("::removed ") {
                 self.config.events.note(format!("{}: removed {removed}", host.display_name()));
@@ -410,8 +425,9 @@ impl World for ProjectWorld {
             Action::Clean { host } => self.clean(host).await,
             Action::Release { resource } => self.config.provider.release(&self.config.scope, resource).await,
             Action::StartAgent | Action::StartNode { .. } | Action::StopNode | Action::StopAgent => {
-                Err(Error::new(ErrorKind::Internal, operation.action.name())
-                    .because("the docker runtime has no processes on this machine"))
+                Err(Error::new(ErrorKind::Internal, operation.action.name()).because(
+                    "on hosts that are reached by SSH a project is deployed, and no node is started by itself",
+                ))
             }
         };
         done.inspect_err(|error| self.config.hunt.heed(error))

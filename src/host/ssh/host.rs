@@ -14,15 +14,13 @@ use super::connect::Route;
 use super::live::{Live, with_sources};
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::host::lines::follow;
-use crate::host::{ExecEnd, Host, OnLine, Stream};
+use crate::host::{Account, ExecEnd, Host, OnLine, Stream};
 
 /// How many channels are open at once: a server allows ten sessions by default, and a person may want one.
 const CHANNELS: usize = 8;
 /// How long a server that has no session left is asked again.
 const NO_SESSION_LEFT: Duration = Duration::from_secs(30);
 
-/// Where the programs of all clusters on a machine meet.
-const LOCK: &str = "/var/lib/gpucl/lock";
 /// How long a machine may take to start anew: the self-test of a large one takes 5 to 15 minutes.
 const STARTS_WITHIN: Duration = Duration::from_secs(20 * 60);
 
@@ -66,6 +64,12 @@ impl SshHost {
     #[must_use]
     pub fn as_user(&self) -> Self {
         Self { shared: Arc::clone(&self.shared), as_root: false }
+    }
+
+    /// The same host and connection, with programs run by this account.
+    #[must_use]
+    pub fn by(&self, account: Account) -> Self {
+        Self { shared: Arc::clone(&self.shared), as_root: account == Account::Root }
     }
 
     /// The user that is logged in as.
@@ -233,7 +237,9 @@ impl Host for SshHost {
     }
 
     fn lock(&self) -> String {
-        LOCK.to_owned()
+        // Where the programs of all clusters on a machine meet: beside the folders of all of them.
+        let folder = self.home().rsplit_once('/').map_or("", |(folder, _)| folder);
+        format!("{folder}/lock")
     }
 
     fn reboot_limit(&self) -> Option<Duration> {

@@ -75,8 +75,15 @@ impl Work<'_> {
             };
             let mut after = self.of_key(&wanted.host);
             after.extend(self.of_key(&wanted.key));
+            if desired.apart {
+                // Which nodes there are, and where the head will be, is known once all of them are there.
+                for other in &desired.projects {
+                    after.extend(self.acquiring(&other.host));
+                }
+            }
             // What needs a peer finds it when it is there: hosts go side by side.
             after.sort_unstable();
+            after.dedup();
             let action = Action::Deploy { host: wanted.host.clone() };
             self.outcome.plan.add(&wanted.key, action, cause, after);
         }

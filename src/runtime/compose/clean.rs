@@ -1,19 +1,10 @@
 //! Ending a host's project, and leaving the host as it was found. Each is one script, run by one exec as root.
 
-use super::{firewall_table, home_of};
+use super::{CleanOptions, firewall_table, home_of};
 use crate::render::quote;
 
 const STOP: &str = include_str!("shell/stop.sh");
 const CLEAN: &str = include_str!("shell/clean.sh");
-
-/// What `down` leaves on a host.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CleanOptions {
-    /// Keep the data volumes.
-    pub keep_data: bool,
-    /// Remove what was installed for us as well.
-    pub purge: bool,
-}
 
 /// The script that ends the project of this tag and keeps its volumes, its files and all that was installed.
 ///

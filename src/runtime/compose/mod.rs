@@ -5,25 +5,26 @@
 
 mod checks;
 mod clean;
-mod deployment;
 mod images;
-mod logs;
-mod look;
 mod ports;
 mod prepare;
 mod project;
+mod runtime;
 mod stage;
 mod view;
 
-pub use clean::{CleanOptions, clean_script, stop_script};
-pub use deployment::{Deployment, HostInput, HostPorts, Page, Pages};
+pub use clean::{clean_script, stop_script};
 pub use images::{Build, HostImages, host_images};
-pub use logs::{LogLine, LogRequest, log_line, logs_script};
-pub use look::{CheckLine, Container, Seen, checks_of, checks_told, look_script, seen_of};
 pub use ports::peer_ports;
 pub use prepare::{Peers, confirm_steps, guard_steps, preparation, undo_script};
-pub use project::{DeployRequest, deployment_of, deployments, pages};
+pub use project::{deployment_of, deployments, pages};
+pub use runtime::{Compose, logs_script, look_script};
+pub(super) use stage::look_inside;
 
+pub use super::project::{
+    CheckLine, CleanOptions, Container, DeployRequest, Deployment, HostInput, HostPorts, LogLine, LogRequest, Page,
+    Pages, Seen, checks_of, checks_told, log_line, seen_of,
+};
 use crate::util::digest;
 
 /// Where the folders of all hosts lie on them: root's alone.

@@ -44,11 +44,6 @@ impl HostPorts {
         }
     }
 
-    /// The ports that may be used on a host, each once: what must be free before its first start.
-    pub fn all(&self) -> Vec<u16> {
-        vec![self.dashboard, self.client, self.object_store, self.console, self.prometheus, self.grafana, self.jupyter]
-    }
-
     /// The port of the head's GCS on the host's network.
     pub(super) fn gcs(&self) -> u16 {
         self.ray + 8

@@ -7,36 +7,18 @@ use serde_json::{Value, json};
 
 use super::images::{HostImages, host_images};
 use super::view::{Cluster, exporter_key, image, pairs, token_environment};
-use super::{Deployment, HostInput, HostPorts, Page, Pages, checks, confirm_steps, stage};
+use super::{DeployRequest, Deployment, HostInput, HostPorts, Page, checks, confirm_steps, stage};
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::{Key, Scope};
+use crate::name::Key;
 use crate::plan::{NodeRole, NodeSpec};
 use crate::playbook::{Stage, StageFile};
-use crate::render::{Library, render};
-use crate::secret::{GRAFANA_USER, PROMETHEUS_USER, Secrets, external_credentials};
+use crate::render::render;
+use crate::secret::{GRAFANA_USER, PROMETHEUS_USER, external_credentials};
 use crate::spec::Spec;
 use crate::util::digest;
 
 /// The folder of the templates.
 const TEMPLATES: &str = "templates/ray-compose";
-
-/// What projects are rendered from.
-pub struct DeployRequest<'a> {
-    /// The spec.
-    pub spec: &'a Spec,
-    /// Whose and which cluster.
-    pub scope: &'a Scope,
-    /// All nodes of Ray, the head first.
-    pub nodes: &'a [NodeSpec],
-    /// All hosts; the first has the head and the services.
-    pub hosts: &'a [HostInput],
-    /// The ports of the pages on the user's machine.
-    pub pages: &'a Pages,
-    /// The cluster's credentials.
-    pub secrets: &'a Secrets,
-    /// Where templates come from.
-    pub library: &'a Library,
-}
 
 /// One deployment for each host.
 pub fn deployments(request: &DeployRequest<'_>) -> Result<Vec<Deployment>> {

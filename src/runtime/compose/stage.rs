@@ -81,7 +81,7 @@ pub(super) fn deploy(project: &Project<'_>, files: Vec<StageFile>, nodes: &[Node
 }
 
 /// The last step: what the checks see is handed back with the stage, so that it takes no exec of its own.
-pub(super) fn look_inside(checks: &str) -> Step {
+pub(in crate::runtime) fn look_inside(checks: &str) -> Step {
     Step {
         name: "look at all of it from inside".to_owned(),
         // What was seen once is no proof of now.

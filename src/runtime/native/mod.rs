@@ -1,9 +1,11 @@
-//! The `native` runtime: Ray in a shared virtual environment, nodes as processes that the cluster's agent supervises.
+//! The `native` runtime: Ray in a shared virtual environment, nodes as processes that the cluster's agent supervises; on hosts that
+//! are reached by SSH a supervisor there does.
 //!
 //! Everything of a node lies in its host's folder. Ray's sockets need short paths: a link in the runtime folder leads there.
 //! On one machine all of Ray listens on the loopback only (`templates/ray-native/node.py` says how), so that nothing is open
 //! to the world and nothing outside can be disturbed.
 
+mod deployed;
 mod end;
 mod launch;
 mod layout;
@@ -11,6 +13,7 @@ mod observe;
 mod ports;
 mod prepare;
 
+pub use deployed::Deployed;
 pub use end::{end_tagged, residue};
 pub(crate) use launch::resource_of;
 pub use launch::{HeadAddress, Launch, launch};

@@ -8,7 +8,7 @@ use crate::cluster;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::Tunnel;
 use crate::name::Key;
-use crate::runtime::compose::{self, Page, Pages};
+use crate::runtime::project::{self, Page, Pages};
 use crate::util::{ports, random};
 
 /// The name of the way for Ray's client, which is no page.
@@ -29,7 +29,7 @@ pub(super) async fn open(app: &App, port: Option<u16>, target: &Target) -> Resul
     let ports = target.head_ports()?;
     let head = target.head(app).await?.ok_or_else(not_running)?;
     let mut opened = Opened { pages: Vec::new(), client: None, portals: Vec::new(), tunnels: Vec::new(), head: None };
-    for page in compose::pages(spec, &Key::host(0), ports) {
+    for page in project::of(spec.runtime).pages(spec, &Key::host(0), ports) {
         let place = places.get(&page.name).copied().unwrap_or_default();
         let (url, login) = if page.name == DASHBOARD {
             (dashboard(app, target, &head, &page, port, place, &mut opened).await?, None)

@@ -1,4 +1,4 @@
-//! The logs of containers, by one exec on each host.
+//! The logs of what runs on hosts that are reached by SSH, by one exec on each.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use crate::cluster::{self, Remote, RemoteHost};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::{ExecEnd, Host as _, Stream};
 use crate::name::Key;
-use crate::runtime::compose::{LogLine, LogRequest, log_line, logs_script};
+use crate::runtime::project::{LogLine, LogRequest, log_line};
 
 /// Prints them; those of several hosts as they come.
 pub(super) async fn run(app: &App, args: &Args, target: &Target) -> Result<u8> {
@@ -45,10 +45,10 @@ pub(super) async fn run(app: &App, args: &Args, target: &Target) -> Result<u8> {
                 format!("show the log of {}", args.node.as_deref().unwrap_or_default()),
             );
             Err(if names.is_empty() {
-                error.because(format!("{} has no containers now", target.name))
+                error.because(format!("nothing of {} runs now", target.name))
             } else {
                 error
-                    .because(format!("{} has no such container", target.name))
+                    .because(format!("{} has no such node or service", target.name))
                     .hint(format!("there are: {}", names.join(", ")))
             })
         }
@@ -77,6 +77,7 @@ fn chosen<'a>(remote: &'a Remote, wanted: Option<&str>) -> (Vec<&'a RemoteHost>,
 
 async fn on(app: &App, remote: &Remote, host: &RemoteHost, request: &LogRequest, seen: &Seen) -> Result<()> {
     let ssh = remote.connections.connect(host.name(), host.home(), ANSWER, std::future::pending()).await?;
+    let ssh = ssh.by(host.runtime.account());
     let mut words = Vec::new();
     let mut on_line = |stream: Stream, line: &str| match log_line(line) {
         Some(LogLine::Known(key)) => {
@@ -88,7 +89,7 @@ async fn on(app: &App, remote: &Remote, host: &RemoteHost, request: &LogRequest,
         None if stream == Stream::Err => words.push(line.to_owned()),
         None => {}
     };
-    let end = ssh.exec(&logs_script(&host.tag.to_string(), request), &mut on_line).await?;
+    let end = ssh.exec(&host.runtime.logs_script(&host.tag.to_string(), request), &mut on_line).await?;
     ssh.close().await;
     let failed = || Error::new(ErrorKind::Host, format!("show the logs of {}", host.name()));
     match end {

@@ -1,14 +1,17 @@
-//! What passes between the verbs and the rendering of compose projects.
+//! What passes between the verbs and the rendering of projects.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::name::Key;
+use crate::name::{Key, Scope};
 use crate::plan::NodeSpec;
 use crate::playbook::{Facts, Stage};
+use crate::render::Library;
+use crate::secret::Secrets;
+use crate::spec::Spec;
 
-/// The ports of one host that its containers are reached by: on the loopback of a single host, else as DESIGN has it.
+/// The ports of one host that what runs there is reached by. Those of services that a runtime has not are the dashboard's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostPorts {
     /// Ray's dashboard and job API.
@@ -27,6 +30,13 @@ pub struct HostPorts {
     pub jupyter: u16,
     /// The first of those that Ray's nodes take where they are on the host's network.
     pub ray: u16,
+}
+
+impl HostPorts {
+    /// The ports that may be used on a host: what must be free before its first start.
+    pub fn all(&self) -> Vec<u16> {
+        vec![self.dashboard, self.client, self.object_store, self.console, self.prometheus, self.grafana, self.jupyter]
+    }
 }
 
 /// The ports on the user's machine under which pages are shown: chosen once per cluster, since Grafana's must be known
@@ -71,7 +81,7 @@ pub struct Page {
 pub struct Deployment {
     /// The host.
     pub host: Key,
-    /// The name of its compose project.
+    /// The name of its project, which is the host's tag.
     pub project: String,
     /// The nodes of Ray that run in it.
     pub nodes: Vec<NodeSpec>,
@@ -79,4 +89,63 @@ pub struct Deployment {
     pub stage: Stage,
     /// The shell text that prints what the host's checks saw, one JSON object a line behind `::check `.
     pub checks: String,
+}
+
+/// What projects are rendered from.
+pub struct DeployRequest<'a> {
+    /// The spec.
+    pub spec: &'a Spec,
+    /// Whose and which cluster.
+    pub scope: &'a Scope,
+    /// All nodes of Ray, the head first.
+    pub nodes: &'a [NodeSpec],
+    /// All hosts; the first has the head and the services.
+    pub hosts: &'a [HostInput],
+    /// The ports of the pages on the user's machine.
+    pub pages: &'a Pages,
+    /// The cluster's credentials.
+    pub secrets: &'a Secrets,
+    /// Where templates come from.
+    pub library: &'a Library,
+}
+
+/// What is known of the other hosts of a cluster when one is prepared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Others {
+    /// There are none.
+    None,
+    /// Where they are is known only once all of them are there.
+    Later,
+    /// Where they are is known.
+    Known,
+}
+
+/// What the stage `prepare` of a host is made from, and the one that opens it to the others.
+pub struct PrepareRequest<'a> {
+    /// The spec.
+    pub spec: &'a Spec,
+    /// All nodes of Ray.
+    pub nodes: &'a [NodeSpec],
+    /// All hosts that have told what they are.
+    pub hosts: &'a [HostInput],
+    /// What is known of the others.
+    pub others: Others,
+    /// The host that is to be prepared.
+    pub host: &'a HostInput,
+    /// Where playbooks come from.
+    pub library: &'a Library,
+}
+
+/// What `down` leaves on a host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CleanOptions {
+    /// Keep the data volumes.
+    pub keep_data: bool,
+    /// Remove what was installed for us as well.
+    pub purge: bool,
+}
+
+/// The nodes of one host.
+pub fn nodes_of(nodes: &[NodeSpec], host: &Key) -> Vec<NodeSpec> {
+    nodes.iter().filter(|node| node.host == *host).cloned().collect()
 }

@@ -1,15 +1,12 @@
-//! What a host says of a project: its containers, what else carries its tag, and what its checks saw.
+//! What a host says of a project: its nodes and services, what else carries its tag, and what its checks saw.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::clean::header;
 use crate::name::Key;
 
-const LOOK: &str = include_str!("shell/look.sh");
-
-/// One container of a project.
+/// One part of a project: a node or a service, which is a container, or a process with its children.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Container {
     /// Its name, which is its tag.
@@ -71,25 +68,28 @@ struct Told {
     exit_code: Option<i32>,
 }
 
-/// The shell text that prints what of this tag is on the host, for [`seen_of`]. Changes nothing; works without Docker.
-pub fn look_script(tag: &str) -> String {
-    format!("{}{LOOK}", header(tag))
-}
-
-/// Reads what [`look_script`] printed among these lines.
+/// Reads what [`super::ProjectRuntime::look_script`] printed among these lines.
 pub fn seen_of(lines: &[String]) -> Seen {
     let mut seen = Seen::default();
     for line in lines.iter().map(|line| line.trim_start()) {
         if let Some(text) = line.strip_prefix("::remains ") {
             seen.remains.push(text.trim_end().to_owned());
-        } else if let Some(told) = line.strip_prefix("::container ").and_then(|text| serde_json::from_str(text).ok()) {
+        } else if let Some((kind, told)) = part(line) {
             let container = container(told);
-            seen.remains.push(format!("container {}", container.name));
+            seen.remains.push(format!("{kind} {}", container.name));
             seen.containers.push(container);
         }
     }
     seen.containers.sort_by(|a, b| a.name.cmp(&b.name));
     seen
+}
+
+/// What a line tells of one part of a project: a container, or a process with its children.
+fn part(line: &str) -> Option<(&'static str, Told)> {
+    ["container", "process"].into_iter().find_map(|kind| {
+        let told = line.strip_prefix("::")?.strip_prefix(kind)?.strip_prefix(' ')?;
+        Some((kind, serde_json::from_str(told).ok()?))
+    })
 }
 
 /// A container of the user's own compose file has no key of ours: its service's name stands in.

@@ -1,9 +1,4 @@
-//! The logs of a host's containers.
-
-use super::clean::header;
-use crate::render::quote;
-
-const LOGS: &str = include_str!("shell/logs.sh");
+//! The logs of what runs on a host.
 
 /// What of the logs is asked for.
 #[derive(Debug, Clone, Default)]
@@ -16,7 +11,7 @@ pub struct LogRequest {
     pub follow: bool,
 }
 
-/// What [`logs_script`] prints, line by line.
+/// What [`super::ProjectRuntime::logs_script`] prints, line by line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogLine<'a> {
     /// A container that is there: its key.
@@ -25,18 +20,7 @@ pub enum LogLine<'a> {
     Line(&'a str, &'a str),
 }
 
-/// The script that prints the logs of the containers of this tag, for [`log_line`].
-pub fn logs_script(tag: &str, request: &LogRequest) -> String {
-    let mut options = request.tail.map(|tail| format!("--tail {tail}")).unwrap_or_default();
-    if request.follow {
-        options.push_str(" --follow");
-    }
-    let want = quote(request.container.as_deref().unwrap_or_default());
-    let follow = if request.follow { "1" } else { "" };
-    format!("{}want={want}\nfollow={follow}\noptions={}\n{LOGS}", header(tag), quote(&options))
-}
-
-/// Reads a line that [`logs_script`] printed; `None` when it is nothing of it.
+/// Reads a line that [`super::ProjectRuntime::logs_script`] printed; `None` when it is nothing of it.
 pub fn log_line(line: &str) -> Option<LogLine<'_>> {
     if let Some(key) = line.strip_prefix("::known ") {
         return Some(LogLine::Known(key));

@@ -1,0 +1,116 @@
+//! The files of one host.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::NewHost;
+use super::user_data::UserData;
+use crate::error::{Doing as _, Error, ErrorKind, Result};
+
+/// Where systems have the server of `sftp` and `scp`.
+const SFTP: [&str; 4] = [
+    "/usr/lib/openssh/sftp-server",
+    "/usr/libexec/openssh/sftp-server",
+    "/usr/lib/ssh/sftp-server",
+    "/usr/libexec/sftp-server",
+];
+
+/// Writes all that a host's server needs.
+pub(super) async fn write(
+    folder: &Path,
+    address: SocketAddr,
+    new: &NewHost,
+    environment: &[(String, String)],
+) -> Result<()> {
+    let doing = || format!("write the files of the host {}", new.id);
+    let told = UserData::read(new.user_data.as_deref())?;
+    let home = folder.join("home");
+    fs_err::create_dir_all(&home).doing(ErrorKind::Host, doing)?;
+    for private in [folder, home.as_path()] {
+        fs_err::set_permissions(private, PermissionsExt::from_mode(0o700)).doing(ErrorKind::Host, doing)?;
+    }
+    if rustix::process::geteuid().is_root() {
+        // Where root starts a server, it locks up what is not logged in yet in this folder, which packages make at boot.
+        fs_err::create_dir_all("/run/sshd").doing(ErrorKind::Host, doing)?;
+    }
+    let put = |name: &str, mode: u32, text: &str| {
+        let path = folder.join(name);
+        fs_err::write(&path, "").doing(ErrorKind::Host, doing)?;
+        fs_err::set_permissions(&path, PermissionsExt::from_mode(mode)).doing(ErrorKind::Host, doing)?;
+        fs_err::write(&path, text).doing(ErrorKind::Host, doing)
+    };
+    match told.host_key() {
+        Some(key) => put("host_key", 0o600, key)?,
+        None => make_host_key(&folder.join("host_key")).await?,
+    }
+    let keys: Vec<&str> = new.public_keys.iter().chain(&told.ssh_authorized_keys).map(String::as_str).collect();
+    put("authorized_keys", 0o600, &format!("{}\n", keys.join("\n")))?;
+    put("login", 0o700, &login(&home, &new.id, environment))?;
+    put("sshd_config", 0o600, &config(folder, address))
+}
+
+async fn make_host_key(path: &Path) -> Result<()> {
+    let doing = || "make a host key".to_owned();
+    let made = tokio::process::Command::new("ssh-keygen")
+        .args(["-q", "-t", "ed25519", "-N", "", "-C", "", "-f"])
+        .arg(path)
+        .output()
+        .await
+        .doing(ErrorKind::Host, doing)?;
+    match made.status.success() {
+        true => Ok(()),
+        false => Err(Error::new(ErrorKind::Host, doing()).because(String::from_utf8_lossy(&made.stderr).trim())),
+    }
+}
+
+/// What every login becomes: a shell in the host's own home.
+fn login(home: &Path, id: &str, environment: &[(String, String)]) -> String {
+    let mut text = String::from("#!/bin/sh\n");
+    let own = [("HOME".to_owned(), home.display().to_string()), ("STAND_IN_HOST".to_owned(), id.to_owned())];
+    for (name, value) in environment.iter().chain(&own) {
+        text.push_str(&format!("export {name}={}\n", word(value)));
+    }
+    text.push_str(
+        "cd \"$HOME\" || exit 1\n\
+         if [ -n \"${SSH_ORIGINAL_COMMAND:-}\" ]; then\n    \
+             command=$SSH_ORIGINAL_COMMAND\n    unset SSH_ORIGINAL_COMMAND\n    exec sh -c \"$command\"\nfi\n\
+         exec \"${SHELL:-sh}\"\n",
+    );
+    text
+}
+
+/// Any text as one word of a shell.
+fn word(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+fn config(folder: &Path, address: SocketAddr) -> String {
+    let at = |name: &str| format!("\"{}\"", folder.join(name).display());
+    let mut text = format!(
+        "# A host of a stand-in cloud, on the loopback.\n\
+         ListenAddress {address}\n\
+         HostKey {}\n\
+         AuthorizedKeysFile {}\n\
+         PidFile none\n\
+         UsePAM no\n\
+         StrictModes no\n\
+         PasswordAuthentication no\n\
+         KbdInteractiveAuthentication no\n\
+         PermitRootLogin prohibit-password\n\
+         PermitUserRC no\n\
+         X11Forwarding no\n\
+         PrintMotd no\n\
+         PrintLastLog no\n\
+         MaxStartups 100\n\
+         MaxSessions 10\n\
+         ForceCommand {}\n",
+        at("host_key"),
+        at("authorized_keys"),
+        word(&folder.join("login").display().to_string())
+    );
+    if let Some(sftp) = SFTP.iter().find(|path| Path::new(path).is_file()) {
+        text.push_str(&format!("Subsystem sftp {sftp}\n"));
+    }
+    text
+}

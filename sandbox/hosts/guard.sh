@@ -1,0 +1,65 @@
+# Holds one host: starts its sshd, and ends all that ever ran there once nobody holds the other end of its input any more.
+# Arguments: the host's folder, its mark, the program sshd, seconds in which it stays silent.
+folder=$1
+mark=STAND_IN_HOST=$2
+sshd=$3
+sleep "$4"
+"$sshd" -D -e -f "$folder/sshd_config" </dev/null >>"$folder/sshd.log" 2>&1 &
+server=$!
+
+# Whoever made the host writes nothing: this ends when it ends the host, or dies.
+cat >/dev/null
+
+# The processes below these, and these: sessions of sshd write their titles over their environment.
+below() {
+    all=" $1 "
+    grown=1
+    while [ -n "$grown" ]; do
+        grown=
+        for stat in /proc/[0-9]*/stat; do
+            { read -r line <"$stat"; } 2>/dev/null || continue
+            pid=${line%% *}
+            # The name stands in parentheses and may hold blanks: count from behind it.
+            # shellcheck disable=SC2086
+            set -- ${line##*) }
+            case "$all" in
+                *" $pid "*) ;;
+                *" ${2:-0} "*) all="$all$pid " grown=1 ;;
+            esac
+        done
+    done
+    echo "$all"
+}
+
+marked() {
+    for file in $(grep -l -s -F "$mark" /proc/[0-9]*/environ); do
+        if { tr '\0' '\n' <"$file" | grep -q -x -F "$mark"; } 2>/dev/null; then
+            pid=${file#/proc/}
+            echo "${pid%/environ}"
+        fi
+    done
+}
+
+if kill -0 "$server" 2>/dev/null; then
+    # shellcheck disable=SC2046
+    kill -s KILL $(below "$server") 2>/dev/null
+fi
+tries=0
+while [ "$tries" -lt 100 ]; do
+    left=$(marked)
+    [ -n "$left" ] || break
+    # shellcheck disable=SC2086
+    kill -s KILL $left 2>/dev/null
+    tries=$((tries + 1))
+    sleep 0.1 2>/dev/null || sleep 1
+done
+# Short links into this host's home, which Ray's sockets needed.
+for link in "/tmp/gpucl-$(id -u)"/*; do
+    [ -L "$link" ] || continue
+    case $(readlink "$link") in "$folder"/*) rm -f "$link" ;; esac
+done
+rmdir "/tmp/gpucl-$(id -u)" 2>/dev/null
+cd /
+rm -rf "$folder" 2>/dev/null || { sleep 1; rm -rf "$folder"; }
+rmdir "${folder%/*}" 2>/dev/null
+[ "$tries" -lt 100 ] && [ ! -e "$folder" ]

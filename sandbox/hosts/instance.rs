@@ -1,0 +1,26 @@
+//! Hosts as the instances of the stand-in of Lambda.
+
+use std::net::SocketAddr;
+
+use async_trait::async_trait;
+
+use super::{LocalHosts, NewHost};
+use crate::error::Result;
+use crate::sandbox::lambda::{Boot, Hosts};
+
+#[async_trait]
+impl Hosts for LocalHosts {
+    async fn boot(&self, instance: &Boot) -> Result<SocketAddr> {
+        let new = NewHost {
+            id: instance.id.clone(),
+            user_data: instance.user_data.clone(),
+            public_keys: instance.public_keys.clone(),
+            silent: instance.silent,
+        };
+        LocalHosts::boot(self, &new).await
+    }
+
+    async fn end(&self, id: &str) -> Result<()> {
+        LocalHosts::end(self, id).await
+    }
+}

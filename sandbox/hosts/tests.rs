@@ -1,0 +1,102 @@
+use super::*;
+
+/// A key pair of who logs in, and hosts that know it. The port is one that nobody else of these tests has.
+struct Fixture {
+    folder: tempfile::TempDir,
+    hosts: LocalHosts,
+}
+
+impl Fixture {
+    fn new(port: u16) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("key");
+        let mut make = std::process::Command::new("ssh-keygen");
+        assert!(make.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status().unwrap().success());
+        let environment = vec![("GREETING".to_owned(), "it's me".to_owned())];
+        let config = Config { folder: folder.path().join("hosts"), port, environment };
+        Self { hosts: LocalHosts::new(config).unwrap(), folder }
+    }
+
+    fn new_host(&self, id: &str) -> NewHost {
+        let public = std::fs::read_to_string(self.folder.path().join("key.pub")).unwrap();
+        NewHost { id: id.to_owned(), public_keys: vec![public.trim().to_owned()], ..NewHost::default() }
+    }
+
+    /// What a command prints on a host.
+    async fn at(&self, address: SocketAddr, command: &str) -> String {
+        let output = Command::new("ssh")
+            .args(["-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "LogLevel=ERROR"])
+            .args(["-o", "UserKnownHostsFile=/dev/null", "-o", "IdentitiesOnly=yes", "-i"])
+            .arg(self.folder.path().join("key"))
+            .args(["-p", &address.port().to_string(), &address.ip().to_string(), command])
+            .stdin(Stdio::null())
+            .output()
+            .await
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+}
+
+fn is_alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+#[tokio::test]
+async fn a_host_has_a_home_of_its_own_and_takes_all_it_started_with_it() {
+    let fixture = Fixture::new(2291);
+    let first = fixture.hosts.boot(&fixture.new_host("i-1")).await.unwrap();
+    let second = fixture.hosts.boot(&fixture.new_host("i-2")).await.unwrap();
+    assert_ne!(first.ip(), second.ip());
+    assert_eq!((first.port(), second.port()), (2291, 2291));
+    let seen = fixture.at(first, "pwd; echo $HOME; echo $GREETING").await;
+    let home = fixture.folder.path().join("hosts/i-1/home").display().to_string();
+    assert_eq!(seen.lines().collect::<Vec<_>>(), [home.as_str(), &home, "it's me"]);
+    // One that left its session, and a session that is held open.
+    let pid = fixture.at(first, "setsid sleep 600 >/dev/null 2>&1 & echo $!").await;
+    let other = fixture.at(second, "setsid sleep 600 >/dev/null 2>&1 & echo $!").await;
+    assert!(is_alive(&pid) && is_alive(&other));
+    fixture.hosts.end("i-1").await.unwrap();
+    assert!(!is_alive(&pid), "the first host's process is still there");
+    assert!(is_alive(&other), "the second host's process went with the first");
+    assert!(!fixture.folder.path().join("hosts/i-1").exists());
+    assert!(tokio::net::TcpStream::connect(first).await.is_err(), "its server still answers");
+    fixture.hosts.end_all().await.unwrap();
+    assert!(!is_alive(&other) && !fixture.folder.path().join("hosts").exists());
+    fixture.hosts.end("i-1").await.unwrap();
+}
+
+#[tokio::test]
+async fn hosts_end_when_who_made_them_is_gone() {
+    let fixture = Fixture::new(2292);
+    let address = fixture.hosts.boot(&fixture.new_host("i-1")).await.unwrap();
+    let pid = fixture.at(address, "setsid sleep 600 >/dev/null 2>&1 & echo $!").await;
+    let Fixture { folder, hosts } = fixture;
+    drop(hosts);
+    let begun = Instant::now();
+    while is_alive(&pid) || folder.path().join("hosts").exists() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it is still there");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_host_has_the_key_that_it_was_told() {
+    let fixture = Fixture::new(2293);
+    let key = fixture.folder.path().join("host");
+    let made =
+        std::process::Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status();
+    assert!(made.unwrap().success());
+    let private: String = std::fs::read_to_string(&key).unwrap().lines().map(|line| format!("    {line}\n")).collect();
+    let mut new = fixture.new_host("i-1");
+    new.user_data = Some(format!("#cloud-config\nssh_keys:\n  ed25519_private: |\n{private}"));
+    let address = fixture.hosts.boot(&new).await.unwrap();
+    let port = address.port().to_string();
+    let shown = Command::new("ssh-keyscan").args(["-t", "ed25519", "-p", &port, &address.ip().to_string()]).output();
+    let shown = String::from_utf8(shown.await.unwrap().stdout).unwrap();
+    let public = std::fs::read_to_string(key.with_extension("pub")).unwrap();
+    let blob = public.split_whitespace().nth(1).unwrap();
+    assert!(shown.contains(blob), "{shown}");
+    fixture.hosts.end_all().await.unwrap();
+}

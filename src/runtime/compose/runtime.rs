@@ -1,0 +1,131 @@
+//! The runtime `docker` on hosts that are reached by SSH.
+
+use std::collections::BTreeSet;
+
+use super::clean::header;
+use super::images::host_images;
+use super::prepare::{self, Peers};
+use super::{clean, ports, project};
+use crate::error::Result;
+use crate::host::Account;
+use crate::name::Key;
+use crate::plan::NodeSpec;
+use crate::playbook::Stage;
+use crate::render::quote;
+use crate::runtime::project::{
+    CleanOptions, DeployRequest, Deployment, HostPorts, LogRequest, Others, Page, PrepareRequest, ProjectRuntime,
+    nodes_of,
+};
+use crate::spec::Spec;
+
+const LOOK: &str = include_str!("shell/look.sh");
+const LOGS: &str = include_str!("shell/logs.sh");
+
+/// Nodes are containers of one compose project per host.
+#[derive(Debug, Clone, Copy)]
+pub struct Compose;
+
+impl ProjectRuntime for Compose {
+    fn account(&self) -> Account {
+        Account::Root
+    }
+
+    fn node_is(&self) -> &'static str {
+        "container"
+    }
+
+    fn traces(&self) -> &'static str {
+        "container, volume, network, rule or file"
+    }
+
+    fn folders(&self) -> &'static str {
+        super::HOST_FOLDERS
+    }
+
+    fn choose_ports(&self, _tag: &str, taken: &BTreeSet<u16>) -> HostPorts {
+        HostPorts::choose(taken)
+    }
+
+    fn ray_ports(&self, ports: HostPorts, nodes: &[NodeSpec], is_head: bool, hosts: usize) -> Vec<(u16, u16)> {
+        ports::peer_ports(ports, nodes, is_head, hosts)
+    }
+
+    fn preparation(&self, request: &PrepareRequest<'_>) -> Result<Stage> {
+        let PrepareRequest { spec, host, library, .. } = request;
+        let (addresses, ports) = lets_in(request);
+        let peers = match request.others {
+            Others::None => Peers::None,
+            Others::Later => Peers::Later,
+            Others::Known => Peers::Known { addresses: &addresses, ports: &ports },
+        };
+        let images = host_images(spec, &host.facts, host.key == Key::host(0), library)?;
+        prepare::preparation(spec, &host.facts, &host.tag, peers, &images.pulls, library)
+    }
+
+    fn opens_ports(&self) -> bool {
+        true
+    }
+
+    fn guard(&self, request: &PrepareRequest<'_>) -> Result<Stage> {
+        let PrepareRequest { spec, host, library, .. } = request;
+        let (addresses, ports) = lets_in(request);
+        prepare::guard_steps(spec, &host.facts, &host.tag, &addresses, &ports, library)
+    }
+
+    fn deployment(&self, request: &DeployRequest<'_>, host: &Key) -> Result<Deployment> {
+        project::deployment_of(request, host)
+    }
+
+    fn deployments(&self, request: &DeployRequest<'_>) -> Result<Vec<Deployment>> {
+        project::deployments(request)
+    }
+
+    fn pages(&self, spec: &Spec, head_host: &Key, ports: HostPorts) -> Vec<Page> {
+        project::pages(spec, head_host, ports)
+    }
+
+    /// Works without Docker.
+    fn look_script(&self, tag: &str) -> String {
+        look_script(tag)
+    }
+
+    fn stop_script(&self, tag: &str) -> String {
+        clean::stop_script(tag)
+    }
+
+    fn clean_script(&self, tag: &str, options: CleanOptions) -> String {
+        clean::clean_script(tag, options)
+    }
+
+    fn logs_script(&self, tag: &str, request: &LogRequest) -> String {
+        logs_script(tag, request)
+    }
+}
+
+/// Who may come to which ports of a host.
+fn lets_in(request: &PrepareRequest<'_>) -> (Vec<String>, Vec<String>) {
+    let host = request.host;
+    let others = request.hosts.iter().filter(|other| other.key != host.key);
+    let here = nodes_of(request.nodes, &host.key);
+    let several = if request.others == Others::None { 1 } else { 2 };
+    let ports = ports::peer_ports(host.ports, &here, host.key == Key::host(0), several)
+        .into_iter()
+        .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") });
+    (others.map(|peer| peer.address.clone()).collect(), ports.collect())
+}
+
+/// The shell text that prints what of this tag is on the host. Changes nothing; works without Docker.
+pub fn look_script(tag: &str) -> String {
+    format!("{}{LOOK}", header(tag))
+}
+
+/// The script that prints the logs of the containers of this tag.
+pub fn logs_script(tag: &str, request: &LogRequest) -> String {
+    let mut options = request.tail.map(|tail| format!("--tail {tail}")).unwrap_or_default();
+    if request.follow {
+        options.push_str(" --follow");
+    }
+    let want = quote(request.container.as_deref().unwrap_or_default());
+    let follow = if request.follow { "1" } else { "" };
+    format!("{}want={want}\nfollow={follow}\noptions={}\n{LOGS}", header(tag), quote(&options))
+}

@@ -1,0 +1,41 @@
+# Looks at all that this host runs, at the same time. Prints a line for each thing that was checked; changes nothing.
+dir=$(mktemp -d) || exit 0
+ray_env=$(sed -n 's/^ray_env //p' "$home/prepared/prepare" 2>/dev/null)
+RAY_AUTH_MODE=token
+RAY_AUTH_TOKEN_PATH=$home/secrets/ray_token
+RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0
+RAY_USAGE_STATS_ENABLED=0
+# Python puts sockets there, which take no long paths.
+TMPDIR=/tmp/gpucl-$(id -u)/$link/t
+[ -d "$TMPDIR" ] || TMPDIR=$dir
+export RAY_AUTH_MODE RAY_AUTH_TOKEN_PATH RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER RAY_USAGE_STATS_ENABLED TMPDIR
+unset RAY_AUTH_TOKEN
+
+# Without its nodes there is nothing to ask, and to wait for an answer would be for nothing.
+silent=
+for key in $keys; do
+    state=
+    { read -r state pid ticks _ <"$home/run/$key"; } 2>/dev/null
+    if [ "$state" != running ] || ! is_alive "$pid" "$ticks"; then silent="$silent $key"; fi
+done
+
+# Text that can stand in JSON.
+plain() { tr -d '"\\' | tr -c '[:print:]' ' ' | cut -c 1-400; }
+
+# Runs a check by Ray's Python: its name, its target, seconds, then the arguments.
+by_python() {
+    check=$1 target=$2 limit=$3
+    shift 3
+    if [ -n "$silent" ]; then
+        printf '::check {"check": "%s", "target": "%s", "ok": false, "saw": "not asked, as these do not run:%s"}\n' \
+            "$check" "$target" "$silent"
+        return 0
+    fi
+    timeout "$limit" "$ray_env/bin/python" -I -B "$@" </dev/null >"$dir/$target-$check" 2>"$dir/$target-$check.err"
+    code=$?
+    grep -a '^::check ' "$dir/$target-$check" && return 0
+    why=$(tail -n 2 "$dir/$target-$check.err" | plain)
+    [ "$code" -ne 124 ] || why="no answer within $limit s"
+    printf '::check {"check": "%s", "target": "%s", "ok": false, "saw": "%s"}\n' \
+        "$check" "$target" "${why:-the check ended with exit code $code}"
+}

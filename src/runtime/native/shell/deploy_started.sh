@@ -1,0 +1,7 @@
+# What runs is what is asked for, and all of it runs.
+[ "$(cat "$home/run/.applied" 2>/dev/null)" = "$config" ]
+for key in supervisor $keys; do
+    read -r state pid ticks _ <"$home/run/$key"
+    [ "$state" = running ]
+    is_alive "$pid" "$ticks"
+done

@@ -1,0 +1,34 @@
+# Prints the logs of this host's nodes, a line each behind `::log NAME `; of one only where `want` names it. Changes nothing.
+chosen=
+for file in "$home"/logs/*.log; do
+    [ -e "$file" ] || continue
+    key=${file##*/}
+    key=$(printf '%s' "${key%.log}" | tr -d '-')
+    echo "::known $key"
+    if [ -z "$want" ] || [ "$want" = "$key" ]; then chosen="$chosen $key"; fi
+done
+
+show() {
+    for file in "$home"/logs/*.log; do
+        name=${file##*/}
+        [ "$(printf '%s' "${name%.log}" | tr -d '-')" = "$1" ] || continue
+        if [ -n "$follow" ]; then
+            tail -n "$lines" -F "$file" 2>/dev/null </dev/null | sed -u "s/^/::log $1 /"
+        else
+            tail -n "$lines" "$file" | sed "s/^/::log $1 /"
+        fi
+    done
+}
+
+if [ -z "$follow" ]; then
+    for one in $chosen; do show "$one"; done
+    exit 0
+fi
+[ -n "$chosen" ] || exit 0
+trap '' PIPE
+for one in $chosen; do show "$one" & done
+# Whoever listens may have gone without a word: then nobody takes this line, and nothing of ours may stay.
+while sleep 5 && echo ::here; do
+    kill -0 $(jobs -p) 2>/dev/null || break
+done 2>/dev/null
+kill 0

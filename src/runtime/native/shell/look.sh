@@ -1,0 +1,24 @@
+# What of one tag is on this host. Changes nothing.
+supervised=
+if { read -r _ pid ticks _ <"$home/run/supervisor"; } 2>/dev/null && is_alive "$pid" "$ticks"; then supervised=1; fi
+for file in "$home"/run/*; do
+    case $file in *.new) continue ;; esac
+    { read -r state pid ticks since restarts code <"$file"; } 2>/dev/null || continue
+    key=${file##*/}
+    name=$tag
+    [ "$key" = supervisor ] || name=${tag%-*}-$key
+    case $state in
+        running) is_alive "$pid" "$ticks" || state=exited ;;
+        restarting) [ -n "$supervised" ] || state=exited ;;
+        *) state=exited ;;
+    esac
+    case $code in '' | *[!0-9]*) code=null ;; esac
+    [ "$state" != running ] || code=null
+    printf '::process {"name":"%s","key":"%s","state":"%s","health":null,"started_at":"%s","exit_code":%s}\n' \
+        "$name" "$key" "$state" "$since" "$code"
+done
+count=$(carrying "GPUCL_HOST=$tag" | wc -l)
+[ "$((count))" -eq 0 ] || echo "::remains $((count)) processes"
+[ ! -e "$home" ] || echo "::remains folder $home"
+link=/tmp/gpucl-$(id -u)/$link
+[ ! -L "$link" ] || echo "::remains link $link"

@@ -1,0 +1,35 @@
+# The numbers of the processes whose environment holds this very NAME=VALUE.
+carrying() {
+    for file in $(grep -l -s -F "$1" /proc/[0-9]*/environ); do
+        if { tr '\0' '\n' <"$file" | grep -q -x -F "$1"; } 2>/dev/null; then
+            pid=${file#/proc/}
+            echo "${pid%/environ}"
+        fi
+    done
+}
+
+# Process $1 is there and started at tick $2: a number alone may be a stranger's by now.
+is_alive() {
+    stat=
+    { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+    ticks_of=$2
+    # The name stands in parentheses and may hold blanks: count from behind it.
+    # shellcheck disable=SC2086
+    set -- ${stat##*) }
+    case ${1:-} in Z | X | '') return 1 ;; esac
+    [ "${20:-}" = "$ticks_of" ]
+}
+
+# Ends the supervisor of this host, which starts nothing any more then; nodes go on.
+end_supervisor() {
+    tries=0
+    while :; do
+        pids=$(carrying "GPUCL_TAG=$tag")
+        [ -n "$pids" ] || return 0
+        # shellcheck disable=SC2086
+        kill -s KILL $pids 2>/dev/null
+        tries=$((tries + 1))
+        [ "$tries" -lt 50 ] || return 1
+        sleep 0.1 2>/dev/null || sleep 1
+    done
+}

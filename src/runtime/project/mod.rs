@@ -1,0 +1,103 @@
+//! What a runtime does on hosts that are reached by SSH: one *project* per host, all that runs there of one cluster.
+//!
+//! Everything behind [`ProjectRuntime`] is pure: from a spec, the nodes and what the hosts told come files, stages and scripts.
+//! `cluster::projects` runs them, and knows no runtime.
+
+mod deployment;
+mod logs;
+mod seen;
+
+use std::collections::BTreeSet;
+
+pub use deployment::{
+    CleanOptions, DeployRequest, Deployment, HostInput, HostPorts, Others, Page, Pages, PrepareRequest, nodes_of,
+};
+pub use logs::{LogLine, LogRequest, log_line};
+pub use seen::{CheckLine, Container, Seen, checks_of, checks_told, seen_of};
+
+use super::{compose, native};
+use crate::error::Result;
+use crate::host::Account;
+use crate::name::Key;
+use crate::plan::NodeSpec;
+use crate::playbook::Stage;
+use crate::spec::{Runtime, Spec};
+
+/// How Ray runs on hosts that are reached by SSH.
+pub trait ProjectRuntime: Send + Sync {
+    /// As whom its programs run there.
+    fn account(&self) -> Account;
+
+    /// What a node is there: `container`, `process`.
+    fn node_is(&self) -> &'static str;
+
+    /// What carries the tag of a host, for the sentence that none is left.
+    fn traces(&self) -> &'static str;
+
+    /// Where the folders of all clusters lie on a host; `~/` is the home folder of who is logged in as.
+    fn folders(&self) -> &'static str;
+
+    /// The folder of a host, by its tag.
+    fn home(&self, tag: &str) -> String {
+        format!("{}/{tag}", self.folders())
+    }
+
+    /// Chooses ports on a host where these are taken.
+    fn choose_ports(&self, tag: &str, taken: &BTreeSet<u16>) -> HostPorts;
+
+    /// The ports of a host that Ray listens on besides those of the pages, as ranges, where they leave it or could.
+    fn ray_ports(&self, ports: HostPorts, nodes: &[NodeSpec], is_head: bool, hosts: usize) -> Vec<(u16, u16)>;
+
+    /// The stage that brings a host to where a project can run on it.
+    ///
+    /// # Errors
+    /// When the spec asks for what such hosts cannot do.
+    fn preparation(&self, request: &PrepareRequest<'_>) -> Result<Stage>;
+
+    /// Hosts open ports to each other, and to nobody else.
+    fn opens_ports(&self) -> bool;
+
+    /// The stage that opens a host to the others, all of which are known.
+    ///
+    /// # Errors
+    /// When it has none to open.
+    fn guard(&self, request: &PrepareRequest<'_>) -> Result<Stage>;
+
+    /// The deployment of one host. The drivers of the others need not run yet.
+    ///
+    /// # Errors
+    /// When the host is not what the spec counts on.
+    fn deployment(&self, request: &DeployRequest<'_>, host: &Key) -> Result<Deployment>;
+
+    /// One deployment for each host.
+    ///
+    /// # Errors
+    /// As for one.
+    fn deployments(&self, request: &DeployRequest<'_>) -> Result<Vec<Deployment>> {
+        request.hosts.iter().map(|host| self.deployment(request, &host.key)).collect()
+    }
+
+    /// The pages that a cluster of this spec has, on the host with the head.
+    fn pages(&self, spec: &Spec, head_host: &Key, ports: HostPorts) -> Vec<Page>;
+
+    /// The shell text that prints what of this tag is on the host, for [`seen_of`]. It changes nothing.
+    fn look_script(&self, tag: &str) -> String;
+
+    /// The script that ends what runs of this tag, and keeps all else; `::stopped` is its last word.
+    fn stop_script(&self, tag: &str) -> String;
+
+    /// The script that removes all that carries this tag: `::removed`, `::kept`, `::left` lines, and `::clean` at last when
+    /// nothing is left. It may be run again at any time.
+    fn clean_script(&self, tag: &str, options: CleanOptions) -> String;
+
+    /// The script that prints the logs of this tag, for [`log_line`].
+    fn logs_script(&self, tag: &str, request: &LogRequest) -> String;
+}
+
+/// What a runtime does on hosts that are reached by SSH.
+pub fn of(runtime: Runtime) -> &'static dyn ProjectRuntime {
+    match runtime {
+        Runtime::Docker => &compose::Compose,
+        Runtime::Native => &native::Deployed,
+    }
+}

@@ -1,0 +1,364 @@
+"""Looks after the nodes of one host that is reached by SSH. Standard library only.
+
+    python3 host.py supervise HOME        starts what `nodes.json` names, looks after it, and starts workers again that end
+    python3 host.py wait HOME SECONDS     waits until every node answers; ends with 1 and the log of what does not
+    python3 host.py closed HOME TARGET    prints whether all that Ray listens on is on the loopback
+
+HOME is the host's folder. `nodes.json` in it says what each node is started with; these stand in it for what is known here alone:
+
+    @home@      the host's folder
+    @links@     a folder of short paths: Ray's sockets take no long ones
+    @ray_env@   the environment that Ray is in
+
+Each process of a node carries GPUCL_HOST, the host's tag, and GPUCL_TAG, its own. What each node does is in `run/KEY`, one line:
+
+    STATE PID START-TICKS STARTED-AT RESTARTS EXIT-CODE
+
+The supervisor may be ended at any time: nodes go on, and the next one takes over those that are what they should be.
+"""
+
+import datetime
+import fcntl
+import glob
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+# How often a worker is started again before it is left as it is, unless it ran for LONG_ENOUGH seconds in between.
+MOST_RESTARTS = 5
+LONG_ENOUGH = 300
+# How long an earlier supervisor may take to let go.
+LETS_GO = 20
+
+
+def fail(message):
+    """Ends with a message that the log shows."""
+    sys.stderr.write(f"host.py: {message}\n")
+    sys.exit(1)
+
+
+def read(path):
+    """A file's text; nothing when it is not there."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def variables(pid):
+    """The environment of a process that this user may look at."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            parts = file.read().split(b"\0")
+    except OSError:
+        return {}
+    return dict(part.decode(errors="replace").partition("=")[::2] for part in parts if part)
+
+
+def started(pid):
+    """When a process started, in ticks; nothing when it is gone or has ended."""
+    text = read(f"/proc/{pid}/stat")
+    fields = text.rpartition(")")[2].split()
+    return None if not fields or fields[0] in "ZX" else fields[19]
+
+
+def processes(name, value):
+    """The processes that carry a variable with this very value."""
+    found = []
+    for path in glob.glob("/proc/[0-9]*"):
+        pid = int(path[6:])
+        if variables(pid).get(name) == value and started(pid):
+            found.append(pid)
+    return found
+
+
+def end_all(tag):
+    """Ends every process of a node, until none is seen. Each is pinned before it is looked at."""
+    end = time.monotonic() + 15
+    while time.monotonic() < end:
+        left = processes("GPUCL_TAG", tag)
+        if not left:
+            return
+        for pid in left:
+            try:
+                pinned = os.pidfd_open(pid)
+            except OSError:
+                continue
+            try:
+                if variables(pid).get("GPUCL_TAG") == tag:
+                    signal.pidfd_send_signal(pinned, signal.SIGKILL)
+            except OSError:
+                pass
+            finally:
+                os.close(pinned)
+        time.sleep(0.1)
+    sys.stderr.write(f"host.py: processes of {tag} cannot be ended\n")
+
+
+def links():
+    """The folder of short paths, which is this user's alone."""
+    folder = f"/tmp/gpucl-{os.getuid()}"
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        pass
+    seen = os.lstat(folder)
+    if not os.path.isdir(folder) or os.path.islink(folder) or seen.st_uid != os.getuid() or seen.st_mode & 0o022:
+        fail(f"{folder} is not a folder of this user alone")
+    return folder
+
+
+def load(home):
+    """What is to run, with what is known here in its places."""
+    values = dict(line.split(" ", 1) for line in read(f"{home}/prepared/prepare").splitlines() if " " in line)
+    ray_env = values.get("ray_env", "")
+    if not os.access(f"{ray_env}/bin/python", os.X_OK):
+        fail(f"the environment of Ray is not there: {ray_env or 'none was made'}")
+    places = {"@home@": home, "@links@": links(), "@ray_env@": ray_env}
+
+    def put(value):
+        if isinstance(value, dict):
+            return {name: put(inner) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [put(inner) for inner in value]
+        if isinstance(value, str):
+            for name, place in places.items():
+                value = value.replace(name, place)
+        return value
+
+    return put(json.loads(read(f"{home}/nodes.json")))
+
+
+def make_folders(home, host):
+    """The folders of nodes, and the short link to them."""
+    for folder in ["logs", "run", "ray/t", *(f"ray/{node['short']}" for node in host["nodes"])]:
+        os.makedirs(f"{home}/{folder}", mode=0o700, exist_ok=True)
+    link, target = host["link"], f"{home}/ray"
+    if os.path.islink(link) and os.readlink(link) == target:
+        return
+    new = f"{link}.{os.getpid()}"
+    os.symlink(target, new)
+    os.replace(new, link)
+
+
+class Node:
+    """One node: what it is started with, and what it does."""
+
+    def __init__(self, home, launch):
+        self.launch, self.home = launch, home
+        self.child, self.pid, self.ticks = None, 0, "0"
+        self.state, self.since, self.at = "ended", 0.0, "-"
+        self.restarts, self.code, self.due = 0, "-", None
+
+    def write(self):
+        """Says what it does."""
+        path = f"{self.home}/run/{self.launch['key']}"
+        with open(f"{path}.new", "w", encoding="utf-8") as file:
+            file.write(f"{self.state} {self.pid} {self.ticks} {self.at} {self.restarts} {self.code}\n")
+        os.replace(f"{path}.new", path)
+
+    def take_over(self):
+        """Finds it running as it should be; whatever else carries its tag is ended."""
+        for pid in processes("GPUCL_TAG", self.launch["tag"]):
+            seen = variables(pid)
+            words = read(f"/proc/{pid}/cmdline").split("\0")
+            is_main = any(word.rpartition("/")[2] == "node.py" for word in words)
+            if is_main and seen.get("GPUCL_DIGEST") == self.launch["digest"]:
+                before = read(f"{self.home}/run/{self.launch['key']}").split()
+                self.pid, self.ticks, self.state = pid, started(pid) or "0", "running"
+                self.since = time.monotonic()
+                self.at = before[3] if len(before) == 6 else now()
+                self.write()
+                return True
+        end_all(self.launch["tag"])
+        return False
+
+    def start(self):
+        """Starts it in a session of its own, with nothing of this process but its environment."""
+        log = self.launch["log"]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("GPUCL_", "RAY_", "SSH_"))}
+        environment.update(self.launch["environment"])
+        with open(log, "ab", buffering=0) as output:
+            self.child = subprocess.Popen(
+                self.launch["argv"], env=environment, cwd=self.home, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                start_new_session=True,
+            )
+        self.pid, self.ticks = self.child.pid, started(self.child.pid) or "0"
+        self.state, self.since, self.at, self.code, self.due = "running", time.monotonic(), now(), "-", None
+        self.write()
+
+    def look(self):
+        """Looks at it once, and starts it again when that is due."""
+        if self.state == "running":
+            if self.child is not None:
+                code = self.child.poll()
+                if code is None:
+                    return
+                self.code = str(code if code >= 0 else 128 - code)
+            elif started(self.pid) == self.ticks:
+                return
+            if time.monotonic() - self.since > LONG_ENOUGH:
+                self.restarts = 0
+            # A head that is started again is another cluster: its jobs and objects are gone. `gpucl up` decides that.
+            if self.launch["role"] == "worker" and self.restarts < MOST_RESTARTS:
+                self.due = time.monotonic() + (1 << self.restarts)
+            self.state, self.child = "ended" if self.due is None else "restarting", None
+            self.write()
+        elif self.due is not None and time.monotonic() >= self.due:
+            # Children of the one that ended would hold its ports and its GPU.
+            end_all(self.launch["tag"])
+            self.restarts += 1
+            self.start()
+
+
+def now():
+    """The time, as it is shown."""
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def supervise(home):
+    """Looks after the nodes until it is ended."""
+    os.makedirs(f"{home}/run", mode=0o700, exist_ok=True)
+    lock = open(f"{home}/run/.lock", "w", encoding="utf-8")
+    end = time.monotonic() + LETS_GO
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except OSError:
+            if time.monotonic() > end:
+                fail("another supervisor does not let go")
+            time.sleep(0.1)
+    host = load(home)
+    make_folders(home, host)
+    nodes = [Node(home, launch) for launch in host["nodes"]]
+    wanted = {node.launch["key"] for node in nodes}
+    for path in glob.glob(f"{home}/run/*"):
+        name = os.path.basename(path)
+        if name not in wanted | {"supervisor"}:
+            os.remove(path)
+    # What is asked for no more ends before what takes its ports.
+    keep = {node.launch["tag"] for node in nodes} | {host["tag"]}
+    for tag in {variables(pid).get("GPUCL_TAG", "") for pid in processes("GPUCL_HOST", host["tag"])} - keep:
+        end_all(tag)
+    for node in nodes:
+        if not node.take_over():
+            node.start()
+    # Who waits for this file finds what each node does.
+    with open(f"{home}/run/supervisor.new", "w", encoding="utf-8") as file:
+        file.write(f"running {os.getpid()} {started(os.getpid())} {now()} 0 -\n")
+    os.replace(f"{home}/run/supervisor.new", f"{home}/run/supervisor")
+    while True:
+        for node in nodes:
+            node.look()
+        time.sleep(0.3)
+
+
+def answers(port):
+    """Somebody accepts connections at this port of the loopback."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+def wait(home, seconds):
+    """Waits until every node answers, and says what keeps it."""
+    nodes = load(home)["nodes"]
+    begun = time.monotonic()
+    told = begun
+    while True:
+        left = []
+        for node in nodes:
+            state, _, _, _, restarts, code = (read(f"{home}/run/{node['key']}").split() + ["-"] * 6)[:6]
+            silent = [port for port in node["answers"] if not answers(port)] if state == "running" else ["all"]
+            if silent:
+                left.append(node)
+            if state == "ended" or (state in ("running", "restarting") and restarts.isdigit() and int(restarts) >= 3 and silent):
+                show_log(node)
+                print(f"{node['name']} does not stay up: it ended with exit code {code}, {restarts} times started again")
+                sys.exit(1)
+        if not left:
+            return
+        if time.monotonic() - begun > seconds:
+            for node in left:
+                show_log(node)
+            print(f"no answer in time from {', '.join(node['name'] for node in left)}")
+            sys.exit(1)
+        if time.monotonic() - told > 10:
+            print(f"waiting for {', '.join(node['name'] for node in left)}", flush=True)
+            told = time.monotonic()
+        time.sleep(0.2)
+
+
+def show_log(node):
+    """The end of what a node printed."""
+    print(f"the end of the log of {node['name']}:")
+    for line in read(node["log"]).splitlines()[-25:]:
+        print(f"    {line}")
+
+
+def listeners(pids):
+    """The addresses that these processes listen on."""
+    sockets = set()
+    for pid in pids:
+        for path in glob.glob(f"/proc/{pid}/fd/*"):
+            try:
+                target = os.readlink(path)
+            except OSError:
+                continue
+            if target.startswith("socket:["):
+                sockets.add(target[8:-1])
+    found = set()
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for line in read(f"/proc/net/{table}").splitlines()[1:]:
+            fields = line.split()
+            if len(fields) > 9 and fields[3] == "0A" and fields[9] in sockets:
+                address, _, port = fields[1].partition(":")
+                raw = bytes.fromhex(address)
+                # Words of the machine's own order.
+                packed = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
+                found.add((socket.inet_ntop(family, packed), int(port, 16)))
+    return found
+
+
+def closed(home, target):
+    """Prints whether all that Ray listens on is on the loopback; what a task opens is the task's, and is told."""
+    host = json.loads(read(f"{home}/nodes.json"))
+    seen = listeners(processes("GPUCL_HOST", host["tag"]))
+    first, last = host["ports"]
+    is_inner = lambda address: address.startswith("127.") or address in ("::1",) or address.startswith("::ffff:127.")
+    outside = sorted(f"{address}:{port}" for address, port in seen if not is_inner(address))
+    ours = sorted(f"{address}:{port}" for address, port in seen if not is_inner(address) and first <= port <= last)
+    inner = len(seen) - len(outside)
+    if ours:
+        saw = f"Ray listens on {', '.join(ours)}: it is open to the network"
+    elif not inner:
+        saw = "no listening port was seen"
+    else:
+        saw = f"{inner} listening ports, all on the loopback"
+    if outside and not ours:
+        saw += f"; tasks opened {', '.join(outside)}, and only they protect them"
+    line = {"check": "closed ports", "target": target, "ok": not ours and inner > 0, "saw": saw}
+    print(f"::check {json.dumps(line)}")
+
+
+def main():
+    """One command, and what it takes."""
+    command, home = sys.argv[1], os.path.abspath(sys.argv[2])
+    if command == "supervise":
+        supervise(home)
+    elif command == "wait":
+        wait(home, float(sys.argv[3]))
+    else:
+        closed(home, sys.argv[3])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+//! The runtime `native` on a host that is reached by SSH: a real `sshd` of this user with a home of its own, and real Ray.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gpucl::sandbox::hosts::{Config, LocalHosts, NewHost};
+
+use crate::support::{TestEnv, tagged_processes, turn, until};
+
+/// Nobody else of the tests has it.
+const PORT: u16 = 2294;
+
+struct Host {
+    runtime: tokio::runtime::Runtime,
+    hosts: LocalHosts,
+    home: PathBuf,
+    key: PathBuf,
+    node: String,
+}
+
+impl Host {
+    fn new(env: &TestEnv) -> Self {
+        let key = env.root().join("key");
+        let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status();
+        assert!(made.unwrap().success());
+        let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/cache").to_owned();
+        // How packages are reached is the machine's business.
+        let passes = |name: &str| name.starts_with("PIP_") || name.starts_with("UV_") || name == "PATH";
+        let environment = std::env::vars().filter(|(name, _)| passes(name));
+        let environment = environment.chain([("XDG_CACHE_HOME".to_owned(), cache)]).collect();
+        let folder = env.root().join("hosts");
+        let hosts = LocalHosts::new(Config { folder: folder.clone(), port: PORT, environment }).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let public = std::fs::read_to_string(key.with_extension("pub")).unwrap().trim().to_owned();
+        let new = NewHost { id: "one".to_owned(), public_keys: vec![public], ..NewHost::default() };
+        let address = runtime.block_on(hosts.boot(&new)).unwrap();
+        Self { runtime, hosts, home: folder.join("one/home"), key, node: address.ip().to_string() }
+    }
+
+    fn spec(&self, cpus: u32) -> String {
+        format!(
+            "name: bare\nprovider: ssh\nruntime: native\ngpu: declared\n\
+             hosts:\n  - {{node: {}, port: {PORT}, identity_file: {}}}\n\
+             ray:\n  head: {{object_store_memory: 80MiB}}\n  \
+             workers: {{count: 1, cpus: {cpus}, gpus: 1, memory: 300MiB, object_store_memory: 80MiB}}\n\
+             timeouts: {{start: 4m, ready: 4m}}\n",
+            self.node,
+            self.key.display()
+        )
+    }
+
+    /// What the supervisor says of a node: its state, process, and how often it was started again.
+    fn told(&self, key: &str) -> Option<(String, String, u32)> {
+        let folder = std::fs::read_dir(self.home.join(".gpucl")).ok()?.flatten().find(|entry| entry.path().is_dir())?;
+        let line = std::fs::read_to_string(folder.path().join("run").join(key)).ok()?;
+        let words: Vec<&str> = line.split_whitespace().collect();
+        Some((words[0].to_owned(), words[1].to_owned(), words[4].parse().ok()?))
+    }
+
+    fn process(&self, key: &str) -> String {
+        self.told(key).unwrap().1
+    }
+
+    fn kill(&self, key: &str) {
+        assert!(Command::new("kill").args(["-9", &self.process(key)]).status().unwrap().success());
+    }
+}
+
+/// The short links into this home that are still there.
+fn links(home: &Path) -> Vec<PathBuf> {
+    let folder = format!("/tmp/gpucl-{}", rustix::process::getuid().as_raw());
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|path| std::fs::read_link(path).is_ok_and(|to| to.starts_with(home))).collect()
+}
+
+#[test]
+fn a_host_without_root_goes_from_nothing_to_nothing() {
+    let _turn = turn();
+    let env = TestEnv::with_shared_ray();
+    let host = Host::new(&env);
+    env.write("cluster.yaml", &host.spec(1));
+
+    let up = env.run(&["up"]);
+    assert_eq!(up.code, Some(0), "{}{}", up.stdout, up.stderr);
+    for seen in [
+        "closed ports",
+        "token enforced   dashboard",
+        "token enforced   gRPC",
+        "node alive       worker-0",
+        "task ran         worker-0",
+    ] {
+        assert!(up.stderr.lines().any(|line| line.contains("passed") && line.contains(seen)), "{seen}\n{}", up.stderr);
+    }
+    assert!(!up.stderr.contains("sudo"));
+    let again = env.run(&["up"]);
+    assert!(again.stdout.contains("nothing was changed"), "{}", again.stdout);
+
+    // Nothing of it is outside of the host's home, but for the short link into it.
+    assert!(!env.home().join(".gpucl").exists());
+    assert_eq!(links(&host.home).len(), 1);
+    let logs = env.run(&["logs", "worker-0", "-n", "1"]);
+    assert_eq!((logs.code, logs.stdout.lines().count()), (Some(0), 1), "{}{}", logs.stdout, logs.stderr);
+
+    // A worker that ends is started again by the supervisor, with no command of ours.
+    let head = host.process("head");
+    host.kill("worker0");
+    until("the worker runs again", 60, || {
+        host.told("worker0").filter(|(state, _, restarts)| state == "running" && *restarts == 1)
+    });
+
+    // The supervisor may die: it is told, and the next one takes over what runs. Only what the spec changes is started anew.
+    host.kill("supervisor");
+    let status = env.run(&["status"]);
+    assert!(
+        status.stdout.lines().any(|line| line.contains("supervisor") && line.contains("exited")),
+        "{}",
+        status.stdout
+    );
+    let worker = host.process("worker0");
+    env.write("cluster.yaml", &host.spec(2));
+    let up = env.run(&["up"]);
+    assert_eq!(up.code, Some(0), "{}{}", up.stdout, up.stderr);
+    assert_eq!(host.process("head"), head, "the head was started anew for a change of its worker");
+    assert_ne!(host.process("worker0"), worker);
+    assert!(up.stderr.contains("ALIVE with 2 CPU"), "{}", up.stderr);
+
+    let stop = env.run(&["stop"]);
+    assert_eq!(stop.code, Some(0), "{}{}", stop.stdout, stop.stderr);
+    assert_eq!(tagged_processes(&env), []);
+    let begun = std::time::Instant::now();
+    let verify = env.run(&["verify"]);
+    assert_ne!(verify.code, Some(0));
+    assert!(verify.stderr.contains("not asked, as these do not run: head worker0"), "{}", verify.stderr);
+    assert!(begun.elapsed().as_secs() < 60, "what does not run was waited for");
+
+    // What is on the host is found also when nothing is known of it here any more.
+    std::fs::remove_dir_all(env.home().join(".local/state/gpucl/clusters/bare")).unwrap();
+    let down = env.run(&["down", "--yes", "-c", "bare"]);
+    assert_eq!(down.code, Some(0), "{}{}", down.stdout, down.stderr);
+    assert!(!host.home.join(".gpucl").exists());
+    assert_eq!(links(&host.home), Vec::<PathBuf>::new());
+    host.runtime.block_on(host.hosts.end_all()).unwrap();
+}
