@@ -77,6 +77,10 @@ chameleon-matrix:
     testbed/openstack/up
     cargo test --test main chameleon::matrix -- --include-ignored --nocapture --test-threads=1
 
+# every call that changes something at Lambda, in every trouble and all ways on
+lambda-matrix:
+    cargo test --test main lambda::matrix -- --include-ignored --nocapture
+
 # licences, sources and advisories of what we depend on (needs cargo-deny)
 deny:
     cargo deny check

@@ -213,6 +213,15 @@ fn printed_listing(outcome: &crate::support::Outcome) -> String {
 const CHAMELEON: &str = include_str!("../providers/chameleon/conformance.txt");
 
 #[test]
+fn lambda_keeps_the_contract_on_the_stand_in() {
+    let env = TestEnv::new();
+    let outcome = env.run(&["provider", "check", "lambda", "--sandbox", "--output", "json"]);
+    assert_eq!(printed_listing(&outcome), include_str!("../providers/lambda/conformance.txt"), "{}", outcome.stderr);
+    assert_eq!(outcome.code, Some(0));
+    assert!(!env.home().join(".local").exists() && !env.home().join(".config").exists(), "the check left something");
+}
+
+#[test]
 fn chameleon_keeps_the_contract_on_the_stand_in() {
     let env = TestEnv::new();
     let outcome = env.run(&["provider", "check", "chameleon", "--sandbox", "--output", "json"]);

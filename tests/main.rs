@@ -13,6 +13,7 @@ mod crash;
 mod docs;
 mod hosts;
 mod jobs;
+mod lambda;
 mod programs;
 mod scenario;
 mod spec;

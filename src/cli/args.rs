@@ -80,7 +80,7 @@ pub(crate) enum Command {
     Env(commands::env::Args),
     /// Write all files that `up` would write, and do nothing else
     Render(commands::render::Args),
-    /// Show which hosts can be reserved, when they are free, and what they cost
+    /// Show what can be had at all providers, when it is free, and what it costs
     Offers(commands::offers::Args),
     /// Show when hosts are taken, as a chart
     Calendar(commands::calendar::Args),

@@ -24,8 +24,8 @@ pub struct LoginForm {
     pub place: String,
     /// How to make the credential, one line a step.
     pub steps: Vec<String>,
-    /// What the public half of it is called: `application credential id`.
-    pub id: &'static str,
+    /// What the public half of it is called: `application credential id`; `None` where it has only a secret.
+    pub id: Option<&'static str>,
     /// What the secret half is called.
     pub secret: &'static str,
 }
@@ -64,6 +64,9 @@ pub trait Login: Sync {
 
     /// The place that the surroundings name, where they name one.
     fn place(&self, context: &Context) -> Option<String>;
+
+    /// The settings of each place that one is logged in to, by whatever is known here. Sends nothing.
+    fn sources(&self, context: &Context) -> Result<Vec<serde_json::Value>>;
 
     /// What to ask for, and where a person finds it. Sends nothing.
     fn form(&self, context: &Context, ask: &LoginAsk) -> Result<LoginForm>;

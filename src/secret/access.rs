@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::fs::create_private_dir;
@@ -24,6 +24,18 @@ impl KeyPair {
     pub fn private(&self) -> Result<SecretString> {
         let text = fs_err::read_to_string(&self.file);
         Ok(SecretString::from(text.doing(ErrorKind::State, || "read a key of the cluster".to_owned())?))
+    }
+
+    /// The user data of a host that is to be known by this key: cloud-init's configuration. The first connection is verified by it.
+    pub fn cloud_config(&self) -> Result<SecretString> {
+        let private = self.private()?;
+        let indented: String = private.expose_secret().lines().map(|line| format!("    {line}\n")).collect();
+        Ok(SecretString::from(format!(
+            "#cloud-config\n\
+             ssh_deletekeys: true\n\
+             ssh_keys:\n  ed25519_private: |\n{indented}  ed25519_public: {}\n",
+            self.public
+        )))
     }
 }
 

@@ -73,16 +73,21 @@ fn every_type_that_a_command_prints_is_described() {
 
 /// The tables of a provider's guide name every key that a spec can say, and no other.
 #[test]
-fn the_settings_of_chameleon_are_all_in_its_table() {
-    let factory = gpucl::provider::find("chameleon").unwrap();
+fn the_settings_of_clouds_are_all_in_their_tables() {
+    all_settings_are_in_the_table("chameleon", "Hosts are all named");
+    all_settings_are_in_the_table("lambda", "All hosts are in one region");
+}
+
+fn all_settings_are_in_the_table(name: &str, after: &str) {
+    let factory = gpucl::provider::find(name).unwrap();
     let keys = |schema: schemars::Schema| -> std::collections::BTreeSet<String> {
         schema.as_value()["properties"].as_object().unwrap().keys().cloned().collect()
     };
-    let text = read("providers/chameleon/README.md");
+    let text = read(&format!("providers/{name}/README.md"));
     let table = |before: &str, after: &str| -> std::collections::BTreeSet<String> {
         let part = text.split(before).nth(1).unwrap().split(after).next().unwrap();
         part.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next().map(str::to_owned)).collect()
     };
     assert_eq!(table("Under `provider:`", "Under `hosts:`"), keys(factory.settings_schema()));
-    assert_eq!(table("Under `hosts:`", "Hosts are all named"), keys(factory.host_schema()));
+    assert_eq!(table("Under `hosts:`", after), keys(factory.host_schema()));
 }

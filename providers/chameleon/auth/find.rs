@@ -66,6 +66,16 @@ pub(crate) fn find(surroundings: &Surroundings, vault: &Vault, choice: &Choice) 
     finder.one_each(fitting)
 }
 
+/// There are credentials here, whether or not it is clear which are meant.
+pub(crate) fn is_known(surroundings: &Surroundings, vault: &Vault) -> Result<bool> {
+    let choice = Choice::default();
+    let finder = Finder { surroundings, vault, clouds: Clouds::read(surroundings)?, choice: &choice };
+    Ok(surroundings.variable("OS_CLOUD").is_some()
+        || finder.environment().is_some()
+        || !finder.clouds.names().is_empty()
+        || !vault.list(ACCOUNTS)?.is_empty())
+}
+
 struct Finder<'a> {
     surroundings: &'a Surroundings,
     vault: &'a Vault,

@@ -7,9 +7,11 @@ use super::super::api::{FailureKind, Site};
 use super::credentials::{Credentials, Method, Named};
 use super::credentials_page;
 use super::entry::{ACCOUNTS, Entry, parts};
+use super::find::{Candidate, Choice, find, is_known};
 use super::sites::{SITES, known_site, means, site_at};
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::{Context, LoggedIn, Login, LoginAsk, LoginForm};
+use crate::secret::Vault;
 
 /// Application credentials, one for each site and project.
 pub(crate) struct ChameleonLogin;
@@ -45,6 +47,21 @@ impl Login for ChameleonLogin {
         variable("OS_REGION_NAME").or_else(of_url).map(str::to_owned)
     }
 
+    fn sources(&self, context: &Context) -> Result<Vec<serde_json::Value>> {
+        let surroundings = &context.surroundings;
+        let vault = Vault::open(&surroundings.config_dir, surroundings.variable("DBUS_SESSION_BUS_ADDRESS"));
+        let choice = Choice::default();
+        if !is_known(surroundings, &vault)? {
+            return Ok(Vec::new());
+        }
+        let found = find(surroundings, &vault, &choice)?;
+        let settings = |one: &Candidate| match found.len() {
+            1 => serde_json::json!({}),
+            _ => serde_json::json!({ "site": one.site }),
+        };
+        Ok(found.iter().map(settings).collect())
+    }
+
     fn form(&self, context: &Context, ask: &LoginAsk) -> Result<LoginForm> {
         let place = meant(context, ask)?;
         let name = place.name.unwrap_or_else(|| place.auth_url.clone());
@@ -63,7 +80,7 @@ impl Login for ChameleonLogin {
                 "  4. the next page shows its id and its secret, the secret this once".to_owned(),
             ],
             place: name,
-            id: "application credential id",
+            id: Some("application credential id"),
             secret: "secret",
         })
     }

@@ -4,7 +4,6 @@ mod address;
 mod key;
 pub(super) mod lease;
 mod server;
-mod user_data;
 
 use std::collections::BTreeSet;
 

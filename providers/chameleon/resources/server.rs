@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::key::LOGIN;
-use super::user_data::user_data;
 use super::{Kind, address_key, lease_key};
 use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::event::EventKind;
@@ -142,7 +141,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
         flavor: found.flavor,
         network: found.network,
         key_name: Some(scope.tag(&super::shared("key")).to_string()),
-        user_data: Some(user_data(&ensure_key_pair(&folder, tag.key.as_str())?)?),
+        user_data: Some(ensure_key_pair(&folder, tag.key.as_str())?.cloud_config()?),
         reservation,
         metadata: BTreeMap::from([(TAG.to_owned(), tag.to_string()), ("gpucl_lease".to_owned(), lease.id)]),
     };

@@ -31,11 +31,11 @@ pub(crate) struct Args {
     /// The site's address, where gpucl does not know it by name
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// The credential's id; else it is asked for
+    /// The credential's id, where it has one; else it is asked for
     #[arg(long, value_name = "ID")]
     credential_id: Option<String>,
     /// Read the secret from standard input, and ask nothing
-    #[arg(long, requires = "credential_id")]
+    #[arg(long)]
     secret_stdin: bool,
     /// List what is kept
     #[arg(long, conflicts_with_all = ["site", "project", "url", "credential_id", "secret_stdin"])]
@@ -72,22 +72,22 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         ask.place = Some(if answer.is_empty() { usual } else { answer.to_owned() });
     }
     let form = login.form(&context, &ask)?;
-    if args.credential_id.is_none() && !asks {
+    let lacks_id = form.id.is_some() && args.credential_id.is_none();
+    if !asks && (lacks_id || !args.secret_stdin) {
         let mut error = usage(format!("log in to {}", form.place), "there is nobody to ask");
         error = form.steps.iter().fold(error, |error, step| error.because(step.trim()));
-        return Err(error.hint(format!(
-            "gpucl login {name} --site {} --credential-id ID --secret-stdin < FILE-WITH-THE-SECRET",
-            form.place
-        )));
+        let id = if form.id.is_some() { format!(" --site {} --credential-id ID", form.place) } else { String::new() };
+        return Err(error.hint(format!("gpucl login {name}{id} --secret-stdin < FILE-WITH-THE-SECRET")));
     }
     if asks && args.credential_id.is_none() {
         for step in &form.steps {
             app.ui.status(step);
         }
     }
-    let id = match args.credential_id {
-        Some(id) => id,
-        None => app.ui.ask(&format!("{}: ", form.id)).trim().to_owned(),
+    let id = match (args.credential_id, form.id) {
+        (Some(id), _) => id,
+        (None, Some(what)) => app.ui.ask(&format!("{what}: ")).trim().to_owned(),
+        (None, None) => String::new(),
     };
     let doing = format!("log in to {}", form.place);
     let secret = if args.secret_stdin {
@@ -97,8 +97,8 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     } else {
         return Err(usage(doing, "there is nobody to ask for the secret").hint("--secret-stdin reads it from a file"));
     };
-    if id.is_empty() {
-        return Err(usage(doing, format!("no {} was given", form.id)));
+    if let Some(what) = form.id.filter(|_| id.is_empty()) {
+        return Err(usage(doing, format!("no {what} was given")));
     }
     let done = login.check(&context, &ask, &id, secret).await?;
     let vault = vault(app);
@@ -149,7 +149,9 @@ fn list(app: &App, only: Option<&str>) -> Result<u8> {
     match (app.json(), any) {
         (true, _) => {}
         (false, true) => app.ui.data(table),
-        (false, false) => app.ui.data("no login is kept; `gpucl login chameleon` makes one"),
+        (false, false) => {
+            app.ui.data("no login is kept; `gpucl login chameleon` makes one, and so does `gpucl login lambda`")
+        }
     }
     Ok(exit_code::DONE)
 }
@@ -170,9 +172,8 @@ pub(crate) fn logout(app: &App, args: &LogoutArgs) -> Result<u8> {
                     "v": 1, "type": "logout", "provider": args.provider, "place": place, "project": project,
                 }));
             } else {
-                app.ui.data(format!(
-                    "forgot the login at {place} in {project}; the credential itself is still good there"
-                ));
+                let of = if project.is_empty() { String::new() } else { format!(" in {project}") };
+                app.ui.data(format!("forgot the login at {place}{of}; the credential itself is still good there"));
             }
         }
     }

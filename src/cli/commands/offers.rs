@@ -8,8 +8,9 @@ use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::{Table, gantt};
 use crate::cli::reserving::{self, ProviderArgs};
+use crate::cluster::lease::Source;
 use crate::error::{Error, ErrorKind, Result};
-use crate::provider::{CalendarRow, HostFilter};
+use crate::provider::{self, CalendarRow, HostFilter, Offer};
 use crate::util::{human, when};
 
 /// How far ahead free time is looked for.
@@ -49,65 +50,211 @@ impl FilterArgs {
 pub(crate) struct Args {
     #[command(flatten)]
     filter: FilterArgs,
+    /// At least this many GPUs on a host; the same as --gpus
+    #[arg(long, value_name = "N", conflicts_with = "gpus")]
+    count: Option<u32>,
+    /// At most this much an hour, in whichever unit the provider counts: dollars, service units
+    #[arg(long, value_name = "PRICE")]
+    max_price: Option<f64>,
+    /// Only what is there: a region, a site
+    #[arg(long, value_name = "NAME")]
+    region: Option<String>,
     /// So many hosts that are free at the same time
     #[arg(long, value_name = "N")]
-    count: Option<usize>,
-    /// Hosts without GPUs, and hosts that cannot be reserved, as well
+    hosts: Option<usize>,
+    /// Hosts without GPUs, and what is not to be had now, as well
     #[arg(long)]
     all: bool,
     #[command(flatten)]
     provider: ProviderArgs,
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
-    let source = args.provider.source()?;
-    let provider = reserving::open(app, &source, app.plain_events())?;
-    let reservations = reserving::reservations(provider.as_ref(), &source.provider)?;
-    let now = Timestamp::now();
-    let zone = when::zone(app.variable("TZ"));
-    let mut rows = reservations.calendar(&args.filter.filter(), when::later(now, HORIZON)).await?;
-    let left_out = narrow(&mut rows, args.all || !args.filter.is_empty());
-    none_is_an_error(&rows, &args.filter)?;
-    // What is free first comes first; of two that are free, the one that stays free for longer.
-    rows.sort_by_cached_key(|row| {
-        let (from, until) = gantt::free_from(row, now);
-        (row.closed.is_some(), from, std::cmp::Reverse(until.unwrap_or(Timestamp::MAX)), human::natural(&row.name))
-    });
-    if app.json() {
-        for row in &rows {
-            let (from, until) = gantt::free_from(row, now);
-            app.ui.json(&json!({
-                "v": 1, "type": "offer", "name": row.name, "place": row.place, "kind": row.kind, "gpus": row.gpus,
-                "gpus_from": row.gpus_from, "cpus": row.cpus, "memory": row.memory, "price_per_hour": row.price_per_hour,
-                "closed": row.closed, "free_from": row.closed.is_none().then_some(from), "free_until": until,
-            }));
-        }
-        return Ok(exit_code::DONE);
+impl Args {
+    fn filter(&self) -> HostFilter {
+        HostFilter { gpus: self.filter.gpus.or(self.count), ..self.filter.filter() }
     }
-    let mut table = Table::new(&["name", "site", "type", "GPUs", "CPUs", "memory", "price/h", "free"]);
-    for row in &rows {
-        table.row(cells(row, now, &zone));
+
+    /// What is asked for beyond the hosts themselves.
+    fn passes(&self, row: &CalendarRow) -> bool {
+        let most = self.max_price.map(|most| most * 1e6);
+        let price = row.price_per_hour.map(|price| price.0.micros as f64);
+        most.is_none_or(|most| price.is_some_and(|price| price <= most))
+            && self.region.as_deref().is_none_or(|region| row.place.eq_ignore_ascii_case(region))
     }
-    app.ui.data(table);
-    if rows.iter().any(|row| row.gpus_from.is_some()) {
-        let from = rows.iter().find_map(|row| row.gpus_from.clone()).unwrap_or_default();
-        app.ui.status(format!("*: the service does not tell the GPUs; they are from {from}"));
-    }
-    told_left_out(app, left_out);
-    if let Some(count) = args.count {
-        app.ui.status(together(&rows, count, now, &zone));
-    }
-    Ok(exit_code::DONE)
 }
 
-fn cells(row: &CalendarRow, now: Timestamp, zone: &TimeZone) -> [String; 8] {
+/// Something that can be had, or why a provider does not tell.
+struct Found {
+    provider: String,
+    row: std::result::Result<CalendarRow, Error>,
+}
+
+pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+    let filter = args.filter();
+    let is_narrow = filter != HostFilter::default() || args.max_price.is_some() || args.region.is_some();
+    let now = Timestamp::now();
+    let zone = when::zone(app.variable("TZ"));
+    let sources = sources(app, &args.provider)?;
+    let asked = sources.iter().map(|source| rows_of(app, source, &filter, now));
+    let answers = futures_util::future::join_all(asked).await;
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
+    for (source, answer) in sources.iter().zip(answers) {
+        match answer {
+            Ok(found) => rows.extend(found.into_iter().map(|row| (source.provider.clone(), row))),
+            Err(error) => failed.push((source.provider.clone(), error)),
+        }
+    }
+    // Who asks one provider hears of it as an error; of several, each has its say.
+    if rows.is_empty()
+        && let Some((_, error)) = failed.pop_if(|_| sources.len() == 1)
+    {
+        return Err(error);
+    }
+    rows.retain(|(_, row)| args.passes(row));
+    let before = rows.len();
+    if !args.all && !is_narrow && rows.iter().any(|(_, row)| !row.gpus.is_empty()) {
+        rows.retain(|(_, row)| !row.gpus.is_empty() && row.closed.is_none());
+    }
+    let left_out = before - rows.len();
+    if failed.is_empty() {
+        let only: Vec<CalendarRow> = rows.iter().map(|(_, row)| row.clone()).collect();
+        none_is_an_error(&only, &args.filter)?;
+        if only.is_empty() && is_narrow {
+            return Err(none_like_that());
+        }
+    }
+    // What is free now comes first, the cheapest of it before; of what costs the same, what stays free for longer.
+    rows.sort_by_cached_key(|(_, row)| {
+        let (from, until) = gantt::free_from(row, now);
+        let price = row.price_per_hour.map_or((u64::MAX, None), |price| (price.0.micros, Some(price.0.unit)));
+        (
+            row.closed.is_some(),
+            from.max(now),
+            price,
+            std::cmp::Reverse(until.unwrap_or(Timestamp::MAX)),
+            human::natural(&row.name),
+            row.place.clone(),
+        )
+    });
+    let only: Vec<CalendarRow> = rows.iter().map(|(_, row)| row.clone()).collect();
+    let nobody_answered = failed.len() == sources.len();
+    let found = rows.into_iter().map(|(provider, row)| Found { provider, row: Ok(row) });
+    let found = found.chain(failed.into_iter().map(|(provider, error)| Found { provider, row: Err(error) }));
+    told(app, found.collect(), now, &zone);
+    if !app.json() {
+        if let Some(from) = only.iter().find_map(|row| row.gpus_from.as_ref()) {
+            app.ui.status(format!("*: the service does not tell the GPUs; they are from {from}"));
+        }
+        told_left_out(app, left_out);
+        if let Some(count) = args.hosts {
+            app.ui.status(together(&only, count, now, &zone));
+        }
+    }
+    Ok(if nobody_answered { exit_code::FAILED } else { exit_code::DONE })
+}
+
+/// Whom to ask: the provider that is meant, else all that one is logged in to.
+fn sources(app: &App, args: &ProviderArgs) -> Result<Vec<Source>> {
+    if !args.is_open() {
+        return Ok(vec![args.source()?]);
+    }
+    let context = app.provider_context(app.plain_events());
+    let (mut found, mut known) = (Vec::new(), Vec::new());
+    for factory in provider::all() {
+        let (Some(login), manifest) = (factory.login(), factory.manifest()?) else { continue };
+        // What is wrong with a credential is told when it is used.
+        let settings = login.sources(&context).unwrap_or_else(|_| vec![json!({})]);
+        let source = |settings| Source { provider: manifest.name.clone(), settings, place: String::new() };
+        found.extend(settings.into_iter().map(source));
+        known.push(manifest.name.clone());
+    }
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let error = Error::new(ErrorKind::Usage, "find offers")
+        .because(format!("you are logged in to none of the providers with accounts: {}", known.join(", ")));
+    Err(known.iter().fold(error, |error, name| error.hint(format!("gpucl login {name}"))))
+}
+
+/// What one provider has.
+async fn rows_of(app: &App, source: &Source, filter: &HostFilter, now: Timestamp) -> Result<Vec<CalendarRow>> {
+    let provider = reserving::open(app, source, app.plain_events())?;
+    if let Some(reservations) = provider.reservations() {
+        return reservations.calendar(filter, when::later(now, HORIZON)).await;
+    }
+    let rows = provider.offers().await?.into_iter().map(row_of);
+    Ok(rows.filter(|row| is_meant(row, filter)).collect())
+}
+
+/// What is had at once or not at all, as a row.
+fn row_of(offer: Offer) -> CalendarRow {
+    CalendarRow {
+        id: String::new(),
+        place: offer.place,
+        kind: offer.name.clone(),
+        name: offer.name,
+        cpus: offer.cpus,
+        memory: offer.memory,
+        gpus: offer.gpus,
+        gpus_from: None,
+        price_per_hour: offer.price_per_hour,
+        closed: (offer.free != "now").then_some(offer.free),
+        bookings: Vec::new(),
+    }
+}
+
+fn is_meant(row: &CalendarRow, filter: &HostFilter) -> bool {
+    let holds = |text: &str, part: &str| text.to_lowercase().contains(&part.to_lowercase());
+    let of_gpu = |part: &String| row.gpus.iter().any(|gpu| holds(&gpu.model, part)) || holds(&row.name, part);
+    (filter.nodes.is_empty() || filter.nodes.contains(&row.name))
+        && filter.kind.as_ref().is_none_or(|kind| *kind == row.kind)
+        && filter.gpu.as_ref().is_none_or(of_gpu)
+        && filter.gpus.is_none_or(|least| row.gpus.iter().any(|gpu| gpu.count >= least))
+}
+
+/// Prints what was found.
+fn told(app: &App, found: Vec<Found>, now: Timestamp, zone: &TimeZone) {
+    let mut table = Table::new(&["provider", "name", "where", "type", "GPUs", "CPUs", "memory", "price/h", "free"]);
+    for Found { provider, row } in found {
+        match (app.json(), row) {
+            (true, Ok(row)) => {
+                let (from, until) = gantt::free_from(&row, now);
+                app.ui.json(&json!({
+                    "v": 1, "type": "offer", "provider": provider, "name": row.name, "place": row.place, "kind": row.kind,
+                    "gpus": row.gpus, "gpus_from": row.gpus_from, "cpus": row.cpus, "memory": row.memory,
+                    "price_per_hour": row.price_per_hour, "closed": row.closed,
+                    "free_from": row.closed.is_none().then_some(from), "free_until": until,
+                }));
+            }
+            (true, Err(error)) => app.ui.json(&json!({
+                "v": 1, "type": "offers_failed", "provider": provider, "error": error.to_string(), "hints": error.hints(),
+            })),
+            (false, Ok(row)) => table.row(cells(&provider, &row, now, zone)),
+            (false, Err(error)) => {
+                let dash = || "-".to_owned();
+                let told = format!("failed: {error}");
+                table.row([provider, dash(), dash(), dash(), dash(), dash(), dash(), dash(), told]);
+                for hint in error.hints() {
+                    app.ui.status(format!("hint: {hint}"));
+                }
+            }
+        }
+    }
+    if !app.json() {
+        app.ui.data(table);
+    }
+}
+
+fn cells(provider: &str, row: &CalendarRow, now: Timestamp, zone: &TimeZone) -> [String; 9] {
     let unknown = |text: String, known: bool| if known { text } else { "-".to_owned() };
     let mark = if row.gpus_from.is_some() { "*" } else { "" };
     let gpus: Vec<String> = row.gpus.iter().map(|gpu| format!("{}x {}{mark}", gpu.count, gpu.model)).collect();
     [
+        provider.to_owned(),
         row.name.clone(),
         row.place.clone(),
-        unknown(row.kind.clone(), !row.kind.is_empty()),
+        // Where a type is all that has a name, it is said once.
+        unknown(row.kind.clone(), !row.kind.is_empty() && row.kind != row.name),
         unknown(gpus.join(", "), !gpus.is_empty()),
         unknown(row.cpus.to_string(), row.cpus > 0),
         unknown(human::bytes(row.memory), row.memory > 0),
@@ -157,7 +304,7 @@ pub(crate) fn narrow(rows: &mut Vec<CalendarRow>, all: bool) -> usize {
 pub(crate) fn told_left_out(app: &App, left_out: usize) {
     if left_out > 0 {
         app.ui.status(format!(
-            "{} without GPUs or not to be reserved left out (--all shows them)",
+            "{} without GPUs or not to be had left out (--all shows them)",
             human::count(left_out, "host")
         ));
     }
@@ -171,9 +318,13 @@ pub(crate) fn none_is_an_error(rows: &[CalendarRow], filter: &FilterArgs) -> Res
             .hint("gpucl calendar --all   # shows all that there are"));
     }
     if rows.is_empty() && !filter.is_empty() {
-        return Err(Error::new(ErrorKind::NotFound, "find hosts like that")
-            .because("no host is what was asked for")
-            .hint("gpucl offers --all   # shows all that there are"));
+        return Err(none_like_that());
     }
     Ok(())
+}
+
+fn none_like_that() -> Error {
+    Error::new(ErrorKind::NotFound, "find hosts like that")
+        .because("no host is what was asked for")
+        .hint("gpucl offers --all   # shows all that there are")
 }

@@ -184,7 +184,12 @@ impl StandIn {
     fn variables(&self) -> Vec<(String, String)> {
         match self {
             Self::Chameleon(site) => sandbox::chameleon::variables(site, chameleon::User::Alice),
-            Self::Lambda(cloud) => sandbox::lambda::variables(cloud, lambda::User::Alice),
+            Self::Lambda(cloud) => {
+                let mut variables = sandbox::lambda::variables(cloud, lambda::User::Alice);
+                // It has no limits that Lambda's pace would be for.
+                variables.push(("GPUCL_LAMBDA_PACE".to_owned(), "0.001".to_owned()));
+                variables
+            }
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) enum Command {
     /// Lambda's cloud on the loopback, until Ctrl-C; its instances are made up, nobody can log in to them
     ///
     /// In one terminal: gpucl sandbox lambda | tee lambda.env
-    /// In another: . ./lambda.env; gpucl offers lambda
+    /// In another: . ./lambda.env; gpucl offers --provider lambda
     #[command(verbatim_doc_comment)]
     Lambda(lambda::Args),
 }

@@ -1,0 +1,220 @@
+//! What all parts of this provider work with: the account, spoken to when first needed, and what it tells, asked once for all who ask
+//! at the same time.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex as Plain, OnceLock, PoisonError};
+use std::time::Duration;
+
+use reqwest::Url;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::api::{self, Account, Api, FileSystem, Instance, Pace, Ruleset, SshKey};
+use super::config::Settings;
+use super::credentials;
+use crate::error::Result;
+use crate::name::ClusterName;
+use crate::provider::{Context, Surroundings};
+
+/// Where Lambda is, when nobody says otherwise.
+const ENDPOINT: &str = "https://cloud.lambda.ai";
+/// How old a list may be that is told as what is there: with what the call takes, less than the settle time.
+const FRESH: Duration = Duration::from_secs(3);
+/// How long a refusal for want of capacity counts against what the list of types says.
+const REFUSED: Duration = Duration::from_secs(60);
+
+/// An account and what a spec says of it.
+pub(super) struct Cloud {
+    pub(super) settings: Settings,
+    pub(super) context: Context,
+    account: OnceLock<Account>,
+    instances: Shared<Instance>,
+    keys: Shared<SshKey>,
+    rulesets: Shared<Ruleset>,
+    file_systems: Shared<FileSystem>,
+    /// Types and regions that refused a launch, and when.
+    refused: Plain<BTreeMap<(String, String), Instant>>,
+    /// Who changes the rules does so alone.
+    pub(super) changing_rules: Mutex<()>,
+}
+
+/// How old an answer may be.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Age {
+    /// As old as the settle time allows.
+    Fresh,
+    /// Asked for after now.
+    New,
+    /// Asked for no longer ago than this.
+    Within(Duration),
+}
+
+/// Where Lambda is, by spec and surroundings.
+pub(super) fn endpoint(settings: Option<&str>, surroundings: &Surroundings) -> Result<Url> {
+    api::endpoint(settings.or_else(|| surroundings.variable("LAMBDA_API_URL")).unwrap_or(ENDPOINT))
+}
+
+/// The pace of an account: for a stand-in on this machine, GPUCL_LAMBDA_PACE shortens every wait by a factor.
+pub(super) fn pace(context: &Context, endpoint: &Url, key: &secrecy::SecretString) -> Pace {
+    let factor = context.surroundings.variable("GPUCL_LAMBDA_PACE").and_then(|text| text.parse().ok());
+    let factor = factor.filter(|factor| api::is_loopback(endpoint) && (1e-6..=1.0).contains(factor));
+    Pace::new(&context.cache_dir, endpoint.as_str(), key, factor.unwrap_or(1.0))
+}
+
+impl Cloud {
+    pub(super) fn new(settings: Settings, context: &Context) -> Self {
+        Self {
+            settings,
+            context: context.clone(),
+            account: OnceLock::new(),
+            instances: Shared::default(),
+            keys: Shared::default(),
+            rulesets: Shared::default(),
+            file_systems: Shared::default(),
+            refused: Plain::default(),
+            changing_rules: Mutex::default(),
+        }
+    }
+
+    /// The account that is meant.
+    pub(super) fn account(&self) -> Result<&Account> {
+        if let Some(account) = self.account.get() {
+            return Ok(account);
+        }
+        let surroundings = &self.context.surroundings;
+        let endpoint = endpoint(self.settings.endpoint.as_deref(), surroundings)?;
+        let found = credentials::find(surroundings, &api::place_of(&endpoint))?;
+        let pace = pace(&self.context, &endpoint, &found.key);
+        let account = Account::new(&endpoint, found.key, &found.source, pace, self.context.events.clone())?;
+        Ok(self.account.get_or_init(|| account))
+    }
+
+    /// The folder of a cluster's state.
+    pub(super) fn folder(&self, cluster: &ClusterName) -> PathBuf {
+        self.context.clusters_dir.join(cluster.as_str())
+    }
+
+    /// The instances; those that are terminated and linger in the list are gone.
+    pub(super) async fn instances(&self, age: Age) -> Result<Arc<Vec<Instance>>> {
+        let account = self.account()?;
+        let ask = async {
+            let mut found = account.instances().await?;
+            found.retain(|one| one.status != api::Status::Terminated);
+            Ok(found)
+        };
+        Ok(self.instances.get(age.of(account), ask).await?)
+    }
+
+    /// The SSH keys.
+    pub(super) async fn keys(&self, age: Age) -> Result<Arc<Vec<SshKey>>> {
+        let account = self.account()?;
+        Ok(self.keys.get(age.of(account), account.ssh_keys()).await?)
+    }
+
+    /// The firewall rulesets.
+    pub(super) async fn rulesets(&self, age: Age) -> Result<Arc<Vec<Ruleset>>> {
+        let account = self.account()?;
+        Ok(self.rulesets.get(age.of(account), account.rulesets()).await?)
+    }
+
+    /// The file systems.
+    pub(super) async fn file_systems(&self, age: Age) -> Result<Arc<Vec<FileSystem>>> {
+        let account = self.account()?;
+        Ok(self.file_systems.get(age.of(account), account.file_systems()).await?)
+    }
+
+    /// Something was or may have been changed: no list from before counts.
+    pub(super) fn changed(&self) {
+        self.instances.forget();
+        self.keys.forget();
+        self.rulesets.forget();
+        self.file_systems.forget();
+    }
+
+    /// A launch was refused there for want of capacity, whatever the list says.
+    pub(super) fn has_refused(&self, kind: &str, region: &str) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.insert((kind.to_owned(), region.to_owned()), Instant::now());
+    }
+
+    /// A launch was refused there a moment ago.
+    pub(super) fn just_refused(&self, account: &Account, kind: &str, region: &str) -> bool {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = refused.get(&(kind.to_owned(), region.to_owned()));
+        at.is_some_and(|at| at.elapsed() < account.scaled(REFUSED))
+    }
+}
+
+impl Age {
+    fn of(self, account: &Account) -> Duration {
+        match self {
+            Self::Fresh => account.scaled(FRESH),
+            Self::New => Duration::ZERO,
+            Self::Within(time) => time,
+        }
+    }
+}
+
+/// A list that is asked for once for all who want it at the same time.
+struct Shared<T> {
+    kept: Mutex<Option<(Instant, Arc<Vec<T>>)>>,
+    /// What was asked for before this does not count.
+    not_before: Plain<Option<Instant>>,
+}
+
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Self { kept: Mutex::default(), not_before: Plain::default() }
+    }
+}
+
+impl<T> Shared<T> {
+    async fn get(&self, age: Duration, ask: impl Future<Output = Api<Vec<T>>>) -> Api<Arc<Vec<T>>> {
+        let wanted = Instant::now();
+        let mut kept = self.kept.lock().await;
+        let not_before = *self.not_before.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((begun, list)) = kept.as_ref()
+            && *begun + age >= wanted
+            && not_before.is_none_or(|limit| *begun > limit)
+        {
+            return Ok(list.clone());
+        }
+        let begun = Instant::now();
+        let list = Arc::new(ask.await?);
+        *kept = Some((begun, list.clone()));
+        Ok(list)
+    }
+
+    fn forget(&self) {
+        *self.not_before.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_together_asks_once_and_a_change_is_seen() {
+        let shared = Shared::<usize>::default();
+        let asked = AtomicUsize::new(0);
+        let ask = || async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok(vec![asked.fetch_add(1, Ordering::Relaxed)])
+        };
+        let one = shared.get(Duration::ZERO, ask());
+        let late = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            // Both want what was asked for after they came: one more call does for both.
+            tokio::join!(shared.get(Duration::ZERO, ask()), shared.get(Duration::ZERO, ask()))
+        };
+        let (first, (second, third)) = tokio::join!(one, late);
+        assert_eq!((first.unwrap()[0], second.unwrap()[0], third.unwrap()[0]), (0, 1, 1));
+        assert_eq!(shared.get(Duration::from_secs(3), ask()).await.unwrap()[0], 1);
+        shared.forget();
+        assert_eq!(shared.get(Duration::from_secs(3), ask()).await.unwrap()[0], 2);
+    }
+}

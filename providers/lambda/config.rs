@@ -1,0 +1,234 @@
+//! What a spec says under `provider:` and under `hosts:` for this provider.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::api;
+use crate::money::HourlyPrice;
+use crate::name::Key;
+use crate::provider::{FieldError, settings};
+
+/// Where file systems are mounted whose spec does not say.
+const MOUNTS: &str = "/lambda/nfs";
+/// A file system that is made has our tag for its name: of the 60 letters that a name may have, the tag leaves so many.
+const LONGEST_KEY: usize = 22;
+
+/// What stands under `provider:` beside `name`.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Settings {
+    /// Where Lambda is; else LAMBDA_API_URL, else https://cloud.lambda.ai.
+    pub(super) endpoint: Option<String>,
+    /// The regions that will do, the best first; any when absent.
+    pub(super) regions: Vec<String>,
+    /// The types that will do for hosts that name none, the best first.
+    pub(super) types: Vec<String>,
+    /// The most that one host may cost, in dollars an hour.
+    #[schemars(range(min = 0.0))]
+    pub(super) max_price: Option<f64>,
+    /// A key of the account to log in with, by name; else one of `~/.ssh/*.pub` that is in the account, else one is made.
+    pub(super) ssh_key: Option<String>,
+    /// File systems that all hosts have.
+    pub(super) file_systems: Vec<FileSystemSettings>,
+    /// The image of all hosts: a family, a name or an id; Lambda Stack when absent.
+    pub(super) image: Option<String>,
+    /// The user that the image logs in; `ubuntu` when absent.
+    pub(super) user: Option<String>,
+    /// The port of the hosts' SSH servers; 22 when absent.
+    pub(super) ssh_port: Option<u16>,
+}
+
+/// One entry of `file_systems:`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct FileSystemSettings {
+    /// Its name.
+    pub(super) name: String,
+    /// Where hosts have it; `/lambda/nfs/NAME` when absent.
+    pub(super) mount: Option<String>,
+    /// Make it when the account has none of that name.
+    pub(super) create: bool,
+    /// What was made stays when the cluster is taken down; otherwise it is deleted, with all in it.
+    pub(super) keep: bool,
+}
+
+impl FileSystemSettings {
+    /// Where hosts have it.
+    pub(super) fn mount_point(&self) -> String {
+        self.mount.clone().unwrap_or_else(|| format!("{MOUNTS}/{}", self.name))
+    }
+
+    /// What it is called within a cluster: `fsdata`.
+    pub(super) fn key(&self) -> Option<Key> {
+        let letters: String = self.name.to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
+        (!letters.is_empty() && letters.len() <= LONGEST_KEY).then(|| format!("fs{letters}").parse().ok()).flatten()
+    }
+}
+
+/// One entry of `hosts:`.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct HostSettings {
+    /// The type: `gpu_1x_a10`.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub(super) kind: Option<String>,
+    /// Any type with such GPUs; the cheapest first, but for the order of `types:`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) gpus: Option<GpuNeed>,
+}
+
+/// Which GPUs a host must have.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct GpuNeed {
+    /// The model: `a100`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) model: Option<String>,
+    /// At least so many; 1 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 16))]
+    pub(super) count: Option<u32>,
+    /// At least so much memory on each, in GiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) memory_gib: Option<u32>,
+}
+
+impl Settings {
+    pub(super) fn user(&self) -> &str {
+        self.user.as_deref().unwrap_or("ubuntu")
+    }
+
+    /// The most that one host may cost.
+    pub(super) fn most(&self) -> Option<HourlyPrice> {
+        self.max_price.map(|dollars| HourlyPrice::cents((dollars * 100.0).round().max(0.0) as u64))
+    }
+}
+
+/// Reads the settings under `provider:`.
+pub(super) fn read_settings(value: &Value) -> Result<Settings, Vec<FieldError>> {
+    settings::read::<Settings>(value, "")
+}
+
+/// Reads one entry of `hosts:`. One that is only a text is a type.
+pub(super) fn read_host(value: &Value, path: &str) -> Result<HostSettings, Vec<FieldError>> {
+    if let Value::String(kind) = value {
+        return Ok(HostSettings { kind: Some(kind.clone()), gpus: None });
+    }
+    settings::read::<HostSettings>(value, path)
+}
+
+/// Everything that is wrong with them; touches nothing.
+pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
+    let settings = match read_settings(value) {
+        Ok(settings) => settings,
+        Err(wrong) => return wrong,
+    };
+    let mut errors = Vec::new();
+    let mut refuse = |path: String, message: String| errors.push(FieldError { path, message, known: Vec::new() });
+    if let Some(why) = settings.endpoint.as_deref().and_then(|text| api::endpoint(text).err()) {
+        refuse("endpoint".to_owned(), why.causes().join(": "));
+    }
+    if settings.max_price.is_some_and(|price| !price.is_finite() || price < 0.0) {
+        refuse("max_price".to_owned(), "is no price: it takes dollars an hour, such as 3.50".to_owned());
+    }
+    if settings.ssh_port == Some(0) {
+        refuse("ssh_port".to_owned(), "is no port".to_owned());
+    }
+    for (index, one) in settings.file_systems.iter().enumerate() {
+        check_file_system(&settings.file_systems[..index], one, &format!("file_systems[{index}]"), &mut refuse);
+    }
+    for (index, host) in hosts.iter().enumerate() {
+        let path = format!("hosts[{index}]");
+        match read_host(host, &path) {
+            Err(wrong) => wrong.into_iter().for_each(|error| refuse(error.path, error.message)),
+            Ok(HostSettings { kind: Some(_), gpus: Some(_) }) => {
+                refuse(path, "names its type: `gpus` is for any type".to_owned());
+            }
+            Ok(HostSettings { kind: None, gpus: None }) if settings.types.is_empty() => {
+                let ways = "must say which: `type:`, `gpus:`, or `types:` under `provider:`";
+                refuse(path, ways.to_owned());
+            }
+            Ok(_) => {}
+        }
+    }
+    errors
+}
+
+fn check_file_system(
+    earlier: &[FileSystemSettings],
+    one: &FileSystemSettings,
+    path: &str,
+    refuse: &mut impl FnMut(String, String),
+) {
+    let begins_well = one.name.starts_with(|letter: char| letter.is_ascii_alphabetic());
+    let is_name = begins_well && one.name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-');
+    let Some(key) = one.key().filter(|_| is_name) else {
+        let takes = format!("takes 1 to {LONGEST_KEY} letters, digits and -, and begins with a letter");
+        return refuse(format!("{path}.name"), takes);
+    };
+    if earlier.iter().any(|other| other.key().as_ref() == Some(&key)) {
+        refuse(format!("{path}.name"), "is the same as that of another".to_owned());
+    }
+    let mount = one.mount_point();
+    let inside = ["/home", "/lambda/nfs", "/data"].iter().any(|top| mount.starts_with(top));
+    if !inside
+        || mount.len() > 256
+        || !mount.chars().all(|letter| letter.is_ascii_alphanumeric() || "/-".contains(letter))
+    {
+        let takes = "takes a path below /lambda/nfs, /data or /home, of letters, digits and -";
+        refuse(format!("{path}.mount"), takes.to_owned());
+    }
+    if one.keep && !one.create {
+        let why = "is for what is made (`create: true`): one that is there already always stays";
+        refuse(format!("{path}.keep"), why.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn wrong(settings: Value, hosts: &[Value]) -> Vec<String> {
+        check(&settings, hosts).into_iter().map(|error| format!("{}: {}", error.path, error.message)).collect()
+    }
+
+    #[test]
+    fn what_is_right_passes() {
+        let settings = json!({
+            "regions": ["us-east-1"], "types": ["gpu_1x_a10"], "max_price": 3.5,
+            "file_systems": [{"name": "data", "create": true, "keep": true}],
+        });
+        let hosts = [
+            json!("gpu_1x_a10"),
+            json!({"type": "gpu_1x_h100"}),
+            json!({"gpus": {"model": "a100", "count": 8}}),
+            json!({}),
+        ];
+        assert_eq!(wrong(settings, &hosts), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_mistake_is_told_at_its_place() {
+        let settings = json!({
+            "endpoint": "http://cloud.example", "max_price": -1.0,
+            "file_systems": [{"name": "9"}, {"name": "a", "mount": "/etc"}, {"name": "a", "keep": true}],
+        });
+        let told = wrong(settings, &[json!({}), json!({"type": "x", "gpus": {}})]);
+        let places: Vec<&str> = told.iter().map(|text| text.split(':').next().unwrap()).collect();
+        let expected = [
+            "endpoint",
+            "max_price",
+            "file_systems[0].name",
+            "file_systems[1].mount",
+            "file_systems[2].name",
+            "file_systems[2].keep",
+            "hosts[0]",
+            "hosts[1]",
+        ];
+        assert_eq!(places, expected, "{told:#?}");
+        assert_eq!(check(&json!({"region": "x"}), &[])[0].path, "region");
+    }
+}

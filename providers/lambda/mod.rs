@@ -1,0 +1,171 @@
+//! GPU instances of Lambda Cloud: by type and region, billed by the minute from launch to termination.
+//!
+//! One host takes an SSH key, an instance, and, where there are several hosts, a firewall ruleset that lets them reach each other.
+//! Everything carries our tag from the call that makes it: key, ruleset and file system as their name, the instance in its tags.
+
+mod api;
+mod choice;
+mod cloud;
+mod config;
+mod credentials;
+mod login;
+mod resolve;
+mod resources;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::{Key, Owner, Scope, Tag};
+use crate::provider::{
+    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Login, Manifest, ObservedResource,
+    Offer, Provider, ProviderKind, Recorder, Resolved, ResourceKind, ResourceRequest,
+};
+use crate::spec::Runtime;
+use cloud::Cloud;
+use config::HostSettings;
+use resources::Kind;
+
+/// What the registry knows this provider by.
+pub static FACTORY: LambdaFactory = LambdaFactory;
+
+/// Opens Lambda as a provider.
+#[derive(Debug)]
+pub struct LambdaFactory;
+
+impl Factory for LambdaFactory {
+    fn manifest(&self) -> Result<Manifest> {
+        Manifest::parse(include_str!("provider.yaml"), module_path!())
+    }
+
+    fn capability(&self) -> Capability {
+        capability()
+    }
+
+    fn settings_schema(&self) -> schemars::Schema {
+        schemars::schema_for!(config::Settings)
+    }
+
+    fn host_schema(&self) -> schemars::Schema {
+        schemars::schema_for!(HostSettings)
+    }
+
+    fn example_host(&self) -> Value {
+        // The cheapest that has a GPU.
+        serde_json::json!({ "gpus": { "count": 1 } })
+    }
+
+    fn check(&self, settings: &Value, hosts: &[Value]) -> Vec<FieldError> {
+        config::check(settings, hosts)
+    }
+
+    fn login(&self) -> Option<&dyn Login> {
+        Some(&login::LambdaLogin)
+    }
+
+    fn open(&self, settings: &Value, context: &Context) -> Result<Box<dyn Provider>> {
+        let settings = config::read_settings(settings).map_err(|errors| {
+            let texts: Vec<String> = errors.iter().map(|error| format!("`{}` {}", error.path, error.message)).collect();
+            Error::new(ErrorKind::Provider, "open the provider `lambda`").because(texts.join(", "))
+        })?;
+        Ok(Box::new(Lambda { cloud: Cloud::new(settings, context) }))
+    }
+}
+
+fn capability() -> Capability {
+    Capability {
+        kind: ProviderKind::Host,
+        costs_money: true,
+        extend: false,
+        reserves: false,
+        hosts_vanish: true,
+        // An instance takes 4 to 15 minutes until it has an address, and some more until it answers.
+        boot: Duration::from_secs(30 * 60),
+        console: false,
+        several_resources: true,
+        shared_account: true,
+        settle: Duration::from_secs(5),
+        runtimes: &[Runtime::Docker],
+        most_hosts: None,
+    }
+}
+
+/// Lambda.
+struct Lambda {
+    cloud: Cloud,
+}
+
+#[async_trait]
+impl Provider for Lambda {
+    fn capability(&self) -> Capability {
+        capability()
+    }
+
+    async fn offers(&self) -> Result<Vec<Offer>> {
+        let types = self.cloud.account()?.types().await?;
+        let mut offers = Vec::new();
+        for item in &types {
+            let kind = &item.instance_type;
+            for region in &item.regions_with_capacity_available {
+                offers.push(resolve::offer(kind, &region.name, "now"));
+            }
+            if item.regions_with_capacity_available.is_empty() {
+                offers.push(resolve::offer(kind, "no region", "no capacity now"));
+            }
+        }
+        Ok(offers)
+    }
+
+    async fn owned(&self, owner: &Owner) -> Result<Vec<(Tag, ObservedResource)>> {
+        resources::owned(&self.cloud, owner).await
+    }
+
+    async fn tagged(&self) -> Result<Vec<(Tag, ObservedResource)>> {
+        resources::tagged(&self.cloud).await
+    }
+
+    async fn resolve(&self, scope: &Scope, hosts: Vec<HostRequest>) -> Result<Resolved> {
+        resolve::resolve(&self.cloud, scope, hosts).await
+    }
+
+    async fn observe_adopted(&self, requests: &[ResourceRequest]) -> Result<Vec<ObservedResource>> {
+        resources::observe_adopted(&self.cloud, requests).await
+    }
+
+    fn expand(&self, _scope: &Scope, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
+        resources::expand(&self.cloud, request)
+    }
+
+    async fn acquire(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired> {
+        resources::acquire(&self.cloud, tag, request, recorder).await
+    }
+
+    async fn wait_usable(&self, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()> {
+        resources::wait_usable(&self.cloud, tag, request, id).await
+    }
+
+    async fn release(&self, _scope: &Scope, resource: &ObservedResource) -> Result<()> {
+        resources::release(&self.cloud, resource).await
+    }
+
+    async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace> {
+        resources::place(&self.cloud, tag, id).await
+    }
+
+    fn refused_request(&self, key: &Key) -> ResourceRequest {
+        ResourceRequest {
+            key: key.clone(),
+            kind: ResourceKind(Kind::Instance.name().to_owned()),
+            settings: serde_json::json!({ "type": "no_such_type" }),
+            found: Value::Null,
+            price: None,
+            adopted: None,
+            needs: Vec::new(),
+            is_host: true,
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! What a spec leaves open, pinned down before anything is asked for: type, region, key, file systems, image.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::api::{FileSystem, Image, Instance, InstanceType, SshKey, Status, TypeItem};
+use super::choice::{self, Ask, None as Nothing, gpu_offer, is_arm};
+use super::cloud::{Age, Cloud};
+use super::config::{self, FileSystemSettings, HostSettings};
+use super::resources;
+use crate::error::{Error, ErrorKind, Result, Status as Retry};
+use crate::money::HourlyPrice;
+use crate::name::{Key, Scope};
+use crate::provider::{HostRequest, Offer, Resolved};
+use crate::util::near::nearest;
+
+/// Which key logs in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum KeyFound {
+    /// One that is made for the cluster.
+    Own,
+    /// One of the account's.
+    Account {
+        /// Its id.
+        id: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// A file system that hosts have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FileSystemFound {
+    /// What the spec says of it.
+    pub(super) wanted: FileSystemSettings,
+    /// The account's own of that name, by id; `None` for one that is made.
+    pub(super) id: Option<String>,
+}
+
+/// What was found for one host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Found {
+    /// Where all hosts are.
+    pub(super) region: String,
+    /// What this one is.
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    /// What a person calls it when its price is told.
+    pub(super) label: String,
+    /// What an hour of it costs.
+    pub(super) price: HourlyPrice,
+    /// There are several hosts: rules let them reach each other.
+    pub(super) several: bool,
+    /// The key.
+    pub(super) key: KeyFound,
+    /// The file systems.
+    pub(super) file_systems: Vec<FileSystemFound>,
+    /// The image, as Lambda takes it.
+    pub(super) image: Option<Value>,
+}
+
+/// What exists of the cluster already.
+struct Existing<'a> {
+    /// Of each host, what is good or coming.
+    hosts: Vec<Option<&'a Instance>>,
+    /// Where something is that cannot be moved, and what.
+    region: Option<(String, String)>,
+}
+
+/// Pins down what the spec leaves open.
+pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest>) -> Result<Resolved> {
+    let account = cloud.account()?;
+    let entries: Vec<HostSettings> =
+        hosts.iter().map(|host| config::read_host(&host.settings, "").unwrap_or_default()).collect();
+    let wants_files = !cloud.settings.file_systems.is_empty();
+    let (types, instances, keys, files, images) = tokio::try_join!(
+        async { Ok(account.types().await?) },
+        cloud.instances(Age::Fresh),
+        cloud.keys(Age::Fresh),
+        async { if wants_files { cloud.file_systems(Age::Fresh).await } else { Ok(std::sync::Arc::default()) } },
+        async { if cloud.settings.image.is_some() { Ok(account.images().await?) } else { Ok(Vec::new()) } },
+    )?;
+    let existing = existing(scope, &hosts, &instances, &files);
+    let mut notes = vec![format!("Lambda is asked with the key of {}", account.source())];
+    let region = where_it_is(cloud, &existing, &files, &types).await?;
+    let missing: Vec<usize> = (0..hosts.len()).filter(|index| existing.hosts[*index].is_none()).collect();
+    let ask = Ask {
+        hosts: missing.iter().map(|index| entries[*index].clone()).collect(),
+        types: &cloud.settings.types,
+        regions: region,
+        most: cloud.settings.most(),
+        rules: hosts.len() > 1,
+    };
+    let chosen = match (missing.is_empty(), &existing.region) {
+        (true, Some((region, _))) => choice::Choice { region: region.clone(), types: Vec::new() },
+        _ => choice::choose(&ask, &types, |kind, region| cloud.just_refused(account, kind, region))
+            .map_err(|why| nothing(why, &ask, &existing))?,
+    };
+    if let Some((region, what)) = existing.region.as_ref().filter(|_| !missing.is_empty()) {
+        notes.push(format!("it goes on in {region}, where {what} is"));
+    }
+    let key = key_of(cloud, scope, &keys, &existing, &mut notes)?;
+    let file_systems = files_of(cloud, &files, &chosen.region)?;
+    let mut resolved = Resolved::default();
+    let mut chosen_types = chosen.types.iter();
+    let mut costs: Vec<(String, HourlyPrice)> = Vec::new();
+    for (index, mut host) in hosts.iter().cloned().enumerate() {
+        let kind: &InstanceType = match existing.hosts[index] {
+            Some(instance) => &instance.instance_type,
+            None => type_named(&types, chosen_types.next().map(String::as_str).unwrap_or_default())?,
+        };
+        let image =
+            cloud.settings.image.as_deref().map(|name| image_of(name, &images, &chosen.region, kind)).transpose()?;
+        let found = Found {
+            region: chosen.region.clone(),
+            kind: kind.name.clone(),
+            label: kind.name.clone(),
+            price: kind.price(),
+            several: hosts.len() > 1,
+            key: key.clone(),
+            file_systems: file_systems.clone(),
+            image,
+        };
+        host.found = serde_json::to_value(&found).unwrap_or_default();
+        resolved.hosts.push(host);
+        resolved.offers.push(offer(kind, &chosen.region, "now"));
+        costs.push((kind.name.clone(), kind.price()));
+        if is_arm(kind) && !notes.iter().any(|note| note.contains("arm64")) {
+            notes.push(arm(&kind.name));
+        }
+    }
+    notes.insert(0, told_costs(&costs, &chosen.region));
+    resolved.notes = notes;
+    Ok(resolved)
+}
+
+/// A type as an offer.
+pub(super) fn offer(kind: &InstanceType, place: &str, free: &str) -> Offer {
+    Offer {
+        name: kind.name.clone(),
+        place: place.to_owned(),
+        cpus: kind.specs.vcpus,
+        memory: kind.specs.memory_gib << 30,
+        gpus: gpu_offer(kind),
+        price_per_hour: Some(kind.price()),
+        free: free.to_owned(),
+    }
+}
+
+/// What a processor of another kind means.
+fn arm(kind: &str) -> String {
+    format!(
+        "{kind} has an arm64 processor: images and programs that are built for x86_64 only do not run there; Ray's image needs its \
+         -aarch64 tag (`image:` under `ray:`), and every service and job needs a build for arm64"
+    )
+}
+
+/// `4 x gpu_1x_a10 in us-east-1: 5.16 USD an hour`.
+fn told_costs(costs: &[(String, HourlyPrice)], region: &str) -> String {
+    let mut kinds: Vec<(&str, usize)> = Vec::new();
+    for (name, _) in costs {
+        match kinds.iter_mut().find(|(known, _)| known == name) {
+            Some((_, count)) => *count += 1,
+            None => kinds.push((name, 1)),
+        }
+    }
+    let kinds: Vec<String> = kinds.iter().map(|(name, count)| format!("{count} x {name}")).collect();
+    let sum = crate::money::sums(costs.iter().map(|(_, price)| price.0));
+    format!("{} in {region}: {} an hour, from launch to termination", kinds.join(", "), crate::money::told(&sum))
+}
+
+/// What of the cluster is there, and where.
+fn existing<'a>(scope: &Scope, hosts: &[HostRequest], instances: &'a [Instance], files: &[FileSystem]) -> Existing<'a> {
+    let of_scope = |instance: &&Instance| resources::tag_of(instance).is_some_and(|tag| scope.holds(&tag));
+    let ours: Vec<&Instance> = instances.iter().filter(of_scope).collect();
+    let good =
+        |instance: &&&Instance| !matches!(instance.status, Status::Unhealthy | Status::Preempted | Status::Terminating);
+    let of_host = |key: &Key| {
+        let is_it = |instance: &&&Instance| resources::tag_of(instance).is_some_and(|tag| tag.key == *key);
+        ours.iter().filter(good).find(is_it).copied()
+    };
+    let place = ours.iter().find(|one| good(one)).map(|one| (one.region.name.clone(), "a host of it".to_owned()));
+    let own_file = files.iter().find(|file| file.name.parse().is_ok_and(|tag| scope.holds(&tag)));
+    Existing {
+        hosts: hosts.iter().map(|host| of_host(&host.key)).collect(),
+        region: place
+            .or_else(|| own_file.map(|file| (file.region.name.clone(), format!("its file system {}", file.name)))),
+    }
+}
+
+/// The regions that will do: one, where something is already that cannot be moved.
+async fn where_it_is(
+    cloud: &Cloud,
+    existing: &Existing<'_>,
+    files: &[FileSystem],
+    types: &[TypeItem],
+) -> Result<Vec<String>> {
+    if let Some((region, _)) = &existing.region {
+        return Ok(vec![region.clone()]);
+    }
+    let settings = &cloud.settings;
+    let doing = || "choose a region".to_owned();
+    let listed = |name: &String| {
+        types.iter().flat_map(|item| &item.regions_with_capacity_available).any(|region| region.name == *name)
+    };
+    if settings.regions.iter().any(|name| !listed(name)) {
+        // The list of types names those that have something now: one that has nothing is none that does not exist.
+        let known: Vec<String> = cloud.account()?.regions().await?.into_iter().map(|region| region.name).collect();
+        if let Some(wrong) = settings.regions.iter().find(|name| !known.contains(name)) {
+            let mut error = Error::new(ErrorKind::Provider, doing())
+                .because(format!("Lambda has no region `{wrong}` (`regions:` in the spec)"))
+                .hint(format!("there are: {}", known.join(", ")));
+            if let Some(near) = nearest(wrong, known.iter().map(String::as_str)) {
+                error = error.hint(format!("did you mean `{near}`?"));
+            }
+            return Err(error);
+        }
+    }
+    // A file system that is there already is where it is.
+    let mut regions = settings.regions.clone();
+    for wanted in &settings.file_systems {
+        let places: Vec<&FileSystem> = files.iter().filter(|file| file.name == wanted.name).collect();
+        if places.is_empty() && !wanted.create {
+            let known: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
+            return Err(Error::new(ErrorKind::Provider, format!("find the file system {}", wanted.name))
+                .because("the account has none of that name")
+                .hint(format!("it has: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") }))
+                .hint("`create: true` makes it"));
+        }
+        if places.is_empty() {
+            continue;
+        }
+        let at: Vec<String> = places.iter().map(|file| file.region.name.clone()).collect();
+        let before = std::mem::take(&mut regions);
+        regions = if before.is_empty() {
+            at.clone()
+        } else {
+            before.iter().filter(|name| at.contains(name)).cloned().collect()
+        };
+        if regions.is_empty() {
+            return Err(Error::new(ErrorKind::Provider, doing())
+                .because(format!(
+                    "the file system {} is in {}, and the hosts are to be in {}",
+                    wanted.name,
+                    at.join(", "),
+                    before.join(", ")
+                ))
+                .hint("a file system is only in its region: change `regions:`, or name another file system"));
+        }
+    }
+    Ok(regions)
+}
+
+fn type_named<'a>(types: &'a [TypeItem], name: &str) -> Result<&'a InstanceType> {
+    types.iter().map(|item| &item.instance_type).find(|kind| kind.name == name).ok_or_else(|| {
+        Error::new(ErrorKind::Internal, format!("find the type {name}")).because("it was chosen and is not there")
+    })
+}
+
+/// Why there is nothing, as an error.
+fn nothing(why: Nothing, ask: &Ask<'_>, existing: &Existing<'_>) -> Error {
+    let doing = "find hosts at Lambda";
+    let permanent = |text: String| Error::new(ErrorKind::Provider, doing).because(text);
+    match why {
+        Nothing::UnknownType { name, known } => {
+            let error = permanent(format!("Lambda has no type `{name}`"));
+            let error = match nearest(&name, known.iter().map(String::as_str)) {
+                Some(near) => error.hint(format!("did you mean `{near}`?")),
+                None => error,
+            };
+            error.hint("gpucl offers --provider lambda --all   # shows all types")
+        }
+        Nothing::NothingLikeThat { models } => permanent("no type has such GPUs".to_owned())
+            .hint(format!("there are: {}", models.join(", ")))
+            .hint("gpucl offers --provider lambda --all   # shows all types"),
+        Nothing::TooDear { cheapest, price } => {
+            let most = ask.most.map(|most| most.to_string()).unwrap_or_default();
+            permanent(format!("the cheapest that does, {cheapest}, costs {price} an hour, and `max_price:` is {most}"))
+                .hint("a higher `max_price:` in the spec, or another type")
+        }
+        Nothing::NoRules { region } => permanent(format!(
+            "no firewall rules can be made in {region}, and several hosts need some to reach each other and nobody else"
+        ))
+        .hint("choose another region (`regions:` in the spec), or one host"),
+        Nothing::NoCapacity { accepted, regions } => {
+            let types: Vec<String> = accepted.iter().map(|(name, price)| format!("{name} ({price} an hour)")).collect();
+            let place = match (regions.as_slice(), &existing.region) {
+                ([one], Some((_, what))) => format!("{one}, where {what} is"),
+                ([], _) => "any region".to_owned(),
+                (some, _) => some.join(", "),
+            };
+            let count = ask.hosts.len();
+            let of_each = if count > 1 { format!(" for {count} hosts in one region") } else { String::new() };
+            Error::new(ErrorKind::Capacity, doing)
+                .because(format!("none is free now{of_each}; accepted would be {} in {place}", types.join(", ")))
+                .status(Retry::Temporary)
+                .hint("wait for it: the same with --wait-capacity 6h")
+                .hint("see what is free now: gpucl offers --provider lambda")
+        }
+    }
+}
+
+/// The key that logs in: the one that was named, else one of the user's that is in the account, else one that is made.
+fn key_of(
+    cloud: &Cloud,
+    scope: &Scope,
+    keys: &[SshKey],
+    existing: &Existing<'_>,
+    notes: &mut Vec<String>,
+) -> Result<KeyFound> {
+    let account = |key: &SshKey| KeyFound::Account { id: key.id.clone(), name: key.name.clone() };
+    // A launch takes a name: of two keys that have it, nobody could say which it would be.
+    let alike =
+        |key: &SshKey| keys.iter().filter(|other| other.name == key.name).all(|other| other.is(&key.public_key));
+    if let Some(name) = &cloud.settings.ssh_key {
+        let found = keys.iter().find(|key| key.name == *name).ok_or_else(|| {
+            let known: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
+            Error::new(ErrorKind::Provider, format!("find the SSH key {name}"))
+                .because("the account has none of that name")
+                .hint(format!("it has: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") }))
+        })?;
+        if !alike(found) {
+            return Err(Error::new(ErrorKind::Provider, format!("find the SSH key {name}"))
+                .because("the account has several different keys of that name, and a launch takes a name")
+                .hint("rename one of them at https://cloud.lambda.ai/ssh-keys, or leave `ssh_key:` out"));
+        }
+        return Ok(account(found));
+    }
+    // What was decided when the first host was launched stays.
+    let made = scope.tag(&resources::key_key()).to_string();
+    let used: Vec<&String> = existing.hosts.iter().flatten().flat_map(|host| &host.ssh_key_names).collect();
+    if used.contains(&&made) || keys.iter().any(|key| key.name == made) {
+        return Ok(KeyFound::Own);
+    }
+    if let Some(key) = keys.iter().find(|key| used.contains(&&key.name)) {
+        return Ok(account(key));
+    }
+    let own = public_keys(&cloud.context.surroundings.home);
+    let usable = |key: &&SshKey| alike(key) && key.name.parse::<crate::name::Tag>().is_err();
+    let found = own.iter().find_map(|(file, text)| Some((file, keys.iter().filter(usable).find(|key| key.is(text))?)));
+    Ok(match found {
+        Some((file, key)) => {
+            notes.push(format!(
+                "hosts are logged in to with the account's key {}, which is {}",
+                key.name,
+                file.display()
+            ));
+            account(key)
+        }
+        None => KeyFound::Own,
+    })
+}
+
+/// The public keys in `~/.ssh` whose private halves lie beside them: the files of these, and the public keys.
+pub(super) fn public_keys(home: &Path) -> Vec<(PathBuf, String)> {
+    let Ok(entries) = fs_err::read_dir(home.join(".ssh")) else { return Vec::new() };
+    let mut found: Vec<(PathBuf, String)> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "pub"))
+        .filter_map(|path| Some((path.with_extension(""), fs_err::read_to_string(&path).ok()?)))
+        .filter(|(file, text)| file.is_file() && text.split_whitespace().count() >= 2)
+        .collect();
+    found.sort();
+    found
+}
+
+/// The file systems, each as it is found in the region.
+fn files_of(cloud: &Cloud, files: &[FileSystem], region: &str) -> Result<Vec<FileSystemFound>> {
+    let find = |wanted: &FileSystemSettings| {
+        let there = files.iter().find(|file| file.name == wanted.name && file.region.name == region);
+        if there.is_none() && !wanted.create {
+            return Err(Error::new(ErrorKind::Provider, format!("find the file system {}", wanted.name))
+                .because(format!("there is none of that name in {region}"))
+                .hint("`create: true` makes it"));
+        }
+        Ok(FileSystemFound { wanted: wanted.clone(), id: there.map(|file| file.id.clone()) })
+    };
+    cloud.settings.file_systems.iter().map(find).collect()
+}
+
+/// The image of this family, name or id, for this type in this region.
+fn image_of(name: &str, images: &[Image], region: &str, kind: &InstanceType) -> Result<Value> {
+    let architecture = if is_arm(kind) { "arm64" } else { "x86_64" };
+    let fits = |image: &&Image| {
+        image.region.name == region && (image.architecture.is_empty() || image.architecture == architecture)
+    };
+    let here: Vec<&Image> = images.iter().filter(fits).collect();
+    if here.iter().any(|image| image.family == name) {
+        return Ok(json!({ "family": name }));
+    }
+    if let Some(image) = here.iter().find(|image| image.id == name || image.name == name) {
+        return Ok(json!({ "id": image.id }));
+    }
+    let mut families: Vec<&str> = here.iter().map(|image| image.family.as_str()).collect();
+    families.sort_unstable();
+    families.dedup();
+    Err(Error::new(ErrorKind::Provider, format!("find the image {name}"))
+        .because(format!("{region} has none of that family, name or id for {architecture}"))
+        .hint(format!(
+            "its families are: {}",
+            if families.is_empty() { "none".to_owned() } else { families.join(", ") }
+        )))
+}

@@ -1,0 +1,37 @@
+//! File systems that are made for a cluster, or at its request. One that is deleted with it has our tag for its name; one that is kept
+//! has the name that the spec gives it, and is the user's from then on.
+
+use super::{Named, look, made};
+use crate::error::Result;
+use crate::name::Tag;
+use crate::provider::{Acquired, ResourceRequest};
+use crate::providers::lambda::cloud::{Age, Cloud};
+
+/// What it is called in the account.
+fn name_of(tag: &Tag, request: &ResourceRequest) -> String {
+    match (request.settings["keep"].as_bool(), request.settings["name"].as_str()) {
+        (Some(true), Some(name)) => name.to_owned(),
+        _ => tag.to_string(),
+    }
+}
+
+/// Makes the file system, or finds it.
+pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Acquired> {
+    let account = cloud.account()?;
+    let name = name_of(tag, request);
+    let region = request.settings["region"].as_str().unwrap_or_default();
+    let named = Named::FileSystem(&name, region);
+    if let Some(id) = look(cloud, &named).await? {
+        return Ok(Acquired { id, was_there: true });
+    }
+    let answer = account.create_file_system(&name, region).await;
+    cloud.changed();
+    made(cloud, &named, answer.map(|file| file.id)).await
+}
+
+/// The id of a file system that a host of this tag has, by its key.
+pub(super) async fn id_of(cloud: &Cloud, tag: &Tag, name: &str, keep: bool, region: &str) -> Result<Option<String>> {
+    let wanted = if keep { name.to_owned() } else { tag.to_string() };
+    let files = cloud.file_systems(Age::Fresh).await?;
+    Ok(files.iter().find(|one| one.name == wanted && one.region.name == region).map(|one| one.id.clone()))
+}

@@ -1,0 +1,257 @@
+//! Instances: launched once by their tag, waited for, reached, terminated and seen to be gone.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::key::LOGIN;
+use super::{Kind, Named, POLL, file_system, key_key, made, rules, scope_of, there};
+use crate::error::{Error, ErrorKind, LeftBehind, Result, Status as Retry};
+use crate::event::EventKind;
+use crate::host::SshTarget;
+use crate::name::Tag;
+use crate::provider::{Acquired, HostPlace, HostRequest, ObservedResource, ResourceRequest};
+use crate::providers::lambda::api::{Effect, Failure, FailureKind, Instance, NewInstance, Status};
+use crate::providers::lambda::cloud::{Age, Cloud};
+use crate::providers::lambda::resolve::{Found, KeyFound, public_keys, resolve};
+use crate::secret::{ensure_key_pair, key_pair};
+
+/// The tag of an instance that carries ours.
+const TAG: &str = "gpucl";
+/// How long an instance may take until it is active and has its address: with 8 GPUs it was seen to take 15 minutes.
+const BOOT_LIMIT: Duration = Duration::from_secs(30 * 60);
+/// How long an instance may take until it is terminated.
+const END_LIMIT: Duration = Duration::from_secs(10 * 60);
+/// How often a termination is sent again whose answer was lost. It goes by id: nothing is done twice.
+const AGAIN: u32 = 3;
+
+/// The tag that an instance carries; its name only where it has no tag of ours, since a person may change names.
+pub(in crate::providers::lambda) fn tag_of(instance: &Instance) -> Option<Tag> {
+    instance.tag(TAG).unwrap_or(&instance.name).parse().ok()
+}
+
+/// An instance that carries a tag.
+pub(super) fn observed(instance: &Instance) -> Option<(Tag, ObservedResource)> {
+    let tag = tag_of(instance)?;
+    let has_address = instance.address().is_some();
+    let (usable, coming, detail) = match &instance.status {
+        Status::Active if has_address => (true, false, String::new()),
+        Status::Active => (false, true, "it has no address yet".to_owned()),
+        Status::Booting => (false, true, "it is booting".to_owned()),
+        // What is not known may pass; to terminate a machine for a word would be worse.
+        Status::Other(status) => (false, true, format!("it is {status}")),
+        Status::Unhealthy => (false, false, "Lambda says that it is unhealthy".to_owned()),
+        Status::Preempted => (false, false, "it was preempted: Lambda took it away".to_owned()),
+        Status::Terminating | Status::Terminated => (false, false, "it is being terminated".to_owned()),
+    };
+    let resource = ObservedResource { usable, coming, detail, ..there(Kind::Instance, &tag, &instance.id, "") };
+    Some((tag, resource))
+}
+
+/// Launches the instance of this tag, or finds it.
+pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Acquired> {
+    let account = cloud.account()?;
+    let named = Named::Instance(tag);
+    if let Some(id) = super::look(cloud, &named).await? {
+        return Ok(Acquired { id, was_there: true });
+    }
+    let found = match serde_json::from_value::<Found>(request.found.clone()) {
+        Ok(found) => found,
+        Err(_) => look(cloud, tag, request).await?,
+    };
+    let new = new_instance(cloud, tag, request, &found).await?;
+    let launched = account.launch(&new).await;
+    cloud.changed();
+    match launched {
+        Err(failure) if failure.kind == FailureKind::NoCapacity => {
+            cloud.has_refused(&found.kind, &found.region);
+            Err(refused(failure))
+        }
+        launched => made(cloud, &named, launched).await,
+    }
+}
+
+/// There was some when it was looked for, and there is none now.
+fn refused(failure: Failure) -> Error {
+    Error::from(failure)
+        .because("the list of types said that there was some: it went to somebody else")
+        .hint("wait for it: the same with --wait-capacity 6h")
+}
+
+/// What a launch is asked with.
+async fn new_instance(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, found: &Found) -> Result<NewInstance> {
+    let scope = scope_of(tag);
+    let mut mounts = Vec::new();
+    for file in &found.file_systems {
+        let id = match (&file.id, file.wanted.key()) {
+            (Some(id), _) => Some(id.clone()),
+            (None, Some(key)) => {
+                file_system::id_of(cloud, &scope.tag(&key), &file.wanted.name, file.wanted.keep, &found.region).await?
+            }
+            (None, None) => None,
+        };
+        let id = id.ok_or_else(|| {
+            Error::new(ErrorKind::Provider, format!("launch {}", tag.key.display_name()))
+                .because(format!("its file system {} is not there any more", file.wanted.name))
+        })?;
+        mounts.push((id, file.wanted.mount_point()));
+    }
+    Ok(NewInstance {
+        name: tag.to_string(),
+        hostname: format!("{}-{}", tag.cluster, tag.key.display_name()),
+        kind: found.kind.clone(),
+        region: found.region.clone(),
+        ssh_key: match &found.key {
+            KeyFound::Own => scope.tag(&key_key()).to_string(),
+            KeyFound::Account { name, .. } => name.clone(),
+        },
+        mounts,
+        image: found.image.clone(),
+        user_data: ensure_key_pair(&cloud.folder(&tag.cluster), tag.key.as_str())?.cloud_config()?,
+        tag: (TAG, tag.to_string()),
+        rulesets: rules::ids_for(cloud, tag, request).await?,
+    })
+}
+
+/// What was not looked for before is looked for now.
+async fn look(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Found> {
+    let entry = match request.settings["type"].as_str() {
+        Some(kind) => serde_json::json!({ "type": kind }),
+        None => serde_json::json!({ "gpus": request.settings["gpus"] }),
+    };
+    let resolved = resolve(cloud, &scope_of(tag), vec![HostRequest::new(tag.key.clone(), entry)]).await?;
+    let found = resolved.hosts.into_iter().next().map(|host| host.found).unwrap_or_default();
+    let mut found: Found = serde_json::from_value(found)
+        .map_err(|error| Error::new(ErrorKind::Internal, format!("read what was found for {tag}")).caused_by(&error))?;
+    // It was asked for with a key of its own.
+    found.key = KeyFound::Own;
+    Ok(found)
+}
+
+/// Waits until an instance is active and has its address.
+pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, id: &str) -> Result<()> {
+    let account = cloud.account()?;
+    let name = tag.key.display_name();
+    let doing = || format!("boot {name}");
+    let left = || LeftBehind::Remaining(vec![id.to_owned()]);
+    let (begun, limit) = (Instant::now(), account.limit(BOOT_LIMIT));
+    let mut told = None;
+    loop {
+        let age = if told.is_none() { Age::Fresh } else { Age::Within(account.scaled(POLL / 2)) };
+        let instances = cloud.instances(age).await?;
+        let Some(instance) = instances.iter().find(|one| one.id == id) else {
+            return Err(Error::new(ErrorKind::Provider, doing())
+                .because("the instance is not there any more: somebody terminated it")
+                .status(Retry::Temporary));
+        };
+        let stage = match &instance.status {
+            Status::Active if instance.address().is_some() => return Ok(()),
+            Status::Active => "no address yet".to_owned(),
+            Status::Booting | Status::Other(_) => instance.status.to_string(),
+            Status::Unhealthy | Status::Preempted | Status::Terminating | Status::Terminated => {
+                let why = observed(instance).map(|(_, resource)| resource.detail).unwrap_or_default();
+                return Err(Error::new(ErrorKind::Provider, doing())
+                    .because(format!("{why} (the instance {id})"))
+                    .status(Retry::Temporary)
+                    .left(left()));
+            }
+        };
+        if told.as_ref() != Some(&stage) {
+            let usual = usual(instance.instance_type.specs.gpus);
+            let what = format!("{name} to boot ({stage}; {} usually takes {usual})", instance.instance_type.name);
+            let limit_milliseconds = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+            cloud.context.events.send(EventKind::Waiting { what, limit_milliseconds });
+            told = Some(stage.clone());
+        }
+        if begun.elapsed() > limit {
+            let minutes = BOOT_LIMIT.as_secs() / 60;
+            return Err(Error::new(ErrorKind::Timeout, doing())
+                .because(format!("it has not come after {minutes} minutes: {stage} (the instance {id})"))
+                .hint(format!("give it back, so that it costs no more: gpucl down -c {}", tag.cluster))
+                .left(left()));
+        }
+        tokio::time::sleep(account.scaled(POLL)).await;
+    }
+}
+
+/// How long a type takes to boot.
+fn usual(gpus: u32) -> &'static str {
+    if gpus >= 4 { "10 to 15 minutes" } else { "4 to 6 minutes" }
+}
+
+/// Terminates an instance, and waits until it is gone: until then it is billed.
+pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
+    let account = cloud.account()?;
+    let left = || LeftBehind::Remaining(vec![id.to_owned()]);
+    let (begun, limit) = (Instant::now(), account.limit(END_LIMIT));
+    let (mut sent, mut accepted) = (0, false);
+    loop {
+        let instances = cloud.instances(Age::New).await?;
+        let Some(instance) = instances.iter().find(|one| one.id == id) else { return Ok(()) };
+        if instance.status != Status::Terminating && !accepted {
+            let terminated = account.terminate(id).await;
+            cloud.changed();
+            sent += 1;
+            match terminated {
+                Ok(()) => accepted = true,
+                Err(failure) if failure.kind == FailureKind::NotFound => {}
+                Err(failure) if failure.effect == Effect::Unknown && sent < AGAIN => {}
+                // Some cannot be terminated yet: the list says so, and why.
+                Err(_) if !instance.actions.terminate.available && begun.elapsed() < limit => sent = 0,
+                Err(failure) => {
+                    let reason = &instance.actions.terminate.reason_code;
+                    let error = Error::from(failure).left(left());
+                    let error =
+                        if reason.is_empty() { error } else { error.because(format!("Lambda's reason: {reason}")) };
+                    return Err(error.hint(billed(id)));
+                }
+            }
+        }
+        if begun.elapsed() > limit {
+            return Err(Error::new(ErrorKind::Timeout, format!("terminate the instance {id}"))
+                .because(format!("it is {} still after {} minutes", instance.status, END_LIMIT.as_secs() / 60))
+                .left(left())
+                .hint(billed(id)));
+        }
+        tokio::time::sleep(account.scaled(if accepted { POLL / 2 } else { POLL })).await;
+    }
+}
+
+fn billed(id: &str) -> String {
+    format!("{id} is billed until it is terminated: try again, or terminate it at https://cloud.lambda.ai/instances")
+}
+
+/// How to log in to an instance.
+pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlace> {
+    let doing = || format!("find the way to {}", tag.key.display_name());
+    let instances = cloud.instances(Age::Fresh).await?;
+    let is_it = |one: &&Instance| one.id == id && tag_of(one).as_ref() == Some(tag) && one.status == Status::Active;
+    let Some(instance) = instances.iter().find(is_it) else {
+        return Err(Error::new(ErrorKind::Provider, doing()).because("no instance of that tag and id is active"));
+    };
+    let node = instance
+        .address()
+        .ok_or_else(|| Error::new(ErrorKind::Provider, doing()).because("the instance has no address"))?;
+    let folder = cloud.folder(&tag.cluster);
+    let own = scope_of(tag).tag(&key_key()).to_string();
+    let identity_file = if instance.ssh_key_names.contains(&own) {
+        key_pair(&folder, LOGIN).map(|pair| pair.file)
+    } else {
+        // A key of the account: the file of it, where it lies in ~/.ssh; else whatever `ssh` itself knows.
+        let keys = cloud.keys(Age::Fresh).await?;
+        let named = |text: &str| keys.iter().any(|key| instance.ssh_key_names.contains(&key.name) && key.is(text));
+        let files = public_keys(&cloud.context.surroundings.home);
+        files.into_iter().find(|(_, text)| named(text)).map(|(file, _)| file)
+    };
+    Ok(HostPlace::Ssh {
+        target: SshTarget {
+            node: node.to_owned(),
+            user: Some(cloud.settings.user().to_owned()),
+            port: cloud.settings.ssh_port,
+            identity_file,
+            host_key: key_pair(&folder, tag.key.as_str()).map(|pair| pair.public),
+            jump: None,
+            private_address: instance.private_address().map(str::to_owned),
+        },
+    })
+}

@@ -1,0 +1,32 @@
+//! The SSH key of a cluster: made on this machine, its public half in the account under our tag.
+
+use super::{Named, made};
+use crate::error::Result;
+use crate::name::Tag;
+use crate::provider::Acquired;
+use crate::providers::lambda::api::SshKey;
+use crate::providers::lambda::cloud::{Age, Cloud};
+use crate::secret::ensure_key_pair;
+
+/// The name of the pair that logs in, in the cluster's state folder.
+pub(super) const LOGIN: &str = "login";
+
+/// Brings the public key there, or finds it; one whose private half is lost is replaced.
+pub(super) async fn acquire(cloud: &Cloud, tag: &Tag) -> Result<Acquired> {
+    let account = cloud.account()?;
+    let name = tag.to_string();
+    let own = ensure_key_pair(&cloud.folder(&tag.cluster), LOGIN)?;
+    let keys = cloud.keys(Age::New).await?;
+    let named: Vec<&SshKey> = keys.iter().filter(|key| key.name == name).collect();
+    if let Some(key) = named.iter().find(|key| key.is(&own.public)) {
+        return Ok(Acquired { id: key.id.clone(), was_there: true });
+    }
+    for lost in named {
+        // A launch takes a name: there are never two of one name.
+        account.delete_ssh_key(&lost.id).await?;
+        cloud.changed();
+    }
+    let added = account.add_ssh_key(&name, &own.public).await;
+    cloud.changed();
+    made(cloud, &Named::Key(&name, &own.public), added.map(|key| key.id)).await
+}

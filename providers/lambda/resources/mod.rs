@@ -1,0 +1,339 @@
+//! What a host takes at Lambda: a key, rules, file systems, an instance. Each is acquired, waited for and released in its own file.
+
+mod file_system;
+mod instance;
+mod key;
+mod rules;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::api::{Effect, Failure, FailureKind, Instance, Status};
+use super::cloud::{Age, Cloud};
+use super::config;
+use super::resolve::{Found, KeyFound};
+use crate::error::{Error, ErrorKind, LeftBehind, Result};
+use crate::name::{Key, Owner, Scope, Tag};
+use crate::provider::{Acquired, HostPlace, HostRequest, ObservedResource, Recorder, ResourceKind, ResourceRequest};
+
+pub(super) use instance::tag_of;
+
+/// How long what was made may be missing from the list.
+const SHOWS_WITHIN: Duration = Duration::from_secs(5);
+/// How long what an instance has may be in use still when that instance is gone.
+const FREE_WITHIN: Duration = Duration::from_secs(3 * 60);
+/// Between two looks at what is on its way.
+const POLL: Duration = Duration::from_secs(5);
+
+/// The kinds of resource there are, in the order in which they are acquired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    SshKey,
+    Ruleset,
+    FileSystem,
+    Instance,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [Self::SshKey, Self::Ruleset, Self::FileSystem, Self::Instance];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::SshKey => "ssh_key",
+            Self::Ruleset => "firewall_ruleset",
+            Self::FileSystem => "file_system",
+            Self::Instance => "instance",
+        }
+    }
+
+    fn of(kind: &ResourceKind) -> Result<Self> {
+        Self::ALL.into_iter().find(|known| known.name() == kind.0).ok_or_else(|| {
+            Error::new(ErrorKind::Provider, format!("acquire a {}", kind.0))
+                .because(format!("there is no resource of kind `{}` here", kind.0))
+        })
+    }
+}
+
+/// The key of the SSH key that all hosts share.
+pub(super) fn key_key() -> Key {
+    Key::numbered("key", 0)
+}
+
+/// The key of the rules that all hosts share.
+fn rules_key() -> Key {
+    Key::numbered("rules", 0)
+}
+
+/// A resource that is there and can be used.
+fn there(kind: Kind, tag: &Tag, id: &str, detail: &str) -> ObservedResource {
+    ObservedResource {
+        key: tag.key.clone(),
+        kind: ResourceKind(kind.name().to_owned()),
+        id: id.to_owned(),
+        usable: true,
+        coming: false,
+        adopted: false,
+        until: None,
+        detail: detail.to_owned(),
+    }
+}
+
+/// Which resources a host takes.
+pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
+    let entry = config::read_host(&request.settings, "").map_err(|errors| {
+        let texts: Vec<String> = errors.iter().map(|error| format!("`{}` {}", error.path, error.message)).collect();
+        Error::new(ErrorKind::Provider, format!("read the entry of {}", request.key.display_name()))
+            .because(texts.join(", "))
+    })?;
+    // Without what was found, a host is asked for as if it were the only one, in whichever region.
+    let found: Option<Found> = serde_json::from_value(request.found.clone()).ok();
+    let make = |key: Key, kind: Kind, settings: Value| ResourceRequest {
+        key,
+        kind: ResourceKind(kind.name().to_owned()),
+        settings,
+        found: Value::Null,
+        price: None,
+        adopted: None,
+        needs: Vec::new(),
+        is_host: kind == Kind::Instance,
+    };
+    let mut requests = vec![make(key_key(), Kind::SshKey, json!({}))];
+    if let Some(KeyFound::Account { id, .. }) = found.as_ref().map(|found| &found.key) {
+        requests[0].adopted = Some(id.clone());
+    }
+    if let Some(found) = found.as_ref().filter(|found| found.several) {
+        // Rules are of a region: in another one they are others.
+        requests.push(make(rules_key(), Kind::Ruleset, json!({ "region": found.region })));
+    }
+    for file in found.iter().flat_map(|found| &found.file_systems) {
+        let (Some(key), Some(found)) = (file.wanted.key(), &found) else { continue };
+        let settings = json!({ "name": file.wanted.name, "region": found.region, "keep": file.wanted.keep });
+        requests.push(ResourceRequest { adopted: file.id.clone(), ..make(key, Kind::FileSystem, settings) });
+    }
+    let needs = requests.iter().map(|request| request.key.clone()).collect();
+    // What was found is what it is: the type of a host that exists stays when the spec takes it still.
+    let kind = found.as_ref().map(|found| found.kind.clone()).or_else(|| entry.kind.clone());
+    let need = if kind.is_none() { json!(entry.gpus) } else { Value::Null };
+    let settings = json!({ "type": kind, "gpus": need, "image": cloud.settings.image });
+    requests.push(ResourceRequest {
+        found: request.found.clone(),
+        price: found.as_ref().map(|found| found.price),
+        needs,
+        ..make(request.key.clone(), Kind::Instance, settings)
+    });
+    Ok(requests)
+}
+
+/// What of this owner exists, in the order in which it was acquired.
+pub(super) async fn owned(cloud: &Cloud, owner: &Owner) -> Result<Vec<(Tag, ObservedResource)>> {
+    let mut found = tagged(cloud).await?;
+    found.retain(|(tag, _)| tag.owner == *owner);
+    Ok(found)
+}
+
+/// What carries a tag, in the order in which it was acquired.
+pub(super) async fn tagged(cloud: &Cloud) -> Result<Vec<(Tag, ObservedResource)>> {
+    let (keys, rulesets, files, instances) = tokio::try_join!(
+        cloud.keys(Age::Fresh),
+        cloud.rulesets(Age::Fresh),
+        cloud.file_systems(Age::Fresh),
+        cloud.instances(Age::Fresh)
+    )?;
+    let named = |kind: Kind, name: &str, id: &str, detail: &str| {
+        let tag: Tag = name.parse().ok()?;
+        let resource = there(kind, &tag, id, detail);
+        Some((tag, resource))
+    };
+    let keys = keys.iter().filter_map(|one| named(Kind::SshKey, &one.name, &one.id, ""));
+    let rulesets = rulesets.iter().filter_map(|one| named(Kind::Ruleset, &one.name, &one.id, &one.region.name));
+    let files = files.iter().filter_map(|one| named(Kind::FileSystem, &one.name, &one.id, &one.region.name));
+    let instances = instances.iter().filter_map(instance::observed);
+    Ok(keys.chain(rulesets).chain(files).chain(instances).collect())
+}
+
+/// What these are now that are used and were not made for the cluster.
+pub(super) async fn observe_adopted(cloud: &Cloud, requests: &[ResourceRequest]) -> Result<Vec<ObservedResource>> {
+    let mut observed = Vec::new();
+    for request in requests {
+        let Some(id) = &request.adopted else { continue };
+        let kind = Kind::of(&request.kind)?;
+        let name = match kind {
+            Kind::SshKey => {
+                let keys = cloud.keys(Age::Fresh).await?;
+                keys.iter().find(|one| one.id == *id).map(|one| one.name.clone())
+            }
+            Kind::FileSystem => {
+                let files = cloud.file_systems(Age::Fresh).await?;
+                files.iter().find(|one| one.id == *id).map(|one| one.name.clone())
+            }
+            Kind::Ruleset | Kind::Instance => None,
+        };
+        observed.extend(name.map(|name| ObservedResource {
+            key: request.key.clone(),
+            kind: request.kind.clone(),
+            id: id.clone(),
+            usable: true,
+            coming: false,
+            adopted: true,
+            until: None,
+            detail: name,
+        }));
+    }
+    Ok(observed)
+}
+
+/// Acquires one resource by one call that changes something.
+pub(super) async fn acquire(
+    cloud: &Cloud,
+    tag: &Tag,
+    request: &ResourceRequest,
+    recorder: &dyn Recorder,
+) -> Result<Acquired> {
+    let acquired = match Kind::of(&request.kind)? {
+        Kind::SshKey => key::acquire(cloud, tag).await,
+        Kind::Ruleset => rules::acquire(cloud, tag, request).await,
+        Kind::FileSystem => file_system::acquire(cloud, tag, request).await,
+        Kind::Instance => instance::acquire(cloud, tag, request).await,
+    }?;
+    match recorder.exists(&tag.key, &acquired.id).await {
+        Ok(()) => Ok(acquired),
+        Err(error) => Err(error
+            .while_doing(format!("write down that {tag} exists"))
+            .left(LeftBehind::Remaining(vec![acquired.id]))),
+    }
+}
+
+/// Waits until one is usable.
+pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()> {
+    match Kind::of(&request.kind)? {
+        Kind::Instance => {
+            instance::wait_usable(cloud, tag, id).await?;
+            match request.needs.contains(&rules_key()) {
+                true => rules::let_peers_in(cloud, &scope_of(tag)).await,
+                false => Ok(()),
+            }
+        }
+        Kind::SshKey | Kind::Ruleset | Kind::FileSystem => Ok(()),
+    }
+}
+
+/// Releases one by its id, and waits until it is gone; what is gone already is success.
+pub(super) async fn release(cloud: &Cloud, resource: &ObservedResource) -> Result<()> {
+    match Kind::of(&resource.kind)? {
+        Kind::Instance => instance::release(cloud, &resource.id).await,
+        kind => remove(cloud, kind, &resource.id).await,
+    }
+}
+
+/// Deletes something; what an instance has that is just gone may be in use for a moment more.
+async fn remove(cloud: &Cloud, kind: Kind, id: &str) -> Result<()> {
+    let account = cloud.account()?;
+    let begun = Instant::now();
+    let mut lost = 0;
+    loop {
+        let deleted = match kind {
+            Kind::SshKey => account.delete_ssh_key(id).await,
+            Kind::Ruleset => account.delete_ruleset(id).await,
+            Kind::FileSystem => account.delete_file_system(id).await,
+            Kind::Instance => account.terminate(id).await,
+        };
+        cloud.changed();
+        let Err(failure) = deleted else { return Ok(()) };
+        if !is_left(cloud, kind, id).await? {
+            return Ok(());
+        }
+        let waits = matches!(failure.kind, FailureKind::InUse | FailureKind::Conflict);
+        // To delete by id once more does nothing twice.
+        lost += u32::from(failure.effect == Effect::Unknown);
+        let again = (waits && begun.elapsed() < account.limit(FREE_WITHIN)) || (!waits && (1..3).contains(&lost));
+        if !again {
+            return Err(Error::from(failure).left(LeftBehind::Remaining(vec![id.to_owned()])));
+        }
+        tokio::time::sleep(account.scaled(POLL)).await;
+    }
+}
+
+async fn is_left(cloud: &Cloud, kind: Kind, id: &str) -> Result<bool> {
+    Ok(match kind {
+        Kind::SshKey => cloud.keys(Age::New).await?.iter().any(|one| one.id == id),
+        Kind::Ruleset => cloud.rulesets(Age::New).await?.iter().any(|one| one.id == id),
+        Kind::FileSystem => cloud.file_systems(Age::New).await?.iter().any(|one| one.id == id),
+        Kind::Instance => cloud.instances(Age::New).await?.iter().any(|one| one.id == id),
+    })
+}
+
+/// What is looked for by what it is called.
+enum Named<'a> {
+    /// A key of this name, and this public key.
+    Key(&'a str, &'a str),
+    /// A ruleset of this name in this region.
+    Ruleset(&'a str, &'a str),
+    /// A file system of this name in this region.
+    FileSystem(&'a str, &'a str),
+    /// An instance with this tag that is not on its way out.
+    Instance(&'a Tag),
+}
+
+/// The id of what is there.
+async fn look(cloud: &Cloud, named: &Named<'_>) -> Result<Option<String>> {
+    Ok(match named {
+        Named::Key(name, public) => {
+            let keys = cloud.keys(Age::New).await?;
+            keys.iter().find(|one| one.name == *name && one.is(public)).map(|one| one.id.clone())
+        }
+        Named::Ruleset(name, region) => {
+            let rulesets = cloud.rulesets(Age::New).await?;
+            rulesets.iter().find(|one| one.name == *name && one.region.name == *region).map(|one| one.id.clone())
+        }
+        Named::FileSystem(name, region) => {
+            let files = cloud.file_systems(Age::New).await?;
+            files.iter().find(|one| one.name == *name && one.region.name == *region).map(|one| one.id.clone())
+        }
+        Named::Instance(tag) => {
+            let instances = cloud.instances(Age::New).await?;
+            let is_it = |one: &&Instance| tag_of(one).as_ref() == Some(tag) && one.status != Status::Terminating;
+            instances.iter().find(is_it).map(|one| one.id.clone())
+        }
+    })
+}
+
+/// What came of a call that makes something: whose answer was lost is looked for, until it would show; and so is what has its name already.
+async fn made(cloud: &Cloud, named: &Named<'_>, answer: std::result::Result<String, Failure>) -> Result<Acquired> {
+    let failure = match answer {
+        Ok(id) => return Ok(Acquired { id, was_there: false }),
+        Err(failure) => failure,
+    };
+    if failure.kind == FailureKind::Duplicate
+        && let Some(id) = look(cloud, named).await?
+    {
+        return Ok(Acquired { id, was_there: true });
+    }
+    if failure.effect == Effect::None {
+        return Err(failure.into());
+    }
+    let account = cloud.account()?;
+    let events = &cloud.context.events;
+    events.note(format!("failed to {}: {}; looking whether it was done all the same", failure.doing, failure.text));
+    let begun = Instant::now();
+    loop {
+        let is_last = begun.elapsed() >= account.scaled(SHOWS_WITHIN);
+        if let Some(id) = look(cloud, named).await? {
+            return Ok(Acquired { id, was_there: false });
+        }
+        if is_last {
+            return Err(Error::from(failure).left(LeftBehind::Unknown));
+        }
+        tokio::time::sleep(account.scaled(Duration::from_secs(1))).await;
+    }
+}
+
+/// How to run commands on an instance.
+pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlace> {
+    instance::place(cloud, tag, id).await
+}
+
+fn scope_of(tag: &Tag) -> Scope {
+    Scope { owner: tag.owner.clone(), cluster: tag.cluster.clone() }
+}

@@ -1,0 +1,1 @@
+//! The tests of this provider stand beside what they test; `tests/lambda/` has those through the program.

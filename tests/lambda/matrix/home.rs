@@ -1,0 +1,252 @@
+//! One person's files, and what the program does with them: each run is a new process that knows what is on the disk.
+//!
+//! Provider, engine, plan and journal are the real ones. The world is what clusters of hosts have of it before anybody logs in.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use gpucl::cluster::{Gc, GcOptions, Settings};
+use gpucl::engine::{Cancel, Ledger, Pipeline, World};
+use gpucl::error::{Error, ErrorKind, Result};
+use gpucl::event::Bus;
+use gpucl::name::{Key, Owner, Scope};
+use gpucl::plan::{Action, Desired, Goal, Observed, Operation};
+use gpucl::provider::{HostRequest, Provider, Recorder, ResourceRequest, Surroundings, find};
+use gpucl::render::Library;
+use gpucl::sandbox::lambda::{Sandbox, User};
+use gpucl::state::{ClusterState, Paths, Store};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use super::bugs::{Bug, Buggy};
+
+/// After which call the process dies, before the journal knows of it: the kind of what is acquired, waited for or released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Death {
+    Acquired(&'static str),
+    Waited(&'static str),
+    Released(&'static str),
+}
+
+/// A person's home.
+pub(crate) struct Home {
+    folder: tempfile::TempDir,
+    pub(crate) sandbox: Arc<Sandbox>,
+    pub(crate) scope: Scope,
+    bug: Bug,
+    /// The account; it remembers nothing of what it made.
+    account: OnceLock<Arc<dyn Provider>>,
+}
+
+impl Home {
+    pub(crate) fn new(sandbox: Arc<Sandbox>, owner: &Owner, bug: Bug) -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let scope = Scope { owner: owner.clone(), cluster: "demo".parse().unwrap() };
+        let home = Self { folder, sandbox, scope, bug, account: OnceLock::new() };
+        // A cluster whose name begins as ours does, and that is known here.
+        let neighbour = Scope { owner: owner.clone(), cluster: "demo-2".parse().unwrap() };
+        drop(Store::create(&home.paths(), &neighbour, jiff::Timestamp::now()).unwrap());
+        home
+    }
+
+    fn paths(&self) -> Paths {
+        let at = |name: &str| -> PathBuf { self.folder.path().join(name) };
+        Paths { config: at("config"), state: at("state"), data: at("data"), cache: at("cache"), runtime: at("run") }
+    }
+
+    fn settings(&self) -> Settings {
+        let variables = [
+            ("LAMBDA_API_KEY", self.sandbox.key(User::Alice)),
+            ("LAMBDA_API_URL", self.sandbox.base_url()),
+            ("GPUCL_LAMBDA_PACE", "0.001".to_owned()),
+        ];
+        let at = |name: &str| -> PathBuf { self.folder.path().join(name) };
+        Settings {
+            paths: self.paths(),
+            owner: self.scope.owner.clone(),
+            library: Library::new(Vec::new()),
+            program: PathBuf::new(),
+            environment: Vec::new(),
+            surroundings: Surroundings {
+                variables: variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+                home: at("home"),
+                config_home: at("config"),
+                config_dir: at("config"),
+                here: at("home"),
+            },
+            events: Bus::new().0,
+            cancel: Cancel::new().1,
+        }
+    }
+
+    fn provider(&self) -> Result<Arc<dyn Provider>> {
+        let settings = json!({ "regions": ["us-east-1"], "file_systems": [{ "name": "data", "create": true }] });
+        let open = || find("lambda")?.open(&settings, &self.settings().context());
+        match self.bug {
+            Bug::None => Ok(self.account.get_or_init(|| Arc::from(open().unwrap())).clone()),
+            bug => Ok(Arc::new(Buggy::new(open()?, bug, self.sandbox.clone()))),
+        }
+    }
+
+    /// The state, read from its files as a new process does.
+    pub(crate) fn ledger(&self) -> Ledger {
+        let paths = self.paths();
+        let store = Store::open(&paths, &self.scope.cluster).unwrap();
+        Ledger::new(store.unwrap_or_else(|| Store::create(&paths, &self.scope, jiff::Timestamp::now()).unwrap()))
+    }
+
+    /// As after the loss of the machine: nothing is known of the cluster any more.
+    pub(crate) fn lose_state(&self) {
+        std::fs::remove_dir_all(self.paths().cluster(&self.scope.cluster)).unwrap_or_default();
+    }
+
+    /// A process until its end, or until it dies.
+    async fn process(&self, death: Option<Death>, work: impl AsyncFnOnce(&Process) -> Result<()>) -> Result<()> {
+        let process = Process { scope: self.scope.clone(), provider: self.provider()?, death, died: Notify::new() };
+        tokio::select! {
+            biased;
+            () = process.died.notified() => Err(Error::new(ErrorKind::Internal, "live").because("the process died")),
+            done = work(&process) => done,
+        }
+    }
+
+    /// `up` of two hosts: hands back how many operations its plan had.
+    pub(crate) async fn up(&self, death: Option<Death>) -> Result<usize> {
+        let mut operations = 0;
+        self.process(death, async |process| {
+            let ledger = self.ledger();
+            let (events, cancel) = (Bus::new().0, Cancel::new().1);
+            let pipeline = Pipeline { world: process, ledger: &ledger, events: &events, cancel: &cancel };
+            let host = |index| HostRequest::new(Key::host(index), json!({ "type": "gpu_1x_a10" }));
+            let resolved = process.provider.resolve(&self.scope, vec![host(0), host(1)]).await?;
+            let mut resources: Vec<ResourceRequest> = Vec::new();
+            for host in &resolved.hosts {
+                for request in process.provider.expand(&self.scope, host)? {
+                    if resources.iter().all(|known| known.key != request.key) {
+                        resources.push(request);
+                    }
+                }
+            }
+            let goal = Goal::Up(Desired {
+                resources,
+                preparations: Vec::new(),
+                agent: None,
+                nodes: Vec::new(),
+                projects: Vec::new(),
+            });
+            let planned = pipeline.plan(&goal).await?;
+            operations = planned.plan.operations.len();
+            pipeline.execute(&planned.plan).await.into_result()
+        })
+        .await?;
+        Ok(operations)
+    }
+
+    /// `down`; it forgets the cluster at its end.
+    pub(crate) async fn down(&self, death: Option<Death>) -> Result<()> {
+        self.process(death, async |process| {
+            let ledger = self.ledger();
+            let (events, cancel) = (Bus::new().0, Cancel::new().1);
+            let pipeline = Pipeline { world: process, ledger: &ledger, events: &events, cancel: &cancel };
+            pipeline.remove_all().await?;
+            ledger.into_store().unwrap().remove()
+        })
+        .await
+    }
+
+    /// `gc --yes`, again while something fails, three times at most.
+    pub(crate) async fn gc(&self) -> Result<()> {
+        let settings = self.settings();
+        let mut last = None;
+        for _ in 0..3 {
+            let provider = self.provider()?;
+            let gc = Gc {
+                settings: &settings,
+                owner: Some(self.scope.owner.clone()),
+                name: "lambda".to_owned(),
+                provider: provider.as_ref(),
+                options: GcOptions::default(),
+            };
+            let found = gc.look().await?;
+            last = gc.delete(&found).await.into_iter().next().map(|(_, error)| error);
+            if gc.left().await?.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(last.unwrap_or_else(|| Error::new(ErrorKind::LeftBehind, "delete what is left")))
+    }
+}
+
+/// A run of the program.
+struct Process {
+    scope: Scope,
+    provider: Arc<dyn Provider>,
+    death: Option<Death>,
+    died: Notify,
+}
+
+impl Process {
+    async fn dies(&self, here: Death) {
+        if self.death == Some(here) {
+            self.died.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn wait_for(&self, key: &Key, request: &ResourceRequest, id: &str) -> Result<()> {
+        self.provider.wait_usable(&self.scope.tag(key), request, id).await?;
+        self.dies(Death::Waited(kind(&request.kind.0))).await;
+        Ok(())
+    }
+}
+
+/// What was made is told, and the process dies before it is written down.
+struct Dying<'a> {
+    process: &'a Process,
+    ledger: &'a Ledger,
+    kind: &'static str,
+}
+
+#[async_trait]
+impl Recorder for Dying<'_> {
+    async fn exists(&self, key: &Key, id: &str) -> Result<()> {
+        self.process.dies(Death::Acquired(self.kind)).await;
+        self.ledger.exists(key, id).await
+    }
+}
+
+fn kind(name: &str) -> &'static str {
+    ["ssh_key", "firewall_ruleset", "file_system", "instance"].into_iter().find(|known| *known == name).unwrap()
+}
+
+#[async_trait]
+impl World for Process {
+    async fn observe(&self, _known: &ClusterState) -> Result<Observed> {
+        Ok(Observed { resources: self.provider.observe(&self.scope).await?, ..Observed::default() })
+    }
+
+    async fn perform(&self, operation: &Operation, ledger: &Ledger) -> Result<()> {
+        let key = &operation.key;
+        match &operation.action {
+            Action::Acquire { request } => {
+                let recorder = Dying { process: self, ledger, kind: kind(&request.kind.0) };
+                let acquired = self.provider.acquire(&self.scope.tag(key), request, &recorder).await?;
+                ledger.exists(key, &acquired.id).await?;
+                self.wait_for(key, request, &acquired.id).await
+            }
+            Action::Await { request, id } => self.wait_for(key, request, id).await,
+            Action::Release { resource } => {
+                self.provider.release(&self.scope, resource).await?;
+                self.dies(Death::Released(kind(&resource.kind.0))).await;
+                Ok(())
+            }
+            other => Err(Error::new(ErrorKind::Internal, other.name()).because("no host is logged in to here")),
+        }
+    }
+
+    fn settle(&self) -> std::time::Duration {
+        // The stand-in shows at once what it did.
+        std::time::Duration::from_millis(100)
+    }
+}

@@ -1,0 +1,281 @@
+//! What goes wrong with an account and its instances: exit code, message, hint, and what the account holds afterwards.
+
+use std::time::Duration;
+
+use gpucl::sandbox::lambda::{Account, Config, Outcome, Rule, User};
+
+use super::site::{Site, spec_into};
+
+#[test]
+fn a_key_that_is_missing_is_told_with_the_way_to_one() {
+    let mut site = Site::prompt();
+    site.env.set("LAMBDA_API_KEY", "");
+    let spec = site.spec(1, "");
+    for arguments in [&["up", "--yes", &spec][..], &["offers", "--provider", "lambda"]] {
+        site.run(arguments).exits(2).says("there is no key").says("hint: gpucl login lambda");
+    }
+    site.run(&["offers"]).exits(2).says("logged in to none").says("hint: gpucl login lambda");
+    assert_eq!(site.sandbox.log().len(), 0);
+}
+
+#[test]
+fn a_key_that_is_wrong_is_told_as_such_and_never_as_no_offers() {
+    let mut site = Site::prompt();
+    site.env.set("LAMBDA_API_KEY", "");
+    site.env.set("LAMBDALABS_API_KEY", "secret_wrong_0123");
+    let spec = site.spec(1, "");
+    for arguments in [&["up", "--yes", &spec][..], &["offers"], &["plan", &spec]] {
+        let outcome = site.run(arguments).exits(1);
+        let outcome = outcome.says("the key of LAMBDALABS_API_KEY is refused").says("https://cloud.lambda.ai/api-keys");
+        assert!(!outcome.stderr.contains("secret_wrong"), "{}", outcome.stderr);
+    }
+    assert_eq!(site.counts(), [0; 4]);
+}
+
+#[test]
+fn a_key_that_is_revoked_keeps_what_is_known_and_another_key_takes_it_down() {
+    let mut site = Site::prompt();
+    let spec = site.spec(1, "");
+    site.up_to_ssh(&spec);
+    site.sandbox.revoke(User::Alice);
+    site.run(&["down", "--yes", "-c", "demo"]).exits(1).says("the key of LAMBDA_API_KEY is refused");
+    assert_eq!(site.counts(), [1, 1, 0, 0]);
+    site.env.set("LAMBDA_API_KEY", &site.sandbox.key(User::Bob));
+    site.down();
+}
+
+#[test]
+fn an_inactive_account_is_told_as_such() {
+    let mut site = Site::prompt();
+    site.env.set("LAMBDA_API_KEY", &site.sandbox.key(User::Carol));
+    site.run(&["offers"]).exits(1).says("global/account-inactive").says("payment method");
+    let spec = site.spec(1, "");
+    site.run(&["up", "--yes", &spec]).exits(1).says("global/account-inactive");
+    assert_eq!(site.counts(), [0; 4]);
+}
+
+#[test]
+fn an_account_without_a_billing_address_launches_nothing() {
+    let site = Site::with(Config { account: Account::NoAddress, ..Config::prompt() });
+    let spec = site.spec(1, "");
+    site.run(&["up", "--yes", &spec]).exits(1).says("global/invalid-address").says("billing address");
+    assert_eq!(site.counts()[0], 0);
+    site.down();
+}
+
+#[test]
+fn no_capacity_anywhere_says_what_would_be_accepted() {
+    let site = Site::with(Config::prompt().without_capacity());
+    let spec = spec_into(&site.env, 1, "gpus: { model: a100, count: 8 }", "regions: [us-east-1, us-west-1]");
+    site.run(&["up", "--yes", &spec])
+        .exits(8)
+        .says("none is free now; accepted would be gpu_8x_a100 (15.92 USD an hour), gpu_8x_a100_80gb_sxm4 (22.32 USD an hour)")
+        .says("in us-east-1, us-west-1")
+        .says("--wait-capacity");
+    assert_eq!(site.counts(), [0; 4], "nothing was made");
+    site.others_are_untouched();
+}
+
+#[test]
+fn capacity_that_is_gone_between_list_and_launch_has_its_own_exit_code() {
+    let site = Site::prompt();
+    assert!(site.sandbox.vanish("gpu_1x_a10", "us-east-1"));
+    let spec = site.spec(1, "regions: [us-east-1]");
+    site.run(&["up", "--yes", &spec])
+        .exits(8)
+        .says("instance-operations/launch/insufficient-capacity")
+        .says("it went to somebody else");
+    assert_eq!(site.counts()[0], 0);
+    // Once more, as for every host that did not come, and not for ever.
+    assert!((1..=2).contains(&site.asked("POST", "/launch")));
+    site.down();
+}
+
+#[test]
+fn a_quota_that_is_used_up_is_told_as_such() {
+    let site = Site::with(Config { instance_quota: 0, ..Config::prompt() });
+    let spec = site.spec(1, "");
+    site.run(&["up", "--yes", &spec]).exits(1).says("global/quota-exceeded").says("gpucl list");
+    assert_eq!(site.counts()[0], 0);
+    site.down();
+}
+
+#[test]
+fn three_of_four_hosts_are_kept_when_capacity_ends_and_down_gives_them_back() {
+    let site = Site::with(Config::prompt().without_capacity().with_capacity("gpu_1x_a10", "us-east-1", 3));
+    let spec = site.spec(4, "regions: [us-east-1]");
+    site.run(&["up", "--yes", &spec]).exits(8).says("insufficient-capacity");
+    assert_eq!(site.counts(), [3, 1, 0, 1]);
+    // What is there stays where it is: the fourth is looked for in that region only.
+    site.sandbox.capacity("gpu_1x_a10", "us-west-1", 9);
+    site.run(&["up", "--yes", &site.spec(4, "")]).exits(8).says("us-east-1, where a host of it is");
+    site.sandbox.capacity("gpu_1x_a10", "us-east-1", 1);
+    site.up_to_ssh(&spec);
+    assert_eq!(site.counts(), [4, 1, 0, 1]);
+    site.down();
+}
+
+#[test]
+fn an_unhealthy_instance_is_given_back_and_another_is_launched() {
+    let site = Site::prompt();
+    site.sandbox.next(Outcome::Unhealthy);
+    let spec = site.spec(1, "");
+    site.up_to_ssh(&spec);
+    assert_eq!(site.asked("POST", "/launch"), 2);
+    assert_eq!(site.counts(), [1, 1, 0, 0], "the unhealthy one is terminated");
+    site.down();
+}
+
+#[test]
+fn instances_that_are_always_unhealthy_or_preempted_end_it() {
+    for (outcome, says) in [(Outcome::Unhealthy, "it is unhealthy"), (Outcome::Preempted, "it was preempted")] {
+        let site = Site::prompt();
+        for _ in 0..4 {
+            site.sandbox.next(outcome);
+        }
+        let spec = site.spec(1, "");
+        site.run(&["up", "--yes", &spec]).exits(1).says("failed to boot host-0").says(says);
+        assert!(site.counts()[0] <= 1);
+        site.down();
+    }
+}
+
+#[test]
+fn an_address_that_never_comes_ends_at_a_limit_and_says_what_is_billed() {
+    let site = Site::prompt();
+    site.sandbox.next(Outcome::NoAddress);
+    let spec = site.spec(1, "");
+    site.run(&["up", "--yes", &spec]).says("no address yet").says("gpucl down -c demo").exits(7);
+    assert_eq!(site.counts(), [1, 1, 0, 0]);
+    site.down();
+}
+
+#[test]
+fn ssh_that_never_comes_leaves_what_down_takes() {
+    let site = Site::prompt();
+    let spec = site.spec(1, "");
+    site.up_to_ssh(&spec).says("Permission denied");
+    assert_eq!(site.counts(), [1, 1, 0, 0]);
+    site.down();
+}
+
+#[test]
+fn a_termination_that_is_refused_is_told_with_what_it_costs() {
+    let site = Site::prompt();
+    let spec = site.spec(1, "");
+    site.up_to_ssh(&spec);
+    let id = site.instance();
+    site.sandbox.refuse_terminate(&id, 100);
+    site.run(&["down", "--yes", "-c", "demo"])
+        .exits(1)
+        .says("cannot be terminated now")
+        .says(&format!("{id} is billed until it is terminated"));
+    assert_eq!(site.counts()[0], 1);
+    site.sandbox.refuse_terminate(&id, 0);
+    site.down();
+}
+
+#[test]
+fn a_termination_whose_answer_is_lost_is_looked_after() {
+    let site = Site::with(Config { terminating: Duration::from_millis(300), ..Config::prompt() });
+    let spec = site.spec(1, "");
+    site.up_to_ssh(&spec);
+    site.faults(vec![Rule::new("POST", "/instance-operations/terminate$", "cut-after")]);
+    site.down();
+    assert_eq!(site.asked("POST", "/terminate"), 1, "what is terminating is not terminated again");
+}
+
+#[test]
+fn an_instance_that_is_terminated_behind_our_back_is_noticed_and_made_anew() {
+    let site = Site::prompt();
+    let spec = site.spec(1, "");
+    site.up_to_ssh(&spec);
+    let id = site.instance();
+    assert!(site.sandbox.terminate_behind_our_back(&id));
+    site.up_to_ssh(&spec);
+    assert_ne!(site.instance(), id);
+    assert!(site.sandbox.terminate_behind_our_back(&site.instance()));
+    site.down();
+}
+
+#[test]
+fn a_status_that_nobody_knows_terminates_nothing() {
+    let site = Site::prompt();
+    let spec = site.spec(1, "");
+    site.up_to_ssh(&spec);
+    let id = site.instance();
+    assert!(site.sandbox.make_strange(&id));
+    site.run(&["up", "--yes", &spec]);
+    assert_eq!(site.instance(), id);
+    site.sandbox.forget_violations();
+    site.down();
+}
+
+#[test]
+fn two_gpucl_at_once_launch_one() {
+    let site = Site::prompt();
+    let spec = site.spec(1, "");
+    site.faults(vec![Rule::new("POST", "/instance-operations/launch$", "delay:1.5")]);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| site.up_to_ssh(&spec));
+        let begun = std::time::Instant::now();
+        while site.asked("GET", "/instance-types") == 0 && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        site.run(&["up", "--yes", &spec]).exits(4).says("demo");
+        first.join().unwrap();
+    });
+    assert_eq!(site.counts(), [1, 1, 0, 0]);
+    site.down();
+}
+
+#[test]
+fn another_user_of_the_account_with_a_cluster_of_the_same_name_is_not_touched() {
+    let site = Site::prompt();
+    let bob = site.user(User::Bob);
+    let spec = site.spec(1, "");
+    site.up_to_ssh(&spec);
+    let mine = site.instance();
+    let his = spec_into(&bob, 1, "type: gpu_1x_a10", "");
+    bob.run(&["up", "--yes", &his]).exits(1).says("failed to connect to host-0");
+    assert_eq!(site.counts(), [2, 2, 0, 0], "each has an instance and a key");
+    site.run(&["down", "--yes", "-c", "demo"]).exits(0);
+    assert_eq!(site.counts(), [1, 1, 0, 0]);
+    assert_ne!(site.instance(), mine);
+    site.run(&["gc", "--provider", "lambda", "--yes"]).exits(0);
+    assert_eq!(site.counts(), [1, 1, 0, 0]);
+    bob.run(&["down", "--yes", "-c", "demo"]).exits(0);
+    assert_eq!(site.counts(), [0; 4]);
+    site.others_are_untouched();
+}
+
+#[test]
+fn a_clock_that_is_off_by_hours_changes_nothing() {
+    let site = Site::with(Config { clock_offset: jiff::SignedDuration::from_hours(-5), ..Config::prompt() });
+    let spec = site.spec(1, "");
+    site.up_to_ssh(&spec);
+    site.down();
+}
+
+#[test]
+fn what_lists_show_late_is_launched_once() {
+    let site = Site::with(Config { late: Duration::from_millis(300), ..Config::prompt() });
+    let spec = site.spec(1, "");
+    site.faults(vec![Rule::new("POST", "/instance-operations/launch$", "cut-after")]);
+    site.run(&["up", "--yes", &spec]);
+    site.run(&["up", "--yes", &spec]);
+    assert_eq!(site.sandbox.snapshot().ours().instances.len(), 1, "it was launched once");
+    site.down();
+}
+
+#[test]
+fn gc_finds_what_a_lost_machine_left() {
+    let site = Site::prompt();
+    let spec = site.spec(2, "file_systems: [{ name: data, create: true }]");
+    site.up_to_ssh(&spec);
+    assert_eq!(site.counts(), [2, 1, 1, 1]);
+    std::fs::remove_dir_all(site.env.home().join(".local/state/gpucl/clusters/demo")).unwrap();
+    site.run(&["gc", "--provider", "lambda", "--yes"]).exits(0);
+    assert_eq!(site.counts(), [0; 4], "{:?}", site.ours());
+    site.others_are_untouched();
+}
