@@ -17,7 +17,7 @@ pub(super) fn record() {
 #[test]
 fn what_was_compared_is_written_down() {
     let site = super::site::Site::prompt();
-    site.run(&["offers", "lambda"]).exits(0);
+    site.run(&["offers", "--gpu", "a10"]).exits(0);
     drop(site);
     let said = std::fs::read_to_string(FILE).unwrap();
     let (requests, rest) = said.split_once(" requests and ").unwrap();
