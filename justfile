@@ -81,6 +81,10 @@ chameleon-matrix:
 lambda-matrix:
     cargo test --test main lambda::matrix -- --include-ignored --nocapture
 
+# how many requests and answers the last run of the tests compared with the facts of Lambda's document
+lambda-contract:
+    @cat target/tmp/lambda-contract.txt
+
 # licences, sources and advisories of what we depend on (needs cargo-deny)
 deny:
     cargo deny check

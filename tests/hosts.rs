@@ -11,4 +11,4 @@ mod testbed;
 mod trace;
 mod trouble;
 
-pub(crate) use testbed::{openstack_script, testbed};
+pub(crate) use testbed::{docker, example, gpucl, openstack_script, testbed, with_data};

@@ -5,5 +5,7 @@ mod keys;
 mod matrix;
 mod money_and_places;
 mod site;
+mod totals;
 mod trouble;
+mod whole;
 mod wire;

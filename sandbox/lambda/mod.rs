@@ -29,7 +29,6 @@ mod undeclared;
 mod view;
 mod wiring;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -51,14 +50,17 @@ pub use undeclared::Undeclared;
 use serve::Shared;
 use state::State;
 
+/// How long the last hosts may take to come up and to end.
+const LAST_HOSTS: Duration = Duration::from_secs(120);
+
 /// A running stand-in; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Sandbox {
     shared: Shared,
     base: String,
     router: axum::Router,
-    tasks: Vec<JoinHandle<()>>,
-    hosts: Option<Arc<dyn Hosts>>,
+    server: Option<JoinHandle<()>>,
+    wiring: Option<JoinHandle<Result<()>>>,
 }
 
 impl Sandbox {
@@ -70,7 +72,7 @@ impl Sandbox {
         let mut sandbox = Self::detached(config);
         sandbox.base = base;
         let service = sandbox.router.clone().into_make_service_with_connect_info::<Wire>();
-        sandbox.tasks.push(tokio::spawn(async move {
+        sandbox.server = Some(tokio::spawn(async move {
             // It ends by being dropped, and says nothing then.
             let _ = axum::serve(Breakable(listener), service).await;
         }));
@@ -82,8 +84,8 @@ impl Sandbox {
         let hosts = config.hosts.clone();
         let shared = Shared::new(State::new(config));
         let router = axum::Router::new().fallback(serve::answer).with_state(shared.clone());
-        let tasks = hosts.iter().map(|hosts| tokio::spawn(wiring::wire(shared.clone(), Arc::clone(hosts)))).collect();
-        Self { shared, base: String::new(), router, tasks, hosts }
+        let wiring = hosts.map(|hosts| tokio::spawn(wiring::wire(shared.clone(), hosts)));
+        Self { shared, base: String::new(), router, server: None, wiring }
     }
 
     /// What answers, without a socket: a service of HTTP.
@@ -224,15 +226,15 @@ impl Sandbox {
         Err(error)
     }
 
-    /// Ends it, and the hosts that it made.
+    /// Ends it, and all hosts that it made; those that are being made are waited for.
     pub async fn shutdown(mut self) -> Result<()> {
-        self.tasks.drain(..).for_each(|task| task.abort());
-        let Some(hosts) = self.hosts.clone() else { return Ok(()) };
-        let ids: Vec<String> = self.shared.state().instances.iter().map(|instance| instance.id.clone()).collect();
-        for id in ids {
-            hosts.end(&id).await?;
-        }
-        Ok(())
+        let doing = || "end the hosts of the stand-in of Lambda".to_owned();
+        self.shared.state().is_closing = true;
+        let Some(wiring) = self.wiring.take() else { return Ok(()) };
+        tokio::time::timeout(LAST_HOSTS, wiring)
+            .await
+            .doing(ErrorKind::Timeout, doing)?
+            .doing(ErrorKind::Internal, doing)?
     }
 }
 
@@ -240,6 +242,8 @@ super::control::steering!(Sandbox, Config);
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
+        self.server.iter().for_each(JoinHandle::abort);
+        // Without `shutdown` hosts stay, and who makes them is to look after that.
+        self.wiring.iter().for_each(JoinHandle::abort);
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct State {
     pub(super) coming: Vec<(Timestamp, (String, String), u32)>,
     /// What becomes of the next instances.
     pub(super) outcomes: VecDeque<Outcome>,
+    /// It ends, and makes no more hosts.
+    pub(super) is_closing: bool,
     addresses: u32,
 }
 
@@ -193,6 +195,7 @@ impl State {
             ],
             coming: Vec::new(),
             outcomes: VecDeque::new(),
+            is_closing: false,
             addresses: 0,
         }
     }

@@ -5,34 +5,56 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
+
 use super::hosts::{Boot, Hosts};
 use super::serve::Shared;
 use super::state::{Host, Instance, Phase, State};
+use crate::error::Result;
 
 /// How often it is looked whether an instance came or went.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Makes and ends hosts until it is dropped.
-pub(super) async fn wire(shared: Shared, hosts: Arc<dyn Hosts>) {
+/// How often a host that is left is tried to be ended, once the stand-in ends.
+const ATTEMPTS: u32 = 5;
+
+/// Makes and ends hosts, until the stand-in ends: then all of them end.
+pub(super) async fn wire(shared: Shared, hosts: Arc<dyn Hosts>) -> Result<()> {
     let mut made: BTreeSet<String> = BTreeSet::new();
+    let mut booting: JoinSet<String> = JoinSet::new();
+    let mut attempts = 0;
     loop {
-        let (come, alive) = shared.state().due_hosts();
+        let (come, alive, is_closing) = shared.state().due_hosts();
         for boot in come {
-            made.insert(boot.id.clone());
             let (shared, hosts) = (shared.clone(), Arc::clone(&hosts));
-            tokio::spawn(async move {
+            booting.spawn(async move {
                 let told = hosts.boot(&boot).await;
                 let mut state = shared.state();
                 match told {
                     Ok(address) => state.wire(&boot.id, address, false),
                     Err(_) => state.on_instance(&boot.id, |instance| instance.phase = Phase::Unhealthy),
                 };
+                boot.id
             });
         }
-        for id in made.iter().filter(|id| !alive.contains(*id)).cloned().collect::<Vec<_>>() {
-            // What cannot be ended now is tried again at the next look.
-            if hosts.end(&id).await.is_ok() {
-                made.remove(&id);
+        // Only what has come up is ended: a boot that goes on would make what was just removed.
+        while let Some(done) = booting.try_join_next() {
+            made.extend(done.ok());
+        }
+        let mut failed = None;
+        for id in made.iter().filter(|id| is_closing || !alive.contains(*id)).cloned().collect::<Vec<_>>() {
+            match hosts.end(&id).await {
+                Ok(()) => drop(made.remove(&id)),
+                // It is tried again at the next look.
+                Err(error) => failed = Some(error),
+            }
+        }
+        if is_closing && booting.is_empty() {
+            attempts += 1;
+            match failed {
+                None => return Ok(()),
+                Some(error) if attempts == ATTEMPTS => return Err(error),
+                Some(_) => {}
             }
         }
         tokio::time::sleep(LOOK).await;
@@ -40,10 +62,11 @@ pub(super) async fn wire(shared: Shared, hosts: Arc<dyn Hosts>) {
 }
 
 impl State {
-    /// Instances that are to get a host now, and the ids of those that are to have one.
-    fn due_hosts(&mut self) -> (Vec<Boot>, BTreeSet<String>) {
+    /// Instances that are to get a host now, the ids of those that are to have one, and whether the stand-in ends.
+    fn due_hosts(&mut self) -> (Vec<Boot>, BTreeSet<String>, bool) {
         let mut come = Vec::new();
-        for at in 0..self.instances.len() {
+        let open = if self.is_closing { 0..0 } else { 0..self.instances.len() };
+        for at in open {
             let instance = &self.instances[at];
             if instance.host == (Host::Awaited { begun: false }) && instance.holds() {
                 come.push(self.boot(instance));
@@ -51,7 +74,7 @@ impl State {
             }
         }
         let alive = self.instances.iter().filter(|instance| is_up(instance)).map(|instance| instance.id.clone());
-        (come, alive.collect())
+        (come, alive.collect(), self.is_closing)
     }
 
     /// What a host of this instance is made of.

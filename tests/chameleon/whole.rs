@@ -6,42 +6,12 @@ use std::time::{Duration, Instant};
 use gpucl::sandbox::chameleon::User;
 
 use super::site::{Held, Site};
-use crate::hosts::{openstack_script, testbed};
+use crate::hosts::{example, gpucl, openstack_script, with_data};
 use crate::support::{TestEnv, turn, until};
-
-/// What stands in for the world's package and image servers, and keeps nodes small enough for this machine.
-fn testbed_settings() -> String {
-    let told = testbed();
-    let text = |key: &str| told[key].as_str().unwrap();
-    format!(
-        "oversubscribe: true\nplaybooks:\n  docker: {{registry_mirror: \"{}\"}}\n  nvidia: {{toolkit_repository: \"{}\", \
-         toolkit_key_url: \"{}\", toolkit_key_fingerprint: \"{}\"}}\ntimeouts: {{ready: 8m, start: 6m}}\n",
-        text("registry"),
-        text("toolkit_repository"),
-        text("toolkit_key_url"),
-        text("toolkit_fingerprint"),
-    )
-}
-
-/// An example of ours as people have it, on the testbed's mirrors.
-fn example(env: &TestEnv, name: &str) {
-    let path = format!("{}/examples/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
-    env.write("cluster.yaml", &format!("{}\n{}", std::fs::read_to_string(path).unwrap(), testbed_settings()));
-}
 
 /// Hosts of this kind from now on: with what is downloaded already, or without.
 fn boots(image: &str) {
     openstack_script("up", &["--host-image", image]);
-}
-
-fn with_data(arguments: &[&str]) -> Vec<String> {
-    let data = testbed()["data_dir"].as_str().unwrap().to_owned();
-    ["--data-dir".to_owned(), data].into_iter().chain(arguments.iter().map(|one| (*one).to_owned())).collect()
-}
-
-fn gpucl(env: &TestEnv, arguments: &[&str]) -> crate::support::Outcome {
-    let arguments = with_data(arguments);
-    env.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// Ready, a job runs, and it goes: the services are asked, not the state.

@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
+use crate::support::{Outcome, TestEnv};
+
 /// What `testbed/hosts/up` told.
 pub(crate) fn testbed() -> &'static Value {
     static UP: OnceLock<Value> = OnceLock::new();
@@ -87,6 +89,38 @@ impl Drop for TestHost {
             let _ = Command::new(folder().join("rm")).arg(&self.name).output();
         }
     }
+}
+
+/// What stands in for the world's package and image servers, and keeps nodes small enough for this machine.
+fn mirrors() -> String {
+    let told = testbed();
+    let text = |key: &str| told[key].as_str().unwrap();
+    format!(
+        "oversubscribe: true\nplaybooks:\n  docker: {{registry_mirror: \"{}\"}}\n  nvidia: {{toolkit_repository: \"{}\", \
+         toolkit_key_url: \"{}\", toolkit_key_fingerprint: \"{}\"}}\ntimeouts: {{ready: 8m, start: 6m}}\n",
+        text("registry"),
+        text("toolkit_repository"),
+        text("toolkit_key_url"),
+        text("toolkit_fingerprint"),
+    )
+}
+
+/// An example of ours as people have it, on the testbed's mirrors.
+pub(crate) fn example(env: &TestEnv, name: &str) {
+    let path = format!("{}/examples/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+    env.write("cluster.yaml", &format!("{}\n{}", std::fs::read_to_string(path).unwrap(), mirrors()));
+}
+
+/// With the testbed's images.
+pub(crate) fn with_data(arguments: &[&str]) -> Vec<String> {
+    let data = testbed()["data_dir"].as_str().unwrap().to_owned();
+    ["--data-dir".to_owned(), data].into_iter().chain(arguments.iter().map(|one| (*one).to_owned())).collect()
+}
+
+/// Runs the program with the testbed's images.
+pub(crate) fn gpucl(env: &TestEnv, arguments: &[&str]) -> Outcome {
+    let arguments = with_data(arguments);
+    env.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// A container on the hosts' network that is no host of the cluster.

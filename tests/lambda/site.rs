@@ -117,6 +117,7 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         self.faults(Vec::new());
+        super::totals::record();
         if !std::thread::panicking() {
             self.sandbox.check().unwrap();
         }

@@ -9,9 +9,9 @@ use super::super::{Boot, Config, Hosts};
 use super::client::{Cloud, PUBLIC_KEY, cloud, id_of, with};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Hosts that are written down; a name that begins with `bad` cannot be made.
+/// Hosts that are written down; what is called `bad` cannot be made, `slow` takes a while, `stays` cannot be ended.
 #[derive(Debug, Default)]
-struct Made(Mutex<Vec<String>>);
+struct Made(Mutex<Vec<String>>, Mutex<Vec<String>>);
 
 #[async_trait]
 impl Hosts for Made {
@@ -20,11 +20,20 @@ impl Hosts for Made {
             return Err(Error::new(ErrorKind::Internal, "boot it"));
         }
         assert_eq!((instance.public_keys.len(), instance.gpus), (1, 1));
+        if instance.hostname == "slow" {
+            tokio::time::sleep(Duration::from_millis(400)).await;
+        }
         self.0.lock().unwrap().push(format!("boot {} {:?}", instance.hostname, instance.user_data));
+        if instance.hostname == "stays" {
+            self.1.lock().unwrap().push(instance.id.clone());
+        }
         Ok("127.0.0.9:2222".parse().unwrap())
     }
 
     async fn end(&self, id: &str) -> Result<()> {
+        if self.1.lock().unwrap().iter().any(|stays| stays == id) {
+            return Err(Error::new(ErrorKind::Internal, "end it").because("it stays"));
+        }
         self.0.lock().unwrap().push(format!("end {id}"));
         Ok(())
     }
@@ -61,9 +70,25 @@ async fn hosts_are_made_of_instances_and_end_with_them() {
     assert_eq!(made.0.lock().unwrap()[1], format!("end {id}"));
     let last = cloud.launched().await;
     until(&cloud, &last, "active").await;
+    // One that comes up while the stand-in ends is ended too.
+    let slow = id_of(&cloud.launch(json!({"hostname": "slow"})).await);
+    until(&cloud, &slow, "booting").await;
+    tokio::time::sleep(Duration::from_millis(80)).await;
     cloud.sandbox.check().unwrap();
     cloud.sandbox.shutdown().await.unwrap();
-    assert!(made.0.lock().unwrap().contains(&format!("end {last}")));
+    let seen = made.0.lock().unwrap().clone();
+    assert!(seen.contains(&format!("end {last}")), "{seen:?}");
+    assert_eq!(seen[seen.len() - 3..].iter().filter(|line| line.starts_with("boot slow")).count(), 1, "{seen:?}");
+    assert!(seen.last() == Some(&format!("end {slow}")) || seen[seen.len() - 2] == format!("end {slow}"), "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_host_that_cannot_be_ended_is_told() {
+    let cloud = with(Config { hosts: Some(Arc::new(Made::default())), ..Config::prompt() }).await;
+    let id = id_of(&cloud.launch(json!({"hostname": "stays"})).await);
+    until(&cloud, &id, "active").await;
+    let error = cloud.sandbox.shutdown().await.unwrap_err();
+    assert!(format!("{error:?}").contains("it stays"), "{error:?}");
 }
 
 #[tokio::test]

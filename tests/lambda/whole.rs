@@ -1,0 +1,120 @@
+//! The whole way on a stand-in of Lambda with hosts in containers behind it (`testbed/lambda`): launched, booted by cloud-init, prepared,
+//! Ray, a job on every worker, and nothing left.
+
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use gpucl::sandbox::lambda::{Config, Sandbox, User};
+use tokio::runtime::Runtime;
+
+use crate::hosts::{docker, example, gpucl, testbed};
+use crate::support::{TestEnv, interrupt, turn, until};
+
+/// A stand-in with Lambda's limits, and the daemon that makes its hosts.
+struct Cloud {
+    env: TestEnv,
+    sandbox: Sandbox,
+    wire: Child,
+    _runtime: Runtime,
+}
+
+impl Cloud {
+    fn start() -> Self {
+        let _ = testbed();
+        let prompt = Config::prompt();
+        let config = Config {
+            wired: true,
+            types: prompt.types,
+            boot: Duration::from_secs(5),
+            address: Duration::from_secs(2),
+            terminating: Duration::from_secs(3),
+            ..Config::default()
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let sandbox = runtime.block_on(Sandbox::start(config)).unwrap();
+        sandbox.add_foreign(20);
+        let mut env = TestEnv::new();
+        env.set("LAMBDA_API_KEY", &sandbox.key(User::Alice));
+        env.set("LAMBDA_API_URL", &sandbox.base_url());
+        let wire = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/testbed/lambda/wire"))
+            .args(["--control", &sandbox.control_url()])
+            .spawn()
+            .unwrap();
+        Self { env, sandbox, wire, _runtime: runtime }
+    }
+
+    /// Ours that are not terminated.
+    fn alive(&self) -> usize {
+        self.sandbox.snapshot().ours().alive().count()
+    }
+}
+
+impl Drop for Cloud {
+    fn drop(&mut self) {
+        // Our own child; it removes its hosts and ends.
+        interrupt(&self.wire);
+        let _ = self.wire.wait();
+        super::totals::record();
+        if !std::thread::panicking() {
+            self.sandbox.check().unwrap();
+        }
+    }
+}
+
+/// A job that holds a GPU on as many workers as there are, and says on how many nodes it ran.
+fn job(workers: usize) -> String {
+    format!(
+        "import ray, time; ray.init(); f = ray.remote(num_gpus=1)(lambda: (time.sleep(5), ray.get_runtime_context().get_node_id())[1]); \
+         print('workers', len(set(ray.get([f.remote() for _ in range({workers})]))))"
+    )
+}
+
+fn whole(name: &str, hosts: usize) {
+    let _turn = turn();
+    let cloud = Cloud::start();
+    example(&cloud.env, name);
+    let begin = Instant::now();
+    let up = gpucl(&cloud.env, &["up", "--yes"]).exits(0).prints("ready:").says("Stand-in GPU");
+    println!("{name}: {:.0} s\n{}", begin.elapsed().as_secs_f64(), up.stdout);
+    assert_eq!(cloud.alive(), hosts);
+
+    let pace = cloud.sandbox.pace();
+    assert_eq!((pace.too_fast, pace.launches_too_fast, pace.launches), (0, 0, hosts as u64), "{pace:?}");
+    if let (Some(first), Some(last), Some(gap)) =
+        (pace.launched_at.first(), pace.launched_at.last(), pace.shortest_launch_gap_ms)
+    {
+        // The limit is met, and nothing but the limit is waited for: a preparation takes a minute and more.
+        assert!(gap >= 11_950, "{pace:?}");
+        let all = last.duration_since(*first).as_secs_f64();
+        assert!(all < (hosts - 1) as f64 * 12.0 + 15.0, "the launches took {all:.0} s");
+    }
+
+    gpucl(&cloud.env, &["job", "submit", "--", "python", "-c", &job(hosts)])
+        .exits(0)
+        .prints(&format!("workers {hosts}"));
+    let begin = Instant::now();
+    let down = gpucl(&cloud.env, &["down", "--yes"]).exits(0).prints("is left");
+    println!("down: {:.0} s\n{}", begin.elapsed().as_secs_f64(), down.stdout);
+
+    let left = cloud.sandbox.snapshot();
+    assert_eq!(left.ours().counts(), [0; 4], "{left:?}");
+    assert_eq!(left.alive().filter(|one| one.is_foreign && one.status == "active").count(), 20);
+    let of = cloud.sandbox.control_url().replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
+    let of = of.replace("---", "-");
+    until("no container to be left", 30, || {
+        let listed = docker(&["ps", "-aq", "--filter", &format!("label=gpucl-lambda-of={of}")]);
+        listed.trim().is_empty().then_some(())
+    });
+}
+
+#[test]
+#[ignore = "testbed"]
+fn one_node_from_nothing_and_back() {
+    whole("lambda", 1);
+}
+
+#[test]
+#[ignore = "testbed"]
+fn four_nodes_from_nothing_and_back() {
+    whole("lambda-four", 4);
+}
