@@ -197,24 +197,24 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn who_asks_together_asks_once_and_a_change_is_seen() {
         let shared = Shared::<usize>::default();
         let asked = AtomicUsize::new(0);
         let ask = || async {
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
             Ok(vec![asked.fetch_add(1, Ordering::Relaxed)])
         };
         let one = shared.get(Duration::ZERO, ask());
         let late = async {
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
             // Both want what was asked for after they came: one more call does for both.
             tokio::join!(shared.get(Duration::ZERO, ask()), shared.get(Duration::ZERO, ask()))
         };
         let (first, (second, third)) = tokio::join!(one, late);
         assert_eq!((first.unwrap()[0], second.unwrap()[0], third.unwrap()[0]), (0, 1, 1));
-        assert_eq!(shared.get(Duration::from_secs(3), ask()).await.unwrap()[0], 1);
+        assert_eq!(shared.get(Duration::from_secs(60), ask()).await.unwrap()[0], 1);
         shared.forget();
-        assert_eq!(shared.get(Duration::from_secs(3), ask()).await.unwrap()[0], 2);
+        assert_eq!(shared.get(Duration::from_secs(60), ask()).await.unwrap()[0], 2);
     }
 }

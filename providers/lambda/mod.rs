@@ -13,6 +13,7 @@ mod resolve;
 mod resources;
 #[cfg(test)]
 mod tests;
+mod used;
 
 use std::time::Duration;
 

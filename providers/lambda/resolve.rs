@@ -1,15 +1,14 @@
 //! What a spec leaves open, pinned down before anything is asked for: type, region, key, file systems, image.
 
-use std::path::{Path, PathBuf};
-
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::api::{FileSystem, Image, Instance, InstanceType, SshKey, Status, TypeItem};
+use super::api::{FileSystem, Instance, InstanceType, Status, TypeItem};
 use super::choice::{self, Ask, None as Nothing, gpu_offer, is_arm};
 use super::cloud::{Age, Cloud};
 use super::config::{self, FileSystemSettings, HostSettings};
 use super::resources;
+use super::used::{files_of, image_of, key_of};
 use crate::error::{Error, ErrorKind, Result, Status as Retry};
 use crate::money::HourlyPrice;
 use crate::name::{Key, Scope};
@@ -63,9 +62,9 @@ pub(super) struct Found {
 }
 
 /// What exists of the cluster already.
-struct Existing<'a> {
+pub(super) struct Existing<'a> {
     /// Of each host, what is good or coming.
-    hosts: Vec<Option<&'a Instance>>,
+    pub(super) hosts: Vec<Option<&'a Instance>>,
     /// Where something is that cannot be moved, and what.
     region: Option<(String, String)>,
 }
@@ -301,107 +300,4 @@ fn nothing(why: Nothing, ask: &Ask<'_>, existing: &Existing<'_>) -> Error {
                 .hint("see what is free now: gpucl offers --provider lambda")
         }
     }
-}
-
-/// The key that logs in: the one that was named, else one of the user's that is in the account, else one that is made.
-fn key_of(
-    cloud: &Cloud,
-    scope: &Scope,
-    keys: &[SshKey],
-    existing: &Existing<'_>,
-    notes: &mut Vec<String>,
-) -> Result<KeyFound> {
-    let account = |key: &SshKey| KeyFound::Account { id: key.id.clone(), name: key.name.clone() };
-    // A launch takes a name: of two keys that have it, nobody could say which it would be.
-    let alike =
-        |key: &SshKey| keys.iter().filter(|other| other.name == key.name).all(|other| other.is(&key.public_key));
-    if let Some(name) = &cloud.settings.ssh_key {
-        let found = keys.iter().find(|key| key.name == *name).ok_or_else(|| {
-            let known: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
-            Error::new(ErrorKind::Provider, format!("find the SSH key {name}"))
-                .because("the account has none of that name")
-                .hint(format!("it has: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") }))
-        })?;
-        if !alike(found) {
-            return Err(Error::new(ErrorKind::Provider, format!("find the SSH key {name}"))
-                .because("the account has several different keys of that name, and a launch takes a name")
-                .hint("rename one of them at https://cloud.lambda.ai/ssh-keys, or leave `ssh_key:` out"));
-        }
-        return Ok(account(found));
-    }
-    // What was decided when the first host was launched stays.
-    let made = scope.tag(&resources::key_key()).to_string();
-    let used: Vec<&String> = existing.hosts.iter().flatten().flat_map(|host| &host.ssh_key_names).collect();
-    if used.contains(&&made) || keys.iter().any(|key| key.name == made) {
-        return Ok(KeyFound::Own);
-    }
-    if let Some(key) = keys.iter().find(|key| used.contains(&&key.name)) {
-        return Ok(account(key));
-    }
-    let own = public_keys(&cloud.context.surroundings.home);
-    let usable = |key: &&SshKey| alike(key) && key.name.parse::<crate::name::Tag>().is_err();
-    let found = own.iter().find_map(|(file, text)| Some((file, keys.iter().filter(usable).find(|key| key.is(text))?)));
-    Ok(match found {
-        Some((file, key)) => {
-            notes.push(format!(
-                "hosts are logged in to with the account's key {}, which is {}",
-                key.name,
-                file.display()
-            ));
-            account(key)
-        }
-        None => KeyFound::Own,
-    })
-}
-
-/// The public keys in `~/.ssh` whose private halves lie beside them: the files of these, and the public keys.
-pub(super) fn public_keys(home: &Path) -> Vec<(PathBuf, String)> {
-    let Ok(entries) = fs_err::read_dir(home.join(".ssh")) else { return Vec::new() };
-    let mut found: Vec<(PathBuf, String)> = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "pub"))
-        .filter_map(|path| Some((path.with_extension(""), fs_err::read_to_string(&path).ok()?)))
-        .filter(|(file, text)| file.is_file() && text.split_whitespace().count() >= 2)
-        .collect();
-    found.sort();
-    found
-}
-
-/// The file systems, each as it is found in the region.
-fn files_of(cloud: &Cloud, files: &[FileSystem], region: &str) -> Result<Vec<FileSystemFound>> {
-    let find = |wanted: &FileSystemSettings| {
-        let there = files.iter().find(|file| file.name == wanted.name && file.region.name == region);
-        if there.is_none() && !wanted.create {
-            return Err(Error::new(ErrorKind::Provider, format!("find the file system {}", wanted.name))
-                .because(format!("there is none of that name in {region}"))
-                .hint("`create: true` makes it"));
-        }
-        Ok(FileSystemFound { wanted: wanted.clone(), id: there.map(|file| file.id.clone()) })
-    };
-    cloud.settings.file_systems.iter().map(find).collect()
-}
-
-/// The image of this family, name or id, for this type in this region.
-fn image_of(name: &str, images: &[Image], region: &str, kind: &InstanceType) -> Result<Value> {
-    let architecture = if is_arm(kind) { "arm64" } else { "x86_64" };
-    let fits = |image: &&Image| {
-        image.region.name == region && (image.architecture.is_empty() || image.architecture == architecture)
-    };
-    let here: Vec<&Image> = images.iter().filter(fits).collect();
-    if here.iter().any(|image| image.family == name) {
-        return Ok(json!({ "family": name }));
-    }
-    if let Some(image) = here.iter().find(|image| image.id == name || image.name == name) {
-        return Ok(json!({ "id": image.id }));
-    }
-    let mut families: Vec<&str> = here.iter().map(|image| image.family.as_str()).collect();
-    families.sort_unstable();
-    families.dedup();
-    Err(Error::new(ErrorKind::Provider, format!("find the image {name}"))
-        .because(format!("{region} has none of that family, name or id for {architecture}"))
-        .hint(format!(
-            "its families are: {}",
-            if families.is_empty() { "none".to_owned() } else { families.join(", ") }
-        )))
 }

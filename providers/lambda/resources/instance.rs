@@ -13,7 +13,8 @@ use crate::name::Tag;
 use crate::provider::{Acquired, HostPlace, HostRequest, ObservedResource, ResourceRequest};
 use crate::providers::lambda::api::{Effect, Failure, FailureKind, Instance, NewInstance, Status};
 use crate::providers::lambda::cloud::{Age, Cloud};
-use crate::providers::lambda::resolve::{Found, KeyFound, public_keys, resolve};
+use crate::providers::lambda::resolve::{Found, KeyFound, resolve};
+use crate::providers::lambda::used::public_keys;
 use crate::secret::{ensure_key_pair, key_pair};
 
 /// The tag of an instance that carries ours.
