@@ -90,6 +90,7 @@ fn the_exit_codes_are_those_that_are_documented() {
         ("LEFT_BEHIND", exit_code::LEFT_BEHIND),
         ("NOT_FOUND", exit_code::NOT_FOUND),
         ("TIMEOUT", exit_code::TIMEOUT),
+        ("NO_CAPACITY", exit_code::NO_CAPACITY),
         ("INTERRUPTED", exit_code::INTERRUPTED),
     ];
     let source = include_str!("../../src/cli/exit_code.rs");
