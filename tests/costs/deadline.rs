@@ -131,7 +131,7 @@ fn what_has_cost_as_much_as_it_may_is_taken_down() {
 fn a_refused_removal_is_tried_again_until_it_succeeds() {
     let site = Site::stand_in();
     up(&site, "deadline: 10s");
-    site.faults(vec![Rule::new("DELETE", "^/reservation/v1/leases/", "status:500").times(1000)]);
+    site.faults(vec![Rule::new("DELETE", "^/reservation/v1/leases/", "status:403").times(1000)]);
     let tries = || watcher(&site.env)?["failed"].as_u64();
     until("a failed attempt", 120, || tries().filter(|tries| *tries > 0));
     let status = site.run(&["status", "--offline"]).exits(0).prints("warning: it is being taken down");

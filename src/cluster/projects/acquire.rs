@@ -137,6 +137,9 @@ impl ProjectWorld {
                     // Its time counts from the call that is made now.
                     let kind = ItemKind::Resource(request.kind.0.clone());
                     ledger.write(Record::Requested { key: key.clone(), kind, digest: request.digest() })?;
+                    if let Some(price) = request.price {
+                        ledger.write(Record::Priced { key: key.clone(), price, from: None })?;
+                    }
                 }
                 Err(error) => return Err(error),
             }
