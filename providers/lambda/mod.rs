@@ -93,8 +93,6 @@ fn capability() -> Capability {
         behind_first: false,
         poll: POLL,
         shared_account: true,
-        behind_first: false,
-        poll: Duration::from_secs(15),
         settle: Duration::from_secs(5),
         runtimes: &[Runtime::Docker, Runtime::Native],
         most_hosts: None,
