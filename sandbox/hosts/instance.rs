@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use async_trait::async_trait;
 
+use super::super::lambda::{Boot, Hosts};
 use super::{LocalHosts, NewHost};
 use crate::error::Result;
-use crate::sandbox::lambda::{Boot, Hosts};
 
 #[async_trait]
 impl Hosts for LocalHosts {

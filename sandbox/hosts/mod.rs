@@ -97,12 +97,28 @@ impl LocalHosts {
         if let Some(held) = hosts.get(&new.id) {
             return Ok(held.address);
         }
-        let taken: Vec<SocketAddr> = hosts.values().map(|held| held.address).collect();
-        let address = free(self.config.port, &taken).ok_or_else(|| {
-            Error::new(ErrorKind::Host, doing())
-                .because(format!("port {} is in use on every address from 127.0.0.2 on", self.config.port))
-                .hint("gpucl sandbox lambda --ssh-port PORT takes another; say the same under `provider:`")
-        })?;
+        let mut taken: Vec<SocketAddr> = hosts.values().map(|held| held.address).collect();
+        loop {
+            let address = free(self.config.port, &taken).ok_or_else(|| {
+                Error::new(ErrorKind::Host, doing())
+                    .because(format!("port {} is in use on every address from 127.0.0.2 on", self.config.port))
+                    .hint("gpucl sandbox lambda --ssh-port PORT takes another; say the same under `provider:`")
+            })?;
+            match self.start(new, address).await {
+                Ok(guard) => {
+                    hosts.insert(new.id.clone(), Held { address, guard });
+                    return Ok(address);
+                }
+                // Another program may have taken it meanwhile, such as another sandbox.
+                Err(_) if TcpListener::bind(address).is_err() => taken.push(address),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Starts what holds a host, and the host's server with it.
+    async fn start(&self, new: &NewHost, address: SocketAddr) -> Result<Child> {
+        let doing = || format!("make the host {}", new.id);
         let folder = self.config.folder.join(&new.id);
         files::write(&folder, address, new, &self.config.environment).await?;
         let mut guard = Command::new("sh")
@@ -125,8 +141,7 @@ impl LocalHosts {
             let _ = tokio::time::timeout(ENDS_WITHIN, guard.wait()).await;
             return Err(error);
         }
-        hosts.insert(new.id.clone(), Held { address, guard });
-        Ok(address)
+        Ok(guard)
     }
 
     /// Ends a host with all of its processes, and removes its folder; one that is not there is no error.
@@ -175,13 +190,19 @@ fn free(port: u16, taken: &[SocketAddr]) -> Option<SocketAddr> {
 /// Waits until a server answers.
 async fn answers(address: SocketAddr, folder: &Path, doing: &str) -> Result<()> {
     let begun = Instant::now();
+    let said = || fs_err::read_to_string(folder.join("sshd.log")).unwrap_or_default();
     while begun.elapsed() < ANSWERS_WITHIN {
-        if tokio::net::TcpStream::connect(address).await.is_ok() {
+        // Somebody else's server may answer there; ours says that it listens, or why it does not.
+        let (listens, fails) = (said().contains("Server listening"), said().contains("Cannot bind"));
+        if listens && tokio::net::TcpStream::connect(address).await.is_ok() {
             return Ok(());
+        }
+        if fails {
+            break;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let said = fs_err::read_to_string(folder.join("sshd.log")).unwrap_or_default();
+    let said = said();
     let last = said.lines().last().unwrap_or("it said nothing").to_owned();
     Err(Error::new(ErrorKind::Host, doing).because(format!("its sshd does not answer at {address}: {last}")))
 }

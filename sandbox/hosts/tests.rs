@@ -10,8 +10,9 @@ impl Fixture {
     fn new(port: u16) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let key = folder.path().join("key");
-        let mut make = std::process::Command::new("ssh-keygen");
-        assert!(make.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status().unwrap().success());
+        let mut made = std::process::Command::new("ssh-keygen");
+        made.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key);
+        assert!(made.status().unwrap().success());
         let environment = vec![("GREETING".to_owned(), "it's me".to_owned())];
         let config = Config { folder: folder.path().join("hosts"), port, environment };
         Self { hosts: LocalHosts::new(config).unwrap(), folder }
