@@ -2,6 +2,9 @@
 //!
 //! It lies in the cluster's folder, so that any gpucl that finds it unattended can start again what looks after it.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -294,7 +297,14 @@ pub fn revive(paths: &Paths, program: Option<&Path>) -> Vec<Error> {
             continue;
         }
         let name = folder.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
-        let (Some(name), Ok(Some(mut limits))) = (name, Limits::of(&folder)) else { continue };
+        let (name, mut limits) = match (name, Limits::of(&folder)) {
+            (Some(name), Ok(Some(limits))) => (name, limits),
+            (_, Err(error)) => {
+                failed.push(error);
+                continue;
+            }
+            _ => continue,
+        };
         // This very program is there for sure; the one that wrote it down may have been replaced since.
         if let Some(program) = program {
             limits.start.program = program.to_owned();
@@ -359,46 +369,4 @@ pub(super) fn lock_file(folder: &Path) -> PathBuf {
 /// The log of what looks after the limits.
 pub fn log(folder: &Path) -> PathBuf {
     folder.join("deadline.log")
-}
-
-/// A cluster that was taken down by its limits: it is told to whoever asks for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
-    version: u32,
-    /// When.
-    pub at: Timestamp,
-    /// Why, in words.
-    pub why: String,
-    /// What it cost, in words.
-    pub cost: String,
-}
-
-impl Ended {
-    /// It ended now.
-    pub(super) fn now(why: &Why, cost: &[Money]) -> Self {
-        Self { version: VERSION, at: Timestamp::now(), why: why.to_string(), cost: told(cost) }
-    }
-
-    /// Writes it down.
-    pub(super) fn write(&self, paths: &Paths, cluster: &ClusterName) {
-        let path = ended_file(paths, cluster);
-        let text = serde_json::to_vec(self).unwrap_or_default();
-        let _ = path.parent().map_or(Ok(()), create_private_dir).and_then(|()| write_atomic(&path, &text, 0o600));
-    }
-
-    /// How a cluster of this name ended the last time, where its limits ended it.
-    pub fn of(paths: &Paths, cluster: &ClusterName) -> Option<Self> {
-        serde_json::from_slice(&fs_err::read(ended_file(paths, cluster)).ok()?).ok()
-    }
-
-    /// There is another of that name.
-    pub fn forget(paths: &Paths, cluster: &ClusterName) {
-        let path = ended_file(paths, cluster);
-        let _ = fs_err::remove_file(&path);
-        let _ = path.parent().map(fs_err::remove_dir);
-    }
-}
-
-fn ended_file(paths: &Paths, cluster: &ClusterName) -> PathBuf {
-    paths.state.join("ended").join(format!("{cluster}.json"))
 }

@@ -7,6 +7,7 @@
 mod armed;
 mod client;
 pub mod deadline;
+mod ended;
 mod protocol;
 mod server;
 mod supervise;
@@ -14,6 +15,7 @@ mod watch;
 
 pub use armed::Armed;
 pub use client::{AgentClient, AgentStart};
+pub use ended::Ended;
 pub use protocol::{Answer, NodeStatus, Request};
 pub use server::{AgentConfig, serve};
 pub use watch::watch;

@@ -14,8 +14,8 @@ use secrecy::ExposeSecret as _;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
 
-use super::AgentConfig;
-use super::deadline::{Clock, Ended, Limits, Watcher, Why, kept_secrets, lock_file, log};
+use super::deadline::{Clock, Limits, Watcher, Why, kept_secrets, lock_file, log};
+use super::{AgentConfig, Ended};
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::state::{ClusterState, Lock, Paths, Store};
@@ -71,7 +71,9 @@ pub async fn watch(config: AgentConfig) -> Result<()> {
     let Some(this) = Watcher::this_process() else { return Ok(()) };
     this.write(&folder);
     say(&format!("gpucl {} looks after the deadline of {cluster}", env!("CARGO_PKG_VERSION")));
-    Watch { paths: config.paths, cluster, folder, terminate, this, known: None, limits: None }.run().await;
+    Watch { paths: config.paths, cluster, folder, terminate, this, known: None, limits: None, said: String::new() }
+        .run()
+        .await;
     Ok(())
 }
 
@@ -84,6 +86,8 @@ struct Watch {
     /// The last that could be read: a disk that is full for a moment lifts no limit.
     known: Option<ClusterState>,
     limits: Option<Limits>,
+    /// The last trouble in reading.
+    said: String,
 }
 
 impl Watch {
@@ -113,14 +117,22 @@ impl Watch {
         match Limits::of(&self.folder) {
             Ok(None) => return false,
             Ok(limits) => self.limits = limits,
-            Err(error) => say(&error.to_string()),
+            Err(error) => self.complain(&error.to_string()),
         }
         match Store::open(&self.paths, &self.cluster) {
             Ok(None) => return false,
             Ok(Some(store)) => self.known = Some(store.state().clone()),
-            Err(error) => say(&error.to_string()),
+            Err(error) => self.complain(&error.to_string()),
         }
         true
+    }
+
+    /// Says what goes on and on once.
+    fn complain(&mut self, text: &str) {
+        if self.said != text {
+            say(text);
+            text.clone_into(&mut self.said);
+        }
     }
 
     fn verdict(&self) -> Option<Why> {
@@ -218,6 +230,11 @@ impl Watch {
             command.envs(&limits.start.environment);
             for (name, secret) in kept_secrets(&self.folder) {
                 command.env(name, secret.expose_secret());
+            }
+            // The folder for sockets of somebody who has logged out is gone: then there is one in /tmp.
+            let runtime = limits.start.environment.get("XDG_RUNTIME_DIR");
+            if runtime.is_some_and(|folder| !Path::new(folder).is_dir()) {
+                command.env_remove("XDG_RUNTIME_DIR");
             }
             let here = if limits.start.here.is_dir() { limits.start.here.as_path() } else { Path::new("/") };
             command.current_dir(here).stdin(Stdio::null()).process_group(0);

@@ -2,8 +2,8 @@
 
 use super::stop::unknown;
 use super::{Opened, Settings, projects};
-use crate::agent::Armed;
-use crate::agent::deadline::{Ended, lift};
+use crate::agent::deadline::lift;
+use crate::agent::{Armed, Ended};
 use crate::engine::{Ledger, World as _};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::{ClusterName, Key};

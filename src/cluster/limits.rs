@@ -122,7 +122,7 @@ impl About<'_> {
 
     /// Writes the limits down and sees that they are looked after; lifts those of an earlier `up`. Before anything is acquired.
     pub(super) async fn arm(&self, folder: &Path, start: Option<Timestamp>) -> Result<()> {
-        deadline::Ended::forget(&self.settings.paths, &self.known.name);
+        crate::agent::Ended::forget(&self.settings.paths, &self.known.name);
         let Some(limits) = self.limits(start)? else { return deadline::lift(folder).await };
         let before = Limits::of(folder).ok().flatten();
         deadline::keep_secrets(folder, &self.options.secrets)?;

@@ -1,7 +1,7 @@
 //! `stop`: ends Ray and keeps the hosts.
 
 use super::{Opened, Settings, projects};
-use crate::agent::deadline::Ended;
+use crate::agent::Ended;
 use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;

@@ -2,7 +2,8 @@
 
 use super::up::open_world;
 use super::world::Purpose;
-use crate::agent::deadline::{Ended, lift};
+use crate::agent::Ended;
+use crate::agent::deadline::lift;
 use crate::cluster::{DownOptions, Proof, Settings};
 use crate::engine::{Ledger, Pipeline, World as _};
 use crate::error::{Error, ErrorKind, Result};
