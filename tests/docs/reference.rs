@@ -83,7 +83,7 @@ fn all_settings_are_in_the_table(name: &str, after: &str) {
     let keys = |schema: schemars::Schema| -> std::collections::BTreeSet<String> {
         schema.as_value()["properties"].as_object().unwrap().keys().cloned().collect()
     };
-    let text = read(&format!("providers/{name}/README.md"));
+    let text = read(format!("providers/{name}/README.md"));
     let table = |before: &str, after: &str| -> std::collections::BTreeSet<String> {
         let part = text.split(before).nth(1).unwrap().split(after).next().unwrap();
         part.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next().map(str::to_owned)).collect()

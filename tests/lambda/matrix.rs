@@ -19,7 +19,7 @@ use bugs::Bug;
 use row::{CALLS, Call, Row, THENS, TROUBLES, Then, Trouble, figures};
 
 /// How many rows go on at the same time: they wait more than they work.
-const AT_ONCE: usize = 40;
+const AT_ONCE: usize = 20;
 /// How long a row may take.
 const LIMIT: Duration = Duration::from_secs(180);
 

@@ -23,6 +23,8 @@ const TAG: &str = "gpucl";
 const BOOT_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// How long an instance may take until it is terminated.
 const END_LIMIT: Duration = Duration::from_secs(10 * 60);
+/// A limit counts only after so many looks: a machine that slept, or is very slow, has not looked yet.
+const LEAST_LOOKS: u32 = 3;
 /// How often a termination is sent again whose answer was lost. It goes by id: nothing is done twice.
 const AGAIN: u32 = 3;
 
@@ -136,8 +138,9 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, id: &str) -> Result<()
     let doing = || format!("boot {name}");
     let left = || LeftBehind::Remaining(vec![id.to_owned()]);
     let (begun, limit) = (Instant::now(), account.limit(BOOT_LIMIT));
-    let mut told = None;
+    let (mut told, mut looks) = (None, 0);
     loop {
+        looks += 1;
         let age = if told.is_none() { Age::Fresh } else { Age::Within(account.scaled(POLL / 2)) };
         let instances = cloud.instances(age).await?;
         let Some(instance) = instances.iter().find(|one| one.id == id) else {
@@ -164,7 +167,7 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, id: &str) -> Result<()
             cloud.context.events.send(EventKind::Waiting { what, limit_milliseconds });
             told = Some(stage.clone());
         }
-        if begun.elapsed() > limit {
+        if begun.elapsed() > limit && looks > LEAST_LOOKS {
             let minutes = BOOT_LIMIT.as_secs() / 60;
             return Err(Error::new(ErrorKind::Timeout, doing())
                 .because(format!("it has not come after {minutes} minutes: {stage} (the instance {id})"))
@@ -185,8 +188,9 @@ pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
     let account = cloud.account()?;
     let left = || LeftBehind::Remaining(vec![id.to_owned()]);
     let (begun, limit) = (Instant::now(), account.limit(END_LIMIT));
-    let (mut sent, mut accepted) = (0, false);
+    let (mut sent, mut accepted, mut looks) = (0, false, 0);
     loop {
+        looks += 1;
         let instances = cloud.instances(Age::New).await?;
         let Some(instance) = instances.iter().find(|one| one.id == id) else { return Ok(()) };
         if instance.status != Status::Terminating && !accepted {
@@ -208,7 +212,7 @@ pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
                 }
             }
         }
-        if begun.elapsed() > limit {
+        if begun.elapsed() > limit && looks > LEAST_LOOKS {
             return Err(Error::new(ErrorKind::Timeout, format!("terminate the instance {id}"))
                 .because(format!("it is {} still after {} minutes", instance.status, END_LIMIT.as_secs() / 60))
                 .left(left())
