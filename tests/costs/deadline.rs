@@ -126,10 +126,10 @@ fn edit(path: &std::path::Path, change: impl Fn(&mut Value)) {
 #[test]
 fn what_has_cost_as_much_as_it_may_is_taken_down() {
     let site = Site::stand_in();
-    // 1 SU an hour: 25 seconds.
-    up(&site, "max_cost: 0.007 SU");
-    let _ =
-        site.run(&["status", "--offline"]).exits(0).prints("max_cost: 0.01 SU").prints("unless this machine is off");
+    up(&site, "max_cost: 1 SU");
+    let _ = site.run(&["status", "--offline"]).exits(0).prints("max_cost: 1 SU").prints("unless this machine is off");
+    // 1 SU an hour: four seconds.
+    edit(&folder(&site.env).join("deadline.json"), |value| value["max_cost"]["amount"] = 0.001.into());
     gone(&site);
     let _ = ended(&site).says("since it has cost about 0.01 SU, which is its `max_cost`");
 }
@@ -138,7 +138,8 @@ fn what_has_cost_as_much_as_it_may_is_taken_down() {
 #[test]
 fn a_refused_removal_is_tried_again_until_it_succeeds() {
     let site = Site::stand_in();
-    up(&site, "deadline: 10s");
+    up(&site, LONG);
+    ends_in(&site.env, 2);
     site.faults(vec![Rule::new("DELETE", "^/reservation/v1/leases/", "status:403").times(1000)]);
     let tries = || watcher(&site.env)?["failed"].as_u64();
     until("a failed attempt", 120, || tries().filter(|tries| *tries > 0));
@@ -206,11 +207,12 @@ fn while_hosts_are_waited_for_the_deadline_does_not_count() {
 #[test]
 fn while_another_gpucl_works_on_it_it_waits_and_then_acts() {
     let site = Site::stand_in();
-    up(&site, "deadline: 10s");
+    up(&site, LONG);
     let lock = site.env.home().join(".local/state/gpucl/locks");
     std::fs::create_dir_all(&lock).unwrap();
     let file = std::fs::File::create(lock.join("demo")).unwrap();
     file.lock().unwrap();
+    ends_in(&site.env, 2);
     let log = || std::fs::read_to_string(folder(&site.env).join("deadline.log")).unwrap_or_default();
     until("an attempt that finds the lock held", 60, || log().contains("another gpucl works on it").then_some(()));
     assert_eq!(site.ours().counts(), [1; 4]);
@@ -234,10 +236,11 @@ fn a_cluster_on_this_machine_has_a_deadline_too() {
         found.into_iter().for_each(|file| std::os::unix::fs::symlink(file, tools.join(tool)).unwrap());
     }
     env.set("PATH", &tools.display().to_string());
-    env.write("cluster.yaml", "name: demo\ndeadline: 15s\n");
-    let _ = env.run(&["up"]).exits(1).says("it is taken down 15s after its first host was acquired");
+    env.write("cluster.yaml", "name: demo\ndeadline: 30m\n");
+    let _ = env.run(&["up"]).exits(1).says("it is taken down 30m after its first host was acquired");
     assert!(!folder(&env).join("secrets/environment.json").exists());
     signal(&env, Signal::KILL);
+    ends_in(&env, 3);
     let _ = env.run(&["list"]).exits(0).prints("demo");
     until("it is taken down", ACTS_WITHIN, || (!folder(&env).exists()).then_some(()));
     let hosts = std::fs::read_dir(env.home().join(".local/share/gpucl/hosts"));
