@@ -76,7 +76,7 @@ fn the_second_choice_is_taken_within_two_polls_and_never_too_fast() {
     let begun = Timestamp::now();
     let up = Running::begin(&site, &["up", "--yes", &spec, "--wait-capacity", "1h"]);
     until("it has asked again", 60, || (looks(&site) >= 3).then_some(()));
-    let comes = Timestamp::now();
+    let (comes, before) = (Timestamp::now(), looks(&site));
     site.sandbox.capacity("gpu_1x_a10", WEST, 1);
     let (code, said) = up.end();
     assert_eq!(code, Some(1), "{said}");
@@ -90,7 +90,11 @@ fn the_second_choice_is_taken_within_two_polls_and_never_too_fast() {
     let pace = site.sandbox.pace();
     assert_eq!(pace.launched_at.len(), 1);
     let took = pace.launched_at[0].duration_since(comes);
-    assert!(took <= POLL * 2, "{took:?}");
+    // Counted, since the machine that runs this may be slow: two polls, and the look that the plan is made of.
+    let log = site.sandbox.log();
+    let launch = log.iter().position(|entry| entry.path.ends_with("/launch")).unwrap();
+    let until_launch = log[..launch].iter().filter(|entry| entry.path.ends_with("/instance-types")).count();
+    assert!(until_launch - before <= 3, "{until_launch} looks, {before} of them before it came");
     assert_eq!((pace.too_fast, pace.launches_too_fast), (0, 0), "{pace:?}");
     let most = pace.launched_at[0].duration_since(begun).as_secs() / POLL.as_secs() + 2;
     assert!(looks(&site) as i64 <= most, "{} looks, {most} at the most", looks(&site));
