@@ -97,7 +97,7 @@ mod tests {
         assert!(error.hints()[0].starts_with("gpucl login lambda"), "{error}");
 
         std::fs::create_dir(home.path().join(".lambda_cloud")).unwrap();
-        std::fs::write(home.path().join(FILE), "# mine\napi_key = of-file\n").unwrap();
+        fs_err::write(home.path().join(FILE), "# mine\napi_key = of-file\n").unwrap();
         assert_eq!(look(&around, "Lambda"), some("of-file", "~/.lambda_cloud/lambda_keys"));
         // It is no other place's.
         assert_eq!(look(&around, "127.0.0.1:99"), None);

@@ -222,7 +222,7 @@ mod tests {
         let take = |pace: &Pace| pace.with_turns(|turns| turns.take(Turn::Call, now(), 1000, 12_000)).unwrap();
         let (first, second) = (at(take(&one)), at(take(&other)));
         assert!(second >= first + 1000);
-        let text = std::fs::read_to_string(&one.file).unwrap();
+        let text = fs_err::read_to_string(&one.file).unwrap();
         assert!(!text.contains("secret") && !one.file.display().to_string().contains("secret"), "{text}");
     }
 
