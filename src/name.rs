@@ -104,6 +104,12 @@ impl Key {
         Self(format!("host{index}"))
     }
 
+    /// It is the key of a host.
+    pub fn is_host(&self) -> bool {
+        let number = self.0.strip_prefix("host").unwrap_or_default();
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    }
+
     /// The key of the head node.
     pub fn head() -> Self {
         Self("head".to_owned())

@@ -9,6 +9,7 @@ mod architecture;
 mod chameleon;
 mod cli;
 mod conformance;
+mod costs;
 mod crash;
 mod docs;
 mod hosts;

@@ -10,8 +10,9 @@ use super::reservations::{no_slot, proposal_notes};
 use super::resources::lease::{is_degraded, state_of, title, told_degraded};
 use super::slots;
 use crate::error::{Error, ErrorKind, Result};
+use crate::money::{self, HourlyPrice, Money};
 use crate::name::Scope;
-use crate::provider::{HostFilter, HostRequest, LeaseState, Resolved, Start};
+use crate::provider::{CalendarRow, HostFilter, HostRequest, LeaseState, Resolved, Start};
 use crate::util::when;
 
 /// Which lease the hosts come from.
@@ -58,6 +59,12 @@ pub(super) struct Found {
     pub(super) public: String,
     /// The floating IP that the user named, by id.
     pub(super) address: Option<String>,
+    /// The lease's hosts, by name.
+    #[serde(default)]
+    pub(super) hosts: Vec<String>,
+    /// What an hour of all of them costs, where the site tells.
+    #[serde(default)]
+    pub(super) price: Option<HourlyPrice>,
 }
 
 /// Which hosts a cluster asks for.
@@ -165,6 +172,7 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
             (LeaseFound::New { start, end: slot.end, hosts }, names)
         }
     };
+    let price = price_of(&calendar.rows, &names);
     let now = Timestamp::now();
     for (index, mut host) in hosts.into_iter().enumerate() {
         let node = names.get(index).cloned().ok_or_else(|| {
@@ -187,11 +195,20 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
             network: network.id.clone(),
             public: public.id.clone(),
             address: address.clone(),
+            hosts: names.clone(),
+            price,
         };
         host.found = serde_json::to_value(found).unwrap_or_default();
         resolved.hosts.push(host);
     }
     Ok(resolved)
+}
+
+/// What an hour of these hosts costs; where the site does not tell it of one, nothing is known of all.
+fn price_of(rows: &[CalendarRow], names: &[String]) -> Option<HourlyPrice> {
+    let of = |name: &String| Some(rows.iter().find(|row| row.name == *name)?.price_per_hour?.0);
+    let prices: Vec<Money> = names.iter().map(of).collect::<Option<_>>()?;
+    money::sums(prices).first().copied().map(HourlyPrice)
 }
 
 /// A GPU that the ROCm stack drives.

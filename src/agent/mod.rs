@@ -6,11 +6,14 @@
 
 mod armed;
 mod client;
+pub mod deadline;
 mod protocol;
 mod server;
 mod supervise;
+mod watch;
 
 pub use armed::Armed;
 pub use client::{AgentClient, AgentStart};
 pub use protocol::{Answer, NodeStatus, Request};
 pub use server::{AgentConfig, serve};
+pub use watch::watch;

@@ -202,6 +202,13 @@ impl App {
         self.ui.format() == Format::Json
     }
 
+    /// Starts again what looks after deadlines and was killed.
+    pub(crate) fn revive_watchers(&self) {
+        for error in crate::agent::deadline::revive(&self.paths, std::env::current_exe().ok().as_deref()) {
+            self.ui.status(format!("warning: a deadline is not looked after: {error}"));
+        }
+    }
+
     /// What a provider is opened with.
     pub(crate) fn provider_context(&self, events: crate::event::Bus) -> Context {
         Context {

@@ -8,6 +8,7 @@ mod armed;
 mod command_error;
 mod commands;
 pub mod exit_code;
+mod money;
 mod output;
 pub mod portal;
 mod reserving;
@@ -36,9 +37,19 @@ pub fn main() -> ExitCode {
             .enable_all()
             .build()
             .map_err(|error| command_error::internal("start the asynchronous runtime", &error))?;
+        // What looks after a deadline and was killed is started again by any command. `up` and `down` may change what it would act
+        // upon: they do what they are asked to first. What looks after one itself is not asked.
+        let changes = matches!(arguments.command, args::Command::Up(_) | args::Command::Down(_));
+        let is_agent = matches!(arguments.command, args::Command::Agent(_));
+        if !changes && !is_agent {
+            app.revive_watchers();
+        }
         let code = runtime.block_on(commands::run(&app, arguments.command));
         // A background read (a terminal, a follow) must not hold up the end.
         runtime.shutdown_background();
+        if changes {
+            app.revive_watchers();
+        }
         code
     });
     match outcome {

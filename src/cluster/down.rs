@@ -3,12 +3,13 @@
 use super::stop::unknown;
 use super::{Opened, Settings, projects};
 use crate::agent::Armed;
+use crate::agent::deadline::{Ended, lift};
 use crate::engine::{Ledger, World as _};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::{ClusterName, Key};
 use crate::runtime::native::{self, NodePorts};
 use crate::spec::{ProviderChoice, Runtime, Spec};
-use crate::state::{ClusterState, ItemKind, Lock, Store};
+use crate::state::{ClusterState, ItemKind, Lock, Spending, Store};
 use crate::util::process::{Identity, boot_id};
 
 /// How it is known that nothing is left.
@@ -20,6 +21,8 @@ pub struct Proof {
     pub seen: Vec<String>,
     /// What stays on purpose.
     pub kept: Vec<String>,
+    /// What it cost, from its first launch until it was gone.
+    pub spending: Spending,
 }
 
 /// What `down` leaves.
@@ -67,7 +70,11 @@ pub async fn down(settings: &Settings, name: &ClusterName, options: DownOptions)
     prove(settings, &opened, &known, spec.provider.name(), &mut proof).await?;
     // An agent that was killed has left its socket.
     opened.world.agent().remove_socket();
-    opened.into_store()?.remove()?;
+    let store = opened.into_store()?;
+    proof.spending = store.state().spending(jiff::Timestamp::now());
+    lift(store.folder()).await?;
+    Ended::forget(&settings.paths, name);
+    store.remove()?;
     let _ = fs_err::remove_dir(settings.paths.clusters());
     native::release_ports(&settings.paths.runtime.join("ports"), |tag| tag.parse().is_ok_and(|tag| scope.holds(&tag)));
     let _ = fs_err::remove_dir(&settings.paths.runtime);
@@ -193,5 +200,8 @@ fn bare_spec(name: &ClusterName, provider: &str, runtime: Runtime) -> Spec {
         compose: Vec::new(),
         timeouts: crate::spec::Timeouts::default(),
         capacity: None,
+        deadline: None,
+        max_cost: None,
+        ask_above: None,
     }
 }

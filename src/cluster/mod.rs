@@ -6,6 +6,7 @@ mod gc;
 mod hunt;
 mod kind;
 pub mod lease;
+mod limits;
 mod open;
 mod plan;
 mod processes;
@@ -21,12 +22,15 @@ pub use connections::{Remote, RemoteHost, connections};
 pub use down::{DownOptions, Proof, down};
 pub use gc::{Found, Gc, GcOptions, Standing};
 pub use kind::is_deployed;
+pub use limits::{Approval, Ask, secrets_of};
 pub use open::{Opened, Settings};
 pub use plan::{Planned, plan};
 pub use projects::{HostTouches, Reach};
 pub use render::{RenderedFile, render};
 pub use render_projects::ray_cluster_yaml;
-pub use status::{ContainerReport, Known, NodeReport, StatusReport, hosts, list, look, node_logs, status};
+pub use status::{
+    ContainerReport, Known, LimitsReport, NodeReport, StatusReport, hosts, list, look, node_logs, status,
+};
 pub use stop::stop;
 pub(crate) use stop::unknown;
 pub use up::{UpOptions, UpOutcome, UpReport, up};

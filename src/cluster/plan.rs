@@ -2,8 +2,9 @@
 
 use secrecy::SecretString;
 
+use super::limits::About;
 use super::processes::desired_of;
-use super::{HostTouches, Settings};
+use super::{HostTouches, Settings, UpOptions};
 use crate::engine::World as _;
 use crate::error::Result;
 use crate::plan::{Goal, Plan, reconcile};
@@ -38,5 +39,7 @@ pub async fn plan(settings: &Settings, loaded: &Loaded) -> Result<Planned> {
     let known = store.map_or_else(|| ClusterState::new(&scope, jiff::Timestamp::now()), |store| store.state().clone());
     let world = settings.world(spec, provider, None);
     let observed = world.observe(&known).await?;
-    Ok(Planned { plan: reconcile(&Goal::Up(desired), &known, &observed).plan, touches: Vec::new(), notes: Vec::new() })
+    let goal = Goal::Up(desired);
+    About { settings, loaded, options: &UpOptions::default(), known: &known }.check(&goal, None)?;
+    Ok(Planned { plan: reconcile(&goal, &known, &observed).plan, touches: Vec::new(), notes: Vec::new() })
 }

@@ -1,17 +1,20 @@
 //! `status` and `list`: what is known of clusters, and what is seen of them now.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::processes::layout;
 use super::{Settings, projects};
 use crate::agent::Armed;
+use crate::agent::deadline::{Limits, Watcher};
 use crate::error::Result;
 use crate::host::LocalHost;
+use crate::money::Money;
 use crate::name::{ClusterName, Scope};
 use crate::runtime::native;
-use crate::state::{ClusterState, ItemKind, ItemState, Paths, Store};
+use crate::state::{ClusterState, ItemKind, ItemState, Paths, Spending, Store};
 use crate::util::process::{Identity, age};
 
 /// One node, by what is known of it and by what its process shows.
@@ -42,6 +45,45 @@ pub struct ContainerReport {
     pub health: Option<String>,
     /// How long it has been running, in seconds.
     pub age_seconds: Option<u64>,
+}
+
+/// When a cluster is taken down by itself, and whether somebody looks after that.
+#[derive(Debug, Clone, Serialize)]
+pub struct LimitsReport {
+    /// When its time is over; null until its first host is acquired.
+    pub at: Option<Timestamp>,
+    /// What it may cost.
+    pub max_cost: Option<Money>,
+    /// When it will have cost that, as things are.
+    pub cost_reached_at: Option<Timestamp>,
+    /// The process that looks after it; null when it was killed: every command starts it again.
+    pub pid: Option<u32>,
+    /// It is being taken down.
+    pub acts: bool,
+    /// How often that was tried, and failed.
+    pub failed: u32,
+    /// Why the last time.
+    pub last_error: Option<String>,
+    /// When it is tried again.
+    pub next: Option<Timestamp>,
+}
+
+impl LimitsReport {
+    fn of(folder: &Path, state: &ClusterState) -> Option<Self> {
+        let limits = Limits::of(folder).ok().flatten()?;
+        let watcher = Watcher::of(folder);
+        let alive = watcher.as_ref().and_then(Watcher::alive);
+        Some(Self {
+            at: limits.ends(state.begun_at_most()),
+            max_cost: limits.max_cost,
+            cost_reached_at: limits.cost_ends(state, Timestamp::now()),
+            pid: alive.map(|identity| identity.pid),
+            acts: watcher.as_ref().is_some_and(|watcher| watcher.acts),
+            failed: watcher.as_ref().map_or(0, |watcher| watcher.failed),
+            last_error: watcher.as_ref().and_then(|watcher| watcher.last_error.clone()),
+            next: watcher.and_then(|watcher| watcher.next),
+        })
+    }
 }
 
 /// What is known of a cluster without asking anybody but this machine.
@@ -75,6 +117,10 @@ pub struct StatusReport {
     pub nodes: Vec<NodeReport>,
     /// What providers made for it.
     pub resources: Vec<String>,
+    /// What it costs, by what is known of it.
+    pub cost: Spending,
+    /// When it is taken down by itself, where its spec says so.
+    pub deadline: Option<LimitsReport>,
     /// When its hosts are taken away, where they were reserved for a time.
     pub ends: Option<jiff::Timestamp>,
     /// The process that waited for its hosts and brings it up by itself.
@@ -181,6 +227,8 @@ fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
             })
             .collect(),
         nodes,
+        cost: state.spending(Timestamp::now()),
+        deadline: LimitsReport::of(&paths.cluster(&state.name), state),
         ends: projects::ends_at(state),
         brought_up_by: None,
         waits_until: None,

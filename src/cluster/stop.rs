@@ -1,12 +1,13 @@
 //! `stop`: ends Ray and keeps the hosts.
 
 use super::{Opened, Settings, projects};
+use crate::agent::deadline::Ended;
 use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::plan::Goal;
 use crate::state::{Lock, Paths, Store};
-use crate::util::near;
+use crate::util::{human, near};
 
 /// Ends all nodes and the agent; hands back what is kept.
 pub async fn stop(settings: &Settings, name: &ClusterName) -> Result<Vec<String>> {
@@ -33,8 +34,16 @@ pub async fn stop(settings: &Settings, name: &ClusterName) -> Result<Vec<String>
 
 /// The error of a cluster of which nothing is known.
 pub(crate) fn unknown(paths: &Paths, name: &ClusterName) -> Error {
-    let error = Error::new(ErrorKind::NotFound, format!("find the cluster {name}"))
-        .because("nothing is known of a cluster of that name");
+    let error = Error::new(ErrorKind::NotFound, format!("find the cluster {name}"));
+    let error = match Ended::of(paths, name) {
+        Some(ended) => error.because(format!(
+            "it was taken down at {}, since {}; it cost about {} in all",
+            human::local(ended.at),
+            ended.why,
+            ended.cost
+        )),
+        None => error.because("nothing is known of a cluster of that name"),
+    };
     let names: Vec<String> = Store::names(paths).unwrap_or_default().iter().map(ToString::to_string).collect();
     match near::nearest(name.as_str(), names.iter().map(String::as_str)) {
         Some(near) => error.hint(format!("did you mean `{near}`?")),

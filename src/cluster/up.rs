@@ -1,12 +1,17 @@
 //! `up`: from nothing, or from whatever there is, to a verified cluster.
 
+use std::collections::BTreeMap;
+
+use secrecy::SecretString;
+
 use super::open::{same_file, same_kind};
-use super::{Settings, processes, projects};
+use super::{Approval, Settings, processes, projects};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::event::{Endpoint, WorkerGpus};
+use crate::money::{Money, told};
 use crate::provider::Start;
 use crate::spec::Loaded;
-use crate::state::{Lock, Store};
+use crate::state::{Lock, Spending, Store};
 
 /// How `up` is asked for.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +24,10 @@ pub struct UpOptions {
     pub armed: bool,
     /// How long to ask again while the provider has none of what is asked for; the spec says it otherwise.
     pub wait_capacity: Option<std::time::Duration>,
+    /// Who is asked before what costs much is made.
+    pub approval: Approval,
+    /// What is kept of the environment's credentials, for a deadline to be acted upon when nobody is there; by consent.
+    pub secrets: BTreeMap<String, SecretString>,
 }
 
 /// How `up` ended.
@@ -41,6 +50,8 @@ pub struct UpReport {
     pub gpus: Vec<WorkerGpus>,
     /// What answers now, and where.
     pub endpoints: Vec<Endpoint>,
+    /// What it costs.
+    pub spending: Spending,
 }
 
 /// Brings a cluster up, or to what its spec says now, and verifies it.
@@ -69,14 +80,20 @@ pub(super) fn again(options: &UpOptions, kind: ErrorKind) -> String {
 /// Says what there is now, how to go on, and how to get rid of it.
 pub(super) fn go_on(error: Error, settings: &Settings, options: &UpOptions, name: &crate::name::ClusterName) -> Error {
     let again = again(options, error.kind());
-    let held: Vec<String> = match Store::open(&settings.paths, name) {
-        Ok(Some(store)) => store.state().items.keys().map(crate::name::Key::display_name).collect(),
-        _ => Vec::new(),
+    let (held, per_hour): (Vec<String>, Vec<Money>) = match Store::open(&settings.paths, name) {
+        Ok(Some(store)) => (
+            store.state().items.keys().map(crate::name::Key::display_name).collect(),
+            store.state().spending(jiff::Timestamp::now()).per_hour,
+        ),
+        _ => Default::default(),
     };
+    let costs = if per_hour.is_empty() { String::new() } else { format!(", which costs {} an hour", told(&per_hour)) };
     let error = if held.is_empty() || *error.left_behind() != LeftBehind::Clear {
         error
     } else {
         error.left(LeftBehind::Remaining(held))
     };
-    error.hint(format!("{again}   # goes on from here")).hint(format!("gpucl down -c {name}   # removes what is there"))
+    error
+        .hint(format!("{again}   # goes on from here"))
+        .hint(format!("gpucl down -c {name}   # removes what is there{costs}"))
 }

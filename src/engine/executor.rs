@@ -130,6 +130,9 @@ async fn journalled(operation: &Operation, world: &dyn World, ledger: &Ledger) -
         Action::Acquire { request } => {
             let kind = ItemKind::Resource(request.kind.0.clone());
             ledger.write(Record::Requested { key: key.clone(), kind, digest: request.digest() })?;
+            if let Some(price) = request.price {
+                ledger.write(Record::Priced { key: key.clone(), price, from: world.costs_from(request) })?;
+            }
             if let Err(error) = world.perform(operation, ledger).await {
                 let has_id = ledger.state().items.get(&key).is_some_and(|item| item.id.is_some());
                 // A refusal for want of capacity is sure: nothing came of it, and nothing is to be looked for.

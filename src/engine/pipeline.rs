@@ -6,7 +6,8 @@ use super::{Cancel, Executed, Ledger, Urgency, World, execute};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::event::{Bus, EventKind};
 use crate::plan::{Goal, Observed, Outcome, Plan, reconcile};
-use crate::state::{ItemKind, ItemState, Record};
+use crate::provider::ResourceRequest;
+use crate::state::{ClusterState, ItemKind, ItemState, Record};
 
 /// The digest of the agent that this program would start: another version of gpucl is another agent.
 pub fn agent_digest() -> String {
@@ -43,7 +44,8 @@ impl Pipeline<'_> {
 
     /// The same with what was seen already, for a goal that depends on it.
     pub fn settle_on(&self, goal: &Goal, observed: Observed) -> Result<Planned> {
-        let Outcome { plan, adopted, forgotten } = reconcile(goal, &self.ledger.state(), &observed);
+        let known = self.ledger.state();
+        let Outcome { plan, adopted, forgotten } = reconcile(goal, &known, &observed);
         for (key, kind, id, digest) in adopted {
             if self.ledger.state().items.get(&key).is_none_or(|item| item.digest != digest || item.id.is_none()) {
                 self.ledger.write(Record::Requested { key: key.clone(), kind, digest })?;
@@ -53,7 +55,26 @@ impl Pipeline<'_> {
         for key in forgotten {
             self.ledger.write(Record::Gone { key })?;
         }
+        if let Goal::Up(desired) = goal {
+            self.price(&desired.resources, &known)?;
+        }
         Ok(Planned { observed, plan })
+    }
+
+    /// What is there and was found by its tag alone costs as much as what was asked for.
+    fn price(&self, requests: &[ResourceRequest], known: &ClusterState) -> Result<()> {
+        let now = self.ledger.state();
+        for request in requests.iter().filter(|request| request.adopted.is_none()) {
+            let (Some(price), Some(item)) = (request.price, now.items.get(&request.key)) else { continue };
+            if item.priced.is_some() || item.id.is_none() {
+                continue;
+            }
+            // Asked for by a command that died before it was answered: it may be there since then.
+            let asked = known.items.get(&request.key).filter(|before| before.id.is_none());
+            let from = asked.map(|before| before.priced.as_ref().and_then(|it| it.from).unwrap_or(before.since));
+            self.ledger.write(Record::Priced { key: request.key.clone(), price, from })?;
+        }
+        Ok(())
     }
 
     /// Does a plan.

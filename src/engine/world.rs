@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use super::Ledger;
 use crate::error::Result;
 use crate::plan::{Observed, Operation};
+use crate::provider::ResourceRequest;
 use crate::state::ClusterState;
 
 /// Everything outside of the engine that an operation can change.
@@ -20,6 +21,11 @@ pub trait World: Send + Sync {
     /// - An operation that removes something succeeds when there is nothing to remove.
     /// - May be dropped at any await point.
     async fn perform(&self, operation: &Operation, ledger: &Ledger) -> Result<()>;
+
+    /// When what is asked for begins to cost, where that is not when it is there: a lease costs from its start on.
+    fn costs_from(&self, _request: &ResourceRequest) -> Option<jiff::Timestamp> {
+        None
+    }
 
     /// How long after a call its effect may still be missing from `observe`.
     fn settle(&self) -> std::time::Duration;

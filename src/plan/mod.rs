@@ -3,6 +3,7 @@
 mod desired;
 mod observed;
 mod operation;
+mod price;
 mod reconcile;
 #[cfg(test)]
 mod tests;
@@ -12,4 +13,5 @@ pub use desired::{
 };
 pub use observed::{Health, Observed, ObservedItem, ObservedProject};
 pub use operation::{Action, Operation, Plan};
+pub use price::Price;
 pub use reconcile::{Goal, Outcome, reconcile};

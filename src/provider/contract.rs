@@ -168,6 +168,12 @@ pub struct ResourceRequest {
 }
 
 impl ResourceRequest {
+    /// What a person calls it when its price is told: what its provider wrote as `label` into what it found, such as
+    /// `gpu_8x_a100`; else its kind.
+    pub fn label(&self) -> &str {
+        self.found.get("label").and_then(serde_json::Value::as_str).unwrap_or(&self.kind.0)
+    }
+
     /// The digest of what is asked for: another one means that the spec has changed. What was found and what it costs is not part of it.
     pub fn digest(&self) -> String {
         digest::of_json(&(&self.key, &self.kind, &self.settings, &self.needs, self.is_host))

@@ -12,7 +12,8 @@ pub struct Manifest {
     pub name: String,
     /// One line for `gpucl provider list`.
     pub summary: String,
-    /// The secrets it needs, by the name of their environment variable.
+    /// The secrets it needs, and what goes with them, by the names of their environment variables; a `*` at the end of one stands
+    /// for the rest of the name. A deadline keeps a copy of those that are set.
     #[serde(default)]
     pub secrets: Vec<String>,
     /// Where its guide is, from the project's root.

@@ -7,6 +7,7 @@
 //! text -> yaml (events: a tree with places) -> walk (the schema) -> validate (the meaning) -> yaml again (the types)
 //! ```
 
+mod limits;
 mod load;
 mod model;
 mod node;
@@ -18,6 +19,7 @@ mod validate_services;
 mod walk;
 mod yaml;
 
+pub use limits::{ASK_ABOVE, Amount, Deadline};
 pub use load::{Loaded, load, parse, parse_with};
 pub use model::{
     Capacity, DEFAULT_RAY_VERSION, GpuProof, HeadSpec, Memory, Partial, Per, ProviderChoice, RaySpec, Runtime, Spec,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::limits::{Amount, Deadline};
 use super::services::{BuildSpec, Fragment, Images, ServicesSpec};
 use crate::name::ClusterName;
 
@@ -62,6 +63,15 @@ pub struct Spec {
     /// What `up` does while the provider has none of what is asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
+    /// When the cluster is taken down by itself: so long after its first host was acquired, or at this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Deadline>,
+    /// What it may cost until it is taken down by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cost: Option<Amount>,
+    /// `up` asks before something is made that costs more than this an hour; `5 USD` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask_above: Option<Amount>,
 }
 
 fn one_host() -> Vec<serde_json::Value> {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::node::{Kind, Node, shortened};
 use super::place::{Problem, item, join};
-use super::{Memory, SpecDuration};
+use super::{Amount, Deadline, Memory, SpecDuration};
 use crate::name::ClusterName;
 use crate::util::near::nearest;
 
@@ -251,6 +251,8 @@ fn own_form(definition: &str, value: &Value) -> Result<(), String> {
         "ClusterName" => read::<ClusterName>(value),
         "Duration" => read::<SpecDuration>(value),
         "Memory" => read::<Memory>(value),
+        "Deadline" => read::<Deadline>(value),
+        "Amount" => read::<Amount>(value),
         _ => Ok(()),
     }
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::cost::Priced;
+use crate::money::{HourlyPrice, Money};
 use crate::name::{ClusterName, Key, Owner, Scope};
 use crate::spec::Spec;
 
@@ -50,6 +52,12 @@ pub struct Item {
     pub digest: String,
     /// When it was asked for.
     pub since: jiff::Timestamp,
+    /// When its id was learned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exists_since: Option<jiff::Timestamp>,
+    /// What it costs for as long as it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priced: Option<Priced>,
     /// What else is to be remembered of it, such as its ports.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub notes: BTreeMap<String, serde_json::Value>,
@@ -73,6 +81,12 @@ pub struct ClusterState {
     /// When all checks last passed, since the last change.
     #[serde(default)]
     pub ready_since: Option<jiff::Timestamp>,
+    /// When its first host was acquired, or the first thing that costs something: its deadline counts from here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<jiff::Timestamp>,
+    /// What was spent on things that are gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spent: Vec<Money>,
     /// Its things.
     #[serde(default)]
     pub items: BTreeMap<Key, Item>,
@@ -98,6 +112,16 @@ pub enum Record {
         kind: ItemKind,
         /// The digest of what is asked for.
         digest: String,
+    },
+    /// The item that is asked for costs something for as long as it is there.
+    Priced {
+        /// The item.
+        key: Key,
+        /// An hour of it.
+        price: HourlyPrice,
+        /// Since when, where that is not when its id was learned.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<jiff::Timestamp>,
     },
     /// An item exists.
     Exists {
@@ -151,6 +175,8 @@ impl ClusterState {
             spec: None,
             spec_path: None,
             ready_since: None,
+            begun: None,
+            spent: Vec::new(),
             items: BTreeMap::new(),
         }
     }
@@ -175,16 +201,31 @@ impl ClusterState {
             }
             Record::Requested { key, kind, digest } => {
                 // What was remembered of a predecessor (its ports) is kept: a successor may want the same.
-                let notes = self.items.remove(&key).map(|item| item.notes).unwrap_or_default();
-                let item = Item { kind, state: ItemState::Requested, id: None, digest, since: at, notes };
+                let before = self.items.remove(&key);
+                // Asked for anew, the one before is gone.
+                before.iter().for_each(|before| self.spend(before, at));
+                let notes = before.map(|item| item.notes).unwrap_or_default();
+                let (state, exists_since, priced) = (ItemState::Requested, None, None);
+                let item = Item { kind, state, id: None, digest, since: at, exists_since, priced, notes };
                 self.items.insert(key, item);
                 self.ready_since = None;
+            }
+            Record::Priced { key, price, from } => {
+                if let Some(item) = self.items.get_mut(&key) {
+                    item.priced = Some(Priced { price, from });
+                }
+                self.begin(&key);
             }
             Record::Exists { key, id } => {
                 if let Some(item) = self.items.get_mut(&key) {
                     item.state = ItemState::Exists;
+                    // What was told already exists since then.
+                    if item.id.as_ref() != Some(&id) || item.exists_since.is_none() {
+                        item.exists_since = Some(at);
+                    }
                     item.id = Some(id);
                 }
+                self.begin(&key);
             }
             Record::Noted { key, name, value } => {
                 if let Some(item) = self.items.get_mut(&key) {
@@ -203,7 +244,8 @@ impl ClusterState {
                 self.ready_since = None;
             }
             Record::Gone { key } => {
-                self.items.remove(&key);
+                let gone = self.items.remove(&key);
+                gone.iter().for_each(|gone| self.spend(gone, at));
             }
             Record::ClusterReady => self.ready_since = Some(at),
             Record::NodeEnded { key, how } => {

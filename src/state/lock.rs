@@ -38,6 +38,12 @@ pub struct Lock {
 }
 
 impl Lock {
+    /// Who took the lock of a cluster last and did not let it go; one that was killed stands there still.
+    pub fn holder(paths: &Paths, cluster: &ClusterName) -> Option<LockInfo> {
+        let path = paths.state.join("locks").join(cluster.as_str());
+        serde_json::from_slice(&fs_err::read(path).ok()?).ok()
+    }
+
     /// Takes the lock of a cluster, or says who holds it.
     pub fn take(paths: &Paths, cluster: &ClusterName, verb: &str) -> Result<Self> {
         let folder = paths.state.join("locks");

@@ -4,6 +4,7 @@
 //! between the two loses nothing; each record is on the disk before the effect that it announces.
 
 mod cluster;
+mod cost;
 mod journal;
 mod lock;
 mod owner;
@@ -11,6 +12,7 @@ mod paths;
 mod store;
 
 pub use cluster::{ClusterState, Item, ItemKind, ItemState, Record};
+pub use cost::{Priced, Spending};
 pub(crate) use lock::way_to_write;
 pub use lock::{Lock, LockInfo};
 pub use owner::{known_owner, owner};

@@ -110,6 +110,11 @@ pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<Resourc
             |found| json!({ "lease": found.lease, "public": found.public, "wanted": found.wanted }),
         );
     }
+    // It is the lease that is paid for, whether something runs on its hosts or not.
+    if let (Some(lease), Some(found)) = (requests.first_mut(), &found) {
+        lease.price = found.price;
+        lease.found["label"] = json!(format!("lease on {}", found.hosts.join(", ")));
+    }
     requests.push(request_of(request.key.clone(), Kind::Server, settings, None, needs));
     Ok(requests)
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::agent::{AgentConfig, serve};
+use crate::agent::{AgentConfig, serve, watch};
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::target;
@@ -21,6 +21,9 @@ pub(crate) struct Args {
     /// Ask again for so long while the provider has none of what is asked for
     #[arg(long, requires = "armed", value_name = "TIME", value_parser = super::up::time)]
     wait_capacity: Option<std::time::Duration>,
+    /// Look after the cluster's deadline
+    #[arg(long, conflicts_with = "armed")]
+    deadline: bool,
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
@@ -30,6 +33,10 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         return super::up::bring_up(app, &spec, args.new_spec, args.wait_capacity, true).await;
     }
     let scope = Scope { owner: crate::state::owner(&app.paths)?, cluster: target::name(app)? };
-    serve(AgentConfig { paths: app.paths.clone(), scope }).await?;
+    let config = AgentConfig { paths: app.paths.clone(), scope };
+    match args.deadline {
+        true => watch(config).await?,
+        false => serve(config).await?,
+    }
     Ok(exit_code::DONE)
 }

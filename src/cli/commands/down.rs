@@ -7,6 +7,7 @@ use crate::cli::run::{Ended, run as run_with_events};
 use crate::cli::target;
 use crate::cluster;
 use crate::error::Result;
+use crate::money::told;
 use crate::name::ClusterName;
 use crate::spec::Runtime;
 use crate::util::human;
@@ -39,6 +40,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let options =
         cluster::DownOptions { keep_data: args.keep_data, purge: args.purge, release_lease: args.release_lease };
     let (mut proof, mut kept) = (Vec::new(), Vec::new());
+    let mut cost = None;
     let ended = run_with_events(app, "down", name.as_str(), async |events, cancel| {
         let settings = app.settings(events.clone(), cancel)?;
         let done = cluster::down(&settings, &name, options).await?;
@@ -51,12 +53,19 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         for line in &done.kept {
             events.note(format!("stays: {line}"));
         }
+        cost = (!done.spending.is_none()).then(|| told(&done.spending.so_far));
+        if let Some(cost) = &cost {
+            events.note(format!("cost: about {cost} in all"));
+        }
         (proof, kept) = (done.seen, done.kept);
         Ok(Ended { summary: format!("nothing of {name} is left"), endpoints: Vec::new() })
     })
     .await?;
     if !app.json() {
         app.ui.data(ended.summary);
+        if let Some(cost) = cost {
+            app.ui.data(format!("  it cost about {cost} in all"));
+        }
         for line in proof {
             app.ui.data(format!("  {line}"));
         }

@@ -5,8 +5,9 @@ use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::cluster::{self, Known};
 use crate::error::{Error, Result};
+use crate::money::{Money, sums, told};
 use crate::name::ClusterName;
-use crate::state::Store;
+use crate::state::{Spending, Store};
 use crate::util::human;
 use serde_json::json;
 
@@ -41,19 +42,34 @@ pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
 }
 
 fn show(app: &App, known: &[Known], unreadable: &[(ClusterName, Error)]) {
-    let mut table = Table::new(&["cluster", "phase", "provider", "nodes", "age", "spec"]);
+    // Where nothing costs anything, nothing is said of it.
+    let costs = known.iter().any(|known| !known.report.cost.is_none());
+    let header = ["cluster", "phase", "provider", "nodes", "age", "costs an hour", "so far", "spec"];
+    let mut table = Table::new(&header.into_iter().filter(|name| costs || !COSTS.contains(name)).collect::<Vec<_>>());
     for known in known {
         let report = &known.report;
         let running = report.nodes.iter().filter(|node| node.running).count();
         let age = report.created.duration_until(jiff::Timestamp::now()).unsigned_abs();
-        table.row([
+        let mut row = vec![
             report.cluster.to_string(),
             report.phase.to_owned(),
             report.provider.clone(),
             format!("{running}/{}", report.nodes.len()),
             human::short_duration(age),
-            report.spec_path.clone().unwrap_or_default(),
-        ]);
+        ];
+        if costs {
+            row.extend([amounts(&report.cost.per_hour), amounts(&report.cost.so_far)]);
+        }
+        row.push(report.spec_path.clone().unwrap_or_default());
+        table.row(row);
+    }
+    let sum =
+        |of: fn(&Spending) -> &Vec<Money>| sums(known.iter().flat_map(|known| of(&known.report.cost).iter().copied()));
+    let (per_hour, so_far) = (sum(|cost| &cost.per_hour), sum(|cost| &cost.so_far));
+    if known.len() > 1 && costs {
+        let blank = String::new;
+        let all = [blank(), blank(), blank(), blank(), amounts(&per_hour), amounts(&so_far)];
+        table.row(std::iter::once("all of them".to_owned()).chain(all));
     }
     for (name, error) in unreadable {
         table.row([name.as_str(), "unreadable"]);
@@ -63,4 +79,12 @@ fn show(app: &App, known: &[Known], unreadable: &[(ClusterName, Error)]) {
         }
     }
     app.ui.data(table);
+}
+
+/// The columns of what clusters cost.
+const COSTS: [&str; 2] = ["costs an hour", "so far"];
+
+/// Amounts of a cell; empty where nothing costs anything.
+fn amounts(amounts: &[Money]) -> String {
+    if amounts.is_empty() { String::new() } else { told(amounts) }
 }

@@ -24,15 +24,19 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let (_handle, cancel) = Cancel::new();
     let settings = app.settings_to_look(events, cancel)?;
     let Planned { plan, touches, notes } = cluster::plan(&settings, &loaded).await?;
+    let price = plan.price();
     if app.json() {
         app.ui.json(&serde_json::json!({
             "v": 1, "type": "plan", "cluster": loaded.spec.name, "operations": plan.operations, "text": plan.to_string(),
-            "touches": touches, "notes": notes,
+            "touches": touches, "notes": notes, "price": price,
         }));
     } else if plan.is_empty() {
         app.ui.data("nothing to change");
     } else {
         app.ui.raw(&plan.to_string());
+        if !price.is_none() {
+            app.ui.data(format_args!("costs {price}"));
+        }
         notes.iter().for_each(|note| app.ui.data(format_args!("note: {note}")));
         for host in &touches {
             app.ui.data(format_args!("{} is touched here; what is there and works is kept:", host.host));

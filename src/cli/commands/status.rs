@@ -2,6 +2,7 @@
 
 use crate::cli::app::App;
 use crate::cli::exit_code;
+use crate::cli::money;
 use crate::cli::output::Table;
 use crate::cli::target::Target;
 use crate::cluster::{self, ContainerReport, NodeReport, StatusReport};
@@ -46,6 +47,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         report.ready_since.map(|since| format!(" since {}", local(since))).unwrap_or_default(),
         report.provider,
     ));
+    money::lines(report).iter().for_each(|line| app.ui.data(line));
     if let (Some(what), Some(at)) = (&report.waits_for, report.waits_until) {
         app.ui.data(format!("it waits for {what}, which begins at {}", in_time(at)));
     }

@@ -6,6 +6,7 @@ use crate::cli::run::{Ended, run as run_with_events};
 use crate::cli::target;
 use crate::cluster;
 use crate::error::Result;
+use crate::money::told;
 
 /// The arguments of `stop`.
 #[derive(Debug, clap::Args)]
@@ -22,6 +23,11 @@ pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
     .await?;
     if !app.json() {
         app.ui.data(ended.summary);
+        // Ending Ray ends no bill.
+        let cost = cluster::status(&app.paths, &name)?.map(|known| known.report.cost.per_hour).unwrap_or_default();
+        if !cost.is_empty() {
+            app.ui.data(format!("  what is kept costs {} an hour", told(&cost)));
+        }
         app.ui.data(format!("  gpucl up    starts it again\n  gpucl down -c {name}    removes everything"));
     }
     Ok(exit_code::DONE)

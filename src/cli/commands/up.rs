@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::cli::app::App;
 use crate::cli::armed::{follow, start, waiting};
 use crate::cli::exit_code;
+use crate::cli::money;
 use crate::cli::output::gpu_table;
 use crate::cli::run::{Ended, run as run_with_events};
 use crate::cluster::{self, UpOptions, UpOutcome};
@@ -46,8 +47,9 @@ pub(crate) async fn bring_up(
 ) -> Result<u8> {
     let loaded = spec::load(spec)?;
     let path = fs_err::canonicalize(spec).ok().map(|path| path.display().to_string());
-    let options = UpOptions { path, new_spec, armed, wait_capacity };
     let name = loaded.spec.name.clone();
+    let (approval, secrets) = (money::approval(app, spec), money::secrets_to_keep(app, &loaded.spec, spec)?);
+    let options = UpOptions { path, new_spec, armed, approval, secrets, wait_capacity };
     let begin = std::time::Instant::now();
     let mut gpus = Vec::new();
     let ended = run_with_events(app, "up", name.as_str(), async |events, cancel| {
@@ -56,6 +58,9 @@ pub(crate) async fn bring_up(
             let (ended, seen) = follow(app, &name, &identity, &events, &cancel).await?;
             gpus = seen;
             return Ok(ended);
+        }
+        if wait_capacity.is_some() && !app.yes && !armed {
+            events.note("what costs much is asked about when there is some; with `--yes` it goes on by itself");
         }
         let settings = app.settings(events.clone(), cancel.clone())?;
         let report = match cluster::up(&settings, &loaded, &options).await? {
@@ -74,6 +79,9 @@ pub(crate) async fn bring_up(
             }
         };
         gpus = report.gpus;
+        if !report.spending.is_none() {
+            events.note(format!("it costs {}", report.spending.told()));
+        }
         let changed = match report.operations {
             0 => "nothing was changed".to_owned(),
             number => human::count(number, "operation"),

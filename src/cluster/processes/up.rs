@@ -3,14 +3,15 @@
 use super::{checks, desired_of};
 use crate::agent::Request;
 use crate::cluster::down::say_if_restarted;
+use crate::cluster::limits::About;
 use crate::cluster::up::go_on;
 use crate::cluster::{Opened, Settings, UpOptions, UpReport};
 use crate::engine::Ledger;
 use crate::error::{Error, Result};
-use crate::plan::Goal;
+use crate::plan::{Goal, Price};
 use crate::runtime::native;
 use crate::spec::Loaded;
-use crate::state::{Record, Store};
+use crate::state::{ClusterState, Record, Store};
 
 /// Brings it up, or to what its spec says now, and verifies it.
 pub(in crate::cluster) async fn up(
@@ -19,7 +20,7 @@ pub(in crate::cluster) async fn up(
     options: &UpOptions,
     known: Option<Store>,
 ) -> Result<UpReport> {
-    let spec = &loaded.spec;
+    let (spec, now) = (&loaded.spec, jiff::Timestamp::now());
     let name = &spec.name;
     let scope = settings.scope(name);
     // All that can be refused is refused before anything is written.
@@ -31,9 +32,16 @@ pub(in crate::cluster) async fn up(
         native::refuse_taken(&scope, port)?;
     }
 
+    let before = known.as_ref().map_or_else(|| ClusterState::new(&scope, now), |store| store.state().clone());
+    let about = About { settings, loaded, options, known: &before };
+    let missing = trial.resources.iter().filter(|request| !before.items.contains_key(&request.key));
+    let price = Price::of(missing);
+    about.check(&Goal::Up(trial), None)?;
+    about.approve_price(price).await?;
+
     let mut store = match known {
         Some(store) => store,
-        None => Store::create(&settings.paths, &scope, jiff::Timestamp::now())?,
+        None => Store::create(&settings.paths, &scope, now)?,
     };
     let token = crate::secret::ensure_ray_token(store.folder())?;
     let stage = native::preparation(spec, &settings.library, &settings.paths.cache, &token)?;
@@ -41,6 +49,7 @@ pub(in crate::cluster) async fn up(
     if store.state().spec.as_ref() != Some(spec) || store.state().spec_path != options.path {
         store.write(Record::SpecTaken { spec: Box::new(spec.clone()), path: options.path.clone() })?;
     }
+    about.arm(store.folder(), None).await?;
     let opened = Opened { ledger: Ledger::new(store), world: settings.world(spec, provider, Some(stage)) };
     say_if_restarted(settings, &opened.ledger.state());
     let nodes = desired.nodes.clone();
@@ -63,5 +72,6 @@ pub(in crate::cluster) async fn up(
     // From now on a worker that ends by itself is started again.
     let _ = opened.world.agent().ask(&Request::Supervise).await;
     let endpoints = checks::endpoints(&access);
-    Ok(UpReport { operations, checks, gpus: Vec::new(), endpoints })
+    let spending = opened.ledger.state().spending(jiff::Timestamp::now());
+    Ok(UpReport { operations, checks, gpus: Vec::new(), endpoints, spending })
 }

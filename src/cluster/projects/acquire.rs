@@ -38,6 +38,7 @@ impl ProjectWorld {
         {
             let mut learned = self.learned();
             (learned.hosts, learned.end) = (Some(resolved.hosts), resolved.end);
+            learned.start = resolved.start.as_ref().map(|start| start.at);
         }
         let offers = match resolved.offers.is_empty() {
             true => config.provider.offers().await?,
@@ -136,6 +137,9 @@ impl ProjectWorld {
                     // Its time counts from the call that is made now.
                     let kind = ItemKind::Resource(request.kind.0.clone());
                     ledger.write(Record::Requested { key: key.clone(), kind, digest: request.digest() })?;
+                    if let Some(price) = request.price {
+                        ledger.write(Record::Priced { key: key.clone(), price, from: None })?;
+                    }
                 }
                 Err(error) => return Err(error),
             }

@@ -2,6 +2,7 @@
 
 use super::up::open_world;
 use super::world::Purpose;
+use crate::agent::deadline::{Ended, lift};
 use crate::cluster::{DownOptions, Proof, Settings};
 use crate::engine::{Ledger, Pipeline, World as _};
 use crate::error::{Error, ErrorKind, Result};
@@ -95,6 +96,9 @@ pub(in crate::cluster) async fn down(
     let store = ledger
         .into_store()
         .ok_or_else(|| Error::new(ErrorKind::Internal, "close the journal").because("something holds it still"))?;
+    proof.spending = store.state().spending(jiff::Timestamp::now());
+    lift(store.folder()).await?;
+    Ended::forget(&settings.paths, &spec.name);
     store.remove()?;
     let _ = fs_err::remove_dir(settings.paths.clusters());
     let _ = fs_err::remove_dir(&settings.paths.runtime);

@@ -12,13 +12,14 @@ use super::verify::judge;
 use super::world::{ProjectWorld, ProjectWorldConfig, Purpose};
 use crate::agent::Armed;
 use crate::cluster::hunt::Hunt;
+use crate::cluster::limits::About;
 use crate::cluster::up::{again, go_on};
 use crate::cluster::{Planned, Settings, UpOptions, UpOutcome, UpReport, Verified};
 use crate::engine::{Executed, Ledger, Pipeline, World as _};
 use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::event::Endpoint;
 use crate::name::Key;
-use crate::plan::{Action, Goal, Observed, Operation, Plan, reconcile};
+use crate::plan::{Action, Goal, Observed, Operation, Plan, Price, reconcile};
 use crate::provider::Start;
 use crate::runtime::project::{self, Pages};
 use crate::spec::{Loaded, Spec};
@@ -86,13 +87,18 @@ pub(in crate::cluster) async fn up(
     let before = store.state().clone();
     let ledger = Ledger::new(store);
     let pipeline = Pipeline { world: &world, ledger: &ledger, events: &settings.events, cancel: &settings.cancel };
+    let about = About { settings, loaded, options, known: &before };
     let looked = async {
         let found = world.resolve_when_there().await?;
-        if let Some(start) = later(&found).filter(|_| !options.armed) {
+        let start = later(&found);
+        if let Some(start) = start.clone().filter(|_| !options.armed) {
+            about.approve_price(Price::of(&world.requests()?)).await?;
             return Ok::<_, Error>(Looked::Later(start));
         }
         let observed = pipeline.observe_settled().await?;
         let goal = world.goal(loaded, &found.offers, &before, &observed)?;
+        about.check(&goal, start.map(|start| start.at))?;
+        about.approve(&reconcile(&goal, &before, &observed).plan).await?;
         Ok(Looked::Now(found, observed, goal))
     };
     let (found, observed, goal) =
@@ -116,6 +122,7 @@ pub(in crate::cluster) async fn up(
         ledger.write(Record::SpecTaken { spec: Box::new(spec.clone()), path: options.path.clone() })?;
     }
     let folder = ledger.folder();
+    about.arm(&folder, later(&found).map(|start| start.at)).await?;
     if let Some(armed) = later(&found).and_then(|start| Armed::this_process(start.at, &start.what)) {
         armed.write(&folder)?;
     }
@@ -132,7 +139,9 @@ pub(in crate::cluster) async fn up(
     let Verified { passed: checks, gpus } = verified;
     // The file for `ssh -F` knows the nodes by their names from now on.
     let _ = crate::cluster::connections(&settings.paths, &ledger.state(), settings.context()).await;
-    Ok(UpOutcome::Ready(UpReport { operations, checks, gpus, endpoints: endpoints(spec, &ledger.state()) }))
+    let known = ledger.state();
+    let (endpoints, spending) = (endpoints(spec, &known), known.spending(Timestamp::now()));
+    Ok(UpOutcome::Ready(UpReport { operations, checks, gpus, endpoints, spending }))
 }
 
 /// When hosts can be had, where that is not about now.
@@ -327,6 +336,8 @@ pub(in crate::cluster) async fn plan(settings: &Settings, loaded: &Loaded, known
     let found = world.resolve().await?;
     let observed = world.observe(&known).await?;
     let goal = world.goal(loaded, &found.offers, &known, &observed)?;
+    let about = About { settings, loaded, options: &UpOptions::default(), known: &known };
+    about.check(&goal, found.start.as_ref().map(|start| start.at))?;
     let plan = reconcile(&goal, &known, &observed).plan;
     let mut notes = found.notes;
     if let Some(start) = found.start {

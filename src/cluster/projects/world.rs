@@ -19,7 +19,7 @@ use crate::host::{ExecEnd, Host};
 use crate::name::{Key, Scope};
 use crate::plan::{Action, NodeSpec, Observed, Operation};
 use crate::playbook::{self, Facts};
-use crate::provider::{HostPlace, HostRequest, ObservedResource, Provider, Recorder as _};
+use crate::provider::{HostPlace, HostRequest, ObservedResource, Provider, Recorder as _, ResourceRequest};
 use crate::render::Library;
 use crate::runtime::project::{self, CheckLine, CleanOptions, Container, HostPorts, Pages, ProjectRuntime};
 use crate::secret::Secrets;
@@ -77,6 +77,7 @@ pub(super) struct HostSeen {
 #[derive(Debug, Default)]
 pub(super) struct Learned {
     pub(super) hosts: Option<Vec<HostRequest>>,
+    pub(super) start: Option<jiff::Timestamp>,
     pub(super) end: Option<jiff::Timestamp>,
     pub(super) places: BTreeMap<Key, HostPlace>,
     pub(super) seen: BTreeMap<Key, HostSeen>,
@@ -430,6 +431,10 @@ impl World for ProjectWorld {
             }
         };
         done.inspect_err(|error| self.config.hunt.heed(error))
+    }
+
+    fn costs_from(&self, _request: &ResourceRequest) -> Option<jiff::Timestamp> {
+        self.learned().start.filter(|start| *start > jiff::Timestamp::now())
     }
 
     fn settle(&self) -> Duration {

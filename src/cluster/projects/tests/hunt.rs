@@ -75,6 +75,7 @@ async fn a_hunt_leaves_one_item_in_the_journal() {
     went.result.unwrap();
     let item = &went.known.items[&Key::host(0)];
     assert_eq!((item.kind.clone(), item.id.as_deref()), (ItemKind::Resource("instance".to_owned()), Some("i-1")));
+    assert_eq!(item.priced.as_ref().map(|priced| priced.price.to_string()).as_deref(), Some("1.29 USD"));
     assert_eq!(home.cloud.hosts(), 1);
 }
 

@@ -1,0 +1,145 @@
+//! What a person is told and asked about money, and about what ends a cluster by itself.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::app::App;
+use super::command_error::usage;
+use super::commands::status::in_time;
+use crate::agent::deadline::{kept_secrets, secrets_file};
+use crate::cluster::{self, Approval, Ask, LimitsReport, StatusReport};
+use crate::error::Result;
+use crate::spec::Spec;
+use crate::util::human;
+
+/// A deadline that is nearer than this is told by every look at the cluster.
+const SOON: Duration = Duration::from_secs(15 * 60);
+
+/// Who is asked before what costs much is made.
+pub(crate) fn approval(app: &App, spec: &Path) -> Approval {
+    if app.yes {
+        return Approval::default();
+    }
+    let (ui, json, spec) = (app.ui, app.json(), spec.display().to_string());
+    Approval::by(move |Ask { price, above }| {
+        let above = format!("more than {} an hour is asked about (`ask_above`)", above.0);
+        if json || !ui.asks() {
+            return Err(usage(format!("bring up {spec}: it costs {price}"), above)
+                .because("there is nobody to ask; nothing was made")
+                .hint(format!("gpucl up {spec} --yes   # if that is what you want"))
+                .hint(format!("`ask_above: {}` in the spec asks above that", told_above(price))));
+        }
+        let answer = ui.ask(&format!("it costs {price}; bring it up? [y/N] "));
+        yes(&answer, "bring it up")
+    })
+}
+
+/// The price as an amount that a spec takes.
+fn told_above(price: &crate::plan::Price) -> String {
+    price.per_hour.first().map(ToString::to_string).unwrap_or_default()
+}
+
+/// The credentials that a deadline keeps; asks before they are written for the first time.
+pub(crate) fn secrets_to_keep(app: &App, spec: &Spec, file: &Path) -> Result<BTreeMap<String, SecretString>> {
+    if spec.deadline.is_none() && spec.max_cost.is_none() {
+        return Ok(BTreeMap::new());
+    }
+    let secrets = cluster::secrets_of(spec, &app.surroundings().variables)?;
+    let folder = app.paths.cluster(&spec.name);
+    let kept = kept_secrets(&folder);
+    let is_kept = |(name, secret): (&String, &SecretString)| {
+        kept.get(name).is_some_and(|kept| kept.expose_secret() == secret.expose_secret())
+    };
+    if app.yes || secrets.iter().all(is_kept) {
+        return Ok(secrets);
+    }
+    let names = secrets.keys().cloned().collect::<Vec<_>>().join(", ");
+    let what = format!("to take the cluster down at its deadline by itself, gpucl keeps a copy of {names}");
+    let place = secrets_file(&folder);
+    if app.json() || !app.ui.asks() {
+        return Err(usage(format!("bring up {}", spec.name), what)
+            .because(format!("it would lie in {}, readable by you alone, until `gpucl down`", place.display()))
+            .because("there is nobody to ask; nothing was made")
+            .hint(format!("gpucl up {} --yes   # if you agree", file.display()))
+            .hint(format!(
+                "gpucl login {}   # keeps the credential for good; then leave the variables unset",
+                spec.provider.name()
+            )));
+    }
+    let answer = app.ui.ask(&format!("{what}\nin {} (0600), until `gpucl down`; agreed? [y/N] ", place.display()));
+    yes(&answer, &format!("bring up {}", spec.name)).map(|()| secrets)
+}
+
+fn yes(answer: &str, doing: &str) -> Result<()> {
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(usage(doing, "you did not say yes; nothing was made")),
+    }
+}
+
+/// What `status` says of a cluster's cost and end.
+pub(crate) fn lines(report: &StatusReport) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !report.cost.is_none() {
+        lines.push(format!("costs {}", report.cost.told()));
+    }
+    let Some(limits) = &report.deadline else { return lines };
+    if let Some(at) = limits.at {
+        lines.push(format!("deadline: {}; then it is taken down{}", in_time(at), by(limits)));
+    } else if limits.max_cost.is_none() {
+        lines.push(format!("deadline: counts from its first host on{}", by(limits)));
+    }
+    if let Some(cost) = limits.max_cost {
+        let when = limits.cost_reached_at.map(|at| format!(", reached about {}", in_time(at))).unwrap_or_default();
+        lines.push(format!("max_cost: {cost}{when}; then it is taken down{}", by(limits)));
+    }
+    lines.extend(warnings(limits));
+    lines
+}
+
+fn by(limits: &LimitsReport) -> String {
+    match limits.pid {
+        Some(pid) => format!(" by process {pid}, unless this machine is off or asleep"),
+        // It was started again by this very command, or could not be: that was said.
+        None => ", once this machine looks after it again".to_owned(),
+    }
+}
+
+/// What must not be overlooked.
+fn warnings(limits: &LimitsReport) -> Vec<String> {
+    let mut lines = Vec::new();
+    let first = [limits.at, limits.cost_reached_at].into_iter().flatten().min();
+    if limits.acts {
+        lines.push("warning: it is being taken down, since its limit is reached".to_owned());
+    } else if let Some(left) = first.map(|at| at.duration_since(Timestamp::now())).filter(|left| left.is_positive())
+        && left.unsigned_abs() < SOON
+    {
+        lines.push(format!("warning: it is taken down in {}", human::short_duration(left.unsigned_abs())));
+    }
+    if limits.failed > 0 {
+        let why = limits.last_error.clone().unwrap_or_default();
+        let next = limits.next.map(|at| format!("; again {}", in_time(at))).unwrap_or_default();
+        lines.push(format!(
+            "warning: taking it down failed {}: {why}{next}",
+            human::count(limits.failed as usize, "time")
+        ));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_yes_is_yes() {
+        for (answer, is_yes) in [("y\n", true), ("yes", true), ("Y", true), ("", false), ("n", false), ("yep", false)] {
+            let result = yes(answer, "bring it up");
+            assert_eq!(result.is_ok(), is_yes, "{answer}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What a cluster costs and when it ends by itself, as `up` asks about it, writes it down, and sees that somebody looks after it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use secrecy::SecretString;
+
+use super::{Settings, UpOptions};
+use crate::agent::deadline::{self, Limits, Start};
+use crate::engine::Urgency;
+use crate::error::{Error, ErrorKind, Result};
+use crate::money::told;
+use crate::plan::{Goal, Plan, Price};
+use crate::spec::{ASK_ABOVE, Amount, Loaded, Spec};
+use crate::state::ClusterState;
+use crate::util::{human, when};
+
+/// Variables that are no credentials, and that `gpucl down` may need: the way to an SSH agent, and to the desktop's keyring.
+const ALSO_NEEDED: &[&str] = &["SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "SSL_CERT_FILE", "SSL_CERT_DIR"];
+
+/// What somebody is asked before it is paid for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask {
+    /// What it costs.
+    pub price: Price,
+    /// The limit that it is above.
+    pub above: Amount,
+}
+
+/// How somebody is asked; an error is a no.
+type Asks = dyn Fn(&Ask) -> Result<()> + Send + Sync;
+
+/// Who is asked; nobody where it is absent.
+#[derive(Clone, Default)]
+pub struct Approval(Option<Arc<Asks>>);
+
+impl Approval {
+    /// Somebody is asked by this; an error is a no.
+    pub fn by(ask: impl Fn(&Ask) -> Result<()> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(ask)))
+    }
+}
+
+impl fmt::Debug for Approval {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(if self.0.is_some() { "asks" } else { "asks nobody" })
+    }
+}
+
+/// What `up` is about to do, as far as it costs and ends.
+pub(super) struct About<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) loaded: &'a Loaded,
+    pub(super) options: &'a UpOptions,
+    pub(super) known: &'a ClusterState,
+}
+
+impl About<'_> {
+    fn spec(&self) -> &Spec {
+        &self.loaded.spec
+    }
+
+    /// Says what a plan costs, and asks where that is much. Before anything is made.
+    pub(super) async fn approve(&self, plan: &Plan) -> Result<()> {
+        self.approve_price(plan.price()).await
+    }
+
+    /// The same for what is not planned yet.
+    pub(super) async fn approve_price(&self, price: Price) -> Result<()> {
+        if price.is_none() {
+            return Ok(());
+        }
+        self.settings.events.note(format!("this costs {price}"));
+        let above = self.spec().ask_above.unwrap_or(Amount(ASK_ABOVE));
+        let Some(asks) = self.options.approval.0.clone().filter(|_| price.is_above(above.0)) else { return Ok(()) };
+        let ask = Ask { price, above };
+        // Whoever thinks about it holds up nothing else, and may press Ctrl-C.
+        let answer = tokio::task::spawn_blocking(move || asks(&ask));
+        tokio::select! {
+            answer = answer => answer.unwrap_or_else(|error| {
+                Err(Error::new(ErrorKind::Internal, "ask about the price").caused_by(&error))
+            }),
+            () = self.settings.cancel.at_least(Urgency::Finish) => Err(Error::new(ErrorKind::Cancelled, "ask about the price")
+                .because("it was stopped with Ctrl-C; nothing was changed")),
+        }
+    }
+
+    /// Refuses limits that are reached already, or that could never be. `start` is when hosts can be had, where that is later.
+    pub(super) fn check(&self, goal: &Goal, start: Option<Timestamp>) -> Result<()> {
+        let Some(limits) = self.limits(start)? else { return Ok(()) };
+        let now = Timestamp::now();
+        if let Some(at) = limits.ends(self.known.begun).filter(|at| *at <= now) {
+            return Err(self
+                .loaded
+                .places
+                .error("deadline", format!("is over: it was {}", human::local(at)))
+                .hint("give the cluster more time: a later `deadline:` takes effect with `gpucl up`"));
+        }
+        let Some(limit) = limits.max_cost else { return Ok(()) };
+        let wrong = |why: String| self.loaded.places.error("max_cost", why);
+        let spending = self.known.spending(now);
+        if let Some(spent) = spending.so_far.iter().find(|sum| sum.unit == limit.unit && sum.micros >= limit.micros) {
+            return Err(wrong(format!("is reached: it has cost about {spent}"))
+                .hint("a higher `max_cost:` takes effect with `gpucl up`"));
+        }
+        let Goal::Up(desired) = goal else { return Ok(()) };
+        let price = Price::of(&desired.resources);
+        let has_unit = price.per_hour.iter().chain(&spending.per_hour).any(|sum| sum.unit == limit.unit);
+        match has_unit {
+            true => Ok(()),
+            false if price.is_none() => Err(wrong(format!(
+                "cannot be looked after: the provider `{}` tells no price",
+                self.spec().provider.name()
+            ))
+            .hint("`deadline: 3h` ends the cluster by time")),
+            false => Err(wrong(format!("is in {}, and what is asked for costs {}", limit.unit, told(&price.per_hour)))),
+        }
+    }
+
+    /// Writes the limits down and sees that they are looked after; lifts those of an earlier `up`. Before anything is acquired.
+    pub(super) async fn arm(&self, folder: &Path, start: Option<Timestamp>) -> Result<()> {
+        deadline::Ended::forget(&self.settings.paths, &self.known.name);
+        let Some(limits) = self.limits(start)? else { return deadline::lift(folder).await };
+        let before = Limits::of(folder).ok().flatten();
+        deadline::keep_secrets(folder, &self.options.secrets)?;
+        limits.clone().write(folder)?;
+        if deadline::watcher(folder).is_none() {
+            deadline::start_watcher(folder, &self.known.name, &limits.start)?;
+        }
+        let watcher = deadline::wait_watched(folder, &self.known.name).await?;
+        let is_news = before.is_none_or(|before| before.told() != limits.told());
+        if is_news {
+            self.settings.events.note(format!(
+                "it is taken down {}; process {} looks after that: not while this machine is off or asleep, and at once when it wakes",
+                limits.told(),
+                watcher.pid
+            ));
+        }
+        Ok(())
+    }
+
+    fn limits(&self, start: Option<Timestamp>) -> Result<Option<Limits>> {
+        let spec = self.spec();
+        if spec.deadline.is_none() && spec.max_cost.is_none() {
+            return Ok(None);
+        }
+        let base = self.known.begun.or(start).unwrap_or_else(Timestamp::now);
+        let variables = &self.settings.surroundings.variables;
+        let zone = when::zone(variables.get("TZ").map(String::as_str));
+        let (after, at) = match &spec.deadline {
+            None => (None, None),
+            Some(crate::spec::Deadline::After(time)) => (Some(time.as_secs()), None),
+            Some(deadline) => {
+                let at = deadline.at(base, &zone).map_err(|why| self.loaded.places.error("deadline", why))?;
+                (None, Some(at))
+            }
+        };
+        let own = self.settings.environment.iter();
+        let own = own.filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned())));
+        let also = ALSO_NEEDED.iter().filter_map(|name| Some(((*name).to_owned(), variables.get(*name)?.clone())));
+        let start = Start {
+            program: self.settings.program.clone(),
+            environment: own.chain(also).collect(),
+            here: self.settings.surroundings.here.clone(),
+        };
+        Ok(Some(Limits::new(after, at, spec.max_cost.map(|amount| amount.0), start)))
+    }
+}
+
+/// The credentials of this environment that a provider needs, by the names of their variables: what must be kept for whoever acts
+/// when nobody is there.
+pub fn secrets_of(spec: &Spec, variables: &BTreeMap<String, String>) -> Result<BTreeMap<String, SecretString>> {
+    let wanted = crate::provider::find(spec.provider.name())?.manifest()?.secrets;
+    let is_wanted = |name: &str| {
+        wanted.iter().any(|wanted| match wanted.strip_suffix('*') {
+            Some(begin) => name.starts_with(begin),
+            None => name == wanted,
+        })
+    };
+    let set = variables.iter().filter(|(name, value)| is_wanted(name) && !value.is_empty());
+    Ok(set.map(|(name, value)| (name.clone(), SecretString::from(value.clone()))).collect())
+}

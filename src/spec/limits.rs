@@ -1,0 +1,228 @@
+//! What ends a cluster by itself: a time, or what it may cost.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::money::{Money, Unit};
+use crate::util::{human, when};
+
+/// The longest time that a spec may give a cluster; what is longer is a mistake.
+const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+/// The shortest.
+const SHORTEST: Duration = Duration::from_secs(1);
+/// The most that an amount may be, in millionths.
+const MOST_MICROS: f64 = 1e15;
+
+/// When a cluster ends by itself, as people write it: `3h`, `2d`, `18:00`, `2026-11-22 18:00`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Deadline {
+    /// So long after its first host was acquired.
+    After(Duration),
+    /// At this time of day, the first one after its first host was acquired, or at this date and time.
+    At(String),
+}
+
+impl Deadline {
+    /// The time that is meant, of a cluster whose first host was acquired then.
+    ///
+    /// # Errors
+    /// A lowercase fragment: the clocks are changed then, and it is no time or two.
+    pub fn at(&self, begun: Timestamp, zone: &TimeZone) -> Result<Timestamp, String> {
+        match self {
+            Self::After(time) => Ok(when::later(begun, signed(*time))),
+            Self::At(text) => when::parse(text, begun, zone),
+        }
+    }
+}
+
+/// The same duration, with a sign.
+fn signed(time: Duration) -> jiff::SignedDuration {
+    jiff::SignedDuration::try_from(time).unwrap_or(jiff::SignedDuration::MAX)
+}
+
+impl TryFrom<String> for Deadline {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "`{text}` is no deadline: write how long the cluster may be there, like 3h or 2d, or a time like 18:00 or \"2026-11-22 18:00\""
+            )
+        };
+        // A time has a colon, and a length of time has none.
+        if text.contains(':') {
+            // The zone is known when it is asked for; here its form is looked at.
+            return match when::parse(&text, Timestamp::UNIX_EPOCH, &TimeZone::UTC) {
+                Ok(_) => Ok(Self::At(text.trim().to_owned())),
+                Err(_) => Err(wrong()),
+            };
+        }
+        let time = length(&text).ok_or_else(wrong)?;
+        match time {
+            short if short < SHORTEST => Err(wrong()),
+            long if long > LONGEST => Err(format!("`{text}` is too long: 366d is the longest")),
+            time => Ok(Self::After(time)),
+        }
+    }
+}
+
+/// A length of time, with days.
+fn length(text: &str) -> Option<Duration> {
+    let (days, rest) = match text.split_once('d') {
+        Some((days, rest)) => (days.trim().parse::<u32>().ok()?, rest.trim()),
+        None => (0, text.trim()),
+    };
+    let rest = match (days, rest) {
+        (1.., "") => Duration::ZERO,
+        _ => Duration::try_from(rest.parse::<jiff::SignedDuration>().ok()?).ok()?,
+    };
+    Duration::from_secs(u64::from(days) * 86_400).checked_add(rest)
+}
+
+impl From<Deadline> for String {
+    fn from(deadline: Deadline) -> String {
+        match deadline {
+            Deadline::After(time) => human::duration(time),
+            Deadline::At(text) => text,
+        }
+    }
+}
+
+impl JsonSchema for Deadline {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Deadline".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "examples": ["3h", "2d", "18:00", "2026-11-22 18:00"] })
+    }
+}
+
+/// An amount as people write it: `40` and `40 USD` are dollars, `40 SU` are service units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
+pub struct Amount(pub Money);
+
+impl std::str::FromStr for Amount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no amount: write it like 40, 12.50, `40 USD` or `40 SU`");
+        let bare = text.trim();
+        let (number, unit) = match bare.strip_prefix('$') {
+            Some(number) => (number, "USD"),
+            None => bare.split_at(bare.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(bare.len())),
+        };
+        let unit = match unit {
+            "" | "USD" => Unit::Usd,
+            "SU" => Unit::ServiceUnit,
+            _ => return Err(wrong()),
+        };
+        let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+        let micros = (number * 1e6).round();
+        if (1.0..=MOST_MICROS).contains(&micros) {
+            Ok(Self(Money { micros: micros as u64, unit }))
+        } else {
+            Err(wrong())
+        }
+    }
+}
+
+impl From<Amount> for String {
+    fn from(amount: Amount) -> String {
+        format!("{} {}", amount.0.micros as f64 / 1e6, amount.0.unit)
+    }
+}
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Form;
+        impl serde::de::Visitor<'_> for Form {
+            type Value = Amount;
+
+            fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                out.write_str("an amount such as `40 USD`")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Amount, E> {
+                text.parse().map_err(E::custom)
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Amount, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Amount, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Amount, E> {
+                self.visit_str(&number.to_string())
+            }
+        }
+        deserializer.deserialize_any(Form)
+    }
+}
+
+impl JsonSchema for Amount {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Amount".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": ["string", "number"], "examples": [40, "12.50 USD", "40 SU"] })
+    }
+}
+
+/// What is asked about before it is paid for, when a spec does not say: dollars an hour. An allocation's units are not asked about.
+pub const ASK_ABOVE: Money = Money { micros: 5_000_000, unit: Unit::Usd };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deadline(text: &str) -> Result<Deadline, String> {
+        Deadline::try_from(text.to_owned())
+    }
+
+    #[test]
+    fn deadlines_are_lengths_or_times() {
+        let begun: Timestamp = "2026-11-21T16:30:00Z".parse().unwrap();
+        let at = |text: &str| deadline(text).unwrap().at(begun, &TimeZone::UTC).unwrap().to_string();
+        assert_eq!(at("3h"), "2026-11-21T19:30:00Z");
+        assert_eq!(at("90m"), "2026-11-21T18:00:00Z");
+        assert_eq!(at("5s"), "2026-11-21T16:30:05Z");
+        assert_eq!(at("2d"), "2026-11-23T16:30:00Z");
+        assert_eq!(at("1d 2h"), "2026-11-22T18:30:00Z");
+        assert_eq!(at("18:00"), "2026-11-21T18:00:00Z");
+        assert_eq!(at("09:00"), "2026-11-22T09:00:00Z");
+        assert_eq!(at("2026-12-01 09:00"), "2026-12-01T09:00:00Z");
+        for text in ["3h", "18:00", "1d 2h"] {
+            let read = deadline(text).unwrap();
+            assert_eq!(deadline(&String::from(read.clone())).unwrap(), read);
+        }
+        for wrong in ["", "0s", "-3h", "3", "soon", "d", "25:00", "400d", "500ms"] {
+            let told = deadline(wrong).unwrap_err();
+            assert!(told.contains("is no deadline") || told.contains("too long"), "{wrong}: {told}");
+        }
+    }
+
+    #[test]
+    fn amounts_have_a_unit() {
+        let read = |text: &str| text.parse::<Amount>().map(|amount| amount.0.to_string());
+        assert_eq!(read("40").unwrap(), "40.00 USD");
+        assert_eq!(read("$12.5").unwrap(), "12.50 USD");
+        assert_eq!(read("0.25 USD").unwrap(), "0.25 USD");
+        assert_eq!(read("40SU").unwrap(), "40 SU");
+        for wrong in ["", "0", "-1", "40 EUR", "USD", "inf", "nan", "1e12"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        let amount: Amount = "12.5 SU".parse().unwrap();
+        assert_eq!(String::from(amount).parse::<Amount>().unwrap(), amount);
+    }
+}

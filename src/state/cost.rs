@@ -1,0 +1,199 @@
+//! What a cluster costs, by what the journal tells: no provider tells what was billed, so all of it is "about".
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{ClusterState, Item, ItemKind};
+use crate::money::{HourlyPrice, Money, sums, told};
+use crate::name::Key;
+use crate::util::when::between;
+
+/// What an item costs for as long as it is there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Priced {
+    /// An hour of it.
+    pub price: HourlyPrice,
+    /// Since when, where that is not when its id was learned: a lease costs from its start on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Timestamp>,
+}
+
+/// What a cluster costs; one amount for each unit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Spending {
+    /// An hour of what is there now.
+    pub per_hour: Vec<Money>,
+    /// All so far, what is gone included.
+    pub so_far: Vec<Money>,
+}
+
+impl Spending {
+    /// Nothing of it costs or has cost anything.
+    pub fn is_none(&self) -> bool {
+        self.per_hour.is_empty() && self.so_far.is_empty()
+    }
+
+    /// `3.29 USD an hour, about 1.20 USD so far`.
+    pub fn told(&self) -> String {
+        match self.per_hour.as_slice() {
+            [] => format!("nothing now, about {} so far", told(&self.so_far)),
+            per_hour => format!("{} an hour, about {} so far", told(per_hour), told(&self.so_far)),
+        }
+    }
+}
+
+impl Item {
+    /// What it has cost so far, and what an hour of it costs now.
+    fn cost(&self, at: Timestamp, since: Timestamp) -> Option<(Money, Option<HourlyPrice>)> {
+        let priced = self.priced.as_ref()?;
+        let time = between(priced.from.unwrap_or(since), at);
+        // What begins later costs nothing yet.
+        match std::time::Duration::try_from(time) {
+            Ok(time) => Some((priced.price.over(time), Some(priced.price))),
+            Err(_) => Some((priced.price.over(std::time::Duration::ZERO), None)),
+        }
+    }
+}
+
+impl ClusterState {
+    /// What it costs, as far as is known, at this time.
+    pub fn spending(&self, at: Timestamp) -> Spending {
+        self.spending_of(at, |item| item.exists_since)
+    }
+
+    /// The most that it can have cost: what was asked for and never answered is counted as if it were there.
+    pub fn spending_at_most(&self, at: Timestamp) -> Spending {
+        self.spending_of(at, |item| Some(item.exists_since.unwrap_or(item.since)))
+    }
+
+    fn spending_of(&self, at: Timestamp, since: impl Fn(&Item) -> Option<Timestamp>) -> Spending {
+        let costs: Vec<_> = self.items.values().filter_map(|item| item.cost(at, since(item)?)).collect();
+        let so_far = self.spent.iter().copied().chain(costs.iter().map(|(cost, _)| *cost));
+        Spending {
+            per_hour: sums(costs.iter().filter_map(|(_, price)| price.map(|price| price.0))),
+            so_far: sums(so_far),
+        }
+    }
+
+    /// Adds what an item has cost that is no more.
+    pub(super) fn spend(&mut self, item: &Item, at: Timestamp) {
+        if let Some((cost, _)) = item.exists_since.and_then(|since| item.cost(at, since)) {
+            self.spent = sums(self.spent.iter().copied().chain([cost]));
+        }
+    }
+
+    /// When its deadline begins to count, though the command that acquires died before it could tell that something is there.
+    pub fn begun_at_most(&self) -> Option<Timestamp> {
+        let asked = self.items.iter().filter(|(key, item)| counts(key, item));
+        self.begun.or_else(|| asked.filter_map(|(_, item)| began(item, Some(item.since))).min())
+    }
+
+    /// The deadline counts from the first host, or the first thing that costs something.
+    pub(super) fn begin(&mut self, key: &Key) {
+        let Some(item) = self.items.get(key).filter(|item| counts(key, item)) else { return };
+        if let Some(begun) = began(item, item.exists_since) {
+            self.begun = Some(self.begun.map_or(begun, |before| before.min(begun)));
+        }
+    }
+}
+
+/// Its deadline counts from such a thing.
+fn counts(key: &Key, item: &Item) -> bool {
+    matches!(item.kind, ItemKind::Resource(_)) && (key.is_host() || item.priced.is_some())
+}
+
+/// When an item began to be there.
+fn began(item: &Item, since: Option<Timestamp>) -> Option<Timestamp> {
+    let since = since?;
+    Some(item.priced.as_ref().and_then(|priced| priced.from).unwrap_or(since))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::money::Unit;
+    use crate::name::Scope;
+    use crate::state::Record;
+
+    fn at(text: &str) -> Timestamp {
+        format!("2026-11-21T{text}:00Z").parse().unwrap()
+    }
+
+    fn known() -> ClusterState {
+        let scope = Scope { owner: "abcdefgh".parse().unwrap(), cluster: "demo".parse().unwrap() };
+        ClusterState::new(&scope, at("10:00"))
+    }
+
+    fn launch(known: &mut ClusterState, key: &Key, price: Option<u64>, from: Option<Timestamp>, when: &str) {
+        let kind = ItemKind::Resource("instance".to_owned());
+        known.apply(Record::Requested { key: key.clone(), kind, digest: String::new() }, at(when));
+        if let Some(cents) = price {
+            known.apply(Record::Priced { key: key.clone(), price: HourlyPrice::cents(cents), from }, at(when));
+        }
+    }
+
+    fn exists(known: &mut ClusterState, key: &Key, id: &str, when: &str) {
+        known.apply(Record::Exists { key: key.clone(), id: id.to_owned() }, at(when));
+    }
+
+    #[test]
+    fn it_costs_from_launch_to_gone_and_what_is_gone_is_counted_on() {
+        let (mut known, host) = (known(), Key::host(0));
+        launch(&mut known, &host, Some(120), None, "10:00");
+        // Until an id is known it may not be there.
+        assert!(known.spending(at("10:30")).so_far.is_empty());
+        assert_eq!(told(&known.spending_at_most(at("10:30")).so_far), "0.60 USD");
+        exists(&mut known, &host, "i-1", "10:05");
+        // Told once more by `observe`, it is as old as it was.
+        exists(&mut known, &host, "i-1", "10:20");
+        assert_eq!(known.spending(at("11:05")).told(), "1.20 USD an hour, about 1.20 USD so far");
+        // A clock that was put back makes nothing cheaper than nothing.
+        assert_eq!(told(&known.spending(at("09:00")).so_far), "0.00 USD");
+        // It is made anew: the one before was paid for as well.
+        launch(&mut known, &host, Some(240), None, "11:05");
+        exists(&mut known, &host, "i-2", "11:05");
+        assert_eq!(known.spending(at("12:05")).told(), "2.40 USD an hour, about 3.60 USD so far");
+        known.apply(Record::Gone { key: host }, at("12:05"));
+        assert_eq!(known.spending(at("15:00")).told(), "nothing now, about 3.60 USD so far");
+        assert_eq!(known.begun, Some(at("10:05")));
+        let again: ClusterState = serde_json::from_value(serde_json::to_value(&known).unwrap()).unwrap();
+        assert_eq!(again, known);
+    }
+
+    #[test]
+    fn a_lease_costs_from_its_start_on_and_the_deadline_counts_from_there() {
+        let (mut known, lease) = (known(), Key::numbered("lease", 0));
+        launch(&mut known, &lease, Some(400), Some(at("14:00")), "10:00");
+        exists(&mut known, &lease, "l-1", "10:00");
+        assert_eq!(known.begun, Some(at("14:00")));
+        assert_eq!(known.spending(at("12:00")).told(), "nothing now, about 0.00 USD so far");
+        assert_eq!(known.spending(at("15:00")).told(), "4.00 USD an hour, about 4.00 USD so far");
+        launch(&mut known, &Key::host(0), None, None, "14:01");
+        exists(&mut known, &Key::host(0), "s-1", "14:01");
+        assert_eq!(known.begun, Some(at("14:00")));
+    }
+
+    #[test]
+    fn the_deadline_counts_from_the_first_host_though_nothing_costs() {
+        let mut known = known();
+        launch(&mut known, &Key::numbered("key", 0), None, None, "10:00");
+        exists(&mut known, &Key::numbered("key", 0), "k", "10:00");
+        assert_eq!((known.begun, known.begun_at_most()), (None, None));
+        launch(&mut known, &Key::host(0), None, None, "10:10");
+        // Whoever asked for it died: it may be there.
+        assert_eq!((known.begun, known.begun_at_most()), (None, Some(at("10:10"))));
+        exists(&mut known, &Key::host(0), "h", "10:20");
+        launch(&mut known, &Key::host(1), None, None, "11:00");
+        exists(&mut known, &Key::host(1), "h2", "11:00");
+        assert_eq!(known.begun, Some(at("10:20")));
+    }
+
+    #[test]
+    fn units_stand_side_by_side() {
+        let mut known = known();
+        known.spent = vec![Money { micros: 2_000_000, unit: Unit::ServiceUnit }];
+        launch(&mut known, &Key::host(0), Some(100), None, "10:00");
+        exists(&mut known, &Key::host(0), "h", "10:00");
+        assert_eq!(known.spending(at("11:00")).told(), "1.00 USD an hour, about 1.00 USD, 2 SU so far");
+    }
+}

@@ -1,0 +1,64 @@
+//! What a cluster costs, and what ends it by itself: told before, during and after, and acted upon when nobody is there.
+
+mod deadline;
+mod told;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::chameleon::site::Site;
+use crate::support::{Outcome, TestEnv, until};
+
+/// How long after a limit is reached the cluster may still be there: what is promised.
+const ACTS_WITHIN: u64 = 60;
+
+/// The state folder of the cluster that tests bring up.
+fn folder(env: &TestEnv) -> PathBuf {
+    env.home().join(".local/state/gpucl/clusters/demo")
+}
+
+/// What looks after the limits tells of itself.
+fn watcher(env: &TestEnv) -> Option<Value> {
+    serde_json::from_slice(&std::fs::read(folder(env).join("deadline-agent.json")).ok()?).ok()
+}
+
+/// The process that looks after the limits, while it runs.
+fn pid(env: &TestEnv) -> Option<Pid> {
+    let process = watcher(env)?["process"].as_str()?.to_owned();
+    let pid = process.split(':').next()?.parse::<i32>().ok()?;
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let is_it = String::from_utf8_lossy(&command).contains("--deadline");
+    Pid::from_raw(pid).filter(|_| is_it)
+}
+
+#[track_caller]
+fn signal(env: &TestEnv, signal: Signal) -> Pid {
+    let pid = pid(env).unwrap();
+    kill_process(pid, signal).unwrap();
+    pid
+}
+
+/// Writes a spec of one host with these limits, and brings it up as far as services without hosts carry it.
+#[track_caller]
+fn up(site: &Site, limits: &str) -> Outcome {
+    let spec = spec(site, limits);
+    site.run(&["up", "--yes", &spec]).exits(1).says("failed to connect to host-0")
+}
+
+fn spec(site: &Site, limits: &str) -> String {
+    site.spec("", &format!("timeouts: {{ boot: 2s }}\n{limits}\n"))
+}
+
+/// Waits until the services hold nothing of ours and this machine knows nothing of the cluster, with no command running.
+#[track_caller]
+fn gone(site: &Site) {
+    until("nothing of it at the services", ACTS_WITHIN, || (site.ours().counts() == [0; 4]).then_some(()));
+    until("the cluster's folder is gone", 20, || (!folder(&site.env).exists()).then_some(()));
+}
+
+fn mode(path: &std::path::Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
