@@ -19,7 +19,7 @@ impl Fixture {
     }
 
     fn new_host(&self, id: &str) -> NewHost {
-        let public = std::fs::read_to_string(self.folder.path().join("key.pub")).unwrap();
+        let public = fs_err::read_to_string(self.folder.path().join("key.pub")).unwrap();
         NewHost { id: id.to_owned(), public_keys: vec![public.trim().to_owned()], ..NewHost::default() }
     }
 
@@ -40,7 +40,7 @@ impl Fixture {
 }
 
 fn is_alive(pid: &str) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = fs_err::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
@@ -89,14 +89,14 @@ async fn a_host_has_the_key_that_it_was_told() {
     let made =
         std::process::Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status();
     assert!(made.unwrap().success());
-    let private: String = std::fs::read_to_string(&key).unwrap().lines().map(|line| format!("    {line}\n")).collect();
+    let private: String = fs_err::read_to_string(&key).unwrap().lines().map(|line| format!("    {line}\n")).collect();
     let mut new = fixture.new_host("i-1");
     new.user_data = Some(format!("#cloud-config\nssh_keys:\n  ed25519_private: |\n{private}"));
     let address = fixture.hosts.boot(&new).await.unwrap();
     let port = address.port().to_string();
     let shown = Command::new("ssh-keyscan").args(["-t", "ed25519", "-p", &port, &address.ip().to_string()]).output();
     let shown = String::from_utf8(shown.await.unwrap().stdout).unwrap();
-    let public = std::fs::read_to_string(key.with_extension("pub")).unwrap();
+    let public = fs_err::read_to_string(key.with_extension("pub")).unwrap();
     let blob = public.split_whitespace().nth(1).unwrap();
     assert!(shown.contains(blob), "{shown}");
     fixture.hosts.end_all().await.unwrap();
