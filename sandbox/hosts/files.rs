@@ -46,7 +46,7 @@ pub(super) async fn write(
     }
     let keys: Vec<&str> = new.public_keys.iter().chain(&told.ssh_authorized_keys).map(String::as_str).collect();
     put("authorized_keys", 0o600, &format!("{}\n", keys.join("\n")))?;
-    put("login", 0o700, &login(&home, &new.id, environment))?;
+    put("login", 0o700, &login(folder, environment))?;
     put("sshd_config", 0o600, &config(folder, address))
 }
 
@@ -65,9 +65,14 @@ async fn make_host_key(path: &Path) -> Result<()> {
 }
 
 /// What every login becomes: a shell in the host's own home.
-fn login(home: &Path, id: &str, environment: &[(String, String)]) -> String {
+///
+/// Its mark is its folder, which no host of another stand-in has; ids may be the same there.
+fn login(folder: &Path, environment: &[(String, String)]) -> String {
     let mut text = String::from("#!/bin/sh\n");
-    let own = [("HOME".to_owned(), home.display().to_string()), ("STAND_IN_HOST".to_owned(), id.to_owned())];
+    let own = [
+        ("HOME".to_owned(), folder.join("home").display().to_string()),
+        ("STAND_IN_HOST".to_owned(), folder.display().to_string()),
+    ];
     for (name, value) in environment.iter().chain(&own) {
         text.push_str(&format!("export {name}={}\n", word(value)));
     }

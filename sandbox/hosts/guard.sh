@@ -1,9 +1,9 @@
 # Holds one host: starts its sshd, and ends all that ever ran there once nobody holds the other end of its input any more.
-# Arguments: the host's folder, its mark, the program sshd, seconds in which it stays silent.
+# Arguments: the host's folder, the program sshd, seconds in which it stays silent.
 folder=$1
-mark=STAND_IN_HOST=$2
-sshd=$3
-sleep "$4"
+mark=STAND_IN_HOST=$folder
+sshd=$2
+sleep "$3"
 "$sshd" -D -e -f "$folder/sshd_config" </dev/null >>"$folder/sshd.log" 2>&1 &
 server=$!
 

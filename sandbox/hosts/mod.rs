@@ -124,7 +124,6 @@ impl LocalHosts {
         let mut guard = Command::new("sh")
             .args(["-c", GUARD, "guard"])
             .arg(&folder)
-            .arg(&new.id)
             .arg(&self.sshd)
             .arg(new.silent.as_secs_f32().to_string())
             .stdin(Stdio::piped())

@@ -55,8 +55,8 @@ async fn a_host_has_a_home_of_its_own_and_takes_all_it_started_with_it() {
     let home = fixture.folder.path().join("hosts/i-1/home").display().to_string();
     assert_eq!(seen.lines().collect::<Vec<_>>(), [home.as_str(), &home, "it's me"]);
     // One that left its session, and a session that is held open.
-    let pid = fixture.at(first, "setsid sleep 600 >/dev/null 2>&1 & echo $!").await;
-    let other = fixture.at(second, "setsid sleep 600 >/dev/null 2>&1 & echo $!").await;
+    let pid = fixture.at(first, "setsid -f sh -c 'echo $$; exec sleep 600 >/dev/null 2>&1'").await;
+    let other = fixture.at(second, "setsid -f sh -c 'echo $$; exec sleep 600 >/dev/null 2>&1'").await;
     assert!(is_alive(&pid) && is_alive(&other));
     fixture.hosts.end("i-1").await.unwrap();
     assert!(!is_alive(&pid), "the first host's process is still there");
@@ -72,7 +72,7 @@ async fn a_host_has_a_home_of_its_own_and_takes_all_it_started_with_it() {
 async fn hosts_end_when_who_made_them_is_gone() {
     let fixture = Fixture::new(2292);
     let address = fixture.hosts.boot(&fixture.new_host("i-1")).await.unwrap();
-    let pid = fixture.at(address, "setsid sleep 600 >/dev/null 2>&1 & echo $!").await;
+    let pid = fixture.at(address, "setsid -f sh -c 'echo $$; exec sleep 600 >/dev/null 2>&1'").await;
     let Fixture { folder, hosts } = fixture;
     drop(hosts);
     let begun = Instant::now();

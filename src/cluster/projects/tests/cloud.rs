@@ -301,7 +301,7 @@ impl Provider for Cloud {
         }
         let private_address = Some(format!("10.0.0.{number}"));
         Ok(HostPlace::Ssh {
-            target: SshTarget { node: "127.0.0.1".to_owned(), private_address, ..SshTarget::default() },
+            target: SshTarget { node: "localhost".to_owned(), private_address, ..SshTarget::default() },
         })
     }
 
