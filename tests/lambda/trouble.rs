@@ -166,7 +166,7 @@ fn a_termination_that_is_refused_is_told_with_what_it_costs() {
     let spec = site.spec(1, "");
     site.up_to_ssh(&spec);
     let id = site.instance();
-    site.sandbox.refuse_terminate(&id, 100);
+    site.sandbox.refuse_terminate(&id, u32::MAX);
     site.run(&["down", "--yes", "-c", "demo"])
         .exits(1)
         .says("cannot be terminated now")
