@@ -88,7 +88,7 @@ cloud_services() {
   start nova-scheduler "$BIN/nova-scheduler" "${conf[@]}"
   start glance-api "$BIN/glance-api" --config-file "$ETC/glance/glance-api.conf"
   start blazar-api "$BIN/blazar-api" --config-file "$ETC/blazar/blazar.conf"
-  start blazar-manager "$BIN/blazar-manager" --config-file "$ETC/blazar/blazar.conf"
+  start blazar-manager "$BIN/python" "$OPENSTACK/files/blazar_manager.py" --config-file "$ETC/blazar/blazar.conf"
   wait_for 120 placement http_answers "http://127.0.0.1:$P_PLACEMENT/"
   wait_for 120 nova-api http_answers "http://127.0.0.1:$P_NOVA/"
   for n in $NODES; do
