@@ -89,5 +89,7 @@ dead() {
 http_answers() { [ "$(curl -s -o /dev/null -m 3 -w '%{http_code}' "$1")" != 000 ]; }
 tcp_answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 sql() { mariadb --no-defaults -uroot -S "$RUN/mysql.sock" -N -e "$1"; }
+# Whose the hosts' network is: the state (ROOT) that made it. Nothing if there is none.
+network_owner() { docker network inspect -f '{{index .Labels "gpucl-openstack"}}' "$FIXED_NETWORK" 2>/dev/null || true; }
 # The container of a server.
 container_of() { printf 'gpucl-testbed-os-%s\n' "$1"; }

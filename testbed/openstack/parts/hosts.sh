@@ -16,8 +16,9 @@ hosts_up() {
 }
 
 fixed_network() {
-  local have; have=$(docker network inspect -f '{{range .IPAM.Config}}{{.Subnet}}{{end}}' "$FIXED_NETWORK" 2>/dev/null || true)
-  [ -n "$have" ] || docker network create --subnet "$FIXED" --gateway "$FIXED_GATEWAY" -o com.docker.network.bridge.name="$FIXED_BRIDGE" "$FIXED_NETWORK" >/dev/null
+  local owner; owner=$(network_owner)
+  case $owner in '' | "$ROOT") ;; *) die "the network of hosts belongs to the services in $owner: end those first, with GPUCL_OPENSTACK_ROOT=$owner testbed/openstack/down" ;; esac
+  [ -n "$owner" ] || docker network create --label "gpucl-openstack=$ROOT" --subnet "$FIXED" --gateway "$FIXED_GATEWAY" -o com.docker.network.bridge.name="$FIXED_BRIDGE" "$FIXED_NETWORK" >/dev/null
   # Floating addresses: whoever asks for one goes to the bridge; the rules that wire writes turn it to a host. One that nobody has stays silent.
   ip route replace "$PUBLIC.0/24" dev "$FIXED_BRIDGE" src "$FIXED_GATEWAY"
 }

@@ -10,6 +10,8 @@ unrule() {
 unwire() {
   stop wire; stop faults
   docker version >/dev/null 2>&1 || return 0
+  # Another state's network and hosts are not this one's.
+  case $(network_owner) in '' | "$ROOT") ;; *) return 0 ;; esac
   docker ps -aq --filter label=gpucl-openstack | xargs -r docker rm -fv >/dev/null
   unrule nat GPUCL-OS OUTPUT PREROUTING; unrule nat GPUCL-OS-POST POSTROUTING
   unrule filter GPUCL-OS OUTPUT; unrule filter GPUCL-OS-FORWARD DOCKER-USER
