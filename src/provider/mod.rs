@@ -8,6 +8,7 @@ pub mod conformance;
 mod contract;
 mod login;
 mod manifest;
+mod outage;
 mod recorder;
 mod registry;
 mod reservation;
@@ -20,6 +21,7 @@ pub use contract::{
 };
 pub use login::{LoggedIn, Login, LoginAsk, LoginForm};
 pub use manifest::Manifest;
+pub use outage::Outage;
 pub use recorder::{Acquired, Recorder};
 pub use registry::{all, find, names};
 pub use reservation::{

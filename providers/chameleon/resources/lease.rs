@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::event::EventKind;
 use crate::name::{Key, Tag};
-use crate::provider::{Acquired, LeaseState, ObservedResource, ResourceKind, ResourceRequest};
+use crate::provider::{Acquired, LeaseState, ObservedResource, Outage, ResourceKind, ResourceRequest};
 use crate::provider::{EndAsk, HostFilter, LeaseAsk, StartAsk};
 use crate::providers::chameleon::api::{Effect, Failure, FailureKind, Lease, NewLease, NewReservation, Site};
 use crate::providers::chameleon::cloud::{Cloud, tag_of};
@@ -218,15 +218,24 @@ pub(in crate::providers::chameleon) async fn wait_active(cloud: &Cloud, id: &str
     let begun = Timestamp::now();
     let mut pause = SignedDuration::from_millis(200);
     let mut told: Option<LeaseState> = None;
+    let mut outage = Outage::new(&cloud.context.events);
+    // A machine that is offline while it waits finds the lease all the same, when it is online again.
+    let mut start = begun;
+    let is_over = |start: Timestamp| when::between(start.max(begun), Timestamp::now()) > START_LIMIT;
     loop {
         let doing = || format!("wait for the lease {id}");
-        let Some(lease) = site.lease(id).await? else {
+        let Some(look) = outage.outlast(site.lease(id).await, || is_over(start))? else {
+            tokio::time::sleep(pause.unsigned_abs()).await;
+            continue;
+        };
+        let Some(lease) = look else {
             return Err(Error::new(ErrorKind::Provider, doing())
                 .because("it is not there any more: somebody deleted it")
                 .hint("gpucl lease list --all"));
         };
         let state = state_of(&lease);
         let now = Timestamp::now();
+        start = lease.start;
         match state {
             LeaseState::Active => {
                 if is_degraded(&lease) {
@@ -260,7 +269,7 @@ pub(in crate::providers::chameleon) async fn wait_active(cloud: &Cloud, id: &str
             let limit_milliseconds = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
             cloud.context.events.send(EventKind::Waiting { what, limit_milliseconds });
         }
-        if when::between(lease.start.max(begun), now) > START_LIMIT {
+        if is_over(start) {
             return Err(Error::new(ErrorKind::Timeout, format!("wait for the lease {}", title(&lease)))
                 .because(format!(
                     "it is {} still, {} after its start by this machine's clock",
@@ -282,10 +291,15 @@ pub(in crate::providers::chameleon) async fn delete(cloud: &Cloud, id: &str) -> 
     let begun = Instant::now();
     let mut pause = Duration::from_millis(200);
     let mut asked = false;
+    let mut outage = Outage::new(&cloud.context.events);
+    let left = || LeftBehind::Remaining(vec![id.to_owned()]);
     loop {
-        match site.lease(id).await? {
-            None => return Ok(()),
-            Some(lease) => {
+        let looked = outage.outlast(site.lease(id).await, || begun.elapsed() > END_LIMIT);
+        match looked.map_err(|error| error.left(left()))? {
+            // It is asked again below, after a pause.
+            None => {}
+            Some(None) => return Ok(()),
+            Some(Some(lease)) => {
                 // One that is being started or changed is refused until that is over; one that is leaving needs no second call.
                 if !(asked && is_leaving(&lease)) {
                     match site.delete_lease(id).await {
@@ -293,19 +307,19 @@ pub(in crate::providers::chameleon) async fn delete(cloud: &Cloud, id: &str) -> 
                         Err(failure) if failure.kind == FailureKind::InTransition => {}
                         Err(failure) if failure.effect == Effect::Unknown => asked = true,
                         Err(failure) => {
-                            return Err(Error::from(failure).left(LeftBehind::Remaining(vec![id.to_owned()])));
+                            return Err(Error::from(failure).left(left()));
                         }
                     }
                 }
                 if begun.elapsed() > END_LIMIT {
                     return Err(Error::new(ErrorKind::Timeout, format!("delete the lease {}", title(&lease)))
                         .because(format!("it is {} still after {} s", lease.status, END_LIMIT.as_secs()))
-                        .left(LeftBehind::Remaining(vec![id.to_owned()]))
+                        .left(left())
                         .hint(format!("gpucl lease delete {id}")));
                 }
             }
         }
-        if asked && site.lease(id).await?.is_none() {
+        if asked && matches!(site.lease(id).await, Ok(None)) {
             return Ok(());
         }
         tokio::time::sleep(pause).await;

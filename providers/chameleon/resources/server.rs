@@ -9,7 +9,9 @@ use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::event::EventKind;
 use crate::host::SshTarget;
 use crate::name::{Key, Scope, Tag};
-use crate::provider::{Acquired, HostPlace, HostRequest, LeaseState, ObservedResource, ResourceKind, ResourceRequest};
+use crate::provider::{
+    Acquired, HostPlace, HostRequest, LeaseState, ObservedResource, Outage, ResourceKind, ResourceRequest,
+};
 use crate::providers::chameleon::api::{Effect, FloatingIp, Lease, NewServer, Server, Site};
 use crate::providers::chameleon::cloud::{Cloud, tag_of};
 use crate::providers::chameleon::resolve::{Found, LeaseFound, resolve};
@@ -184,8 +186,13 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequ
     let begun = Instant::now();
     let mut pause = Duration::from_millis(200);
     let mut told = None;
+    let mut outage = Outage::new(events);
     loop {
-        let Some(server) = site.server(id).await? else {
+        let Some(look) = outage.outlast(site.server(id).await, || begun.elapsed() > BUILD_LIMIT)? else {
+            tokio::time::sleep(pause).await;
+            continue;
+        };
+        let Some(server) = look else {
             return Err(Error::new(ErrorKind::Provider, doing())
                 .because("the server is not there any more: its lease ended, or somebody deleted it")
                 .status(Status::Temporary));
@@ -273,8 +280,14 @@ pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
     let begun = Instant::now();
     let left = || LeftBehind::Remaining(vec![id.to_owned()]);
     let mut pause = Duration::from_millis(200);
+    let mut outage = Outage::new(&cloud.context.events);
     loop {
-        let Some(server) = site.server(id).await? else { return Ok(()) };
+        let looked = outage.outlast(site.server(id).await, || begun.elapsed() > END_LIMIT);
+        let Some(look) = looked.map_err(|error| error.left(left()))? else {
+            tokio::time::sleep(pause).await;
+            continue;
+        };
+        let Some(server) = look else { return Ok(()) };
         let is_leaving = server.status == "DELETED" || server.task.as_deref() == Some("deleting");
         if !is_leaving
             && let Err(failure) = site.delete_server(id).await

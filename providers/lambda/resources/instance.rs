@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, LeftBehind, Result, Status as Retry};
 use crate::event::EventKind;
 use crate::host::SshTarget;
 use crate::name::Tag;
-use crate::provider::{Acquired, HostPlace, HostRequest, ObservedResource, ResourceRequest};
+use crate::provider::{Acquired, HostPlace, HostRequest, ObservedResource, Outage, ResourceRequest};
 use crate::providers::lambda::api::{Effect, Failure, FailureKind, Instance, NewInstance, Status};
 use crate::providers::lambda::cloud::{Age, Cloud};
 use crate::providers::lambda::resolve::{Found, KeyFound, resolve};
@@ -139,10 +139,16 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, id: &str) -> Result<()
     let left = || LeftBehind::Remaining(vec![id.to_owned()]);
     let (begun, limit) = (Instant::now(), account.limit(BOOT_LIMIT));
     let (mut told, mut looks) = (None, 0);
+    let mut outage = Outage::new(&cloud.context.events);
     loop {
         looks += 1;
         let age = if told.is_none() { Age::Fresh } else { Age::Within(account.scaled(POLL / 2)) };
-        let instances = cloud.instances(age).await?;
+        let is_over = || begun.elapsed() > limit && looks > LEAST_LOOKS;
+        let Some(instances) = outage.outlast(cloud.instances(age).await, is_over).map_err(|error| error.left(left()))?
+        else {
+            tokio::time::sleep(account.scaled(POLL)).await;
+            continue;
+        };
         let Some(instance) = instances.iter().find(|one| one.id == id) else {
             return Err(Error::new(ErrorKind::Provider, doing())
                 .because("the instance is not there any more: somebody terminated it")
@@ -189,9 +195,15 @@ pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
     let left = || LeftBehind::Remaining(vec![id.to_owned()]);
     let (begun, limit) = (Instant::now(), account.limit(END_LIMIT));
     let (mut sent, mut accepted, mut looks) = (0, false, 0);
+    let mut outage = Outage::new(&cloud.context.events);
     loop {
         looks += 1;
-        let instances = cloud.instances(Age::New).await?;
+        let is_over = || begun.elapsed() > limit && looks > LEAST_LOOKS;
+        let looked = outage.outlast(cloud.instances(Age::New).await, is_over);
+        let Some(instances) = looked.map_err(|error| error.left(left()).hint(billed(id)))? else {
+            tokio::time::sleep(account.scaled(POLL)).await;
+            continue;
+        };
         let Some(instance) = instances.iter().find(|one| one.id == id) else { return Ok(()) };
         if instance.status != Status::Terminating && !accepted {
             let terminated = account.terminate(id).await;

@@ -254,3 +254,19 @@ fn a_reservation_that_is_pending_is_waited_for_before_the_server_is_booted(site:
     assert_eq!(held.servers[0].status, "ACTIVE");
     site.down();
 }
+
+#[test]
+fn an_outage_while_a_lease_is_waited_for_does_not_end_the_wait() {
+    let site = Site::with(Config { lease_tick: Duration::from_secs(8), ..Config::default() });
+    let spec = site.spec("", "");
+    std::thread::scope(|scope| {
+        let up = scope.spawn(|| site.up_to_ssh(&spec));
+        let id = until("a lease", 60, || site.ours().leases.first().map(|lease| lease.id.clone()));
+        until("a look at it", 60, || (site.asked("GET", &format!("/leases/{id}")) > 0).then_some(()));
+        // A look is four requests before it is a failure.
+        site.faults(vec![Rule::new("GET", &format!("/leases/{id}$"), "status:503").times(8)]);
+        up.join().unwrap().says("it is asked again for as long as this may take").says("it answers again");
+    });
+    assert_eq!(site.asked("POST", "/leases"), 1);
+    site.down();
+}
