@@ -17,7 +17,7 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Every folder under `providers/` that holds a `mod.rs`, but for those whose name begins with `_`.
+/// Every folder under `providers/` that holds a `mod.rs`; those whose name begins with `_` are compiled for their tests alone.
 fn providers(root: &Path) -> std::io::Result<String> {
     let folder = root.join("providers");
     println!("cargo::rerun-if-changed={}", folder.display());
@@ -25,7 +25,7 @@ fn providers(root: &Path) -> std::io::Result<String> {
     for entry in std::fs::read_dir(&folder)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if !name.starts_with('_') && entry.path().join("mod.rs").is_file() {
+        if entry.path().join("mod.rs").is_file() {
             names.push(name);
         }
     }
@@ -33,8 +33,10 @@ fn providers(root: &Path) -> std::io::Result<String> {
     let mut text = String::new();
     for name in &names {
         let path = folder.join(name).join("mod.rs");
-        let _ = writeln!(text, "#[path = {:?}]\npub mod {name};", path.display().to_string());
+        let only = if name.starts_with('_') { "#[cfg(test)]\n" } else { "" };
+        let _ = writeln!(text, "{only}#[path = {:?}]\npub mod {name};", path.display().to_string());
     }
+    names.retain(|name| !name.starts_with('_'));
     let _ = writeln!(
         text,
         "/// Every provider that is built in, in the order of their names.\n\

@@ -47,7 +47,11 @@ fn an_outage_ends_neither_a_boot_nor_a_termination() {
         })
     };
     let told = "it is asked again for as long as this may take";
-    during("/launch", &["up", "--yes", &spec]).exits(1).says(told).says("it answers again").says("failed to connect to host-");
+    during("/launch", &["up", "--yes", &spec])
+        .exits(1)
+        .says(told)
+        .says("it answers again")
+        .says("failed to connect to host-");
     let before = site.asked("GET", "/instances");
     during("/terminate", &["down", "--yes", "-c", "demo"]).exits(0).says(told).says("it answers again");
     assert!(site.asked("GET", "/instances") - before > 20);
