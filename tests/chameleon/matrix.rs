@@ -206,7 +206,6 @@ async fn a_dozen_rows_on_the_real_services() {
         (PutLease, Trouble::AnswerLost, Then::Again),
         (DeleteLease, Trouble::CutBefore, Then::Down),
         (PostKey, Trouble::NotJournalled, Then::Gc),
-        (PostKey, Trouble::Malformed, Then::Again),
         (DeleteKey, Trouble::BadGateway, Then::Down),
         (PostAddress, Trouble::AnswerLost, Then::Again),
         (PostAddress, Trouble::NotJournalled, Then::Down),

@@ -1,6 +1,7 @@
 //! What goes wrong at Chameleon: each has the right exit code, says what to do, and leaves at the services what it should.
 //!
-//! Where the real services can be made to do it, the same test runs there too: the modules `stand_in` and `real` of a file.
+//! Where the real services can be made to do it, the same test runs there too: the modules `stand_in` and `real` of a file. Those of `every`
+//! take more minutes than `.ci/run` has, and `just testbed-all` runs them.
 
 mod hosts;
 mod leases;
@@ -12,14 +13,18 @@ use gpucl::sandbox::chameleon::{Config, Rule, User};
 
 use super::site::{NO_SSH, Site, spec_into, ssh_says};
 
-/// Tests that run at the stand-in and, where there is one, at the testbed.
+/// Tests that run at the stand-in and, where there is one, at the testbed; there the former in `.ci/run` as well.
 macro_rules! on_both {
-    ($($name:ident)*) => {
+    (ci: [$($ci:ident)*] every: [$($every:ident)*]) => {
         mod stand_in {
-            $(#[test] fn $name() { super::$name(super::super::Site::stand_in()); })*
+            $(#[test] fn $ci() { super::$ci(super::super::Site::stand_in()); })*
+            $(#[test] fn $every() { super::$every(super::super::Site::stand_in()); })*
         }
         mod real {
-            $(#[test] #[ignore = "testbed"] fn $name() { super::$name(super::super::Site::real()); })*
+            $(#[test] #[ignore = "testbed"] fn $ci() { super::$ci(super::super::Site::real()); })*
+            pub(super) mod every {
+                $(#[test] #[ignore = "testbed"] fn $every() { super::super::$every(super::super::super::Site::real()); })*
+            }
         }
     };
 }

@@ -33,8 +33,8 @@ fn what_is_waited_for_comes_up_by_itself_and_runs() {
     let site = Site::real();
     let env = site.user(User::Alice);
     example(&env, "chameleon-nvidia");
-    // The unit of the service is the minute: a minute or more from now, also once it is cut.
-    let at = (jiff::Timestamp::now() + Duration::from_secs(150)).strftime("%H:%M").to_string();
+    // The unit of the service is the minute: half a minute or more from now, once it is cut, and a minute and a half at most.
+    let at = (jiff::Timestamp::now() + Duration::from_secs(95)).strftime("%H:%M").to_string();
     env.run(&["lease", "--node", "liqid01", "--hours", "1", "--start", &at, "--yes"]).exits(0);
 
     let arguments = with_data(&["up"]);

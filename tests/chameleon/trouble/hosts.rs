@@ -8,11 +8,15 @@ use super::{Config, Rule, Site, User, on_both};
 use crate::support::{Outcome, until};
 
 on_both! {
-    a_host_that_is_taken_is_refused_with_free_slots
-    a_host_that_does_not_exist_is_told_from_one_that_is_taken
-    a_host_that_cannot_be_reserved_says_so
-    more_than_seven_days_are_refused_before_anybody_is_asked
-    a_date_in_the_past_is_refused_before_anybody_is_asked
+    ci: [
+        a_host_that_cannot_be_reserved_says_so
+    ]
+    every: [
+        a_host_that_is_taken_is_refused_with_free_slots
+        a_host_that_does_not_exist_is_told_from_one_that_is_taken
+        more_than_seven_days_are_refused_before_anybody_is_asked
+        a_date_in_the_past_is_refused_before_anybody_is_asked
+    ]
 }
 
 /// The commands of the free slots that were offered.

@@ -8,7 +8,10 @@ use serde_json::Value;
 use super::{Config, NO_SSH, Rule, Site, User, on_both};
 
 on_both! {
-    a_server_that_never_answers_by_ssh_is_given_up_after_the_limit_of_the_spec
+    ci: []
+    every: [
+        a_server_that_never_answers_by_ssh_is_given_up_after_the_limit_of_the_spec
+    ]
 }
 
 const NO_HOST: &str = "No valid host was found. There are not enough hosts available.";

@@ -10,10 +10,14 @@ use jiff::SignedDuration;
 use super::{Config, Rule, Site, User, on_both};
 
 on_both! {
-    a_lost_answer_to_a_lease_is_found_again_and_never_asked_for_twice
-    a_service_that_is_busy_is_asked_again_when_it_says
-    a_failing_service_is_told_and_the_next_command_goes_on
-    calls_whose_answers_are_lost_are_found_again_by_up_and_down
+    ci: [
+        calls_whose_answers_are_lost_are_found_again_by_up_and_down
+    ]
+    every: [
+        a_lost_answer_to_a_lease_is_found_again_and_never_asked_for_twice
+        a_service_that_is_busy_is_asked_again_when_it_says
+        a_failing_service_is_told_and_the_next_command_goes_on
+    ]
 }
 
 /// Every call by which `up` and `down` change something.
