@@ -23,6 +23,8 @@ const ENDPOINT: &str = "https://cloud.lambda.ai";
 const FRESH: Duration = Duration::from_secs(3);
 /// How long a refusal for want of capacity counts against what the list of types says.
 const REFUSED: Duration = Duration::from_secs(60);
+/// However much of a hurry a stand-in is in.
+const LEAST_REFUSED: Duration = Duration::from_secs(2);
 
 /// An account and what a spec says of it.
 pub(super) struct Cloud {
@@ -35,6 +37,8 @@ pub(super) struct Cloud {
     file_systems: Shared<FileSystem>,
     /// Types and regions that refused a launch, and when.
     refused: Plain<BTreeMap<(String, String), Instant>>,
+    /// Who launches does so alone.
+    pub(super) launching: Mutex<()>,
     /// Who changes the rules does so alone.
     pub(super) changing_rules: Mutex<()>,
 }
@@ -73,6 +77,7 @@ impl Cloud {
             rulesets: Shared::default(),
             file_systems: Shared::default(),
             refused: Plain::default(),
+            launching: Mutex::default(),
             changing_rules: Mutex::default(),
         }
     }
@@ -142,7 +147,7 @@ impl Cloud {
     pub(super) fn just_refused(&self, account: &Account, kind: &str, region: &str) -> bool {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let at = refused.get(&(kind.to_owned(), region.to_owned()));
-        at.is_some_and(|at| at.elapsed() < account.scaled(REFUSED))
+        at.is_some_and(|at| at.elapsed() < account.scaled(REFUSED).max(LEAST_REFUSED))
     }
 }
 

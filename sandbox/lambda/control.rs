@@ -108,7 +108,7 @@ fn hosts(state: &State) -> Vec<Value> {
             "id": boot.id, "name": instance.name, "status": instance.status(), "hostname": boot.hostname,
             "type": boot.instance_type, "gpus": boot.gpus, "region": boot.region, "user_data": boot.user_data,
             "public_keys": boot.public_keys, "silent": boot.silent.as_secs_f64(), "answers": instance.answers,
-            "is_wired": matches!(instance.host, super::state::Host::At(_)),
+            "private_ip": instance.private_ip, "is_wired": matches!(instance.host, super::state::Host::At(_)),
         })
     };
     state.instances.iter().filter(is_meant).map(told).collect()

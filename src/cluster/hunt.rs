@@ -101,6 +101,11 @@ impl Hunt {
         self.until.is_some_and(|(until, _)| Instant::now() < until) && self.cancel.urgency() == Urgency::None
     }
 
+    /// Nobody waits: what the spec takes as well is asked for at once.
+    pub(super) fn takes_what_is_next(&self) -> bool {
+        self.until.is_none() && !self.gives_back() && self.cancel.urgency() == Urgency::None
+    }
+
     /// A plan is begun: nothing failed in it yet.
     pub(super) fn begin(&self) {
         self.stop.send_replace(None);

@@ -101,6 +101,39 @@ fn a_price_limit_and_names_that_are_wrong_are_told_before_anything_is_made() {
     assert_eq!(site.counts(), [0; 4]);
 }
 
+/// There were two of the first choice; nobody told. The third and the fourth host are of the second one.
+#[test]
+fn what_is_gone_at_the_launch_makes_way_for_the_next_choice() {
+    let none = Config::prompt().without_capacity();
+    let config = none.with_capacity("gpu_1x_h100_pcie", "us-west-1", 2).with_capacity("gpu_1x_a10", "us-west-1", 4);
+    let site = Site::with(config.with_capacity("gpu_1x_a10", "us-east-1", 4));
+    let provider = "types: [gpu_1x_h100_pcie, gpu_1x_a10]";
+    let spec = spec_into(&site.env, 4, "", provider);
+    site.up_to_ssh(&spec).says("4 x gpu_1x_h100_pcie in us-west-1").says("the next choice is gpu_1x_a10");
+    let ours = site.ours();
+    let of = |kind: &str| ours.alive().filter(|one| one.instance_type == kind && one.region == "us-west-1").count();
+    assert_eq!((of("gpu_1x_h100_pcie"), of("gpu_1x_a10")), (2, 2), "{ours:?}");
+    assert_eq!(site.asked("POST", "/launch"), 5, "what was refused once is not asked for again by the next host");
+    // They are what they are: nothing is made anew.
+    site.up_to_ssh(&spec);
+    assert_eq!((site.asked("POST", "/launch"), site.counts()), (5, [4, 1, 0, 1]));
+    site.down();
+}
+
+/// Rules are of a region: where the first has none at the launch, the plan is made anew for the next one.
+#[test]
+fn a_region_that_has_none_at_the_launch_makes_way_for_the_next_one() {
+    let none = Config::prompt().without_capacity();
+    let site = Site::with(none.with_capacity("gpu_1x_a10", "us-west-1", 2).with_capacity("gpu_1x_a10", "us-east-1", 1));
+    assert!(site.sandbox.vanish("gpu_1x_a10", "us-east-1"));
+    let spec = site.spec(2, "regions: [us-east-1, us-west-1]");
+    site.up_to_ssh(&spec).says("2 x gpu_1x_a10 in us-east-1").says("2 x gpu_1x_a10 in us-west-1");
+    let ours = site.ours();
+    assert!(ours.alive().all(|one| one.region == "us-west-1"), "{ours:?}");
+    assert_eq!(site.counts(), [2, 1, 0, 1], "the rules of the first region are gone");
+    site.down();
+}
+
 #[test]
 fn the_second_choice_is_taken_when_the_first_is_gone() {
     let config = Config::prompt().without_capacity().with_capacity("gpu_1x_a10", "us-west-1", 1);

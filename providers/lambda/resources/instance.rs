@@ -25,6 +25,8 @@ const BOOT_LIMIT: Duration = Duration::from_secs(30 * 60);
 const END_LIMIT: Duration = Duration::from_secs(10 * 60);
 /// A limit counts only after so many looks: a machine that slept, or is very slow, has not looked yet.
 const LEAST_LOOKS: u32 = 3;
+/// What to do when there is none.
+const WAIT: &str = "wait for it: the same with --wait-capacity 6h";
 /// How often a termination is sent again whose answer was lost. It goes by id: nothing is done twice.
 const AGAIN: u32 = 3;
 
@@ -63,6 +65,16 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
         Err(_) => look(cloud, tag, request).await?,
     };
     let new = new_instance(cloud, tag, request, &found).await?;
+    // One after another, as Lambda takes them: what one is refused, the next does not ask for.
+    let _alone = cloud.launching.lock().await;
+    if cloud.just_refused(account, &found.kind, &found.region) {
+        let doing = format!("launch a {} in {}", found.kind, found.region);
+        return Err(Error::new(ErrorKind::Capacity, doing)
+            .because("there was none of it a moment ago")
+            .status(Retry::Temporary)
+            .hint("see what is free now: gpucl offers --provider lambda")
+            .hint(WAIT));
+    }
     let launched = account.launch(&new).await;
     cloud.changed();
     match launched {
@@ -78,7 +90,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
 fn refused(failure: Failure) -> Error {
     Error::from(failure)
         .because("the list of types said that there was some: it went to somebody else")
-        .hint("wait for it: the same with --wait-capacity 6h")
+        .hint(WAIT)
 }
 
 /// What a launch is asked with.

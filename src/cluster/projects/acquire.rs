@@ -122,18 +122,23 @@ impl ProjectWorld {
         Ok(keys)
     }
 
-    /// Acquires one resource, and waits until it is usable. While the provider has none of it, it is asked again as long as that was
-    /// asked for; the rest of the plan goes on meanwhile.
+    /// Acquires one resource, and waits until it is usable. While the provider has none of it, whatever else the spec takes is asked for,
+    /// and it is asked again as long as that was asked for; the rest of the plan goes on meanwhile.
     pub(super) async fn acquire(&self, key: &Key, request: &ResourceRequest, ledger: &Ledger) -> Result<()> {
         let config = &self.config;
         let tag = config.scope.tag(key);
         self.forget(key, ledger).await?;
         let (mut request, mut round) = (request.clone(), config.hunt.round().await);
+        let mut refused = Vec::new();
         let acquired = loop {
             match config.provider.acquire(&tag, &request, ledger).await {
                 Ok(acquired) => break acquired,
                 Err(error) if error.kind() == ErrorKind::Capacity => {
-                    request = self.ask_again(key, &request, error, &mut round, ledger).await?;
+                    refused.push(request.clone());
+                    request = match config.hunt.takes_what_is_next() {
+                        true => self.ask_for_next(&refused, error, ledger).await?,
+                        false => self.ask_again(key, &request, error, &mut round, ledger).await?,
+                    };
                     // Its time counts from the call that is made now.
                     let kind = ItemKind::Resource(request.kind.0.clone());
                     ledger.write(Record::Requested { key: key.clone(), kind, digest: request.digest() })?;
@@ -146,6 +151,47 @@ impl ProjectWorld {
         };
         ledger.exists(key, &acquired.id).await?;
         self.wait_for(key, &request, &acquired.id, ledger).await
+    }
+
+    /// What the spec takes as well, after these were refused; the refusal where there is nothing more.
+    async fn ask_for_next(
+        &self,
+        refused: &[ResourceRequest],
+        error: Error,
+        ledger: &Ledger,
+    ) -> Result<ResourceRequest> {
+        let Some(last) = refused.last() else { return Err(error) };
+        match self.choose().await {
+            Err(none) if none.kind() == ErrorKind::Capacity => return Err(error),
+            chosen => chosen?,
+        }
+        match self.chosen_for(last, ledger)? {
+            Some(next) if refused.iter().all(|one| (&one.settings, &one.found) != (&next.settings, &next.found)) => {
+                self.config.events.note(format!("{error}; the next choice is {}", next.label()));
+                Ok(next)
+            }
+            Some(_) => Err(error),
+            None => {
+                self.config.hunt.outgrow();
+                Err(error)
+            }
+        }
+    }
+
+    /// What was chosen last for this; `None` when what it needs is not what was made for it, such as rules of another region: a plan is
+    /// made anew then.
+    fn chosen_for(&self, request: &ResourceRequest, ledger: &Ledger) -> Result<Option<ResourceRequest>> {
+        let all = self.requests()?;
+        let known = ledger.state();
+        let is_there = |need: &ResourceRequest| {
+            let of_journal = known.items.get(&need.key).map(|item| item.digest.as_str());
+            need.adopted.is_some() || of_journal == Some(need.digest().as_str())
+        };
+        let fits = |chosen: &&ResourceRequest| {
+            chosen.needs == request.needs && all.iter().filter(|need| chosen.needs.contains(&need.key)).all(is_there)
+        };
+        let chosen = all.iter().find(|chosen| chosen.key == request.key && chosen.kind == request.kind);
+        Ok(chosen.filter(fits).cloned())
     }
 
     /// Waits until the provider may be asked again, and chooses anew by the order of the spec; hands back what is asked for then.
@@ -165,25 +211,11 @@ impl ProjectWorld {
             refused = match self.config.hunt.next(&key.display_name(), refused, round, || self.choose()).await? {
                 Next::Refused(error) => error,
                 Next::Ask(refused) => {
-                    let all = self.requests()?;
-                    let known = ledger.state();
-                    let is_there = |need: &ResourceRequest| {
-                        let of_journal = known.items.get(&need.key).map(|item| item.digest.as_str());
-                        need.adopted.is_some() || of_journal == Some(need.digest().as_str())
-                    };
-                    let chosen = all.iter().find(|chosen| chosen.key == *key && chosen.kind == request.kind);
-                    let fits = |chosen: &&ResourceRequest| {
-                        chosen.needs == request.needs
-                            && all.iter().filter(|need| chosen.needs.contains(&need.key)).all(is_there)
-                    };
-                    return match chosen.filter(fits) {
-                        Some(chosen) => Ok(chosen.clone()),
-                        // What it needs is not what was made for it, such as rules of another region: a plan is made anew.
-                        None => {
-                            self.config.hunt.outgrow();
-                            Err(refused)
-                        }
-                    };
+                    let chosen = self.chosen_for(request, ledger)?;
+                    return chosen.ok_or_else(|| {
+                        self.config.hunt.outgrow();
+                        refused
+                    });
                 }
             };
         }

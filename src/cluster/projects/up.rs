@@ -149,6 +149,8 @@ fn later(found: &Found) -> Option<Start> {
     found.start.clone().filter(|start| start.at.duration_since(Timestamp::now()) > SOON)
 }
 
+/// In how many places more it is tried when the first has none, and nobody waits for it.
+const NEXT_PLACES: usize = 3;
 /// How long a plan that is given up may take to say what failed.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 
@@ -165,8 +167,8 @@ async fn bring_up(
     Ok((operations, verified))
 }
 
-/// Does the plan; what came to be and cannot be used is made once more, and what there is none of is hunted for where that was asked
-/// for. Hands back how many operations it took.
+/// Does the plan; what came to be and cannot be used is made once more; for what there is none of the next choice is taken, and it is hunted
+/// for where that was asked for. Hands back how many operations it took.
 pub(super) async fn carry_to(
     pipeline: &Pipeline<'_>,
     world: &ProjectWorld,
@@ -174,7 +176,7 @@ pub(super) async fn carry_to(
     (found, mut observed, mut goal): (Found, Observed, Goal),
 ) -> Result<usize> {
     let (mut offers, mut operations, mut is_renewed) = (found.offers, 0, false);
-    let mut made = BTreeSet::new();
+    let (mut made, mut next_places) = (BTreeSet::new(), 0);
     loop {
         let crate::engine::Planned { observed: seen, plan } = pipeline.settle_on(&goal, observed)?;
         world.note_resources(&seen, pipeline.ledger)?;
@@ -208,8 +210,10 @@ pub(super) async fn carry_to(
                     refused = kept(world, &pipeline.ledger.state(), refused);
                 }
                 let is_outgrown = world.config.hunt.is_outgrown();
+                let takes_next = is_outgrown && world.config.hunt.takes_what_is_next() && next_places < NEXT_PLACES;
+                next_places += usize::from(takes_next);
                 world.config.hunt.begin();
-                let found = match (is_outgrown, world.config.hunt.goes_on()) {
+                let found = match (is_outgrown, world.config.hunt.goes_on() || takes_next) {
                     (true, true) => world.resolve_when_there().await?,
                     (false, true) => world.resolve_again(refused).await?,
                     (_, false) => return Err(refused),
