@@ -88,9 +88,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
 
 /// There was some when it was looked for, and there is none now.
 fn refused(failure: Failure) -> Error {
-    Error::from(failure)
-        .because("the list of types said that there was some: it went to somebody else")
-        .hint(WAIT)
+    Error::from(failure).because("the list of types said that there was some: it went to somebody else").hint(WAIT)
 }
 
 /// What a launch is asked with.
@@ -156,7 +154,8 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, id: &str) -> Result<()
         looks += 1;
         let age = if told.is_none() { Age::Fresh } else { Age::Within(account.scaled(POLL / 2)) };
         let is_over = || begun.elapsed() > limit && looks > LEAST_LOOKS;
-        let Some(instances) = outage.outlast(cloud.instances(age).await, is_over).map_err(|error| error.left(left()))?
+        let Some(instances) =
+            outage.outlast(cloud.instances(age).await, is_over).map_err(|error| error.left(left()))?
         else {
             tokio::time::sleep(account.scaled(POLL)).await;
             continue;
