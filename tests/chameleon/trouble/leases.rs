@@ -10,9 +10,9 @@ use crate::support::until;
 on_both! {
     ci: [
         a_lease_in_transition_is_deleted_as_soon_as_it_can_be
-        a_reservation_that_is_pending_is_waited_for_before_the_server_is_booted
     ]
     every: [
+        a_reservation_that_is_pending_is_waited_for_before_the_server_is_booted
         a_lease_in_transition_is_not_extended_and_says_so
         another_lease_with_the_same_name_is_no_hindrance_and_none_of_ours
         a_lease_that_somebody_deleted_is_told_as_gone

@@ -5,10 +5,9 @@ use gpucl::sandbox::chameleon::Service;
 use super::{Config, Rule, Site, User, on_both, spec_into, ssh_says};
 
 on_both! {
-    ci: [
-        a_second_user_of_the_project_with_the_same_cluster_and_example_is_left_alone
-    ]
+    ci: []
     every: [
+        a_second_user_of_the_project_with_the_same_cluster_and_example_is_left_alone
         a_token_that_ends_in_the_middle_is_renewed_in_silence
         a_restricted_credential_is_recognised_before_a_lease_is_asked_for
         a_wrong_secret_is_told_from_an_unknown_credential
