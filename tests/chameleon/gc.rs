@@ -8,10 +8,9 @@ use gpucl::name::{Owner, Scope};
 use gpucl::sandbox::chameleon::Config;
 use gpucl::state::{Paths, Store};
 
-use super::matrix::Bug;
-use super::matrix::home::Home;
 use super::matrix::services::{Services, Thing, turn};
 use crate::support::TestEnv;
+use crate::support::matrix::{Bug, Cloud as _, Home};
 
 /// Services, a person's home without any state, and a cluster of theirs that was made elsewhere.
 struct Bench {

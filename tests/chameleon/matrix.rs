@@ -1,12 +1,7 @@
-//! Every request that changes something, in every trouble: what is gone on from it is there once, and nothing is left after `down` or `gc`.
-//!
-//! Provider, engine, plan, journal and their files are the real ones; each step is a new process that knows what is on the disk. The
-//! services are stand-ins, one for each row, which remove no duplicates; or the real ones of `testbed/openstack`, through a proxy that
-//! fails. What is there is asked past the program, and so is how many things were ever made.
+//! The matrix at Chameleon: at stand-ins, one for each row, which remove no duplicates; or at the real services of `testbed/openstack`,
+//! through a proxy that fails.
 
-mod bugs;
-pub(super) mod home;
-mod row;
+mod cloud;
 pub(super) mod services;
 
 use std::sync::Arc;
@@ -14,52 +9,22 @@ use std::time::{Duration, Instant};
 
 use gpucl::name::Owner;
 
-pub(super) use bugs::Bug;
-use row::{CALLS, Call, Row, THENS, TROUBLES, Then, Trouble, figures};
+use crate::support::matrix::{
+    Bug, Call, Cloud as _, Ended, Row, THENS, Then, Thing as _, Trouble, all_are_caught, all_left_nothing, crossed,
+    each_once, run, side_by_side, within,
+};
+use cloud::{CALLS, TROUBLES, call};
 use services::Services;
 
 /// How many rows go on at the same time: they wait more than they work.
 const AT_ONCE: usize = 40;
 
-/// How long a row may take: seconds; on the real services a host boots in it.
-const LIMIT: Duration = Duration::from_secs(180);
+/// How long a row may take on the real services: a host boots in it.
 const REAL_LIMIT: Duration = Duration::from_secs(400);
 
-async fn within(limit: Duration, row: impl Future<Output = Result<(), String>>) -> Result<(), String> {
-    let late = || Err(format!("it did not come to its end in {} s", limit.as_secs()));
-    tokio::time::timeout(limit, row).await.unwrap_or_else(|_| late())
-}
-
-fn rows(calls: &[Call], troubles: &[Trouble], thens: &[Then]) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for &call in calls {
-        for &trouble in troubles {
-            rows.extend(thens.iter().map(|&then| Row { call, trouble, then }));
-        }
-    }
-    rows
-}
-
-/// Goes through rows, each at a stand-in of its own with things of others in it.
-async fn on_stand_ins(rows: Vec<Row>, bug: Bug) -> Vec<(Row, Result<(), String>)> {
+/// A row at a stand-in of its own with things of others in it.
+async fn on_a_stand_in(row: Row, bug: Bug) -> Ended {
     let owner: Owner = "abcd1234".parse().unwrap();
-    let mut running = tokio::task::JoinSet::new();
-    let (mut rows, mut results) = (rows.into_iter(), Vec::new());
-    loop {
-        while running.len() < AT_ONCE
-            && let Some(row) = rows.next()
-        {
-            let owner = owner.clone();
-            running.spawn(async move { (row, within(LIMIT, on_a_stand_in(row, &owner, bug)).await) });
-        }
-        match running.join_next().await {
-            Some(result) => results.push(result.unwrap()),
-            None => return results,
-        }
-    }
-}
-
-async fn on_a_stand_in(row: Row, owner: &Owner, bug: Bug) -> Result<(), String> {
     let services = Arc::new(Services::stand_in().await);
     for name in ["gpucl-abcd1234-demo-2-key0", "gpucl-zzzz9999-demo-key0", "mine"] {
         services.add_key(name).await;
@@ -67,69 +32,44 @@ async fn on_a_stand_in(row: Row, owner: &Owner, bug: Bug) -> Result<(), String> 
     for description in ["gpucl-abcd1234-demo-2-address0", "gpucl-zzzz9999-demo-address0", "mine"] {
         services.add_address(description).await;
     }
-    row::run(&services, owner, row, bug).await
-}
-
-fn failures(results: &[(Row, Result<(), String>)]) -> Vec<String> {
-    let failed = results.iter().filter_map(|(row, result)| Some((row, result.as_ref().err()?)));
-    failed.map(|(row, why)| format!("{row:?}: {why}")).collect()
+    run(&services, &owner, row, bug).await
 }
 
 async fn all_leave_nothing_on_stand_ins(rows: Vec<Row>) {
     let begun = Instant::now();
-    let results = on_stand_ins(rows, Bug::None).await;
-    let failures = failures(&results);
-    println!(
-        "chameleon matrix on stand-ins: {} rows ({} calls x {} troubles), {} failed, {:.1} s\n{}",
-        results.len(),
-        CALLS.len(),
-        TROUBLES.len(),
-        failures.len(),
-        begun.elapsed().as_secs_f64(),
-        figures(&results)
-    );
-    assert!(failures.is_empty(), "{} failures: {failures:#?}", failures.len());
-}
-
-/// Each call in each trouble, gone on from in one way after the other.
-fn each_once(calls: &[Call]) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for (offset, &call) in calls.iter().enumerate() {
-        let thens = THENS.into_iter().cycle().skip(offset);
-        rows.extend(TROUBLES.into_iter().zip(thens).map(|(trouble, then)| Row { call, trouble, then }));
-    }
-    rows
+    let results = side_by_side(rows, AT_ONCE, |row| on_a_stand_in(row, Bug::None)).await;
+    all_left_nothing(&results, &CALLS, |rows, failed| {
+        let (of, seconds) =
+            (format!("{} calls x {} troubles", CALLS.len(), TROUBLES.len()), begun.elapsed().as_secs_f64());
+        format!("chameleon matrix on stand-ins: {rows} rows ({of}), {failed} failed, {seconds:.1} s")
+    });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_call_in_every_trouble_leaves_nothing_and_makes_nothing_twice() {
-    all_leave_nothing_on_stand_ins(each_once(&CALLS)).await;
+    all_leave_nothing_on_stand_ins(each_once(&CALLS, &TROUBLES)).await;
 }
 
 /// The same in all ways on: some minutes in a debug build.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "by hand: just chameleon-matrix"]
 async fn the_whole_matrix_on_stand_ins() {
-    all_leave_nothing_on_stand_ins(rows(&CALLS, &TROUBLES, &THENS)).await;
+    all_leave_nothing_on_stand_ins(crossed(&CALLS, &TROUBLES, &THENS)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deliberate_bug_of_each_class_is_caught() {
-    for (bug, call, trouble, caught) in [
-        (Bug::SecondOnLostAnswer, Call::PostAddress, Trouble::AnswerLost, "DOUBLE"),
-        (Bug::TakesAnErrorForNothing, Call::PostAddress, Trouble::FailedAndDone, "DOUBLE"),
-        (Bug::ForgetsIds, Call::PostAddress, Trouble::NotJournalled, "LEAK"),
-        (Bug::DeletesByPrefix, Call::DeleteAddress, Trouble::NotJournalled, "TOUCHED"),
-    ] {
-        let results = on_stand_ins(rows(&[call], &[trouble], &[Then::Down]), bug).await;
-        let failures = failures(&results);
-        assert!(failures.iter().any(|why| why.contains(caught)), "{bug:?} was not caught: {failures:?}");
-        println!("caught: {bug:?}: {}", failures[0].chars().take(160).collect::<String>());
-    }
+    let bugs = [
+        (Bug::SecondOnLostAnswer, call("PostAddress"), Trouble::AnswerLost, "DOUBLE"),
+        (Bug::TakesAnErrorForNothing, call("PostAddress"), Trouble::FailedAndDone, "DOUBLE"),
+        (Bug::ForgetsIds, call("PostAddress"), Trouble::NotJournalled, "LEAK"),
+        (Bug::DeletesByPrefix, call("DeleteAddress"), Trouble::NotJournalled, "TOUCHED"),
+    ];
+    all_are_caught(&bugs, on_a_stand_in).await;
 }
 
 /// The real services: everything of a lane is at one proxy, one row after another.
-async fn lane(rows: Vec<Row>, on_a_lease: bool) -> Vec<(Row, Result<(), String>)> {
+async fn lane(rows: Vec<Row>, on_a_lease: bool) -> Vec<(Row, Ended)> {
     if rows.is_empty() {
         return Vec::new();
     }
@@ -145,14 +85,14 @@ async fn lane(rows: Vec<Row>, on_a_lease: bool) -> Vec<(Row, Result<(), String>)
     let mut results = Vec::new();
     for row in rows {
         let begun = Instant::now();
-        let result = within(REAL_LIMIT, row::run(&services, &owner, row, Bug::None)).await;
+        let result = within(REAL_LIMIT, run(&services, &owner, row, Bug::None)).await;
         println!("{row:?}: {} in {:.1} s", if result.is_ok() { "ok" } else { "FAILED" }, begun.elapsed().as_secs_f64());
         if let Err(why) = &result {
             println!("    {why}");
         }
         results.push((row, result));
     }
-    services.rules(&[]).await;
+    services.fail_no_more().await;
     services.remove_kept().await;
     for thing in services.held().await {
         if thing.tag().is_some_and(|tag| tag.owner == owner) {
@@ -172,49 +112,46 @@ async fn on_the_real_services(mut rows: Vec<Row>) {
     rows.retain(is_asked);
     let _turn = services::turn();
     let begun = Instant::now();
-    let of = |calls: &[Call]| -> Vec<Row> { rows.iter().copied().filter(|row| calls.contains(&row.call)).collect() };
+    let of = |names: &[&str]| -> Vec<Row> {
+        let calls: Vec<Call> = names.iter().map(|name| call(name)).collect();
+        rows.iter().copied().filter(|row| calls.contains(&row.call)).collect()
+    };
     let on_host = async {
-        let mut results = lane(of(&[Call::PutAddress, Call::PostServer, Call::DeleteServer]), true).await;
-        results.extend(lane(of(&[Call::PostLease, Call::PutLease, Call::DeleteLease]), false).await);
+        let mut results = lane(of(&["PutAddress", "PostServer", "DeleteServer"]), true).await;
+        results.extend(lane(of(&["PostLease", "PutLease", "DeleteLease"]), false).await);
         results
     };
     let (mut results, keys, addresses) = tokio::join!(
         on_host,
-        lane(of(&[Call::PostKey, Call::DeleteKey]), false),
-        lane(of(&[Call::PostAddress, Call::DeleteAddress]), false)
+        lane(of(&["PostKey", "DeleteKey"]), false),
+        lane(of(&["PostAddress", "DeleteAddress"]), false)
     );
     results.extend(keys);
     results.extend(addresses);
-    let failures = failures(&results);
-    println!(
-        "chameleon matrix on the real services: {} rows, {} failed, {:.0} s\n{}",
-        results.len(),
-        failures.len(),
-        begun.elapsed().as_secs_f64(),
-        figures(&results)
-    );
-    assert!(failures.is_empty(), "{} failures: {failures:#?}", failures.len());
+    all_left_nothing(&results, &CALLS, |rows, failed| {
+        let seconds = begun.elapsed().as_secs_f64();
+        format!("chameleon matrix on the real services: {rows} rows, {failed} failed, {seconds:.0} s")
+    });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "testbed"]
 async fn a_dozen_rows_on_the_real_services() {
-    use Call::*;
     let some = [
-        (PostLease, Trouble::AnswerLost, Then::Again),
-        (PostLease, Trouble::FailedAndDone, Then::Gc),
-        (PutLease, Trouble::AnswerLost, Then::Again),
-        (DeleteLease, Trouble::CutBefore, Then::Down),
-        (PostKey, Trouble::NotJournalled, Then::Gc),
-        (DeleteKey, Trouble::BadGateway, Then::Down),
-        (PostAddress, Trouble::AnswerLost, Then::Again),
-        (PostAddress, Trouble::NotJournalled, Then::Down),
-        (DeleteAddress, Trouble::Failed, Then::Gc),
-        (PutAddress, Trouble::CutBefore, Then::Again),
-        (PostServer, Trouble::AnswerLost, Then::Again),
-        (DeleteServer, Trouble::Limited, Then::Down),
+        ("PostLease", Trouble::AnswerLost, Then::Again),
+        ("PostLease", Trouble::FailedAndDone, Then::Gc),
+        ("PutLease", Trouble::AnswerLost, Then::Again),
+        ("DeleteLease", Trouble::CutBefore, Then::Down),
+        ("PostKey", Trouble::NotJournalled, Then::Gc),
+        ("DeleteKey", Trouble::BadGateway, Then::Down),
+        ("PostAddress", Trouble::AnswerLost, Then::Again),
+        ("PostAddress", Trouble::NotJournalled, Then::Down),
+        ("DeleteAddress", Trouble::Failed, Then::Gc),
+        ("PutAddress", Trouble::CutBefore, Then::Again),
+        ("PostServer", Trouble::AnswerLost, Then::Again),
+        ("DeleteServer", Trouble::Limited, Then::Down),
     ];
-    on_the_real_services(some.map(|(call, trouble, then)| Row { call, trouble, then }).to_vec()).await;
+    on_the_real_services(some.map(|(name, trouble, then)| Row { call: call(name), trouble, then }).to_vec()).await;
 }
 
 /// `just chameleon-matrix`: half an hour.
@@ -222,9 +159,9 @@ async fn a_dozen_rows_on_the_real_services() {
 #[ignore = "by hand: just chameleon-matrix"]
 async fn the_whole_matrix_on_the_real_services() {
     // What takes seconds goes on in all ways; what boots a host, in one after the other.
-    let quick = [Call::PostKey, Call::DeleteKey, Call::PostAddress, Call::DeleteAddress];
-    let mut all = rows(&quick, &TROUBLES, &THENS);
+    let quick = ["PostKey", "DeleteKey", "PostAddress", "DeleteAddress"].map(call);
+    let mut all = crossed(&quick, &TROUBLES, &THENS);
     let booting: Vec<Call> = CALLS.into_iter().filter(|call| !quick.contains(call)).collect();
-    all.extend(each_once(&booting));
+    all.extend(each_once(&booting, &TROUBLES));
     on_the_real_services(all).await;
 }

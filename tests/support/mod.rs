@@ -4,6 +4,7 @@ mod cluster;
 mod env;
 mod http;
 mod leftovers;
+pub(crate) mod matrix;
 mod nodes;
 mod wait;
 

@@ -4,10 +4,11 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use gpucl::name::{Scope, Tag};
 use gpucl::sandbox::chameleon::{Config, Sandbox, User};
 use reqwest::Method;
 use serde_json::{Value, json};
+
+use crate::support::matrix::Cloud as _;
 
 /// The host of all rows, unless `GPUCL_MATRIX_NODE` names another.
 const NODE: &str = "c03-04";
@@ -29,7 +30,7 @@ pub(crate) struct Services {
     pub(crate) secret: String,
     /// The host that is booked and booted.
     pub(crate) node: String,
-    user_id: String,
+    pub(crate) user_id: String,
     control: String,
     /// Past the faults: identity, reservation, compute, network.
     direct: [String; 4],
@@ -49,12 +50,6 @@ pub(crate) struct Thing {
     pub(crate) label: String,
     /// When it ends; leases only.
     pub(crate) end: String,
-}
-
-impl Thing {
-    pub(crate) fn tag(&self) -> Option<Tag> {
-        self.label.rsplit(' ').next()?.parse().ok()
-    }
 }
 
 fn client() -> reqwest::Client {
@@ -191,14 +186,9 @@ impl Services {
         let _ = self.client.delete(format!("{}/log", self.control)).send().await.unwrap();
     }
 
-    async fn log(&self) -> Vec<Value> {
+    pub(crate) async fn log(&self) -> Vec<Value> {
         let answer = self.client.get(format!("{}/log", self.control)).send().await.unwrap();
         serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
-    }
-
-    /// How many requests by this method and path met a trouble.
-    pub(crate) async fn troubled(&self) -> usize {
-        self.log().await.iter().filter(|entry| entry["fault"].is_string()).count()
     }
 
     /// How many things were made: requests that took effect, whatever was answered.
@@ -223,41 +213,8 @@ impl Services {
         self.log().await.iter().filter(is_it).filter(took_effect).count()
     }
 
-    /// All that our user has, with a tag or without; of leases those that are not over.
-    pub(crate) async fn held(&self) -> Vec<Thing> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let ours = |value: &Value| value["user_id"] == self.user_id.as_str();
-        let mut held = Vec::new();
-        let list = |answer: &Value, key: &str| answer[key].as_array().unwrap().clone();
-        for one in list(&self.ask(Method::GET, "reservation", "/leases", None).await.1, "leases") {
-            if ours(&one) && one["status"] != "TERMINATED" {
-                let (id, label, end) = (text(&one["id"]), text(&one["name"]), text(&one["end_date"]));
-                held.push(Thing { kind: "lease", id, label, end });
-            }
-        }
-        for one in list(&self.ask(Method::GET, "compute", "/os-keypairs", None).await.1, "keypairs") {
-            let name = text(&one["keypair"]["name"]);
-            held.push(Thing { kind: "key_pair", id: name.clone(), label: name, end: String::new() });
-        }
-        for one in list(&self.ask(Method::GET, "network", "/floatingips", None).await.1, "floatingips") {
-            let (id, label) = (text(&one["id"]), text(&one["description"]));
-            held.push(Thing { kind: "floating_ip", id, label, end: String::new() });
-        }
-        for one in list(&self.ask(Method::GET, "compute", "/servers/detail", None).await.1, "servers") {
-            if ours(&one) {
-                let (id, label) = (text(&one["id"]), text(&one["metadata"]["gpucl"]));
-                held.push(Thing { kind: "server", id, label, end: String::new() });
-            }
-        }
-        held
-    }
-
-    /// What no row may touch: all that is there before it, or, where others come and go, what was made by hand.
-    pub(crate) async fn not_ours(&self) -> std::collections::BTreeSet<Thing> {
-        let kept = self.kept.lock().unwrap().clone();
-        let mut held = self.held().await;
-        held.retain(|thing| !self.is_real() || kept.contains(&thing.id));
-        held.into_iter().collect()
+    pub(crate) fn kept(&self) -> Vec<String> {
+        self.kept.lock().unwrap().clone()
     }
 
     /// What was made here by hand goes.
@@ -265,13 +222,6 @@ impl Services {
         for thing in self.not_ours().await {
             self.remove(&thing).await;
         }
-    }
-
-    /// What carries a tag of this scope.
-    pub(crate) async fn of(&self, scope: &Scope) -> Vec<Thing> {
-        let mut held = self.held().await;
-        held.retain(|thing| thing.tag().is_some_and(|tag| scope.holds(&tag)));
-        held
     }
 
     /// Makes a key pair that no row may touch.

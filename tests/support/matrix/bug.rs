@@ -7,57 +7,55 @@ use async_trait::async_trait;
 use gpucl::error::{Error, ErrorKind, Result};
 use gpucl::name::{Key, Owner, Scope, Tag};
 use gpucl::provider::{
-    Acquired, Capability, HostPlace, HostRequest, ObservedResource, Offer, Provider, Recorder, Resolved,
+    Acquired, Capability, HostPlace, HostRequest, ObservedResource, Offer, Provider, Recorder, Reservations, Resolved,
     ResourceRequest,
 };
-use gpucl::sandbox::lambda::Sandbox;
-use serde_json::json;
 
-use super::row::held;
+use super::cloud::Cloud;
 
 /// Mistakes that the matrix must catch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
-    /// Launches again when the answer is lost.
+    /// Sends a request again whose answer was lost.
     SecondOnLostAnswer,
-    /// Takes a server's error for "nothing happened", and launches again.
+    /// Takes a server's error for "nothing happened", and sends it again.
     TakesAnErrorForNothing,
-    /// Takes a page of a proxy for "nothing happened", and launches again.
+    /// Takes a page of a proxy for "nothing happened", and sends it again.
     TakesAPageForNothing,
     /// Knows only the ids that it was told in this process.
     ForgetsIds,
-    /// Terminates all whose name begins as ours does.
+    /// Deletes all whose label begins as ours does.
+    DeletesByPrefix,
+    /// The same, at a cloud that terminates what it deletes.
     TerminatesByPrefix,
 }
 
-/// The real provider, with a mistake in how it treats instances.
-pub(crate) struct Buggy {
+/// The real provider, with a mistake in how it treats things of the kind of [`Cloud::VICTIM`].
+pub(super) struct Buggy<C> {
     inner: Box<dyn Provider>,
     bug: Bug,
-    sandbox: Arc<Sandbox>,
+    cloud: Arc<C>,
     ids: Mutex<BTreeSet<String>>,
 }
 
-impl Buggy {
-    pub(crate) fn new(inner: Box<dyn Provider>, bug: Bug, sandbox: Arc<Sandbox>) -> Self {
-        Self { inner, bug, sandbox, ids: Mutex::default() }
+impl<C: Cloud> Buggy<C> {
+    pub(super) fn new(inner: Box<dyn Provider>, bug: Bug, cloud: Arc<C>) -> Self {
+        Self { inner, bug, cloud, ids: Mutex::default() }
     }
 
-    /// Launches without looking; again when that seems to have failed.
+    fn removes_by_prefix(&self) -> bool {
+        matches!(self.bug, Bug::DeletesByPrefix | Bug::TerminatesByPrefix)
+    }
+
+    /// Makes one without looking; again when that seems to have failed.
     async fn blindly(&self, tag: &Tag, recorder: &dyn Recorder) -> Result<Acquired> {
-        let scope = Scope { owner: tag.owner.clone(), cluster: tag.cluster.clone() };
-        let body = json!({
-            "region_name": "us-east-1", "instance_type_name": "gpu_1x_a10", "name": tag.to_string(),
-            "ssh_key_names": [scope.tag(&"key0".parse::<Key>().unwrap()).to_string()],
-            "tags": [{ "key": "gpucl", "value": tag.to_string() }],
-        });
         for _ in 0..2 {
-            let id = match super::post(&self.sandbox, "/instance-operations/launch", &body).await {
+            let id = match self.cloud.make_blindly(tag).await {
                 None if self.bug == Bug::SecondOnLostAnswer => continue,
                 Some((500.., answer)) if self.bug == Bug::TakesAnErrorForNothing && answer.is_object() => continue,
                 Some((500.., answer)) if self.bug == Bug::TakesAPageForNothing && answer.is_null() => continue,
-                Some((_, answer)) => answer["data"]["instance_ids"][0].as_str().map(str::to_owned),
+                Some((_, answer)) => answer.pointer(C::VICTIM.id).and_then(|id| id.as_str()).map(str::to_owned),
                 None => None,
             };
             let Some(id) = id else { break };
@@ -65,12 +63,12 @@ impl Buggy {
             self.ids.lock().unwrap().insert(id.clone());
             return Ok(Acquired { id, was_there: false });
         }
-        Err(Error::new(ErrorKind::Provider, "launch an instance"))
+        Err(Error::new(ErrorKind::Provider, format!("make {tag} without looking")))
     }
 }
 
 #[async_trait]
-impl Provider for Buggy {
+impl<C: Cloud> Provider for Buggy<C> {
     fn capability(&self) -> Capability {
         self.inner.capability()
     }
@@ -82,7 +80,8 @@ impl Provider for Buggy {
     async fn owned(&self, owner: &Owner) -> Result<Vec<(Tag, ObservedResource)>> {
         let mut owned = self.inner.owned(owner).await?;
         if self.bug == Bug::ForgetsIds {
-            owned.retain(|(_, found)| found.kind.0 != "instance" || self.ids.lock().unwrap().contains(&found.id));
+            let ids = self.ids.lock().unwrap();
+            owned.retain(|(_, found)| !C::VICTIM.forgotten.contains(&found.kind.0.as_str()) || ids.contains(&found.id));
         }
         Ok(owned)
     }
@@ -103,28 +102,24 @@ impl Provider for Buggy {
         self.inner.wait_usable(tag, request, id).await
     }
 
+    fn reservations(&self) -> Option<&dyn Reservations> {
+        self.inner.reservations()
+    }
+
     fn expand(&self, scope: &Scope, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
         self.inner.expand(scope, request)
     }
 
     async fn acquire(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired> {
-        let launches_blindly = !matches!(self.bug, Bug::None | Bug::TerminatesByPrefix);
-        match request.kind.0.as_str() {
-            "instance" if launches_blindly => self.blindly(tag, recorder).await,
-            _ => self.inner.acquire(tag, request, recorder).await,
+        if self.removes_by_prefix() || request.kind.0 != C::VICTIM.kind {
+            return self.inner.acquire(tag, request, recorder).await;
         }
+        self.blindly(tag, recorder).await
     }
 
     async fn release(&self, scope: &Scope, resource: &ObservedResource) -> Result<()> {
-        if self.bug == Bug::TerminatesByPrefix && resource.kind.0 == "instance" {
-            let prefix = format!("gpucl-{}-{}", scope.owner, scope.cluster);
-            let all = held(&self.sandbox);
-            let ids: Vec<&String> = all
-                .iter()
-                .filter(|thing| thing.kind == "instance" && thing.name.starts_with(&prefix))
-                .map(|thing| &thing.id)
-                .collect();
-            super::post(&self.sandbox, "/instance-operations/terminate", &json!({ "instance_ids": ids })).await;
+        if self.removes_by_prefix() && resource.kind.0 == C::VICTIM.kind {
+            self.cloud.remove_by_prefix(&format!("gpucl-{}-{}", scope.owner, scope.cluster)).await;
             return Ok(());
         }
         self.inner.release(scope, resource).await

@@ -3,7 +3,7 @@
 //! Provider, engine, plan and journal are the real ones. The world is what clusters of hosts have of it before anybody logs in.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use async_trait::async_trait;
 use gpucl::cluster::{Gc, GcOptions, Settings};
@@ -12,38 +12,51 @@ use gpucl::error::{Error, ErrorKind, Result};
 use gpucl::event::Bus;
 use gpucl::name::{Key, Owner, Scope};
 use gpucl::plan::{Action, Desired, Goal, Observed, Operation};
-use gpucl::provider::{HostRequest, Provider, Recorder, ResourceRequest, Surroundings, find};
+use gpucl::provider::{EndAsk, HostRequest, Provider, Recorder, ResourceRequest, Surroundings, find};
 use gpucl::render::Library;
-use gpucl::sandbox::lambda::{Sandbox, User};
 use gpucl::state::{ClusterState, Paths, Store};
-use serde_json::json;
 use tokio::sync::Notify;
 
-use super::bugs::{Bug, Buggy};
+use super::bug::{Bug, Buggy};
+use super::cloud::Cloud;
 
 /// After which call the process dies, before the journal knows of it: the kind of what is acquired, waited for or released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Death {
-    Acquired(&'static str),
-    Waited(&'static str),
-    Released(&'static str),
+pub(crate) enum Death<'a> {
+    Acquired(&'a str),
+    Waited(&'a str),
+    Released(&'a str),
+    /// After the end of the lease was moved.
+    Extended,
 }
 
 /// A person's home.
-pub(crate) struct Home {
+pub(crate) struct Home<C> {
     folder: tempfile::TempDir,
-    pub(crate) sandbox: Arc<Sandbox>,
+    pub(crate) cloud: Arc<C>,
     pub(crate) scope: Scope,
+    /// The kinds of all that is wanted, of those that the hosts take.
+    wanted: Vec<&'static str>,
     bug: Bug,
-    /// The account; it remembers nothing of what it made.
+    /// The account, logged in to; it remembers nothing of what it made.
     account: OnceLock<Arc<dyn Provider>>,
+    /// What the last `up` used of others'.
+    adopted: Mutex<Vec<ResourceRequest>>,
 }
 
-impl Home {
-    pub(crate) fn new(sandbox: Arc<Sandbox>, owner: &Owner, bug: Bug) -> Self {
+impl<C: Cloud> Home<C> {
+    pub(crate) fn new(cloud: Arc<C>, owner: &Owner, wanted: &[&'static str], bug: Bug) -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let scope = Scope { owner: owner.clone(), cluster: "demo".parse().unwrap() };
-        let home = Self { folder, sandbox, scope, bug, account: OnceLock::new() };
+        let home = Self {
+            folder,
+            cloud,
+            scope,
+            wanted: wanted.to_vec(),
+            bug,
+            account: OnceLock::new(),
+            adopted: Mutex::default(),
+        };
         // A cluster whose name begins as ours does, and that is known here.
         let neighbour = Scope { owner: owner.clone(), cluster: "demo-2".parse().unwrap() };
         drop(Store::create(&home.paths(), &neighbour, jiff::Timestamp::now()).unwrap());
@@ -56,11 +69,7 @@ impl Home {
     }
 
     fn settings(&self) -> Settings {
-        let variables = [
-            ("LAMBDA_API_KEY", self.sandbox.key(User::Alice)),
-            ("LAMBDA_API_URL", self.sandbox.base_url()),
-            ("GPUCL_LAMBDA_PACE", "0.001".to_owned()),
-        ];
+        let variables = self.cloud.variables().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let at = |name: &str| -> PathBuf { self.folder.path().join(name) };
         Settings {
             paths: self.paths(),
@@ -69,7 +78,7 @@ impl Home {
             program: PathBuf::new(),
             environment: Vec::new(),
             surroundings: Surroundings {
-                variables: variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+                variables,
                 home: at("home"),
                 config_home: at("config"),
                 config_dir: at("config"),
@@ -81,12 +90,27 @@ impl Home {
     }
 
     fn provider(&self) -> Result<Arc<dyn Provider>> {
-        let settings = json!({ "regions": ["us-east-1"], "file_systems": [{ "name": "data", "create": true }] });
-        let open = || find("lambda")?.open(&settings, &self.settings().context());
+        let settings = self.cloud.settings(&self.wanted);
+        let open = || find(C::PROVIDER)?.open(&settings, &self.settings().context());
         match self.bug {
+            // To read the system's certificates anew takes longer than all the rest of a step.
             Bug::None => Ok(self.account.get_or_init(|| Arc::from(open().unwrap())).clone()),
-            bug => Ok(Arc::new(Buggy::new(open()?, bug, self.sandbox.clone()))),
+            bug => Ok(Arc::new(Buggy::new(open()?, bug, self.cloud.clone()))),
         }
+    }
+
+    /// The kinds of what is to be there and is not adopted, sorted.
+    pub(crate) fn kinds(&self) -> Vec<&'static str> {
+        let adopted = self.adopted.lock().unwrap().clone();
+        let mut kinds = self.wanted.clone();
+        kinds.retain(|kind| !adopted.iter().any(|request| request.kind.0 == *kind));
+        kinds.sort_unstable();
+        kinds
+    }
+
+    /// What has this key was not made for the cluster.
+    pub(crate) fn is_adopted(&self, key: &Key) -> bool {
+        self.adopted.lock().unwrap().iter().any(|request| request.key == *key)
     }
 
     /// The state, read from its files as a new process does.
@@ -102,8 +126,20 @@ impl Home {
     }
 
     /// A process until its end, or until it dies.
-    async fn process(&self, death: Option<Death>, work: impl AsyncFnOnce(&Process) -> Result<()>) -> Result<()> {
-        let process = Process { scope: self.scope.clone(), provider: self.provider()?, death, died: Notify::new() };
+    async fn process(
+        &self,
+        death: Option<Death<'static>>,
+        work: impl AsyncFnOnce(&Process) -> Result<()>,
+    ) -> Result<()> {
+        let provider = self.provider()?;
+        let process = Process {
+            scope: self.scope.clone(),
+            settle: C::SETTLE.unwrap_or_else(|| provider.capability().settle),
+            provider,
+            adopted: Mutex::default(),
+            death,
+            died: Notify::new(),
+        };
         tokio::select! {
             biased;
             () = process.died.notified() => Err(Error::new(ErrorKind::Internal, "live").because("the process died")),
@@ -111,23 +147,29 @@ impl Home {
         }
     }
 
-    /// `up` of two hosts: hands back how many operations its plan had.
-    pub(crate) async fn up(&self, death: Option<Death>) -> Result<usize> {
+    /// `up`: hands back how many operations its plan had.
+    pub(crate) async fn up(&self, death: Option<Death<'static>>) -> Result<usize> {
         let mut operations = 0;
         self.process(death, async |process| {
             let ledger = self.ledger();
             let (events, cancel) = (Bus::new().0, Cancel::new().1);
             let pipeline = Pipeline { world: process, ledger: &ledger, events: &events, cancel: &cancel };
-            let host = |index| HostRequest::new(Key::host(index), json!({ "type": "gpu_1x_a10" }));
-            let resolved = process.provider.resolve(&self.scope, vec![host(0), host(1)]).await?;
+            let hosts = (0..).zip(self.cloud.hosts()).map(|(index, host)| HostRequest::new(Key::host(index), host));
+            let resolved = process.provider.resolve(&self.scope, hosts.collect()).await?;
             let mut resources: Vec<ResourceRequest> = Vec::new();
             for host in &resolved.hosts {
                 for request in process.provider.expand(&self.scope, host)? {
+                    // Hosts share some.
                     if resources.iter().all(|known| known.key != request.key) {
                         resources.push(request);
                     }
                 }
             }
+            resources.retain(|request| self.wanted.contains(&request.kind.0.as_str()));
+            let adopted: Vec<_> = resources.iter().filter(|request| request.adopted.is_some()).cloned().collect();
+            *self.adopted.lock().unwrap() = adopted.clone();
+            // As with clusters: `down` looks at nothing that was not made for it.
+            *process.adopted.lock().unwrap() = adopted;
             let goal = Goal::Up(Desired { resources, ..Desired::default() });
             let planned = pipeline.plan(&goal).await?;
             operations = planned.plan.operations.len();
@@ -138,13 +180,27 @@ impl Home {
     }
 
     /// `down`; it forgets the cluster at its end.
-    pub(crate) async fn down(&self, death: Option<Death>) -> Result<()> {
+    pub(crate) async fn down(&self, death: Option<Death<'static>>) -> Result<()> {
         self.process(death, async |process| {
             let ledger = self.ledger();
             let (events, cancel) = (Bus::new().0, Cancel::new().1);
             let pipeline = Pipeline { world: process, ledger: &ledger, events: &events, cancel: &cancel };
             pipeline.remove_all().await?;
             ledger.into_store().unwrap().remove()
+        })
+        .await
+    }
+
+    /// Moves the end of the cluster's lease there.
+    pub(crate) async fn extend(&self, id: &str, end: jiff::Timestamp, death: Option<Death<'static>>) -> Result<()> {
+        self.process(death, async |process| {
+            let reservations = process.provider.reservations().unwrap();
+            let lease = reservations.lease(id).await?;
+            if lease.end != end {
+                reservations.extend(id, EndAsk::At(end), false).await?;
+            }
+            process.dies(Death::Extended).await;
+            Ok(())
         })
         .await
     }
@@ -158,7 +214,7 @@ impl Home {
             let gc = Gc {
                 settings: &settings,
                 owner: Some(self.scope.owner.clone()),
-                name: "lambda".to_owned(),
+                name: C::PROVIDER.to_owned(),
                 provider: provider.as_ref(),
                 options: GcOptions::default(),
             };
@@ -176,12 +232,14 @@ impl Home {
 struct Process {
     scope: Scope,
     provider: Arc<dyn Provider>,
-    death: Option<Death>,
+    adopted: Mutex<Vec<ResourceRequest>>,
+    death: Option<Death<'static>>,
     died: Notify,
+    settle: std::time::Duration,
 }
 
 impl Process {
-    async fn dies(&self, here: Death) {
+    async fn dies(&self, here: Death<'_>) {
         if self.death == Some(here) {
             self.died.notify_one();
             std::future::pending::<()>().await;
@@ -190,7 +248,7 @@ impl Process {
 
     async fn wait_for(&self, key: &Key, request: &ResourceRequest, id: &str) -> Result<()> {
         self.provider.wait_usable(&self.scope.tag(key), request, id).await?;
-        self.dies(Death::Waited(kind(&request.kind.0))).await;
+        self.dies(Death::Waited(&request.kind.0)).await;
         Ok(())
     }
 }
@@ -199,7 +257,7 @@ impl Process {
 struct Dying<'a> {
     process: &'a Process,
     ledger: &'a Ledger,
-    kind: &'static str,
+    kind: &'a str,
 }
 
 #[async_trait]
@@ -210,21 +268,22 @@ impl Recorder for Dying<'_> {
     }
 }
 
-fn kind(name: &str) -> &'static str {
-    ["ssh_key", "firewall_ruleset", "file_system", "instance"].into_iter().find(|known| *known == name).unwrap()
-}
-
 #[async_trait]
 impl World for Process {
     async fn observe(&self, _known: &ClusterState) -> Result<Observed> {
-        Ok(Observed { resources: self.provider.observe(&self.scope).await?, ..Observed::default() })
+        let mut resources = self.provider.observe(&self.scope).await?;
+        let adopted = self.adopted.lock().unwrap().clone();
+        if !adopted.is_empty() {
+            resources.extend(self.provider.observe_adopted(&adopted).await?);
+        }
+        Ok(Observed { resources, ..Observed::default() })
     }
 
     async fn perform(&self, operation: &Operation, ledger: &Ledger) -> Result<()> {
         let key = &operation.key;
         match &operation.action {
             Action::Acquire { request } => {
-                let recorder = Dying { process: self, ledger, kind: kind(&request.kind.0) };
+                let recorder = Dying { process: self, ledger, kind: &request.kind.0 };
                 let acquired = self.provider.acquire(&self.scope.tag(key), request, &recorder).await?;
                 ledger.exists(key, &acquired.id).await?;
                 self.wait_for(key, request, &acquired.id).await
@@ -232,7 +291,7 @@ impl World for Process {
             Action::Await { request, id } => self.wait_for(key, request, id).await,
             Action::Release { resource } => {
                 self.provider.release(&self.scope, resource).await?;
-                self.dies(Death::Released(kind(&resource.kind.0))).await;
+                self.dies(Death::Released(&resource.kind.0)).await;
                 Ok(())
             }
             other => Err(Error::new(ErrorKind::Internal, other.name()).because("no host is logged in to here")),
@@ -240,7 +299,6 @@ impl World for Process {
     }
 
     fn settle(&self) -> std::time::Duration {
-        // The stand-in shows at once what it did.
-        std::time::Duration::from_millis(100)
+        self.settle
     }
 }
