@@ -22,11 +22,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Login, Manifest, ObservedResource,
-    Offer, Provider, ProviderKind, Recorder, Reservations, Resolved, ResourceKind, ResourceRequest,
+    Offer, Provider, ProviderKind, Recorder, Reservations, Resolved, ResourceKind, ResourceRequest, settings,
 };
 use crate::spec::Runtime;
 use cloud::Cloud;
@@ -71,10 +71,8 @@ impl Factory for ChameleonFactory {
     }
 
     fn open(&self, settings: &Value, context: &Context) -> Result<Box<dyn Provider>> {
-        let settings = config::read_settings(settings).map_err(|errors| {
-            let texts: Vec<String> = errors.iter().map(|error| format!("`{}` {}", error.path, error.message)).collect();
-            Error::new(ErrorKind::Provider, "open the provider `chameleon`").because(texts.join(", "))
-        })?;
+        let settings = config::read_settings(settings)
+            .map_err(|errors| settings::wrong("open the provider `chameleon`", &errors))?;
         Ok(Box::new(Chameleon { cloud: Cloud::new(settings, context) }))
     }
 }

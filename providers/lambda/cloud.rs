@@ -15,6 +15,7 @@ use super::config::Settings;
 use super::credentials;
 use crate::error::Result;
 use crate::name::ClusterName;
+use crate::provider::http::is_loopback;
 use crate::provider::{Context, Surroundings};
 
 /// Where Lambda is, when nobody says otherwise.
@@ -62,7 +63,7 @@ pub(super) fn endpoint(settings: Option<&str>, surroundings: &Surroundings) -> R
 /// The pace of an account: for a stand-in on this machine, GPUCL_LAMBDA_PACE shortens every wait by a factor.
 pub(super) fn pace(context: &Context, endpoint: &Url, key: &secrecy::SecretString) -> Pace {
     let factor = context.surroundings.variable("GPUCL_LAMBDA_PACE").and_then(|text| text.parse().ok());
-    let factor = factor.filter(|factor| api::is_loopback(endpoint) && (1e-6..=1.0).contains(factor));
+    let factor = factor.filter(|factor| is_loopback(endpoint) && (1e-6..=1.0).contains(factor));
     Pace::new(&context.cache_dir, endpoint.as_str(), key, factor.unwrap_or(1.0))
 }
 

@@ -20,11 +20,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Login, Manifest, ObservedResource,
-    Offer, Provider, ProviderKind, Recorder, Resolved, ResourceKind, ResourceRequest,
+    Offer, Provider, ProviderKind, Recorder, Resolved, ResourceKind, ResourceRequest, settings,
 };
 use crate::spec::Runtime;
 use cloud::Cloud;
@@ -69,10 +69,8 @@ impl Factory for LambdaFactory {
     }
 
     fn open(&self, settings: &Value, context: &Context) -> Result<Box<dyn Provider>> {
-        let settings = config::read_settings(settings).map_err(|errors| {
-            let texts: Vec<String> = errors.iter().map(|error| format!("`{}` {}", error.path, error.message)).collect();
-            Error::new(ErrorKind::Provider, "open the provider `lambda`").because(texts.join(", "))
-        })?;
+        let settings =
+            config::read_settings(settings).map_err(|errors| settings::wrong("open the provider `lambda`", &errors))?;
         Ok(Box::new(Lambda { cloud: Cloud::new(settings, context) }))
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use crate::error::{Error, ErrorKind, LeftBehind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
@@ -147,12 +147,7 @@ impl Provider for Local {
     async fn acquire(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired> {
         refuse_what_is_no_host(tag, request)?;
         let (id, was_there) = self.allotments.claim(tag, &crate::util::digest::of_json(request)).await?;
-        match recorder.exists(&tag.key, &id).await {
-            Ok(()) => Ok(Acquired { id, was_there }),
-            Err(error) => Err(error
-                .while_doing(format!("write down that the folder of {tag} exists"))
-                .left(LeftBehind::Remaining(vec![id]))),
-        }
+        Acquired { id, was_there }.recorded(recorder, tag, &format!("the folder of {tag}")).await
     }
 
     async fn release(&self, scope: &Scope, resource: &ObservedResource) -> Result<()> {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use super::*;
+use crate::error::LeftBehind;
 
 /// Keeps what it is told.
 #[derive(Default)]

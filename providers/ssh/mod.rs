@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use crate::error::{Error, ErrorKind, LeftBehind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::host::SshTarget;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
@@ -178,12 +178,7 @@ impl Provider for Ssh {
         let target =
             config::target(&Settings::default(), &request.settings, "").map_err(|errors| told(&doing, &errors))?;
         let (id, was_there) = self.claims.claim(tag, target).await?;
-        match recorder.exists(&tag.key, &id).await {
-            Ok(()) => Ok(Acquired { id, was_there }),
-            Err(error) => Err(error
-                .while_doing(format!("write down that the claim of {tag} exists"))
-                .left(LeftBehind::Remaining(vec![id]))),
-        }
+        Acquired { id, was_there }.recorded(recorder, tag, &format!("the claim of {tag}")).await
     }
 
     async fn release(&self, scope: &Scope, resource: &ObservedResource) -> Result<()> {
@@ -222,18 +217,6 @@ impl Provider for Ssh {
 
 /// Wrong settings as one error.
 fn told(doing: &str, errors: &[FieldError]) -> Error {
-    let texts: Vec<String> =
-        errors
-            .iter()
-            .map(|error| {
-                if error.path.is_empty() {
-                    error.message.clone()
-                } else {
-                    format!("`{}` {}", error.path, error.message)
-                }
-            })
-            .collect();
-    Error::new(ErrorKind::Provider, doing)
-        .because(texts.join(", "))
+    settings::wrong(doing, errors)
         .hint("name it under `hosts:`, such as `hosts: [{node: gpu1}]`; providers/ssh/README.md has the rest")
 }

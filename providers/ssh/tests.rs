@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::json;
 
 use super::*;
+use crate::error::LeftBehind;
 
 struct Nobody;
 

@@ -6,6 +6,7 @@
 mod capability;
 pub mod conformance;
 mod contract;
+pub mod http;
 mod login;
 mod manifest;
 mod outage;

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 
-use crate::error::Result;
-use crate::name::Key;
+use crate::error::{LeftBehind, Result};
+use crate::name::{Key, Tag};
 
 /// Takes an id to safety. When it returns, the id is on the disk.
 #[async_trait]
@@ -19,4 +19,19 @@ pub struct Acquired {
     pub id: String,
     /// It was there already.
     pub was_there: bool,
+}
+
+impl Acquired {
+    /// Hands it back once its id is safe, or says what is left behind; `what` is what exists now.
+    ///
+    /// # Errors
+    /// When the recorder fails.
+    pub async fn recorded(self, recorder: &dyn Recorder, tag: &Tag, what: &str) -> Result<Self> {
+        match recorder.exists(&tag.key, &self.id).await {
+            Ok(()) => Ok(self),
+            Err(error) => Err(error
+                .while_doing(format!("write down that {what} exists"))
+                .left(LeftBehind::Remaining(vec![self.id]))),
+        }
+    }
 }

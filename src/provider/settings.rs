@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::FieldError;
+use crate::error::{Error, ErrorKind};
 
 /// Reads settings or a host's entry; each error names its key below `path` (empty for the settings' root).
 ///
@@ -31,6 +32,16 @@ pub fn read<T: DeserializeOwned + JsonSchema>(value: &Value, path: &str) -> Resu
         let path = culprit::<T>(map, &message).map_or_else(|| path.to_owned(), |key| join(path, key));
         vec![field(&path, message)]
     })
+}
+
+/// Settings that are wrong although the spec that they are of was checked, as one error.
+pub fn wrong(doing: impl Into<String>, errors: &[FieldError]) -> Error {
+    let told = |error: &FieldError| match error.path.is_empty() {
+        true => error.message.clone(),
+        false => format!("`{}` {}", error.path, error.message),
+    };
+    let texts: Vec<String> = errors.iter().map(told).collect();
+    Error::new(ErrorKind::Provider, doing).because(texts.join(", "))
 }
 
 /// The keys that a type's schema names.

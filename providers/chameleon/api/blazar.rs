@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::json;
 
-use super::call::part;
-use super::failure::{Api, Effect, Failure, FailureKind};
+use super::failure::{Api, Failure, FailureKind};
 use super::lease::{Allocation, Host, Lease, NewLease, date};
 use super::site::Site;
+use crate::provider::http::{Effect, part};
 
 const SERVICE: &str = "reservation";
 

@@ -1,16 +1,15 @@
 //! One call: the token, the answer, and what a failure of it means.
 
-use std::time::Duration;
-
 use jiff::SignedDuration;
-use reqwest::header::{ACCEPT, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
+use reqwest::header::{DATE, HeaderValue};
+use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::failure::{Api, Effect, Failure, FailureKind, changes, classify, transport};
+use super::failure::{Api, Failure, FailureKind, classify};
 use super::site::{Again, Site};
+use crate::provider::http::{self, Answer, Effect, changes};
 use crate::util::when;
 
 /// The header that carries the token.
@@ -19,19 +18,6 @@ pub(super) const TOKEN: &str = "X-Auth-Token";
 const MOST_PAGES: usize = 200;
 /// A clock that is off by less is none's fault: times are asked for in minutes.
 const LEAST_SKEW: SignedDuration = SignedDuration::from_mins(1);
-
-/// An answer that is a success.
-pub(super) struct Answer {
-    pub(super) headers: HeaderMap,
-    pub(super) body: Vec<u8>,
-}
-
-impl Answer {
-    /// Its JSON.
-    pub(super) fn json(&self, doing: &str, method: &Method) -> Api<Value> {
-        serde_json::from_slice(&self.body).map_err(|error| malformed(doing, method, &error))
-    }
-}
 
 impl Site {
     /// Reads the value below `key`, or the whole answer when that is empty.
@@ -88,7 +74,7 @@ impl Site {
     async fn read_value(&self, service: &'static str, path: &str, doing: &str) -> Api<Value> {
         let once = || async {
             let answer = self.once(&Method::GET, service, path, None, doing).await?;
-            answer.json(&self.at(doing), &Method::GET)
+            json_of(&answer, &self.at(doing), &Method::GET)
         };
         self.with_patience(Again::Whatever, once).await
     }
@@ -104,7 +90,7 @@ impl Site {
         doing: &str,
     ) -> Api<T> {
         let answer = self.changed(&method, service, path, body.as_ref(), doing).await?;
-        let value = answer.json(&self.at(doing), &method)?;
+        let value = json_of(&answer, &self.at(doing), &method)?;
         decode(below(value, key), &self.at(doing), &method)
     }
 
@@ -183,30 +169,32 @@ impl Site {
 
 /// Sends a request once; an answer that is no success is a failure.
 pub(super) async fn ask(request: RequestBuilder, method: &Method, doing: &str) -> Api<Answer> {
-    // Without it Blazar answers 500, and carries the call out all the same.
-    let request = request.header(ACCEPT, "application/json");
-    let answer = request.send().await.map_err(|error| transport(doing, method, &error))?;
-    let status = answer.status();
-    let (after, skew) = (retry_after(&answer), skew(&answer));
-    let headers = answer.headers().clone();
-    let body = match answer.bytes().await {
-        Ok(body) => body.to_vec(),
-        // What broke off was an answer all the same, and its status says what matters.
-        Err(_) if !status.is_success() => Vec::new(),
-        Err(error) => return Err(transport(doing, method, &error)),
-    };
+    let answer = http::ask(request, method, doing, "the site").await.map_err(|failure: Failure| {
+        if !failure.is_of_certificate() {
+            return failure;
+        }
+        failure.hint(
+            "a site with a certificate authority of its own needs its file: `cacert:` in clouds.yaml, or OS_CACERT",
+        )
+    })?;
+    let status = answer.status;
     if status.is_success() {
-        return Ok(Answer { headers, body });
+        return Ok(answer);
     }
     if status.is_redirection() && status != StatusCode::MULTIPLE_CHOICES {
         let text = format!("the service answered {}: its address leads elsewhere", status.as_u16());
         return Err(Failure { status: Some(status.as_u16()), ..Failure::new(FailureKind::Refused, doing, text) });
     }
-    let failure = Failure { after, ..classify(doing, method, status, &body) };
-    Err(match skew.filter(|_| failure.kind == FailureKind::PastDate) {
+    let failure = Failure { after: answer.retry_after(), ..classify(doing, method, status, &answer.body) };
+    Err(match skew(&answer).filter(|_| failure.kind == FailureKind::PastDate) {
         Some(skew) => Failure { text: format!("{}; {skew}", failure.text), ..failure },
         None => failure,
     })
+}
+
+/// An answer's JSON.
+pub(super) fn json_of(answer: &Answer, doing: &str, method: &Method) -> Api<Value> {
+    serde_json::from_slice(&answer.body).map_err(|error| malformed(doing, method, &error))
 }
 
 /// A header whose value is shown nowhere.
@@ -217,19 +205,9 @@ pub(super) fn secret_header(secret: &SecretString, doing: &str) -> Api<HeaderVal
     Ok(value)
 }
 
-/// How long the service wants to be left alone: seconds, or a date.
-fn retry_after(answer: &Response) -> Option<Duration> {
-    let text = answer.headers().get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
-    Some(Duration::try_from(at.duration_since(jiff::Timestamp::now())).unwrap_or_default())
-}
-
 /// How far the service's clock is from ours, where that is more than its answer took.
-fn skew(answer: &Response) -> Option<String> {
-    let text = answer.headers().get(DATE)?.to_str().ok()?.trim();
+fn skew(answer: &Answer) -> Option<String> {
+    let text = answer.headers.get(DATE)?.to_str().ok()?.trim();
     let there = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
     let ahead = when::between(jiff::Timestamp::now(), there);
     let direction = if ahead.is_positive() { "ahead of" } else { "behind" };
@@ -252,9 +230,8 @@ fn decode<T: DeserializeOwned>(value: Value, doing: &str, method: &Method) -> Ap
 
 /// An answer that cannot be read; the call itself was a success.
 fn malformed(doing: &str, method: &Method, error: &serde_json::Error) -> Failure {
-    let effect = if changes(method) { Effect::Unknown } else { Effect::None };
     let text = format!("the service's answer is not what was expected: {error}");
-    Failure::new(FailureKind::Malformed, doing, text).effect(effect)
+    Failure::new(FailureKind::Malformed, doing, text).effect(Effect::of(method))
 }
 
 /// The path of the next page: of the address in the answer only the query is taken, since behind a proxy the rest may be another's.
@@ -274,20 +251,4 @@ pub(super) fn query(pairs: &[(&str, &str)]) -> String {
     let Ok(mut url) = Url::parse("http://query") else { return String::new() };
     url.query_pairs_mut().extend_pairs(pairs);
     url.query().unwrap_or_default().to_owned()
-}
-
-/// A part of a path, of whatever somebody gave as an id or a name.
-pub(super) fn part(text: &str) -> String {
-    let mut shown = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric()
-            || b"-_~".contains(&byte)
-            || (byte == b'.' && !text.trim_matches('.').is_empty())
-        {
-            shown.push(char::from(byte));
-        } else {
-            shown.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    shown
 }

@@ -1,33 +1,16 @@
 //! What a service's refusal means. Services say it by their text: "not enough hosts" is a 500.
 
-use std::time::Duration;
-
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
-use crate::error::{Error, ErrorKind, LeftBehind, Status};
+use crate::error::{Error, ErrorKind, Status};
+use crate::provider::http::{self, Effect, Unanswered, shortened};
 
 /// The result of a call.
 pub(crate) type Api<T> = std::result::Result<T, Failure>;
 
 /// A call that did not succeed.
-#[derive(Debug, Clone)]
-pub(crate) struct Failure {
-    /// What it means.
-    pub(crate) kind: FailureKind,
-    /// What we were doing: `list the leases at CHI@UC`.
-    pub(crate) doing: String,
-    /// The service's own words, or ours.
-    pub(crate) text: String,
-    /// The status code, when there was an answer.
-    pub(crate) status: Option<u16>,
-    /// Whether the call may have been carried out.
-    pub(crate) effect: Effect,
-    /// What to do about it.
-    pub(crate) hints: Vec<String>,
-    /// When the service wants to be asked again.
-    pub(super) after: Option<Duration>,
-}
+pub(crate) type Failure = http::Failure<FailureKind>;
 
 /// What a failure means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,42 +65,18 @@ pub(crate) enum FailureKind {
     Refused,
 }
 
-/// Whether a call that changes something may have been carried out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Effect {
-    /// It was not.
-    None,
-    /// It cannot be told; only looking tells.
-    Unknown,
+impl From<Unanswered> for FailureKind {
+    fn from(why: Unanswered) -> Self {
+        match why {
+            Unanswered::Unreachable => Self::Unreachable,
+            Unanswered::Timeout => Self::Timeout,
+            Unanswered::Cut => Self::Cut,
+            Unanswered::NotSent => Self::Refused,
+        }
+    }
 }
 
 impl Failure {
-    /// A failure without effect.
-    pub(crate) fn new(kind: FailureKind, doing: impl Into<String>, text: impl Into<String>) -> Self {
-        Self {
-            kind,
-            doing: doing.into(),
-            text: text.into(),
-            status: None,
-            effect: Effect::None,
-            hints: Vec::new(),
-            after: None,
-        }
-    }
-
-    /// Adds what to do.
-    #[must_use]
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hints.push(hint.into());
-        self
-    }
-
-    #[must_use]
-    pub(super) fn effect(mut self, effect: Effect) -> Self {
-        self.effect = effect;
-        self
-    }
-
     /// The same call may succeed a little later, as far as the service is concerned.
     pub(crate) fn passes(&self) -> bool {
         use FailureKind::{Cut, Fault, InTransition, Malformed, RateLimited, Timeout, Unreachable};
@@ -140,17 +99,8 @@ impl From<Failure> for Error {
             _ if failure.passes() => Status::Persistent,
             _ => Status::Permanent,
         };
-        let left = match failure.effect {
-            Effect::None => LeftBehind::Clear,
-            Effect::Unknown => LeftBehind::Unknown,
-        };
-        let own = hint_of(failure.kind);
-        let error = Error::new(kind, failure.doing).because(failure.text).status(status).left(left);
-        let error = failure.hints.iter().fold(error, |error, hint| error.hint(hint));
-        match own {
-            Some(hint) if failure.hints.is_empty() => error.hint(hint),
-            _ => error,
-        }
+        let usual = hint_of(failure.kind);
+        failure.into_error(kind, status, usual)
     }
 }
 
@@ -196,13 +146,8 @@ pub(super) fn classify(doing: &str, method: &Method, status: StatusCode, body: &
         FailureKind::Fault if !text.is_empty() => format!("the service answered {}: {shown}", status.as_u16()),
         _ => shown,
     };
-    let effect = if changes(method) && kind == FailureKind::Fault { Effect::Unknown } else { Effect::None };
+    let effect = if kind == FailureKind::Fault { Effect::of(method) } else { Effect::None };
     Failure { status: Some(status.as_u16()), ..Failure::new(kind, doing, shown) }.effect(effect)
-}
-
-/// Whether a call by this method may change something.
-pub(super) fn changes(method: &Method) -> bool {
-    method != Method::GET
 }
 
 fn kind_of(status: StatusCode, text: &str, body: &[u8]) -> FailureKind {
@@ -277,44 +222,4 @@ fn plain_text(text: &str) -> String {
         }
     }
     shown.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// One line of no more than 300 letters, without a full stop at its end.
-fn shortened(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line = line.trim_end_matches('.');
-    match line.char_indices().nth(300) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line.to_owned(),
-    }
-}
-
-/// What a request without an answer means.
-pub(super) fn transport(doing: &str, method: &Method, error: &reqwest::Error) -> Failure {
-    use FailureKind as Kind;
-    // The innermost cause says it best: `Connection refused (os error 111)`. No error here holds an address with a secret.
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    let place = error.url().and_then(reqwest::Url::host_str).unwrap_or("the site").to_owned();
-    let (kind, text) = match error {
-        error if error.is_connect() => (Kind::Unreachable, format!("{place} cannot be reached: {cause}")),
-        error if error.is_timeout() => (Kind::Timeout, format!("{place} did not answer in time")),
-        error if error.is_builder() => (Kind::Refused, format!("the request cannot be made: {cause}")),
-        _ => (Kind::Cut, format!("the connection to {place} broke: {cause}")),
-    };
-    let unknown = changes(method) && matches!(kind, Kind::Timeout | Kind::Cut);
-    let failure = Failure::new(kind, doing, text).effect(if unknown { Effect::Unknown } else { Effect::None });
-    if is_certificate(&failure.text) {
-        return failure.hint(
-            "a site with a certificate authority of its own needs its file: `cacert:` in clouds.yaml, or OS_CACERT",
-        );
-    }
-    failure
-}
-
-/// The other end's certificate is not trusted: trying again does not change it.
-pub(super) fn is_certificate(text: &str) -> bool {
-    text.contains("certificate") || text.contains("UnknownIssuer")
 }

@@ -17,7 +17,9 @@ mod site;
 mod tests;
 mod token;
 
-pub(super) use failure::{Effect, Failure, FailureKind};
+pub(super) use failure::{Failure, FailureKind};
 pub(super) use lease::{Allocation, Host, Lease, NewLease, NewReservation};
 pub(super) use machine::{FloatingIp, Image, KeyPair, Network, NewServer, Server};
 pub(super) use site::Site;
+
+pub(super) use crate::provider::http::Effect;

@@ -3,10 +3,11 @@
 use reqwest::Method;
 use serde_json::json;
 
-use super::call::{part, query};
+use super::call::query;
 use super::failure::Api;
 use super::machine::{FloatingIp, Network, Port};
 use super::site::Site;
+use crate::provider::http::part;
 
 const SERVICE: &str = "network";
 

@@ -4,11 +4,12 @@ use reqwest::Method;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::call::{part, query};
+use super::call::query;
 use super::failure::Api;
 use super::lenient;
 use super::machine::{Flavor, Image, KeyPair, NewServer, Server};
 use super::site::Site;
+use crate::provider::http::part;
 
 const COMPUTE: &str = "compute";
 const IMAGE: &str = "image";

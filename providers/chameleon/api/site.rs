@@ -9,23 +9,18 @@ use reqwest::{Certificate, Client, Url};
 use tokio::sync::Mutex;
 
 use super::super::auth::Credentials;
-use super::failure::{Api, Failure, FailureKind, is_certificate};
+use super::failure::{Api, Failure, FailureKind};
 use super::session::Session;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::Bus;
+use crate::provider::http;
 
-/// How long one request may take; making a lease on a loaded site takes many seconds.
-const REQUEST_LIMIT: Duration = Duration::from_secs(60);
-/// How long a connection may take to be made.
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// How long a connection is kept without use: less than the five seconds after which many servers close it.
 const IDLE_LIMIT: Duration = Duration::from_secs(4);
 /// The longest that a service may make us wait by its `Retry-After`.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// How often a call is tried again.
 const AGAIN: usize = 3;
-/// A longer wait is told.
-const SILENT_WAIT: Duration = Duration::from_secs(2);
 
 /// Who we are at a site.
 #[derive(Debug, Clone)]
@@ -195,11 +190,7 @@ impl Site {
             };
             let wait = delays.next().map(|delay| failure.after.unwrap_or(delay));
             let Some(wait) = wait.filter(|wait| *wait <= LONGEST_WAIT) else { return Err(failure) };
-            if wait > SILENT_WAIT {
-                let seconds = wait.as_secs_f64().ceil();
-                self.inner.events.note(format!("failed to {}: {}; again in {seconds} s", failure.doing, failure.text));
-            }
-            tokio::time::sleep(wait).await;
+            failure.wait(wait, &self.inner.events).await;
         }
     }
 }
@@ -208,7 +199,7 @@ fn may_be_tried_again(failure: &Failure, again: Again) -> bool {
     use FailureKind as Kind;
     match failure.kind {
         Kind::RateLimited => true,
-        Kind::Unreachable => !is_certificate(&failure.text),
+        Kind::Unreachable => !failure.is_of_certificate(),
         Kind::Cut | Kind::Timeout | Kind::Malformed => again == Again::Whatever,
         // 501 and its like do not pass.
         Kind::Fault => again == Again::Whatever && matches!(failure.status, Some(500 | 502 | 503 | 504)),
@@ -219,21 +210,11 @@ fn may_be_tried_again(failure: &Failure, again: Again) -> bool {
 /// A client for one site; `None` keeps no connection.
 fn client(credentials: &Credentials, keystone: &Url, idle: Option<Duration>) -> Result<Client> {
     let doing = || format!("prepare connections to {}", credentials.auth_url);
-    let mut builder = crate::util::http::client()
-        .user_agent(concat!("gpucl/", env!("CARGO_PKG_VERSION")))
-        .redirect(reqwest::redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .connect_timeout(CONNECT_LIMIT)
-        .timeout(REQUEST_LIMIT)
-        .tls_danger_accept_invalid_certs(!credentials.verify);
-    builder = match idle {
+    let builder = http::client(keystone).tls_danger_accept_invalid_certs(!credentials.verify);
+    let mut builder = match idle {
         Some(limit) => builder.pool_idle_timeout(limit),
         None => builder.pool_max_idle_per_host(0),
     };
-    // A proxy for the world is no way to this machine.
-    if matches!(keystone.host_str(), Some("localhost" | "127.0.0.1" | "[::1]")) {
-        builder = builder.no_proxy();
-    }
     if let Some(path) = &credentials.cacert {
         let hint = "cacert in clouds.yaml, or OS_CACERT, names a file of certificates in PEM form";
         let pem = fs_err::read(path).doing(ErrorKind::Usage, doing).map_err(|error| error.hint(hint))?;

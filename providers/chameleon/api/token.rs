@@ -6,10 +6,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::auth::{Method, Named};
-use super::call::{Answer, TOKEN, ask, secret_header};
+use super::call::{TOKEN, ask, json_of, secret_header};
 use super::failure::{Api, Failure, FailureKind};
 use super::session::{Body, Session, Thing};
 use super::site::{Again, Site};
+use crate::provider::http::{Answer, Effect};
 
 /// Where Keystone puts the token.
 const SUBJECT: &str = "X-Subject-Token";
@@ -108,7 +109,7 @@ impl Site {
             (Some(endpoint), _) => endpoint.clone(),
             (None, Some(discovery)) => {
                 let answer = self.identity(Verb::GET, doing, |client| Ok(client.get(discovery))).await?;
-                let document = answer.json(doing, &Verb::GET)?;
+                let document = json_of(&answer, doing, &Verb::GET)?;
                 let endpoint = document.get("token_endpoint").and_then(Value::as_str).unwrap_or_default();
                 endpoint.to_owned()
             }
@@ -134,7 +135,7 @@ impl Site {
                 Some(400 | 401) => Failure { kind: FailureKind::WrongSecret, ..self.explained(failure) },
                 _ => failure,
             })?;
-        let document = answer.json(doing, &Verb::POST)?;
+        let document = json_of(&answer, doing, &Verb::POST)?;
         match document.get("access_token").and_then(Value::as_str) {
             Some(token) => Ok(SecretString::from(token.to_owned())),
             None => Err(Failure::new(FailureKind::Malformed, doing, "the identity provider gave no access token")),
@@ -219,7 +220,7 @@ impl Site {
     ) -> Api<Answer> {
         let once = || async {
             // Nothing that is made here outlives its use: whatever went wrong, it has no effect.
-            let failed = |failure: Failure| Failure { effect: super::failure::Effect::None, ..failure };
+            let failed = |failure: Failure| Failure { effect: Effect::None, ..failure };
             ask(request(self.client(Again::Whatever))?, &verb, doing).await.map_err(failed)
         };
         self.with_patience(Again::Whatever, once).await
@@ -234,7 +235,7 @@ impl Site {
     }
 
     fn session_with(&self, token: SecretString, answer: &Answer, doing: &str) -> Api<Session> {
-        let value = answer.json(doing, &Verb::GET)?;
+        let value = json_of(answer, doing, &Verb::GET)?;
         let body: Body = serde_json::from_value(value.get("token").cloned().unwrap_or_default())
             .map_err(|error| Failure::new(FailureKind::Malformed, doing, format!("what Keystone tells: {error}")))?;
         Ok(Session::new(token, body, self.credentials().method.is_renewable()))

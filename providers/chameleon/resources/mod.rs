@@ -12,9 +12,11 @@ use serde_json::{Value, json};
 use super::cloud::Cloud;
 use super::config;
 use super::resolve::{Found, LeaseFound, Wanted};
-use crate::error::{Error, ErrorKind, LeftBehind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Owner, Tag};
-use crate::provider::{Acquired, HostPlace, HostRequest, ObservedResource, Recorder, ResourceKind, ResourceRequest};
+use crate::provider::{
+    Acquired, HostPlace, HostRequest, ObservedResource, Recorder, ResourceKind, ResourceRequest, settings,
+};
 
 /// The kinds of resource there are, in the order in which they are acquired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,11 +64,8 @@ fn address_key() -> Key {
 
 /// Which resources a host takes.
 pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
-    let entry = config::read_host(&request.settings, "").map_err(|errors| {
-        let texts: Vec<String> = errors.iter().map(|error| format!("`{}` {}", error.path, error.message)).collect();
-        Error::new(ErrorKind::Provider, format!("read the entry of {}", request.key.display_name()))
-            .because(texts.join(", "))
-    })?;
+    let doing = || format!("read the entry of {}", request.key.display_name());
+    let entry = config::read_host(&request.settings, "").map_err(|errors| settings::wrong(doing(), &errors))?;
     let found: Option<Found> = serde_json::from_value(request.found.clone()).ok();
     // Without what was found, a host is asked for as if it were the only one.
     let wanted = found.as_ref().map_or_else(|| Wanted::of(std::slice::from_ref(&entry)), |found| found.wanted.clone());
@@ -187,12 +186,7 @@ pub(super) async fn acquire(
         Kind::FloatingIp => address::acquire(cloud, tag, request).await,
         Kind::Server => server::acquire(cloud, tag, request).await,
     }?;
-    match recorder.exists(&tag.key, &acquired.id).await {
-        Ok(()) => Ok(acquired),
-        Err(error) => Err(error
-            .while_doing(format!("write down that {tag} exists"))
-            .left(LeftBehind::Remaining(vec![acquired.id]))),
-    }
+    acquired.recorded(recorder, tag, &tag.to_string()).await
 }
 
 /// Waits until one is usable.

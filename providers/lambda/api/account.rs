@@ -6,9 +6,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 pub(crate) use super::call::Account;
-use super::call::part;
-use super::failure::{Api, Effect, Failure, FailureKind};
+use super::failure::{Api, Failure, FailureKind};
 use super::form::{FileSystem, Image, Instance, Region, Rule, Ruleset, SshKey, TagEntry, TypeItem};
+use crate::provider::http::{Effect, part};
 
 /// Where instances are launched: its pace is its own.
 pub(crate) const LAUNCH_PATH: &str = "/instance-operations/launch";

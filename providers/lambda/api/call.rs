@@ -4,22 +4,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, Method, Response, Url};
+use reqwest::header::{AUTHORIZATION, HeaderValue};
+use reqwest::{Client, Method, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::failure::{Api, Effect, Failure, FailureKind, changes, classify, is_page, transport};
+use super::failure::{Api, Failure, FailureKind, classify, is_page};
 use super::pace::{Pace, Turn};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::Bus;
+use crate::provider::http::{self, Answer, Effect, changes, is_loopback};
 
-/// How long one request may take; a launch answers when the instance has its place.
-const REQUEST_LIMIT: Duration = Duration::from_secs(60);
-/// How long a connection may take to be made.
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// The longest that Lambda may make us wait by its `Retry-After`.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// How often a call is tried again.
@@ -28,8 +25,6 @@ const AGAIN: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// No limit is shorter, however much of a hurry a stand-in is in.
 const LEAST_LIMIT: Duration = Duration::from_secs(10);
-/// A longer wait is told.
-const SILENT_WAIT: Duration = Duration::from_secs(2);
 
 /// One account at Lambda. Cheap to clone; nothing is sent when it is made.
 #[derive(Clone)]
@@ -57,20 +52,12 @@ impl Account {
     /// Makes an account of where it is, the key, and where that is known from.
     pub(crate) fn new(endpoint: &Url, key: SecretString, source: &str, pace: Pace, events: Bus) -> Result<Self> {
         let doing = || format!("prepare connections to {endpoint}");
-        let mut builder = crate::util::http::client()
-            .user_agent(concat!("gpucl/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .connect_timeout(CONNECT_LIMIT)
-            .timeout(REQUEST_LIMIT)
+        let client = http::client(endpoint)
             // On a connection that was kept a server may close just then, and it could not be told whether a call that changes
             // something was carried out. At one call a second, a new one for each costs little.
-            .pool_max_idle_per_host(0);
-        // A proxy for the world is no way to this machine.
-        if is_loopback(endpoint) {
-            builder = builder.no_proxy();
-        }
-        let client = builder.build().doing(ErrorKind::Internal, doing)?;
+            .pool_max_idle_per_host(0)
+            .build()
+            .doing(ErrorKind::Internal, doing)?;
         let inner = Inner {
             base: format!("{}/api/v1", endpoint.as_str().trim_end_matches('/')),
             place: place_of(endpoint),
@@ -147,11 +134,7 @@ impl Account {
                 // What was said to one process is meant for all.
                 pace.hold(turn, wait);
             }
-            if wait > SILENT_WAIT {
-                let seconds = wait.as_secs_f64().ceil();
-                self.inner.events.note(format!("failed to {}: {}; again in {seconds} s", failure.doing, failure.text));
-            }
-            tokio::time::sleep(wait).await;
+            failure.wait(wait, &self.inner.events).await;
             pause *= 2;
         }
         Err(Failure::new(FailureKind::Timeout, doing, "it was tried too often"))
@@ -162,20 +145,12 @@ impl Account {
         let mut request = inner
             .client
             .request(method.clone(), format!("{}{path}", inner.base))
-            .header(ACCEPT, "application/json")
             .header(AUTHORIZATION, self.authorization(doing)?);
         if let Some(body) = body {
             request = request.json(body);
         }
-        let answer = request.send().await.map_err(|error| transport(doing, method, &error))?;
-        let status = answer.status();
-        let after = retry_after(&answer);
-        let body = match answer.bytes().await {
-            Ok(body) => body.to_vec(),
-            // What broke off was an answer all the same, and its status says what matters.
-            Err(_) if !status.is_success() => Vec::new(),
-            Err(error) => return Err(transport(doing, method, &error)),
-        };
+        let answer: Answer = http::ask(request, method, doing, "Lambda").await?;
+        let status = answer.status;
         if status.is_redirection() {
             let text = format!("it answered {}: the address leads elsewhere", status.as_u16());
             return Err(Failure::new(FailureKind::Refused, doing, text).hint(
@@ -183,12 +158,9 @@ impl Account {
             ));
         }
         if status.is_success() {
-            return read_success(&body).map_err(|text| {
-                let effect = if changes(method) { Effect::Unknown } else { Effect::None };
-                Failure::new(FailureKind::NoApi, doing, text).effect(effect)
-            });
+            return read_success(&answer.body).map_err(|text| unreadable(doing, method, text));
         }
-        let mut failure = Failure { after, ..classify(doing, method, status, &body) };
+        let mut failure = Failure { after: answer.retry_after(), ..classify(doing, method, status, &answer.body) };
         if failure.kind == FailureKind::InvalidKey {
             failure.text = format!("the key of {} is refused: {}", inner.source, failure.text);
         }
@@ -216,19 +188,11 @@ pub(crate) fn place_of(endpoint: &Url) -> String {
     }
 }
 
-/// It is on this machine.
-pub(crate) fn is_loopback(endpoint: &Url) -> bool {
-    endpoint.host_str().is_some_and(|host| {
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        host == "localhost" || bare.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
-    })
-}
-
 fn may_be_tried_again(failure: &Failure, method: &Method) -> bool {
     match failure.kind {
         // Neither was carried out, whatever it was.
         FailureKind::RateLimited => true,
-        FailureKind::Unreachable => !failure.text.contains("certificate"),
+        FailureKind::Unreachable => !failure.is_of_certificate(),
         FailureKind::Conflict => false,
         _ => !changes(method) && failure.passes(),
     }
@@ -244,34 +208,13 @@ fn read_success(body: &[u8]) -> std::result::Result<Value, String> {
 
 /// What was asked for, out of an answer's data; the call itself was a success.
 fn data_of<T: DeserializeOwned>(data: Value, method: &Method, doing: &str) -> Api<T> {
-    serde_json::from_value(data).map_err(|error| {
-        let effect = if changes(method) { Effect::Unknown } else { Effect::None };
-        let text = format!("the answer is not what was expected: {error}");
-        Failure::new(FailureKind::NoApi, doing, text).effect(effect)
-    })
+    serde_json::from_value(data)
+        .map_err(|error| unreadable(doing, method, format!("the answer is not what was expected: {error}")))
 }
 
-/// How long Lambda wants to be left alone: seconds, or a date.
-fn retry_after(answer: &Response) -> Option<Duration> {
-    let text = answer.headers().get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
-    }
-    let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
-    Some(Duration::try_from(at.duration_since(jiff::Timestamp::now())).unwrap_or_default())
-}
-
-/// A part of a path, of whatever somebody gave as an id.
-pub(super) fn part(text: &str) -> String {
-    let mut shown = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) {
-            shown.push(char::from(byte));
-        } else {
-            shown.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    shown
+/// An answer that cannot be read; the call itself was a success.
+fn unreadable(doing: &str, method: &Method, text: String) -> Failure {
+    Failure::new(FailureKind::NoApi, doing, text).effect(Effect::of(method))
 }
 
 /// Reads an endpoint as a person writes it.

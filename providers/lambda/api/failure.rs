@@ -1,33 +1,16 @@
 //! What a refusal means. Only its `code` is looked at: messages are for people, and change.
 
-use std::time::Duration;
-
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
-use crate::error::{Error, ErrorKind, LeftBehind, Status};
+use crate::error::{Error, ErrorKind, Status};
+use crate::provider::http::{self, Effect, Unanswered, shortened};
 
 /// The result of a call.
 pub(crate) type Api<T> = std::result::Result<T, Failure>;
 
 /// A call that did not succeed.
-#[derive(Debug, Clone)]
-pub(crate) struct Failure {
-    /// What it means.
-    pub(crate) kind: FailureKind,
-    /// What we were doing: `list the instances at Lambda`.
-    pub(crate) doing: String,
-    /// Lambda's own words, or ours.
-    pub(crate) text: String,
-    /// Whether the call may have been carried out.
-    pub(crate) effect: Effect,
-    /// What to do about it, where that is nearer than what is usual for its kind.
-    pub(crate) hints: Vec<String>,
-    /// The status code, when there was an answer.
-    pub(super) status: Option<u16>,
-    /// When Lambda wants to be asked again.
-    pub(super) after: Option<Duration>,
-}
+pub(crate) type Failure = http::Failure<FailureKind>;
 
 /// What a failure means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,42 +53,18 @@ pub(crate) enum FailureKind {
     Refused,
 }
 
-/// Whether a call that changes something may have been carried out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Effect {
-    /// It was not.
-    None,
-    /// It cannot be told; only looking tells.
-    Unknown,
+impl From<Unanswered> for FailureKind {
+    fn from(why: Unanswered) -> Self {
+        match why {
+            Unanswered::Unreachable => Self::Unreachable,
+            Unanswered::Timeout => Self::Timeout,
+            Unanswered::Cut => Self::Cut,
+            Unanswered::NotSent => Self::Refused,
+        }
+    }
 }
 
 impl Failure {
-    /// A failure without effect.
-    pub(crate) fn new(kind: FailureKind, doing: impl Into<String>, text: impl Into<String>) -> Self {
-        Self {
-            kind,
-            doing: doing.into(),
-            text: text.into(),
-            effect: Effect::None,
-            hints: Vec::new(),
-            status: None,
-            after: None,
-        }
-    }
-
-    /// Adds what to do.
-    #[must_use]
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hints.push(hint.into());
-        self
-    }
-
-    #[must_use]
-    pub(super) fn effect(mut self, effect: Effect) -> Self {
-        self.effect = effect;
-        self
-    }
-
     /// The same call may succeed a little later.
     pub(crate) fn passes(&self) -> bool {
         use FailureKind::{Conflict, Cut, Fault, NoApi, RateLimited, Timeout, Unreachable};
@@ -132,16 +91,8 @@ impl From<Failure> for Error {
             _ if failure.passes() => Status::Persistent,
             _ => Status::Permanent,
         };
-        let left = match failure.effect {
-            Effect::None => LeftBehind::Clear,
-            Effect::Unknown => LeftBehind::Unknown,
-        };
         let usual = hint_of(failure.kind);
-        let error = Self::new(kind, failure.doing).because(failure.text).status(status).left(left);
-        match usual {
-            Some(hint) if failure.hints.is_empty() => error.hint(hint),
-            _ => failure.hints.iter().fold(error, |error, hint| error.hint(hint)),
-        }
+        failure.into_error(kind, status, usual)
     }
 }
 
@@ -192,14 +143,8 @@ pub(super) fn classify(doing: &str, method: &Method, status: StatusCode, body: &
         told = format!("{told}: {suggestion}");
     }
     // Whoever answers 4xx has refused it, whether or not it was Lambda.
-    let maybe = changes(method) && !status.is_client_error();
-    let effect = if maybe { Effect::Unknown } else { Effect::None };
+    let effect = if status.is_client_error() { Effect::None } else { Effect::of(method) };
     Failure { status: Some(status.as_u16()), ..Failure::new(kind, doing, told) }.effect(effect)
-}
-
-/// Whether a call by this method may change something.
-pub(super) fn changes(method: &Method) -> bool {
-    method != Method::GET
 }
 
 fn kind_of(status: StatusCode, code: &str) -> FailureKind {
@@ -236,35 +181,5 @@ fn page(status: StatusCode, body: &[u8]) -> String {
 
 /// HTML, as proxies and login pages answer.
 pub(super) fn is_page(body: &[u8]) -> bool {
-    let begin = String::from_utf8_lossy(&body[..body.len().min(200)]).trim_start().to_ascii_lowercase();
-    begin.starts_with("<!doctype") || begin.starts_with("<html") || begin.starts_with('<')
-}
-
-/// One line of no more than 300 letters, without a full stop at its end.
-fn shortened(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line = line.trim_end_matches('.');
-    match line.char_indices().nth(300) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line.to_owned(),
-    }
-}
-
-/// What a request without an answer means.
-pub(super) fn transport(doing: &str, method: &Method, error: &reqwest::Error) -> Failure {
-    use FailureKind as Kind;
-    // The innermost cause says it best: `Connection refused (os error 111)`. No address here holds a secret.
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    let place = error.url().and_then(reqwest::Url::host_str).unwrap_or("Lambda").to_owned();
-    let (kind, text) = match error {
-        error if error.is_connect() => (Kind::Unreachable, format!("{place} cannot be reached: {cause}")),
-        error if error.is_timeout() => (Kind::Timeout, format!("{place} did not answer in time")),
-        error if error.is_builder() => (Kind::Refused, format!("the request cannot be made: {cause}")),
-        _ => (Kind::Cut, format!("the connection to {place} broke: {cause}")),
-    };
-    let unknown = changes(method) && matches!(kind, Kind::Timeout | Kind::Cut);
-    Failure::new(kind, doing, text).effect(if unknown { Effect::Unknown } else { Effect::None })
+    body.trim_ascii_start().starts_with(b"<")
 }

@@ -12,7 +12,9 @@ mod pace;
 mod tests;
 
 pub(super) use account::{Account, LAUNCH_PATH, NewInstance};
-pub(super) use call::{endpoint, is_loopback, place_of};
-pub(super) use failure::{Api, Effect, Failure, FailureKind};
+pub(super) use call::{endpoint, place_of};
+pub(super) use failure::{Api, Failure, FailureKind};
 pub(super) use form::{FileSystem, Image, Instance, InstanceType, Rule, Ruleset, SshKey, Status, TypeItem};
 pub(super) use pace::Pace;
+
+pub(super) use crate::provider::http::Effect;

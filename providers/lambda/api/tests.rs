@@ -3,9 +3,8 @@
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use super::call::part;
-use super::failure::{Effect, Failure, FailureKind, classify};
-use super::{Instance, Status, endpoint, is_loopback, place_of};
+use super::failure::{Failure, FailureKind, classify};
+use super::{Effect, Instance, Status, endpoint, place_of};
 use crate::error::{Error, ErrorKind, LeftBehind, Status as Retry};
 
 fn answered(method: &Method, status: u16, body: &str) -> Failure {
@@ -100,15 +99,8 @@ fn an_address_is_read_as_people_write_it_and_never_in_the_clear() {
     for text in ["https://cloud.lambda.ai", "https://cloud.lambda.ai/", "https://cloud.lambda.ai/api/v1/"] {
         assert_eq!(place_of(&endpoint(text).unwrap()), "Lambda");
     }
-    let near = endpoint("http://127.0.0.1:4040").unwrap();
-    assert!(is_loopback(&near) && place_of(&near) == "127.0.0.1:4040");
+    assert_eq!(place_of(&endpoint("http://127.0.0.1:4040").unwrap()), "127.0.0.1:4040");
     for text in ["http://cloud.lambda.ai", "http://127.0.0.1.example", "cloud.lambda.ai", "ftp://x"] {
         assert!(endpoint(text).is_err(), "{text}");
     }
-}
-
-#[test]
-fn an_id_stays_within_its_part_of_the_path() {
-    assert_eq!(part("0920582c7ff0"), "0920582c7ff0");
-    assert_eq!(part("../instances?x=1"), "%2E%2E%2Finstances%3Fx%3D1");
 }

@@ -16,7 +16,9 @@ use super::config;
 use super::resolve::{Found, KeyFound};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
-use crate::provider::{Acquired, HostPlace, HostRequest, ObservedResource, Recorder, ResourceKind, ResourceRequest};
+use crate::provider::{
+    Acquired, HostPlace, HostRequest, ObservedResource, Recorder, ResourceKind, ResourceRequest, settings,
+};
 
 pub(super) use instance::tag_of;
 
@@ -82,11 +84,8 @@ fn there(kind: Kind, tag: &Tag, id: &str, detail: &str) -> ObservedResource {
 
 /// Which resources a host takes.
 pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
-    let entry = config::read_host(&request.settings, "").map_err(|errors| {
-        let texts: Vec<String> = errors.iter().map(|error| format!("`{}` {}", error.path, error.message)).collect();
-        Error::new(ErrorKind::Provider, format!("read the entry of {}", request.key.display_name()))
-            .because(texts.join(", "))
-    })?;
+    let doing = || format!("read the entry of {}", request.key.display_name());
+    let entry = config::read_host(&request.settings, "").map_err(|errors| settings::wrong(doing(), &errors))?;
     // Without what was found, a host is asked for as if it were the only one, in whichever region.
     let found: Option<Found> = serde_json::from_value(request.found.clone()).ok();
     let make = |key: Key, kind: Kind, settings: Value| ResourceRequest {
@@ -197,12 +196,7 @@ pub(super) async fn acquire(
         Kind::FileSystem => file_system::acquire(cloud, tag, request).await,
         Kind::Instance => instance::acquire(cloud, tag, request).await,
     }?;
-    match recorder.exists(&tag.key, &acquired.id).await {
-        Ok(()) => Ok(acquired),
-        Err(error) => Err(error
-            .while_doing(format!("write down that {tag} exists"))
-            .left(LeftBehind::Remaining(vec![acquired.id]))),
-    }
+    acquired.recorded(recorder, tag, &tag.to_string()).await
 }
 
 /// Waits until one is usable.

@@ -125,7 +125,5 @@ pub fn logs_script(tag: &str, request: &LogRequest) -> String {
     if request.follow {
         options.push_str(" --follow");
     }
-    let want = quote(request.container.as_deref().unwrap_or_default());
-    let follow = if request.follow { "1" } else { "" };
-    format!("{}want={want}\nfollow={follow}\noptions={}\n{LOGS}", header(tag), quote(&options))
+    request.script(&format!("{}options={}\n", header(tag), quote(&options)), LOGS)
 }

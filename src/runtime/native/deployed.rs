@@ -180,10 +180,8 @@ impl ProjectRuntime for Deployed {
     }
 
     fn logs_script(&self, tag: &str, request: &LogRequest) -> String {
-        let want = quote(request.container.as_deref().unwrap_or_default());
-        let follow = if request.follow { "1" } else { "" };
         let lines = request.tail.map_or_else(|| "+1".to_owned(), |tail| tail.to_string());
-        format!("{}want={want}\nfollow={follow}\nlines={lines}\n{LOGS}", self.header(tag))
+        request.script(&format!("{}lines={lines}\n", self.header(tag)), LOGS)
     }
 }
 

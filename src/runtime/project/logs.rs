@@ -1,5 +1,10 @@
 //! The logs of what runs on a host.
 
+use crate::render::quote;
+
+/// Shows what a runtime chose.
+const SHOW: &str = include_str!("logs.sh");
+
 /// What of the logs is asked for.
 #[derive(Debug, Clone, Default)]
 pub struct LogRequest {
@@ -9,6 +14,15 @@ pub struct LogRequest {
     pub tail: Option<usize>,
     /// Go on with what comes, until nobody listens any more.
     pub follow: bool,
+}
+
+impl LogRequest {
+    /// A script that prints logs: `choose` puts what is wanted into `chosen`, and defines how to `show` each.
+    pub(crate) fn script(&self, header: &str, choose: &str) -> String {
+        let want = quote(self.container.as_deref().unwrap_or_default());
+        let follow = if self.follow { "1" } else { "" };
+        format!("{header}want={want}\nfollow={follow}\n{choose}{SHOW}")
+    }
 }
 
 /// What [`super::ProjectRuntime::logs_script`] prints, line by line.

@@ -17,16 +17,3 @@ show() {
     # shellcheck disable=SC2086
     docker logs $options "${1%%:*}" 2>&1 </dev/null | sed -u "s/^/::log ${1#*:} /"
 }
-
-if [ -z "$follow" ]; then
-    for one in $chosen; do show "$one"; done
-    exit 0
-fi
-[ -n "$chosen" ] || exit 0
-trap '' PIPE
-for one in $chosen; do show "$one" & done
-# Whoever listens may have gone without a word: then nobody takes this line, and nothing of ours may stay.
-while sleep 5 && echo ::here; do
-    kill -0 $(jobs -p) 2>/dev/null || break
-done 2>/dev/null
-kill 0
