@@ -48,6 +48,10 @@ struct Turns {
     launch: u64,
     /// No launch before this.
     no_launch: u64,
+    /// When the last call was made, launches included: who had a turn may have come late to it.
+    called: u64,
+    /// When the last launch was made.
+    launched: u64,
 }
 
 impl Pace {
@@ -71,11 +75,22 @@ impl Pace {
             match taken {
                 // Without the file nobody is known: every call waits as if another had just been made.
                 Err(_) => return tokio::time::sleep(self.scaled(if turn == Turn::Call { CALL } else { LAUNCH })).await,
-                Ok(Taken::At(at)) => return tokio::time::sleep(Duration::from_millis(at.saturating_sub(now))).await,
+                Ok(Taken::At(at)) => {
+                    tokio::time::sleep(Duration::from_millis(at.saturating_sub(now))).await;
+                    return self.come(turn).await;
+                }
                 Ok(Taken::AskAgainAt(at)) => {
                     tokio::time::sleep(Duration::from_millis(at.saturating_sub(now).max(1))).await;
                 }
             }
+        }
+    }
+
+    /// Makes use of a turn that has come: after one that came late to its own it is waited for a moment more.
+    async fn come(&self, turn: Turn) {
+        let wait = || self.with_turns(|turns| turns.come(turn, now(), self.millis(CALL), self.millis(LAUNCH)));
+        while let Ok(Err(wait)) = wait() {
+            tokio::time::sleep(Duration::from_millis(wait)).await;
         }
     }
 
@@ -160,7 +175,24 @@ impl Turns {
         }
     }
 
+    /// A call is made now; or it is not, and so many milliseconds are left until it may be.
+    fn come(&mut self, turn: Turn, now: u64, call: u64, launch: u64) -> Result<(), u64> {
+        let after_launch = if turn == Turn::Launch { self.launched + launch } else { 0 };
+        let from = (self.called + call).max(after_launch);
+        if now < from {
+            return Err(from - now);
+        }
+        self.called = now;
+        if turn == Turn::Launch {
+            self.launched = now;
+        }
+        Ok(())
+    }
+
     fn forget_what_cannot_be(&mut self, now: u64) {
+        for time in [&mut self.called, &mut self.launched] {
+            *time = (*time).min(now);
+        }
         let furthest = now + u64::try_from(FURTHEST.as_millis()).unwrap_or(u64::MAX);
         for time in [&mut self.call, &mut self.launch, &mut self.no_launch] {
             if *time > furthest {
@@ -227,8 +259,22 @@ mod tests {
     }
 
     #[test]
+    fn who_comes_late_to_a_turn_is_not_overtaken() {
+        let mut turns = Turns::default();
+        // It was to be made at 1 000 000; the next has its turn a second later.
+        assert_eq!(turns.come(Turn::Call, 1_000_300, 1000, 12_000), Ok(()));
+        assert_eq!(turns.come(Turn::Launch, 1_001_000, 1000, 12_000), Err(300));
+        assert_eq!(turns.come(Turn::Launch, 1_001_300, 1000, 12_000), Ok(()));
+        assert_eq!(turns.come(Turn::Launch, 1_013_000, 1000, 12_000), Err(300));
+        assert_eq!(turns.come(Turn::Call, 1_013_000, 1000, 12_000), Ok(()));
+        // The clock was put back: nobody waits for what it said.
+        turns.forget_what_cannot_be(5_000);
+        assert_eq!(turns.come(Turn::Call, 6_000, 1000, 12_000), Ok(()));
+    }
+
+    #[test]
     fn a_clock_that_was_put_back_stops_nobody() {
-        let mut turns = Turns { call: 9_000_000_000, launch: 9_000_000_000, no_launch: 0 };
+        let mut turns = Turns { call: 9_000_000_000, launch: 9_000_000_000, ..Turns::default() };
         turns.forget_what_cannot_be(1_000_000);
         assert_eq!(at(turns.take(Turn::Call, 1_000_000, 1000, 12_000)), 1_001_000);
     }
