@@ -115,8 +115,10 @@ impl Account {
         let pace = &self.inner.pace;
         let mut pause = pace.scaled(FIRST_PAUSE);
         for attempt in 0.. {
-            pace.turn(turn).await;
-            let failure = match self.once(method, path, body, &doing).await {
+            let called = pace.turn(turn).await;
+            let answer = self.once(method, path, body, &doing).await;
+            pace.answered(called);
+            let failure = match answer {
                 Ok(data) => return data_of(data, method, &doing),
                 Err(failure) => failure,
             };

@@ -19,6 +19,8 @@ use crate::util::fs::create_private_dir;
 const CALL: Duration = Duration::from_millis(1050);
 /// Between two launches.
 const LAUNCH: Duration = Duration::from_millis(12_150);
+/// How long a call may be on its way there: a new connection takes some round trips.
+const ON_THE_WAY: Duration = Duration::from_millis(300);
 /// No turn lies further ahead: the clock was put back since it was written.
 const FURTHEST: Duration = Duration::from_secs(10 * 60);
 
@@ -67,14 +69,17 @@ impl Pace {
         time.mul_f64(self.factor)
     }
 
-    /// Waits for a turn. Dropped while it waits, it leaves a gap and nothing else.
-    pub(crate) async fn turn(&self, turn: Turn) {
+    /// Waits for a turn; hands back when it was. Dropped while it waits, it leaves a gap and nothing else.
+    pub(crate) async fn turn(&self, turn: Turn) -> u64 {
         loop {
             let now = now();
             let taken = self.with_turns(|turns| turns.take(turn, now, self.millis(CALL), self.millis(LAUNCH)));
             match taken {
                 // Without the file nobody is known: every call waits as if another had just been made.
-                Err(_) => return tokio::time::sleep(self.scaled(if turn == Turn::Call { CALL } else { LAUNCH })).await,
+                Err(_) => {
+                    tokio::time::sleep(self.scaled(if turn == Turn::Call { CALL } else { LAUNCH })).await;
+                    return self::now();
+                }
                 Ok(Taken::At(at)) => {
                     tokio::time::sleep(Duration::from_millis(at.saturating_sub(now))).await;
                     return self.come(turn).await;
@@ -87,11 +92,18 @@ impl Pace {
     }
 
     /// Makes use of a turn that has come: after one that came late to its own it is waited for a moment more.
-    async fn come(&self, turn: Turn) {
+    async fn come(&self, turn: Turn) -> u64 {
         let wait = || self.with_turns(|turns| turns.come(turn, now(), self.millis(CALL), self.millis(LAUNCH)));
         while let Ok(Err(wait)) = wait() {
             tokio::time::sleep(Duration::from_millis(wait)).await;
         }
+        now()
+    }
+
+    /// What was called at this time was answered now: it may have arrived late, and the next keeps its distance from that.
+    pub(crate) fn answered(&self, called: u64) {
+        let arrived = now().min(called + self.millis(ON_THE_WAY));
+        let _ = self.with_turns(|turns| turns.called = turns.called.max(arrived));
     }
 
     /// Nobody speaks for so long: Lambda said that it was too often.
