@@ -31,17 +31,17 @@ fn a_page_of_a_proxy_in_front_that_goes_is_read_past() {
 /// What waits for minutes outlasts a service that is gone for some of them.
 #[test]
 fn an_outage_ends_neither_a_boot_nor_a_termination() {
-    let times = Duration::from_secs(4);
+    let times = Duration::from_secs(2);
     let site = Site::with(Config { boot: times, terminating: times, ..Config::prompt() });
     let spec = site.spec(1, "");
     // A look is four requests before it is a failure.
-    let outage = || site.faults(vec![Rule::new("GET", "/instances$", "status:503").times(20)]);
+    let outage = || site.faults(vec![Rule::new("GET", "/instances$", "status:503").times(8)]);
     let during = |path: &str, arguments: &[&str]| {
         std::thread::scope(|scope| {
             let running = scope.spawn(|| site.run(arguments));
             until("the call", 60, || (site.asked("POST", path) == 1).then_some(()));
             // It is looked at every few milliseconds: it was seen by now.
-            std::thread::sleep(Duration::from_secs(1));
+            std::thread::sleep(Duration::from_millis(300));
             outage();
             running.join().unwrap()
         })
@@ -54,7 +54,7 @@ fn an_outage_ends_neither_a_boot_nor_a_termination() {
         .says("failed to connect to host-");
     let before = site.asked("GET", "/instances");
     during("/terminate", &["down", "--yes", "-c", "demo"]).exits(0).says(told).says("it answers again");
-    assert!(site.asked("GET", "/instances") - before > 20);
+    assert!(site.asked("GET", "/instances") - before > 8);
     assert_eq!((site.counts(), site.asked("POST", "/launch"), site.asked("POST", "/terminate")), ([0; 4], 1, 1));
 }
 
