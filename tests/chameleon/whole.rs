@@ -1,13 +1,14 @@
 //! The whole way on the real services, to hosts that boot and run Docker: a lease, a server, an address, Ray, and nothing left.
 
-use std::process::Stdio;
+use std::fs::File;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use gpucl::sandbox::chameleon::User;
 
 use super::site::{Held, Site};
 use crate::hosts::{example, gpucl, openstack_script, with_data};
-use crate::support::{TestEnv, turn, until};
+use crate::support::{TestEnv, turn, until, until_or};
 
 /// Hosts of this kind from now on: with what is downloaded already, or without.
 fn boots(image: &str) {
@@ -24,7 +25,23 @@ fn runs_and_goes(site: &Site, env: &TestEnv, leases_left: usize) {
     assert_eq!(site.of_owner(env).counts(), [leases_left, 0, 0, 0], "{:?}", site.of_owner(env));
 }
 
-/// A lease that begins in a minute is waited for; whoever asked is killed; the cluster comes up by itself all the same.
+/// An `up` that has come to the wait for its lease; where it does not, what it said is shown.
+fn up_that_waits(env: &TestEnv) -> Child {
+    let log = env.root().join("up.log");
+    let arguments = with_data(&["up"]);
+    let mut up = env.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let up = up.stdout(Stdio::null()).stderr(File::create(&log).unwrap()).spawn().unwrap();
+    let status = || env.run(&["status", "--offline"]);
+    until_or(
+        "the wait",
+        60,
+        || status().stdout.contains("it waits for the lease").then_some(()),
+        || format!("{}\n{}{}", std::fs::read_to_string(&log).unwrap(), status().stdout, status().stderr),
+    );
+    up
+}
+
+/// A lease that begins in a minute or two is waited for; whoever asked is killed; the cluster comes up by itself all the same.
 #[test]
 #[ignore = "testbed"]
 fn what_is_waited_for_comes_up_by_itself_and_runs() {
@@ -33,15 +50,12 @@ fn what_is_waited_for_comes_up_by_itself_and_runs() {
     let site = Site::real();
     let env = site.user(User::Alice);
     example(&env, "chameleon-nvidia");
-    // The unit of the service is the minute: half a minute or more from now, once it is cut, and a minute and a half at most.
-    let at = (jiff::Timestamp::now() + Duration::from_secs(95)).strftime("%H:%M").to_string();
+    // The unit of the service is the minute, and `gpucl lease` itself waits for what begins within one: 70 s or more from now, once it is cut.
+    let at = (jiff::Timestamp::now() + Duration::from_secs(130)).strftime("%H:%M").to_string();
     env.run(&["lease", "--node", "liqid01", "--hours", "1", "--start", &at, "--yes"]).exits(0);
 
-    let arguments = with_data(&["up"]);
-    let mut up = env.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
-    let mut up = up.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let begin = Instant::now();
-    until("the wait", 60, || env.run(&["status", "--offline"]).stdout.contains("it waits for the lease").then_some(()));
+    let mut up = up_that_waits(&env);
     // Our own child, killed as by a lost session.
     up.kill().unwrap();
     up.wait().unwrap();
@@ -69,10 +83,7 @@ fn down_ends_the_wait_and_leaves_the_lease() {
     example(&env, "chameleon-nvidia");
     let at = (jiff::Timestamp::now() + Duration::from_secs(3600)).strftime("%H:%M").to_string();
     env.run(&["lease", "--node", "liqid01", "--hours", "1", "--start", &at, "--yes"]).exits(0);
-    let arguments = with_data(&["up"]);
-    let mut up = env.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
-    let mut up = up.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    until("the wait", 60, || env.run(&["status", "--offline"]).stdout.contains("it waits for the lease").then_some(()));
+    let mut up = up_that_waits(&env);
     gpucl(&env, &["down", "--yes"]).exits(0).prints("stays: the lease");
     assert_eq!(up.wait().unwrap().code(), Some(130), "who watched is told");
     assert_eq!(site.of_owner(&env).counts(), [1, 0, 0, 0]);

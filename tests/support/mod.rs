@@ -13,4 +13,4 @@ pub(crate) use env::{Outcome, TestEnv};
 pub(crate) use http::get;
 pub(crate) use leftovers::SharedFolders;
 pub(crate) use nodes::{nodes, port_blocks, ray_session};
-pub(crate) use wait::{interrupt, until};
+pub(crate) use wait::{interrupt, until, until_or};

@@ -5,13 +5,24 @@ use std::time::{Duration, Instant};
 
 /// Looks again and again until there is something to hand back.
 #[track_caller]
-pub(crate) fn until<T>(what: &str, seconds: u64, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, seconds: u64, look: impl FnMut() -> Option<T>) -> T {
+    until_or(what, seconds, look, String::new)
+}
+
+/// The same, and when the time is over it says what there is to say.
+#[track_caller]
+pub(crate) fn until_or<T>(
+    what: &str,
+    seconds: u64,
+    mut look: impl FnMut() -> Option<T>,
+    tell: impl Fn() -> String,
+) -> T {
     let begin = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(begin.elapsed() < Duration::from_secs(seconds), "not within {seconds} s: {what}");
+        assert!(begin.elapsed() < Duration::from_secs(seconds), "not within {seconds} s: {what}\n{}", tell());
         std::thread::sleep(Duration::from_millis(50));
     }
 }
