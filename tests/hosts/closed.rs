@@ -1,7 +1,7 @@
 //! Closed by default: what answers from outside, and where secrets can be found.
 
 use super::testbed::{TestHost, docker, testbed};
-use crate::support::TestEnv;
+use crate::support::{TestEnv, until};
 
 /// The port of a stranger's server on the host.
 const FOREIGN: u16 = 5599;
@@ -9,9 +9,12 @@ const FOREIGN: u16 = 5599;
 /// From another machine on the hosts' network, each port that the host listens on is tried: only SSH's answers, and a stranger's.
 pub(crate) fn nothing_of_ours_answers(host: &TestHost) {
     host.sh(&format!(
-        "(setsid python3 -m http.server {FOREIGN} --directory /var/empty >/dev/null 2>&1 </dev/null &) ; sleep 1; mkdir -p /var/empty"
+        "mkdir -p /var/empty; (setsid python3 -m http.server {FOREIGN} --directory /var/empty >/dev/null 2>&1 </dev/null &)"
     ));
-    let listening = host.sh("ss -lntH | awk '{ print $4 }' | sed 's/.*://' | sort -nu");
+    let listens = || host.sh("ss -lntH | awk '{ print $4 }' | sed 's/.*://' | sort -nu");
+    let is_foreign = |port: &str| port == FOREIGN.to_string();
+    let listening =
+        until("the stranger's server", 30, || Some(listens()).filter(|ports| ports.lines().any(is_foreign)));
     let ports: Vec<&str> = listening.split_whitespace().collect();
     assert!(ports.len() > 5 && ports.contains(&"22"), "{ports:?}");
     let probe = format!(
