@@ -56,12 +56,12 @@ start() {
   echo "$p $(started_at "$p")" >"$RUN/$name.pid"
 }
 
-# stop NAME: ends it, and what is left of its group. Without a limit's end it is killed.
+# stop NAME [SIGNAL]: ends it, and what is left of its group. Without a limit's end it is killed.
 stop() {
-  local name=$1 p s i
+  local name=$1 signal=${2:-TERM} p s i
   if alive "$name"; then
     read -r p s <"$RUN/$name.pid"
-    kill -TERM "$p" 2>/dev/null || true
+    kill "-$signal" "$p" 2>/dev/null || true
     for i in $(seq 60); do alive "$name" || break; sleep 0.25; done
     kill -KILL -- "-$p" 2>/dev/null || true
   fi

@@ -19,14 +19,15 @@ unwire() {
   ! docker network inspect "$FIXED_NETWORK" >/dev/null 2>&1 || docker network rm "$FIXED_NETWORK" >/dev/null
 }
 
+# stop_all [SIGNAL]
 stop_all() {
   local f n
   for f in "$RUN"/*.pid; do
     [ -f "$f" ] || continue
     n=$(basename "$f" .pid)
-    case $n in mariadb | rabbitmq | epmd) ;; *) stop "$n" & ;; esac
+    case $n in mariadb | rabbitmq | epmd) ;; *) stop "$n" "${1:-TERM}" & ;; esac
   done
   wait
   # What the others stand on, last.
-  for n in rabbitmq epmd mariadb; do stop "$n"; done
+  for n in rabbitmq epmd mariadb; do stop "$n" "${1:-TERM}"; done
 }
