@@ -15,9 +15,17 @@ hosts_up() {
   )
 }
 
+# Whether any service of another state runs.
+others_run() { (RUN=$1/run; for f in "$RUN"/*.pid; do if alive "$(basename "$f" .pid)"; then exit 0; fi; done; exit 1); }
+
 fixed_network() {
   local owner; owner=$(network_owner)
-  case $owner in '' | "$ROOT") ;; *) die "the network of hosts belongs to the services in $owner: end those first, with GPUCL_OPENSTACK_ROOT=$owner testbed/openstack/down" ;; esac
+  if [ -n "$owner" ] && [ "$owner" != "$ROOT" ]; then
+    ! others_run "$owner" || die "the network of hosts belongs to the services in $owner: end those first, with GPUCL_OPENSTACK_ROOT=$owner testbed/openstack/down"
+    # They were broken off, or the machine was: nobody is left to end them.
+    say "        the services in $owner run no more: their hosts and their network are removed"
+    remove_network; owner=''
+  fi
   [ -n "$owner" ] || docker network create --label "gpucl-openstack=$ROOT" --subnet "$FIXED" --gateway "$FIXED_GATEWAY" -o com.docker.network.bridge.name="$FIXED_BRIDGE" "$FIXED_NETWORK" >/dev/null
   # Floating addresses: whoever asks for one goes to the bridge; the rules that wire writes turn it to a host. One that nobody has stays silent.
   ip route replace "$PUBLIC.0/24" dev "$FIXED_BRIDGE" src "$FIXED_GATEWAY"

@@ -7,16 +7,19 @@ unrule() {
   for parent in "${@:3}"; do while iptables -w 10 -t "$1" -D "$parent" -j "$2" 2>/dev/null; do :; done; done
   iptables -w 10 -t "$1" -F "$2" 2>/dev/null && iptables -w 10 -t "$1" -X "$2" || true
 }
-unwire() {
-  stop wire; stop faults
-  docker version >/dev/null 2>&1 || return 0
-  # Another state's network and hosts are not this one's.
-  case $(network_owner) in '' | "$ROOT") ;; *) return 0 ;; esac
+# The network of the hosts, the hosts on it, and what leads there.
+remove_network() {
   docker ps -aq --filter label=gpucl-openstack | xargs -r docker rm -fv >/dev/null
   unrule nat GPUCL-OS OUTPUT PREROUTING; unrule nat GPUCL-OS-POST POSTROUTING
   unrule filter GPUCL-OS OUTPUT; unrule filter GPUCL-OS-FORWARD DOCKER-USER
   # The route goes with the bridge.
   ! docker network inspect "$FIXED_NETWORK" >/dev/null 2>&1 || docker network rm "$FIXED_NETWORK" >/dev/null
+}
+unwire() {
+  stop wire; stop faults
+  docker version >/dev/null 2>&1 || return 0
+  # Another state's network and hosts are not this one's.
+  case $(network_owner) in '' | "$ROOT") remove_network ;; esac
 }
 
 # stop_all [SIGNAL]
