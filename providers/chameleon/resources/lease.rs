@@ -246,12 +246,15 @@ pub(in crate::providers::chameleon) async fn wait_active(cloud: &Cloud, id: &str
             LeaseState::Ended | LeaseState::Failed => {
                 let why = match state {
                     LeaseState::Ended => "its time is over",
-                    _ => "the reservation service failed on it (ERROR); made once more, it may start",
+                    _ => "the reservation service failed on it (ERROR)",
                 };
                 let error =
                     Error::new(ErrorKind::Provider, format!("wait for the lease {}", title(&lease))).because(why);
                 return Err(match state {
-                    LeaseState::Failed => error.status(Status::Temporary).hint(format!("gpucl lease delete {id}")),
+                    LeaseState::Failed => error
+                        .status(Status::Temporary)
+                        .hint(format!("gpucl lease delete {id}   # then make another"))
+                        .hint("where that fails too, its host is out of order: `gpucl calendar` shows others"),
                     _ => error.hint("gpucl lease --node … --hours …"),
                 });
             }

@@ -104,6 +104,31 @@ fn a_lease_of_up_that_ends_in_error_is_made_once_more() {
     site.down();
 }
 
+/// A host that the service has lost from its pool fails each lease: what helps is another host.
+#[test]
+fn a_lease_of_up_that_ends_in_error_twice_is_an_error_that_says_what_to_try() {
+    let site = Site::with(Config { lease_tick: Duration::from_secs(2), ..Config::default() });
+    let spec = site.spec("", "");
+    std::thread::scope(|scope| {
+        let up = scope.spawn(|| site.run(&["up", &spec]).exits(1));
+        let mut broken = String::new();
+        for _ in 0..2 {
+            let other = || Some(site.ours().leases.first()?.id.clone()).filter(|id| *id != broken);
+            broken = until("another lease", 20, other);
+            assert!(site.sandbox().break_lease(&broken));
+        }
+        up.join()
+            .unwrap()
+            .says("it is made once more")
+            .says("error: failed to wait for the lease demo")
+            .says(&format!("hint: gpucl lease delete {broken}"))
+            .says("its host is out of order: `gpucl calendar` shows others")
+            .says("hint: gpucl down -c demo");
+    });
+    assert_eq!(site.asked("POST", "/leases"), 2, "one retry, and no more");
+    site.down();
+}
+
 #[test]
 fn a_degraded_lease_is_told_and_used() {
     let site = Site::stand_in();
