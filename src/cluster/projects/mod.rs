@@ -2,6 +2,7 @@
 
 mod acquire;
 mod down;
+mod effects;
 mod expected;
 mod goal;
 mod look;

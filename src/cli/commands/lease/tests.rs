@@ -4,7 +4,7 @@ use clap::Parser as _;
 
 use super::*;
 use crate::cli::args::{Arguments, Command as Verb};
-use crate::cluster::lease::tests::{Fault, Memory, settings_in, source};
+use crate::cluster::lease::tests::memory::{Fault, Memory, settings_in, source};
 use crate::error::Result;
 use crate::provider::{EndAsk, LeaseAsk, StartAsk};
 

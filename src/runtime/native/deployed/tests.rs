@@ -1,6 +1,8 @@
 use secrecy::SecretString;
+use serde_json::Value;
 
 use super::*;
+use crate::name::Scope;
 use crate::playbook::Facts;
 use crate::render::Library;
 use crate::runtime::project::Pages;

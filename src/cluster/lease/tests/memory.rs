@@ -1,0 +1,304 @@
+//! A site in memory, whose answers can be lost.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use jiff::SignedDuration;
+use jiff::tz::TimeZone;
+
+use super::super::*;
+use crate::event::Bus;
+use crate::name::{Owner, Tag};
+use crate::provider::{
+    Acquired, Booking, CalendarRow, Capability, EndAsk, GpuOffer, HostFilter, HostPlace, HostRequest, Lease,
+    LeaseState, ObservedResource, Offer, ProviderKind, Recorder, ResourceKind, ResourceRequest, Surroundings,
+};
+use crate::providers::chameleon::policy::Policy;
+use crate::providers::chameleon::slots;
+use crate::state::Paths;
+use crate::util::when;
+
+/// What goes wrong with the next call that makes a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It never arrives.
+    CutBefore,
+    /// It does its work, and the answer is lost.
+    CutAfter,
+    /// It does its work, and the journal cannot be written.
+    NotJournalled,
+    /// It is refused.
+    Refused,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    pub(crate) hosts: Vec<String>,
+    pub(crate) leases: Vec<Lease>,
+    pub(crate) fault: Option<Fault>,
+    pub(crate) posts: usize,
+}
+
+/// A site in memory.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Memory(pub(crate) Arc<Mutex<World>>);
+
+impl Memory {
+    pub(crate) fn with(hosts: &[&str]) -> Self {
+        let memory = Self::default();
+        memory.0.lock().unwrap().hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
+        memory
+    }
+
+    pub(crate) fn fails(&self, fault: Fault) {
+        self.0.lock().unwrap().fault = Some(fault);
+    }
+
+    pub(crate) fn leases(&self) -> Vec<Lease> {
+        self.0.lock().unwrap().leases.clone()
+    }
+
+    /// Somebody's lease of a host, from an hour on to another from now.
+    pub(crate) fn book(&self, name: &str, host: &str, from: i64, to: i64, ours: bool, tag: Option<&str>) {
+        let at = |hours| when::later(when::floor(Timestamp::now()), SignedDuration::from_hours(hours));
+        let mut world = self.0.lock().unwrap();
+        let id = format!("id-{}", world.leases.len());
+        world.leases.push(Lease {
+            id,
+            name: name.to_owned(),
+            state: if from <= 0 { LeaseState::Active } else { LeaseState::Pending },
+            status: "ACTIVE".to_owned(),
+            start: at(from),
+            end: at(to),
+            place: "MEM".to_owned(),
+            hosts: vec![host.to_owned()],
+            degraded: false,
+            ours,
+            tag: tag.map(|tag| tag.parse().unwrap()),
+        });
+    }
+}
+
+#[async_trait]
+impl Provider for Memory {
+    fn capability(&self) -> Capability {
+        Capability {
+            kind: ProviderKind::Host,
+            costs_money: true,
+            extend: true,
+            reserves: true,
+            hosts_vanish: true,
+            boot: Duration::ZERO,
+            console: false,
+            several_resources: true,
+            behind_first: false,
+            poll: crate::provider::USUAL_POLL,
+            shared_account: true,
+            settle: Duration::from_millis(20),
+            runtimes: &[],
+            most_hosts: None,
+        }
+    }
+
+    async fn offers(&self) -> Result<Vec<Offer>> {
+        Ok(Vec::new())
+    }
+
+    async fn owned(&self, owner: &Owner) -> Result<Vec<(Tag, ObservedResource)>> {
+        let of = |lease: Lease| {
+            let tag = lease.tag.clone().filter(|tag| tag.owner == *owner)?;
+            let found = ObservedResource {
+                key: tag.key.clone(),
+                kind: ResourceKind("lease".to_owned()),
+                id: lease.id,
+                usable: lease.state == LeaseState::Active,
+                coming: lease.state == LeaseState::Pending,
+                adopted: false,
+                until: Some(lease.end),
+                detail: String::new(),
+            };
+            Some((tag, found))
+        };
+        Ok(self.leases().into_iter().filter_map(of).collect())
+    }
+
+    fn reservations(&self) -> Option<&dyn Reservations> {
+        Some(self)
+    }
+
+    fn expand(&self, _scope: &Scope, _request: &HostRequest) -> Result<Vec<ResourceRequest>> {
+        Ok(Vec::new())
+    }
+
+    async fn acquire(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired> {
+        let fault = self.0.lock().unwrap().fault.take();
+        let lost =
+            || Error::new(ErrorKind::Provider, format!("acquire {tag}")).because("cut").left(LeftBehind::Unknown);
+        match fault {
+            Some(Fault::CutBefore) => return Err(lost()),
+            Some(Fault::Refused) => return Err(Error::new(ErrorKind::Provider, "acquire").because("no")),
+            _ => {}
+        }
+        let id = {
+            let mut world = self.0.lock().unwrap();
+            world.posts += 1;
+            let id = format!("id-{}", world.leases.len());
+            let start: Timestamp = request.settings["start"].as_str().unwrap().parse().unwrap();
+            let state = if start <= Timestamp::now() { LeaseState::Active } else { LeaseState::Pending };
+            let hosts = request.settings["hosts"].as_array().unwrap().iter();
+            world.leases.push(Lease {
+                id: id.clone(),
+                name: format!("{}-{tag}", request.settings["name"].as_str().unwrap()),
+                state,
+                status: "ACTIVE".to_owned(),
+                start,
+                end: request.settings["end"].as_str().unwrap().parse().unwrap(),
+                place: "MEM".to_owned(),
+                hosts: hosts.map(|host| host.as_str().unwrap().to_owned()).collect(),
+                degraded: false,
+                ours: true,
+                tag: Some(tag.clone()),
+            });
+            id
+        };
+        // A call takes a while, in which others may look.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        if matches!(fault, Some(Fault::CutAfter | Fault::NotJournalled)) {
+            return Err(lost());
+        }
+        recorder.exists(&tag.key, &id).await?;
+        Ok(Acquired { id, was_there: false })
+    }
+
+    async fn release(&self, _scope: &Scope, _resource: &ObservedResource) -> Result<()> {
+        Ok(())
+    }
+
+    async fn place(&self, _tag: &Tag, _id: &str) -> Result<HostPlace> {
+        Err(Error::new(ErrorKind::Provider, "find a host"))
+    }
+
+    fn refused_request(&self, key: &Key) -> ResourceRequest {
+        request(key, serde_json::Value::Null)
+    }
+}
+
+fn request(key: &Key, settings: serde_json::Value) -> ResourceRequest {
+    ResourceRequest {
+        key: key.clone(),
+        kind: ResourceKind("lease".to_owned()),
+        settings,
+        found: serde_json::Value::Null,
+        price: None,
+        adopted: None,
+        needs: Vec::new(),
+        is_host: false,
+    }
+}
+
+#[async_trait]
+impl Reservations for Memory {
+    async fn calendar(&self, _filter: &HostFilter, _until: Timestamp) -> Result<Vec<CalendarRow>> {
+        let world = self.0.lock().unwrap();
+        let row = |name: &String| CalendarRow {
+            name: name.clone(),
+            id: name.clone(),
+            place: "MEM".to_owned(),
+            kind: "gpu".to_owned(),
+            cpus: 64,
+            memory: 1 << 38,
+            gpus: vec![GpuOffer { model: "NVIDIA A100".to_owned(), count: 2 }],
+            gpus_from: None,
+            price_per_hour: crate::money::HourlyPrice::service_units(4.0),
+            closed: None,
+            bookings: world
+                .leases
+                .iter()
+                .filter(|lease| lease.hosts.contains(name))
+                .map(|lease| Booking {
+                    start: lease.start,
+                    end: lease.end,
+                    lease: Some(lease.id.clone()),
+                    holder: Some(lease.name.clone()),
+                    ours: lease.ours,
+                })
+                .collect(),
+        };
+        Ok(world.hosts.iter().map(row).collect())
+    }
+
+    async fn propose(&self, _scope: &Scope, key: &Key, ask: &LeaseAsk) -> Result<Proposal> {
+        let rows = self.calendar(&HostFilter::default(), Timestamp::MAX).await?;
+        let policy = Policy::default();
+        let slot = slots::plan(&rows, ask, &policy, Timestamp::now(), &TimeZone::UTC)
+            .map_err(|no| no.error("propose a lease", ask, &policy, &TimeZone::UTC))?;
+        let name = ask.name.clone().unwrap_or_else(|| "me".to_owned());
+        let settings = serde_json::json!({ "name": name, "hosts": slot.hosts, "start": slot.start, "end": slot.end });
+        Ok(Proposal {
+            name,
+            hosts: slot.hosts,
+            place: "MEM".to_owned(),
+            start: slot.start,
+            now: slot.now,
+            end: slot.end,
+            price: "12 SU".to_owned(),
+            notes: slot.notes,
+            request: request(key, settings),
+        })
+    }
+
+    async fn leases(&self) -> Result<Vec<Lease>> {
+        Ok(Memory::leases(self))
+    }
+
+    async fn lease(&self, name: &str) -> Result<Lease> {
+        let found = Memory::leases(self).into_iter().find(|lease| lease.id == name || lease.name == name);
+        found.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("find the lease {name}")))
+    }
+
+    async fn extend(&self, id: &str, end: EndAsk, _may_shorten: bool) -> Result<Lease> {
+        let mut world = self.0.lock().unwrap();
+        let lease = world.leases.iter_mut().find(|lease| lease.id == id).unwrap();
+        lease.end = match end {
+            EndAsk::After(length) => when::later(lease.end, length),
+            EndAsk::At(at) => at,
+        };
+        Ok(lease.clone())
+    }
+
+    async fn delete(&self, id: &str) -> Result<()> {
+        self.0.lock().unwrap().leases.retain(|lease| lease.id != id);
+        Ok(())
+    }
+
+    async fn wait_active(&self, id: &str) -> Result<Lease> {
+        self.lease(id).await
+    }
+}
+
+/// Settings whose folders are all below one.
+pub(crate) fn settings_in(root: &std::path::Path) -> Settings {
+    let folder = |name: &str| root.join(name);
+    let (events, _inbox) = Bus::new();
+    let (_handle, cancel) = crate::engine::Cancel::new();
+    Settings {
+        paths: Paths {
+            config: folder("config"),
+            state: folder("state"),
+            data: folder("data"),
+            cache: folder("cache"),
+            runtime: folder("run"),
+        },
+        owner: "abcd1234".parse().unwrap(),
+        library: crate::render::Library::new(Vec::new()),
+        program: folder("gpucl"),
+        environment: Vec::new(),
+        surroundings: Surroundings::default(),
+        events,
+        cancel,
+    }
+}
+
+pub(crate) fn source() -> Source {
+    Source { provider: "memory".to_owned(), settings: serde_json::json!({}), place: String::new() }
+}

@@ -1,0 +1,157 @@
+//! What operations do on a host: it is prepared, opened to the others, given its project, stopped and cleaned.
+
+use std::net::TcpListener;
+
+use super::goal::no_place;
+use super::world::{ANSWERS_WITHIN, HostSeen, ProjectWorld, Purpose};
+use crate::engine::{Ledger, Urgency};
+use crate::error::{Error, ErrorKind, LeftBehind, Result};
+use crate::host::ExecEnd;
+use crate::name::Key;
+use crate::playbook;
+use crate::provider::Recorder as _;
+use crate::runtime::project::{self, CleanOptions, Pages};
+use crate::state::ClusterState;
+
+impl ProjectWorld {
+    pub(super) async fn prepare(&self, host: &Key, ledger: &Ledger) -> Result<()> {
+        let known = ledger.state();
+        // What one lets in depends on what the others are.
+        match self.guards() || !self.runtime().opens_ports() {
+            true => self.look_at_new(host, &known).await?,
+            false => self.look_at_all_new(&known).await?,
+        }
+        let connected = self.connected_new(host, &known).await?;
+        let survey = self.survey(&ledger.state());
+        let own = survey.get(host).ok_or_else(|| no_place(host))?;
+        ledger.note(host, "ports", &own.ports)?;
+        let stage = self.prepare_stage(host, &survey, &self.nodes(&survey)?)?;
+        let stop = self.config.cancel.at_least(Urgency::Now);
+        let report = playbook::run_stage(connected.as_ref(), &stage, &self.config.events, stop).await?;
+        ledger.note(host, "address", &own.address)?;
+        ledger.note(host, "facts", &report.facts)?;
+        ledger.note(host, "installed", &report.values.get("installed"))?;
+        self.learned().seen.insert(host.clone(), HostSeen { facts: report.facts, ..HostSeen::default() });
+        Ok(())
+    }
+
+    /// Opens a host to the others, all of which have an address by now. The next connection keeps it so: that of `deploy`.
+    pub(super) async fn guard(&self, host: &Key, ledger: &Ledger) -> Result<()> {
+        self.look_at_all_new(&ledger.state()).await?;
+        let survey = self.survey(&ledger.state());
+        let stage = self.guard_stage(host, &survey, &self.nodes(&survey)?)?;
+        let stop = self.config.cancel.at_least(Urgency::Now);
+        playbook::run_stage(self.connected(host).await?.as_ref(), &stage, &self.config.events, stop).await.map(|_| ())
+    }
+
+    pub(super) async fn deploy(&self, project: &Key, host: &Key, ledger: &Ledger) -> Result<()> {
+        let known = ledger.state();
+        // Where the head is, and which nodes there are, is known once all of them have told.
+        self.look_at_all_new(&known).await?;
+        let survey = self.survey(&known);
+        let own = survey.get(host).ok_or_else(|| no_place(host))?;
+        ledger.note(host, "ports", &own.ports)?;
+        ledger.note(host, "address", &own.address)?;
+        let pages = self.pages(&known)?;
+        if *project == Key::project(0) {
+            ledger.note(project, "pages", &pages)?;
+        }
+        let deployment = self.deployment(host, &survey, &pages)?;
+        ledger.note(project, "nodes", &deployment.nodes)?;
+        ledger.note(project, "stopped", &false)?;
+        // Its name is known before it is made: whatever comes now, it is found by it.
+        ledger.exists(project, &deployment.project).await?;
+        let place = self.place_of(host).ok_or_else(|| no_place(host))?;
+        let connected = if self.host_keys().len() > 1 {
+            // The firewall was set: a new connection proves that it let us in, and carries the next stage.
+            self.config.reach.fresh(host, &place, &self.home(host), ANSWERS_WITHIN).await?
+        } else {
+            self.connected(host).await?
+        };
+        let stop = self.config.cancel.at_least(Urgency::Now);
+        let report = playbook::run_stage(connected.as_ref(), &deployment.stage, &self.config.events, stop).await?;
+        let checks = project::checks_told(&report.values);
+        if let Some(seen) = self.learned().seen.get_mut(host) {
+            seen.checks = checks;
+        }
+        Ok(())
+    }
+
+    /// The ports of the pages on this machine: chosen once, and then kept.
+    fn pages(&self, known: &ClusterState) -> Result<Pages> {
+        let mut learned = self.learned();
+        if let Some(pages) = known.note(&Key::project(0), "pages").or_else(|| learned.pages.clone()) {
+            return Ok(pages);
+        }
+        let mut pages = Pages::new();
+        // All are held until all are chosen, so that none is chosen twice.
+        let mut held = Vec::new();
+        for name in ["dashboard", "grafana", "prometheus", "object-store", "jupyter", "client"] {
+            let listener = TcpListener::bind(("127.0.0.1", 0));
+            let port = listener.as_ref().ok().and_then(|listener| Some(listener.local_addr().ok()?.port()));
+            let port = port.ok_or_else(|| {
+                Error::new(ErrorKind::Host, format!("find a free port for the page {name}"))
+                    .because("this machine's loopback has none")
+            })?;
+            held.push(listener);
+            pages.insert(name.to_owned(), port);
+        }
+        learned.pages = Some(pages.clone());
+        Ok(pages)
+    }
+
+    /// Runs a script on a host; hands back its lines.
+    async fn script(&self, host: &Key, what: &str, script: &str) -> Result<Vec<String>> {
+        let connected = self.connected(host).await?;
+        let mut lines = Vec::new();
+        let end = connected.exec(script, &mut |_, line| lines.push(line.to_owned())).await?;
+        if end == ExecEnd::Broken {
+            return Err(Error::new(ErrorKind::Host, format!("{what} {}", host.display_name()))
+                .because("the connection to the host broke")
+                .left(LeftBehind::Unknown));
+        }
+        Ok(lines)
+    }
+
+    pub(super) async fn stop_project(&self, project: &Key, host: &Key, ledger: &Ledger) -> Result<()> {
+        let tag = self.config.scope.tag(host).to_string();
+        let lines = self.script(host, "stop the nodes on", &self.runtime().stop_script(&tag)).await?;
+        if !lines.iter().any(|line| line == "::stopped") {
+            return Err(self.unfinished("stop the nodes on", host, &lines));
+        }
+        ledger.note(project, "stopped", &true)
+    }
+
+    pub(super) async fn clean(&self, host: &Key) -> Result<()> {
+        playbook::end_program(self.connected(host).await?.as_ref()).await?;
+        let clean = match self.config.purpose {
+            Purpose::Remove(clean) => clean,
+            Purpose::Check | Purpose::Look => CleanOptions::default(),
+        };
+        let tag = self.config.scope.tag(host).to_string();
+        let lines = self.script(host, "clean", &self.runtime().clean_script(&tag, clean)).await?;
+        for line in &lines {
+            if let Some(removed) = line.strip_prefix("::removed ") {
+                self.config.events.note(format!("{}: removed {removed}", host.display_name()));
+            } else if let Some(kept) = line.strip_prefix("::kept ") {
+                self.learned().kept.push(format!("{kept} on {}", host.display_name()));
+            }
+        }
+        if lines.iter().any(|line| line == "::clean") { Ok(()) } else { Err(self.unfinished("clean", host, &lines)) }
+    }
+
+    fn unfinished(&self, what: &str, host: &Key, lines: &[String]) -> Error {
+        let left: Vec<String> = lines
+            .iter()
+            .filter_map(|line| line.strip_prefix("::left "))
+            .map(|left| format!("{left} on {}", host.display_name()))
+            .collect();
+        let words = lines.iter().filter(|line| !line.starts_with("::")).map(String::as_str).collect::<Vec<_>>();
+        let mut error = Error::new(ErrorKind::LeftBehind, format!("{what} {}", host.display_name()))
+            .because("it did not come to its end");
+        if !words.is_empty() {
+            error = error.because(words[words.len().saturating_sub(12)..].join("\n"));
+        }
+        error.left(if left.is_empty() { LeftBehind::Unknown } else { LeftBehind::Remaining(left) })
+    }
+}

@@ -1,0 +1,79 @@
+//! The checks of a host's nodes, as one shell text.
+
+use serde_json::{Value, json};
+
+use super::stage::gpus_of;
+use super::{Deployed, LOOPBACK};
+use crate::error::Result;
+use crate::plan::{NodeRole, NodeSpec};
+use crate::render::quote;
+use crate::runtime::native::resource_of;
+use crate::runtime::project::{DeployRequest, HostInput};
+
+const CHECKS: &str = include_str!("../shell/checks.sh");
+
+/// How long a look at the cluster from inside may take, in seconds.
+const CHECK_LIMIT: u32 = 100;
+
+/// The shell text of a host's checks.
+pub(super) fn checks(request: &DeployRequest<'_>, host: &HostInput, nodes: &[NodeSpec]) -> Result<String> {
+    let name = host.key.display_name();
+    let keys: Vec<&str> = nodes.iter().map(|node| node.key.as_str()).collect();
+    let mut text = format!("{}keys={}\n{CHECKS}", Deployed.header(&host.tag), quote(&keys.join(" ")));
+    let mut run = |check: &str, target: &str, program: &str, arguments: &[String]| {
+        let words: Vec<String> = arguments.iter().map(|word| quote(word)).collect();
+        text.push_str(&format!(
+            "by_python {} {} {} \"$home/{program}\" {} &\n",
+            quote(check),
+            quote(target),
+            CHECK_LIMIT + 10,
+            words.join(" ")
+        ));
+    };
+    if nodes.iter().any(|node| node.role == NodeRole::Head) {
+        let node = |node: &NodeSpec| {
+            json!({
+                "target": node.key.display_name(),
+                "resource": resource_of(&node.key),
+                "CPU": node.cpus,
+                "GPU": node.gpus,
+                "memory": node.memory,
+                "object_store_memory": node.object_store_memory,
+            })
+        };
+        let want = json!({
+            "dashboard": format!("http://{LOOPBACK}:{}", host.ports.dashboard),
+            "nodes": request.nodes.iter().map(node).collect::<Vec<Value>>(),
+            "timeout_s": CHECK_LIMIT,
+            "patience_s": 40,
+        });
+        run("cluster", "head", "cluster.py", &["cluster".to_owned(), want.to_string()]);
+        let mut workers = Vec::new();
+        for worker in request.nodes.iter().filter(|node| node.role == NodeRole::Worker) {
+            let on = request.hosts.iter().find(|input| input.key == worker.host);
+            let ids = on.map_or_else(|| Ok(Vec::new()), |on| gpus_of(on, worker))?;
+            workers.push(json!({
+                "key": worker.key.display_name(),
+                "node_resource": resource_of(&worker.key),
+                "gpus": worker.gpus,
+                "gpu_mode": if worker.first_gpu.is_some() { "proven" } else { "declared" },
+                "ids": ids,
+            }));
+        }
+        let want = json!({
+            "address": format!("{LOOPBACK}:{}", host.ports.ray),
+            "workers": workers,
+            "grpc_ports": [host.ports.ray],
+            "timeout_s": CHECK_LIMIT,
+            "lines": "check",
+        });
+        run("task ran", "head", "probe.py", &[want.to_string()]);
+    }
+    text.push_str(&format!(
+        "by_python 'closed ports' {} 30 \"$home/host.py\" closed \"$home\" {} &\n",
+        quote(&name),
+        quote(&name)
+    ));
+    text.push_str("wait\nrm -rf \"$dir\"\n");
+    Ok(text)
+}

@@ -1,0 +1,190 @@
+//! The stage that brings the nodes of a host up: its files, what each node is started with, and the steps.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use secrecy::ExposeSecret as _;
+use serde_json::{Value, json};
+
+use super::{BLOCK, LOOPBACK, PROCESSES, REGION};
+use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::name::{Key, Scope};
+use crate::plan::{NodeRole, NodeSpec};
+use crate::playbook::{KnownError, Stage, StageFile, Step, Vendor};
+use crate::runtime::native::{HeadAddress, Launch, Layout, NodePorts, launch};
+use crate::runtime::project::{DeployRequest, HostInput};
+use crate::util::digest;
+
+const START: &str = include_str!("../shell/deploy_start.sh");
+const STARTED: &str = include_str!("../shell/deploy_started.sh");
+
+/// How long the step that waits may take beyond its own limit, in which it shows the logs of what is slow.
+const MARGIN: Duration = Duration::from_secs(60);
+
+/// What stands for the places that only the host knows, until `host.py` puts them in.
+const HOME: &str = "@home@";
+const LINKS: &str = "@links@";
+const RAY_ENV: &str = "@ray_env@";
+
+/// What a node of this host is started with; the places of the host stand in it by their names.
+fn launch_of(request: &DeployRequest<'_>, host: &HostInput, index: usize, node: &NodeSpec) -> Result<Launch> {
+    let layout = layout_of(request.scope, &host.key);
+    let base = host.ports.ray + u16::try_from(index).unwrap_or(u16::MAX).saturating_mul(BLOCK);
+    let ports = NodePorts { base, dashboard: base + 1 };
+    let head = request.hosts.iter().find(|host| host.key == Key::host(0)).unwrap_or(host);
+    let gpus = gpus_of(host, node)?;
+    let head = HeadAddress { gcs: head.ports.ray };
+    let mut launch = launch(request.scope, node, &layout, Path::new(RAY_ENV), ports, head, &gpus);
+    // Its head may be on a host that comes much later.
+    let timeouts = &request.spec.timeouts;
+    let wait = (timeouts.start.0 + timeouts.ready.0).as_secs().to_string();
+    launch.argv.splice(2..2, ["--gpucl-wait".to_owned(), wait]);
+    launch.environment.insert("GPUCL_HOST".to_owned(), host.tag.clone());
+    launch.digest = digest::of_json(&(&launch.argv, &launch.environment));
+    launch.environment.insert("GPUCL_DIGEST".to_owned(), launch.digest.clone());
+    Ok(launch)
+}
+
+fn layout_of(scope: &Scope, host: &Key) -> Layout {
+    Layout::new(Path::new(HOME), &scope.tag(host), Path::new(LINKS))
+}
+
+/// The GPUs that a node owns, by their UUIDs.
+pub(super) fn gpus_of(host: &HostInput, node: &NodeSpec) -> Result<Vec<String>> {
+    let Some(first) = node.first_gpu else { return Ok(Vec::new()) };
+    let doing = || Error::new(ErrorKind::Host, format!("give {} its {} GPUs", node.key.display_name(), node.gpus));
+    let own = host
+        .facts
+        .gpus
+        .get(first as usize..(first + node.gpus) as usize)
+        .ok_or_else(|| doing().because(format!("{} has {}", host.key.display_name(), host.facts.gpus.len())))?;
+    if own.iter().any(|gpu| gpu.vendor == Vendor::Amd) {
+        return Err(doing()
+            .because("the runtime `native` can give NVIDIA's alone to a node")
+            .hint("`runtime: docker` can give AMD's; or say `gpu: declared`, and tasks choose for themselves"));
+    }
+    let uuids: Option<Vec<String>> = own.iter().map(|gpu| gpu.uuid.clone()).collect();
+    uuids.ok_or_else(|| {
+        let name = host.key.display_name();
+        doing()
+            .because(format!("the driver of {name} tells no UUID of each"))
+            .hint(format!("look at its driver: gpucl exec --host {name} -- nvidia-smi -L"))
+            .hint("the runtime `native` installs no driver, since that takes root; `runtime: docker` does")
+    })
+}
+
+/// What the host's supervisor is given.
+fn nodes_file(request: &DeployRequest<'_>, host: &HostInput, nodes: &[NodeSpec]) -> Result<Value> {
+    let layout = layout_of(request.scope, &host.key);
+    let mut launches = Vec::new();
+    for (index, node) in nodes.iter().enumerate() {
+        let launch = launch_of(request, host, index, node)?;
+        let ports = NodePorts { base: host.ports.ray + u16::try_from(index).unwrap_or(u16::MAX) * BLOCK, dashboard: 0 };
+        let answers = match node.role {
+            NodeRole::Head => vec![ports.gcs(), host.ports.dashboard, ports.client(), ports.agent_http()],
+            NodeRole::Worker => vec![ports.node_manager(), ports.agent_http()],
+        };
+        launches.push(json!({
+            "key": node.key,
+            "name": node.key.display_name(),
+            "role": node.role,
+            "tag": launch.tag,
+            "digest": launch.digest,
+            "short": layout.real_temp_dir(&node.key).file_name().map(|name| name.to_string_lossy().into_owned()),
+            "argv": launch.argv,
+            "environment": launch.environment,
+            "log": launch.log,
+            "answers": answers,
+        }));
+    }
+    let last = host.ports.ray + REGION - 1;
+    Ok(json!({
+        "v": 1,
+        "tag": host.tag,
+        "link": layout.link(),
+        "ports": [host.ports.ray, last],
+        "nodes": launches,
+    }))
+}
+
+/// The stage that brings the nodes of a host up.
+pub(super) fn deploy(request: &DeployRequest<'_>, host: &HostInput, nodes: &[NodeSpec]) -> Result<Stage> {
+    let name = host.key.display_name();
+    let doing = || format!("render the nodes of {name}");
+    let mut files = Vec::new();
+    for (file, template) in [
+        ("node.py", "templates/ray-native/node.py"),
+        ("host.py", "templates/ray-native/host.py"),
+        ("probe.py", "templates/ray-native/probe.py"),
+        // What a cluster shows by HTTP is looked at as in containers.
+        ("cluster.py", "templates/ray-compose/probe.py"),
+    ] {
+        let (bytes, _) = request.library.read(template)?;
+        files.push(StageFile { path: file.to_owned(), mode: 0o600, bytes });
+    }
+    let token = request.secrets.ray_token.expose_secret().as_bytes().to_vec();
+    files.push(StageFile { path: "secrets/ray_token".to_owned(), mode: 0o600, bytes: token });
+    let what = serde_json::to_vec_pretty(&nodes_file(request, host, nodes)?).doing(ErrorKind::Internal, doing)?;
+    files.push(StageFile { path: "nodes.json".to_owned(), mode: 0o600, bytes: what });
+    let config = files.iter().map(|file| (&file.path, digest::short(&file.bytes))).collect::<Vec<_>>();
+    let keys: Vec<&str> = nodes.iter().map(|node| node.key.as_str()).collect();
+    let timeouts = &request.spec.timeouts;
+    let limit = timeouts.start.0 + timeouts.ready.0;
+    let variables = BTreeMap::from([
+        ("tag".to_owned(), host.tag.clone()),
+        ("config".to_owned(), digest::of_json(&config)),
+        ("keys".to_owned(), keys.join(" ")),
+        ("limit".to_owned(), limit.as_secs().to_string()),
+    ]);
+    let within = |script: &str| format!("home=$gpucl_home\n{PROCESSES}{script}");
+    let mut touches: Vec<String> = nodes.iter().map(|node| format!("process {}", node.key.display_name())).collect();
+    let is_head = nodes.iter().any(|node| node.role == NodeRole::Head);
+    if is_head {
+        touches.push(format!("port {LOOPBACK}:{}", host.ports.dashboard));
+    }
+    let start = Step {
+        name: "start the nodes".to_owned(),
+        unless: Some(within(STARTED)),
+        run: within(START),
+        timeout: Some(Duration::from_secs(120)),
+        touches,
+        hint: Some(format!("its log: gpucl logs supervisor; what runs: gpucl exec --host {name} -- ps -ef")),
+        ..Step::default()
+    };
+    let wait = Step {
+        name: "wait until all nodes answer".to_owned(),
+        run: within(
+            "ray_env=$(sed -n 's/^ray_env //p' \"$home/prepared/prepare\")\n\
+             exec \"$ray_env/bin/python\" -I -B \"$home/host.py\" wait \"$home\" \"$limit\"\n",
+        ),
+        timeout: Some(limit + MARGIN),
+        hint: Some("more time for slow hosts: `timeouts: {start: 10m}` in the spec".to_owned()),
+        errors: wait_errors(),
+        ..Step::default()
+    };
+    let timeout = timeouts.prepare.0 + limit + MARGIN;
+    Ok(Stage { name: "deploy".to_owned(), steps: vec![start, wait], files, variables, timeout })
+}
+
+fn wait_errors() -> Vec<KnownError> {
+    let known = |matches: &str, says: &str, hint: Option<&str>| KnownError {
+        matches: matches.to_owned(),
+        says: says.to_owned(),
+        hint: hint.map(str::to_owned),
+    };
+    vec![
+        known(
+            "address already in use|Address already in use|Failed to bind|is already in use",
+            "a port that a node needs is in use on the host: {line}",
+            Some("run `gpucl up` again: it chooses ports that are free"),
+        ),
+        known("Version mismatch", "head and workers have different versions of Ray or Python: {line}", None),
+        known("No space left on device", "the host's disk is full", None),
+        known(
+            "Cannot allocate memory|No space left on /dev/shm|object store memory",
+            "the host has too little memory: {line}",
+            Some("less for each node: `ray: {workers: {object_store_memory: 100MiB, memory: 500MiB}}`"),
+        ),
+    ]
+}
