@@ -133,12 +133,13 @@ pub(in crate::cluster) async fn up(
     let (operations, verified) =
         result.map_err(|error: Error| go_on(if_time_is_over(error, &ledger.state()), settings, options, name))?;
     kept?;
+    // The file for `ssh -F` knows the nodes by their names from now on.
+    let _ = crate::cluster::connections(&settings.paths, &ledger.state(), settings.context()).await;
+    // The last of all: whoever sees it finds everything in its place.
     if ledger.state().ready_since.is_none() {
         ledger.write(Record::ClusterReady)?;
     }
     let Verified { passed: checks, gpus } = verified;
-    // The file for `ssh -F` knows the nodes by their names from now on.
-    let _ = crate::cluster::connections(&settings.paths, &ledger.state(), settings.context()).await;
     let known = ledger.state();
     let (endpoints, spending) = (endpoints(spec, &known), known.spending(Timestamp::now()));
     Ok(UpOutcome::Ready(UpReport { operations, checks, gpus, endpoints, spending }))
