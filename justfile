@@ -21,6 +21,14 @@ fmt:
 ci:
     .ci/run
 
+# the README's first two commands on a machine that has nothing, as an ordinary user (root, Debian or Ubuntu; a quarter of an hour)
+fresh:
+    testbed/fresh/run
+
+# the same as root
+fresh-as-root:
+    testbed/fresh/run --as-root
+
 # what hosts by SSH need, as containers on this machine (root; minutes the first time, seconds later)
 testbed-up:
     testbed/hosts/up
@@ -85,6 +93,6 @@ lambda-matrix:
 lambda-contract:
     @cat target/tmp/lambda-contract.txt
 
-# licences, sources and advisories of what we depend on (needs cargo-deny)
+# licences, sources and advisories of what we depend on (needs cargo-deny and, for advisories, the network)
 deny:
     cargo deny check
