@@ -73,7 +73,7 @@ fn path(cluster_folder: &Path, name: &str) -> std::path::PathBuf {
 /// Reads one credential, or makes it.
 fn ensure(cluster_folder: &Path, name: &str, make: &dyn Fn() -> Result<String>) -> Result<SecretString> {
     let path = path(cluster_folder, name);
-    match fs_err::read_to_string(&path) {
+    match fs::read_text_within(&path, fs::RECORD_LIMIT) {
         Ok(text) if !text.trim().is_empty() => return Ok(SecretString::from(text.trim().to_owned())),
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}

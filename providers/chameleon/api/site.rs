@@ -14,6 +14,7 @@ use super::session::Session;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::Bus;
 use crate::provider::http;
+use crate::util::fs::{HISTORY_LIMIT, read_within};
 
 /// How long a connection is kept without use: less than the five seconds after which many servers close it.
 const IDLE_LIMIT: Duration = Duration::from_secs(4);
@@ -217,7 +218,7 @@ fn client(credentials: &Credentials, keystone: &Url, idle: Option<Duration>) -> 
     };
     if let Some(path) = &credentials.cacert {
         let hint = "cacert in clouds.yaml, or OS_CACERT, names a file of certificates in PEM form";
-        let pem = fs_err::read(path).doing(ErrorKind::Usage, doing).map_err(|error| error.hint(hint))?;
+        let pem = read_within(path, HISTORY_LIMIT).doing(ErrorKind::Usage, doing).map_err(|error| error.hint(hint))?;
         let certificates =
             Certificate::from_pem_bundle(&pem).doing(ErrorKind::Usage, doing).map_err(|error| error.hint(hint))?;
         if certificates.is_empty() {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::flat::Flat;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::provider::Surroundings;
+use crate::util::fs::{RECORD_LIMIT, read_text_within};
 use crate::util::near::nearest;
 
 /// The endings that a file may have, in the order in which they are tried.
@@ -113,7 +114,7 @@ fn first(surroundings: &Surroundings, name: &str, variable: &str) -> Result<Opti
     ];
     paths.extend(folders.iter().flat_map(|folder| ENDINGS.map(|ending| folder.join(format!("{name}.{ending}")))));
     for path in paths {
-        let text = match fs_err::read_to_string(&path) {
+        let text = match read_text_within(&path, RECORD_LIMIT) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error).doing(ErrorKind::Usage, || format!("read the credentials in {name}.yaml")),

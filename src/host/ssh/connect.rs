@@ -11,7 +11,7 @@ use super::tool;
 use super::trouble::{Cause, Retry, Trouble};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::{Bus, EventKind};
-use crate::util::fs::{create_private_dir, write_atomic};
+use crate::util::fs::{RECORD_LIMIT, create_private_dir, read_text_within, write_atomic};
 
 /// From this wait on a caller waits for a machine that is being made, whose name may have no address yet.
 const PATIENT: Duration = Duration::from_secs(60);
@@ -160,7 +160,7 @@ impl Connections {
 
 /// A file's text, empty when there is none.
 fn read(file: &Path) -> Result<String> {
-    match fs_err::read_to_string(file) {
+    match read_text_within(file, RECORD_LIMIT) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
         read => read.doing(ErrorKind::State, || format!("read {}", file.display())),
     }
