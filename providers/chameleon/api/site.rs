@@ -78,6 +78,18 @@ impl Site {
                 .because(format!("`{}` is no address: {error}", credentials.auth_url))
                 .hint("auth_url looks like https://chi.tacc.chameleoncloud.org:5000/v3")
         })?;
+        if !http::is_private(&url) {
+            return Err(Error::new(ErrorKind::Usage, doing())
+                .because("plain HTTP would carry the credentials unencrypted: it is spoken to this machine only")
+                .hint("auth_url begins with https://, such as https://chi.tacc.chameleoncloud.org:5000/v3"));
+        }
+        if !credentials.verify {
+            events.warn(format!(
+                "the certificate of {} is not verified, by `verify: false` or OS_INSECURE: whoever sits in between can read \
+                 the credentials and pass for the site. `cacert:` or OS_CACERT names the file of an authority of its own",
+                url.host_str().unwrap_or(&credentials.auth_url)
+            ));
+        }
         // A call that changes something gets a connection of its own: on one that was kept, a server may close just then,
         // and it could not be told whether the call was carried out.
         let reading = client(&credentials, &url, Some(IDLE_LIMIT))?;

@@ -263,12 +263,12 @@ fn block_text(block: &Block, known_hosts: &Path) -> Result<String> {
 /// The text of the file that our own connections use: the same, and what a person at a terminal would miss.
 ///
 /// It holds for machines that are jumped over as well: they must not ask at the terminal, nor be silent about what is wrong.
-pub(super) fn own_text(config: &Path) -> String {
-    format!(
+pub(super) fn own_text(config: &Path) -> Result<String> {
+    let include = literal("Include", text_of("Include", config)?, Tokens::NotRead)?;
+    Ok(format!(
         "# For gpucl's own connections; `ssh_config` beside it is for people.\n\
-         Match all\n    BatchMode yes\n    LogLevel INFO\n    ClearAllForwardings yes\n    VisualHostKey no\nInclude {}\n",
-        word(&config.display().to_string())
-    )
+         Match all\n    BatchMode yes\n    LogLevel INFO\n    ClearAllForwardings yes\n    VisualHostKey no\n{include}\n",
+    ))
 }
 
 /// The text of `known_hosts`: the keys that were given, and those that first connections showed of machines still in use.

@@ -76,7 +76,7 @@ impl Connections {
         for (file, text) in [
             (known_hosts.clone(), config::known_hosts_text(&before, &blocks)),
             (self.config_file(), config::config_text(&blocks, &known_hosts)?),
-            (self.own_file(), config::own_text(&self.config_file())),
+            (self.own_file(), config::own_text(&self.config_file())?),
         ] {
             if read(&file)? != text || !file.exists() {
                 write_atomic(&file, text.as_bytes(), 0o600).doing(ErrorKind::State, doing)?;
