@@ -6,3 +6,4 @@ mod reference;
 mod refusals;
 mod render;
 mod sandbox;
+mod stranger;

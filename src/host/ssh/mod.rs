@@ -16,6 +16,6 @@ mod tunnel;
 pub use config::HostEntry;
 pub use connect::Connections;
 pub use host::SshHost;
-pub use target::SshTarget;
+pub use target::{SshTarget, TargetFault, user_fault};
 pub use transfer::OnBytes;
 pub use tunnel::Tunnel;
