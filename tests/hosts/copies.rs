@@ -92,6 +92,7 @@ async fn a_host_gives_what_was_asked_for_and_nothing_else() {
     file(&mut archive, "results.txt", 0o644);
     file(&mut archive, ".bashrc", 0o644);
     host.gives(&archive.into_inner().unwrap());
+    std::fs::write(host.home().join("results.txt"), "x").unwrap();
     let here = host.here();
     let refused = host.ssh.download("results.txt", &here, false, &mut |_| {}).await;
     assert_eq!(names(&here), [] as [&str; 0], "{refused:?}");
