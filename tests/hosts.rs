@@ -3,6 +3,7 @@
 //! All of these need `testbed/hosts`, root, and Docker's engine, which `testbed/hosts/up` installs and starts.
 
 mod closed;
+mod copies;
 mod every;
 mod many;
 mod one_host;

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use super::{Event, Sink};
-use crate::util::fs;
+use crate::util::{fs, text};
 
 /// How many records are kept.
 const KEPT: usize = 100;
@@ -31,9 +31,9 @@ impl RunRecord {
 impl Sink for RunRecord {
     fn take(&mut self, event: &Event) {
         if let Some(file) = &mut self.file {
-            let mut line = serde_json::to_vec(event).unwrap_or_default();
-            line.push(b'\n');
-            let _ = file.write_all(&line);
+            // Whoever looks at it in a terminal is safe from what is in it.
+            let line = text::json(serde_json::to_string(event).unwrap_or_default()) + "\n";
+            let _ = file.write_all(line.as_bytes());
         }
     }
 }

@@ -8,4 +8,5 @@ pub mod near;
 pub mod ports;
 pub mod process;
 pub mod random;
+pub mod text;
 pub mod when;

@@ -65,7 +65,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let rows: Vec<&CalendarRow> = rows.iter().collect();
     let chart = Chart { rows, now, days: args.days, zone, style: app.chart_style() };
     for line in chart.lines() {
-        app.ui.data(line);
+        app.ui.drawn(&line);
     }
     for line in told(&chart, until) {
         app.ui.data(line);

@@ -17,6 +17,6 @@ pub(crate) struct Args {
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut command(), "gpucl", &mut text);
-    app.ui.raw(&String::from_utf8_lossy(&text));
+    app.ui.verbatim(&String::from_utf8_lossy(&text));
     Ok(exit_code::DONE)
 }

@@ -9,7 +9,7 @@ use crate::cli::exit_code;
 use crate::cli::target::Target;
 use crate::cluster::{self, Remote};
 use crate::error::{Error, ErrorKind, Result};
-use crate::host::SshHost;
+use crate::host::{LeftOut, SshHost};
 use crate::util::human;
 
 /// The arguments of `cp`.
@@ -60,6 +60,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
                 .hint("cp -r does it")
         })?;
     let mut bytes = 0;
+    let mut left_out = LeftOut::default();
     match goal {
         Side::There { host, path } => {
             let local: Option<Vec<PathBuf>> = sources
@@ -81,13 +82,24 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
                         .hint("a path on a host is HOST:PATH, such as worker-0:/mnt/data"));
                 };
                 let host = connect(&remote, host).await?;
-                bytes += host.download(path, Path::new(goal), args.root, &mut |_| {}).await?;
+                let copied = host.download(path, Path::new(goal), args.root, &mut |_| {}).await?;
+                bytes += copied.bytes;
+                left_out.named.extend(copied.left_out.named);
+                left_out.count += copied.left_out.count;
                 host.close().await;
             }
         }
     }
+    for named in &left_out.named {
+        app.ui.status(format_args!("warning: left out {named}"));
+    }
+    if left_out.count > left_out.named.len() {
+        app.ui.status(format_args!("warning: left out {} more", left_out.count - left_out.named.len()));
+    }
     if app.json() {
-        app.ui.json(&serde_json::json!({"v": 1, "type": "copied", "bytes": bytes}));
+        app.ui.json(&serde_json::json!({
+            "v": 1, "type": "copied", "bytes": bytes, "left_out": left_out.named, "left_out_count": left_out.count,
+        }));
     } else {
         app.ui.status(format_args!("copied: {}", human::bytes(bytes)));
     }

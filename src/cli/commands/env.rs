@@ -55,7 +55,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         ShellName::Fish => Shell::Fish,
         ShellName::Csh => Shell::Csh,
     };
-    app.ui.raw(&shell.render(&settings));
+    app.ui.verbatim(&shell.render(&settings));
     Ok(exit_code::DONE)
 }
 

@@ -24,6 +24,9 @@ pub(crate) struct Args {
     /// Run it as root
     #[arg(long)]
     root: bool,
+    /// Let the terminal have colours and all else as it comes; to a file or a program it always goes so
+    #[arg(long)]
+    raw: bool,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -64,7 +67,7 @@ async fn here(app: &App, args: &Args, target: &Target) -> Result<u8> {
     hosts.retain(|host| args.host.is_empty() || args.host.iter().any(|name| name == host.name()));
     let mut code = exit_code::DONE;
     for host in hosts {
-        code = code.max(on(app, &host, &program, "").await?);
+        code = code.max(on(app, &host, &program, "", args.raw).await?);
     }
     Ok(code)
 }
@@ -93,7 +96,7 @@ async fn by_ssh(app: &App, args: &Args, remote: &Remote) -> Result<u8> {
         async move {
             let ssh = remote.connections.connect(host.name(), host.home(), ANSWER, std::future::pending()).await?;
             let ssh = if args.root { ssh } else { ssh.as_user() };
-            let code = on(app, &ssh, program, &label).await;
+            let code = on(app, &ssh, program, &label, args.raw).await;
             ssh.close().await;
             code
         }
@@ -121,15 +124,18 @@ async fn by_ssh(app: &App, args: &Args, remote: &Remote) -> Result<u8> {
 }
 
 /// Runs the program on one host; hands back its exit code.
-async fn on(app: &App, host: &dyn Host, program: &str, label: &str) -> Result<u8> {
+async fn on(app: &App, host: &dyn Host, program: &str, label: &str, raw: bool) -> Result<u8> {
+    let shown = app.ui.program(raw);
     let name = host.name().to_owned();
     let mut on_line = |stream: Stream, line: &str| match (app.json(), stream) {
-        (true, _) => app.ui.json(&serde_json::json!({
-            "v": 1, "type": "exec_line", "host": name, "stream": if stream == Stream::Out { "out" } else { "err" },
-            "line": line,
-        })),
-        (false, Stream::Out) => app.ui.data(format_args!("{label}{line}")),
-        (false, Stream::Err) => app.ui.error_line(&format!("{label}{line}")),
+        (true, _) => {
+            app.ui.json(&serde_json::json!({
+                "v": 1, "type": "exec_line", "host": name, "stream": if stream == Stream::Out { "out" } else { "err" },
+                "line": line,
+            }));
+        }
+        (false, Stream::Out) => shown.line(&format!("{label}{line}")),
+        (false, Stream::Err) => shown.error_line(&format!("{label}{line}")),
     };
     match host.exec(program, &mut on_line).await? {
         ExecEnd::Exited(0) => Ok(exit_code::DONE),

@@ -1,6 +1,6 @@
 //! `gpucl login` and `gpucl logout`.
 
-use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::io::{IsTerminal as _, Read as _};
 
 use secrecy::SecretString;
 use serde_json::json;
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
-use crate::cli::output::Table;
+use crate::cli::output::{Table, Ui};
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::{self, Login, LoginAsk};
 use crate::secret::{Store, Vault};
@@ -93,7 +93,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let secret = if args.secret_stdin {
         secret_of_stdin(&doing)?
     } else if asks {
-        asked_secret(&doing, &format!("{} (not shown): ", form.secret))?
+        asked_secret(&app.ui, &doing, &format!("{} (not shown): ", form.secret))?
     } else {
         return Err(usage(doing, "there is nobody to ask for the secret").hint("--secret-stdin reads it from a file"));
     };
@@ -213,8 +213,8 @@ fn secret(doing: &str, text: &str) -> Result<SecretString> {
 }
 
 /// Asks at the terminal, and shows nothing of what is typed.
-fn asked_secret(doing: &str, question: &str) -> Result<SecretString> {
-    let _ = std::io::stderr().lock().write_all(question.as_bytes());
+fn asked_secret(ui: &Ui, doing: &str, question: &str) -> Result<SecretString> {
+    ui.question(question);
     let silent = Silent::begin();
     let mut text = Vec::new();
     let mut input = std::io::stdin().lock();
@@ -235,7 +235,7 @@ fn asked_secret(doing: &str, question: &str) -> Result<SecretString> {
         }
     };
     drop(silent);
-    let _ = std::io::stderr().lock().write_all(b"\n");
+    ui.question("\n");
     if cancelled {
         return Err(Error::new(ErrorKind::Cancelled, doing).because("it was stopped; nothing was kept"));
     }

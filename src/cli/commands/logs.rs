@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::app::App;
 use crate::cli::exit_code;
+use crate::cli::output::Program;
 use crate::cli::target::Target;
 use crate::cluster;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
@@ -26,6 +27,9 @@ pub(crate) struct Args {
     /// Only the last lines
     #[arg(short = 'n', long, value_name = "LINES")]
     tail: Option<usize>,
+    /// Let the terminal have colours and all else as it comes; to a file or a program it always goes so
+    #[arg(long)]
+    raw: bool,
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
@@ -39,14 +43,14 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         true => Some(signal(SignalKind::interrupt()).doing(ErrorKind::Internal, || "listen for Ctrl-C".to_owned())?),
         false => None,
     };
-    let labelled = files.len() > 1;
+    let shown = Shown { program: app.ui.program(args.raw), labelled: files.len() > 1 };
     let mut offsets: Vec<u64> = vec![0; files.len()];
     for ((name, path), offset) in files.iter().zip(&mut offsets) {
         let text = read_from(path, offset)?;
         let lines: Vec<&str> = text.lines().collect();
         let skip = args.tail.map_or(0, |tail| lines.len().saturating_sub(tail));
         for line in &lines[skip..] {
-            print(app, name, line, labelled);
+            shown.line(app, name, line);
         }
     }
     let Some(interrupt) = &mut interrupt else { return Ok(exit_code::DONE) };
@@ -57,19 +61,28 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         }
         for ((name, path), offset) in files.iter().zip(&mut offsets) {
             for line in read_from(path, offset)?.lines() {
-                print(app, name, line, labelled);
+                shown.line(app, name, line);
             }
         }
     }
 }
 
-fn print(app: &App, name: &str, line: &str, labelled: bool) {
-    if app.json() {
-        app.ui.json(&serde_json::json!({ "v": 1, "type": "log_line", "node": name, "line": line }));
-    } else if labelled {
-        app.ui.data(format!("{name:<9} | {line}"));
-    } else {
-        app.ui.data(line);
+/// How lines are shown.
+struct Shown {
+    program: Program,
+    /// Each with its node's name.
+    labelled: bool,
+}
+
+impl Shown {
+    fn line(&self, app: &App, name: &str, line: &str) {
+        if app.json() {
+            app.ui.json(&serde_json::json!({ "v": 1, "type": "log_line", "node": name, "line": line }));
+        } else if self.labelled {
+            self.program.line(&format!("{name:<9} | {line}"));
+        } else {
+            self.program.line(line);
+        }
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     } else if plan.is_empty() {
         app.ui.data("nothing to change");
     } else {
-        app.ui.raw(&plan.to_string());
+        app.ui.data(plan.to_string().trim_end_matches('\n'));
         if !price.is_none() {
             app.ui.data(format_args!("costs {price}"));
         }

@@ -1,7 +1,5 @@
 //! How an error is shown.
 
-use std::io::Write as _;
-
 use crate::cli::args::Format;
 use crate::cli::exit_code;
 use crate::error::{Error, LeftBehind};
@@ -9,15 +7,14 @@ use crate::error::{Error, LeftBehind};
 /// Prints an error and hands back its exit code.
 pub(crate) fn print_error(error: &Error, format: Format) -> u8 {
     let code = exit_code::of(error.kind());
-    if format == Format::Json {
-        let value = serde_json::json!({
+    let value = (format == Format::Json).then(|| {
+        serde_json::json!({
             "v": 1, "type": "error", "kind": error.kind(), "exit_code": code, "doing": error.doing(),
             "causes": error.causes(), "hints": error.hints(), "left_behind": error.left_behind(),
             "status": error.retry_status(), "snippet": error.shown_snippet(),
-        });
-        let _ = writeln!(std::io::stdout().lock(), "{value}");
-    }
-    let _ = std::io::stderr().lock().write_all(text(error).as_bytes());
+        })
+    });
+    super::ui::error(value.as_ref(), &text(error));
     code
 }
 

@@ -8,6 +8,7 @@ mod tests;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
+use super::Drawn;
 use crate::provider::CalendarRow;
 use crate::util::when;
 
@@ -72,17 +73,18 @@ impl Grid {
 
 impl Chart<'_> {
     /// The chart, a line each.
-    pub(crate) fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<Drawn> {
         let columns = draw::Columns::of(self);
         let grid = self.grid(self.style.width.min(WIDEST).saturating_sub(columns.width()).max(8));
-        let mut lines = vec![self.headline(&grid)];
-        lines.extend(draw::ruler(self, &grid, &columns));
+        let plain = |line: String| Drawn::default().text(&line);
+        let mut lines = vec![plain(self.headline(&grid))];
+        lines.extend(draw::ruler(self, &grid, &columns).into_iter().map(plain));
         for row in &self.rows {
             lines.push(draw::line(self, &grid, &columns, row));
         }
         // At the end of a long chart its beginning is out of sight.
         if self.rows.len() > 20 {
-            lines.extend(draw::ruler(self, &grid, &columns).into_iter().next());
+            lines.extend(draw::ruler(self, &grid, &columns).into_iter().next().map(plain));
         }
         lines.push(draw::legend(self));
         lines

@@ -1,5 +1,6 @@
 //! What a person or a program is shown: results on stdout, progress on stderr.
 
+mod drawn;
 mod error;
 pub(crate) mod gantt;
 mod json;
@@ -9,9 +10,10 @@ mod tty;
 mod ui;
 mod words;
 
+pub(crate) use drawn::Drawn;
 pub(crate) use error::print_error;
 pub(crate) use json::Json;
 pub(crate) use plain::Plain;
 pub(crate) use table::{Table, gpu_table};
 pub(crate) use tty::Tty;
-pub(crate) use ui::Ui;
+pub(crate) use ui::{Program, Ui};

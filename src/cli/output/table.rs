@@ -3,6 +3,7 @@
 use comfy_table::{ContentArrangement, presets};
 
 use crate::event::WorkerGpus;
+use crate::util::text::printable_line;
 
 /// A table with a header, without lines.
 pub(crate) struct Table(comfy_table::Table);
@@ -16,7 +17,8 @@ impl Table {
     }
 
     pub(crate) fn row<T: ToString>(&mut self, cells: impl IntoIterator<Item = T>) {
-        self.0.add_row(cells.into_iter().map(|cell| cell.to_string()).collect::<Vec<_>>());
+        self.0
+            .add_row(cells.into_iter().map(|cell| printable_line(&cell.to_string()).into_owned()).collect::<Vec<_>>());
     }
 }
 

@@ -7,6 +7,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::words;
 use crate::event::{Event, EventKind, Sink};
+use crate::util::text::{printable, printable_line};
 
 /// Draws what runs, and prints what is done above it.
 pub(crate) struct Tty {
@@ -34,18 +35,18 @@ impl Sink for Tty {
             EventKind::OperationStarted { operation, action, target, .. } => {
                 let bar = self.bars.add(ProgressBar::new_spinner());
                 bar.set_style(self.style.clone());
-                bar.set_prefix(format!("{target}: {action}"));
+                bar.set_prefix(shown(&format!("{target}: {action}")));
                 bar.enable_steady_tick(Duration::from_millis(100));
                 self.running.insert(*operation, bar);
             }
             EventKind::OperationProgress { operation, message } => {
                 if let Some(bar) = self.running.get(operation) {
-                    bar.set_message(message.clone());
+                    bar.set_message(shown(message));
                 }
             }
             EventKind::HostLine { line, .. } => {
                 if let Some(bar) = self.running.values().next_back() {
-                    bar.set_message(line.clone());
+                    bar.set_message(shown(line));
                 }
             }
             EventKind::Waiting { what, .. } => {
@@ -55,7 +56,7 @@ impl Sink for Tty {
                     bar.enable_steady_tick(Duration::from_millis(100));
                     bar
                 });
-                bar.set_prefix(format!("waiting for {what}"));
+                bar.set_prefix(shown(&format!("waiting for {what}")));
             }
             EventKind::Check { .. } | EventKind::RunFinished { .. } => {
                 if let Some(bar) = self.waiting.take() {
@@ -70,9 +71,14 @@ impl Sink for Tty {
             _ => {}
         }
         if let Some(line) = words::line(event, false) {
-            let _ = self.bars.println(line);
+            let _ = self.bars.println(printable(&line));
         }
     }
+}
+
+/// What goes into a bar: one line, of which the terminal obeys nothing.
+fn shown(text: &str) -> String {
+    printable_line(text).into_owned()
 }
 
 impl Drop for Tty {

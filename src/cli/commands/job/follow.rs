@@ -1,6 +1,6 @@
 //! `gpucl job logs`, and the following of a job that `submit` does as well.
 
-use std::io::{ErrorKind as IoErrorKind, IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
 
 use serde_json::json;
@@ -21,6 +21,9 @@ pub(crate) struct Args {
     /// Go on printing until the job ends
     #[arg(short, long)]
     follow: bool,
+    /// Let the terminal have colours and all else as it comes; to a file or a program it always goes so
+    #[arg(long)]
+    raw: bool,
 }
 
 /// How following ended.
@@ -44,11 +47,13 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         if app.json() {
             app.ui.json(&json!({"v": 1, "type": "job_log", "id": id, "text": text}));
         } else {
-            app.ui.raw(&text);
+            let mut shown = app.ui.program(args.raw);
+            shown.piece(&text);
+            shown.end();
         }
         return Ok(exit_code::DONE);
     }
-    let end = match follow(app, &client, id, &mut interrupts()?, true).await {
+    let end = match follow(app, &client, id, &mut interrupts()?, Options { raw: args.raw, leave_unread: true }).await {
         Ok(end) => end,
         Err(error) => return Err(super::with_near_id(error, &client, id).await),
     };
@@ -65,37 +70,46 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     }
 }
 
+/// How a log is followed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Options {
+    /// The terminal has it as it comes.
+    pub(super) raw: bool,
+    /// It also ends when nobody reads stdout any more; a `submit` goes on then, for the exit status.
+    pub(super) leave_unread: bool,
+}
+
 /// Follows a job's log to stdout, until the job ends or Ctrl-C.
-///
-/// With `leave_unread`, it also ends when nobody reads stdout any more; a `submit` goes on then, for the exit status.
 pub(super) async fn follow(
     app: &App,
     client: &Client,
     id: &str,
     interrupts: &mut Signal,
-    leave_unread: bool,
+    options: Options,
 ) -> Result<End> {
     let json = app.json();
     let mut whole_line = true;
     let mut read = true;
+    let mut shown = app.ui.program(options.raw);
     let mut on = |said: Follow<'_>| {
-        let line = match said {
-            Follow::Text(text) if json => json!({"v": 1, "type": "job_log", "id": id, "text": text}).to_string() + "\n",
-            Follow::Text(text) => {
-                whole_line = text.ends_with('\n');
-                text.to_owned()
-            }
-            Follow::Note(note) => {
-                app.ui.status(note);
-                if !json {
-                    return ControlFlow::Continue(());
+        if let Follow::Note(note) = said {
+            app.ui.status(note);
+        }
+        let is_read = !read
+            || match said {
+                Follow::Text(text) if json => {
+                    app.ui.read_json(&json!({"v": 1, "type": "job_log", "id": id, "text": text}))
                 }
-                json!({"v": 1, "type": "note", "message": note}).to_string() + "\n"
-            }
-        };
-        if read && !write(&line) {
+                Follow::Note(note) if json => app.ui.read_json(&json!({"v": 1, "type": "note", "message": note})),
+                Follow::Text(text) => {
+                    whole_line = text.ends_with('\n');
+                    shown.piece(text)
+                }
+                Follow::Note(_) => true,
+            };
+        if !is_read {
             read = false;
-            if leave_unread {
+            if options.leave_unread {
                 return ControlFlow::Break(());
             }
         }
@@ -108,8 +122,9 @@ pub(super) async fn follow(
         },
         _ = interrupts.recv() => End::Interrupted,
     };
+    shown.end();
     if !whole_line && !json && std::io::stdout().is_terminal() {
-        app.ui.raw("\n");
+        app.ui.data("");
     }
     Ok(end)
 }
@@ -129,11 +144,4 @@ pub(super) fn detached(app: &App, id: &str) -> u8 {
         "detached: job {id} goes on\n  follow it: gpucl job logs {id} --follow{flag}\n  stop it:   gpucl job stop {id}{flag}"
     ));
     exit_code::INTERRUPTED
-}
-
-/// Writes to stdout at once; false when nobody reads it any more.
-fn write(text: &str) -> bool {
-    let mut out = std::io::stdout().lock();
-    let wrote = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    !matches!(wrote, Err(error) if error.kind() == IoErrorKind::BrokenPipe)
 }

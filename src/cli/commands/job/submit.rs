@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::signal::unix::Signal;
 
-use super::follow::{End, detached, follow, interrupts};
+use super::follow::{End, Options, detached, follow, interrupts};
 use super::show::{as_json, sentence};
 use crate::cli::app::App;
 use crate::cli::exit_code;
@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// Print the id and end, instead of following the job
     #[arg(long)]
     no_wait: bool,
+    /// Let the terminal have the job's colours and all else as it comes; to a file or a program it always goes so
+    #[arg(long, conflicts_with = "no_wait")]
+    raw: bool,
     /// How many CPUs the command itself takes; with one, it does not run on the head
     #[arg(long, value_name = "N", value_parser = amount)]
     entrypoint_cpus: Option<f64>,
@@ -85,7 +88,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     if args.no_wait {
         return Ok(exit_code::DONE);
     }
-    match follow(app, &client, &id, &mut interrupts, false).await? {
+    match follow(app, &client, &id, &mut interrupts, Options { raw: args.raw, leave_unread: false }).await? {
         End::Ended(job) => {
             if app.json() {
                 app.ui.json(&as_json(&job));

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use futures_util::future::join_all;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Args, print};
+use super::{Args, Shown};
 use crate::cli::app::App;
 use crate::cli::commands::exec::ANSWER;
 use crate::cli::exit_code;
@@ -27,7 +27,8 @@ pub(super) async fn run(app: &App, args: &Args, target: &Target) -> Result<u8> {
     let wanted = args.node.as_deref().map(|name| name.replace('-', ""));
     let (hosts, container) = chosen(&remote, wanted.as_deref());
     let request = LogRequest { container, tail: args.tail, follow: args.follow };
-    let seen = Seen { known: Mutex::default(), labelled: request.container.is_none() };
+    let shown = Shown { program: app.ui.program(args.raw), labelled: request.container.is_none() };
+    let seen = Seen { known: Mutex::default(), shown };
     let shows = hosts.iter().map(|host| on(app, &remote, host, &request, &seen));
     let ends = tokio::select! {
         ends = join_all(shows) => ends,
@@ -59,7 +60,7 @@ pub(super) async fn run(app: &App, args: &Args, target: &Target) -> Result<u8> {
 /// What was met.
 struct Seen {
     known: Mutex<BTreeSet<String>>,
-    labelled: bool,
+    shown: Shown,
 }
 
 /// The hosts that are to be asked, and for which container: a host's name means all of its own.
@@ -85,7 +86,7 @@ async fn on(app: &App, remote: &Remote, host: &RemoteHost, request: &LogRequest,
                 known.insert(key.to_owned());
             }
         }
-        Some(LogLine::Line(key, text)) => print(app, &display(key), text, seen.labelled),
+        Some(LogLine::Line(key, text)) => seen.shown.line(app, &display(key), text),
         None if stream == Stream::Err => words.push(line.to_owned()),
         None => {}
     };

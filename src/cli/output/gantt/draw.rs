@@ -1,13 +1,14 @@
 //! The characters.
 
+use super::super::Drawn;
 use super::lane::{Half, Lane};
 use super::{Chart, Grid, free_from};
 use crate::provider::{Booking, CalendarRow};
 use crate::util::when;
 
-const RED: &str = "31";
-const GREEN: &str = "32";
-const DIM: &str = "2";
+const RED: u8 = 31;
+const GREEN: u8 = 32;
+const DIM: u8 = 2;
 
 /// What one cell shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,7 +133,7 @@ fn put(line: &mut [char], at: usize, text: &str) {
 }
 
 /// One host.
-pub(super) fn line(chart: &Chart<'_>, grid: &Grid, columns: &Columns, row: &CalendarRow) -> String {
+pub(super) fn line(chart: &Chart<'_>, grid: &Grid, columns: &Columns, row: &CalendarRow) -> Drawn {
     let lane = Lane::of(row, grid);
     let edges: Vec<usize> = chart.midnights(grid).iter().filter_map(|day| grid.of(*day)).collect();
     let mut cells: Vec<(char, Ink)> = Vec::with_capacity(grid.cells);
@@ -145,25 +146,25 @@ pub(super) fn line(chart: &Chart<'_>, grid: &Grid, columns: &Columns, row: &Cale
             write_into(&mut cells, first, last, &holder);
         }
     }
-    let mut text = columns.text(&row.name, &gpus(row), &free(row, chart));
+    let mut drawn = Drawn::default().text(&columns.text(&row.name, &gpus(row), &free(row, chart)));
     let mut from = 0;
     while from < cells.len() {
         let ink = cells[from].1;
         let to = cells[from..].iter().position(|cell| cell.1 != ink).map_or(cells.len(), |length| from + length);
         let piece: String = cells[from..to].iter().map(|cell| cell.0).collect();
-        text.push_str(&painted(chart, ink, &piece));
+        drawn = painted(chart, drawn, ink, &piece);
         from = to;
     }
-    text.trim_end().to_owned()
+    drawn.trimmed()
 }
 
-fn painted(chart: &Chart<'_>, ink: Ink, text: &str) -> String {
+fn painted(chart: &Chart<'_>, drawn: Drawn, ink: Ink, text: &str) -> Drawn {
     let code = match ink {
         Ink::Free | Ink::Closed => DIM,
         Ink::Taken => RED,
         Ink::Ours => GREEN,
     };
-    if chart.style.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    if chart.style.colour { drawn.ink(code, text) } else { drawn.text(text) }
 }
 
 /// Who holds it, where the service tells.
@@ -226,7 +227,7 @@ fn cell(
 }
 
 /// What the characters mean.
-pub(super) fn legend(chart: &Chart<'_>) -> String {
+pub(super) fn legend(chart: &Chart<'_>) -> Drawn {
     let blocks = chart.style.blocks;
     let mut parts = vec![
         (if blocks { "···" } else { "..." }, Ink::Free, "free"),
@@ -236,7 +237,9 @@ pub(super) fn legend(chart: &Chart<'_>) -> String {
     if chart.rows.iter().any(|row| row.closed.is_some()) {
         parts.push(("xxx", Ink::Closed, "cannot be reserved"));
     }
-    let told: Vec<String> =
-        parts.into_iter().map(|(sign, ink, word)| format!("{} {word}", painted(chart, ink, sign))).collect();
-    told.join("   ")
+    let add = |drawn: Drawn, (number, (sign, ink, word)): (usize, (&str, Ink, &str))| {
+        let drawn = if number > 0 { drawn.text("   ") } else { drawn };
+        painted(chart, drawn, ink, sign).text(&format!(" {word}"))
+    };
+    parts.into_iter().enumerate().fold(Drawn::default(), add)
 }
