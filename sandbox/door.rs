@@ -84,8 +84,13 @@ impl Door {
 
     /// It names the very address that is served, once. A page whose name was made to lead here names something else.
     fn is_for_us(&self, parts: &Parts, address: SocketAddr) -> bool {
-        let in_uri = parts.uri.authority().is_none_or(|authority| is_address(authority.as_str(), address));
-        in_uri && only(&parts.headers, &HOST).is_some_and(|host| is_address(host, address))
+        let mut named = parts.headers.get_all(HOST).iter().map(|host| host.to_str().unwrap_or_default());
+        let host = named.next();
+        // HTTP/2 names it here, and who takes this for a proxy as well.
+        let authority = parts.uri.authority().map(|authority| authority.as_str());
+        named.next().is_none()
+            && (host.is_some() || authority.is_some())
+            && host.into_iter().chain(authority).all(|named| is_address(named, address))
     }
 
     fn has_secret(&self, headers: &HeaderMap) -> bool {

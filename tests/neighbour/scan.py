@@ -16,7 +16,7 @@ LIMIT, MOST = 4.0, 65536
 PAGES = ["/", "/metrics", "/api/version", "/nodes?view=summary", "/api/jobs/", "/api/cluster_status", "/api/v0/actors", "/api/serve/applications/",
          "/api/prometheus/sd", "/logical/actors", "/log_proxy?url=x", "/logs", "/api/gcs_healthz", "/api/healthz", "/api/local_raylet_healthz",
          "/api/authentication_mode", "/get_runtime_envs_info", "/control/snapshot", "/control/keys", "/control/instances", "/control/credentials",
-         "/api/v1/instances", "/api/v1/ssh-keys", "/identity/v3", "/identity/v3/auth/catalog", "/reservation/v1/leases", "/compute/v2.1/servers",
+         "/api/v1/instances", "/api/v1/ssh-keys", "/identity", "/identity/v3", "/identity/v3/auth/catalog", "/reservation/v1/leases", "/compute/v2.1/servers",
          "/image/v2/images", "/network/v2.0/networks"]
 POSTS = [("/api/jobs/", {"entrypoint": "id"}), ("/control/advance", {"seconds": 1}), ("/control/foreign", {"count": 1}),
          ("/api/v1/ssh-keys", {"name": "mine", "public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAICN+lJwsONkwrdsSnQsu1ydUkIuIg5oOC+Eslvmtt60T me"}),
@@ -57,12 +57,13 @@ def family(folder, begun):
 
 
 def name_of(pid):
-    command = read("/proc/%d/cmdline" % pid).replace("\0", " ").strip()
+    # A raylet is told how the others are started: only what begins a command line says what it is.
+    command = " ".join(read("/proc/%d/cmdline" % pid).split("\0")[:4]).strip()
     known = [("gpucl sandbox lambda", r"gpucl sandbox lambda"), ("gpucl sandbox chameleon", r"gpucl sandbox chameleon"), ("gpucl dashboard", r"gpucl dashboard"),
-             ("gpucl agent", r"gpucl agent"), ("host of a stand-in", r"sshd"), ("GCS", r"gcs_server"), ("runtime environment agent", r"runtime_env/agent|RuntimeEnvAgent"),
+             ("gpucl agent", r"gpucl agent"), ("host of a stand-in", r"sshd"), ("GCS", r"gcs_server"), ("raylet", r"raylet/raylet"), ("runtime environment agent", r"runtime_env/agent|RuntimeEnvAgent"),
              ("dashboard agent", r"dashboard/agent\.py|DashboardAgent"), ("dashboard", r"dashboard/dashboard\.py|ray::Dashboard|dashboard-"),
              ("Ray client's server", r"util\.client\.server"), ("autoscaler", r"autoscaler|monitor\.py"), ("log monitor", r"log_monitor"),
-             ("raylet", r"raylet/raylet"), ("worker process", r"default_worker|ray::"), ("job", r"gpucl-neighbour-job")]
+             ("worker process", r"default_worker|ray::"), ("job", r"python -c|import ray")]
     for name, pattern in known:
         if re.search(pattern, command):
             return name
@@ -80,6 +81,9 @@ def address(text, family):
 def find(folder, begun):
     ours = family(folder, begun)
     holders, files = {}, set()
+    # What the test itself has open it was given, by whoever runs the tests.
+    inherited = {os.readlink("/proc/%d/fd/%s" % (os.getppid(), fd)) for fd in os.listdir("/proc/%d/fd" % os.getppid())}
+    texts = " ".join(read("/proc/%d/cmdline" % pid) + read("/proc/%d/environ" % pid) for pid in ours)
     for pid in ours:
         fds = "/proc/%d/fd" % pid
         for fd in os.listdir(fds) if os.path.isdir(fds) else []:
@@ -89,7 +93,7 @@ def find(folder, begun):
                 continue
             if to.startswith("socket:["):
                 holders.setdefault(to[8:-1], pid)
-            elif to.startswith(("/tmp/", "/dev/shm/", "/run/", folder)) and os.path.exists(to):
+            elif to not in inherited and to.startswith(("/tmp/", "/dev/shm/", "/run/", folder)) and os.path.exists(to):
                 files.add(to)
     ports = []
     for kind, family_ in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6), ("udp", socket.AF_INET), ("udp6", socket.AF_INET6)):
@@ -104,7 +108,7 @@ def find(folder, begun):
         words = line.split(None, 7)
         if len(words) == 8 and words[6] in holders:
             sockets.append({"path": words[7], "of": name_of(holders[words[6]])})
-    for top in [folder] + ["/tmp/" + n for n in os.listdir("/tmp") if n.startswith("gpucl-hosts-") or n == "gpucl-%d" % os.getuid()]:
+    for top in [folder] + ["/tmp/" + n for n in os.listdir("/tmp") if n.startswith("gpucl-") and "/tmp/" + n in texts]:
         for at, folders, names in os.walk(top):
             files.add(at)
             files.update(os.path.join(at, name) for name in folders + names)
@@ -192,6 +196,9 @@ def told(came):
     if is_http2(came):
         kinds = [kind for kind, _, _ in frames(came)]
         data = sum(len(body) for kind, _, body in frames(came) if kind == 0)
+        page = next((http2_status(body) for kind, _, body in frames(came) if kind == 1), 200)
+        if page != 200:
+            return "HTTP/2 %d, %d bytes" % (page, data), not 400 <= page < 500
         status = re.search(rb"grpc-status.(\d+)", came)
         status = " grpc-status " + status.group(1).decode() if status else ""
         # A call that is granted has a message; one that is refused has headers only.
@@ -202,7 +209,29 @@ def told(came):
     if status:
         text = "%s | %s" % (line, body[:60].decode(errors="replace").replace("\n", " "))
         return text, not 400 <= int(status.group(1)) < 500
+    error = re.search(rb"<p>Error code: (\d{3})</p>", came)
+    if error:
+        # Python's own server, to a request of no version that it knows.
+        return "a page: error %s" % error.group(1).decode(), not 400 <= int(error.group(1)) < 506
     return repr(came[:60]), True
+
+
+def http2_status(block):
+    """The status of an answer: one of a table, or three digits by themselves or in Huffman's code."""
+    known = {0x88: 200, 0x89: 204, 0x8a: 206, 0x8b: 304, 0x8c: 400, 0x8d: 404, 0x8e: 500}
+    while block and block[0] & 0xe0 == 0x20:
+        # The size of a table that we have not.
+        block = block[1:]
+    if block[0] in known:
+        return known[block[0]]
+    text = block[2:2 + (block[1] & 0x7f)]
+    if block[1] & 0x80:
+        bits, digits = "".join("{:08b}".format(b) for b in text), ""
+        while len(digits) < 3:
+            size = 5 if bits[:5] < "00011" else 6
+            digits, bits = digits + str(int(bits[:5], 2) if size == 5 else int(bits[:6], 2) - 22), bits[size:]
+        return int(digits)
+    return int(text)
 
 
 def try_port(port):
@@ -223,6 +252,9 @@ def try_port(port):
         sent.append(("gRPC " + CALLS[0], call(CALLS[0], "%s:%d" % (ip, number))))
     for what, data in sent:
         came, answers = told(exchange(ip, number, data))
+        if answers and "| # HELP " in came:
+            # A server of metrics gives them whatever page it is asked for.
+            what = "metrics as " + what
         results.append({"what": "port", "sent": what, "came": came, "answers": answers, **port})
     return results
 
@@ -245,8 +277,10 @@ def try_file(path):
     found = []
     try:
         seen = os.stat(path, follow_symlinks=False)
-    except OSError:
+    except FileNotFoundError:
         return None
+    except OSError as e:
+        return {"what": "file", "sent": path, "came": e.strerror, "answers": False, "of": "a file"}
     if stat.S_ISDIR(seen.st_mode):
         if os.access(path, os.W_OK):
             found.append("a folder that can be written into")
