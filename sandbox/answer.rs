@@ -3,7 +3,7 @@
 use axum::body::{Body as HttpBody, to_bytes};
 use axum::http::header::{CONTENT_TYPE, DATE, HeaderName, HeaderValue};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Request, Response, StatusCode};
+use axum::http::{HeaderMap, Response, StatusCode, Uri};
 use serde_json::Value;
 
 /// The longest request; user data is the longest part of one.
@@ -108,15 +108,19 @@ impl Answer {
     }
 }
 
-/// The service that is meant, which is the first part of the path, and what is asked of it.
-pub(super) async fn read(request: Request<HttpBody>) -> (Parts, String, Ask) {
-    let (parts, body) = request.into_parts();
+/// The service that is meant: the first part of the path.
+pub(super) fn service(uri: &Uri) -> String {
+    uri.path().split('/').nth(1).map(decoded).unwrap_or_default()
+}
+
+/// The service that is meant, and what is asked of it.
+pub(super) async fn read(parts: &Parts, body: HttpBody) -> (String, Ask) {
     let body = to_bytes(body, LONGEST).await.map(|bytes| bytes.to_vec()).unwrap_or_default();
-    let mut path: Vec<String> = parts.uri.path().split('/').skip(1).map(decoded).collect();
+    let service = service(&parts.uri);
+    let mut path: Vec<String> = parts.uri.path().split('/').skip(2).map(decoded).collect();
     while path.last().is_some_and(String::is_empty) {
         path.pop();
     }
-    let service = if path.is_empty() { String::new() } else { path.remove(0) };
     let query = parts.uri.query().unwrap_or_default();
     let query = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -132,7 +136,7 @@ pub(super) async fn read(request: Request<HttpBody>) -> (Parts, String, Ask) {
         headers: parts.headers.clone(),
         body,
     };
-    (parts, service, ask)
+    (service, ask)
 }
 
 /// Without the `%20` of URLs.

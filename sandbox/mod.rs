@@ -8,9 +8,12 @@ pub mod chameleon;
 mod client;
 mod clock;
 mod control;
+mod door;
 mod faults;
 pub mod hosts;
 mod ids;
 pub mod lambda;
 mod shared;
 mod wire;
+
+pub use door::CONTROL_HEADER;

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::door::Door;
+
 /// What changes by itself, as time passes.
 pub(super) trait Settle {
     /// Lets everything happen that is due.
@@ -10,7 +12,7 @@ pub(super) trait Settle {
 
 /// What all requests share.
 #[derive(Debug)]
-pub(super) struct Shared<T>(Arc<Mutex<T>>);
+pub(super) struct Shared<T>(Arc<(Door, Mutex<T>)>);
 
 impl<T> Clone for Shared<T> {
     fn clone(&self) -> Self {
@@ -19,14 +21,19 @@ impl<T> Clone for Shared<T> {
 }
 
 impl<T: Settle> Shared<T> {
-    pub(super) fn new(state: T) -> Self {
-        Self(Arc::new(Mutex::new(state)))
+    pub(super) fn new(door: Door, state: T) -> Self {
+        Self(Arc::new((door, Mutex::new(state))))
+    }
+
+    /// Who is heard.
+    pub(super) fn door(&self) -> &Door {
+        &self.0.0
     }
 
     /// The state, with everything done that is due.
     pub(super) fn state(&self) -> MutexGuard<'_, T> {
         // A test that failed while it looked changes nothing for the others.
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.1.lock().unwrap_or_else(PoisonError::into_inner);
         state.settle();
         state
     }

@@ -16,6 +16,7 @@ mod hosts;
 mod jobs;
 mod lambda;
 mod native;
+mod neighbour;
 mod programs;
 mod scenario;
 mod spec;

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::door::is_same;
 use super::answer::{Answer, Ask};
 use super::clock::{after, long};
 use super::config::{Service, User};
@@ -133,7 +134,7 @@ impl State {
                         &format!("Could not find Application Credential: {id}."),
                     );
                 };
-                if asked["secret"] != found.secret.as_str() {
+                if !asked["secret"].as_str().is_some_and(|secret| is_same(secret, &found.secret)) {
                     return unauthorized();
                 }
                 let (user, id) = (found.user, found.id.clone());

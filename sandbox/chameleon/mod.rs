@@ -38,6 +38,7 @@ pub use super::faults::{LogEntry, Rule};
 pub use config::{Bug, Config, HostConfig, ImageConfig, Quirks, Service, User};
 pub use snapshot::{FloatingIpSeen, KeyPairSeen, LeaseSeen, PortSeen, ServerSeen, Snapshot};
 
+use super::door::Door;
 use super::wire::{Breakable, Wire};
 use serve::Shared;
 use state::{Lease, LeaseStatus, State};
@@ -78,8 +79,9 @@ impl Sandbox {
     pub async fn start(config: Config) -> Result<Self> {
         let doing = || "start the stand-in of Chameleon".to_owned();
         let listener = TcpListener::bind(("127.0.0.1", config.port)).await.doing(ErrorKind::Internal, doing)?;
-        let base = format!("http://{}", listener.local_addr().doing(ErrorKind::Internal, doing)?);
-        let shared = Shared::new(State::new(config, base.clone()));
+        let address = listener.local_addr().doing(ErrorKind::Internal, doing)?;
+        let base = format!("http://{address}");
+        let shared = Shared::new(Door::of(address)?, State::new(config, base.clone()));
         let router = axum::Router::new().fallback(serve::answer).with_state(shared.clone());
         let service = router.into_make_service_with_connect_info::<Wire>();
         let task = tokio::spawn(async move {
@@ -97,6 +99,16 @@ impl Sandbox {
     /// Where it is steered from other processes.
     pub fn control_url(&self) -> String {
         format!("{}/control", self.base)
+    }
+
+    /// The port on the loopback; 0 for none.
+    pub fn port(&self) -> u16 {
+        self.shared.door().port()
+    }
+
+    /// What a request for the control carries in [`CONTROL_HEADER`](super::CONTROL_HEADER).
+    pub fn control_secret(&self) -> &str {
+        self.shared.door().secret()
     }
 
     /// The region's name.

@@ -8,6 +8,7 @@ use axum::http::{Request, Response};
 use serde_json::Value;
 
 use super::super::answer::read;
+use super::super::door::CONTROL;
 use super::super::faults::{Fault, LogEntry, Rule};
 use super::super::shared::{self, Settle};
 use super::super::wire::Wire;
@@ -30,9 +31,13 @@ pub(super) async fn answer(
     ConnectInfo(wire): ConnectInfo<Wire>,
     request: Request<HttpBody>,
 ) -> Response<HttpBody> {
-    let (parts, service, ask) = read(request).await;
+    let (parts, body) = request.into_parts();
+    if let Some(refused) = shared.door().refuses(&parts) {
+        return refused.into_response(None);
+    }
+    let (service, ask) = read(&parts, body).await;
     let path = parts.uri.path().to_owned();
-    if service == "control" {
+    if service == CONTROL {
         return super::control::answer(&shared, &ask).into_response(None);
     }
     let met = shared.state().faults.take(&ask.method, &path);

@@ -1,8 +1,11 @@
 //! The files of one host.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt};
 use std::path::Path;
+
+use fs_err::os::unix::fs::OpenOptionsExt as _;
 
 use super::NewHost;
 use super::user_data::UserData;
@@ -26,28 +29,40 @@ pub(super) async fn write(
     let doing = || format!("write the files of the host {}", new.id);
     let told = UserData::read(new.user_data.as_deref())?;
     let home = folder.join("home");
-    fs_err::create_dir_all(&home).doing(ErrorKind::Host, doing)?;
+    // Whatever the umask is, there is no moment in which others may enter.
+    folders(&home, 0o700).doing(ErrorKind::Host, doing)?;
     for private in [folder, home.as_path()] {
         fs_err::set_permissions(private, PermissionsExt::from_mode(0o700)).doing(ErrorKind::Host, doing)?;
     }
     if rustix::process::geteuid().is_root() {
         // Where root starts a server, it locks up what is not logged in yet in this folder, which packages make at boot.
-        fs_err::create_dir_all("/run/sshd").doing(ErrorKind::Host, doing)?;
+        folders(Path::new("/run/sshd"), 0o755).doing(ErrorKind::Host, doing)?;
     }
     let put = |name: &str, mode: u32, text: &str| {
         let path = folder.join(name);
-        fs_err::write(&path, "").doing(ErrorKind::Host, doing)?;
+        let opened = fs_err::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&path);
+        let mut file = opened.doing(ErrorKind::Host, doing)?;
         fs_err::set_permissions(&path, PermissionsExt::from_mode(mode)).doing(ErrorKind::Host, doing)?;
-        fs_err::write(&path, text).doing(ErrorKind::Host, doing)
+        file.write_all(text.as_bytes()).doing(ErrorKind::Host, doing)
     };
     match told.host_key() {
         Some(key) => put("host_key", 0o600, key)?,
-        None => make_host_key(&folder.join("host_key")).await?,
+        None => {
+            make_host_key(&folder.join("host_key")).await?;
+            fs_err::set_permissions(folder.join("host_key.pub"), PermissionsExt::from_mode(0o600))
+                .doing(ErrorKind::Host, doing)?;
+        }
     }
+    // What its server says goes here: made now, so that it is nobody else's to read.
+    put("sshd.log", 0o600, "")?;
     let keys: Vec<&str> = new.public_keys.iter().chain(&told.ssh_authorized_keys).map(String::as_str).collect();
     put("authorized_keys", 0o600, &format!("{}\n", keys.join("\n")))?;
     put("login", 0o700, &login(folder, environment))?;
     put("sshd_config", 0o600, &config(folder, address))
+}
+
+fn folders(path: &Path, mode: u32) -> std::io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(mode).create(path)
 }
 
 async fn make_host_key(path: &Path) -> Result<()> {
@@ -100,6 +115,7 @@ fn config(folder: &Path, address: SocketAddr) -> String {
          PidFile none\n\
          UsePAM no\n\
          StrictModes no\n\
+         AuthenticationMethods publickey\n\
          PasswordAuthentication no\n\
          KbdInteractiveAuthentication no\n\
          PermitRootLogin prohibit-password\n\

@@ -31,11 +31,6 @@ pub(super) fn answer(shared: &Shared, ask: &Ask) -> Answer {
             let ledger = &state.ledger;
             Answer::json(200, json!({"validated": ledger.validated, "violations": ledger.violations}))
         }
-        ("GET", ["keys"]) => {
-            let keys: serde_json::Map<String, Value> =
-                state.api_keys.iter().map(|(key, user)| (user.name().to_owned(), json!(key))).collect();
-            Answer::json(200, Value::Object(keys))
-        }
         ("GET", ["instances"]) => Answer::json(200, json!(hosts(&state))),
         ("POST", ["instances", id]) => wired(&mut state, id, &body),
         ("POST", ["advance"]) => match seconds(ask) {
@@ -89,7 +84,7 @@ pub(super) fn answer(shared: &Shared, ask: &Ask) -> Answer {
         _ => Answer::text(
             404,
             "text/plain",
-            "rules, log, snapshot, pace, contract, keys, instances, advance, capacity, vanish, next, preempt, terminate, \
+            "rules, log, snapshot, pace, contract, instances, advance, capacity, vanish, next, preempt, terminate, \
              unhealthy, refuse-terminate, foreign, revoke, account\n",
         ),
     }

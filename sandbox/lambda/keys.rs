@@ -75,7 +75,8 @@ fn is_public_key(text: &str) -> bool {
 /// Makes a pair with the system's `ssh-keygen`.
 pub(super) async fn make_pair() -> Result<Pair> {
     let doing = || "make a pair of SSH keys".to_owned();
-    let folder = tempfile::tempdir().doing(ErrorKind::Internal, doing)?;
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    let folder = tempfile::Builder::new().permissions(private).tempdir().doing(ErrorKind::Internal, doing)?;
     let path = folder.path().join("key");
     let made = tokio::process::Command::new("ssh-keygen")
         .args(["-q", "-t", "ed25519", "-N", "", "-C", "", "-f"])

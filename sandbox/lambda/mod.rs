@@ -35,6 +35,7 @@ use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+use super::door::Door;
 use super::wire::{Breakable, Wire};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 
@@ -58,7 +59,6 @@ const LAST_HOSTS: Duration = Duration::from_secs(120);
 pub struct Sandbox {
     shared: Shared,
     base: String,
-    router: axum::Router,
     server: Option<JoinHandle<()>>,
     wiring: Option<JoinHandle<Result<()>>>,
 }
@@ -68,10 +68,11 @@ impl Sandbox {
     pub async fn start(config: Config) -> Result<Self> {
         let doing = || "start the stand-in of Lambda".to_owned();
         let listener = TcpListener::bind(("127.0.0.1", config.port)).await.doing(ErrorKind::Internal, doing)?;
-        let base = format!("http://{}", listener.local_addr().doing(ErrorKind::Internal, doing)?);
-        let mut sandbox = Self::detached(config);
-        sandbox.base = base;
-        let service = sandbox.router.clone().into_make_service_with_connect_info::<Wire>();
+        let address = listener.local_addr().doing(ErrorKind::Internal, doing)?;
+        let mut sandbox = Self::behind(Door::of(address)?, config);
+        sandbox.base = format!("http://{address}");
+        let router = axum::Router::new().fallback(serve::answer).with_state(sandbox.shared.clone());
+        let service = router.into_make_service_with_connect_info::<Wire>();
         sandbox.server = Some(tokio::spawn(async move {
             // It ends by being dropped, and says nothing then.
             let _ = axum::serve(Breakable(listener), service).await;
@@ -79,18 +80,16 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// One without a port, to be asked by [`Sandbox::router`] in this process; it is to be made within a runtime.
+    /// One without a port, to be asked by [`Sandbox::answer`] in this process; it is to be made within a runtime.
     pub fn detached(config: Config) -> Self {
-        let hosts = config.hosts.clone();
-        let shared = Shared::new(State::new(config));
-        let router = axum::Router::new().fallback(serve::answer).with_state(shared.clone());
-        let wiring = hosts.map(|hosts| tokio::spawn(wiring::wire(shared.clone(), hosts)));
-        Self { shared, base: String::new(), router, server: None, wiring }
+        Self::behind(Door::shut(), config)
     }
 
-    /// What answers, without a socket: a service of HTTP.
-    pub fn router(&self) -> axum::Router {
-        self.router.clone()
+    fn behind(door: Door, config: Config) -> Self {
+        let hosts = config.hosts.clone();
+        let shared = Shared::new(door, State::new(config));
+        let wiring = hosts.map(|hosts| tokio::spawn(wiring::wire(shared.clone(), hosts)));
+        Self { shared, base: String::new(), server: None, wiring }
     }
 
     /// Answers one request, without a socket; one whose answer is cut has a body that breaks.
@@ -109,6 +108,16 @@ impl Sandbox {
     /// Where it is steered from other processes.
     pub fn control_url(&self) -> String {
         format!("{}/control", self.base)
+    }
+
+    /// The port on the loopback; 0 for none.
+    pub fn port(&self) -> u16 {
+        self.shared.door().port()
+    }
+
+    /// What a request for the control carries in [`CONTROL_HEADER`](super::CONTROL_HEADER).
+    pub fn control_secret(&self) -> &str {
+        self.shared.door().secret()
     }
 
     /// What this user logs in with; empty once it is revoked.

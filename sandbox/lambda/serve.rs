@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::super::answer::{Answer, Ask, Body, read};
 use super::super::clock::http;
+use super::super::door::{CONTROL, is_same};
 use super::super::faults::{Fault, LogEntry, Rule};
 use super::super::shared;
 use super::super::wire::Wire;
@@ -46,9 +47,13 @@ pub(super) async fn answer(
     axum::extract::State(shared): axum::extract::State<Shared>,
     request: Request<HttpBody>,
 ) -> Response<HttpBody> {
-    let (parts, service, ask) = read(request).await;
+    let (parts, body) = request.into_parts();
+    if let Some(refused) = shared.door().refuses(&parts) {
+        return refused.into_response(None);
+    }
+    let (service, ask) = read(&parts, body).await;
     let path = parts.uri.path().to_owned();
-    if service == "control" {
+    if service == CONTROL {
         return super::control::answer(&shared, &ask).into_response(None);
     }
     let admitted = shared.state().admitted(&ask, &path);
@@ -112,7 +117,7 @@ impl State {
             "basic" => String::from_utf8(STANDARD.decode(value.trim()).ok()?).ok()?.strip_suffix(':')?.to_owned(),
             _ => return None,
         };
-        self.api_keys.get(&key).copied()
+        self.api_keys.iter().find(|(known, _)| is_same(&key, known)).map(|(_, user)| *user)
     }
 
     fn too_fast(&mut self, path: &str) -> Option<Answer> {

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 
-use super::protocol::{Answer, Request, socket};
+use super::protocol::{Answer, Request, is_of_this_user, socket};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::{Key, Scope};
 use crate::runtime::native::TAG_VARIABLE;
+use crate::state::is_runtime_dir;
 use crate::util::fs;
 use crate::util::process::Identity;
 
@@ -47,10 +48,19 @@ impl AgentClient {
     /// Asks.
     ///
     /// # Errors
-    /// `Ok(None)` when no agent listens: a stale socket, or none. An error when it listens and does not answer well.
+    /// `Ok(None)` when no agent listens: a stale socket, or none. An error when it listens and does not answer well, and when somebody else
+    /// could be who listens: what is asked holds the environment of nodes.
     pub async fn ask(&self, request: &Request) -> Result<Option<Answer>> {
-        let Ok(stream) = UnixStream::connect(&self.socket).await else { return Ok(None) };
         let doing = || format!("ask the agent of {} ({})", self.scope.cluster, self.socket.display());
+        if let Some(folder) = self.socket.parent()
+            && !is_runtime_dir(folder)?
+        {
+            return Ok(None);
+        }
+        let Ok(stream) = UnixStream::connect(&self.socket).await else { return Ok(None) };
+        if !is_of_this_user(&stream) {
+            return Err(Error::new(ErrorKind::Host, doing()).because("a process of another user listens there"));
+        }
         let talk = async {
             let (read, mut write) = stream.into_split();
             let mut text = serde_json::to_string(request).map_err(std::io::Error::other)?;
@@ -122,10 +132,75 @@ impl AgentClient {
 
     /// Removes the socket of an agent that is gone.
     pub fn remove_socket(&self) {
+        // What lies in somebody else's folder is not ours to remove.
+        if !self.socket.parent().is_some_and(|folder| is_runtime_dir(folder).unwrap_or(false)) {
+            return;
+        }
         let _ = fs_err::remove_file(&self.socket);
         let _ = fs_err::remove_file(self.socket.with_extension("lock"));
         if let Some(folder) = self.socket.parent() {
             let _ = fs_err::remove_dir(folder);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
+
+    use super::*;
+
+    /// What somebody who listens in an agent's place gets to read; `ask` is to be through before.
+    async fn heard(client: &AgentClient, runtime: &Path, mode: u32) -> (Result<Option<Answer>>, String) {
+        let folder = client.socket.parent().unwrap().to_owned();
+        let _ = fs_err::remove_file(&client.socket);
+        let listener = tokio::net::UnixListener::bind(&client.socket).unwrap();
+        fs_err::set_permissions(runtime, std::fs::Permissions::from_mode(mode)).unwrap();
+        let listening = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            let (read, mut write) = stream.into_split();
+            let mut line = String::new();
+            BufReader::new(read).read_line(&mut line).await.unwrap();
+            let answer = Answer { v: 1, agent: "somebody".to_owned(), ..Answer::default() };
+            write.write_all(format!("{}\n", serde_json::to_string(&answer).unwrap()).as_bytes()).await.unwrap();
+            line
+        };
+        let asked = async { client.ask(&Request::Status).await };
+        let told = tokio::select! {
+            biased;
+            answer = asked => (answer, String::new()),
+            line = listening => (Ok(None), line),
+        };
+        fs_err::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+        told
+    }
+
+    #[tokio::test]
+    async fn an_agent_is_asked_only_in_a_folder_that_is_this_user_s_alone() {
+        let above = tempfile::tempdir().unwrap();
+        let scope = Scope { owner: "a1b2c3d4".parse().unwrap(), cluster: "t".parse().unwrap() };
+        let runtime = above.path().join("run");
+        let client = AgentClient::new(&runtime, &scope);
+        assert!(client.ask(&Request::Status).await.unwrap().is_none(), "there is no folder yet");
+        crate::state::make_runtime_dir(&runtime).unwrap();
+        assert!(client.ask(&Request::Status).await.unwrap().is_none(), "nobody listens yet");
+        let (_, line) = heard(&client, &runtime, 0o700).await;
+        assert!(line.contains("status"), "in a folder of ours it is asked: {line}");
+        for mode in [0o777, 0o770, 0o755, 0o711] {
+            let (answer, line) = heard(&client, &runtime, mode).await;
+            assert_eq!(line, "", "mode {mode:o}");
+            assert!(answer.unwrap_err().to_string().contains("others may enter it"), "mode {mode:o}");
+        }
+        // A link is whoever's who made it, wherever it leads.
+        fs_err::os::unix::fs::symlink(&runtime, above.path().join("link")).unwrap();
+        let linked = AgentClient::new(&above.path().join("link"), &scope);
+        let (answer, line) = heard(&linked, &runtime, 0o700).await;
+        assert_eq!(line, "");
+        assert!(answer.unwrap_err().to_string().contains("a link"));
+        linked.remove_socket();
+        assert!(linked.socket.exists());
+        client.remove_socket();
+        assert!(!client.socket.exists());
     }
 }

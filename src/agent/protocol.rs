@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use tokio::net::UnixStream;
 
 use crate::name::{Key, Scope};
 use crate::runtime::native::Launch;
@@ -64,6 +65,11 @@ pub struct NodeStatus {
     pub ended: Option<String>,
     /// How often it was started again.
     pub restarts: u32,
+}
+
+/// Whether a process of this user is at the other end: the folder keeps others out, and the kernel says it of each connection.
+pub(super) fn is_of_this_user(stream: &UnixStream) -> bool {
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == rustix::process::getuid().as_raw())
 }
 
 /// Where a cluster's agent listens.

@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::protocol::{Answer, Request, VERSION, socket};
+use super::protocol::{Answer, Request, VERSION, is_of_this_user, socket};
 use super::supervise::{Change, Nodes};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::Scope;
@@ -64,6 +64,9 @@ pub async fn serve(config: AgentConfig) -> Result<()> {
         tokio::select! {
             connection = listener.accept() => {
                 let Ok((stream, _)) = connection else { continue };
+                if !is_of_this_user(&stream) {
+                    continue;
+                }
                 if answer(stream, &config, &mut nodes).await {
                     break;
                 }

@@ -108,7 +108,7 @@ def links():
     except FileExistsError:
         pass
     seen = os.lstat(folder)
-    if not os.path.isdir(folder) or os.path.islink(folder) or seen.st_uid != os.getuid() or seen.st_mode & 0o022:
+    if not os.path.isdir(folder) or os.path.islink(folder) or seen.st_uid != os.getuid() or seen.st_mode & 0o077:
         fail(f"{folder} is not a folder of this user alone")
     return folder
 

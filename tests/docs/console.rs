@@ -163,7 +163,9 @@ fn the_readme_shows_what_happens_on_a_stand_in_cloud() {
     for line in first.lines.iter().filter(|line| *line != "...") {
         assert!(printed.lines().any(|printed| matches(line, printed)), "no line like {line} in\n{printed}");
     }
-    for line in printed.lines().filter_map(|line| line.strip_prefix("export ")) {
+    let file = printed.lines().find_map(|line| line.strip_prefix(". '")?.strip_suffix('\'')).unwrap();
+    let variables = std::fs::read_to_string(file).unwrap();
+    for line in variables.lines().filter_map(|line| line.strip_prefix("export ")) {
         let (name, value) = line.split_once('=').unwrap();
         env.set(name, value.trim_matches('\''));
     }

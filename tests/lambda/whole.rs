@@ -4,6 +4,7 @@
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use gpucl::sandbox::CONTROL_HEADER;
 use gpucl::sandbox::lambda::{Config, Sandbox, User};
 use tokio::runtime::Runtime;
 
@@ -37,8 +38,11 @@ impl Cloud {
         let mut env = TestEnv::new();
         env.set("LAMBDA_API_KEY", &sandbox.key(User::Alice));
         env.set("LAMBDA_API_URL", &sandbox.base_url());
+        let secret = env.root().join("control");
+        std::fs::write(&secret, format!("{CONTROL_HEADER}: {}\n", sandbox.control_secret())).unwrap();
         let wire = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/testbed/lambda/wire"))
-            .args(["--control", &sandbox.control_url(), "--image", image])
+            .args(["--control", &sandbox.control_url(), "--image", image, "--control-file"])
+            .arg(&secret)
             .spawn()
             .unwrap();
         Self { env, sandbox, wire, _runtime: runtime }

@@ -90,6 +90,20 @@ impl TestEnv {
         command
     }
 
+    /// The same for a user whose umask keeps nothing from others: what is kept then, the program keeps.
+    pub(crate) fn unmasked(&self, arguments: &[&str]) -> Command {
+        let program = self.command(arguments);
+        let mut command = Command::new("sh");
+        command.args(["-c", "umask 000; exec \"$@\"", "sh"]).arg(program.get_program()).args(program.get_args());
+        command.env_clear().current_dir(self.work()).stdin(Stdio::null());
+        for (name, value) in program.get_envs() {
+            if let Some(value) = value {
+                command.env(name, value);
+            }
+        }
+        command
+    }
+
     /// Runs the program.
     pub(crate) fn run(&self, arguments: &[&str]) -> Outcome {
         let output = self.command(arguments).output().unwrap();

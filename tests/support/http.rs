@@ -6,15 +6,23 @@ use std::time::Duration;
 
 /// Asks for a page of `http://host:port/path`; hands back status and body.
 pub(crate) fn get(url: &str, headers: &[(&str, &str)]) -> std::io::Result<(u16, String)> {
+    ask("GET", url, headers, "")
+}
+
+/// Asks anything of `http://host:port/path`, as another host too where the headers name one; hands back status and body.
+pub(crate) fn ask(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> std::io::Result<(u16, String)> {
     let rest = url.strip_prefix("http://").unwrap();
     let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-    let mut request = format!("GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    let mut request = format!("{method} /{path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+        request.push_str(&format!("Host: {address}\r\n"));
+    }
     for (name, value) in headers {
         request.push_str(&format!("{name}: {value}\r\n"));
     }
-    stream.write_all(format!("{request}\r\n").as_bytes())?;
+    stream.write_all(format!("{request}\r\n{body}").as_bytes())?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer).into_owned();

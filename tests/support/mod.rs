@@ -10,7 +10,7 @@ mod wait;
 
 pub(crate) use cluster::{Turn, tagged_processes, turn};
 pub(crate) use env::{Outcome, TestEnv};
-pub(crate) use http::get;
+pub(crate) use http::{ask, get};
 pub(crate) use leftovers::SharedFolders;
 pub(crate) use nodes::{nodes, port_blocks, ray_session};
 pub(crate) use wait::{interrupt, until, until_or};

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::super::CONTROL_HEADER;
 pub(super) use super::super::super::client::Told;
 use super::super::super::client::{http, sent};
 use super::super::{Config, Sandbox, User};
@@ -32,6 +33,13 @@ impl Site {
 
     pub(super) async fn call(&self, method: &str, path: &str, body: Value) -> Told {
         self.send(&self.token, method, path, body).await.unwrap()
+    }
+
+    /// Asks the control, as who holds its secret.
+    pub(super) async fn steer(&self, method: &str, path: &str, body: Value) -> Told {
+        let url = format!("{}{path}", self.sandbox.control_url());
+        let secret = (CONTROL_HEADER, self.sandbox.control_secret());
+        sent(&self.http, method, &url, &[secret], body).await.unwrap()
     }
 
     pub(super) async fn by(&self, user: User, method: &str, path: &str, body: Value) -> Told {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::super::super::CONTROL_HEADER;
 pub(super) use super::super::super::client::Told;
 use super::super::super::client::{http, sent};
 use super::super::{Config, Sandbox, User};
@@ -68,7 +69,8 @@ impl Cloud {
 
     pub(super) async fn steer(&self, method: &str, path: &str, body: Value) -> Told {
         let url = format!("{}{path}", self.sandbox.control_url());
-        sent(&self.http, method, &url, &[], body).await.unwrap()
+        let secret = (CONTROL_HEADER, self.sandbox.control_secret());
+        sent(&self.http, method, &url, &[secret], body).await.unwrap()
     }
 
     /// A launch with a key that is there.

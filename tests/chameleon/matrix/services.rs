@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use gpucl::sandbox::CONTROL_HEADER;
 use gpucl::sandbox::chameleon::{Config, Sandbox, User};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -32,6 +33,8 @@ pub(crate) struct Services {
     pub(crate) node: String,
     pub(crate) user_id: String,
     control: String,
+    /// What a stand-in's control wants; the testbed's wants nothing.
+    control_secret: String,
     /// Past the faults: identity, reservation, compute, network.
     direct: [String; 4],
     running: Running,
@@ -89,6 +92,7 @@ impl Services {
             node: NODE.to_owned(),
             user_id: credentials.user_id,
             control: sandbox.control_url(),
+            control_secret: sandbox.control_secret().to_owned(),
             direct: [at("/identity/v3"), at("/reservation/v1"), at("/compute/v2.1"), at("/network/v2.0")],
             running: Running::StandIn { sandbox },
             client: client(),
@@ -121,6 +125,7 @@ impl Services {
             node: std::env::var("GPUCL_MATRIX_NODE").unwrap_or_else(|_| NODE.to_owned()),
             user_id: text(&alice["user_id"]),
             control: text(&proxy["control_url"]),
+            control_secret: String::new(),
             direct: [
                 text(&services["identity"]),
                 text(&services["reservation"]),
@@ -176,18 +181,22 @@ impl Services {
         Some((status, serde_json::from_slice(&answer.bytes().await.ok()?).unwrap_or_default()))
     }
 
+    fn steer(&self, method: Method, what: &str) -> reqwest::RequestBuilder {
+        self.client.request(method, format!("{}/{what}", self.control)).header(CONTROL_HEADER, &self.control_secret)
+    }
+
     /// From now on this trouble, and no other.
     pub(crate) async fn rules(&self, rules: &[Value]) {
-        let answer = self.client.put(format!("{}/rules", self.control)).json(rules).send().await.unwrap();
+        let answer = self.steer(Method::PUT, "rules").json(rules).send().await.unwrap();
         assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
     }
 
     pub(crate) async fn forget_log(&self) {
-        let _ = self.client.delete(format!("{}/log", self.control)).send().await.unwrap();
+        let _ = self.steer(Method::DELETE, "log").send().await.unwrap();
     }
 
     pub(crate) async fn log(&self) -> Vec<Value> {
-        let answer = self.client.get(format!("{}/log", self.control)).send().await.unwrap();
+        let answer = self.steer(Method::GET, "log").send().await.unwrap();
         serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
     }
 
@@ -252,6 +261,7 @@ impl Services {
             auth_url: self.auth_url.clone(),
             region: self.region.clone(),
             control: self.control.clone(),
+            control_secret: self.control_secret.clone(),
             direct: self.direct.clone(),
             running: Running::Elsewhere,
             client: self.client.clone(),

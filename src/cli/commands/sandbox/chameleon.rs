@@ -89,6 +89,8 @@ pub(super) async fn run(app: &App, args: Args) -> Result<u8> {
     };
     let (auth_url, credentials) = (sandbox.auth_url(), sandbox.credentials(user));
     let served = Served {
+        name: format!("sandbox-chameleon-{}", sandbox.port()),
+        control_secret: sandbox.control_secret().to_owned(),
         variables: variables(&sandbox, user),
         control: sandbox.control_url(),
         what: vec![

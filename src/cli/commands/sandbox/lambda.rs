@@ -1,5 +1,6 @@
 //! `gpucl sandbox lambda`.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ pub(crate) struct Args {
     /// Take as long as Lambda: minutes for a boot
     #[arg(long)]
     lambda_times: bool,
-    /// Show no address before something tells it at `/control/instances`
+    /// Show no address before something tells it at `/control/instances`, with the secret of the control
     #[arg(long)]
     wired: bool,
     /// Make up the instances: nobody can log in to them, and no sshd is needed
@@ -103,6 +104,7 @@ fn hosts(app: &App, args: &Args, folder: &Path) -> Result<LocalHosts> {
 pub(super) async fn run(app: &App, args: Args) -> Result<u8> {
     let folder = tempfile::Builder::new()
         .prefix("gpucl-hosts-")
+        .permissions(std::fs::Permissions::from_mode(0o700))
         .tempdir()
         .doing(ErrorKind::Internal, || "make a folder for hosts".to_owned())?;
     let local = match args.no_hosts || args.wired {
@@ -128,6 +130,8 @@ pub(super) async fn run(app: &App, args: Args) -> Result<u8> {
         "it is no cloud: nothing is paid, and its instances are made up: they cannot be logged in to".to_owned()
     };
     let served = Served {
+        name: format!("sandbox-lambda-{}", sandbox.port()),
+        control_secret: sandbox.control_secret().to_owned(),
         variables: variables(&sandbox, user),
         control: sandbox.control_url(),
         what: vec![format!("a stand-in of Lambda answers at {} as {}", sandbox.base_url(), user.name()), hosts],

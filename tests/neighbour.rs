@@ -1,0 +1,344 @@
+//! What another user of the same machine finds, with everything of gpucl running: every port, every socket and every file of ours is
+//! tried as that user. It takes root, since it becomes somebody else; the owner is root here and has no more than an owner has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use gpucl::sandbox::CONTROL_HEADER;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::support::{TestEnv, ask, interrupt, turn, until};
+
+/// `nobody`, who has no file and no process here.
+const STRANGER: &str = "65534";
+/// Nobody else of the tests has it.
+const SSH_PORT: &str = "2296";
+/// One that all users may run; a version manager's may not be.
+const PYTHON: &str = "/usr/bin/python3";
+const SCAN: &str = include_str!("neighbour/scan.py");
+/// Where SECURITY.md lists what answers.
+const LIST: &str = "## What another user of the same machine reaches";
+
+/// A command of another user: nothing of ours is open in it, and nothing of our environment is told.
+fn as_a_stranger(program: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", STRANGER, "--regid", STRANGER, "--clear-groups", "--no-new-privs", program]);
+    command.env_clear().env("PATH", "/usr/bin:/bin").current_dir("/").stdin(Stdio::null());
+    command
+}
+
+/// Something of gpucl that runs until it is ended.
+struct Running(Child);
+
+impl Running {
+    /// Started by somebody whose umask keeps nothing from others; the first line that it prints comes with it.
+    fn start(env: &TestEnv, arguments: &[&str]) -> (Self, Value) {
+        let mut command = env.unmasked(&[arguments, &["--output", "json"]].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let told = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {line}"));
+        (Self(child), told)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        interrupt(&self.0);
+        let _ = self.0.wait();
+    }
+}
+
+fn secret_of(told: &Value) -> String {
+    let header = std::fs::read_to_string(told["control_file"].as_str().unwrap()).unwrap();
+    header.trim().strip_prefix(&format!("{CONTROL_HEADER}: ")).unwrap().to_owned()
+}
+
+/// A stand-in of Lambda and its user.
+struct Cloud {
+    url: String,
+    key: String,
+    control: String,
+    secret: String,
+    folder: PathBuf,
+    running: Running,
+}
+
+impl Cloud {
+    fn start(env: &TestEnv) -> Self {
+        let (running, told) = Running::start(env, &["sandbox", "lambda", "--ssh-port", SSH_PORT]);
+        let exports = std::fs::read_to_string(told["env_file"].as_str().unwrap()).unwrap();
+        let key = exports.split("LAMBDA_API_KEY='").nth(1).unwrap().split('\'').next().unwrap().to_owned();
+        let url = told["variables"]["LAMBDA_API_URL"].as_str().unwrap().to_owned();
+        let control = told["control"].as_str().unwrap().to_owned();
+        let folder = env.root().join("keys");
+        std::fs::create_dir(&folder).unwrap();
+        Self { url, key, control, secret: secret_of(&told), folder, running }
+    }
+
+    /// A pair of keys of this user; hands back its private file and its public key.
+    fn pair(&self, name: &str) -> (PathBuf, String) {
+        let file = self.folder.join(name);
+        let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&file).status();
+        assert!(made.unwrap().success());
+        let public = std::fs::read_to_string(file.with_extension("pub")).unwrap().trim().to_owned();
+        (file, public)
+    }
+
+    /// Asked as its user, as slowly as Lambda wants it.
+    fn post(&self, path: &str, body: &Value) -> Value {
+        std::thread::sleep(Duration::from_millis(1100));
+        let authorization = format!("Bearer {}", self.key);
+        let headers = [("authorization", authorization.as_str()), ("content-type", "application/json")];
+        let (status, told) = ask("POST", &format!("{}/api/v1{path}", self.url), &headers, &body.to_string()).unwrap();
+        assert_eq!(status, 200, "{path}: {told}");
+        serde_json::from_str(&told).unwrap()
+    }
+
+    /// An instance that takes this key; hands back where it is once it is there.
+    fn instance(&self, public: &str) -> String {
+        self.post("/ssh-keys", &json!({"name": "ours", "public_key": public}));
+        let launch = json!({"region_name": "us-east-1", "instance_type_name": "gpu_1x_a10", "ssh_key_names": ["ours"]});
+        self.post("/instance-operations/launch", &launch);
+        until("the instance is there", 60, || {
+            let url = format!("{}/instances", self.control);
+            let (_, told) = ask("GET", &url, &[(CONTROL_HEADER, &self.secret)], "").unwrap();
+            let told: Value = serde_json::from_str(&told).unwrap();
+            told[0]["is_wired"].as_bool().unwrap_or(false).then_some(())
+        });
+        // The first address that was free: it is looked for, as another user would look.
+        let address = (2..=254)
+            .map(|last| format!("127.0.0.{last}"))
+            .find(|address| std::net::TcpStream::connect((address.as_str(), SSH_PORT.parse().unwrap())).is_ok());
+        address.unwrap()
+    }
+}
+
+const SSH: [&str; 12] = [
+    "-F",
+    "none",
+    "-o",
+    "BatchMode=yes",
+    "-o",
+    "StrictHostKeyChecking=no",
+    "-o",
+    "UserKnownHostsFile=/dev/null",
+    "-o",
+    "IdentitiesOnly=yes",
+    "-p",
+    SSH_PORT,
+];
+
+/// A user of the machine who has no key of the stand-in gets no shell: by none of the ways in which a key comes in, and by none of those
+/// in which a key could be had.
+#[test]
+#[ignore = "testbed"]
+fn a_host_of_a_stand_in_admits_nobody_but_who_has_a_key_of_it() {
+    let env = TestEnv::new();
+    open_to_all(&env);
+    let cloud = Cloud::start(&env);
+    let (file, public) = cloud.pair("ours");
+    let address = cloud.instance(&public);
+    let shell = |command: &mut Command, file: &Path, user: &str| {
+        let done =
+            command.args(SSH).arg("-i").arg(file).arg(format!("{user}@{address}")).arg("id -u").output().unwrap();
+        (done.status.success(), String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned())
+    };
+    let user = std::env::var("USER").unwrap_or_else(|_| "root".to_owned());
+    let (inside, said) = shell(&mut Command::new("ssh"), &file, &user);
+    assert!(inside, "who launched it gets in, or this shows nothing: {said}");
+
+    // The stranger's own key, in a folder of the stranger's.
+    let theirs = tempfile::Builder::new().prefix("gt-").tempdir().unwrap();
+    let (made, their_public) = cloud.pair("theirs");
+    let their_file = theirs.path().join("key");
+    std::fs::copy(made, &their_file).unwrap();
+    for path in [theirs.path(), &their_file] {
+        let id = STRANGER.parse().unwrap();
+        std::os::unix::fs::chown(path, Some(id), Some(id)).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(if path.is_dir() { 0o700 } else { 0o600 }))
+            .unwrap();
+    }
+    let sent = |headers: &[(&str, &str)], path: &str, body: &Value| {
+        let headers = [headers, &[("content-type", "application/json")]].concat();
+        let (status, told) = ask("POST", &format!("{}{path}", cloud.url), &headers, &body.to_string()).unwrap();
+        println!("POST {path} {headers:?} -> {status} {}", told.trim());
+        assert!((400..500).contains(&status), "{path}: {status} {told}");
+        assert!(!told.contains("secret_"), "{told}");
+    };
+    let register = json!({"name": "theirs", "public_key": their_public});
+    let launch = json!({"region_name": "us-east-1", "instance_type_name": "gpu_1x_a10", "ssh_key_names": ["ours"],
+        "user_data": format!("#cloud-config\nssh_authorized_keys: [{their_public}]\n")});
+    for headers in [&[][..], &[("authorization", "Bearer secret_alice_0.0")], &[("host", "evil.example")]] {
+        sent(headers, "/api/v1/ssh-keys", &register);
+        sent(headers, "/api/v1/instance-operations/launch", &launch);
+        sent(headers, "/control/keys", &json!({}));
+        sent(headers, "/control/instances/one", &json!({"ip": "127.0.0.1"}));
+    }
+    for name in ["root", "nobody", &user] {
+        let (inside, said) = shell(as_a_stranger("ssh").env("HOME", theirs.path()), &their_file, name);
+        println!("ssh {name}@{address} as user {STRANGER} -> {}", said.trim().replace('\n', " | "));
+        assert!(!inside, "{name}: {said}");
+        // It was asked and refused; what fails before shows nothing.
+        assert!(said.contains("Permission denied (publickey)"), "{name}: {said}");
+        let (inside, said) = shell(as_a_stranger("ssh").env("HOME", theirs.path()), &file, name);
+        assert!(!inside, "the owner's key can be used by another user: {said}");
+    }
+}
+
+/// What was tried, and what came of it.
+#[derive(Debug, Deserialize)]
+struct Tried {
+    what: String,
+    /// Whose it is: `raylet`.
+    of: String,
+    sent: String,
+    came: String,
+    /// It is more than a refusal.
+    answers: bool,
+    ip: Option<String>,
+    port: Option<u16>,
+}
+
+/// What SECURITY.md says is answered without a credential: whose it is, and to what.
+fn listed() -> BTreeSet<(String, String)> {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/SECURITY.md")).unwrap();
+    let section = text.split(&format!("\n{LIST}\n")).nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| ")).skip(1);
+    rows.flat_map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let quoted = cells[1].split('`').skip(1).step_by(2).map(str::to_owned);
+        let of = cells[0].to_owned();
+        quoted.map(move |sent| (of.clone(), sent)).collect::<Vec<_>>()
+    })
+    .collect()
+}
+
+#[test]
+fn the_list_of_what_answers_can_be_read() {
+    let listed = listed();
+    assert!(listed.len() > 5, "{listed:?}");
+    assert!(listed.iter().all(|(of, _)| !of.is_empty()), "{listed:?}");
+}
+
+/// Folders as they are on a machine whose users may look at each other's homes: what is kept from others, gpucl keeps.
+fn open_to_all(env: &TestEnv) {
+    for folder in [env.root().to_owned(), env.home(), env.work(), env.root().join("run")] {
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+/// What is there of ours, as the owner finds it.
+fn found(env: &TestEnv, begun: &[&Running]) -> Value {
+    let pids: Vec<String> = begun.iter().map(|running| running.0.id().to_string()).collect();
+    let output = Command::new(PYTHON).args(["-c", SCAN, "find"]).arg(env.root()).args(pids).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// All of it, tried as another user.
+fn tried(found: &Value) -> Vec<Tried> {
+    let mut scan = as_a_stranger(PYTHON);
+    scan.args(["-c", SCAN, "try"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut scan = scan.spawn().unwrap();
+    scan.stdin.take().unwrap().write_all(found.to_string().as_bytes()).unwrap();
+    let output = scan.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// For each port what was sent and what came; what came to the same is said once.
+fn tell(tried: &[Tried]) {
+    let mut ports: BTreeMap<(String, String), BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
+    for one in tried.iter().filter(|one| one.what == "port" || one.what == "udp") {
+        let place = format!("{}:{}", one.ip.clone().unwrap_or_default(), one.port.unwrap_or_default());
+        ports.entry((one.of.clone(), place)).or_default().entry(&one.came).or_default().push(&one.sent);
+    }
+    for ((of, place), answers) in &ports {
+        println!("\n{of} at {place}");
+        answers.iter().for_each(|(came, sent)| println!("  {}\n    -> {came}", sent.join(", ")));
+    }
+    println!();
+    for one in tried.iter().filter(|one| one.what == "socket") {
+        println!("{}: {} -> {}", one.of, one.sent, one.came);
+    }
+    let files: Vec<&Tried> = tried.iter().filter(|one| one.what == "file").collect();
+    println!("{} files and folders tried, {} open", files.len(), files.iter().filter(|one| one.answers).count());
+    println!("tried as {}", tried.iter().find(|one| one.what == "who").map_or("?", |who| &who.came));
+}
+
+/// Everything of gpucl runs; a user of the machine who is somebody else tries all of it.
+#[test]
+#[ignore = "testbed"]
+fn another_user_of_the_machine_is_refused_by_all_that_runs() {
+    let _turn = turn();
+    let env = TestEnv::with_shared_ray();
+    open_to_all(&env);
+    let cloud = Cloud::start(&env);
+    let (_, public) = cloud.pair("ours");
+    let _ = cloud.instance(&public);
+    let (site, _) = Running::start(&env, &["sandbox", "chameleon"]);
+    env.write("cluster.yaml", "name: t\nray: {workers: {count: 1}}\n");
+    let up = env.unmasked(&["up", "--yes"]).output().unwrap();
+    assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
+    let job = "import ray, time; ray.init(); ray.get(ray.remote(lambda: time.sleep(600)).remote())";
+    env.run(&["job", "submit", "--no-wait", "--", "python", "-c", job]).exits(0);
+    let (portal, _) = Running::start(&env, &["dashboard", "--no-open"]);
+    let begun = [&site, &portal, &cloud.running];
+    let found = until("the job's processes have their ports", 60, || {
+        let found = found(&env, &begun);
+        let of = |name: &str| found["ports"].as_array().unwrap().iter().filter(|port| port["of"] == name).count();
+        (of("worker process") > 0).then_some(found)
+    });
+    let processes = found["processes"].to_string();
+    for name in [
+        "gpucl sandbox lambda",
+        "gpucl sandbox chameleon",
+        "gpucl agent",
+        "gpucl dashboard",
+        "host of a stand-in",
+        "GCS",
+        "raylet",
+    ] {
+        assert!(processes.contains(name), "{name} does not run: {processes}");
+    }
+    let mut found = found;
+    let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/cache/gpucl");
+    let environments = [json!(cache), json!(format!("{cache}/environments"))];
+    found["files"].as_array_mut().unwrap().extend(environments);
+    assert!(found["files"].as_array().unwrap().len() > 100, "{}", found["files"]);
+    let ports = found["ports"].as_array().unwrap();
+    assert!(ports.len() > 12, "{ports:?}");
+    assert!(found["sockets"].to_string().contains(".sock"), "{}", found["sockets"]);
+
+    let tried = tried(&found);
+    tell(&tried);
+    assert!(tried.iter().any(|one| one.what == "who" && one.came.starts_with(STRANGER)));
+    let untried = ports.iter().filter(|port| !tried.iter().any(|one| one.port.map(u64::from) == port["port"].as_u64()));
+    assert_eq!(untried.count(), 0);
+    let (listed, own) = (listed(), own_folders(&env));
+    let named = |one: &Tried| {
+        let sent = if one.sent.starts_with("metrics as ") { "metrics" } else { one.sent.as_str() };
+        (one.of.clone(), sent.to_owned())
+    };
+    let open: Vec<&Tried> = tried
+        .iter()
+        .filter(|one| one.answers && !listed.contains(&named(one)) && !own.contains(&PathBuf::from(&one.sent)))
+        .collect();
+    assert!(open.is_empty(), "these answer, and SECURITY.md does not list them: {open:#?}");
+    let answered: BTreeSet<(String, String)> = tried.iter().filter(|one| one.answers).map(named).collect();
+    let stale: Vec<_> = listed.difference(&answered).collect();
+    assert!(stale.is_empty(), "SECURITY.md lists what does not answer: {stale:?}");
+}
+
+/// What this test has made itself, as a user would have: it is open, so that what is in it has to keep itself.
+fn own_folders(env: &TestEnv) -> BTreeSet<PathBuf> {
+    let root = env.root();
+    let own = ["", "home", "work", "run", "keys", "keys/ours.pub", "work/cluster.yaml"];
+    own.iter().map(|path| root.join(path).components().collect()).collect()
+}
