@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use local::LocalHost;
-pub use ssh::{Connections, HostEntry, OnBytes, SshHost, SshTarget, Tunnel};
+pub use ssh::{Connections, HostEntry, OnBytes, SshHost, SshTarget, Tunnel, Way};
 
 use crate::error::{Error, ErrorKind, Result};
 

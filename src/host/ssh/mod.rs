@@ -18,4 +18,4 @@ pub use connect::Connections;
 pub use host::SshHost;
 pub use target::SshTarget;
 pub use transfer::OnBytes;
-pub use tunnel::Tunnel;
+pub use tunnel::{Tunnel, Way};
