@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test stands on may fail it")]
 
+mod browser;
 mod follow;
 mod portal;
 

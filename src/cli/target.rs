@@ -112,11 +112,6 @@ impl Target {
         })
     }
 
-    /// The file in which the portal's addresses are kept.
-    pub(crate) fn portal_file(&self) -> Result<std::path::PathBuf> {
-        Ok(self.folder.join("portal.json"))
-    }
-
     /// The folder of its state.
     pub(crate) fn folder(&self) -> &std::path::Path {
         &self.folder

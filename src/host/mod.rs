@@ -14,7 +14,7 @@ use async_trait::async_trait;
 
 pub use local::LocalHost;
 pub use ssh::{
-    Connections, Copied, HostEntry, LeftOut, OnBytes, SshHost, SshTarget, TargetFault, Tunnel, user_fault,
+    Connections, Copied, HostEntry, LeftOut, OnBytes, SshHost, SshTarget, TargetFault, Tunnel, Way, user_fault,
 };
 
 use crate::error::{Error, ErrorKind, Result};

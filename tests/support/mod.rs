@@ -1,5 +1,6 @@
 //! What the tests stand on: a hermetic environment for the program.
 
+mod browser;
 mod cluster;
 mod env;
 mod http;
@@ -8,6 +9,7 @@ pub(crate) mod matrix;
 mod nodes;
 mod wait;
 
+pub(crate) use browser::Browser;
 pub(crate) use cluster::{Turn, tagged_processes, turn};
 pub(crate) use env::{Outcome, TestEnv};
 pub(crate) use http::{ask, get};

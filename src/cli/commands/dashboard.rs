@@ -12,11 +12,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
-use crate::cli::portal::{self, Opener, Page, Portal};
+use crate::cli::portal::{self, Opener, Page, Portal, Run, Upstream};
 use crate::cli::target::{Head, Target};
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::host::Tunnel;
-use crate::util::human;
+use crate::util::{human, ports};
 
 /// The name of Ray's own page.
 const DASHBOARD: &str = "dashboard";
@@ -27,9 +27,12 @@ pub(crate) struct Args {
     /// Print the addresses only
     #[arg(long)]
     no_open: bool,
-    /// The port of the Ray dashboard's page; else the one of the last call, else a free one
+    /// The port of the Ray dashboard's page; else the one that the cluster keeps for it, else a free one
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
+    /// Addresses at 127.0.0.1, for a browser that finds no names below localhost: other servers of this machine that it visits get the key too
+    #[arg(long)]
+    plain: bool,
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
@@ -41,6 +44,11 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         () = ends.wait() => return Ok(exit_code::DONE),
     };
     show(app, &opened);
+    if args.plain {
+        app.ui.status(
+            "by --plain the browser sends the key to every server of this machine that it visits, whoever runs it",
+        );
+    }
     let browser = browse(app, &opened, args.no_open);
     app.ui.status("Ctrl-C closes them");
     ends.wait().await;
@@ -90,39 +98,47 @@ impl Opened {
 }
 
 async fn open(app: &App, args: &Args, target: &Target) -> Result<Opened> {
+    let run = if args.plain { Run::plain()? } else { Run::named()? };
     match target.is_elsewhere() {
-        true => elsewhere::open(app, args.port, target).await,
-        false => here(app, args.port, target).await,
+        true => elsewhere::open(app, &run, args.port, target).await,
+        false => here(&run, args.port, target).await,
     }
 }
 
 /// The page of a cluster on this machine.
-async fn here(app: &App, port: Option<u16>, target: &Target) -> Result<Opened> {
+async fn here(run: &Run, port: Option<u16>, target: &Target) -> Result<Opened> {
     let access = target.access()?;
-    let upstream = access.dashboard_url.trim_start_matches("http://").trim_end_matches('/').to_owned();
-    let file = target.portal_file()?;
-    let mut memory = portal::load(&file)?;
-    let portal = Portal::open(ray_page(target, upstream)?, memory.get(DASHBOARD).cloned(), port).await?;
-    tell_moved(app, &portal);
-    memory.insert(DASHBOARD.to_owned(), portal.memory().clone());
-    portal::save(&file, &memory)?;
+    let address = access.dashboard_url.trim_start_matches("http://").trim_end_matches('/').to_owned();
+    let portal = Portal::open(run, ray_page(target, address.clone(), Upstream::Here(address))?, None, port).await?;
     let pages = vec![Shown { name: DASHBOARD.to_owned(), url: portal.url(), login: None }];
     Ok(Opened { pages, client: None, portals: vec![portal], tunnels: Vec::new(), head: None })
 }
 
 /// Ray's own dashboard, into which the portal logs in.
-fn ray_page(target: &Target, upstream: String) -> Result<Page> {
+fn ray_page(target: &Target, address: String, upstream: Upstream) -> Result<Page> {
     let bearer = SecretString::from(format!("Bearer {}", target.token()?.expose_secret().trim()));
-    Ok(Page { name: DASHBOARD.to_owned(), upstream, inject: Some(("Authorization".to_owned(), bearer)) })
+    Ok(Page {
+        name: DASHBOARD.to_owned(),
+        address,
+        upstream,
+        inject: Some(bearer.clone()),
+        credentials: vec![bearer],
+        is_shown_by_others: false,
+        grafana: None,
+    })
 }
 
-fn tell_moved(app: &App, portal: &Portal) {
-    if let Some(port) = portal.displaced() {
-        let name = portal.name();
-        app.ui.status(format_args!(
-            "port {port} of the page {name} is in use by another program; its address is a new one from now on"
-        ));
-    }
+fn tell_moved(app: &App, name: &str, port: u16) {
+    app.ui.status(format_args!(
+        "port {port} of the page {name} is in use by {}; it has another one this time",
+        holder(port)
+    ));
+}
+
+/// Who has a port, in words.
+fn holder(port: u16) -> String {
+    ports::holder(port)
+        .map_or_else(|| "a program of another user".to_owned(), |(pid, command)| format!("process {pid} ({command})"))
 }
 
 /// Ctrl-C, or what the system or a closed terminal sends; listened for from the beginning.

@@ -94,7 +94,10 @@ pub(crate) async fn bring_up(
         app.ui.data(format!("{} ({})", ended.summary, human::short_duration(begin.elapsed())));
         let elsewhere = cluster::is_deployed(&loaded.spec);
         if elsewhere {
-            app.ui.data(format!("these answer while `{}` runs:", with_name("gpucl dashboard", name.as_str())));
+            app.ui.data(format!(
+                "while `{}` runs, programs that bring the credential are answered at:",
+                with_name("gpucl dashboard", name.as_str())
+            ));
         }
         let width = ended.endpoints.iter().map(|endpoint| endpoint.name.len()).max().unwrap_or_default().max(10);
         for endpoint in &ended.endpoints {
@@ -103,7 +106,7 @@ pub(crate) async fn bring_up(
         for (command, what) in [
             (
                 "gpucl dashboard",
-                if elsewhere { "opens them, and says how to log in" } else { "opens the dashboard, logged in" },
+                if elsewhere { "opens the pages, and says how to log in" } else { "opens the dashboard, logged in" },
             ),
             ("gpucl job submit -- python train.py", "runs a job"),
             ("gpucl stop", "ends Ray and keeps the host"),

@@ -1,106 +1,111 @@
-//! One listener per page: who may pass, and the passing on.
+//! One listener per page, and the passing on.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
+use hyper::{client, server};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use secrecy::{ExposeSecret as _, SecretString};
-use sha2::{Digest as _, Sha256};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::timeout;
 
-use super::answer::{Answer, welcome};
-use super::head::{Head, KEY_PARAMETER};
-use super::memory::PortalMemory;
+use super::answer;
+use super::gate::{Gate, KEY_PARAMETER, KEY_PATH, Verdict, is_upgrade};
+use super::onward;
+use super::page::{Page, Run};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::random;
 
-/// How long and how large the head of a request may be.
+/// How long the head of a request may take, from the end of the one before; and how large it may be.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 const HEAD_SIZE: usize = 64 * 1024;
-/// How long the page behind may take to accept a connection.
-const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// How many connections are served at once.
 const CONNECTIONS: usize = 256;
 /// How many letters a key has: more than 160 bits.
 const KEY_LENGTH: usize = 32;
-
-/// A page behind the portal.
-#[derive(Debug, Clone)]
-pub struct Page {
-    /// What a person calls it: `dashboard`.
-    pub name: String,
-    /// Where it is: `127.0.0.1:8265`.
-    pub upstream: String,
-    /// The header that logs a request in there: its name and its value.
-    pub inject: Option<(String, SecretString)>,
-}
+/// How many free ports are tried: each must be free on both loopbacks.
+const ATTEMPTS: usize = 16;
 
 /// A page's open listener. Dropping it closes it and all its connections.
 #[derive(Debug)]
 pub struct Portal {
-    name: String,
-    memory: PortalMemory,
+    served: Arc<Served>,
+    port: u16,
     displaced: Option<u16>,
     task: JoinHandle<()>,
 }
 
+#[derive(Debug)]
+struct Served {
+    run: Run,
+    page: Page,
+    gate: Gate,
+}
+
 impl Portal {
-    /// Opens a page on 127.0.0.1: on this `port` or none; else on the one remembered; else on any.
+    /// Opens a page on the loopback: on this `port` or none; else on the `usual` one; else on any. Its key is a new one.
     ///
     /// # Errors
     /// When it cannot listen.
-    pub async fn open(page: Page, remembered: Option<PortalMemory>, port: Option<u16>) -> Result<Self> {
+    pub async fn open(run: &Run, page: Page, usual: Option<u16>, port: Option<u16>) -> Result<Self> {
         let doing = || format!("open the page {}", page.name);
-        let wanted = port.or_else(|| remembered.as_ref().map(|memory| memory.port));
         let mut displaced = None;
-        let listener = match wanted {
-            None => listen(0).await.doing(ErrorKind::Host, doing)?,
-            Some(wanted) => match listen(wanted).await {
-                Ok(listener) => listener,
+        let listeners = match port.or(usual) {
+            None => Listeners::any().await.doing(ErrorKind::Host, doing)?,
+            Some(wanted) => match Listeners::on(wanted).await {
+                Ok(listeners) => listeners,
                 Err(error) if port.is_some() => {
                     return Err(Error::new(ErrorKind::Host, doing())
-                        .because(format!("port {wanted} of 127.0.0.1 cannot be had: {error}"))
-                        .hint("leave --port out, any free one is taken then"));
+                        .because(format!("port {wanted} of the loopback cannot be had: {error}"))
+                        .hint("leave --port out, a free one is taken then"));
                 }
                 Err(_) => {
                     displaced = Some(wanted);
-                    listen(0).await.doing(ErrorKind::Host, doing)?
+                    Listeners::any().await.doing(ErrorKind::Host, doing)?
                 }
             },
         };
-        let port = listener.local_addr().doing(ErrorKind::Host, doing)?.port();
-        let key = match remembered {
-            Some(memory) => memory.key,
-            None => random::letters(KEY_LENGTH)?.into(),
-        };
-        let memory = PortalMemory { port, key };
-        let name = page.name.clone();
-        let task = tokio::spawn(serve(listener, Arc::new(Served { page, memory: memory.clone() })));
-        Ok(Self { name, memory, displaced, task })
+        let port = listeners.port().doing(ErrorKind::Host, doing)?;
+        let gate = Gate::new(run, &page, port, random::letters(KEY_LENGTH)?.into());
+        let served = Arc::new(Served { run: run.clone(), page, gate });
+        let task = tokio::spawn(serve(listeners, Arc::clone(&served)));
+        Ok(Self { served, port, displaced, task })
     }
 
     /// The page's name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.served.page.name
     }
 
-    /// What to keep so that the address is the same at the next call.
-    pub fn memory(&self) -> &PortalMemory {
-        &self.memory
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
-    /// The remembered port, when somebody else has it now.
+    /// The usual port, when somebody else has it now.
     pub fn displaced(&self) -> Option<u16> {
         self.displaced
     }
 
     /// The address with its key.
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/?{KEY_PARAMETER}={}", self.memory.port, self.memory.key.expose_secret())
+        let gate = &self.served.gate;
+        format!("http://{}/?{KEY_PARAMETER}={}", gate.host, gate.key.expose_secret())
+    }
+
+    /// The address with its key, as the start of addresses within it.
+    pub fn prefix(&self) -> SecretString {
+        let gate = &self.served.gate;
+        format!("http://{}{KEY_PATH}{}", gate.host, gate.key.expose_secret()).into()
     }
 
     /// Closes the listener and all its connections, and waits until they are closed.
@@ -116,16 +121,56 @@ impl Drop for Portal {
     }
 }
 
-async fn listen(port: u16) -> std::io::Result<TcpListener> {
-    TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await
+/// One port on both loopbacks. Browsers ask `[::1]` first for a name below `localhost`: whoever listened there would be sent
+/// the key.
+struct Listeners {
+    four: TcpListener,
+    six: Option<TcpListener>,
 }
 
-struct Served {
-    page: Page,
-    memory: PortalMemory,
+impl Listeners {
+    async fn on(port: u16) -> io::Result<Self> {
+        let four = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        let six = match TcpListener::bind((Ipv6Addr::LOCALHOST, four.local_addr()?.port())).await {
+            Ok(six) => Some(six),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+            // There is no such loopback here, so that nobody listens on it.
+            Err(_) => None,
+        };
+        Ok(Self { four, six })
+    }
+
+    async fn any() -> io::Result<Self> {
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            match Self::on(0).await {
+                Ok(listeners) => return Ok(listeners),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| io::ErrorKind::AddrInUse.into()))
+    }
+
+    fn port(&self) -> io::Result<u16> {
+        Ok(self.four.local_addr()?.port())
+    }
+
+    async fn accept(&self) -> io::Result<TcpStream> {
+        let six = async {
+            match &self.six {
+                Some(six) => six.accept().await,
+                None => std::future::pending().await,
+            }
+        };
+        let (stream, _) = tokio::select! {
+            accepted = self.four.accept() => accepted,
+            accepted = six => accepted,
+        }?;
+        Ok(stream)
+    }
 }
 
-async fn serve(listener: TcpListener, served: Arc<Served>) {
+async fn serve(listeners: Listeners, served: Arc<Served>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     // With the set the connections end as well.
     let mut connections = JoinSet::new();
@@ -134,12 +179,11 @@ async fn serve(listener: TcpListener, served: Arc<Served>) {
         let Ok(seat) = Arc::clone(&room).acquire_owned().await else {
             return;
         };
-        match listener.accept().await {
-            Ok((client, _)) => {
+        match listeners.accept().await {
+            Ok(browser) => {
                 let served = Arc::clone(&served);
                 connections.spawn(async move {
-                    // A connection that breaks concerns nobody but its browser.
-                    let _ = one(client, &served).await;
+                    one(browser, served).await;
                     drop(seat);
                 });
             }
@@ -149,112 +193,84 @@ async fn serve(listener: TcpListener, served: Arc<Served>) {
     }
 }
 
-/// Serves one connection: one request, or one WebSocket.
-async fn one(mut client: TcpStream, served: &Served) -> std::io::Result<()> {
-    let read = match timeout(HEAD_TIME, read_head(&mut client)).await {
-        Ok(read) => read?,
-        Err(_) => Err(Answer::TooSlow),
-    };
-    let (head, rest) = match read {
-        Ok(Some(read)) => read,
-        Ok(None) => return Ok(()),
-        Err(answer) => return say(&mut client, &answer.render()).await,
-    };
-    let (port, key) = (served.memory.port, served.memory.key.expose_secret());
-    if let Some(answer) = objection(&head, port, key, &served.page) {
-        return say(&mut client, &answer.render()).await;
-    }
-    if head.key_in_query().is_some() && (head.method == "GET" || head.method == "HEAD") && !head.is_upgrade() {
-        return say(&mut client, &welcome(&head, port, key)).await;
-    }
-    let connecting = timeout(CONNECT_TIME, TcpStream::connect(&served.page.upstream)).await;
-    let Ok(Ok(mut upstream)) = connecting else {
-        return say(&mut client, &Answer::UpstreamDown.render()).await;
-    };
-    let _ = (client.set_nodelay(true), upstream.set_nodelay(true));
-    let inject = served.page.inject.as_ref().map(|(name, value)| (name.as_str(), value.expose_secret()));
-    upstream.write_all(head.onward(inject).as_bytes()).await?;
-    upstream.write_all(&rest).await?;
-    pass_on(client, upstream).await
+/// What belongs to one connection of a browser.
+struct Connection {
+    served: Arc<Served>,
+    /// The other ends of its requests; they end with it.
+    upstreams: Mutex<JoinSet<()>>,
+    /// Both ends of what goes on as a WebSocket.
+    sockets: mpsc::UnboundedSender<(OnUpgrade, OnUpgrade)>,
 }
 
-/// Why a request may not pass.
-fn objection(head: &Head, port: u16, key: &str, page: &Page) -> Option<Answer> {
-    if !head.is_for(port) {
-        return Some(Answer::WrongHost);
+/// Serves one connection: requests one after the other, at last perhaps a WebSocket.
+async fn one(browser: TcpStream, served: Arc<Served>) {
+    let _ = browser.set_nodelay(true);
+    let (sockets, mut upgraded) = mpsc::unbounded_channel();
+    let connection = Arc::new(Connection { served, upstreams: Mutex::default(), sockets });
+    let service = service_fn(|request| {
+        let connection = Arc::clone(&connection);
+        async move { Ok::<_, Infallible>(connection.answer(request).await) }
+    });
+    // A connection that breaks concerns nobody but its browser.
+    let _ = server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(HEAD_SIZE)
+        .serve_connection(TokioIo::new(browser), service)
+        .with_upgrades()
+        .await;
+    if let Ok((browser, page)) = upgraded.try_recv()
+        && let (Ok(browser), Ok(page)) = tokio::join!(browser, page)
+    {
+        let (mut browser, mut page) = (TokioIo::new(browser), TokioIo::new(page));
+        let _ = tokio::io::copy_bidirectional(&mut browser, &mut page).await;
     }
-    if head.is_from_elsewhere(port) {
-        return Some(Answer::Elsewhere);
+}
+
+impl Connection {
+    async fn answer(&self, mut request: Request<Incoming>) -> Response<Body> {
+        let browser = hyper::upgrade::on(&mut request);
+        let (parts, body) = request.into_parts();
+        match self.served.gate.judge(&parts) {
+            Verdict::Refuse(refusal) => answer::refuse(refusal),
+            Verdict::Welcome { location, crosses } => answer::welcome(&self.served.gate, &location, crosses),
+            Verdict::Pass => {
+                let request = Request::from_parts(parts, Body::new(body));
+                self.pass_on(request, browser).await.unwrap_or_else(|_| answer::is_down())
+            }
+        }
     }
-    let known = head.key_in_query().is_some_and(|shown| same(shown, key))
-        || head.keys_in_cookies(port).any(|shown| same(shown, key))
-        // Ray's own tools bring the page's credential themselves; no other page could make a browser send it.
-        || page.inject.as_ref().is_some_and(|(name, value)| {
-            head.one(name).is_some_and(|shown| same(shown, value.expose_secret()))
+
+    async fn pass_on(&self, request: Request<Body>, browser: OnUpgrade) -> std::result::Result<Response<Body>, Broken> {
+        let Served { run, page, gate } = &*self.served;
+        let (mut parts, body) = request.into_parts();
+        let (upgrades, asks) = (is_upgrade(&parts.headers), onward::asks_for_grafana(page, &parts));
+        if onward::request(page, gate, &mut parts).is_none() {
+            return Ok(answer::refuse(super::gate::Refusal::Malformed));
+        }
+        let stream = page.upstream.connect().await?;
+        let (mut sender, driver) = client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        self.drive(driver.with_upgrades());
+        let mut answer = sender.send_request(Request::from_parts(parts, body)).await?;
+        let upgrades = upgrades && answer.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if upgrades {
+            let _ = self.sockets.send((browser, hyper::upgrade::on(&mut answer)));
+        } else if answer.status().is_informational() {
+            return Err("it went on in another way than it was asked".into());
+        }
+        let answer = onward::answer(run, page, answer, upgrades);
+        Ok(if asks { onward::with_grafana(page, answer).await? } else { answer })
+    }
+
+    /// Keeps the other end of a request going.
+    fn drive(&self, driver: impl Future<Output = hyper::Result<()>> + Send + 'static) {
+        let mut upstreams = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);
+        while upstreams.try_join_next().is_some() {}
+        upstreams.spawn(async move {
+            let _ = driver.await;
         });
-    (!known).then(|| Answer::NoKey { followed_link: head.is_followed_link() })
-}
-
-/// Compares without telling by its time how much of it was right.
-fn same(shown: &str, key: &str) -> bool {
-    let (shown, key) = (Sha256::digest(shown.as_bytes()), Sha256::digest(key.as_bytes()));
-    shown.iter().zip(key.iter()).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
-}
-
-/// Reads a head and what came with it; `None` when the other side closed without a word.
-async fn read_head(client: &mut TcpStream) -> std::io::Result<std::result::Result<Option<(Head, Vec<u8>)>, Answer>> {
-    let mut bytes = Vec::with_capacity(4096);
-    loop {
-        let before = bytes.len();
-        if client.read_buf(&mut bytes).await? == 0 {
-            return Ok(if bytes.is_empty() { Ok(None) } else { Err(Answer::Malformed) });
-        }
-        // The end may lie across two reads.
-        let from = before.saturating_sub(3);
-        if let Some(at) = bytes[from..].windows(4).position(|four| four == b"\r\n\r\n") {
-            let rest = bytes.split_off(from + at + 4);
-            return Ok(match Head::parse(&bytes) {
-                _ if bytes.len() > HEAD_SIZE => Err(Answer::TooLarge),
-                Some(head) => Ok(Some((head, rest))),
-                None => Err(Answer::Malformed),
-            });
-        }
-        if bytes.len() > HEAD_SIZE {
-            return Ok(Err(Answer::TooLarge));
-        }
     }
 }
 
-async fn say(client: &mut TcpStream, answer: &str) -> std::io::Result<()> {
-    client.write_all(answer.as_bytes()).await?;
-    client.shutdown().await?;
-    // What is still on its way is read, else the system resets the connection and the answer with it.
-    let mut rest = [0; 4096];
-    let drain = async { while matches!(client.read(&mut rest).await, Ok(count) if count > 0) {} };
-    let _ = timeout(Duration::from_secs(1), drain).await;
-    Ok(())
-}
-
-/// Copies both ways until the page has said all.
-async fn pass_on(client: TcpStream, upstream: TcpStream) -> std::io::Result<()> {
-    let (from_client, mut to_client) = client.into_split();
-    let (from_upstream, mut to_upstream) = upstream.into_split();
-    let up = async {
-        copy(from_client, &mut to_upstream).await?;
-        to_upstream.shutdown().await?;
-        // The end of the request is not the end of the answer.
-        std::future::pending().await
-    };
-    let down = async {
-        copy(from_upstream, &mut to_client).await?;
-        to_client.shutdown().await
-    };
-    tokio::select! {
-        ended = down => ended,
-        broke = up => broke,
-    }
-}
-
-async fn copy(mut from: impl AsyncRead + Unpin, to: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
-    tokio::io::copy(&mut from, to).await.map(drop)
-}
+/// Why the page gave no answer; it is not told in detail.
+type Broken = Box<dyn std::error::Error + Send + Sync>;

@@ -20,5 +20,5 @@ pub use connect::Connections;
 pub use host::SshHost;
 pub use target::{SshTarget, TargetFault, user_fault};
 pub use transfer::{Copied, OnBytes};
-pub use tunnel::Tunnel;
+pub use tunnel::{Tunnel, Way};
 pub use unpack::LeftOut;

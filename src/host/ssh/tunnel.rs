@@ -1,8 +1,8 @@
-//! Tunnels: a port of this machine's loopback that leads to a port of a host's loopback.
+//! Tunnels: a port of this machine's loopback that leads to a port of a host's loopback; and ways, which nobody else can use.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ const AGAIN_AFTER: Duration = Duration::from_millis(500);
 pub struct Tunnel {
     local: SocketAddr,
     task: JoinHandle<()>,
-    host: SshHost,
-    socket: PathBuf,
+    _way: Way,
+    _host: SshHost,
 }
 
 impl Tunnel {
@@ -36,11 +36,9 @@ impl Tunnel {
         let doing = || format!("listen on port {local} of the loopback");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, local)).await.doing(ErrorKind::Host, doing)?;
         let local = listener.local_addr().doing(ErrorKind::Host, doing)?;
-        let socket = host.forward_socket(local.port());
-        host.forward(&socket, ("localhost", port)).await?;
-        let shared = Arc::downgrade(&host.shared);
-        let way = Arc::new(Way { shared, socket: socket.clone(), is_told: AtomicBool::new(false) });
-        Ok(Self { local, task: tokio::spawn(serve(listener, way)), host: host.clone(), socket })
+        let way = Way::open(host, port).await?;
+        let task = tokio::spawn(serve(listener, Arc::clone(&way.line)));
+        Ok(Self { local, task, _way: way, _host: host.clone() })
     }
 
     /// Where it listens.
@@ -58,12 +56,50 @@ impl Tunnel {
 impl Drop for Tunnel {
     fn drop(&mut self) {
         self.task.abort();
-        self.host.forget_forward(&self.socket);
+    }
+}
+
+/// A way to a port of a host's loopback that only this process can use. A connection that was lost is made anew at the next
+/// call, which waits for it. It does not hold the host's connection.
+#[derive(Debug)]
+pub struct Way {
+    line: Arc<Line>,
+}
+
+impl Way {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// When the forward cannot be made. Whether somebody listens there shows at the first use.
+    pub async fn open(host: &SshHost, port: u16) -> Result<Self> {
+        let socket = host.forward_socket();
+        host.forward(&socket, ("localhost", port)).await?;
+        let line = Line { shared: Arc::downgrade(&host.shared), socket, is_told: AtomicBool::new(false) };
+        Ok(Self { line: Arc::new(line) })
+    }
+
+    /// A stream to the other end.
+    ///
+    /// # Errors
+    /// When the host cannot be reached.
+    pub async fn connect(&self) -> Result<UnixStream> {
+        self.line.connect().await
+    }
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        let socket = &self.line.socket;
+        if let Some(shared) = self.line.shared.upgrade() {
+            shared.forwards().remove(socket);
+        }
+        let _ = fs_err::remove_file(socket);
     }
 }
 
 /// What callers go through. An aborted task ends at some later time, so it does not hold the connection.
-struct Way {
+#[derive(Debug)]
+struct Line {
     shared: Weak<Shared>,
     socket: PathBuf,
     /// That it does not come back was said already.
@@ -71,15 +107,15 @@ struct Way {
 }
 
 /// Takes callers for ever; each gets a stream of its own through the one connection.
-async fn serve(listener: TcpListener, way: Arc<Way>) {
+async fn serve(listener: TcpListener, line: Arc<Line>) {
     // With the set the streams end as well.
     let mut streams = JoinSet::new();
     loop {
         while streams.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((caller, _)) => {
-                let way = Arc::clone(&way);
-                streams.spawn(async move { way.lead(caller).await });
+                let line = Arc::clone(&line);
+                streams.spawn(async move { line.lead(caller).await });
             }
             // No more file descriptors, say: others will be closed.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -87,21 +123,26 @@ async fn serve(listener: TcpListener, way: Arc<Way>) {
     }
 }
 
-impl Way {
+impl Line {
     async fn lead(&self, mut caller: TcpStream) {
-        let mut there = match self.reach().await {
-            Ok(there) => there,
+        let Ok(mut there) = self.connect().await else { return };
+        let _ = caller.set_nodelay(true);
+        // Whichever side hangs up, the other is told by the end of its stream.
+        let _ = tokio::io::copy_bidirectional(&mut caller, &mut there).await;
+    }
+
+    /// Reaches the host; says it once when that fails.
+    async fn connect(&self) -> Result<UnixStream> {
+        let reached = self.reach().await;
+        match &reached {
+            Ok(_) => self.is_told.store(false, Ordering::Relaxed),
             Err(error) => {
                 if let (false, Some(shared)) = (self.is_told.swap(true, Ordering::Relaxed), self.shared.upgrade()) {
                     shared.route.warn(format!("{error}; it is tried again at the next call"));
                 }
-                return;
             }
-        };
-        self.is_told.store(false, Ordering::Relaxed);
-        let _ = caller.set_nodelay(true);
-        // Whichever side hangs up, the other is told by the end of its stream.
-        let _ = tokio::io::copy_bidirectional(&mut caller, &mut there).await;
+        }
+        reached
     }
 
     /// A stream to the other end. All callers wait for one and the same new connection.
@@ -138,13 +179,9 @@ impl Way {
 }
 
 impl SshHost {
-    /// A short path for a forward's socket; the local port makes it one's own.
-    fn forward_socket(&self, local: u16) -> PathBuf {
-        self.shared.route.socket_dir().join(format!("f-{local}"))
-    }
-
-    fn forget_forward(&self, socket: &Path) {
-        self.shared.forwards().remove(socket);
-        let _ = fs_err::remove_file(socket);
+    /// A short path for a forward's socket: the folder is this process's own.
+    fn forward_socket(&self) -> PathBuf {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        self.shared.route.socket_dir().join(format!("f-{}", NUMBER.fetch_add(1, Ordering::Relaxed)))
     }
 }
