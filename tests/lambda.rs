@@ -4,7 +4,7 @@ mod hunt;
 mod keys;
 mod matrix;
 mod money_and_places;
-mod site;
+pub(crate) mod site;
 mod totals;
 mod trouble;
 mod whole;

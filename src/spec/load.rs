@@ -78,7 +78,7 @@ fn read_beside(loaded: &mut Loaded, folder: &Path) -> Result<()> {
         let path = std::path::absolute(folder.join(&external.credentials_file))
             .doing(ErrorKind::Spec, || "find the credentials of the object store".to_owned())?;
         external.credentials_file = path.display().to_string();
-        if let Err(error) = crate::secret::external_credentials(&external.credentials_file) {
+        if let Err(error) = crate::secret::external_credentials(&external.credentials_file, &external.profile) {
             let place = "services.object_store.external.credentials_file";
             let cause = error.causes().first().cloned().unwrap_or_default();
             problems.push(Problem::new(place, format!("cannot be used: {cause}")));

@@ -6,3 +6,6 @@ mod reference;
 mod refusals;
 mod render;
 mod sandbox;
+mod services;
+mod template;
+mod told;
