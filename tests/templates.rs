@@ -201,7 +201,10 @@ fn a_workspace_that_is_not_jupyters_own_is_refused_before_the_start() {
     assert!(at("look at Jupyter's workspace") < at("start the containers"));
     assert_eq!(step.variables["workspace"], "/home/ubuntu/work");
     let hint = step.hint.clone().unwrap();
-    assert!(hint.contains("gpucl exec --host host-0 --root -- install -d -o 1000 -g 1000 /home/ubuntu/work"), "{hint}");
+    assert!(
+        hint.contains("gpucl exec --host host-0 --root -- install -d -o 1000 -g 1000 '/home/ubuntu/work'"),
+        "{hint}"
+    );
 
     let folder = tempfile::tempdir().unwrap();
     let (workspace, stat) = (folder.path().join("a work's"), folder.path().join("stat"));

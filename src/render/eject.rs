@@ -27,11 +27,8 @@ pub fn templates(library: &Library) -> Result<Vec<Template>> {
     let mut found: BTreeMap<&str, Template> = BTreeMap::new();
     for (path, _) in Library::built_in("templates/") {
         let Some(name) = path.split('/').nth(1) else { continue };
-        let template = found.entry(name).or_insert_with(|| Template {
-            name: name.to_owned(),
-            files: 0,
-            changed: Vec::new(),
-        });
+        let template =
+            found.entry(name).or_insert_with(|| Template { name: name.to_owned(), files: 0, changed: Vec::new() });
         template.files += 1;
         if let (_, Origin::File(own)) = library.read(path)? {
             template.changed.push(own);

@@ -251,7 +251,11 @@ mod tests {
                     [lab]\naws_access_key_id=LAB-ID\naws_secret_access_key=LAB-KEY\naws_session_token = LAB-TOKEN\n\
                     role_arn = arn\n[default]\naws_access_key_id = MY-ID\n";
         // A key of another section completes nothing.
-        assert!(refused(text, "default").contains("[default] has no aws_secret_access_key"), "{}", refused(text, "default"));
+        assert!(
+            refused(text, "default").contains("[default] has no aws_secret_access_key"),
+            "{}",
+            refused(text, "default")
+        );
         assert!(refused(text, "wrok").contains("no section [wrok]; there are: work, lab, default"));
         let sent = |profile: &str| {
             let secrets = Secrets { external: Some(read(text, profile).unwrap()), ..Secrets::placeholders() };

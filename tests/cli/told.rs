@@ -32,7 +32,10 @@ fn down_shows_each_result_once_on_a_terminal() {
     let program = "import os, pty, sys\nsys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))\n";
     let own = site.env.command(&[]);
     let mut terminal = std::process::Command::new("python3");
-    terminal.args(["-c", program, env!("CARGO_BIN_EXE_gpucl"), "down", "--yes"]).env_clear().current_dir(site.env.work());
+    terminal
+        .args(["-c", program, env!("CARGO_BIN_EXE_gpucl"), "down", "--yes"])
+        .env_clear()
+        .current_dir(site.env.work());
     terminal.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("TERM", "xterm");
     let output = terminal.stdin(std::process::Stdio::null()).output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -40,5 +43,9 @@ fn down_shows_each_result_once_on_a_terminal() {
     let times = |text: &str| shown.matches(text).count();
     assert_eq!(times("asked the provider `chameleon` again"), 1, "{shown}");
     assert_eq!(times("nothing of demo is left"), 1, "{shown}");
-    assert_eq!(times("removed: "), times("removed: lease") + times("removed: server") + times("removed: floating") + times("removed: key"), "{shown}");
+    assert_eq!(
+        times("removed: "),
+        times("removed: lease") + times("removed: server") + times("removed: floating") + times("removed: key"),
+        "{shown}"
+    );
 }

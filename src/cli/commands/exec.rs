@@ -32,7 +32,7 @@ pub(crate) struct Args {
 
 /// Runs a command on the hosts of the cluster; its exit code is the command's, of several the highest.
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
-    // `gpucl exec worker-0 -- ls` would look for a program of that name on every host.
+    // A name before the dashes is taken for the program: it would be looked for on every host.
     if let [name, dashes, rest @ ..] = args.command.as_slice()
         && dashes == "--"
         && !rest.is_empty()

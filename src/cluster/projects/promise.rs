@@ -24,7 +24,8 @@ impl ProjectWorld {
         let promised = self.learned().promised.clone();
         for (host, gpus) in promised {
             let known = ledger.state();
-            if known.items.contains_key(&host) && known.note::<Vec<GpuOffer>>(&host, "promised").as_ref() != Some(&gpus) {
+            if known.items.contains_key(&host) && known.note::<Vec<GpuOffer>>(&host, "promised").as_ref() != Some(&gpus)
+            {
                 ledger.note(&host, "promised", &gpus)?;
             }
         }
@@ -114,9 +115,8 @@ fn product(model: &str) -> Option<String> {
     model.split(|letter: char| !letter.is_ascii_alphanumeric()).find_map(|word| {
         let digits = word.trim_start_matches(|letter: char| letter.is_ascii_alphabetic());
         let letters = word.len() - digits.len();
-        let is_product = (1..=2).contains(&letters)
-            && digits.len() >= 2
-            && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let is_product =
+            (1..=2).contains(&letters) && digits.len() >= 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
         is_product.then(|| word.to_uppercase())
     })
 }

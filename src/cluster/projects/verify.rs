@@ -89,11 +89,13 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
         return Ok(Verified { passed, gpus });
     }
     let name = &known.name;
-    let error = Error::new(ErrorKind::NotReady, format!("verify the cluster {name}"))
-        .because(format!("{} of {} failed", human::count(failed, "check"), outcomes.len()));
+    let error = Error::new(ErrorKind::NotReady, format!("verify the cluster {name}")).because(format!(
+        "{} of {} failed",
+        human::count(failed, "check"),
+        outcomes.len()
+    ));
     let error = broken.iter().fold(error, |error, broken| error.because(broken));
-    Err(error
-        .hint(format!("gpucl logs -c {name}; gpucl verify -c {name}   # to check again")))
+    Err(error.hint(format!("gpucl logs -c {name}; gpucl verify -c {name}   # to check again")))
 }
 
 /// What a worker's check of its GPUs saw, for people.

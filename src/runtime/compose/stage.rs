@@ -56,7 +56,7 @@ pub(super) fn deploy(project: &Project<'_>, files: Vec<StageFile>, nodes: &[Node
         let jupyter = request.spec.services().jupyter.settings();
         match jupyter.map(|jupyter| jupyter.workspace) {
             Some(None) => _ = variables.insert("workspace_of".to_owned(), tag(&Key::service("jupyter"))),
-            Some(Some(folder)) => steps.push(workspace(&folder, &project.host.key.display_name())),
+            Some(Some(folder)) => steps.insert(0, workspace(&folder, &project.host.key.display_name())),
             None => {}
         }
     }

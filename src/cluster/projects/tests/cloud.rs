@@ -13,8 +13,8 @@ use crate::host::SshTarget;
 use crate::money::HourlyPrice;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
-    Acquired, Capability, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider, ProviderKind, Recorder, Resolved,
-    ResourceKind, ResourceRequest, USUAL_POLL,
+    Acquired, Capability, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider, ProviderKind, Recorder,
+    Resolved, ResourceKind, ResourceRequest, USUAL_POLL,
 };
 use crate::spec::Runtime;
 

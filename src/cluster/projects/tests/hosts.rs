@@ -57,7 +57,8 @@ pub(super) struct MemoryHost {
 
 impl Hosts {
     pub(super) fn new() -> Self {
-        let state = State { begun: Instant::now(), ran: Vec::new(), connections: 0, fails: None, gpus: BTreeMap::new() };
+        let state =
+            State { begun: Instant::now(), ran: Vec::new(), connections: 0, fails: None, gpus: BTreeMap::new() };
         Self { state: Arc::new(Mutex::new(state)), open: Arc::default() }
     }
 

@@ -22,10 +22,7 @@ async fn a_host_with_fewer_gpus_than_promised_is_told_whatever_workers_are_count
             went.promises.iter().map(|of| (of.host.display_name(), of.outcome, of.saw.as_str())).collect();
         let both = "promised 2 x NVIDIA A100, found 2: NVIDIA A100 at 0000:01:00.0, NVIDIA A100 at 0000:02:00.0";
         let one = "promised 2 x NVIDIA A100, found 1: NVIDIA A100 at 0000:01:00.0";
-        let all = [
-            ("host-0".to_owned(), CheckOutcome::Passed, both),
-            ("host-1".to_owned(), CheckOutcome::Failed, one),
-        ];
+        let all = [("host-0".to_owned(), CheckOutcome::Passed, both), ("host-1".to_owned(), CheckOutcome::Failed, one)];
         assert_eq!(told, all, "{workers}");
         // A later `verify` asks no provider: the promise is on the disk.
         assert!(went.known.note::<Vec<GpuOffer>>(&Key::host(1), "promised").is_some());
