@@ -1,7 +1,9 @@
 //! The documents are true: what the README shows is run, links lead somewhere, and references name what the code has.
 
 mod console;
+mod lines;
 mod reference;
+mod specs;
 
 use std::path::{Path, PathBuf};
 

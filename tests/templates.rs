@@ -24,9 +24,16 @@ struct Case {
     deployments: Vec<Deployment>,
 }
 
-fn render(name: &str) -> Case {
+fn case(name: &str) -> serde_json::Value {
     let text = fs_err::read_to_string(cases().join(name).join("case.json")).unwrap();
-    let case: serde_json::Value = serde_json::from_str(&text).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn render(name: &str) -> Case {
+    rendered(&case(name))
+}
+
+fn rendered(case: &serde_json::Value) -> Case {
     let spec: Spec = serde_json::from_value(case["spec"].clone()).unwrap();
     let facts: Vec<Facts> = serde_json::from_value(case["hosts"].clone()).unwrap();
     let scope = Scope { owner: "abcd1234".parse().unwrap(), cluster: spec.name.clone() };
@@ -168,6 +175,60 @@ fn workers_of_other_hosts_get_no_credentials_of_services() {
     assert!(peer_ports(case.hosts[0].ports, &case.deployments[0].nodes, true, 1).is_empty());
     assert!(case.deployments[1].checks.contains("gpu"));
     assert!(!case.deployments[1].checks.contains("probe.py cluster"));
+}
+
+#[test]
+fn a_host_without_nodes_gets_no_credentials_at_all() {
+    let mut case = case("two-hosts");
+    case["spec"]["ray"] = serde_json::json!({"workers": {"count": 0}});
+    let names = |deployment: &Deployment| -> Vec<String> {
+        let files = deployment.stage.files.iter();
+        files.filter_map(|file| file.path.strip_prefix("secrets/")).map(str::to_owned).collect()
+    };
+    let deployments = rendered(&case).deployments;
+    assert!(names(&deployments[0]).contains(&"aws_credentials".to_owned()));
+    assert_eq!(names(&deployments[1]), Vec::<String>::new());
+}
+
+/// Jupyter is user 1000 in a folder that is that user's own; the owner is told by a stand-in of `stat`.
+#[test]
+fn a_workspace_that_is_not_jupyters_own_is_refused_before_the_start() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let case = render("amd-two-gpus");
+    let steps = &case.deployments[0].stage.steps;
+    let at = |name: &str| steps.iter().position(|step| step.name == name).unwrap();
+    let step = &steps[at("look at Jupyter's workspace")];
+    assert!(at("look at Jupyter's workspace") < at("start the containers"));
+    assert_eq!(step.variables["workspace"], "/home/ubuntu/work");
+    let hint = step.hint.clone().unwrap();
+    assert!(
+        hint.contains("gpucl exec --host host-0 --root -- install -d -o 1000 -g 1000 '/home/ubuntu/work'"),
+        "{hint}"
+    );
+
+    let folder = tempfile::tempdir().unwrap();
+    let (workspace, stat) = (folder.path().join("a work's"), folder.path().join("stat"));
+    let run = |owner: &str, text: &str| {
+        fs_err::write(&stat, format!("#!/bin/sh\necho {owner}\n")).unwrap();
+        fs_err::set_permissions(&stat, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:/usr/bin:/bin", folder.path().display());
+        let mut shell = std::process::Command::new("sh");
+        let output = shell.args(["-c", text]).env("PATH", path).env("workspace", &workspace).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    };
+    let unless = step.unless.clone().unwrap();
+    let refused = |owner: &str, says: &str| {
+        let (passed, told) = run(owner, &step.run);
+        assert!(!passed && told.contains(says), "{told}");
+        assert!(step.errors.iter().any(|known| known.matches(&told)), "{told}");
+        assert!(!run(owner, &unless).0);
+    };
+    refused("1000", "there is no folder");
+    fs_err::create_dir(&workspace).unwrap();
+    assert!(run("1000", &step.run).0 && run("1000", &unless).0);
+    refused("0", "belongs to user 0");
+    fs_err::create_dir(workspace.join(".ssh")).unwrap();
+    refused("1000", "is somebody's home");
 }
 
 #[test]

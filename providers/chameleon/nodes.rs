@@ -24,8 +24,18 @@ struct Group {
     #[serde(rename = "type")]
     kind: String,
     model: String,
-    count: u32,
+    /// `unknown` where what is published contradicts itself.
+    #[serde(deserialize_with = "count_or_unknown")]
+    count: Option<u32>,
     nodes: Vec<String>,
+}
+
+/// A number, or the word `unknown`.
+fn count_or_unknown<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::String(word) if word == "unknown" => Ok(None),
+        number => serde_json::from_value(number).map(Some).map_err(serde::de::Error::custom),
+    }
 }
 
 /// A test reads the table, so here it is whole; without it gaps stay gaps.
@@ -88,15 +98,15 @@ fn gpus(host: &Map<String, Value>, built_in: Option<KnownNode>) -> (Vec<GpuOffer
         return (Vec::new(), false);
     }
     match (model, count, built_in) {
-        (Some(model), Some(count), _) => (vec![GpuOffer { model, count }], false),
+        (Some(model), Some(count), _) => (vec![GpuOffer { model, count: Some(count) }], false),
         (None, None, Some(node)) => (vec![node.gpus], true),
         (Some(model), None, Some(node)) => (vec![GpuOffer { model, ..node.gpus }], true),
-        (None, Some(count), Some(node)) => (vec![GpuOffer { count, ..node.gpus }], true),
-        // One at least, since there is a model, or it says that there are some.
-        (Some(model), None, None) => (vec![GpuOffer { model, count: 1 }], false),
-        (None, Some(count), None) => (vec![GpuOffer { model: "GPU".to_owned(), count }], false),
+        (None, Some(count), Some(node)) => (vec![GpuOffer { count: Some(count), ..node.gpus }], true),
+        // There is a model, or it says that there are some: how many nobody tells.
+        (Some(model), None, None) => (vec![GpuOffer { model, count: None }], false),
+        (None, Some(count), None) => (vec![GpuOffer { model: "GPU".to_owned(), count: Some(count) }], false),
         (None, None, None) if flag(host, "gpu.gpu") == Some(true) => {
-            (vec![GpuOffer { model: "GPU".to_owned(), count: 1 }], false)
+            (vec![GpuOffer { model: "GPU".to_owned(), count: None }], false)
         }
         (None, None, None) => (Vec::new(), false),
     }
@@ -180,8 +190,9 @@ mod tests {
         let table: Table = serde_yaml::from_str(include_str!("nodes.yaml")).unwrap();
         let nodes: Vec<&String> = table.sites.values().flatten().flat_map(|group| &group.nodes).collect();
         assert_eq!(nodes.len(), 101);
-        assert_eq!(known("CHI@TACC", "liqid01").unwrap().gpus.count, 2);
-        assert_eq!(known("chi@uc", "307G3Q3").unwrap().gpus.count, 4);
+        assert_eq!(known("CHI@TACC", "liqid01").unwrap().gpus.count, Some(2));
+        assert_eq!(known("chi@uc", "307G3Q3").unwrap().gpus.count, Some(4));
+        assert_eq!(known("CHI@TACC", "c03-04").unwrap().gpus.count, None, "what is published contradicts itself");
         assert_eq!(sites_of("liqid01"), ["CHI@TACC"]);
         assert!(sites_of("liqid99").is_empty());
     }
@@ -195,17 +206,22 @@ mod tests {
             "su_factor": "4.0", "hypervisor_hostname": "d4a46dc6",
         }));
         assert_eq!((row.name.as_str(), row.id.as_str(), row.cpus, row.memory), ("liqid01", "2", 64, 256 << 30));
-        assert_eq!(row.gpus, [GpuOffer { model: "NVIDIA A100".to_owned(), count: 1 }]);
+        assert_eq!(row.gpus, [GpuOffer { model: "NVIDIA A100".to_owned(), count: Some(1) }]);
         assert_eq!((row.gpus_from, row.price_per_hour, row.closed), (None, HourlyPrice::service_units(4.0), None));
     }
 
     #[test]
     fn gaps_are_filled_and_marked() {
         let filled = row(json!({ "id": 7, "node_name": "liqid01", "gpu.gpu_count": null }));
-        assert_eq!((filled.kind.as_str(), filled.gpus[0].count), ("compute_liqid", 2));
+        assert_eq!((filled.kind.as_str(), filled.gpus[0].count), ("compute_liqid", Some(2)));
         assert_eq!(filled.gpus_from.as_deref(), Some("gpucl's own table of 2026-06"));
         let counted = row(json!({ "id": 7, "node_name": "liqid01", "gpu.gpu_count": "1" }));
-        assert_eq!((counted.gpus[0].count, counted.gpus[0].model.as_str()), (1, "NVIDIA A100 PCIe 40GB"));
+        assert_eq!((counted.gpus[0].count, counted.gpus[0].model.as_str()), (Some(1), "NVIDIA A100 PCIe 40GB"));
+        // What the site tells of itself comes before what is not known here.
+        let site = row(json!({ "id": 8, "node_name": "c03-04", "gpu.gpu_count": "1", "gpu.gpu_model": "MI100" }));
+        assert_eq!(site.gpus, [GpuOffer { model: "MI100".to_owned(), count: Some(1) }]);
+        let untold = row(json!({ "id": 8, "node_name": "c03-04" }));
+        assert_eq!(untold.gpus, [GpuOffer { model: "AMD Instinct MI100".to_owned(), count: None }]);
         let none = row(json!({ "id": 7, "node_name": "liqid01", "gpu.gpu": "False" }));
         assert_eq!((none.gpus.len(), none.gpus_from), (0, None));
         let bare = row(json!({ "id": "9", "hypervisor_hostname": "0d1c", "vcpus": 48, "memory_mb": 1024 }));

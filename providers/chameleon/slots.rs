@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 use super::policy::Policy;
-use crate::provider::{Booking, CalendarRow, EndAsk, HostFilter, LeaseAsk, StartAsk};
+use crate::provider::{Booking, CalendarRow, EndAsk, GpuOffer, HostFilter, LeaseAsk, StartAsk};
 pub(crate) use crate::util::human::natural;
 use crate::util::near::nearest;
 use crate::util::when;
@@ -45,6 +45,8 @@ pub(crate) struct FreeSlot {
     pub(crate) start: Timestamp,
     /// When a lease that begins then ends.
     pub(crate) end: Timestamp,
+    /// It begins at once.
+    pub(crate) now: bool,
 }
 
 /// Why there is no slot.
@@ -214,7 +216,7 @@ pub(crate) fn matches(row: &CalendarRow, filter: &HostFilter) -> bool {
     let counted = row.gpus.iter().filter(|there| {
         filter.gpu.as_deref().is_none_or(|gpu| there.model.to_lowercase().contains(&gpu.to_lowercase()))
     });
-    let gpus: u32 = counted.map(|there| there.count).sum();
+    let gpus: u32 = counted.map(|there| there.count.unwrap_or(1)).sum();
     (filter.nodes.is_empty() || filter.nodes.contains(&row.name))
         && filter.kind.as_ref().is_none_or(|kind| row.kind.eq_ignore_ascii_case(kind))
         && filter.gpu.as_deref().is_none_or(has)
@@ -263,7 +265,7 @@ fn none_matches(rows: &[CalendarRow], filter: &HostFilter) -> Why {
         filter.kind.as_ref().is_none_or(|kind| rows.iter().any(|row| row.kind.eq_ignore_ascii_case(kind)));
     let mut there: Vec<String> = if kind_is_there {
         let gpus = rows.iter().flat_map(|row| &row.gpus);
-        gpus.map(|gpu| format!("{} x {}", gpu.count, gpu.model)).collect()
+        gpus.map(GpuOffer::told).collect()
     } else {
         rows.iter().map(|row| row.kind.clone()).filter(|kind| !kind.is_empty()).collect()
     };

@@ -32,7 +32,7 @@ pub(super) fn gpu_offer(kind: &InstanceType) -> Vec<GpuOffer> {
         "" => kind.name.clone(),
         text => text.to_owned(),
     };
-    if kind.specs.gpus == 0 { Vec::new() } else { vec![GpuOffer { model, count: kind.specs.gpus }] }
+    if kind.specs.gpus == 0 { Vec::new() } else { vec![GpuOffer { model, count: Some(kind.specs.gpus) }] }
 }
 
 /// Its processor is an arm64.

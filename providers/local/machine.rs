@@ -55,5 +55,5 @@ fn gpus(devices: &Path) -> Vec<GpuOffer> {
             *cards.entry(format!("{name} {vendor}:{}", id("device"))).or_default() += 1;
         }
     }
-    cards.into_iter().map(|(model, count)| GpuOffer { model, count }).collect()
+    cards.into_iter().map(|(model, count)| GpuOffer { model, count: Some(count) }).collect()
 }

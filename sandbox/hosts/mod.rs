@@ -102,7 +102,7 @@ impl LocalHosts {
             let address = free(self.config.port, &taken).ok_or_else(|| {
                 Error::new(ErrorKind::Host, doing())
                     .because(format!("port {} is in use on every address from 127.0.0.2 on", self.config.port))
-                    .hint("gpucl sandbox lambda --ssh-port PORT takes another; say the same under `provider:`")
+                    .hint("`gpucl sandbox lambda --ssh-port PORT` takes another; say the same under `provider:`")
             })?;
             match self.start(new, address).await {
                 Ok(guard) => {

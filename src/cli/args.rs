@@ -100,6 +100,9 @@ pub(crate) enum Command {
     Login(commands::login::Args),
     /// Forget what `login` kept
     Logout(commands::login::LogoutArgs),
+    /// List the templates, and copy one to change it
+    #[command(subcommand)]
+    Template(commands::template::Command),
     /// Print the JSON Schema of a spec
     Schema(commands::schema::Args),
     /// Print a shell's completions

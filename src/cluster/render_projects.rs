@@ -26,7 +26,7 @@ host-N/lib/, build/       what containers see at /opt/gpucl, and what images are
 host-N/checks.sh          what is looked at before the cluster is ready
 
 What is known only once a host has told is stood in for:
-- The secrets. A secret is never rendered.
+- The secrets, also those of a store that exists already: secrets/ says what will lie there, and no secret is rendered.
 - GPUs are those that the host told, or GPU-0, GPU-1 and so on. Ports are those of the cluster, or the usual ones.
 - The owner in every tag is 00000000 until the first `up` has made one.
 ";
@@ -114,13 +114,18 @@ pub(super) fn render_projects(settings: &Settings, loaded: &Loaded) -> Result<Ve
     let nodes = nodes_on(loaded, &hosts)?;
     let pages: Pages = known.note(&Key::project(0), "pages").unwrap_or_default();
     let runtime = project::of(spec.runtime);
+    // What is rendered is read, sent and pasted by people: also keys that are there already stay where they are.
+    let secrets = match spec.external_store() {
+        Some(_) => Secrets::placeholders_with_external(),
+        None => Secrets::placeholders(),
+    };
     let deployments = runtime.deployments(&DeployRequest {
         spec,
         scope: &scope,
         nodes: &nodes,
         hosts: &hosts,
         pages: &pages,
-        secrets: &Secrets::placeholders(),
+        secrets: &secrets,
         library: &settings.library,
     })?;
     let mut files = vec![RenderedFile { path: "README.txt".into(), bytes: README.into() }];

@@ -30,8 +30,6 @@ pub enum Finish {
     Done,
     /// It failed.
     Failed,
-    /// It was not begun, since the run was stopped or something it needs failed.
-    NotStarted,
     /// It was stopped.
     Cancelled,
 }

@@ -210,8 +210,18 @@ pub struct ObservedResource {
 pub struct GpuOffer {
     /// The product's name.
     pub model: String,
-    /// How many.
-    pub count: u32,
+    /// How many; `None` where nobody tells: one at least.
+    pub count: Option<u32>,
+}
+
+impl GpuOffer {
+    /// `2 x NVIDIA A100`; where nobody tells how many, `? x NVIDIA A100`.
+    pub fn told(&self) -> String {
+        match self.count {
+            Some(count) => format!("{count} x {}", self.model),
+            None => format!("? x {}", self.model),
+        }
+    }
 }
 
 /// Something a provider could hand over.

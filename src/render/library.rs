@@ -75,6 +75,14 @@ impl Library {
         Err(error)
     }
 
+    /// The built-in data files whose names begin with `prefix`, whatever the user's folders have.
+    pub fn built_in(prefix: &str) -> impl Iterator<Item = (&'static str, &'static [u8])> {
+        embedded::FILES
+            .iter()
+            .copied()
+            .filter(move |(name, _)| name.starts_with(prefix) && !name.ends_with("/.gitkeep"))
+    }
+
     /// Reads a data file that is text.
     pub fn read_text(&self, name: &str) -> Result<(String, Origin)> {
         let (bytes, origin) = self.read(name)?;

@@ -1,7 +1,9 @@
 //! The layered data files (playbooks, templates) and their rendering.
 
+mod eject;
 mod library;
 mod template;
 
+pub use eject::{Template, eject, templates};
 pub use library::{Library, Origin};
 pub use template::{quote, quote_path, render};

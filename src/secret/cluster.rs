@@ -36,6 +36,8 @@ pub struct Secrets {
     pub prometheus_hash: SecretString,
     /// Jupyter's token.
     pub jupyter_token: SecretString,
+    /// The keys of a store that exists, as hosts get them: in the place of those of a store of ours.
+    pub external: Option<SecretString>,
 }
 
 /// Reads the cluster's credentials, or makes those that are not there yet.
@@ -62,6 +64,7 @@ pub fn ensure_secrets(cluster_folder: &Path) -> Result<Secrets> {
         prometheus_password,
         prometheus_hash,
         jupyter_token: random("jupyter_token", TOKEN_LENGTH)?,
+        external: None,
     })
 }
 
@@ -93,24 +96,40 @@ fn ensure(cluster_folder: &Path, name: &str, make: &dyn Fn() -> Result<String>) 
 /// The most that a file with credentials of a store may hold.
 const CREDENTIALS_LIMIT: u64 = 64 << 10;
 
-/// Reads the user's credentials of a store that exists, in the form of `~/.aws/credentials`.
-pub fn external_credentials(path: &str) -> Result<SecretString> {
+/// The keys of one profile, out of a file in the form of `~/.aws/credentials`: what hosts get, and nothing else that the file holds.
+///
+/// # Errors
+/// When the file cannot be read, has no such profile, or the profile has no pair of keys.
+pub fn external_credentials(path: &str, profile: &str) -> Result<SecretString> {
     let doing = || format!("read the credentials in {path}");
     let text = fs::read_text_within(Path::new(path), CREDENTIALS_LIMIT).doing(ErrorKind::Spec, doing)?;
-    let has = |key: &str| {
-        text.lines().any(|line| {
-            line.split_once('=').is_some_and(|(name, value)| name.trim() == key && !value.trim().is_empty())
-        })
-    };
-    if !text.lines().any(|line| line.trim() == "[default]") {
-        return Err(Error::new(ErrorKind::Spec, doing()).because("it has no section [default]"));
-    }
-    for key in ["aws_access_key_id", "aws_secret_access_key"] {
-        if !has(key) {
-            return Err(Error::new(ErrorKind::Spec, doing()).because(format!("it has no {key}")));
+    let error = |why: String| Error::new(ErrorKind::Spec, doing()).because(why);
+    let (mut sections, mut inside, mut own) = (Vec::new(), false, std::collections::BTreeMap::new());
+    for line in text.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+            inside = name.trim() == profile;
+            sections.push(name.trim());
+        } else if let Some((name, value)) = line.split_once('=').filter(|_| inside && !line.starts_with(['#', ';'])) {
+            own.insert(name.trim(), value.trim());
         }
     }
-    Ok(SecretString::from(text))
+    if !sections.contains(&profile) {
+        let there = match sections.as_slice() {
+            [] => String::new(),
+            there => format!("; there are: {}", there.join(", ")),
+        };
+        return Err(error(format!("it has no section [{profile}]{there}")));
+    }
+    // Under this name hosts find it without a setting, whatever it is called here.
+    let mut told = "[default]\n".to_owned();
+    for (key, must) in [("aws_access_key_id", true), ("aws_secret_access_key", true), ("aws_session_token", false)] {
+        match own.get(key).filter(|value| !value.is_empty()) {
+            Some(value) => told.push_str(&format!("{key} = {value}\n")),
+            None if must => return Err(error(format!("its section [{profile}] has no {key}"))),
+            None => {}
+        }
+    }
+    Ok(SecretString::from(told))
 }
 
 impl Secrets {
@@ -125,28 +144,35 @@ impl Secrets {
             prometheus_password: stand_in("password"),
             prometheus_hash: stand_in("hash"),
             jupyter_token: stand_in("token"),
+            external: None,
         }
+    }
+
+    /// The same, where the store is one that exists: its keys are no more rendered than our own.
+    pub fn placeholders_with_external() -> Self {
+        let keys = "[default]\n# the keys of the store that exists; up reads them from your credentials_file\n";
+        Self { external: Some(SecretString::from(keys)), ..Self::placeholders() }
     }
 
     /// The files of these names, below `secrets/` in a host's folder.
     ///
     /// Containers run as many users, so each file can be read by all; the folder above it is root's alone, and a container
     /// sees no more of it than the single files that are mounted.
-    pub fn files(&self, names: &[&str], external: Option<&SecretString>) -> Vec<StageFile> {
-        let mut files = Vec::new();
-        for name in names {
-            let text = match (*name, external) {
-                ("aws_credentials", Some(external)) => external.expose_secret().to_owned(),
-                (name, _) => self.text(name),
-            };
-            files.push(StageFile { path: format!("secrets/{name}"), mode: 0o444, bytes: text.into_bytes() });
-        }
-        files
+    pub fn files(&self, names: &[&str]) -> Vec<StageFile> {
+        let file = |name: &&str| StageFile {
+            path: format!("secrets/{name}"),
+            mode: 0o444,
+            bytes: self.text(name).into_bytes(),
+        };
+        names.iter().map(file).collect()
     }
 
     fn text(&self, name: &str) -> String {
         let (user, password) = (self.object_store_user.expose_secret(), self.object_store_password.expose_secret());
         match name {
+            "aws_credentials" if self.external.is_some() => {
+                self.external.as_ref().map(|keys| keys.expose_secret().to_owned()).unwrap_or_default()
+            }
             "object_store_user" => user.to_owned(),
             "object_store_password" => password.to_owned(),
             "grafana_password" => self.grafana_password.expose_secret().to_owned(),
@@ -214,15 +240,34 @@ mod tests {
     }
 
     #[test]
-    fn credentials_of_a_store_that_exists_are_those_of_the_file() {
+    fn of_a_store_that_exists_hosts_get_one_profile_and_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("credentials").display().to_string();
-        assert!(external_credentials(&path).is_err());
-        fs_err::write(&path, "[default]\naws_access_key_id = A\n").unwrap();
-        assert!(external_credentials(&path).unwrap_err().to_string().contains("aws_secret_access_key"));
-        fs_err::write(&path, "[default]\naws_access_key_id = A\naws_secret_access_key = B\n").unwrap();
-        let external = external_credentials(&path).unwrap();
-        let files = Secrets::placeholders().files(&["aws_credentials"], Some(&external));
-        assert_eq!(files[0].bytes, external.expose_secret().as_bytes());
+        let read = |text: &str, profile: &str| {
+            fs_err::write(&path, text).unwrap();
+            external_credentials(&path, profile)
+        };
+        assert!(external_credentials(&path, "default").is_err());
+        let refused = |text: &str, profile: &str| read(text, profile).unwrap_err().to_string();
+        assert!(refused("[default]\naws_access_key_id = A\n", "default").contains("aws_secret_access_key"));
+        let text = "[work]\naws_access_key_id = WORK-ID\naws_secret_access_key = WORK-KEY\n# aws_session_token = NO\n\
+                    [lab]\naws_access_key_id=LAB-ID\naws_secret_access_key=LAB-KEY\naws_session_token = LAB-TOKEN\n\
+                    role_arn = arn\n[default]\naws_access_key_id = MY-ID\n";
+        // A key of another section completes nothing.
+        assert!(
+            refused(text, "default").contains("[default] has no aws_secret_access_key"),
+            "{}",
+            refused(text, "default")
+        );
+        assert!(refused(text, "wrok").contains("no section [wrok]; there are: work, lab, default"));
+        let sent = |profile: &str| {
+            let secrets = Secrets { external: Some(read(text, profile).unwrap()), ..Secrets::placeholders() };
+            String::from_utf8(secrets.files(&["aws_credentials"])[0].bytes.clone()).unwrap()
+        };
+        assert_eq!(sent("work"), "[default]\naws_access_key_id = WORK-ID\naws_secret_access_key = WORK-KEY\n");
+        assert_eq!(
+            sent("lab"),
+            "[default]\naws_access_key_id = LAB-ID\naws_secret_access_key = LAB-KEY\naws_session_token = LAB-TOKEN\n"
+        );
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn read_beside(loaded: &mut Loaded, folder: &Path, allowed: &[PathBuf
         }
     }
     if let Some(external) = loaded.spec.services.as_mut().and_then(ServicesSpec::external_mut) {
-        match sources.credentials(&external.credentials_file) {
+        match sources.credentials(&external.credentials_file, &external.profile) {
             // Later commands read it again, from wherever they are run.
             Ok(file) => external.credentials_file = file,
             Err(problem) => {
@@ -70,10 +70,10 @@ impl Sources<'_> {
     }
 
     /// The path of a file with credentials that can be used.
-    fn credentials(&self, path: &str) -> Result<String, Problem> {
+    fn credentials(&self, path: &str, profile: &str) -> Result<String, Problem> {
         let file = self.file(path)?;
         let file = file.to_str().ok_or_else(|| wrong("cannot be used: its path is not UTF-8".to_owned()))?;
-        crate::secret::external_credentials(file).map_err(|error| {
+        crate::secret::external_credentials(file, profile).map_err(|error| {
             let cause = error.causes().first().cloned().unwrap_or_default();
             wrong(format!("cannot be used: {cause}"))
         })?;
@@ -168,6 +168,7 @@ mod tests {
                 endpoint: "https://s3.example.org".to_owned(),
                 region: "x".to_owned(),
                 credentials_file: path.to_owned(),
+                profile: "default".to_owned(),
             };
             let store = ObjectStoreSpec { external: Some(external), ..ObjectStoreSpec::default() };
             let services = ServicesSpec { object_store: Switchable::Settings(store), ..ServicesSpec::default() };

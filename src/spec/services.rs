@@ -90,6 +90,13 @@ pub struct ExternalStore {
     pub region: String,
     /// A file on your machine in the form of `~/.aws/credentials`, by its path from the spec's folder.
     pub credentials_file: String,
+    /// The profile in that file whose keys are sent to the hosts; no other leaves your machine.
+    #[serde(default = "usual_profile")]
+    pub profile: String,
+}
+
+fn usual_profile() -> String {
+    "default".to_owned()
 }
 
 fn usual_region() -> String {
@@ -178,6 +185,11 @@ impl Spec {
     /// What runs beside Ray: the defaults where the spec says nothing.
     pub fn services(&self) -> ServicesSpec {
         self.services.clone().unwrap_or_default()
+    }
+
+    /// The store that exists, where the spec names one.
+    pub fn external_store(&self) -> Option<ExternalStore> {
+        self.services().object_store.settings().and_then(|store| store.external)
     }
 }
 

@@ -30,6 +30,9 @@ pub(super) fn services(spec: &Spec, problems: &mut Vec<Problem>) {
                         .note("for example: https://s3.example.org"),
                 );
             }
+            if external.profile.is_empty() || external.profile.contains(['[', ']', '\n', '\r']) {
+                problems.push(Problem::new(join(path, "external.profile"), "is no name of a profile"));
+            }
             if !is_plain(&external.region) {
                 problems.push(Problem::new(join(path, "external.region"), "takes letters, digits and `-`"));
             }

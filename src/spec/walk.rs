@@ -58,12 +58,13 @@ impl Walk<'_> {
             return Some(Value::Null);
         }
         let forms: Vec<&Value> = forms.iter().filter(|form| types(form) != ["null"]).collect();
-        let fitting = forms.iter().find(|form| types(form).iter().any(|wanted| fits(node, wanted)));
+        let definitions = self.definitions;
+        let fitting = forms.iter().find(|form| types(resolved(form, definitions)).iter().any(|of| fits(node, of)));
         match (fitting, forms.as_slice()) {
             (Some(form), _) => self.node(node, form, path),
             (None, [only]) => self.node(node, only, path),
             (None, _) => {
-                let wanted: Vec<&str> = forms.iter().flat_map(|form| types(form)).collect();
+                let wanted: Vec<&str> = forms.iter().flat_map(|form| types(resolved(form, definitions))).collect();
                 self.wrong_type(node, &Value::Null, &wanted, path)
             }
         }
@@ -185,6 +186,11 @@ pub(super) fn unknown_key<'a>(mut problem: Problem, key: &str, known: impl Itera
 /// The name of the definition that a schema stands for.
 fn reference(schema: &Value) -> Option<&str> {
     schema.get("$ref")?.as_str()?.strip_prefix("#/$defs/")
+}
+
+/// The schema itself, or what it stands for by its name.
+fn resolved<'a>(schema: &'a Value, definitions: &'a Value) -> &'a Value {
+    reference(schema).and_then(|name| definitions.get(name)).unwrap_or(schema)
 }
 
 /// The texts of which one must stand here, when the schema is a choice of words.

@@ -7,4 +7,7 @@ mod reference;
 mod refusals;
 mod render;
 mod sandbox;
+mod services;
 mod stranger;
+mod template;
+mod told;

@@ -71,6 +71,111 @@ fn every_type_that_a_command_prints_is_described() {
     assert!(types.is_empty(), "docs/reference/json.md says nothing of {types:?}");
 }
 
+/// The variants of an enum of ours, as they are serialized.
+fn variants(file: &str, name: &str) -> Vec<String> {
+    let text = read(file);
+    let body = text.split(&format!("pub enum {name} {{")).nth(1).unwrap().split("\n}").next().unwrap().to_owned();
+    let is_variant =
+        |line: &&str| line.starts_with("    ") && line[4..].starts_with(|letter: char| letter.is_ascii_uppercase());
+    let word = |line: &str| line.trim().split([',', '(', ' ']).next().unwrap().to_owned();
+    body.lines().filter(is_variant).map(word).collect()
+}
+
+/// What stands between backticks in the only line that begins so, behind that; what follows a ` … ` is told apart by, and belongs to it.
+fn listed(begin: &str) -> Vec<String> {
+    let document = read("docs/reference/json.md");
+    let (name, first) = begin.split_once(" … ").unwrap_or((begin, ""));
+    let lines: Vec<&str> = document.lines().filter(|line| line.starts_with(&format!("{name}{first}"))).collect();
+    assert_eq!(lines.len(), 1, "{begin}");
+    let rest = lines[0].strip_prefix(name).unwrap();
+    // What stands in brackets explains.
+    let mut plain = String::new();
+    let mut depth = 0;
+    for letter in rest.chars() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ if depth == 0 => plain.push(letter),
+            _ => {}
+        }
+    }
+    plain.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// The program's own text, but for its tests and for what only shows.
+fn sources() -> String {
+    let mut text = String::new();
+    let mut folders = vec![root().join("src"), root().join("providers")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            let name = path.strip_prefix(root()).unwrap().display().to_string();
+            if name.contains("/tests")
+                || name.starts_with("src/cli/output")
+                || name == "src/event/kind.rs"
+                || name == "src/error.rs"
+            {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                text.push_str(std::fs::read_to_string(&path).unwrap_or_default().split("#[cfg(test)]").next().unwrap());
+            }
+        }
+    }
+    text
+}
+
+/// Whoever reads the lines waits for no word that never comes, and meets none that nobody told of.
+#[test]
+fn the_words_that_are_listed_are_those_that_are_sent() {
+    let sources = sources();
+    for (file, name, begin) in [
+        ("src/event/kind.rs", "Finish", "`finish` is "),
+        ("src/event/kind.rs", "CheckOutcome", "The `outcome` of a check is "),
+        (
+            "src/event/kind.rs",
+            "StepOutcome",
+            "| `step` | a step of a program on a host has ended | `host`, `stage`, `step`; `outcome`: ",
+        ),
+        ("src/error.rs", "ErrorKind", "| `kind` |  … `usage`"),
+        ("src/error.rs", "Status", "| `status` |  … `permanent`"),
+        ("src/provider/reservation.rs", "LeaseState", "| `lease` | "),
+    ] {
+        let variants = variants(file, name);
+        let never: Vec<&String> =
+            variants.iter().filter(|word| !sources.contains(&format!("{name}::{word}"))).collect();
+        assert!(never.is_empty(), "{name}: never sent: {never:?}");
+        let words: std::collections::BTreeSet<String> = variants.iter().map(|name| snake(name)).collect();
+        let mut told: std::collections::BTreeSet<String> = listed(begin).into_iter().collect();
+        if name == "StepOutcome" {
+            told.remove("milliseconds");
+        }
+        if name == "LeaseState" {
+            told.retain(|word| words.contains(word));
+        }
+        assert_eq!(told, words, "docs/reference/json.md, {name}");
+    }
+    let names = read("src/plan/operation.rs");
+    let names = names.split("pub fn name(&self)").nth(1).unwrap().split("\n    }\n").next().unwrap().to_owned();
+    let actions: Vec<&str> = names.split('"').skip(1).step_by(2).collect();
+    assert!(actions.len() > 9, "{actions:?}");
+    assert_eq!(listed("Actions are "), actions);
+    let status = read("src/cluster/status.rs");
+    let of = |text: &str, from: &str| text.split(from).nth(1).unwrap().split(';').next().unwrap().to_owned();
+    let phases = of(&status, "let phase = ").lines().filter(|line| !line.contains("//")).collect::<String>()
+        + &of(&status, "report.phase = ")
+        + "\"unreadable\"";
+    let mut phases: Vec<&str> = phases.split('"').skip(1).step_by(2).collect();
+    phases.sort_unstable();
+    phases.dedup();
+    let mut told: Vec<String> = listed("| `phase` | ");
+    told.retain(|word| !["list", "error"].contains(&word.as_str()));
+    told.sort();
+    assert_eq!(told, phases);
+}
+
 /// The tables of a provider's guide name every key that a spec can say, and no other.
 #[test]
 fn the_settings_of_clouds_are_all_in_their_tables() {

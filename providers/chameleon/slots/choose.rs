@@ -56,7 +56,7 @@ impl Search<'_> {
         }
         // The longest first, then those with no more GPUs than needed, then by name.
         free.sort_by_key(|choice| {
-            let gpus: u32 = choice.row.gpus.iter().map(|gpu| gpu.count).sum();
+            let gpus: u32 = choice.row.gpus.iter().map(|gpu| gpu.count.unwrap_or(1)).sum();
             (std::cmp::Reverse(choice.end), if self.exact { gpus } else { 0 }, natural(&choice.row.name))
         });
         free.truncate(self.count);
@@ -113,13 +113,18 @@ impl Search<'_> {
         let mut found: Vec<FreeSlot> = Vec::new();
         // Whoever is told of a slot takes a while to take it.
         let soon = self.round_up(later(self.now, SignedDuration::from_mins(5)), 15);
+        let is_now = from <= self.now;
         let mut from = from.max(soon);
+        if is_now && let Ok(slot) = self.at(self.now, wish, Given::Clock) {
+            from = from.max(next_whole_hour(later(slot.end, self.policy.gap), self.zone));
+            found.push(FreeSlot { hosts: slot.hosts, start: slot.start, end: slot.end, now: true });
+        }
         while found.len() < OFFERED {
             let first = self.candidates(from).into_iter().find_map(|start| self.at(start, wish, Given::Person).ok());
             let Some(slot) = first else { break };
             // Whoever takes both must not hold the host without a break.
             from = next_whole_hour(later(slot.end, self.policy.gap), self.zone);
-            found.push(FreeSlot { hosts: slot.hosts, start: slot.start, end: slot.end });
+            found.push(FreeSlot { hosts: slot.hosts, start: slot.start, end: slot.end, now: false });
         }
         found
     }

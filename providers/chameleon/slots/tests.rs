@@ -22,7 +22,7 @@ fn row(name: &str, kind: &str, gpus: u32, bookings: Vec<Booking>) -> CalendarRow
         kind: kind.to_owned(),
         cpus: 64,
         memory: 256 << 30,
-        gpus: vec![GpuOffer { model: "NVIDIA A100".to_owned(), count: gpus }],
+        gpus: vec![GpuOffer { model: "NVIDIA A100".to_owned(), count: Some(gpus) }],
         gpus_from: None,
         price_per_hour: crate::money::HourlyPrice::service_units(4.0),
         closed: None,
@@ -147,6 +147,26 @@ fn the_refusal_tells_commands() {
         (error.kind(), error.hints()),
         (crate::error::ErrorKind::NotFound, &["did you mean `liqid01`?".to_owned()][..])
     );
+}
+
+#[test]
+fn what_is_free_now_is_offered_from_now_on() {
+    let asked = ask(&["liqid01"], 169, StartAsk::Next);
+    let refused = plan_now(&free(), &asked).unwrap_err();
+    let error = refused.error("x", &asked, &Policy::default(), &TimeZone::UTC);
+    assert_eq!(
+        error.hints()[0],
+        "free now: liqid01 Sun 22 Nov 12:30 to Sun 29 Nov 12:30 UTC: \
+         gpucl lease --node liqid01 --start now --until \"2026-11-29 12:30\""
+    );
+    let past = ask(&["liqid01"], 3, StartAsk::At(at("12:00")));
+    let error = plan_now(&free(), &past).unwrap_err().error("x", &past, &Policy::default(), &TimeZone::UTC);
+    assert!(error.hints()[0].ends_with("gpucl lease --node liqid01 --start now --hours 3"), "{error}");
+    assert!(error.hints()[1].contains("--start \"2026-11-22 "), "{error}");
+    // Whoever asks for later is not sent to now.
+    let later = LeaseAsk { start: StartAsk::At(at("14:00")), ..asked };
+    let error = plan_now(&free(), &later).unwrap_err().error("x", &later, &Policy::default(), &TimeZone::UTC);
+    assert!(!error.hints()[0].starts_with("free now"), "{error}");
 }
 
 #[test]

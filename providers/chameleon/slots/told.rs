@@ -31,7 +31,8 @@ impl NoSlot {
         }
         for slot in &self.free {
             error = error.hint(format!(
-                "free: {} {}: gpucl lease {}",
+                "free{}: {} {}: gpucl lease {}",
+                if slot.now { " now" } else { "" },
                 slot.hosts.join(", "),
                 when::span(slot.start, slot.end, zone),
                 self.arguments(slot, ask, zone)
@@ -49,7 +50,8 @@ impl NoSlot {
             }
             _ => format!("--until \"{}\"", when::argument(slot.end, zone)),
         };
-        format!("{} --start \"{}\" {end}", nodes.join(" "), when::argument(slot.start, zone))
+        let start = if slot.now { "now".to_owned() } else { format!("\"{}\"", when::argument(slot.start, zone)) };
+        format!("{} --start {start} {end}", nodes.join(" "))
     }
 }
 

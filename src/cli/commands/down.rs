@@ -61,7 +61,10 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         Ok(Ended { summary: format!("nothing of {name} is left"), endpoints: Vec::new() })
     })
     .await?;
-    if !app.json() {
+    if app.ui.shows_both() {
+        // What went, what was looked at and what stays stands above it on the same screen.
+        app.ui.data(ended.summary);
+    } else if !app.json() {
         app.ui.data(ended.summary);
         if let Some(cost) = cost {
             app.ui.data(format!("  it cost about {cost} in all"));

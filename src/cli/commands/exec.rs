@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use crate::cli::app::App;
+use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::cli::target::Target;
 use crate::cluster::{self, Remote};
@@ -34,6 +35,14 @@ pub(crate) struct Args {
 
 /// Runs a command on the hosts of the cluster; its exit code is the command's, of several the highest.
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+    // A name before the dashes is taken for the program: it would be looked for on every host.
+    if let [name, dashes, rest @ ..] = args.command.as_slice()
+        && dashes == "--"
+        && !rest.is_empty()
+    {
+        return Err(usage("run the command", format!("`{name}` stands before the `--`; a host is named by --host"))
+            .hint(format!("gpucl exec --host {name} -- {}", shell_line(rest))));
+    }
     let target = Target::choose(app)?;
     let remote =
         cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events())).await?;

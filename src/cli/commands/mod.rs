@@ -25,6 +25,7 @@ pub(crate) mod schema;
 pub(crate) mod ssh;
 pub(crate) mod status;
 pub(crate) mod stop;
+pub(crate) mod template;
 pub(crate) mod up;
 pub(crate) mod verify;
 
@@ -60,6 +61,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
         Command::Sandbox(command) => sandbox::run(app, command).await,
         Command::Login(args) => login::run(app, args).await,
         Command::Logout(args) => login::logout(app, &args),
+        Command::Template(command) => template::run(app, command).await,
         Command::Schema(args) => schema::run(app, args).await,
         Command::Completions(args) => completions::run(app, args).await,
         Command::Agent(args) => agent::run(app, args).await,

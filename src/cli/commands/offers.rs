@@ -209,7 +209,7 @@ fn is_meant(row: &CalendarRow, filter: &HostFilter) -> bool {
     (filter.nodes.is_empty() || filter.nodes.contains(&row.name))
         && filter.kind.as_ref().is_none_or(|kind| *kind == row.kind)
         && filter.gpu.as_ref().is_none_or(of_gpu)
-        && filter.gpus.is_none_or(|least| row.gpus.iter().any(|gpu| gpu.count >= least))
+        && filter.gpus.is_none_or(|least| row.gpus.iter().any(|gpu| gpu.count.unwrap_or(1) >= least))
 }
 
 /// Prints what was found.
@@ -248,7 +248,14 @@ fn told(app: &App, found: Vec<Found>, now: Timestamp, zone: &TimeZone) {
 fn cells(provider: &str, row: &CalendarRow, now: Timestamp, zone: &TimeZone) -> [String; 9] {
     let unknown = |text: String, known: bool| if known { text } else { "-".to_owned() };
     let mark = if row.gpus_from.is_some() { "*" } else { "" };
-    let gpus: Vec<String> = row.gpus.iter().map(|gpu| format!("{}x {}{mark}", gpu.count, gpu.model)).collect();
+    let gpus: Vec<String> = row
+        .gpus
+        .iter()
+        .map(|gpu| {
+            let count = gpu.count.map_or_else(|| "?".to_owned(), |count| count.to_string());
+            format!("{count}x {}{mark}", gpu.model)
+        })
+        .collect();
     [
         provider.to_owned(),
         row.name.clone(),

@@ -9,10 +9,25 @@ use super::words;
 use crate::event::{Event, EventKind, Sink};
 use crate::util::text::{printable, printable_line};
 
+/// An operation that runs, and what it is done to.
+struct Running {
+    target: String,
+    bar: ProgressBar,
+}
+
+impl Running {
+    /// It is done on this host: to the host itself, or to its project.
+    fn is_on(&self, host: &str) -> bool {
+        let number = |text: &str, kind: &str| text.strip_prefix(kind).map(str::to_owned);
+        let project = number(&self.target, "project-");
+        self.target == host || (project.is_some() && project == number(host, "host-"))
+    }
+}
+
 /// Draws what runs, and prints what is done above it.
 pub(crate) struct Tty {
     bars: MultiProgress,
-    running: BTreeMap<usize, ProgressBar>,
+    running: BTreeMap<usize, Running>,
     waiting: Option<ProgressBar>,
     style: ProgressStyle,
 }
@@ -37,16 +52,16 @@ impl Sink for Tty {
                 bar.set_style(self.style.clone());
                 bar.set_prefix(shown(&format!("{target}: {action}")));
                 bar.enable_steady_tick(Duration::from_millis(100));
-                self.running.insert(*operation, bar);
+                self.running.insert(*operation, Running { target: target.clone(), bar });
             }
             EventKind::OperationProgress { operation, message } => {
-                if let Some(bar) = self.running.get(operation) {
-                    bar.set_message(shown(message));
+                if let Some(running) = self.running.get(operation) {
+                    running.bar.set_message(shown(message));
                 }
             }
-            EventKind::HostLine { line, .. } => {
-                if let Some(bar) = self.running.values().next_back() {
-                    bar.set_message(shown(line));
+            EventKind::HostLine { host, line } => {
+                if let Some(running) = self.running.values().find(|running| running.is_on(host)) {
+                    running.bar.set_message(shown(line));
                 }
             }
             EventKind::Waiting { what, .. } => {
@@ -64,8 +79,8 @@ impl Sink for Tty {
                 }
             }
             EventKind::OperationFinished { operation, .. } => {
-                if let Some(bar) = self.running.remove(operation) {
-                    bar.finish_and_clear();
+                if let Some(running) = self.running.remove(operation) {
+                    running.bar.finish_and_clear();
                 }
             }
             _ => {}
@@ -83,8 +98,31 @@ fn shown(text: &str) -> String {
 
 impl Drop for Tty {
     fn drop(&mut self) {
-        for bar in self.running.values().chain(&self.waiting) {
+        for bar in self.running.values().map(|running| &running.bar).chain(&self.waiting) {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: EventKind) -> Event {
+        Event { v: 1, seq: 0, at: jiff::Timestamp::UNIX_EPOCH, cluster: None, kind }
+    }
+
+    #[test]
+    fn a_line_of_a_host_stands_beside_what_is_done_on_that_host() {
+        let mut tty = Tty::new(false);
+        for (operation, target) in [(1, "host-0"), (2, "project-1"), (3, "host-10")] {
+            let (target, action, cause) = (target.to_owned(), "prepare".to_owned(), String::new());
+            tty.take(&event(EventKind::OperationStarted { operation, action, target, cause }));
+        }
+        for host in ["host-0", "host-1", "host-10", "host-2"] {
+            tty.take(&event(EventKind::HostLine { host: host.to_owned(), line: format!("from {host}") }));
+        }
+        let shown: Vec<String> = tty.running.values().map(|running| running.bar.message()).collect();
+        assert_eq!(shown, ["from host-0", "from host-1", "from host-10"]);
     }
 }

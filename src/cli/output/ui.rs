@@ -37,6 +37,13 @@ impl Ui {
         self.progress && self.format == Format::Text && !self.quiet
     }
 
+    /// Whoever reads what goes on reads the results too: both streams are on a terminal, and nothing is left out.
+    pub(crate) fn shows_both(&self) -> bool {
+        use std::io::IsTerminal as _;
+        let text = self.format == Format::Text && !self.quiet;
+        text && std::io::stdout().is_terminal() && std::io::stderr().is_terminal()
+    }
+
     /// Prints a line of data on stdout. A closed pipe is not an error.
     pub(crate) fn data(&self, line: impl std::fmt::Display) {
         out(&format!("{}\n", printable(&line.to_string())));

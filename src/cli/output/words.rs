@@ -18,7 +18,6 @@ pub(super) fn line(event: &Event, verbose: bool) -> Option<String> {
             Some(match finish {
                 Finish::Done => format!("  {target}: {action} done in {time}"),
                 Finish::Failed => format!("  {target}: {action} FAILED after {time}"),
-                Finish::NotStarted => format!("  {target}: {action} not begun"),
                 Finish::Cancelled => format!("  {target}: {action} stopped after {time}"),
             })
         }

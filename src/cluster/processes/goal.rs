@@ -30,7 +30,7 @@ pub(in crate::cluster) async fn desired_of(
             offer.map_or_else(Machine::default, |offer| Machine {
                 cpus: offer.cpus,
                 memory: offer.memory,
-                gpus: offer.gpus.iter().map(|gpu| gpu.count).sum(),
+                gpus: offer.gpus.iter().map(|gpu| gpu.count.unwrap_or(1)).sum(),
             }),
         ));
         preparations.push(Preparation { host: request.key, digest: stage.digest(), behind: None });

@@ -118,7 +118,7 @@ impl HostWorld {
         let id = answer.and_then(|answer| answer.id).ok_or_else(|| {
             Error::new(ErrorKind::Host, doing())
                 .because("the cluster's agent does not run")
-                .hint(format!("gpucl up starts it again; its log is {}", self.config.agent.log.display()))
+                .hint(format!("`gpucl up` starts it again; its log is {}", self.config.agent.log.display()))
         })?;
         ledger.exists(&node.key, &id).await
     }

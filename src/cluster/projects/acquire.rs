@@ -37,6 +37,11 @@ impl ProjectWorld {
         }
         {
             let mut learned = self.learned();
+            // One for each host, or nobody can tell which is whose.
+            if resolved.offers.len() == resolved.hosts.len() {
+                let of_hosts = resolved.hosts.iter().zip(&resolved.offers);
+                learned.promised = of_hosts.map(|(host, offer)| (host.key.clone(), offer.gpus.clone())).collect();
+            }
             (learned.hosts, learned.end) = (Some(resolved.hosts), resolved.end);
             learned.start = resolved.start.as_ref().map(|start| start.at);
         }

@@ -15,6 +15,7 @@ use crate::state::ClusterState;
 
 impl ProjectWorld {
     pub(super) async fn prepare(&self, host: &Key, ledger: &Ledger) -> Result<()> {
+        self.note_promises(ledger)?;
         let known = ledger.state();
         // What one lets in depends on what the others are.
         match self.guards() || !self.runtime().opens_ports() {

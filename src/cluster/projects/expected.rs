@@ -11,6 +11,7 @@ use crate::plan::{Machine, NodeSpec, desired};
 use crate::playbook::{Facts, Stage};
 use crate::provider::HostPlace;
 use crate::runtime::project::{DeployRequest, Deployment, HostInput, HostPorts, Others, Pages, PrepareRequest};
+use crate::secret::{Secrets, external_credentials};
 use crate::state::ClusterState;
 
 /// A wrong promise: the path in the spec and the sentence.
@@ -157,13 +158,18 @@ impl ProjectWorld {
         render: impl FnOnce(&DeployRequest<'_>) -> Result<T>,
     ) -> Result<T> {
         let hosts = self.inputs(survey);
+        let external = match self.config.spec.external_store() {
+            Some(store) => Some(external_credentials(&store.credentials_file, &store.profile)?),
+            None => None,
+        };
+        let secrets = Secrets { external, ..self.config.secrets.clone() };
         render(&DeployRequest {
             spec: &self.config.spec,
             scope: &self.config.scope,
             nodes,
             hosts: &hosts,
             pages,
-            secrets: &self.config.secrets,
+            secrets: &secrets,
             library: &self.config.library,
         })
     }

@@ -75,6 +75,12 @@ impl ProjectWorld {
         Ok(deployments.into_iter().map(|deployment| (deployment.host.clone(), deployment.stage.digest())).collect())
     }
 
+    /// How many GPUs the workers take of one host, as far as the spec says; one at least.
+    fn gpus_asked(&self) -> u32 {
+        let workers = &self.config.spec.ray.workers;
+        (workers.gpus.unwrap_or(1) * workers.count.unwrap_or(1)).max(1)
+    }
+
     /// The nodes on hosts that are only offered.
     fn nodes_offered(&self, offers: &[Offer], survey: &Survey) -> Result<Vec<NodeSpec>, Impossible> {
         let machines: Vec<(Key, Machine)> = self
@@ -87,7 +93,8 @@ impl ProjectWorld {
                     (None, Some(offer)) => Machine {
                         cpus: offer.cpus,
                         memory: offer.memory,
-                        gpus: offer.gpus.iter().map(|gpu| gpu.count).sum(),
+                        // Where nobody tells how many, what is asked for is taken as there until the host has told.
+                        gpus: offer.gpus.iter().map(|gpu| gpu.count.unwrap_or_else(|| self.gpus_asked())).sum(),
                     },
                     (None, None) => Machine::default(),
                 };

@@ -7,6 +7,7 @@ mod expected;
 mod goal;
 mod look;
 mod outside;
+mod promise;
 mod reach;
 mod status;
 #[cfg(test)]

@@ -163,6 +163,7 @@ async fn bring_up(
     planned: (Found, Observed, Goal),
 ) -> Result<(usize, Verified)> {
     let operations = carry_to(pipeline, world, loaded, planned).await?;
+    world.note_promises(pipeline.ledger)?;
     let verified = judge(world, &pipeline.ledger.state(), pipeline.events).await?;
     world.note_boots(pipeline.ledger)?;
     Ok((operations, verified))

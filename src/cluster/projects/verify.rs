@@ -71,6 +71,14 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
         let saw = format!("{}, each seen by one worker", human::count(owners.len(), "GPU"));
         tell("gpu distinct", "workers", CheckOutcome::Passed, saw);
     }
+    let mut broken = Vec::new();
+    for compared in world.promises(known) {
+        let host = compared.host.display_name();
+        if compared.outcome == CheckOutcome::Failed {
+            broken.push(format!("{host} is not what was promised: {}", compared.saw));
+        }
+        tell("promised GPUs", &host, compared.outcome, compared.saw);
+    }
     for seen in outside::run(world, known).await {
         tell("closed", &seen.host.display_name(), seen.outcome, seen.saw);
     }
@@ -81,9 +89,13 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
         return Ok(Verified { passed, gpus });
     }
     let name = &known.name;
-    Err(Error::new(ErrorKind::NotReady, format!("verify the cluster {name}"))
-        .because(format!("{} of {} failed", human::count(failed, "check"), outcomes.len()))
-        .hint(format!("gpucl logs -c {name}; gpucl verify -c {name}   # to check again")))
+    let error = Error::new(ErrorKind::NotReady, format!("verify the cluster {name}")).because(format!(
+        "{} of {} failed",
+        human::count(failed, "check"),
+        outcomes.len()
+    ));
+    let error = broken.iter().fold(error, |error, broken| error.because(broken));
+    Err(error.hint(format!("gpucl logs -c {name}; gpucl verify -c {name}   # to check again")))
 }
 
 /// What a worker's check of its GPUs saw, for people.

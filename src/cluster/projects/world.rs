@@ -18,7 +18,7 @@ use crate::host::Host;
 use crate::name::{Key, Scope};
 use crate::plan::{Action, NodeSpec, Observed, Operation};
 use crate::playbook::Facts;
-use crate::provider::{HostPlace, HostRequest, ObservedResource, Provider, ResourceRequest};
+use crate::provider::{GpuOffer, HostPlace, HostRequest, ObservedResource, Provider, ResourceRequest};
 use crate::render::Library;
 use crate::runtime::project::{self, CheckLine, CleanOptions, Container, HostPorts, Pages, ProjectRuntime};
 use crate::secret::Secrets;
@@ -76,6 +76,8 @@ pub(super) struct HostSeen {
 #[derive(Debug, Default)]
 pub(super) struct Learned {
     pub(super) hosts: Option<Vec<HostRequest>>,
+    /// The GPUs that the provider promises of each host.
+    pub(super) promised: BTreeMap<Key, Vec<GpuOffer>>,
     pub(super) start: Option<jiff::Timestamp>,
     pub(super) end: Option<jiff::Timestamp>,
     pub(super) places: BTreeMap<Key, HostPlace>,

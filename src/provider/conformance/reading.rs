@@ -17,7 +17,7 @@ pub(super) async fn offers(bench: &Bench<'_>) -> Verdict {
         let named = !offer.name.is_empty() && !offer.place.is_empty() && !offer.free.is_empty();
         ensure(named, || format!("an offer lacks its name, place or time: {offer:?}"))?;
         ensure(offer.cpus > 0, || format!("the offer {} has no processors", offer.name))?;
-        ensure(offer.gpus.iter().all(|gpu| gpu.count > 0 && !gpu.model.is_empty()), || {
+        ensure(offer.gpus.iter().all(|gpu| gpu.count != Some(0) && !gpu.model.is_empty()), || {
             format!("the offer {} has GPUs without a count or a model", offer.name)
         })?;
         ensure(offer.price_per_hour.is_some() == costs_money, || {

@@ -13,7 +13,7 @@ use crate::name::Key;
 use crate::plan::{NodeRole, NodeSpec};
 use crate::playbook::{Stage, StageFile};
 use crate::render::render;
-use crate::secret::{GRAFANA_USER, PROMETHEUS_USER, external_credentials};
+use crate::secret::{GRAFANA_USER, PROMETHEUS_USER};
 use crate::spec::Spec;
 use crate::util::digest;
 
@@ -70,7 +70,7 @@ impl Project<'_> {
     /// All files that the host is delivered.
     fn files(&self, nodes: &[NodeSpec]) -> Result<Vec<StageFile>> {
         let request = self.cluster.request;
-        let mut files = self.secrets()?;
+        let mut files = self.secrets(nodes);
         for name in ["start.py", "probe.py"] {
             let (bytes, _) = request.library.read(&format!("{TEMPLATES}/{name}"))?;
             files.push(file(format!("lib/{name}"), bytes));
@@ -115,18 +115,18 @@ impl Project<'_> {
     }
 
     /// The credentials that this host's containers read, and no others.
-    fn secrets(&self) -> Result<Vec<StageFile>> {
-        let mut names = vec!["ray_token"];
-        let mut external = None;
-        if let Some(store) = &self.cluster.store {
-            names.push("aws_credentials");
-            external =
-                store.external.as_ref().map(|store| external_credentials(&store.credentials_file)).transpose()?;
-            if self.is_head && external.is_none() {
-                names.extend(["object_store_user", "object_store_password"]);
-            }
+    fn secrets(&self, nodes: &[NodeSpec]) -> Vec<StageFile> {
+        let store = self.cluster.store.as_ref();
+        let mut names = Vec::new();
+        // A host without nodes has nobody who would read them.
+        if !nodes.is_empty() {
+            names.push("ray_token");
+            names.extend(store.map(|_| "aws_credentials"));
         }
         if self.is_head {
+            if store.is_some_and(|store| store.external.is_none()) {
+                names.extend(["object_store_user", "object_store_password"]);
+            }
             if self.cluster.has_prometheus {
                 names.extend(["prometheus_web.yml", "prometheus_headers"]);
             }
@@ -137,7 +137,7 @@ impl Project<'_> {
                 names.push("jupyter_token");
             }
         }
-        Ok(self.cluster.request.secrets.files(&names, external.as_ref()))
+        self.cluster.request.secrets.files(&names)
     }
 
     pub(super) fn has_jupyter(&self) -> bool {

@@ -9,11 +9,13 @@ use super::project::Project;
 use crate::name::Key;
 use crate::plan::NodeSpec;
 use crate::playbook::{KnownError, Stage, StageFile, Step};
+use crate::render::quote;
 use crate::util::digest;
 
 const START: &str = include_str!("shell/deploy_start.sh");
 const STARTED: &str = include_str!("shell/deploy_started.sh");
 const WAIT: &str = include_str!("shell/deploy_wait.sh");
+const WORKSPACE: &str = include_str!("shell/deploy_workspace.sh");
 /// How long the step that waits may take beyond its own limit, in which it shows the logs of what is slow.
 const MARGIN: Duration = Duration::from_secs(90);
 
@@ -52,8 +54,10 @@ pub(super) fn deploy(project: &Project<'_>, files: Vec<StageFile>, nodes: &[Node
         variables.insert("services".to_owned(), services);
         variables.insert("service_containers".to_owned(), of_services.join(" "));
         let jupyter = request.spec.services().jupyter.settings();
-        if jupyter.is_some_and(|jupyter| jupyter.workspace.is_none()) {
-            variables.insert("workspace_of".to_owned(), tag(&Key::service("jupyter")));
+        match jupyter.map(|jupyter| jupyter.workspace) {
+            Some(None) => _ = variables.insert("workspace_of".to_owned(), tag(&Key::service("jupyter"))),
+            Some(Some(folder)) => steps.insert(0, workspace(&folder, &project.host.key.display_name())),
+            None => {}
         }
     }
     steps.push(Step {
@@ -198,6 +202,26 @@ fn build(build: &Build) -> Step {
             ),
             known("no space left on device", "the host's disk is full", None),
         ],
+        ..Step::default()
+    }
+}
+
+/// Looks whether the folder that Jupyter is given belongs to its user, before anything is started.
+fn workspace(folder: &str, host: &str) -> Step {
+    let folder_word = quote(folder);
+    Step {
+        name: "look at Jupyter's workspace".to_owned(),
+        unless: Some(
+            "[ -d \"$workspace\" ] && [ \"$(stat -L -c %u \"$workspace\")\" = 1000 ] && [ ! -e \"$workspace/.ssh\" ]"
+                .to_owned(),
+        ),
+        run: WORKSPACE.to_owned(),
+        variables: BTreeMap::from([("workspace".to_owned(), folder.to_owned())]),
+        timeout: Some(Duration::from_secs(30)),
+        hint: Some(format!(
+            "make a folder for it: gpucl exec --host {host} --root -- install -d -o 1000 -g 1000 {folder_word}"
+        )),
+        errors: vec![known("workspace: ", "{line}", None)],
         ..Step::default()
     }
 }

@@ -335,8 +335,8 @@ fn no_id(host: &HostInput, node: &NodeSpec, gpu: &GpuFact, what: &str) -> Error 
     let error = Error::new(ErrorKind::Host, format!("give {} its GPU", node.key.display_name()))
         .because(format!("the driver of {name} tells no {what} of the GPU at {}", gpu.pci));
     match gpu.vendor {
-        Vendor::Nvidia => error.hint(format!("look at its driver: gpucl exec {name} -- nvidia-smi -L")),
-        Vendor::Amd => error.hint(format!("look at its driver: gpucl exec {name} -- ls -l /dev/dri /dev/kfd")),
+        Vendor::Nvidia => error.hint(format!("look at its driver: gpucl exec --host {name} -- nvidia-smi -L")),
+        Vendor::Amd => error.hint(format!("look at its driver: gpucl exec --host {name} -- ls -l /dev/dri /dev/kfd")),
     }
 }
 

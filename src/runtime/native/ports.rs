@@ -113,7 +113,7 @@ pub fn allocate(
             BLOCKS.start * BLOCK,
             BLOCKS.end * BLOCK
         ))
-        .hint("gpucl list shows the clusters that hold ports; `gpucl down -c NAME` frees them"))
+        .hint("`gpucl list` shows the clusters that hold ports; `gpucl down -c NAME` frees them"))
 }
 
 /// The ports that a node is given when nobody has them, without a look at who has; `others` are those of the nodes before it.

@@ -114,9 +114,12 @@ fn whatever_the_calendar_the_policy_is_kept() {
                         EndAsk::After(length) => length,
                         EndAsk::At(until) => when::between(from, until),
                     };
-                    let (start, end) = (StartAsk::At(offer.start), EndAsk::After(length));
-                    let again = LeaseAsk { hosts, start, end, shorten: false, ..ask.clone() };
-                    let got = plan(&rows, &again, &policy, when::later(now, SignedDuration::from_mins(3)), &zone);
+                    // Whoever is told of what is free now takes it now, and of what comes later, after a while.
+                    let (start, while_later) =
+                        if offer.now { (StartAsk::Now, 0) } else { (StartAsk::At(offer.start), 3) };
+                    let again = LeaseAsk { hosts, start, end: EndAsk::After(length), shorten: false, ..ask.clone() };
+                    let then = when::later(now, SignedDuration::from_mins(while_later));
+                    let got = plan(&rows, &again, &policy, then, &zone);
                     let got = got.unwrap_or_else(|why| panic!("{offer:?} cannot be had: {why:?} {told}"));
                     assert_eq!((got.start, got.end), (offer.start, offer.end), "{told}");
                 }

@@ -58,7 +58,7 @@ fn gpus(row: &CalendarRow) -> String {
         let model = ["NVIDIA ", "AMD ", "Intel "]
             .iter()
             .fold(gpu.model.as_str(), |model, vendor| model.trim_start_matches(vendor));
-        format!("{}x {model}", gpu.count)
+        format!("{}x {model}", gpu.count.map_or_else(|| "?".to_owned(), |count| count.to_string()))
     });
     told.collect::<Vec<_>>().join(" ")
 }

@@ -32,7 +32,7 @@ pub(super) fn rows(number: usize) -> Vec<CalendarRow> {
                 memory: 256 << 30,
                 gpus: vec![GpuOffer {
                     model: "NVIDIA A100 PCIe 40GB".to_owned(),
-                    count: 1 + u32::try_from(index % 2).unwrap(),
+                    count: Some(1 + u32::try_from(index % 2).unwrap()),
                 }],
                 gpus_from: None,
                 price_per_hour: HourlyPrice::service_units(4.0),

@@ -207,7 +207,7 @@ impl Reservations for Memory {
             kind: "gpu".to_owned(),
             cpus: 64,
             memory: 1 << 38,
-            gpus: vec![GpuOffer { model: "NVIDIA A100".to_owned(), count: 2 }],
+            gpus: vec![GpuOffer { model: "NVIDIA A100".to_owned(), count: Some(2) }],
             gpus_from: None,
             price_per_hour: crate::money::HourlyPrice::service_units(4.0),
             closed: None,

@@ -13,8 +13,8 @@ use crate::host::SshTarget;
 use crate::money::HourlyPrice;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
-    Acquired, Capability, HostPlace, HostRequest, ObservedResource, Offer, Provider, ProviderKind, Recorder, Resolved,
-    ResourceKind, ResourceRequest, USUAL_POLL,
+    Acquired, Capability, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider, ProviderKind, Recorder,
+    Resolved, ResourceKind, ResourceRequest, USUAL_POLL,
 };
 use crate::spec::Runtime;
 
@@ -58,6 +58,8 @@ pub(super) struct State {
     /// Each region takes a set of rules of its own, before the hosts.
     pub(super) has_rules: bool,
     pub(super) kept_out: bool,
+    /// The GPUs that are promised of each host.
+    pub(super) gpus: Vec<GpuOffer>,
 }
 
 /// A handle to the one cloud.
@@ -84,6 +86,7 @@ impl Cloud {
             ids: 0,
             has_rules: false,
             kept_out: false,
+            gpus: Vec::new(),
         };
         Self { state: Arc::new(Mutex::new(state)), pace: Arc::default() }
     }
@@ -203,7 +206,7 @@ impl Provider for Cloud {
             place: region.clone(),
             cpus: 8,
             memory: 64 << 30,
-            gpus: Vec::new(),
+            gpus: state.gpus.clone(),
             price_per_hour: Some(HourlyPrice::cents(129)),
             free: "now".to_owned(),
         };

@@ -35,6 +35,7 @@ struct State {
     ran: Vec<Ran>,
     connections: usize,
     fails: Option<(Key, &'static str)>,
+    gpus: BTreeMap<Key, usize>,
 }
 
 /// All hosts, and the way to them.
@@ -56,13 +57,19 @@ pub(super) struct MemoryHost {
 
 impl Hosts {
     pub(super) fn new() -> Self {
-        let state = State { begun: Instant::now(), ran: Vec::new(), connections: 0, fails: None };
+        let state =
+            State { begun: Instant::now(), ran: Vec::new(), connections: 0, fails: None, gpus: BTreeMap::new() };
         Self { state: Arc::new(Mutex::new(state)), open: Arc::default() }
     }
 
     /// What ran on hosts, by their stages.
     pub(super) fn ran(&self, stage: &str) -> Vec<Ran> {
         self.state.lock().unwrap().ran.iter().filter(|ran| ran.stage == stage).cloned().collect()
+    }
+
+    /// So many GPUs are on the bus of a host.
+    pub(super) fn has_gpus(&self, host: Key, count: usize) {
+        self.state.lock().unwrap().gpus.insert(host, count);
     }
 
     /// A stage fails on a host.
@@ -109,6 +116,12 @@ impl Host for MemoryHost {
         let mut say = |text: &str| on_line(Stream::Out, &format!("::gpucl {nonce} {text}"));
         for fact in ["os ubuntu", "os_version 24.04", "arch x86_64", "cpus 8", "memory 67108864", "boot_id b-1"] {
             say(&format!("fact {fact}"));
+        }
+        let gpus = self.state.lock().unwrap().gpus.get(&self.key).copied().unwrap_or_default();
+        for number in 1..=gpus {
+            let (pci, uuid) = (format!("0000:{number:02x}:00.0"), format!("GPU-{number}"));
+            say(&format!("fact gpu {pci} 0x10de 0x20b0 nvidia - -"));
+            say(&format!("fact nvidia 00000000:{number:02x}:00.0, {uuid}, NVIDIA A100, 40960, 580.95.05, Disabled"));
         }
         if fails {
             say("trouble the disk is full");

@@ -3,11 +3,13 @@
 mod cloud;
 mod hosts;
 mod hunt;
+mod promise;
 mod time;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::promise::Compared;
 use super::up::carry_to;
 use super::world::{ProjectWorld, ProjectWorldConfig, Purpose};
 use crate::cluster::hunt::Hunt;
@@ -36,6 +38,7 @@ struct Home {
 
 /// How an `up` went.
 struct Went {
+    promises: Vec<Compared>,
     result: Result<usize>,
     events: Vec<EventKind>,
     known: ClusterState,
@@ -54,10 +57,15 @@ impl Went {
 
 /// So many hosts, and what else a spec says.
 fn spec(hosts: usize, more: &str) -> Loaded {
+    spec_with("{per: host, gpus: 0}", hosts, more)
+}
+
+/// The same with such workers.
+fn spec_with(workers: &str, hosts: usize, more: &str) -> Loaded {
     let entries: String = (0..hosts).map(|host| format!("  - {{node: h{host}}}\n")).collect();
     let text = format!(
         "name: demo\nprovider: ssh\nruntime: docker\nhosts:\n{entries}\
-         ray: {{workers: {{per: host, gpus: 0}}}}\n\
+         ray: {{workers: {workers}}}\n\
          services: {{object_store: false, prometheus: false, grafana: false, jupyter: false}}\n{more}"
     );
     parse("cluster.yaml", &text).unwrap()
@@ -117,6 +125,7 @@ impl Home {
         while let Ok(event) = inbox.try_recv() {
             told.push(event);
         }
-        Went { result, events: told, known: ledger.state() }
+        let known = ledger.state();
+        Went { promises: world.promises(&known), result, events: told, known }
     }
 }

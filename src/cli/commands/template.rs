@@ -1,0 +1,66 @@
+//! `gpucl template`.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use crate::cli::app::App;
+use crate::cli::exit_code;
+use crate::cli::output::Table;
+use crate::error::Result;
+use crate::render::{Library, eject, templates};
+use crate::util::human;
+
+/// What can be done with templates.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List the templates, and those whose files come from a folder of yours
+    List,
+    /// Copy a built-in template to where its files come before the built-in ones; nothing is written over
+    Eject {
+        /// The template: `gpucl template list` shows them
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// The data folder to copy into, as --data-dir takes it; else ./.gpucl
+        #[arg(long, value_name = "DIR")]
+        to: Option<PathBuf>,
+    },
+}
+
+pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
+    match command {
+        Command::List => list(app)?,
+        Command::Eject { name, to } => {
+            for path in eject(&name, &to.unwrap_or_else(|| PathBuf::from(".gpucl")))? {
+                if app.json() {
+                    app.ui.json(&serde_json::json!({ "v": 1, "type": "file", "path": path }));
+                } else {
+                    app.ui.data(path.display());
+                }
+            }
+        }
+    }
+    Ok(exit_code::DONE)
+}
+
+fn list(app: &App) -> Result<()> {
+    let mut table = Table::new(&["template", "files", "yours"]);
+    for template in templates(&Library::new(app.data_dirs.clone()))? {
+        if app.json() {
+            app.ui.json(&serde_json::json!({
+                "v": 1, "type": "template", "name": template.name, "files": template.files, "changed": template.changed,
+            }));
+            continue;
+        }
+        let folder = template.changed.first().and_then(|path| path.parent());
+        let own = folder.map_or_else(
+            || "-".to_owned(),
+            |folder| format!("{} in {}", human::count(template.changed.len(), "file"), folder.display()),
+        );
+        table.row([template.name, template.files.to_string(), own]);
+    }
+    if !app.json() {
+        app.ui.data(table);
+    }
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! What a provider promised of a host, against what is found there: who leases two GPUs and gets one is told.
+
+use super::world::ProjectWorld;
+use crate::engine::Ledger;
+use crate::error::Result;
+use crate::event::CheckOutcome;
+use crate::name::Key;
+use crate::playbook::{GpuFact, Vendor};
+use crate::provider::GpuOffer;
+use crate::spec::{GpuProof, Per, Spec};
+use crate::state::ClusterState;
+
+/// What came of the comparison for one host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Compared {
+    pub(super) host: Key,
+    pub(super) outcome: CheckOutcome,
+    pub(super) saw: String,
+}
+
+impl ProjectWorld {
+    /// Writes down what the provider promises of each host that there is: a later `verify` asks no provider.
+    pub(super) fn note_promises(&self, ledger: &Ledger) -> Result<()> {
+        let promised = self.learned().promised.clone();
+        for (host, gpus) in promised {
+            let known = ledger.state();
+            if known.items.contains_key(&host) && known.note::<Vec<GpuOffer>>(&host, "promised").as_ref() != Some(&gpus)
+            {
+                ledger.note(&host, "promised", &gpus)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What was promised of each host, compared with what it has.
+    pub(super) fn promises(&self, known: &ClusterState) -> Vec<Compared> {
+        let spec = &self.config.spec;
+        if spec.gpu == GpuProof::Declared {
+            return Vec::new();
+        }
+        let survey = self.survey(known);
+        let compare = |host: Key| {
+            let promised: Vec<GpuOffer> = known.note(&host, "promised")?;
+            let found = &survey.get(&host)?.facts.gpus;
+            let (outcome, saw) = compare(&promised, found, takes_gpus(spec))?;
+            Some(Compared { host, outcome, saw })
+        };
+        self.host_keys().into_iter().filter_map(compare).collect()
+    }
+}
+
+/// Whether the cluster is to use the GPUs that its hosts have.
+fn takes_gpus(spec: &Spec) -> bool {
+    let workers = &spec.ray.workers;
+    match workers.per {
+        Some(Per::Gpu) => true,
+        Some(Per::Host) => workers.gpus != Some(0),
+        None => workers.gpus.unwrap_or(0) > 0,
+    }
+}
+
+/// Nothing when nothing was promised. Fewer than promised, or of another maker, is a failure where they are to be used.
+fn compare(promised: &[GpuOffer], found: &[GpuFact], takes: bool) -> Option<(CheckOutcome, String)> {
+    if promised.is_empty() {
+        return None;
+    }
+    let least = |of: &mut dyn Iterator<Item = &GpuOffer>| of.map(|gpu| gpu.count.unwrap_or(1) as usize).sum::<usize>();
+    let is_short = [Vendor::Nvidia, Vendor::Amd].into_iter().any(|vendor| {
+        let there = found.iter().filter(|gpu| gpu.vendor == vendor).count();
+        there < least(&mut promised.iter().filter(|gpu| vendor_of(&gpu.model) == Some(vendor)))
+    }) || found.len() < least(&mut promised.iter());
+    let sold: Vec<String> = promised.iter().filter_map(|gpu| product(&gpu.model)).collect();
+    let mut there = found.iter().filter_map(|gpu| gpu.name.as_deref().and_then(product));
+    let is_other = !sold.is_empty() && there.any(|product| !sold.contains(&product));
+    let outcome = match (is_short, takes, is_other) {
+        (true, true, _) => CheckOutcome::Failed,
+        (true, false, _) | (false, _, true) => CheckOutcome::Noted,
+        (false, _, false) => CheckOutcome::Passed,
+    };
+    let promised: Vec<String> = promised.iter().map(GpuOffer::told).collect();
+    Some((outcome, format!("promised {}, found {}", promised.join(" and "), told(found))))
+}
+
+/// `1: NVIDIA A100-PCIE-40GB at 0000:10:00.0`.
+fn told(found: &[GpuFact]) -> String {
+    let one = |gpu: &GpuFact| {
+        let maker = match gpu.vendor {
+            Vendor::Nvidia => "NVIDIA",
+            Vendor::Amd => "AMD",
+        };
+        let name = gpu.name.clone().unwrap_or_else(|| format!("{maker} {}", gpu.device_id));
+        format!("{name} at {}", gpu.pci)
+    };
+    match found {
+        [] => "none".to_owned(),
+        some => format!("{}: {}", some.len(), some.iter().map(one).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// Who makes a product, where its name tells.
+fn vendor_of(model: &str) -> Option<Vendor> {
+    let model = model.to_lowercase();
+    let holds = |parts: &[&str]| parts.iter().any(|part| model.contains(part));
+    if holds(&["amd", "instinct", "radeon", "mi100", "mi210", "mi250", "mi300", "mi325", "mi350"]) {
+        Some(Vendor::Amd)
+    } else if holds(&["nvidia", "tesla", "geforce", "quadro"]) {
+        Some(Vendor::Nvidia)
+    } else {
+        None
+    }
+}
+
+/// The word that tells a product from others, such as `A100` or `MI100`: letters, then a number of two digits or more.
+fn product(model: &str) -> Option<String> {
+    model.split(|letter: char| !letter.is_ascii_alphanumeric()).find_map(|word| {
+        let digits = word.trim_start_matches(|letter: char| letter.is_ascii_alphabetic());
+        let letters = word.len() - digits.len();
+        let is_product =
+            (1..=2).contains(&letters) && digits.len() >= 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
+        is_product.then(|| word.to_uppercase())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(model: &str, count: impl Into<Option<u32>>) -> GpuOffer {
+        GpuOffer { model: model.to_owned(), count: count.into() }
+    }
+
+    fn gpu(vendor: Vendor, pci: u8, name: Option<&str>) -> GpuFact {
+        GpuFact {
+            pci: format!("0000:{pci:02x}:00.0"),
+            vendor,
+            device_id: "0x20f1".to_owned(),
+            driver: None,
+            name: name.map(str::to_owned),
+            uuid: None,
+            memory: None,
+            mig: None,
+            render: None,
+            unique_id: None,
+        }
+    }
+
+    #[test]
+    fn fewer_gpus_than_promised_are_a_failure() {
+        let one = [gpu(Vendor::Nvidia, 16, Some("NVIDIA A100-PCIE-40GB"))];
+        let promised = [offer("NVIDIA A100 PCIe 40GB", 2)];
+        let (outcome, saw) = compare(&promised, &one, true).unwrap();
+        assert_eq!(outcome, CheckOutcome::Failed);
+        assert_eq!(saw, "promised 2 x NVIDIA A100 PCIe 40GB, found 1: NVIDIA A100-PCIE-40GB at 0000:10:00.0");
+        let (outcome, saw) = compare(&promised, &[], true).unwrap();
+        assert_eq!((outcome, saw.as_str()), (CheckOutcome::Failed, "promised 2 x NVIDIA A100 PCIe 40GB, found none"));
+        // Who uses none of them is told all the same.
+        assert_eq!(compare(&promised, &one, false).unwrap().0, CheckOutcome::Noted);
+        let two = [one[0].clone(), gpu(Vendor::Nvidia, 32, None)];
+        assert_eq!(compare(&promised, &two, true).unwrap().0, CheckOutcome::Passed);
+        assert_eq!(compare(&[], &[], true), None, "who promises nothing breaks nothing");
+    }
+
+    #[test]
+    fn what_nobody_counted_is_one_at_least() {
+        let promised = [offer("AMD Instinct MI100", None)];
+        assert_eq!(compare(&promised, &[gpu(Vendor::Amd, 1, None)], true).unwrap().0, CheckOutcome::Passed);
+        let (outcome, saw) = compare(&promised, &[], true).unwrap();
+        assert_eq!((outcome, saw.as_str()), (CheckOutcome::Failed, "promised ? x AMD Instinct MI100, found none"));
+    }
+
+    #[test]
+    fn other_gpus_than_promised_are_told() {
+        let amd = [gpu(Vendor::Amd, 1, None), gpu(Vendor::Amd, 2, None)];
+        assert_eq!(compare(&[offer("NVIDIA A100", 2)], &amd, true).unwrap().0, CheckOutcome::Failed, "another maker");
+        // Makers' tools and sites spell one product in many ways: by its name alone nothing fails, and it is not hidden either.
+        let h100 = [gpu(Vendor::Nvidia, 1, Some("NVIDIA H100 80GB HBM3"))];
+        assert_eq!(compare(&[offer("NVIDIA A100", 1)], &h100, true).unwrap().0, CheckOutcome::Noted);
+        for (sold, told) in [
+            ("A10 (24 GB PCIe)", "NVIDIA A10"),
+            ("NVIDIA Tesla P100 PCIe 16GB", "Tesla P100-PCIE-16GB"),
+            ("NVIDIA H100 SXM5 94GB", "NVIDIA H100"),
+            ("Arcturus GL-XL [Instinct MI100]", "AMD Instinct MI100"),
+            ("A100", "Stand-in GPU"),
+        ] {
+            let vendor = vendor_of(told).unwrap_or(Vendor::Nvidia);
+            let found = [gpu(vendor, 1, Some(told))];
+            assert_eq!(compare(&[offer(sold, 1)], &found, true).unwrap().0, CheckOutcome::Passed, "{sold} {told}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Built-in templates, copied to where they can be changed.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use super::{Library, Origin};
+use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::util::near::nearest;
+
+/// A built-in template, and where its files come from now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    /// Its name: `ray-compose`.
+    pub name: String,
+    /// How many files it has.
+    pub files: usize,
+    /// The files that lie in a folder of the user, and come before the built-in ones.
+    pub changed: Vec<PathBuf>,
+}
+
+/// All templates, in the order of their names.
+///
+/// # Errors
+/// When a file in a folder of the user cannot be read.
+pub fn templates(library: &Library) -> Result<Vec<Template>> {
+    let mut found: BTreeMap<&str, Template> = BTreeMap::new();
+    for (path, _) in Library::built_in("templates/") {
+        let Some(name) = path.split('/').nth(1) else { continue };
+        let template =
+            found.entry(name).or_insert_with(|| Template { name: name.to_owned(), files: 0, changed: Vec::new() });
+        template.files += 1;
+        if let (_, Origin::File(own)) = library.read(path)? {
+            template.changed.push(own);
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// Copies a built-in template into a data folder; hands back the files that were written.
+///
+/// # Errors
+/// When there is no such template, or one of its files is there already: then nothing is written.
+pub fn eject(name: &str, folder: &Path) -> Result<Vec<PathBuf>> {
+    let doing = || format!("copy the template {name} to {}", folder.display());
+    let prefix = format!("templates/{name}/");
+    let files: Vec<(PathBuf, &[u8])> =
+        Library::built_in(&prefix).map(|(path, bytes)| (folder.join(path), bytes)).collect();
+    if files.is_empty() {
+        let known: Vec<&str> = {
+            let mut names: Vec<&str> =
+                Library::built_in("templates/").filter_map(|(path, _)| path.split('/').nth(1)).collect();
+            names.dedup();
+            names
+        };
+        let error = Error::new(ErrorKind::NotFound, doing()).because("none of that name is built in");
+        return Err(match nearest(name, known.iter().copied()) {
+            Some(near) => error.hint(format!("did you mean `{near}`?")),
+            None => error.hint(format!("there are: {}", known.join(", "))),
+        });
+    }
+    // A link that leads nowhere is there as well.
+    if let Some((path, _)) = files.iter().find(|(path, _)| path.symlink_metadata().is_ok()) {
+        return Err(Error::new(ErrorKind::State, doing())
+            .because(format!("{} is there already, and may hold changes of yours; nothing was written", path.display()))
+            .hint("copy it elsewhere to compare: add --to and another folder"));
+    }
+    for (path, bytes) in &files {
+        if let Some(parent) = path.parent() {
+            fs_err::create_dir_all(parent).doing(ErrorKind::State, doing)?;
+        }
+        let mut file =
+            fs_err::OpenOptions::new().write(true).create_new(true).open(path).doing(ErrorKind::State, doing)?;
+        file.write_all(bytes).doing(ErrorKind::State, doing)?;
+    }
+    Ok(files.into_iter().map(|(path, _)| path).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_comes_before_the_built_in_and_is_never_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let written = eject("ray-compose", folder.path()).unwrap();
+        let own = folder.path().join("templates/ray-compose/compose.yaml.tera");
+        assert!(written.contains(&own) && !written.iter().any(|path| path.ends_with("tests")), "{written:?}");
+        let library = Library::new(vec![folder.path().to_owned()]);
+        let name = "templates/ray-compose/compose.yaml.tera";
+        assert_eq!(library.read(name).unwrap().1, Origin::File(own.clone()));
+        assert_eq!(library.read(name).unwrap().0, Library::default().read(name).unwrap().0);
+        let of = |library: &Library| {
+            let all = templates(library).unwrap();
+            all.into_iter().find(|template| template.name == "ray-compose").unwrap().changed.len()
+        };
+        assert_eq!((of(&library), of(&Library::default())), (written.len(), 0));
+
+        // All but one are gone: it is kept, and nothing is put beside it.
+        fs_err::remove_dir_all(folder.path()).unwrap();
+        fs_err::create_dir_all(own.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink("/nowhere/at/all", &own).unwrap();
+        let error = eject("ray-compose", folder.path()).unwrap_err();
+        assert!(error.to_string().contains("is there already"), "{error}");
+        assert_eq!(fs_err::read_dir(own.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_name_that_is_none_gets_its_neighbour() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, hint) in [("ray-compos", "did you mean `ray-compose`?"), ("../ray-compose", "did you mean")] {
+            let error = eject(name, folder.path()).unwrap_err();
+            assert!(error.hints()[0].starts_with(hint), "{error}");
+        }
+        assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
