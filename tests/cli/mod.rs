@@ -2,6 +2,7 @@
 
 mod completions;
 mod login;
+mod owner;
 mod reference;
 mod refusals;
 mod render;
