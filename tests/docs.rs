@@ -2,6 +2,7 @@
 
 mod console;
 mod reference;
+mod security;
 
 use std::path::{Path, PathBuf};
 
