@@ -3,6 +3,7 @@
 mod console;
 mod lines;
 mod reference;
+mod security;
 mod specs;
 
 use std::path::{Path, PathBuf};

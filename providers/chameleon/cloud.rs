@@ -1,7 +1,8 @@
 //! What all parts of this provider work with: the site, logged in to when first needed, and what it tells.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -25,6 +26,7 @@ pub(super) struct Cloud {
     pub(super) settings: Settings,
     pub(super) context: Context,
     site: OnceCell<Site>,
+    told: Mutex<BTreeSet<String>>,
 }
 
 /// The hosts of a site and their bookings, as they were told at one time.
@@ -37,7 +39,7 @@ pub(super) struct Calendar {
 
 impl Cloud {
     pub(super) fn new(settings: Settings, context: &Context) -> Self {
-        Self { settings, context: context.clone(), site: OnceCell::new() }
+        Self { settings, context: context.clone(), site: OnceCell::new(), told: Mutex::default() }
     }
 
     /// The zone that times are told in.
@@ -53,6 +55,13 @@ impl Cloud {
     /// The folder of a cluster's state.
     pub(super) fn folder(&self, cluster: &ClusterName) -> PathBuf {
         self.context.clusters_dir.join(cluster.as_str())
+    }
+
+    /// Says something, unless it was said already.
+    pub(super) fn warn_once(&self, text: String) {
+        if self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(text.clone()) {
+            self.context.events.warn(text);
+        }
     }
 
     /// The site that is meant, where no host says which.

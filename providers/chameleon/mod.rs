@@ -2,7 +2,8 @@
 //!
 //! One host takes a lease, a key pair, a server, and the head's a floating IP. All hosts of a cluster share the lease and the key.
 //! Everything carries our tag from the call that makes it: the lease at the end of its name, the key pair as its name, the server in
-//! its metadata, the address in its description. What carries it and is not our user's is not ours.
+//! its metadata, the address in its description. What carries it and is not our user's is not ours; an address, whose user is not told,
+//! carries a mark as well.
 
 mod api;
 mod auth;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 
-use super::protocol::{Answer, Request, is_of_this_user, socket};
+use super::protocol::{Answer, MESSAGE_LIMIT, Request, is_of_this_user, socket};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::{Key, Scope};
 use crate::runtime::native::TAG_VARIABLE;
@@ -67,7 +67,7 @@ impl AgentClient {
             text.push('\n');
             write.write_all(text.as_bytes()).await?;
             let mut line = String::new();
-            BufReader::new(read).read_line(&mut line).await?;
+            BufReader::new(read.take(MESSAGE_LIMIT)).read_line(&mut line).await?;
             serde_json::from_str::<Answer>(&line).map_err(std::io::Error::other)
         };
         let answer = match tokio::time::timeout(ANSWER_LIMIT, talk).await {

@@ -11,6 +11,9 @@ use crate::runtime::native::Launch;
 /// The version of this form.
 pub(super) const VERSION: u32 = 1;
 
+/// The longest line that is read, in bytes: a question holds a node's environment.
+pub(super) const MESSAGE_LIMIT: u64 = 4 * 1024 * 1024;
+
 /// A question.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]

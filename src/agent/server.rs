@@ -3,11 +3,11 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::protocol::{Answer, Request, VERSION, is_of_this_user, socket};
+use super::protocol::{Answer, MESSAGE_LIMIT, Request, VERSION, is_of_this_user, socket};
 use super::supervise::{Change, Nodes};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::Scope;
@@ -92,7 +92,9 @@ pub async fn serve(config: AgentConfig) -> Result<()> {
 async fn answer(stream: UnixStream, config: &AgentConfig, nodes: &mut Nodes) -> bool {
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
-    let read = tokio::time::timeout(Duration::from_secs(5), BufReader::new(read).read_line(&mut line)).await;
+    let read =
+        tokio::time::timeout(Duration::from_secs(5), BufReader::new(read.take(MESSAGE_LIMIT)).read_line(&mut line))
+            .await;
     if !matches!(read, Ok(Ok(length)) if length > 0) {
         return false;
     }

@@ -268,3 +268,37 @@ fn paths<'a>(variable: impl Fn(&str) -> Option<&'a str>) -> Result<Paths> {
         runtime,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_of_the_shell_do_not_reach_nodes() {
+        let folder = std::path::Path::new("/nowhere");
+        let at = |name: &str| folder.join(name);
+        let paths = Paths {
+            config: at("config"),
+            state: at("state"),
+            data: at("data"),
+            cache: at("cache"),
+            runtime: at("run"),
+        };
+        let mut app = App::for_test(paths);
+        let secret = [
+            "AWS_SECRET_ACCESS_KEY",
+            "OS_APPLICATION_CREDENTIAL_SECRET",
+            "OS_PASSWORD",
+            "KUBECONFIG",
+            "LAMBDA_API_KEY",
+            "GITHUB_TOKEN",
+            "SSH_AUTH_SOCK",
+            "HF_TOKEN",
+        ];
+        for name in secret.iter().chain(&["PATH", "LC_ALL"]) {
+            app.environment.insert(OsString::from(name), OsString::from("x"));
+        }
+        let passed: Vec<OsString> = app.node_environment().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(passed, ["LC_ALL", "PATH"]);
+    }
+}

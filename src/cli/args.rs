@@ -88,6 +88,9 @@ pub(crate) enum Command {
     Lease(Box<commands::lease::Args>),
     /// Delete what is left at providers of clusters that nothing here knows of
     Gc(commands::gc::Args),
+    /// Show whose the clusters of this machine are, and bring an owner over from another machine
+    #[command(subcommand)]
+    Owner(commands::owner::Command),
     /// Show what is missing for which provider and runtime
     Doctor(commands::doctor::Args),
     /// List providers, or check that one keeps the contract

@@ -17,6 +17,9 @@ const KEPT: usize = 400;
 /// How many of a step's last lines an error shows.
 const SHOWN: usize = 20;
 
+/// How many bytes an exec may say until it confirms them: the longest log of a stage is a few megabytes.
+pub(super) const UNCONFIRMED_LIMIT: usize = 64 * 1024 * 1024;
+
 /// The program whose log is shown now.
 #[derive(Debug, Clone, Default)]
 struct Followed {
@@ -37,6 +40,8 @@ pub(super) struct Follower<'a> {
     followed: Option<Followed>,
     /// Lines of the log that the exec has not yet confirmed.
     unconfirmed: Vec<String>,
+    /// How many bytes came since something was confirmed last.
+    unconfirmed_bytes: usize,
     report: StageReport,
     values: BTreeMap<String, String>,
     step: Option<(usize, String)>,
@@ -59,6 +64,7 @@ impl<'a> Follower<'a> {
             exec_mark: String::new(),
             followed: None,
             unconfirmed: Vec::new(),
+            unconfirmed_bytes: 0,
             report: StageReport::default(),
             values: BTreeMap::new(),
             step: None,
@@ -75,6 +81,7 @@ impl<'a> Follower<'a> {
     pub(super) fn begin_exec(&mut self, nonce: &str) -> Option<Resume> {
         self.exec_mark = format!("::gpucl {nonce} ");
         self.unconfirmed.clear();
+        self.unconfirmed_bytes = 0;
         self.stderr.clear();
         self.values.clear();
         self.whole = false;
@@ -122,6 +129,12 @@ impl<'a> Follower<'a> {
             push(&mut self.stderr, line, SHOWN);
             return;
         }
+        self.unconfirmed_bytes = self.unconfirmed_bytes.saturating_add(line.len() + size_of::<String>());
+        if self.unconfirmed_bytes > UNCONFIRMED_LIMIT {
+            self.unconfirmed.clear();
+            self.trouble = Some(format!("it said more than {} MiB without an end", UNCONFIRMED_LIMIT >> 20));
+            return;
+        }
         // A line of the exec stands alone: before the log it is the only one that prints, within it it comes after whole lines.
         if let Some(rest) = line.strip_prefix(&self.exec_mark) {
             let rest = rest.to_owned();
@@ -157,6 +170,7 @@ impl<'a> Follower<'a> {
             }
             "at" => {
                 self.progress = true;
+                self.unconfirmed_bytes = 0;
                 for line in std::mem::take(&mut self.unconfirmed) {
                     self.log_line(&line);
                 }

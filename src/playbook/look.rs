@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::compile::{self, Place};
 use super::facts::Facts;
+use super::follow::UNCONFIRMED_LIMIT;
 use super::stage::Stage;
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::host::{ExecEnd, Host, Stream};
@@ -88,8 +89,14 @@ async fn ask(
 ) -> Result<()> {
     let mark = format!("::gpucl {nonce} ");
     let (mut whole, mut last_words) = (false, None);
+    let mut said_bytes = 0_usize;
     let mut on_line = |stream: Stream, line: &str| {
-        if stream == Stream::Err {
+        said_bytes = said_bytes.saturating_add(line.len() + size_of::<String>());
+        if said_bytes > UNCONFIRMED_LIMIT {
+            // What it says now is not taken, and so it is not whole.
+            whole = false;
+            last_words = Some(format!("it said more than {} MiB", UNCONFIRMED_LIMIT >> 20));
+        } else if stream == Stream::Err {
             last_words = Some(line.to_owned());
         } else if let Some(said) = line.strip_prefix(&mark) {
             let (word, rest) = said.split_once(' ').unwrap_or((said, ""));

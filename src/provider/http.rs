@@ -9,11 +9,14 @@ use reqwest::{ClientBuilder, Method, RequestBuilder, StatusCode, Url};
 
 use crate::error::{Error, ErrorKind, LeftBehind, Status};
 use crate::event::Bus;
+use crate::util::http::{Unread, body};
 
 /// How long one request may take: making a lease or launching an instance takes many seconds where there is much to do.
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 /// How long a connection may take to be made.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// The longest answer that is read: the calendar of a large site is a few megabytes.
+const BODY_LIMIT: usize = 32 * 1024 * 1024;
 /// A longer wait is told.
 const SILENT_WAIT: Duration = Duration::from_secs(2);
 
@@ -93,13 +96,18 @@ pub async fn ask<K: From<Unanswered>>(
 ) -> Result<Answer, Failure<K>> {
     let lost = |error: reqwest::Error| Failure::unanswered(doing, method, &error, place);
     // Some services answer 500 without it, and carry the call out all the same.
-    let answer = request.header(ACCEPT, "application/json").send().await.map_err(lost)?;
+    let mut answer = request.header(ACCEPT, "application/json").send().await.map_err(lost)?;
     let (status, headers) = (answer.status(), answer.headers().clone());
-    let body = match answer.bytes().await {
-        Ok(body) => body.to_vec(),
+    let body = match body(&mut answer, BODY_LIMIT).await {
+        Ok(body) => body,
         // What broke off was an answer all the same, and its status says what matters.
         Err(_) if !status.is_success() => Vec::new(),
-        Err(error) => return Err(lost(error)),
+        Err(Unread::Broken(error)) => return Err(lost(error)),
+        Err(Unread::TooLong(limit)) => {
+            let host = answer.url().host_str().unwrap_or(place);
+            let text = format!("{host} answered with more than {} MiB, and no more was read", limit >> 20);
+            return Err(Failure::new(Unanswered::Cut.into(), doing, text).effect(Effect::of(method)));
+        }
     };
     Ok(Answer { status, headers, body })
 }
@@ -291,6 +299,26 @@ mod tests {
     fn what_a_service_says_becomes_one_short_line() {
         assert_eq!(shortened(" Not\n enough  hosts. "), "Not enough hosts");
         assert_eq!(shortened(&"ä".repeat(400)), format!("{}…", "ä".repeat(300)));
+    }
+
+    #[tokio::test]
+    async fn of_an_answer_without_an_end_no_more_is_read_than_an_answer_may_have() {
+        use crate::util::http::endless;
+        let (address, sent) = endless::server("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n").await;
+        let url = Url::parse(&address).unwrap();
+        let http = client(&url).tls_certs_only([]).build().unwrap();
+        #[derive(Debug)]
+        struct Kind;
+        impl From<Unanswered> for Kind {
+            fn from(_: Unanswered) -> Self {
+                Self
+            }
+        }
+        let asked = ask::<Kind>(http.get(url), &Method::GET, "list the leases", "there").await;
+        let Err(failure) = asked else { panic!("it ended") };
+        assert_eq!(failure.text, "127.0.0.1 answered with more than 32 MiB, and no more was read");
+        let sent = sent.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(sent < 2 * BODY_LIMIT as u64, "{sent} bytes were taken");
     }
 
     #[test]

@@ -11,11 +11,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result, Status};
+use crate::util::http::{Unread, body};
 
 /// How long a read may take.
 const READ_LIMIT: Duration = Duration::from_secs(20);
 /// How long a connection may take to be made.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// The longest answer that is read, but for a log: a list of all jobs of a long life is some megabytes.
+const BODY_LIMIT: usize = 64 * 1024 * 1024;
 /// How much of an answer that is an error is read.
 const ERROR_BODY_LIMIT: usize = 256 * 1024;
 /// What a person can run when Ray does not answer.
@@ -117,6 +120,12 @@ impl Client {
         decode(answer, doing).await
     }
 
+    /// The same for an answer that may be as long as this.
+    pub(super) async fn read_long<T: DeserializeOwned>(&self, path: &str, limit: usize, doing: &str) -> Result<T> {
+        let answer = self.read_answer(path, doing).await?;
+        decoded(&whole(answer, limit, doing).await?, doing)
+    }
+
     /// Reads an answer that is a success; what may pass by itself is tried again.
     pub(super) async fn read_answer(&self, path: &str, doing: &str) -> Result<Response> {
         let once = || async {
@@ -171,8 +180,20 @@ impl fmt::Debug for Client {
 
 /// Decodes an answer's JSON.
 pub(super) async fn decode<T: DeserializeOwned>(answer: Response, doing: &str) -> Result<T> {
-    let body = answer.bytes().await.map_err(|error| transport(doing, "Ray", &error))?;
-    serde_json::from_slice(&body).map_err(|error| {
+    decoded(&whole(answer, BODY_LIMIT, doing).await?, doing)
+}
+
+/// Reads an answer to its end, and no further than this.
+pub(super) async fn whole(mut answer: Response, limit: usize, doing: &str) -> Result<Vec<u8>> {
+    body(&mut answer, limit).await.map_err(|unread| match unread {
+        Unread::Broken(error) => transport(doing, "Ray", &error),
+        Unread::TooLong(limit) => Error::new(ErrorKind::Ray, doing)
+            .because(format!("the answer is longer than {} MiB, and no more was read", limit >> 20)),
+    })
+}
+
+fn decoded<T: DeserializeOwned>(body: &[u8], doing: &str) -> Result<T> {
+    serde_json::from_slice(body).map_err(|error| {
         Error::new(ErrorKind::Ray, doing)
             .because(format!("Ray's answer is not what was expected: {error}"))
             .hint("is something else listening there? `gpucl verify`")
@@ -267,6 +288,17 @@ mod tests {
         let client = Client::new("http://127.0.0.1:1/", SecretString::from("hush".to_owned()));
         assert_eq!(format!("{client:?}"), r#"Client { base: "http://127.0.0.1:1", .. }"#);
         assert!(!format!("{:?}", client.request(Method::GET, "/", "x").unwrap()).contains("hush"));
+    }
+
+    #[tokio::test]
+    async fn of_an_answer_without_an_end_no_more_is_read_than_an_answer_may_have() {
+        use crate::util::http::endless;
+        let (address, sent) = endless::server("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n").await;
+        let client = Client::new(address, SecretString::from("hush".to_owned()));
+        let error = client.version().await.unwrap_err();
+        assert!(error.causes().iter().any(|cause| cause.contains("longer than 64 MiB")), "{error:?}");
+        let sent = sent.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(sent < 2 * BODY_LIMIT as u64, "{sent} bytes were taken");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, Message};
 
-use super::client::{Client, refused};
+use super::client::{Client, refused, whole};
 use super::jobs::{Job, check_known_form};
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::util::human;
@@ -25,6 +25,9 @@ const PING_EVERY: Duration = Duration::from_secs(15);
 const SILENCE_LIMIT: Duration = Duration::from_secs(50);
 /// One message holds up to ten lines, and a progress bar may be one line of many megabytes.
 const MESSAGE_LIMIT: usize = 256 * 1024 * 1024;
+
+/// The longest log that is read at once; a longer one is followed.
+const WHOLE_LIMIT: usize = 256 * 1024 * 1024;
 
 /// What a follower is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +121,7 @@ impl Client {
         }
         let doing = format!("read the log of job {id}");
         check_known_form(id, &doing)?;
-        match self.read::<Logs>(&format!("/api/jobs/{id}/logs"), &doing).await {
+        match self.read_long::<Logs>(&format!("/api/jobs/{id}/logs"), WHOLE_LIMIT, &doing).await {
             Ok(logs) => Ok(logs.logs),
             Err(error) if error.causes().iter().any(|cause| cause.contains("UnicodeDecodeError")) => {
                 self.log_file(id, &doing).await.ok_or(error)
@@ -131,7 +134,7 @@ impl Client {
     async fn log_file(&self, id: &str, doing: &str) -> Option<String> {
         let node = self.job(id).await.ok()?.driver_node_id?;
         let path = format!("/api/v0/logs/file?node_id={node}&filename=job-driver-{id}.log&lines=-1&format=text");
-        let bytes = self.read_answer(&path, doing).await.ok()?.bytes().await.ok()?;
+        let bytes = whole(self.read_answer(&path, doing).await.ok()?, WHOLE_LIMIT, doing).await.ok()?;
         // The job API tells every end of a line as one `\n`; what was counted there must fit here.
         Some(String::from_utf8_lossy(&bytes).replace("\r\n", "\n").replace('\r', "\n"))
     }

@@ -2,12 +2,14 @@
 
 mod access;
 mod cluster;
+mod marks;
 mod vault;
 
 use std::path::{Path, PathBuf};
 
 pub use access::{KeyPair, ensure_key_pair, key_pair};
 pub use cluster::{GRAFANA_USER, PROMETHEUS_USER, Secrets, ensure_secrets, external_credentials};
+pub use marks::Marks;
 use secrecy::{ExposeSecret as _, SecretString};
 pub use vault::{Store, Vault};
 

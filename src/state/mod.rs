@@ -15,6 +15,6 @@ pub use cluster::{ClusterState, Item, ItemKind, ItemState, Record};
 pub use cost::{Priced, Spending};
 pub(crate) use lock::way_to_write;
 pub use lock::{Lock, LockInfo};
-pub use owner::{known_owner, owner};
+pub use owner::{check_here, known_owner, move_owner, new_owner, owner};
 pub use paths::{Paths, is_runtime_dir, make_runtime_dir};
 pub use store::Store;

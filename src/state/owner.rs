@@ -1,60 +1,326 @@
-//! The owner: made once per user.
+//! The owner: made once per user, and bound to the machine that it was made on.
+//!
+//! Its file holds the eight characters, and below them where it belongs. Two machines with one owner take each other's clusters for
+//! their own, so a copy on another machine (a synchronized folder, the image of a machine) is noticed, and nothing is made or deleted with it. A
+//! home folder on a network, which several machines see, is no copy.
 
 use std::io::{ErrorKind as Io, Write as _};
+use std::path::Path;
 
 use super::Paths;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::Owner;
-use crate::util::{fs, random};
+use crate::util::{digest, fs, random};
 
-/// Reads the owner, or makes one.
+/// The second line of the file begins so; without it the file is of the form before, and is taken over once.
+const FORM: &str = "gpucl-owner 2";
+/// Where Linux keeps what tells a machine from all others.
+const MACHINE_ID: &str = "/etc/machine-id";
+/// File systems that several machines see at the same time, by the number that `statfs` tells: NFS, SMB (three), Lustre, GPFS, Ceph, AFS (two), 9p,
+/// BeeGFS, PanFS, GFS2, OCFS2, OrangeFS, Coda, and FUSE, which many of the others come by.
+const SHARED: [u64; 17] = [
+    0x6969,
+    0x517b,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x0bd0_0bd0,
+    0x4750_4653,
+    0x00c3_6400,
+    0x5346_414f,
+    0x6b41_4653,
+    0x0102_1997,
+    0x1983_0326,
+    0xaad7_aaea,
+    0x0116_1970,
+    0x7461_636f,
+    0x2003_0528,
+    0x7375_7245,
+    0x6573_5546,
+];
+
+/// Where an owner belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    /// A digest of the machine's id; `-` where it has none.
+    machine: String,
+    /// The id in the folder of the state; `-` where there is none yet.
+    state: String,
+}
+
+impl Place {
+    /// This machine and this state.
+    fn here(paths: &Paths, machine_id: &Path) -> Self {
+        let read = |path: &Path| fs_err::read_to_string(path).unwrap_or_default().trim().to_owned();
+        // The id itself is nobody's business: what is kept is good for this purpose alone.
+        let machine = match read(machine_id) {
+            id if id.len() < 32 => "-".to_owned(),
+            id => digest::short(format!("gpucl owner {id}").as_bytes()),
+        };
+        let state = match read(&state_id(paths)) {
+            id if id.is_empty() => "-".to_owned(),
+            id => id,
+        };
+        Self { machine, state }
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.strip_prefix(FORM)?.split_whitespace();
+        let mut word = |name: &str| Some(words.next()?.strip_prefix(name)?.to_owned());
+        Some(Self { machine: word("machine=")?, state: word("state=")? })
+    }
+
+    /// What belongs there belongs here as well.
+    fn is(&self, here: &Self, is_shared: impl FnOnce() -> bool) -> bool {
+        let same_state = self.state != "-" && self.state == here.state;
+        match (self.machine.as_str(), here.machine.as_str()) {
+            ("-", _) | (_, "-") => same_state,
+            (there, here) => there == here || (same_state && is_shared()),
+        }
+    }
+}
+
+fn state_id(paths: &Paths) -> std::path::PathBuf {
+    paths.state.join("machine")
+}
+
+/// What stands in the file.
+struct Written {
+    owner: Owner,
+    /// `None` in the form before.
+    place: Option<Place>,
+}
+
+/// Reads the owner, or makes one; refuses one that belongs to another machine.
 pub fn owner(paths: &Paths) -> Result<Owner> {
     // Two first commands at the same time: one makes the file, the other finds it.
     for _ in 0..2 {
-        if let Some(owner) = known_owner(paths)? {
-            return Ok(owner);
+        if let Some(written) = read(paths)? {
+            match written.place {
+                Some(_) => check_here(paths)?,
+                None => write(paths, &written.owner, Put::Anew)?,
+            }
+            return Ok(written.owner);
         }
-        let owner: Owner = random::letters(8)?.parse().doing(ErrorKind::Internal, || "make an owner".to_owned())?;
-        match write(paths, &owner) {
-            Ok(()) => return Ok(owner),
-            Err(error) if error.kind() == Io::AlreadyExists => {}
-            Err(error) => {
-                return Err(Error::new(
-                    ErrorKind::State,
-                    format!("write down who owns the clusters in {}", paths.owner().display()),
-                )
-                .caused_by(&error)
-                .hint(format!(
-                    "make {} writable, or set XDG_CONFIG_HOME to a folder that is",
-                    paths.config.display()
-                )));
+        match write(paths, &fresh()?, Put::IfNone) {
+            Err(error) if error.kind() == ErrorKind::Locked => {}
+            written => {
+                written?;
+                if let Some(written) = read(paths)? {
+                    return Ok(written.owner);
+                }
             }
         }
     }
     Err(Error::new(ErrorKind::State, "make an owner").because("its file comes and goes"))
 }
 
-/// Reads the owner; `None` when there is none yet, and so nothing that is theirs. It changes nothing.
+/// Reads the owner, of whichever machine; `None` when there is none yet, and so nothing that is theirs. It changes nothing.
 pub fn known_owner(paths: &Paths) -> Result<Option<Owner>> {
-    let path = paths.owner();
-    let doing = || format!("read who owns the clusters from {}", path.display());
-    match fs::read_text_within(&path, fs::RECORD_LIMIT) {
-        Ok(text) => text.trim().parse().map(Some).map_err(|error| {
-            Error::new(ErrorKind::State, doing())
-                .caused_by(&error)
-                .hint("put back the eight characters that stood there; without them gpucl cannot tell its own things")
-        }),
-        Err(error) if error.kind() == Io::NotFound => Ok(None),
-        Err(error) => Err(Error::new(ErrorKind::State, doing()).caused_by(&error)),
-    }
+    Ok(read(paths)?.map(|written| written.owner))
 }
 
-/// Puts a whole file where there is none.
-fn write(paths: &Paths, owner: &Owner) -> std::io::Result<()> {
-    fs::create_private_dir(&paths.config)?;
-    let mut file = tempfile::Builder::new().prefix(".gpucl-").tempfile_in(&paths.config)?;
-    file.write_all(format!("{owner}\n").as_bytes())?;
+/// Refuses an owner that belongs to another machine. It changes nothing.
+pub fn check_here(paths: &Paths) -> Result<()> {
+    check(paths, Path::new(MACHINE_ID))
+}
+
+/// From now on the owner belongs to this machine.
+pub fn move_owner(paths: &Paths) -> Result<Owner> {
+    let Some(written) = read(paths)? else {
+        return Err(Error::new(ErrorKind::NotFound, "bring the owner to this machine")
+            .because(format!("there is none in {}", paths.owner().display()))
+            .hint("gpucl owner new"));
+    };
+    write(paths, &written.owner, Put::Anew)?;
+    Ok(written.owner)
+}
+
+/// Makes another owner for this machine, in the place of the one that is there.
+pub fn new_owner(paths: &Paths) -> Result<Owner> {
+    let owner = fresh()?;
+    write(paths, &owner, Put::Anew)?;
+    Ok(owner)
+}
+
+fn fresh() -> Result<Owner> {
+    random::letters(8)?.parse().doing(ErrorKind::Internal, || "make an owner".to_owned())
+}
+
+fn check(paths: &Paths, machine_id: &Path) -> Result<()> {
+    let Some(place) = read(paths)?.and_then(|written| written.place) else { return Ok(()) };
+    let here = Place::here(paths, machine_id);
+    if place.is(&here, || is_shared(&paths.config)) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::State, format!("use the owner in {}", paths.owner().display()))
+        .because("it belongs to another machine: the file was copied here, by a synchronized folder or with a machine's image")
+        .because("two machines with one owner delete each other's clusters, so nothing is made or deleted here; nothing was changed")
+        .hint("gpucl owner new    # this machine gets an owner of its own; the other keeps what it has")
+        .hint("gpucl owner move   # the other machine is gone, or is this one under another name: what it had is looked after from here"))
+}
+
+/// Several machines see this folder at the same time.
+fn is_shared(folder: &Path) -> bool {
+    // The numbers have 32 bits, and the field's type differs from machine to machine.
+    rustix::fs::statfs(folder).is_ok_and(|told| SHARED.contains(&(told.f_type as u64 & 0xffff_ffff)))
+}
+
+fn read(paths: &Paths) -> Result<Option<Written>> {
+    let path = paths.owner();
+    let doing = || format!("read who owns the clusters from {}", path.display());
+    let text = match fs::read_text_within(&path, fs::RECORD_LIMIT) {
+        Ok(text) => text,
+        Err(error) if error.kind() == Io::NotFound => return Ok(None),
+        Err(error) => return Err(Error::new(ErrorKind::State, doing()).caused_by(&error)),
+    };
+    let mut lines = text.trim().lines();
+    let owner = lines.next().unwrap_or_default().trim().parse().map_err(|error| {
+        Error::new(ErrorKind::State, doing())
+            .caused_by(&error)
+            .hint("put back the eight characters that stood there; without them gpucl cannot tell its own things")
+    })?;
+    let place = lines.next().map(|line| {
+        Place::parse(line).ok_or_else(|| {
+            Error::new(ErrorKind::State, doing())
+                .because(format!("its second line is `{line}`, which this version of gpucl does not know"))
+                .hint("use a newer gpucl, or take the file as it is for this machine: remove that line")
+        })
+    });
+    Ok(Some(Written { owner, place: place.transpose()? }))
+}
+
+/// What becomes of a file that is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Put {
+    Anew,
+    IfNone,
+}
+
+/// Writes the owner down for this machine, whole or not at all; of kind `Locked` when there is one and that one stays.
+fn write(paths: &Paths, owner: &Owner, put: Put) -> Result<()> {
+    let id = random::letters(12)?;
+    let write = || -> std::io::Result<()> {
+        fs::create_private_dir(&paths.state)?;
+        put_file(&paths.state, &state_id(paths), &format!("{id}\n"), Put::IfNone).or_else(|error| {
+            match error.kind() {
+                Io::AlreadyExists => Ok(()),
+                _ => Err(error),
+            }
+        })?;
+        let Place { machine, state } = Place::here(paths, Path::new(MACHINE_ID));
+        fs::create_private_dir(&paths.config)?;
+        let text = format!("{owner}\n{FORM} machine={machine} state={state}\n");
+        put_file(&paths.config, &paths.owner(), &text, put)
+    };
+    write().map_err(|error| {
+        let kind = if error.kind() == Io::AlreadyExists { ErrorKind::Locked } else { ErrorKind::State };
+        Error::new(kind, format!("write down who owns the clusters in {}", paths.owner().display()))
+            .caused_by(&error)
+            .hint(format!("make {} writable, or set XDG_CONFIG_HOME to a folder that is", paths.config.display()))
+    })
+}
+
+fn put_file(folder: &Path, path: &Path, text: &str, put: Put) -> std::io::Result<()> {
+    let mut file = tempfile::Builder::new().prefix(".gpucl-").tempfile_in(folder)?;
+    file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
-    file.persist_noclobber(paths.owner()).map_err(|error| error.error)?;
-    fs::sync_folder(&paths.config)
+    match put {
+        Put::Anew => file.persist(path),
+        Put::IfNone => file.persist_noclobber(path),
+    }
+    .map_err(|error| error.error)?;
+    fs::sync_folder(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(at: &Path) -> Paths {
+        let at = |name: &str| at.join(name);
+        Paths { config: at("config"), state: at("state"), data: at("data"), cache: at("cache"), runtime: at("run") }
+    }
+
+    fn copy(from: &Path, to: &Path) {
+        fs_err::create_dir_all(to.parent().unwrap()).unwrap();
+        fs_err::copy(from, to).unwrap();
+    }
+
+    /// The form before, and so the file that a machine had which was never bound.
+    fn plain(paths: &Paths) {
+        fs_err::create_dir_all(&paths.config).unwrap();
+        fs_err::write(paths.owner(), "abcd1234\n").unwrap();
+    }
+
+    #[test]
+    fn an_owner_is_made_once_and_belongs_to_this_machine() {
+        let home = tempfile::tempdir().unwrap();
+        let paths = paths(home.path());
+        let made = owner(&paths).unwrap();
+        assert_eq!(owner(&paths).unwrap(), made);
+        assert_eq!(known_owner(&paths).unwrap(), Some(made.clone()));
+        // On the machine itself, state that is gone makes it no other machine, where the machine has an id.
+        if Place::here(&paths, Path::new(MACHINE_ID)).machine != "-" {
+            fs_err::remove_dir_all(&paths.state).unwrap();
+            assert_eq!(owner(&paths).unwrap(), made);
+        }
+    }
+
+    #[test]
+    fn a_file_of_the_form_before_is_taken_over_once() {
+        let home = tempfile::tempdir().unwrap();
+        let paths = paths(home.path());
+        plain(&paths);
+        assert_eq!(known_owner(&paths).unwrap().unwrap().as_str(), "abcd1234");
+        assert_eq!(fs_err::read_to_string(paths.owner()).unwrap(), "abcd1234\n", "to look changed it");
+        assert_eq!(owner(&paths).unwrap().as_str(), "abcd1234");
+        let text = fs_err::read_to_string(paths.owner()).unwrap();
+        assert!(text.starts_with("abcd1234\ngpucl-owner 2 machine="), "{text}");
+    }
+
+    #[test]
+    fn a_copy_on_another_machine_is_refused_until_it_is_moved_or_made_anew() {
+        let (mine, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (mine, other) = (paths(mine.path()), paths(other.path()));
+        let made = owner(&mine).unwrap();
+        copy(&mine.owner(), &other.owner());
+        // The other machine has another id, or none; with the image of a machine the state comes along.
+        let id = other.config.join("machine-id");
+        for (text, with_state) in [("f".repeat(32), false), ("f".repeat(32), true), (String::new(), false)] {
+            fs_err::write(&id, text).unwrap();
+            if with_state {
+                copy(&state_id(&mine), &state_id(&other));
+            }
+            let error = check(&other, &id).unwrap_err();
+            assert!(error.causes().iter().any(|cause| cause.contains("belongs to another machine")), "{error:?}");
+            let _ = fs_err::remove_file(state_id(&other));
+        }
+        // Without any id it is the state that tells.
+        copy(&state_id(&mine), &state_id(&other));
+        check(&other, &id).unwrap();
+        assert_eq!(move_owner(&other).unwrap(), made);
+        check_here(&other).unwrap();
+        assert_ne!(new_owner(&other).unwrap(), made);
+        check_here(&other).unwrap();
+    }
+
+    #[test]
+    fn a_home_that_several_machines_see_is_no_copy() {
+        let place = |machine: &str, state: &str| Place { machine: machine.to_owned(), state: state.to_owned() };
+        let mine = place("a", "s");
+        assert!(mine.is(&place("b", "s"), || true));
+        assert!(!mine.is(&place("b", "s"), || false), "the image of a machine");
+        assert!(!mine.is(&place("b", "t"), || true), "a copy in another home");
+        assert!(mine.is(&place("-", "s"), || false) && !mine.is(&place("-", "-"), || true));
+        assert!(!is_shared(Path::new("/proc")));
+    }
+
+    #[test]
+    fn a_form_that_is_not_known_is_told() {
+        let home = tempfile::tempdir().unwrap();
+        let paths = paths(home.path());
+        plain(&paths);
+        fs_err::write(paths.owner(), "abcd1234\ngpucl-owner 3 x\n").unwrap();
+        assert!(owner(&paths).is_err() && known_owner(&paths).is_err());
+    }
 }

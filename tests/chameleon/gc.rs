@@ -204,6 +204,54 @@ fn with_the_owner_lost_only_what_is_named_goes() {
     assert_eq!(gone, [server]);
 }
 
+/// Bob is in the same project: he can write any description, and give an address to a server of his.
+#[test]
+fn an_address_that_only_its_description_calls_ours_stays_and_is_said() {
+    let bench = Bench::stand_in();
+    bench.cluster();
+    let mut bob = bench.services.as_bob().unwrap();
+    let tag = format!("gpucl-{}-demo-address0", bench.owner);
+    let own = bench.ours().into_iter().find(|thing| thing.kind == "floating_ip").unwrap();
+    let forged = bench.runtime.block_on(async {
+        bob.node = "c03-05".to_owned();
+        let used = bob.add_used_address(&tag).await;
+        // What ours has is copied word by word, its mark with it.
+        let copied = bob.add_copied_address(&own.id).await;
+        bob.add_address(&tag).await;
+        let held = bench.services.held().await;
+        let is_idle = |thing: &&Thing| thing.label == tag && thing.id != used;
+        let idle = held.iter().find(is_idle).unwrap().id.clone();
+        [used, copied, idle]
+    });
+    let said = bench.env.run(&["gc", "--yes", "--provider", "chameleon"]).exits(0);
+    let left: BTreeSet<String> = bench.held().into_iter().map(|thing| thing.id).collect();
+    for id in &forged {
+        assert!(left.contains(id), "{id} of Bob went: {}\n{}", said.stdout, said.stderr);
+    }
+    assert!(!left.contains(&own.id), "ours is still there");
+    assert_eq!(said.stderr.matches("nothing shows that you made it").count(), 2, "{}", said.stderr);
+    assert_eq!(said.stderr.matches("leads to a server that is not yours").count(), 1, "{}", said.stderr);
+    // Whoever names one means it, but not one that somebody uses.
+    let _ = bench.env.run(&["gc", "--yes", "--provider", "chameleon", "--id", &forged[0]]).exits(6);
+    let _ = bench.env.run(&["gc", "--yes", "--provider", "chameleon", "--id", &forged[2]]).exits(0);
+    assert!(!bench.held().iter().any(|thing| thing.id == forged[2]));
+}
+
+#[test]
+fn an_address_that_lies_ready_under_our_tag_is_not_taken() {
+    let bench = Bench::stand_in();
+    let tag = format!("gpucl-{}-demo-address0", bench.owner);
+    bench.runtime.block_on(bench.services.as_bob().unwrap().add_address(&tag));
+    let trap = bench.held();
+    let all = ["lease", "key_pair", "floating_ip", "server"];
+    let home = Home::new(bench.services.clone(), &bench.owner, &all, Bug::None);
+    bench.runtime.block_on(home.up(None)).unwrap();
+    let addresses = bench.ours().into_iter().filter(|thing| thing.kind == "floating_ip").count();
+    assert_eq!(addresses, 2, "the cluster has one of its own beside the other");
+    bench.runtime.block_on(home.down(None)).unwrap();
+    assert_eq!(bench.held(), trap);
+}
+
 #[test]
 fn what_does_not_go_is_told() {
     let bugs = [gpucl::sandbox::chameleon::Bug::DeleteDoesNothing].into();

@@ -38,7 +38,7 @@ impl Drop for Scene {
 
 fn tag_of(env: &TestEnv) -> Option<String> {
     let owner = std::fs::read_to_string(env.home().join(".config/gpucl/owner")).ok()?;
-    Some(format!("gpucl-{}-", owner.trim()))
+    Some(format!("gpucl-{}-", owner.lines().next().unwrap_or_default()))
 }
 
 fn text(value: &Value) -> String {

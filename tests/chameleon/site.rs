@@ -181,7 +181,7 @@ impl Site {
         let Ok(owner) = std::fs::read_to_string(env.home().join(".config/gpucl/owner")) else {
             return Held::default();
         };
-        let tag = format!("gpucl-{}-", owner.trim());
+        let tag = format!("gpucl-{}-", owner.lines().next().unwrap_or_default());
         let mut all = self.all(User::Alice);
         if self.is_real() {
             // Key pairs are each user's own, and nobody else sees them.

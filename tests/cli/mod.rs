@@ -3,6 +3,7 @@
 mod completions;
 mod escapes;
 mod login;
+mod owner;
 mod reference;
 mod refusals;
 mod render;

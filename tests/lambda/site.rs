@@ -66,6 +66,15 @@ impl Site {
         self.run(&["up", "--yes", spec]).exits(1).says("failed to connect to host-")
     }
 
+    /// Gives an instance another name, as everybody in the account can.
+    pub(crate) fn rename(&self, id: &str, name: &str) {
+        let url = format!("{}/api/v1/instances/{id}", self.sandbox.base_url());
+        let request = reqwest::Client::builder().tls_certs_only([]).no_proxy().build().unwrap().post(url);
+        let request = request.bearer_auth(self.sandbox.key(User::Alice)).json(&serde_json::json!({ "name": name }));
+        let answer = self._runtime.block_on(request.send()).unwrap();
+        assert!(answer.status().is_success(), "{}", answer.status());
+    }
+
     /// What tests did not put there.
     pub(crate) fn ours(&self) -> Snapshot {
         let mut ours = self.sandbox.snapshot().ours();

@@ -280,3 +280,26 @@ fn gc_finds_what_a_lost_machine_left() {
     assert_eq!(site.counts(), [0; 4], "{:?}", site.ours());
     site.others_are_untouched();
 }
+
+/// Everybody in the account can give a machine another name; what was written at its launch stays.
+#[test]
+fn a_machine_that_was_given_our_name_is_not_taken_and_not_ended() {
+    let site = Site::prompt();
+    let bob = site.user(User::Bob);
+    bob.run(&["up", "--yes", &spec_into(&bob, 1, "type: gpu_1x_a10", "")]).exits(1);
+    let his = site.instance();
+    site.run(&["gc", "--provider", "lambda", "--yes"]);
+    std::fs::create_dir_all(site.env.home().join(".config/gpucl")).unwrap();
+    std::fs::write(site.env.home().join(".config/gpucl/owner"), "abcd1234\n").unwrap();
+    let foreign = site.sandbox.snapshot().alive().find(|one| one.is_foreign).unwrap().id.clone();
+    for id in [&his, &foreign] {
+        site.rename(id, "gpucl-abcd1234-demo-host0");
+    }
+    site.run(&["gc", "--provider", "lambda", "--yes"]).exits(0);
+    let alive: Vec<String> = site.sandbox.snapshot().alive().map(|one| one.id.clone()).collect();
+    assert!(alive.contains(&his) && alive.contains(&foreign), "a machine of another's was terminated for its name");
+    site.up_to_ssh(&site.spec(1, ""));
+    assert_eq!(site.counts()[0], 2, "the cluster has a machine of its own");
+    bob.run(&["down", "--yes", "-c", "demo"]).exits(0);
+    site.down();
+}

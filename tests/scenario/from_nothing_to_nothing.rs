@@ -149,6 +149,7 @@ fn is_allowed(path: &str) -> bool {
         "home/.local/",
         "home/.local/state/",
         "home/.local/state/gpucl/",
+        "home/.local/state/gpucl/machine",
         "home/.local/state/gpucl/runs/",
         // Not ours alone: other programs of the user keep their data there.
         "home/.local/share/",

@@ -20,7 +20,7 @@ pub(crate) fn turn() -> Turn {
 /// The processes that carry a tag of this environment's owner, with their command lines.
 pub(crate) fn tagged_processes(env: &TestEnv) -> Vec<(u32, String)> {
     let Ok(owner) = std::fs::read_to_string(env.home().join(".config/gpucl/owner")) else { return Vec::new() };
-    let wanted = format!("gpucl-{}-", owner.trim());
+    let wanted = format!("gpucl-{}-", owner.lines().next().unwrap_or_default());
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };

@@ -32,7 +32,8 @@ fn kill_agent(env: &TestEnv) -> PathBuf {
 #[track_caller]
 fn all_are_told(env: &TestEnv) {
     let owner = std::fs::read_to_string(env.home().join(".config/gpucl/owner")).unwrap();
-    let scope = Scope { owner: owner.trim().parse().unwrap(), cluster: "t".parse().unwrap() };
+    let scope =
+        Scope { owner: owner.lines().next().unwrap_or_default().parse().unwrap(), cluster: "t".parse().unwrap() };
     until("all processes were told", 20, || {
         let told: BTreeSet<u32> = tagged(&scope).values().flatten().map(|process| process.identity.pid).collect();
         let there: BTreeSet<u32> = processes(env).into_iter().map(|(pid, _)| pid).collect();

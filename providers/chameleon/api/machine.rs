@@ -186,4 +186,18 @@ pub(crate) struct FloatingIp {
     /// The address behind it.
     #[serde(default, rename = "fixed_ip_address", deserialize_with = "lenient::some_text")]
     pub(crate) fixed: Option<String>,
+    /// What else was written beside it.
+    #[serde(default)]
+    pub(crate) tags: Vec<String>,
+    /// The project it belongs to.
+    #[serde(default, deserialize_with = "lenient::text")]
+    pub(crate) project_id: String,
+    /// What has the port that it leads to: a server, by id.
+    #[serde(default, rename = "port_details", deserialize_with = "device")]
+    pub(crate) device: Option<String>,
+}
+
+fn device<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let value = Value::deserialize(from)?;
+    Ok(value.get("device_id").map(lenient::as_text).filter(|id| !id.is_empty()))
 }

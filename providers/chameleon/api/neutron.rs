@@ -50,6 +50,13 @@ impl Site {
         .await
     }
 
+    /// Writes this beside a floating address, in the place of what was written there before.
+    pub(crate) async fn tag_floating_ip(&self, id: &str, tags: &[String]) -> Api<()> {
+        let path = format!("/floatingips/{}/tags", part(id));
+        let body = json!({ "tags": tags });
+        self.change_blindly(Method::PUT, SERVICE, &path, Some(body), &format!("mark the floating address {id}")).await
+    }
+
     /// Gives a floating address back; what is gone is success.
     pub(crate) async fn delete_floating_ip(&self, id: &str) -> Api<()> {
         self.remove(SERVICE, &format!("/floatingips/{}", part(id)), &format!("give the floating address {id} back"))

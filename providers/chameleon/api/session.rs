@@ -105,6 +105,7 @@ impl Session {
         Who {
             user_id: self.body.user.id.clone(),
             user_name: self.body.user.name.clone(),
+            project_id: project.id,
             project_name: project.name,
             restricted: self.body.application_credential.as_ref().and_then(|credential| credential.restricted),
             roles: self.body.roles.iter().map(|role| role.name.clone()).collect(),

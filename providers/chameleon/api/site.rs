@@ -30,6 +30,8 @@ pub(crate) struct Who {
     pub(crate) user_id: String,
     /// Our user's name.
     pub(crate) user_name: String,
+    /// Our project, by id.
+    pub(crate) project_id: String,
     /// Our project's name: `CHI-231138`.
     pub(crate) project_name: String,
     /// The application credential is a restricted one; `None` when we are here by another way.

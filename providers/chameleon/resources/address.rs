@@ -1,16 +1,22 @@
 //! The floating IP of a cluster's head: one of our own, with our tag in its description from the call that makes it.
+//!
+//! The service tells neither who made an address nor who wrote its description, and everybody in the project may do both. So an address
+//! carries a mark as well that only this user can make: first one for its tag, then, once its id is known, one that is good for it alone.
 
 use std::time::{Duration, Instant};
 
-use super::Kind;
+use super::{Kind, server};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::{Key, Tag};
 use crate::provider::{Acquired, ObservedResource, ResourceKind, ResourceRequest};
-use crate::providers::chameleon::api::{Effect, FailureKind, FloatingIp, Site};
+use crate::providers::chameleon::api::{Effect, FailureKind, FloatingIp, Server, Who};
 use crate::providers::chameleon::cloud::Cloud;
+use crate::secret::Marks;
 
 /// How long an address that was made may be missing from the list.
 const SHOWS_WITHIN: Duration = Duration::from_secs(5);
+/// What the word begins with that marks an address as ours.
+const SEAL: &str = "gpucl:";
 
 /// An address as a resource under this key.
 pub(super) fn as_resource(address: &FloatingIp, key: &Key) -> ObservedResource {
@@ -26,22 +32,112 @@ pub(super) fn as_resource(address: &FloatingIp, key: &Key) -> ObservedResource {
     }
 }
 
-/// An address that carries a tag.
-pub(super) fn observed(address: &FloatingIp) -> Option<(Tag, ObservedResource)> {
-    let tag: Tag = address.description.parse().ok()?;
-    let resource = as_resource(address, &tag.key);
-    Some((tag, resource))
+/// Whose an address is that carries a tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// We made it.
+    Ours,
+    /// It leads nowhere, and only its description says that it is ours: anybody in the project can write one.
+    Unproven,
+    /// It is of another project, or leads to what is not ours.
+    Foreign,
 }
 
-async fn tagged(site: &Site, tag: &Tag) -> Result<Option<FloatingIp>> {
-    let text = tag.to_string();
-    Ok(site.floating_ips().await?.into_iter().find(|address| address.description == text))
+/// The tag of an address: the end of its description.
+pub(super) fn tag_of(address: &FloatingIp) -> Option<Tag> {
+    address.description.rsplit(' ').next()?.parse().ok()
+}
+
+/// The first mark of an address, there from the call that makes it. Its id is not known then.
+fn first_mark(marks: &Marks, tag: &Tag) -> String {
+    marks.of(&["address", &tag.to_string()])
+}
+
+/// The mark that is good for this one address, and is worth nothing on another.
+fn seal_of(marks: &Marks, tag: &Tag, id: &str) -> String {
+    format!("{SEAL}{}", marks.of(&["address", &tag.to_string(), id]))
+}
+
+/// Whose an address is: the service does not tell who made it, and lets everybody in the project write its description.
+pub(super) fn whose(address: &FloatingIp, tag: &Tag, who: &Who, servers: &[Server], marks: Option<&Marks>) -> Whose {
+    if !address.project_id.is_empty() && address.project_id != who.project_id {
+        return Whose::Foreign;
+    }
+    let is_sealed = marks.is_some_and(|marks| address.tags.contains(&seal_of(marks, tag, &address.id)));
+    if address.port_id.is_some() {
+        let leads_to = |server: &&Server| match (&address.device, &address.fixed) {
+            (Some(device), _) => server.id == *device,
+            (None, fixed) => server::fixed_ips(server).any(|ip| Some(ip) == fixed.as_deref()),
+        };
+        let is_ours = |server: &Server| {
+            server.user_id == who.user_id && server::tag(server).is_some_and(|other| other.owner == tag.owner)
+        };
+        return match servers.iter().find(leads_to) {
+            Some(server) if is_ours(server) => Whose::Ours,
+            // Its server has just gone.
+            None if is_sealed => Whose::Ours,
+            _ => Whose::Foreign,
+        };
+    }
+    let is_first = || {
+        let first = address.description.split_once(' ').map(|(first, _)| first.to_owned());
+        let has_seal = address.tags.iter().any(|text| text.starts_with(SEAL));
+        !has_seal && marks.is_some_and(|marks| first == Some(first_mark(marks, tag)))
+    };
+    if is_sealed || is_first() { Whose::Ours } else { Whose::Unproven }
+}
+
+/// Says that an address carries our tag, and why nothing is done with it.
+pub(super) fn tell(cloud: &Cloud, address: &FloatingIp, tag: &Tag, whose: Whose) {
+    let FloatingIp { address, id, .. } = address;
+    let text = match whose {
+        Whose::Ours => return,
+        Whose::Unproven => format!(
+            "the floating IP {address} carries the tag {tag}, and nothing shows that you made it: it is left alone. If it is yours: \
+             gpucl gc --provider chameleon --id {id}"
+        ),
+        Whose::Foreign => {
+            format!(
+                "the floating IP {address} carries the tag {tag}, and leads to a server that is not yours: it is left alone"
+            )
+        }
+    };
+    cloud.warn_once(text);
+}
+
+/// The address of this tag that is ours.
+pub(super) async fn own(cloud: &Cloud, tag: &Tag) -> Result<Option<FloatingIp>> {
+    let site = cloud.site().await?;
+    let (who, addresses, servers) = tokio::try_join!(site.who(), site.floating_ips(), site.servers())?;
+    let marks = Marks::known(&cloud.context.surroundings.config_dir)?;
+    let is_own = |address: &FloatingIp| {
+        tag_of(address).as_ref() == Some(tag) && whose(address, tag, &who, &servers, marks.as_ref()) == Whose::Ours
+    };
+    Ok(addresses.into_iter().find(is_own))
+}
+
+/// Marks an address as ours by its id: from now on its description alone is worth nothing. To do it twice changes nothing.
+pub(super) async fn seal(cloud: &Cloud, tag: &Tag, id: &str) -> Result<()> {
+    let site = cloud.site().await?;
+    let seal = seal_of(&Marks::ensure(&cloud.context.surroundings.config_dir)?, tag, id);
+    let addresses = site.floating_ips().await?;
+    let mut tags = addresses.into_iter().find(|address| address.id == id).map(|one| one.tags).unwrap_or_default();
+    if tags.contains(&seal) {
+        return Ok(());
+    }
+    tags.retain(|text| !text.starts_with(SEAL));
+    tags.push(seal);
+    // Without it the first mark holds, and it is tried again when the address is given to its server.
+    if let Err(failure) = site.tag_floating_ip(id, &tags).await {
+        cloud.context.events.note(format!("failed to mark the floating IP {id} as ours: {}", failure.text));
+    }
+    Ok(())
 }
 
 /// Makes the address of this tag, or finds it.
 pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Acquired> {
     let site = cloud.site().await?;
-    if let Some(address) = tagged(site, tag).await? {
+    if let Some(address) = own(cloud, tag).await? {
         return Ok(Acquired { id: address.id, was_there: true });
     }
     let network = match request.found["public"].as_str() {
@@ -55,7 +151,9 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
             })?
         }
     };
-    let failure = match site.create_floating_ip(&network, &tag.to_string()).await {
+    let marks = Marks::ensure(&cloud.context.surroundings.config_dir)?;
+    let description = format!("{} {tag}", first_mark(&marks, tag));
+    let failure = match site.create_floating_ip(&network, &description).await {
         Ok(address) => return Ok(Acquired { id: address.id, was_there: false }),
         Err(failure) => failure,
     };
@@ -63,7 +161,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
         let begun = Instant::now();
         loop {
             let is_last = begun.elapsed() >= SHOWS_WITHIN;
-            if let Some(address) = tagged(site, tag).await? {
+            if let Some(address) = own(cloud, tag).await? {
                 return Ok(Acquired { id: address.id, was_there: false });
             }
             if is_last {
@@ -98,14 +196,25 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
     })
 }
 
-/// Gives it back.
+/// Gives it back; not when it leads to what is not ours: somebody uses it.
 pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
     let site = cloud.site().await?;
+    let left = || LeftBehind::Remaining(vec![id.to_owned()]);
+    let Some(address) = site.floating_ips().await?.into_iter().find(|address| address.id == id) else { return Ok(()) };
+    if let (Some(_), Some(device)) = (&address.port_id, &address.device) {
+        let (who, user) = tokio::try_join!(site.who(), site.server(device))?;
+        if user.is_some_and(|server| server.user_id != who.user_id || server::tag(&server).is_none()) {
+            return Err(Error::new(ErrorKind::Provider, format!("give the floating IP {} back", address.address))
+                .because(format!("it leads to the server {device}, which is not one of yours"))
+                .left(left())
+                .hint("ask whose that server is; once the address leads nowhere, the same command gives it back"));
+        }
+    }
     match site.delete_floating_ip(id).await {
         Ok(()) => Ok(()),
         Err(failure) => match site.floating_ips().await?.iter().any(|address| address.id == id) {
             false => Ok(()),
-            true => Err(Error::from(failure).left(LeftBehind::Remaining(vec![id.to_owned()]))),
+            true => Err(Error::from(failure).left(left())),
         },
     }
 }

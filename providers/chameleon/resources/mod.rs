@@ -9,6 +9,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use address::Whose;
+
+use super::api::FloatingIp;
 use super::cloud::Cloud;
 use super::config;
 use super::resolve::{Found, LeaseFound, Wanted};
@@ -17,6 +20,7 @@ use crate::name::{Key, Owner, Tag};
 use crate::provider::{
     Acquired, HostPlace, HostRequest, ObservedResource, Recorder, ResourceKind, ResourceRequest, settings,
 };
+use crate::secret::Marks;
 
 /// The kinds of resource there are, in the order in which they are acquired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,40 +122,69 @@ pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<Resourc
     Ok(requests)
 }
 
-/// What of this owner exists, in the order in which it was acquired.
+/// What of this owner exists, in the order in which it was acquired. An address that carries our tag and is not known to be ours is said.
 pub(super) async fn owned(cloud: &Cloud, owner: &Owner) -> Result<Vec<(Tag, ObservedResource)>> {
-    let mut found = all_tagged(cloud).await?.0;
-    found.retain(|(tag, _)| tag.owner == *owner);
-    Ok(found)
+    let mut tagged = all_tagged(cloud).await?;
+    tagged.ours.retain(|(tag, _)| tag.owner == *owner);
+    for (address, tag, whose) in tagged.addresses.iter().filter(|(_, tag, _)| tag.owner == *owner) {
+        address::tell(cloud, address, tag, *whose);
+    }
+    Ok(tagged.ours)
 }
 
 /// What carries a tag and is not known to be another user's, in the order in which it was acquired.
 pub(super) async fn tagged(cloud: &Cloud) -> Result<Vec<(Tag, ObservedResource)>> {
-    let (mut found, others) = all_tagged(cloud).await?;
+    let AllTagged { ours: mut found, addresses, others } = all_tagged(cloud).await?;
     // An address does not tell who made it; whose else its owner's things are, tells.
-    found.retain(|(tag, resource)| resource.kind.0 != Kind::FloatingIp.name() || !others.contains(&tag.owner));
+    let unproven = addresses.iter().filter(|(_, tag, whose)| *whose == Whose::Unproven && !others.contains(&tag.owner));
+    let at = found.iter().take_while(|(_, resource)| resource.kind.0 != Kind::Server.name()).count();
+    found.splice(at..at, unproven.map(|(one, tag, _)| (tag.clone(), address::as_resource(one, &tag.key))));
     Ok(found)
 }
 
-/// What carries a tag: of leases, keys and servers our user's, of addresses the project's; and the owners whose leases or servers
-/// another user made.
-async fn all_tagged(cloud: &Cloud) -> Result<(Vec<(Tag, ObservedResource)>, BTreeSet<Owner>)> {
+/// What carries a tag.
+struct AllTagged {
+    /// What our user made.
+    ours: Vec<(Tag, ObservedResource)>,
+    /// Addresses of the project that are not known to be ours.
+    addresses: Vec<(FloatingIp, Tag, Whose)>,
+    /// The owners whose leases or servers another user made.
+    others: BTreeSet<Owner>,
+}
+
+async fn all_tagged(cloud: &Cloud) -> Result<AllTagged> {
     let site = cloud.site().await?;
     let (who, leases, keys, addresses, servers) =
         tokio::try_join!(site.who(), site.leases(), site.key_pairs(), site.floating_ips(), site.servers())?;
+    let marks = Marks::known(&cloud.context.surroundings.config_dir)?;
     let is_ours = |user: &str| user == who.user_id;
-    let leases = leases.iter().filter_map(|one| Some((is_ours(&one.user_id), lease::observed(one)?)));
-    let servers = servers.iter().filter_map(|one| Some((is_ours(&one.user_id), server::observed(one, &addresses)?)));
-    let keys = keys.iter().filter_map(|one| Some((true, key::observed(one)?)));
-    let own = addresses.iter().filter_map(|one| Some((true, address::observed(one)?)));
-    let (mut found, mut others) = (Vec::new(), BTreeSet::new());
-    for (ours, (tag, resource)) in leases.chain(keys).chain(own).chain(servers) {
-        match ours {
-            true => found.push((tag, resource)),
+    let seen = leases.iter().filter_map(|one| Some((is_ours(&one.user_id), lease::observed(one)?)));
+    // The service shows each user's own.
+    let seen = seen.chain(keys.iter().filter_map(|one| Some((true, key::observed(one)?))));
+    let hosts = servers.iter().filter_map(|one| Some((is_ours(&one.user_id), server::observed(one, &addresses)?)));
+    let (mut ours, mut own_hosts, mut others) = (Vec::new(), Vec::new(), BTreeSet::new());
+    for (is_ours, (tag, resource)) in seen {
+        match is_ours {
+            true => ours.push((tag, resource)),
             false => drop(others.insert(tag.owner)),
         }
     }
-    Ok((found, others))
+    for (is_ours, (tag, resource)) in hosts {
+        match is_ours {
+            true => own_hosts.push((tag, resource)),
+            false => drop(others.insert(tag.owner)),
+        }
+    }
+    let mut unknown = Vec::new();
+    for one in &addresses {
+        let Some(tag) = address::tag_of(one) else { continue };
+        match address::whose(one, &tag, &who, &servers, marks.as_ref()) {
+            Whose::Ours => ours.push((tag.clone(), address::as_resource(one, &tag.key))),
+            whose => unknown.push((one.clone(), tag, whose)),
+        }
+    }
+    ours.extend(own_hosts);
+    Ok(AllTagged { ours, addresses: unknown, others })
 }
 
 /// What these are now that are used and were not made for the cluster.
@@ -186,7 +219,12 @@ pub(super) async fn acquire(
         Kind::FloatingIp => address::acquire(cloud, tag, request).await,
         Kind::Server => server::acquire(cloud, tag, request).await,
     }?;
-    acquired.recorded(recorder, tag, &tag.to_string()).await
+    let is_address = request.kind.0 == Kind::FloatingIp.name();
+    let acquired = acquired.recorded(recorder, tag, &tag.to_string()).await?;
+    if is_address {
+        address::seal(cloud, tag, &acquired.id).await?;
+    }
+    Ok(acquired)
 }
 
 /// Waits until one is usable.

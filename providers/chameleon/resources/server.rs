@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::key::LOGIN;
-use super::{Kind, address_key, lease_key};
+use super::{Kind, address, address_key, lease_key};
 use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::event::EventKind;
 use crate::host::SshTarget;
@@ -27,9 +27,14 @@ const END_LIMIT: Duration = Duration::from_secs(15 * 60);
 /// How long a server that was made may be missing from the list.
 const SHOWS_WITHIN: Duration = Duration::from_secs(5);
 
+/// The tag of a server.
+pub(super) fn tag(server: &Server) -> Option<Tag> {
+    server.metadata.get(TAG).map_or(server.name.as_str(), String::as_str).parse().ok()
+}
+
 /// A server that carries a tag.
 pub(super) fn observed(server: &Server, addresses: &[FloatingIp]) -> Option<(Tag, ObservedResource)> {
-    let tag: Tag = server.metadata.get(TAG).map_or(server.name.as_str(), String::as_str).parse().ok()?;
+    let tag = tag(server)?;
     let is_active = server.status == "ACTIVE";
     let is_reached = tag.key != Key::host(0) || public_ip(server, addresses).is_some();
     let is_building = matches!(server.status.as_str(), "BUILD" | "REBUILD" | "REBOOT" | "HARD_REBOOT" | "UNKNOWN");
@@ -75,7 +80,7 @@ fn public_ip(server: &Server, addresses: &[FloatingIp]) -> Option<String> {
     })
 }
 
-fn fixed_ips(server: &Server) -> impl Iterator<Item = &str> {
+pub(super) fn fixed_ips(server: &Server) -> impl Iterator<Item = &str> {
     server.addresses.iter().filter(|address| !address.floating).map(|address| address.ip.as_str())
 }
 
@@ -240,16 +245,16 @@ async fn give_address(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, id: &
     let site = cloud.site().await?;
     let doing = || format!("give {} its floating IP", tag.key.display_name());
     let scope = Scope { owner: tag.owner.clone(), cluster: tag.cluster.clone() };
-    let wanted = scope.tag(&address_key()).to_string();
+    let wanted = scope.tag(&address_key());
     let named = request.found["address"].as_str();
     let mut last = None;
     for attempt in 0..5_u64 {
         tokio::time::sleep(Duration::from_millis(500 * attempt)).await;
-        let (addresses, ports) = tokio::try_join!(site.floating_ips(), site.ports(id))?;
-        let own = addresses.iter().find(|address| match named {
-            Some(id) => address.id == id,
-            None => address.description == wanted,
-        });
+        let ports = site.ports(id).await?;
+        let own = match named {
+            Some(id) => site.floating_ips().await?.into_iter().find(|address| address.id == id),
+            None => address::own(cloud, &wanted).await?,
+        };
         let Some(own) = own else {
             return Err(Error::new(ErrorKind::Provider, doing()).because("the address is not there any more"));
         };
@@ -261,6 +266,10 @@ async fn give_address(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, id: &
                     .because(format!("{} is in use by another server (port {at})", own.address)));
             }
             _ => {}
+        }
+        if named.is_none() {
+            // It may have failed when the address was made; from now on people see it in use.
+            address::seal(cloud, &wanted, &own.id).await?;
         }
         match site.associate(&own.id, Some(&port.id)).await {
             Ok(_) => return Ok(()),

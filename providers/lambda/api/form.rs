@@ -237,6 +237,9 @@ pub(crate) struct Ruleset {
     pub(crate) region: Region,
     #[serde(default, deserialize_with = "some")]
     pub(crate) rules: Vec<Rule>,
+    /// The instances that have it.
+    #[serde(default, deserialize_with = "some")]
+    pub(crate) instance_ids: Vec<String>,
 }
 
 /// One rule: what is let in.

@@ -30,9 +30,15 @@ const WAIT: &str = "wait for it: the same with --wait-capacity 6h";
 /// How often a termination is sent again whose answer was lost. It goes by id: nothing is done twice.
 const AGAIN: u32 = 3;
 
-/// The tag that an instance carries; its name only where it has no tag of ours, since a person may change names.
+/// The tag that an instance carries, written at its launch. Its name counts only where the key of the same cluster logs in as well:
+/// everybody in the account can change a name, and nobody the keys.
 pub(in crate::providers::lambda) fn tag_of(instance: &Instance) -> Option<Tag> {
-    instance.tag(TAG).unwrap_or(&instance.name).parse().ok()
+    if let Some(tag) = instance.tag(TAG) {
+        return tag.parse().ok();
+    }
+    let tag: Tag = instance.name.parse().ok()?;
+    let key = scope_of(&tag).tag(&key_key()).to_string();
+    instance.ssh_key_names.contains(&key).then_some(tag)
 }
 
 /// An instance that carries a tag.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::api::{Effect, Failure, FailureKind, Instance, Status};
+use super::api::{Effect, Failure, FailureKind, Instance, Ruleset, Status};
 use super::cloud::{Age, Cloud};
 use super::config;
 use super::resolve::{Found, KeyFound};
@@ -146,7 +146,12 @@ pub(super) async fn tagged(cloud: &Cloud) -> Result<Vec<(Tag, ObservedResource)>
         Some((tag, resource))
     };
     let keys = keys.iter().filter_map(|one| named(Kind::SshKey, &one.name, &one.id, ""));
-    let rulesets = rulesets.iter().filter_map(|one| named(Kind::Ruleset, &one.name, &one.id, &one.region.name));
+    // Everybody in the account can change its name: one that another's machine has is not ours.
+    let is_used_by_others = |one: &&Ruleset| {
+        instances.iter().any(|host| one.instance_ids.contains(&host.id) && instance::tag_of(host).is_none())
+    };
+    let rulesets = rulesets.iter().filter(|one| !is_used_by_others(one));
+    let rulesets = rulesets.filter_map(|one| named(Kind::Ruleset, &one.name, &one.id, &one.region.name));
     let files = files.iter().filter_map(|one| named(Kind::FileSystem, &one.name, &one.id, &one.region.name));
     let instances = instances.iter().filter_map(instance::observed);
     Ok(keys.chain(rulesets).chain(files).chain(instances).collect())

@@ -14,7 +14,7 @@ use crate::engine::Cancel;
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::Owner;
 use crate::provider::{self, Provider};
-use crate::state::known_owner;
+use crate::state::{check_here, known_owner};
 use crate::util::{human, when};
 
 /// The arguments of `gc`.
@@ -203,8 +203,12 @@ impl Desk<'_> {
                 .hint(format!("gpucl down -c {}", one.tag.cluster)));
             }
         }
-        if self.owner.is_some() || !self.options.ids.is_empty() || found.is_empty() {
+        if !self.options.ids.is_empty() || found.is_empty() {
             return Ok(());
+        }
+        if self.owner.is_some() {
+            // What carries the owner's tag may run for the machine that the owner belongs to.
+            return check_here(&self.app.paths);
         }
         let path = self.app.paths.owner();
         Err(Error::new(ErrorKind::State, "tell what of this is ours")

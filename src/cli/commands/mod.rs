@@ -16,6 +16,7 @@ pub(crate) mod list;
 pub(crate) mod login;
 pub(crate) mod logs;
 pub(crate) mod offers;
+pub(crate) mod owner;
 pub(crate) mod plan;
 pub(crate) mod port_forward;
 pub(crate) mod provider;
@@ -56,6 +57,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
         Command::Calendar(args) => calendar::run(app, args).await,
         Command::Lease(args) => lease::run(app, *args).await,
         Command::Gc(args) => gc::run(app, args).await,
+        Command::Owner(command) => owner::run(app, command).await,
         Command::Doctor(args) => doctor::run(app, args).await,
         Command::Provider(command) => provider::run(app, command).await,
         Command::Sandbox(command) => sandbox::run(app, command).await,

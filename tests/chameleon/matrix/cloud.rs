@@ -175,7 +175,8 @@ impl Cloud for Services {
 
     async fn remove_by_prefix(&self, prefix: &str) {
         for thing in self.held().await {
-            if thing.kind == "floating_ip" && thing.label.starts_with(prefix) {
+            let tag = thing.label.rsplit(' ').next().unwrap_or_default();
+            if thing.kind == "floating_ip" && tag.starts_with(prefix) {
                 self.remove(&thing).await;
             }
         }

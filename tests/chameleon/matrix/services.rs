@@ -249,6 +249,53 @@ impl Services {
         assert!(status < 300, "{answer}");
     }
 
+    /// Makes an address that leads to a server of this user, which gpucl knows nothing of.
+    pub(crate) async fn add_used_address(&self, description: &str) -> String {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let lease = self.add_lease("his", 60).await;
+        let image =
+            self.ask(Method::GET, "compute", "/servers/detail", None).await.1["servers"][0]["image"]["id"].clone();
+        let network =
+            self.ask(Method::GET, "network", "/networks?name=sharednet1", None).await.1["networks"][0]["id"].clone();
+        let told = loop {
+            let told = self.ask(Method::GET, "reservation", &format!("/leases/{lease}"), None).await.1["lease"].clone();
+            if told["status"] == "ACTIVE" {
+                break told;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        };
+        let body = json!({"server": {"name": "his", "imageRef": image, "flavorRef": "baremetal", "min_count": 1, "max_count": 1,
+            "networks": [{"uuid": network}]}, "os:scheduler_hints": {"reservation": told["reservations"][0]["id"]}});
+        let (status, server) = self.ask(Method::POST, "compute", "/servers", Some(body)).await;
+        assert_eq!(status, 202, "{server}");
+        let ports = format!("/ports?device_id={}", text(&server["server"]["id"]));
+        let port = loop {
+            let port = self.ask(Method::GET, "network", &ports, None).await.1["ports"][0]["id"].clone();
+            if port.is_string() {
+                break port;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        };
+        let body = self.new_address(description).await;
+        let id = text(&self.ask(Method::POST, "network", "/floatingips", Some(body)).await.1["floatingip"]["id"]);
+        let body = json!({"floatingip": {"port_id": port}});
+        let (status, answer) = self.ask(Method::PUT, "network", &format!("/floatingips/{id}"), Some(body)).await;
+        assert_eq!(status, 200, "{answer}");
+        id
+    }
+
+    /// Makes an address with all that is written beside this one.
+    pub(crate) async fn add_copied_address(&self, of: &str) -> String {
+        let seen = self.ask(Method::GET, "network", &format!("/floatingips/{of}"), None).await.1["floatingip"].clone();
+        let body = self.new_address(seen["description"].as_str().unwrap()).await;
+        let made = self.ask(Method::POST, "network", "/floatingips", Some(body)).await.1["floatingip"].clone();
+        let id = made["id"].as_str().unwrap().to_owned();
+        let body = json!({"tags": seen["tags"]});
+        let (status, answer) = self.ask(Method::PUT, "network", &format!("/floatingips/{id}/tags"), Some(body)).await;
+        assert_eq!(status, 200, "{answer}");
+        id
+    }
+
     /// The same services as another user.
     pub(crate) fn as_bob(&self) -> Option<Self> {
         let Running::StandIn { sandbox } = &self.running else { return None };

@@ -55,7 +55,7 @@ impl Ready {
     /// The name of the container of this key, which is ours.
     fn container(&self, key: &str) -> String {
         let owner = std::fs::read_to_string(self.env().home().join(".config/gpucl/owner")).unwrap();
-        format!("gpucl-{}-troubled-{key}", owner.trim())
+        format!("gpucl-{}-troubled-{key}", owner.lines().next().unwrap_or_default())
     }
 
     /// The whole spec with a fragment of compose.
