@@ -17,6 +17,7 @@ mod jobs;
 mod lambda;
 mod native;
 mod programs;
+mod reaper;
 mod scenario;
 mod spec;
 mod support;

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod env;
+mod hidden;
 mod http;
 mod leftovers;
 pub(crate) mod matrix;
@@ -10,6 +11,7 @@ mod wait;
 
 pub(crate) use cluster::{Turn, tagged_processes, turn};
 pub(crate) use env::{Outcome, TestEnv};
+pub(crate) use hidden::Hidden;
 pub(crate) use http::get;
 pub(crate) use leftovers::SharedFolders;
 pub(crate) use nodes::{nodes, port_blocks, ray_session};
