@@ -80,6 +80,10 @@ new-provider name:
 crash-matrix:
     cargo test --test main crash -- --include-ignored
 
+# `up` and `down` are killed at random moments of a real cluster; what runs after the next `down`?
+kill-rounds rounds="8":
+    GPUCL_ROUNDS={{ rounds }} cargo test --test main killed_at_random_moments -- --ignored --nocapture
+
 # every call that changes something at Chameleon, in every trouble: on stand-ins, then on the real services (half an hour)
 chameleon-matrix:
     testbed/openstack/up

@@ -18,6 +18,7 @@ mod lambda;
 mod native;
 mod neighbour;
 mod programs;
+mod reaper;
 mod scenario;
 mod spec;
 mod support;

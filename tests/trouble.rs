@@ -5,5 +5,6 @@ mod install;
 mod keyboard;
 mod machine;
 mod nodes;
+mod rounds;
 mod state;
 mod tools;

@@ -11,7 +11,7 @@ use super::protocol::{Answer, MESSAGE_LIMIT, Request, VERSION, is_of_this_user, 
 use super::supervise::{Change, Nodes};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::Scope;
-use crate::runtime::native::Launch;
+use crate::runtime::native::{ClusterProcesses, Launch};
 use crate::state::{Paths, Record, Store};
 use crate::util::fs;
 
@@ -34,6 +34,9 @@ pub async fn serve(config: AgentConfig) -> Result<()> {
     let doing = || format!("serve as the agent of {}", config.scope.cluster);
     // Away from the terminal: it outlives the command that started it. It fails only for a process that leads a group already.
     let _ = rustix::process::setsid();
+    // What came of a node whose reaper is killed becomes a child of this process.
+    let subreaper = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    subreaper.map_err(std::io::Error::from).doing(ErrorKind::Internal, doing)?;
     let path = socket(&config.paths.runtime, &config.scope);
     if let Some(folder) = path.parent() {
         crate::state::make_runtime_dir(folder)?;
@@ -53,7 +56,7 @@ pub async fn serve(config: AgentConfig) -> Result<()> {
     let listener = UnixListener::bind(&path).doing(ErrorKind::State, doing)?;
     say(&format!("agent {} of {} listens on {}", env!("CARGO_PKG_VERSION"), config.scope.cluster, path.display()));
 
-    let mut nodes = Nodes::new(config.scope.clone());
+    let mut nodes = Nodes::new(ClusterProcesses::new(&config.scope, &config.paths.data));
     if let Some(store) = Store::open(&config.paths, &config.scope.cluster)? {
         nodes.restart = store.state().ready_since.is_some();
         nodes.take_over(launches(&config.paths, &config.scope));
@@ -73,6 +76,7 @@ pub async fn serve(config: AgentConfig) -> Result<()> {
             }
             _ = tick.tick() => {
                 report(&config, nodes.look());
+                nodes.end_adopted().await;
                 let gone = matches!(Store::open(&config.paths, &config.scope.cluster), Ok(None));
                 if gone && (nodes.is_empty() || nodes.status().iter().all(|node| !node.alive)) {
                     say("the cluster is gone");
@@ -82,6 +86,8 @@ pub async fn serve(config: AgentConfig) -> Result<()> {
             _ = terminate.recv() => break,
         }
     }
+    // With this process its orphans would be lost.
+    nodes.end_adopted().await;
     let _ = fs_err::remove_file(&path);
     let _ = fs_err::remove_file(path.with_extension("lock"));
     say("the agent ends; nodes go on");
@@ -107,7 +113,10 @@ async fn answer(stream: UnixStream, config: &AgentConfig, nodes: &mut Nodes) -> 
             Ok(identity) => answer.id = Some(identity.to_string()),
             Err(error) => answer.error = Some(error),
         },
-        Ok(Request::LetGo { key }) => nodes.let_go(&key),
+        Ok(Request::LetGo { key }) => {
+            nodes.let_go(&key);
+            nodes.end_adopted().await;
+        }
         Ok(Request::Supervise) => nodes.restart = true,
         Ok(Request::End) => end = true,
         Err(error) => answer.error = Some(format!("it does not understand the question: {error}")),

@@ -1,23 +1,26 @@
 //! The processes that the agent looks after.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 use tokio::process::{Child, Command};
 
 use super::protocol::NodeStatus;
-use crate::name::{Key, Scope};
+use crate::name::Key;
 use crate::plan::NodeRole;
-use crate::runtime::native::{Launch, observe_nodes, residue};
+use crate::runtime::native::{ClusterProcesses, Launch, Record, observe_nodes};
 use crate::util::fs;
-use crate::util::process::Identity;
+use crate::util::process::{Identity, Stat, below, boot_id, table};
 
 /// How often a worker is started again before it is left as it is, unless it ran for [`LONG_ENOUGH`] in between.
 const MOST_RESTARTS: u32 = 5;
 /// After this time a worker counts as having run well.
 const LONG_ENOUGH: Duration = Duration::from_secs(300);
+/// How long orphans may take to vanish before it is gone on without them; they are looked for again at the next look.
+const ADOPTED_LIMIT: Duration = Duration::from_secs(2);
 
 /// A node under the agent's eye.
 struct Node {
@@ -41,20 +44,22 @@ pub(super) enum Change {
 
 /// All nodes under the agent's eye.
 pub(super) struct Nodes {
-    scope: Scope,
+    processes: ClusterProcesses,
     nodes: BTreeMap<Key, Node>,
+    /// The reapers that this very agent started, with the host's folder; also those that it was told to forget.
+    reapers: Vec<(Identity, Key, PathBuf)>,
     /// Workers are started again.
     pub(super) restart: bool,
 }
 
 impl Nodes {
-    pub(super) fn new(scope: Scope) -> Self {
-        Self { scope, nodes: BTreeMap::new(), restart: false }
+    pub(super) fn new(processes: ClusterProcesses) -> Self {
+        Self { processes, nodes: BTreeMap::new(), reapers: Vec::new(), restart: false }
     }
 
     /// Takes over what an earlier agent started.
     pub(super) fn take_over(&mut self, launches: Vec<Launch>) {
-        let seen = observe_nodes(&self.scope);
+        let seen = observe_nodes(self.processes.scope());
         for launch in launches {
             let identity = seen.iter().find(|node| node.key == launch.key).and_then(|node| node.id.parse().ok());
             if let Some(identity) = identity {
@@ -73,6 +78,7 @@ impl Nodes {
             return Ok(node.identity.clone());
         }
         let (child, identity) = spawn(&launch)?;
+        self.reapers.push((identity.clone(), launch.key.clone(), launch.folder.clone()));
         self.nodes.insert(launch.key.clone(), Node::new(launch, identity.clone(), Some(child)));
         Ok(identity)
     }
@@ -107,7 +113,7 @@ impl Nodes {
                 }
             } else if node.restart_at.is_some_and(|at| at <= Instant::now()) {
                 // Children of the one that ended would hold its ports and its GPU.
-                let left = residue(&self.scope, key);
+                let left = self.processes.of(key);
                 if !left.is_empty() {
                     for process in left {
                         process.identity.signal(Signal::KILL);
@@ -118,6 +124,7 @@ impl Nodes {
                 node.restarts += 1;
                 match spawn(&node.launch) {
                     Ok((child, identity)) => {
+                        self.reapers.push((identity.clone(), key.clone(), node.launch.folder.clone()));
                         changes.push(Change::Restarted(key.clone(), identity.clone()));
                         node.child = Some(child);
                         node.identity = identity;
@@ -129,6 +136,60 @@ impl Nodes {
             }
         }
         changes
+    }
+
+    /// Ends what became a child of this process because the reaper of its node was killed, with all that is below it.
+    ///
+    /// This agent is the next subreaper above the reapers that it started: what is its child and none of them is such an orphan.
+    pub(super) async fn end_adopted(&mut self) {
+        let begun = Instant::now();
+        let mut stopped = BTreeMap::new();
+        loop {
+            let table = table();
+            let orphans = self.orphans(&table);
+            if orphans.is_empty() {
+                break;
+            }
+            let all = orphans.iter().copied().chain(below(&table, orphans.iter().copied()));
+            let running = all.filter_map(|pid| Some((pid, *table.get(&pid)?))).filter(|(_, stat)| stat.runs);
+            let seen: BTreeMap<u32, Stat> = running.collect();
+            let is_new =
+                |(pid, stat): &(&u32, &Stat)| stopped.get(*pid).is_none_or(|before: &Stat| before.start != stat.start);
+            // Who is ended before its children are seen takes away what they are known by.
+            let signal = if seen.iter().any(|entry| is_new(&entry)) { Signal::STOP } else { Signal::KILL };
+            for (pid, stat) in &seen {
+                Identity { pid: *pid, start: stat.start, boot: boot_id() }.signal(signal);
+            }
+            stopped.extend(seen);
+            // Those that have ended are waited for by nobody else.
+            for pid in &orphans {
+                let _ = waitpid(i32::try_from(*pid).ok().and_then(Pid::from_raw), WaitOptions::NOHANG);
+            }
+            if begun.elapsed() > ADOPTED_LIMIT {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        self.reapers.retain(|(identity, key, folder)| {
+            let runs = identity.is_alive();
+            // Nobody was missed: the orphans had nowhere else to go.
+            if let Some(record) =
+                Record::of(folder, key).filter(|record| !runs && record.is_of(identity) && !record.is_over())
+            {
+                record.finish(false);
+            }
+            runs
+        });
+    }
+
+    /// The children of this process that it did not start itself.
+    fn orphans(&self, table: &BTreeMap<u32, Stat>) -> Vec<u32> {
+        let me = std::process::id();
+        let is_own = |pid: u32, stat: &Stat| {
+            self.reapers.iter().any(|(identity, _, _)| identity.pid == pid && identity.start == stat.start)
+        };
+        let children = table.iter().filter(|(_, stat)| stat.parent == me);
+        children.filter(|(pid, stat)| !is_own(**pid, stat)).map(|(pid, _)| *pid).collect()
     }
 
     pub(super) fn status(&self) -> Vec<NodeStatus> {

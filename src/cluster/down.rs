@@ -19,6 +19,8 @@ pub struct Proof {
     pub removed: Vec<String>,
     /// What was looked at afterwards, and what was seen.
     pub seen: Vec<String>,
+    /// What could not be known.
+    pub unknown: Vec<String>,
     /// What stays on purpose.
     pub kept: Vec<String>,
     /// What it cost, from its first launch until it was gone.
@@ -93,12 +95,13 @@ async fn prove(
     let observed = opened.world.observe(&opened.ledger.state()).await?;
     let mut left = observed.describe();
     proof.seen.push(format!("asked the provider `{provider}` again: it has nothing that carries our tag"));
-    let processes = native::tagged(&scope);
+    let processes = native::ClusterProcesses::new(&scope, &settings.paths.data).found();
     left.extend(processes.values().flatten().map(|process| format!("process {}", process.identity.pid)));
     proof.seen.push(format!(
-        "looked at every process of this machine: none carries {}",
+        "looked at every process of this machine: none carries {}, or came of one that did",
         scope.tag(&Key::head()).to_string().trim_end_matches("head").to_owned() + "*"
     ));
+    proof.unknown.extend(opened.world.missed().iter().map(|key| missed(&key.display_name())));
     let ports: Vec<u16> = known
         .items
         .iter()
@@ -120,6 +123,14 @@ async fn prove(
         .because("looking again showed that something is still there")
         .left(LeftBehind::Remaining(left))
         .hint(format!("gpucl down -c {}", scope.cluster)))
+}
+
+/// What is said of a node of which something may run on.
+pub(super) fn missed(node: &str) -> String {
+    format!(
+        "whether a job left a process behind on {node}: its reaper was killed while nothing looked after it, so that a process that \
+         had left it at that moment cannot be told from others"
+    )
 }
 
 /// Says it when the machine was restarted since: then nothing of the cluster was running any more.
@@ -159,7 +170,9 @@ async fn lost_state(settings: &Settings, name: &ClusterName) -> Result<(Store, S
     }
     let spec = match holder {
         Some(spec) => spec,
-        None if native::tagged(&scope).is_empty() => return Err(unknown(&settings.paths, name)),
+        None if native::ClusterProcesses::new(&scope, &settings.paths.data).found().is_empty() => {
+            return Err(unknown(&settings.paths, name));
+        }
         None => bare_spec(name, ProviderChoice::default().name(), Runtime::default()),
     };
     let mut spec = spec;

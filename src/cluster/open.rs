@@ -72,6 +72,7 @@ impl Settings {
             },
             stage,
             stop_grace: spec.timeouts.stop.0,
+            processes: native::ClusterProcesses::new(&self.scope(&spec.name), &self.paths.data),
             events: self.events.clone(),
             cancel: self.cancel.clone(),
         })

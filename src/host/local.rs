@@ -2,14 +2,22 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use rustix::process::Signal;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 use super::lines::follow;
 use super::{ExecEnd, Host, OnLine};
-use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::error::{Doing as _, Error, ErrorKind, LeftBehind, Result};
+use crate::util::process::{Identity, with_variable};
+
+/// Says which gpucl started a program, and in which folder: `PID:START:BOOT FOLDER`. What it starts inherits it.
+const STARTED_BY: &str = "GPUCL_EXEC";
+/// How long a process that was killed may take to vanish.
+const AFTER_KILL: Duration = Duration::from_secs(10);
 
 /// This machine, with one folder for everything of one host.
 #[derive(Debug, Clone)]
@@ -28,6 +36,41 @@ impl LocalHost {
         })?;
         Ok(Self { name: name.into(), home })
     }
+
+    /// The processes of programs whose gpucl was killed: nobody waits for them, and some would go on for a minute.
+    pub fn abandoned(&self) -> Vec<Identity> {
+        let is_abandoned = |value: &str| {
+            value.split_once(' ').is_some_and(|(starter, home)| {
+                home == self.home && starter.parse::<Identity>().is_ok_and(|starter| !starter.is_alive())
+            })
+        };
+        with_variable(STARTED_BY)
+            .into_iter()
+            .filter(|process| process.environment.get(STARTED_BY).is_some_and(|value| is_abandoned(value)))
+            .map(|process| process.identity)
+            .collect()
+    }
+
+    /// Ends them, until none is seen.
+    pub async fn end_abandoned(&self) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let left = self.abandoned();
+            if left.is_empty() {
+                return Ok(());
+            }
+            for process in &left {
+                process.signal(Signal::KILL);
+            }
+            if begun.elapsed() > AFTER_KILL {
+                let left = left.iter().map(|process| format!("process {}", process.pid)).collect();
+                return Err(Error::new(ErrorKind::LeftBehind, format!("end what was started on {}", self.name))
+                    .because("it is still there ten seconds after SIGKILL")
+                    .left(LeftBehind::Remaining(left)));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
 }
 
 #[async_trait]
@@ -44,6 +87,7 @@ impl Host for LocalHost {
         let doing = || format!("run a shell program on {}", self.name);
         let mut child = Command::new("/bin/sh")
             .arg("-s")
+            .env(STARTED_BY, format!("{} {}", me(), self.home))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -65,5 +109,45 @@ impl Host for LocalHost {
         tokio::join!(feed, follow(stdout, stderr, on_line));
         let status = child.wait().await.doing(ErrorKind::Host, doing)?;
         Ok(status.code().map_or(ExecEnd::Broken, ExecEnd::Exited))
+    }
+}
+
+/// This very process.
+fn me() -> String {
+    Identity::of(std::process::id()).map(|me| me.to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_killed_gpucl_has_started_is_ended_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = LocalHost::new("host-0", folder.path().to_owned()).unwrap();
+        let home = folder.path().display().to_string();
+        let dead = Identity { pid: 1, start: 1, boot: crate::util::process::boot_id() };
+        let sleep = |value: String| {
+            let mut command = Command::new("sh");
+            // Its child has the mark as well.
+            command.args(["-c", "sleep 60; true"]).env(STARTED_BY, value).kill_on_drop(true).spawn().unwrap()
+        };
+        let mut abandoned = sleep(format!("{dead} {home}"));
+        let (mut own, mut other) = (sleep(format!("{} {home}", me())), sleep(format!("{dead} {home}/other")));
+        let begun = Instant::now();
+        while host.abandoned().len() < 2 && begun.elapsed() < AFTER_KILL {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(host.abandoned().len(), 2, "the shell and its child");
+        host.end_abandoned().await.unwrap();
+        assert!(!abandoned.wait().await.unwrap().success());
+        assert!(own.try_wait().unwrap().is_none() && other.try_wait().unwrap().is_none());
+        // Their children are told by the mark alone.
+        for mut child in [own, other] {
+            for process in with_variable(STARTED_BY).iter().filter(|process| Some(process.parent) == child.id()) {
+                process.identity.signal(Signal::KILL);
+            }
+            child.wait().await.unwrap();
+        }
     }
 }

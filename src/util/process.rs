@@ -1,6 +1,6 @@
 //! Processes of this machine, known by pid, start time and boot: a pid alone may be a stranger's by now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::Read as _;
 use std::str::FromStr;
@@ -44,7 +44,7 @@ impl Identity {
     /// The identity of a running process; `None` when there is none of that number.
     pub fn of(pid: u32) -> Option<Self> {
         let stat = stat(pid)?;
-        (stat.state != 'Z').then(|| Self { pid, start: stat.start, boot: boot_id() })
+        stat.runs.then(|| Self { pid, start: stat.start, boot: boot_id() })
     }
 
     /// The very process still runs (a zombie does not).
@@ -94,20 +94,41 @@ pub fn with_variable(name: &str) -> Vec<Process> {
             }
         }
         let stat = stat(pid)?;
-        let command = fs_err::read(format!("/proc/{pid}/cmdline")).ok()?;
-        let command = command
-            .split(|byte| *byte == 0)
-            .filter(|word| !word.is_empty())
-            .map(|word| String::from_utf8_lossy(word).into_owned())
-            .collect();
-        (stat.state != 'Z').then(|| Process {
+        stat.runs.then(|| Process {
             identity: Identity { pid, start: stat.start, boot: boot.clone() },
             parent: stat.parent,
-            command,
+            command: command(pid),
             environment,
         })
     })
     .collect()
+}
+
+/// The command line of a process; empty when it is gone.
+pub fn command(pid: u32) -> Vec<String> {
+    let command = fs_err::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = command.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+/// All processes of this machine by their numbers, as far as this user may see them.
+pub fn table() -> BTreeMap<u32, Stat> {
+    let Ok(entries) = fs_err::read_dir("/proc") else { return BTreeMap::new() };
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| Some((pid, stat(pid)?))).collect()
+}
+
+/// The numbers of all processes that descend from one of these.
+pub fn below(table: &BTreeMap<u32, Stat>, roots: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (pid, stat) in table {
+        children.entry(stat.parent).or_default().push(*pid);
+    }
+    let (mut found, mut left) = (BTreeSet::new(), roots.into_iter().collect::<Vec<_>>());
+    while let Some(parent) = left.pop() {
+        left.extend(children.get(&parent).into_iter().flatten().filter(|child| found.insert(**child)));
+    }
+    found
 }
 
 /// Reads a file of `/proc` with few calls: such files do not tell their length, so that reading them as others are read begins
@@ -126,10 +147,17 @@ fn read_whole(path: &str, bytes: &mut Vec<u8>) -> std::io::Result<()> {
     Ok(())
 }
 
-struct Stat {
-    state: char,
-    parent: u32,
-    start: u64,
+/// What the kernel says of one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// Its parent's number.
+    pub parent: u32,
+    /// The session that it is in: the number of the process that began it.
+    pub session: u32,
+    /// When it started, in clock ticks since the boot.
+    pub start: u64,
+    /// It has not ended.
+    pub runs: bool,
 }
 
 fn stat(pid: u32) -> Option<Stat> {
@@ -137,9 +165,11 @@ fn stat(pid: u32) -> Option<Stat> {
     // The name may hold blanks and parentheses; what follows the last one is regular (man 5 proc).
     let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
     Some(Stat {
-        state: fields.first()?.chars().next()?,
         parent: fields.get(1)?.parse().ok()?,
+        session: fields.get(3)?.parse().ok()?,
         start: fields.get(19)?.parse().ok()?,
+        // One whose first thread has ended shows as a zombie while others of its threads run on.
+        runs: !matches!(*fields.first()?, "Z" | "X") || fields.get(17)?.parse::<u32>().ok()? > 1,
     })
 }
 

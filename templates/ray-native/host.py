@@ -14,6 +14,9 @@ Each process of a node carries GPUCL_HOST, the host's tag, and GPUCL_TAG, its ow
 
     STATE PID START-TICKS STARTED-AT RESTARTS EXIT-CODE
 
+The process of a node is its reaper (`reaper.py`), which ends with the node all that came of it. Of a reaper that is killed the
+supervisor is next: it is a subreaper as well, and ends what it gets.
+
 The supervisor may be ended at any time: nodes go on, and the next one takes over those that are what they should be.
 """
 
@@ -28,6 +31,10 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from reaper import Record, become_subreaper, carrying, end_adopted, end_node, read, started, variables
+
 # How often a worker is started again before it is left as it is, unless it ran for LONG_ENOUGH seconds in between.
 MOST_RESTARTS = 5
 LONG_ENOUGH = 300
@@ -41,63 +48,10 @@ def fail(message):
     sys.exit(1)
 
 
-def read(path):
-    """A file's text; nothing when it is not there."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def variables(pid):
-    """The environment of a process that this user may look at."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            parts = file.read().split(b"\0")
-    except OSError:
-        return {}
-    return dict(part.decode(errors="replace").partition("=")[::2] for part in parts if part)
-
-
-def started(pid):
-    """When a process started, in ticks; nothing when it is gone or has ended."""
-    text = read(f"/proc/{pid}/stat")
-    fields = text.rpartition(")")[2].split()
-    return None if not fields or fields[0] in "ZX" else fields[19]
-
-
-def processes(name, value):
-    """The processes that carry a variable with this very value."""
-    found = []
-    for path in glob.glob("/proc/[0-9]*"):
-        pid = int(path[6:])
-        if variables(pid).get(name) == value and started(pid):
-            found.append(pid)
-    return found
-
-
-def end_all(tag):
-    """Ends every process of a node, until none is seen. Each is pinned before it is looked at."""
-    end = time.monotonic() + 15
-    while time.monotonic() < end:
-        left = processes("GPUCL_TAG", tag)
-        if not left:
-            return
-        for pid in left:
-            try:
-                pinned = os.pidfd_open(pid)
-            except OSError:
-                continue
-            try:
-                if variables(pid).get("GPUCL_TAG") == tag:
-                    signal.pidfd_send_signal(pinned, signal.SIGKILL)
-            except OSError:
-                pass
-            finally:
-                os.close(pinned)
-        time.sleep(0.1)
-    sys.stderr.write(f"host.py: processes of {tag} cannot be ended\n")
+def end_rest(home, key, tag):
+    """Ends what is left of a node."""
+    for what in end_node(home, key, tag):
+        sys.stderr.write(f"host.py: {what} of {tag} cannot be ended\n")
 
 
 def links():
@@ -164,10 +118,10 @@ class Node:
 
     def take_over(self):
         """Finds it running as it should be; whatever else carries its tag is ended."""
-        for pid in processes("GPUCL_TAG", self.launch["tag"]):
+        for pid in carrying("GPUCL_TAG", self.launch["tag"]):
             seen = variables(pid)
             words = read(f"/proc/{pid}/cmdline").split("\0")
-            is_main = any(word.rpartition("/")[2] == "node.py" for word in words)
+            is_main = any(word.rpartition("/")[2] == "reaper.py" for word in words)
             if is_main and seen.get("GPUCL_DIGEST") == self.launch["digest"]:
                 before = read(f"{self.home}/run/{self.launch['key']}").split()
                 self.pid, self.ticks, self.state = pid, started(pid) or "0", "running"
@@ -175,8 +129,12 @@ class Node:
                 self.at = before[3] if len(before) == 6 else now()
                 self.write()
                 return True
-        end_all(self.launch["tag"])
+        self.end_rest()
         return False
+
+    def end_rest(self):
+        """Ends what is left of it."""
+        end_rest(self.home, self.launch["key"], self.launch["tag"])
 
     def start(self):
         """Starts it in a session of its own, with nothing of this process but its environment."""
@@ -193,27 +151,42 @@ class Node:
         self.write()
 
     def look(self):
-        """Looks at it once, and starts it again when that is due."""
+        """Looks at it once, and starts it again when that is due; hands back whether a child of this process has ended."""
         if self.state == "running":
             if self.child is not None:
                 code = self.child.poll()
                 if code is None:
-                    return
+                    return False
                 self.code = str(code if code >= 0 else 128 - code)
             elif started(self.pid) == self.ticks:
-                return
+                return False
             if time.monotonic() - self.since > LONG_ENOUGH:
                 self.restarts = 0
             # A head that is started again is another cluster: its jobs and objects are gone. `gpucl up` decides that.
             if self.launch["role"] == "worker" and self.restarts < MOST_RESTARTS:
                 self.due = time.monotonic() + (1 << self.restarts)
-            self.state, self.child = "ended" if self.due is None else "restarting", None
+            was_child, self.child = self.child is not None, None
+            self.state = "ended" if self.due is None else "restarting"
             self.write()
-        elif self.due is not None and time.monotonic() >= self.due:
+            return was_child
+        if self.due is not None and time.monotonic() >= self.due:
             # Children of the one that ended would hold its ports and its GPU.
-            end_all(self.launch["tag"])
+            self.end_rest()
             self.restarts += 1
             self.start()
+        return False
+
+
+def look_at_all(home, nodes):
+    """Looks at all nodes once. What came of a reaper that was killed is this process's now, and ends."""
+    ended = [node for node in nodes if node.look()]
+    if end_adopted({node.child.pid for node in nodes if node.child is not None}):
+        return
+    for node in ended:
+        record = Record.load(f"{home}/processes/{node.launch['key']}")
+        # Nobody was missed, since the orphans had nowhere else to go.
+        if record and not record.over and (record.group is None or record.group.end()):
+            record.finish()
 
 
 def now():
@@ -234,6 +207,9 @@ def supervise(home):
             if time.monotonic() > end:
                 fail("another supervisor does not let go")
             time.sleep(0.1)
+    asked = []
+    signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
+    become_subreaper()
     host = load(home)
     make_folders(home, host)
     nodes = [Node(home, launch) for launch in host["nodes"]]
@@ -244,8 +220,8 @@ def supervise(home):
             os.remove(path)
     # What is asked for no more ends before what takes its ports.
     keep = {node.launch["tag"] for node in nodes} | {host["tag"]}
-    for tag in {variables(pid).get("GPUCL_TAG", "") for pid in processes("GPUCL_HOST", host["tag"])} - keep:
-        end_all(tag)
+    for tag in {variables(pid).get("GPUCL_TAG", "") for pid in carrying("GPUCL_HOST", host["tag"])} - keep:
+        end_rest(home, tag.rpartition("-")[2], tag)
     for node in nodes:
         if not node.take_over():
             node.start()
@@ -253,10 +229,11 @@ def supervise(home):
     with open(f"{home}/run/supervisor.new", "w", encoding="utf-8") as file:
         file.write(f"running {os.getpid()} {started(os.getpid())} {now()} 0 -\n")
     os.replace(f"{home}/run/supervisor.new", f"{home}/run/supervisor")
-    while True:
-        for node in nodes:
-            node.look()
+    while not asked:
+        look_at_all(home, nodes)
         time.sleep(0.3)
+    # With this process its orphans would be lost; nodes go on.
+    look_at_all(home, [node for node in nodes if node.due is None])
 
 
 def answers(port):
@@ -331,7 +308,7 @@ def listeners(pids):
 def closed(home, target):
     """Prints whether all that Ray listens on is on the loopback; what a task opens is the task's, and is told."""
     host = json.loads(read(f"{home}/nodes.json"))
-    seen = listeners(processes("GPUCL_HOST", host["tag"]))
+    seen = listeners(carrying("GPUCL_HOST", host["tag"]))
     first, last = host["ports"]
     is_inner = lambda address: address.startswith("127.") or address in ("::1",) or address.startswith("::ffff:127.")
     outside = sorted(f"{address}:{port}" for address, port in seen if not is_inner(address))

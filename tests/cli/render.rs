@@ -21,6 +21,7 @@ fn render_writes_its_files_and_nothing_else() {
             "host-0/prepare.sh",
             "host-0/node.py",
             "host-0/probe.py",
+            "host-0/reaper.py",
             "host-0/secrets/ray_token",
             "host-0/nodes/head.json",
             "host-0/nodes/worker0.json",

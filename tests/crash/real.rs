@@ -69,7 +69,7 @@ pub(crate) fn count(folder: &std::path::Path, (record, key, name): (&str, &str, 
 
 /// The main processes of nodes, by their tags.
 fn mains(env: &TestEnv) -> usize {
-    tagged_processes(env).iter().filter(|(_, command)| command.contains("/node.py ")).count()
+    tagged_processes(env).iter().filter(|(_, command)| command.contains("/reaper.py run ")).count()
 }
 
 /// A testbed's, for its four minutes of real Ray; `.ci/run` runs it.

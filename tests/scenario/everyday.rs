@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::support::{Outcome, TestEnv, interrupt, nodes, tagged_processes, turn};
+use crate::support::{Hidden, Outcome, TestEnv, interrupt, nodes, tagged_processes, turn};
 
 const SPEC: &str = "\
 name: day
@@ -39,8 +39,11 @@ fn a_working_day_on_one_cluster() {
         println!("{name}: {:.1} s", begin.elapsed().as_secs_f64());
     }
 
+    // The last job ends, and what it has hidden goes on until the cluster ends.
+    let hidden = Hidden::by_a_job(&env, "day", "hides");
     env.run(&["down", "--yes", "--output", "json"]).exits(0).json();
     assert_eq!(tagged_processes(&env), []);
+    assert_eq!(hidden.running(), [0; 0], "what a job has hidden survived `down`");
 }
 
 /// The value of the JSON lines of this type.
@@ -194,7 +197,7 @@ fn exec_hands_the_exit_code_on(env: &TestEnv) {
 fn a_rendering_is_what_up_wrote(env: &TestEnv) {
     env.run(&["render", "--to", "seen"]).exits(0);
     let host = std::fs::read_dir(env.home().join(".local/share/gpucl/hosts")).unwrap().next().unwrap().unwrap().path();
-    for name in ["node.py", "probe.py", "nodes/head.json", "nodes/worker0.json"] {
+    for name in ["reaper.py", "node.py", "probe.py", "nodes/head.json", "nodes/worker0.json"] {
         let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap();
         assert_eq!(read(env.work().join("seen/host-0").join(name)), read(host.join(name)), "{name}");
     }

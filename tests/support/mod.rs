@@ -3,6 +3,7 @@
 mod browser;
 mod cluster;
 mod env;
+mod hidden;
 mod http;
 mod leftovers;
 pub(crate) mod matrix;
@@ -12,6 +13,7 @@ mod wait;
 pub(crate) use browser::Browser;
 pub(crate) use cluster::{Turn, tagged_processes, turn};
 pub(crate) use env::{Outcome, TestEnv};
+pub(crate) use hidden::Hidden;
 pub(crate) use http::{ask, get};
 pub(crate) use leftovers::SharedFolders;
 pub(crate) use nodes::{nodes, port_blocks, ray_session};

@@ -17,7 +17,7 @@ pub(crate) fn nodes(env: &TestEnv, cluster: &str) -> BTreeMap<String, Process> {
         let environ = String::from_utf8_lossy(&environ).into_owned();
         let tag = environ.split('\0').find_map(|line| line.strip_prefix("GPUCL_TAG=gpucl-")).unwrap_or_default();
         // The owner has eight characters, the key no hyphen.
-        let (Some(rest), true) = (tag.get(9..), command.contains("/node.py ")) else { continue };
+        let (Some(rest), true) = (tag.get(9..), command.contains("/reaper.py run ")) else { continue };
         if let Some((_, key)) = rest.rsplit_once('-').filter(|(name, _)| *name == cluster) {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             let started = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(19)).unwrap_or_default();

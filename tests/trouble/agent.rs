@@ -8,13 +8,21 @@ use std::path::PathBuf;
 use gpucl::name::Scope;
 use gpucl::runtime::native::tagged;
 
-use super::tools::{SPEC, agent, down_leaves_nothing, kill, pids, process, processes, status, tools, until};
-use crate::support::{TestEnv, turn};
+use super::tools::{
+    SPEC, agent, down_leaves_nothing, kill, nothing_left, pids, process, processes, status, tools, until,
+};
+use crate::support::{Hidden, TestEnv, turn};
 
 /// The agent's socket.
 fn socket(env: &TestEnv) -> PathBuf {
     let entries = std::fs::read_dir(env.root().join("run/gpucl")).unwrap().flatten();
     entries.map(|entry| entry.path()).find(|path| path.extension().is_some_and(|end| end == "sock")).unwrap()
+}
+
+/// What the reaper of a node has written down.
+fn record(env: &TestEnv, key: &str) -> String {
+    let host = std::fs::read_dir(env.home().join(".local/share/gpucl/hosts")).unwrap().next().unwrap().unwrap();
+    std::fs::read_to_string(host.path().join("processes").join(key)).unwrap()
 }
 
 /// Kills the agent; hands back its socket, on which nobody listens any more.
@@ -74,6 +82,19 @@ fn an_agent_that_was_killed_is_missed_by_nobody_and_started_again() {
     let _ = env.run(&["up"]).exits(0).prints("ready: 8 checks passed, 1 operation (");
     assert_eq!((pids(&env), status(&env)["agent"].as_bool()), (nodes, Some(true)));
 
+    // With its reaper killed as well, nobody lives who saw what a job has started.
+    let hidden = Hidden::by_a_job(&env, "t", "hides");
     let _ = kill_agent(&env);
-    let _ = down_leaves_nothing(&env);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let in_group = record(&env, "head").contains("\ngroup ");
+    kill(u32::try_from(pids(&env)[0]).unwrap());
+    let down = env.run(&["down", "-c", "t"]).exits(0);
+    assert_eq!(hidden.running(), [0; 0], "what a job has hidden survived `down`");
+    nothing_left(&env);
+    // A control group holds everything; without one `down` claims no more than it knows.
+    let claims =
+        [("nothing of t is left", in_group), ("not known: whether a job left a process behind on head", !in_group)];
+    for (claim, is_made) in claims {
+        assert_eq!(down.stdout.contains(claim), is_made, "{claim}: {}", down.stdout);
+    }
 }

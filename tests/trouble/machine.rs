@@ -8,8 +8,8 @@ use gpucl::runtime::native::allocate;
 use gpucl::util::process::{Identity, boot_id};
 
 use super::tools::{
-    SLEEPER, SLEEPERS, SPEC, agent, down_leaves_nothing, edit_state, kill_all, node_script, nothing_left, pids,
-    processes, real_python, runs, state_folder, status, tools,
+    SLEEPER, SLEEPERS, SPEC, agent, contents, down_leaves_nothing, edit_state, kill_all, node_script, nothing_left,
+    pids, processes, real_python, runs, state_folder, status, tools,
 };
 use crate::support::{TestEnv, turn};
 
@@ -136,7 +136,13 @@ fn ports_that_are_taken_are_passed_over() {
 fn restart_machine(env: &TestEnv) {
     kill_all(env);
     let _ = std::fs::remove_dir_all(env.root().join("run/gpucl"));
-    edit_state(env, |text| text.replace(&boot_id(), "11111111-2222-3333-4444-555555555555"));
+    let another = |text: String| text.replace(&boot_id(), "11111111-2222-3333-4444-555555555555");
+    edit_state(env, another);
+    for (path, text) in contents(&env.home().join(".local/share/gpucl/hosts")) {
+        if path.parent().unwrap().ends_with("processes") {
+            std::fs::write(&path, another(String::from_utf8(text).unwrap())).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Nodes that die, or never answer.
 
-use super::tools::{SLEEPER, SPEC, down_leaves_nothing, kill, node_script, pids, processes, runs, status, until};
-use crate::support::{TestEnv, turn};
+use gpucl::util::process::{below, table};
+
+use super::tools::{SLEEPER, SPEC, down_leaves_nothing, kill, node_script, pids, runs, status, until};
+use crate::support::{Hidden, TestEnv, turn};
 
 #[test]
 fn a_worker_that_dies_at_its_start() {
@@ -52,17 +54,16 @@ fn a_worker_that_is_killed_is_started_again_and_nothing_of_it_is_left() {
     let _ = env.write("cluster.yaml", SPEC);
     let _ = env.run(&["up"]).exits(0).prints("ready: 8 checks passed");
     let [head, worker] = pids(&env)[..] else { unreachable!("a head and a worker: {:?}", pids(&env)) };
-    let group = |pid: &u32| rustix::process::getpgid(rustix::process::Pid::from_raw(i32::try_from(*pid).unwrap()));
-    let of_worker = rustix::process::Pid::from_raw(i32::try_from(worker).unwrap());
-    let old: Vec<u32> = processes(&env).into_iter().map(|(pid, _)| pid).collect();
-    let old: Vec<u32> = old.into_iter().filter(|pid| group(pid).ok() == of_worker).collect();
+    let old = below(&table(), [u32::try_from(worker).unwrap()]);
     assert!(old.len() >= 5, "a worker is several processes: {old:?}");
+    let hidden = Hidden::by_a_task(&env, "t", "hides");
 
     kill(u32::try_from(worker).unwrap());
     until("the worker was started again", 30, || {
         matches!(pids(&env)[..], [still, new] if still == head && new != worker).then_some(())
     });
     assert_eq!(old.iter().filter(|pid| runs(**pid)).count(), 0, "of the first one something is left");
+    assert_eq!(hidden.running(), [0; 0], "what a task has hidden survived its worker");
     let _ = env.run(&["logs", "agent"]).exits(0).prints("worker-0 ended: ").prints("worker-0 was started again");
     until("Ray knows the new worker", 60, || {
         status(&env)["ray_nodes"].as_array()?.iter().filter(|node| node["alive"] == true).nth(1).map(|_| ())

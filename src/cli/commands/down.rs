@@ -39,7 +39,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     }
     let options =
         cluster::DownOptions { keep_data: args.keep_data, purge: args.purge, release_lease: args.release_lease };
-    let (mut proof, mut kept) = (Vec::new(), Vec::new());
+    let (mut proof, mut unknown, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     let mut cost = None;
     let ended = run_with_events(app, "down", name.as_str(), async |events, cancel| {
         let settings = app.settings(events.clone(), cancel)?;
@@ -50,6 +50,9 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         for line in &done.seen {
             events.note(format!("looked: {line}"));
         }
+        for line in &done.unknown {
+            events.warn(format!("not known: {line}"));
+        }
         for line in &done.kept {
             events.note(format!("stays: {line}"));
         }
@@ -57,8 +60,13 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         if let Some(cost) = &cost {
             events.note(format!("cost: about {cost} in all"));
         }
-        (proof, kept) = (done.seen, done.kept);
-        Ok(Ended { summary: format!("nothing of {name} is left"), endpoints: Vec::new() })
+        // What cannot be known is not claimed.
+        let summary = match done.unknown.is_empty() {
+            true => format!("nothing of {name} is left"),
+            false => format!("all of {name} that could be found is gone"),
+        };
+        (proof, unknown, kept) = (done.seen, done.unknown, done.kept);
+        Ok(Ended { summary, endpoints: Vec::new() })
     })
     .await?;
     if app.ui.shows_both() {
@@ -71,6 +79,9 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         }
         for line in proof {
             app.ui.data(format!("  {line}"));
+        }
+        for line in unknown {
+            app.ui.data(format!("  not known: {line}"));
         }
         for line in kept {
             app.ui.data(format!("  stays: {line}"));

@@ -1,6 +1,8 @@
 //! The real world of a cluster whose provider hands over hosts, with nodes in the native runtime.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,7 +16,7 @@ use crate::name::{Key, Scope};
 use crate::plan::{Action, NodeSpec, Observed, Operation};
 use crate::playbook::{self, Stage};
 use crate::provider::{HostPlace, Provider, Recorder as _};
-use crate::runtime::native::{self, HeadAddress, Layout, NodePorts, Prepared};
+use crate::runtime::native::{self, ClusterProcesses, HeadAddress, Layout, NodePorts, Prepared, Record, Sight};
 use crate::state::{ClusterState, ItemKind};
 use crate::util::fs::write_atomic;
 
@@ -32,6 +34,8 @@ pub struct HostWorldConfig {
     pub stage: Option<Stage>,
     /// How long a node may take to end by itself.
     pub stop_grace: Duration,
+    /// The processes of the cluster on this machine.
+    pub processes: ClusterProcesses,
     /// Who is told.
     pub events: Bus,
     /// Whether to go on.
@@ -42,13 +46,24 @@ pub struct HostWorldConfig {
 pub struct HostWorld {
     config: HostWorldConfig,
     agent: AgentClient,
+    /// The nodes of which something may have been missed.
+    missed: Mutex<BTreeSet<Key>>,
 }
 
 impl HostWorld {
     /// Makes it; nothing is touched.
     pub fn new(config: HostWorldConfig) -> Self {
         let agent = AgentClient::new(&config.runtime_dir, &config.scope);
-        Self { config, agent }
+        Self { config, agent, missed: Mutex::default() }
+    }
+
+    /// The nodes of which something may run on unseen, since their reapers and the agent were killed.
+    pub fn missed(&self) -> Vec<Key> {
+        self.missed.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    fn note_missed(&self, keys: impl IntoIterator<Item = Key>) {
+        self.missed.lock().unwrap_or_else(PoisonError::into_inner).extend(keys);
     }
 
     /// The cluster's agent.
@@ -127,7 +142,9 @@ impl HostWorld {
         let scope = &self.config.scope;
         // Else the agent would start it again. Without an agent nobody does.
         let _ = self.agent.ask(&Request::LetGo { key: key.clone() }).await;
-        native::end_tagged(scope, key, self.config.stop_grace).await?;
+        if native::end_processes(&self.config.processes, key, self.config.stop_grace).await? == Sight::Partial {
+            self.note_missed([key.clone()]);
+        }
         let tag = scope.tag(key).to_string();
         native::release_ports(&self.claims(), |holder| holder == tag);
         for resource in self.config.provider.observe(scope).await?.iter().filter(|resource| resource.usable) {
@@ -147,11 +164,11 @@ impl HostWorld {
     async fn stop_agent(&self) -> Result<()> {
         let _ = self.agent.ask(&Request::End).await;
         let begin = std::time::Instant::now();
-        while begin.elapsed() < Duration::from_secs(2) && !native::residue(&self.config.scope, &Key::agent()).is_empty()
-        {
+        let processes = &self.config.processes;
+        while begin.elapsed() < Duration::from_secs(2) && !processes.of(&Key::agent()).is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        native::end_tagged(&self.config.scope, &Key::agent(), Duration::from_secs(2)).await?;
+        native::end_processes(processes, &Key::agent(), Duration::from_secs(2)).await?;
         self.agent.remove_socket();
         Ok(())
     }
@@ -174,7 +191,7 @@ impl World for HostWorld {
     async fn observe(&self, known: &ClusterState) -> Result<Observed> {
         let scope = &self.config.scope;
         let resources = self.config.provider.observe(scope).await?;
-        let (agents, nodes) = native::observe_all(scope);
+        let (agents, nodes) = self.config.processes.observe();
         let mut observed = Observed { resources, agents, nodes, ..Observed::default() };
         for resource in observed.resources.iter().filter(|resource| resource.usable) {
             if let Some(prepared) = known.note::<Prepared>(&resource.key, "prepared") {
@@ -220,7 +237,11 @@ impl World for HostWorld {
             Action::Release { resource } => {
                 if let Ok((host, layout)) = self.host(key, &resource.id).await {
                     playbook::end_program(&host).await?;
+                    host.end_abandoned().await?;
                     layout.remove_link()?;
+                    // They go with the folder.
+                    let lost = Record::of_host(layout.home()).into_iter().filter(|(_, record)| record.is_lost());
+                    self.note_missed(lost.map(|(key, _)| key));
                 }
                 self.config.provider.release(&self.config.scope, resource).await?;
                 let scope = &self.config.scope;

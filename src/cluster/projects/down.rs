@@ -4,6 +4,7 @@ use super::up::open_world;
 use super::world::Purpose;
 use crate::agent::Ended;
 use crate::agent::deadline::lift;
+use crate::cluster::down::missed;
 use crate::cluster::{DownOptions, Proof, Settings};
 use crate::engine::{Ledger, Pipeline, World as _};
 use crate::error::{Error, ErrorKind, Result};
@@ -92,6 +93,7 @@ pub(in crate::cluster) async fn down(
     proof
         .seen
         .push(format!("asked the provider `{}` again: it has nothing that carries our tag", spec.provider.name()));
+    proof.unknown.extend(world.missed().iter().map(|node| missed(node)));
     proof.kept.extend(world.kept());
     drop(world);
     let store = ledger

@@ -136,6 +136,9 @@ impl ProjectWorld {
                 self.config.events.note(format!("{}: removed {removed}", host.display_name()));
             } else if let Some(kept) = line.strip_prefix("::kept ") {
                 self.learned().kept.push(format!("{kept} on {}", host.display_name()));
+            } else if let Some(node) = line.strip_prefix("::unknown") {
+                let node = node.trim().parse::<Key>().map_or("a node".to_owned(), |key| key.display_name());
+                self.learned().missed.insert(format!("{node} of {}", host.display_name()));
             }
         }
         if lines.iter().any(|line| line == "::clean") { Ok(()) } else { Err(self.unfinished("clean", host, &lines)) }

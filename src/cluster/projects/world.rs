@@ -1,6 +1,6 @@
 //! The real world of a cluster of projects: hosts by SSH, one program at a time on each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -85,6 +85,7 @@ pub(super) struct Learned {
     ports: BTreeMap<Key, HostPorts>,
     pub(super) pages: Option<Pages>,
     pub(super) kept: Vec<String>,
+    pub(super) missed: BTreeSet<String>,
     /// Hosts that did not answer when they were to be looked at first, and why.
     silent: BTreeMap<Key, String>,
     /// Whose turn it is to look at a host first.
@@ -142,6 +143,11 @@ impl ProjectWorld {
     /// What cleaning left on purpose.
     pub(super) fn kept(&self) -> Vec<String> {
         self.learned().kept.clone()
+    }
+
+    /// The nodes of which something may run on unseen.
+    pub(super) fn missed(&self) -> BTreeSet<String> {
+        self.learned().missed.clone()
     }
 
     pub(super) fn learned(&self) -> MutexGuard<'_, Learned> {

@@ -153,7 +153,12 @@ follow() {
     same=other
     [ "$c_stage-$c_digest" != "$stage-$digest" ] || same=same
     say log "$c_nonce" "$c_id" "$same" "$c_stage"
+    tell_started "$PPID"
+    parent=$started
     while :; do
+        # Whoever read this was killed.
+        tell_started "$PPID"
+        [ "$started" = "$parent" ] || exit 1
         # The order matters: what was written before the end was seen is read after it.
         tell_started "$c_pid"
         if [ -e "$c_dir/result" ]; then

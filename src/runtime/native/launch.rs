@@ -53,7 +53,9 @@ pub fn launch(
     gpus: &[String],
 ) -> Launch {
     let python = ray_env.join("bin/python").display().to_string();
-    let mut argv = vec![python, layout.node_script().display().to_string(), "start".to_owned()];
+    let mut argv = vec![python.clone(), "-I".to_owned(), "-B".to_owned(), layout.reaper_script().display().to_string()];
+    argv.extend(["run".to_owned(), layout.home().display().to_string(), node.key.to_string()]);
+    argv.extend([python, layout.node_script().display().to_string(), "start".to_owned()]);
     let mut flag = |name: &str, value: String| argv.extend([format!("--{name}"), value]);
     match node.role {
         NodeRole::Head => {

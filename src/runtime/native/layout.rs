@@ -67,6 +67,11 @@ impl Layout {
         self.home.join("secrets/ray_token")
     }
 
+    /// What runs a node and ends all that came of it.
+    pub fn reaper_script(&self) -> PathBuf {
+        self.home.join("reaper.py")
+    }
+
     /// The launcher of nodes.
     pub fn node_script(&self) -> PathBuf {
         self.home.join("node.py")

@@ -12,13 +12,15 @@ mod layout;
 mod observe;
 mod ports;
 mod prepare;
+mod record;
 
 pub use deployed::Deployed;
-pub use end::{end_tagged, residue};
+pub use end::{Sight, end_processes};
 pub(crate) use launch::resource_of;
 pub use launch::{HeadAddress, Launch, launch};
 pub use layout::Layout;
 pub(crate) use observe::pids;
-pub use observe::{NODE_SCRIPT, TAG_VARIABLE, observe_all, observe_nodes, tagged};
+pub use observe::{ClusterProcesses, NODE_SCRIPT, TAG_VARIABLE, observe_all, observe_nodes, tagged};
 pub use ports::{NodePorts, allocate, first_choice, refuse_taken, release as release_ports};
 pub use prepare::{Prepared, is_prepared, preparation};
+pub use record::Record;

@@ -34,7 +34,7 @@ pub fn preparation(spec: &Spec, library: &Library, cache_dir: &Path, token: &Sec
         ("environments".to_owned(), cache_dir.join("environments").display().to_string()),
     ]);
     let mut stage = playbook.stage("prepare", &variables, spec.timeouts.prepare.0)?;
-    for script in ["node.py", "probe.py"] {
+    for script in ["reaper.py", "node.py", "probe.py"] {
         let (bytes, _) = library.read(&format!("templates/ray-native/{script}"))?;
         stage.files.push(StageFile { path: script.to_owned(), mode: 0o600, bytes });
     }
@@ -54,6 +54,7 @@ impl Prepared {
         let paths = vec![
             ray_env.join(".complete"),
             ray_env.join("bin/python"),
+            layout.reaper_script(),
             layout.node_script(),
             layout.probe_script(),
             layout.token(),

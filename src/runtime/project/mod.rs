@@ -86,8 +86,8 @@ pub trait ProjectRuntime: Send + Sync {
     /// The script that ends what runs of this tag, and keeps all else; `::stopped` is its last word.
     fn stop_script(&self, tag: &str) -> String;
 
-    /// The script that removes all that carries this tag: `::removed`, `::kept`, `::left` lines, and `::clean` at last when
-    /// nothing is left. It may be run again at any time.
+    /// The script that removes all that carries this tag: `::removed`, `::kept`, `::left` lines, `::unknown` ones of
+    /// nodes of which something may have been missed, and `::clean` at last when nothing is left. It may be run again at any time.
     fn clean_script(&self, tag: &str, options: CleanOptions) -> String;
 
     /// The script that prints the logs of this tag, for [`log_line`].

@@ -39,7 +39,9 @@ fn launch_of(request: &DeployRequest<'_>, host: &HostInput, index: usize, node: 
     // Its head may be on a host that comes much later.
     let timeouts = &request.spec.timeouts;
     let wait = (timeouts.start.0 + timeouts.ready.0).as_secs().to_string();
-    launch.argv.splice(2..2, ["--gpucl-wait".to_owned(), wait]);
+    let launcher = layout.node_script().display().to_string();
+    let behind = launch.argv.iter().position(|word| *word == launcher).map_or(launch.argv.len(), |at| at + 1);
+    launch.argv.splice(behind..behind, ["--gpucl-wait".to_owned(), wait]);
     launch.environment.insert("GPUCL_HOST".to_owned(), host.tag.clone());
     launch.digest = digest::of_json(&(&launch.argv, &launch.environment));
     launch.environment.insert("GPUCL_DIGEST".to_owned(), launch.digest.clone());
@@ -114,6 +116,7 @@ pub(super) fn deploy(request: &DeployRequest<'_>, host: &HostInput, nodes: &[Nod
     let doing = || format!("render the nodes of {name}");
     let mut files = Vec::new();
     for (file, template) in [
+        ("reaper.py", "templates/ray-native/reaper.py"),
         ("node.py", "templates/ray-native/node.py"),
         ("host.py", "templates/ray-native/host.py"),
         ("probe.py", "templates/ray-native/probe.py"),

@@ -14,7 +14,7 @@ if [ -d /run/systemd/system ] && [ "$(loginctl show-user "$(id -un)" --property 
 fi
 (
     # It is no part of the program that starts it.
-    unset GPUCL_PROGRAM
+    unset GPUCL_PROGRAM GPUCL_EXEC
     GPUCL_HOST=$tag
     GPUCL_TAG=$tag
     export GPUCL_HOST GPUCL_TAG

@@ -20,16 +20,19 @@ is_alive() {
     [ "${20:-}" = "$ticks_of" ]
 }
 
-# Ends the supervisor of this host, which starts nothing any more then; nodes go on.
+# Ends the supervisor of this host, which starts nothing any more then; nodes go on. It is asked first: what it got of a node that
+# was killed has no other parent.
 end_supervisor() {
     tries=0
+    signal=TERM
     while :; do
         pids=$(carrying "GPUCL_TAG=$tag")
         [ -n "$pids" ] || return 0
+        [ "$tries" -lt 30 ] || signal=KILL
         # shellcheck disable=SC2086
-        kill -s KILL $pids 2>/dev/null
+        [ "$tries" -gt 0 ] && [ "$signal" = TERM ] || kill -s "$signal" $pids 2>/dev/null
         tries=$((tries + 1))
-        [ "$tries" -lt 50 ] || return 1
+        [ "$tries" -lt 80 ] || return 1
         sleep 0.1 2>/dev/null || sleep 1
     done
 }

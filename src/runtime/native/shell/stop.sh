@@ -1,27 +1,41 @@
 # Ends what runs of one tag on this host: asked first, then ended. Files stay.
+
+# The numbers of the nodes' reapers, which end with a node all that came of it.
+reapers() {
+    for pid in $(carrying "GPUCL_HOST=$tag"); do
+        if tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -q '/reaper\.py$'; then echo "$pid"; fi
+    done
+}
+
 stop_project() {
     end_supervisor || return 1
-    pids=$(carrying "GPUCL_HOST=$tag")
-    [ -z "$pids" ] || count=$(printf '%s\n' "$pids" | wc -l)
+    count=$(carrying "GPUCL_HOST=$tag" | wc -l)
     rounds=0
-    while [ -n "$pids" ]; do
-        mains=
-        for pid in $pids; do
-            if tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -q '/node\.py$'; then mains="$mains $pid"; fi
-        done
-        # A node ends its children itself; when only children are left, or it takes too long, the rest is ended.
-        if [ -n "$mains" ] && [ "$rounds" -lt "$((grace * 5))" ]; then
-            # shellcheck disable=SC2086
-            [ "$rounds" -gt 0 ] || kill -s TERM $mains 2>/dev/null
-        else
-            # shellcheck disable=SC2086
-            kill -s KILL $pids 2>/dev/null
-        fi
+    while mains=$(reapers) && [ -n "$mains" ] && [ "$rounds" -lt "$((grace * 5 + 25))" ]; do
+        # Asked once more, a reaper waits for its node no longer.
+        # shellcheck disable=SC2086
+        case $rounds in 0 | "$((grace * 5))") kill -s TERM $mains 2>/dev/null ;; esac
         rounds=$((rounds + 1))
-        [ "$rounds" -lt "$((grace * 5 + 75))" ] || return 1
         sleep 0.2 2>/dev/null || sleep 1
-        pids=$(carrying "GPUCL_HOST=$tag")
+    done
+    # What reapers could not end, and what is known of those that were killed.
+    python=$(sed -n 's|^ray_env \(.*\)|\1/bin/python|p' "$home/prepared/prepare" 2>/dev/null)
+    [ -x "$python" ] || python=python3
+    if [ -f "$home/reaper.py" ] && [ -d "$home/processes" ]; then
+        told=$("$python" -I -B "$home/reaper.py" end "$home" "GPUCL_HOST=$tag" 2>&1) || echo "::unknown"
+        [ -z "$told" ] || printf '%s\n' "$told"
+        case $told in *"::left "*) return 1 ;; esac
+    elif [ "$((count))" -gt 0 ]; then
+        echo "::unknown"
+    fi
+    rounds=0
+    while pids=$(carrying "GPUCL_HOST=$tag") && [ -n "$pids" ]; do
+        # shellcheck disable=SC2086
+        kill -s KILL $pids 2>/dev/null
+        rounds=$((rounds + 1))
+        [ "$rounds" -lt 75 ] || return 1
+        sleep 0.2 2>/dev/null || sleep 1
     done
     rm -f "$home"/run/*
-    [ -z "${count:-}" ] || echo "::removed $((count)) processes"
+    [ "$((count))" -eq 0 ] || echo "::removed $((count)) processes"
 }
