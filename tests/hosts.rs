@@ -4,6 +4,7 @@
 
 mod closed;
 mod every;
+mod inside;
 mod many;
 mod one_host;
 mod spec;
