@@ -77,7 +77,13 @@ pub struct ObjectStoreSpec {
 
 impl Default for ObjectStoreSpec {
     fn default() -> Self {
-        Self { kind: StoreKind::Minio, image: None, buckets: vec!["ray".to_owned()], external: None, capabilities: Vec::new() }
+        Self {
+            kind: StoreKind::Minio,
+            image: None,
+            buckets: vec!["ray".to_owned()],
+            external: None,
+            capabilities: Vec::new(),
+        }
     }
 }
 
@@ -187,11 +193,47 @@ pub const IMAGE_NAMES: &[&str] =
 
 /// The capabilities that Linux has, as compose names them.
 pub(super) const CAPABILITIES: &[&str] = &[
-    "AUDIT_CONTROL", "AUDIT_READ", "AUDIT_WRITE", "BLOCK_SUSPEND", "BPF", "CHECKPOINT_RESTORE", "CHOWN", "DAC_OVERRIDE",
-    "DAC_READ_SEARCH", "FOWNER", "FSETID", "IPC_LOCK", "IPC_OWNER", "KILL", "LEASE", "LINUX_IMMUTABLE", "MAC_ADMIN",
-    "MAC_OVERRIDE", "MKNOD", "NET_ADMIN", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_RAW", "PERFMON", "SETFCAP", "SETGID",
-    "SETPCAP", "SETUID", "SYSLOG", "SYS_ADMIN", "SYS_BOOT", "SYS_CHROOT", "SYS_MODULE", "SYS_NICE", "SYS_PACCT",
-    "SYS_PTRACE", "SYS_RAWIO", "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "WAKE_ALARM",
+    "AUDIT_CONTROL",
+    "AUDIT_READ",
+    "AUDIT_WRITE",
+    "BLOCK_SUSPEND",
+    "BPF",
+    "CHECKPOINT_RESTORE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "DAC_READ_SEARCH",
+    "FOWNER",
+    "FSETID",
+    "IPC_LOCK",
+    "IPC_OWNER",
+    "KILL",
+    "LEASE",
+    "LINUX_IMMUTABLE",
+    "MAC_ADMIN",
+    "MAC_OVERRIDE",
+    "MKNOD",
+    "NET_ADMIN",
+    "NET_BIND_SERVICE",
+    "NET_BROADCAST",
+    "NET_RAW",
+    "PERFMON",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYSLOG",
+    "SYS_ADMIN",
+    "SYS_BOOT",
+    "SYS_CHROOT",
+    "SYS_MODULE",
+    "SYS_NICE",
+    "SYS_PACCT",
+    "SYS_PTRACE",
+    "SYS_RAWIO",
+    "SYS_RESOURCE",
+    "SYS_TIME",
+    "SYS_TTY_CONFIG",
+    "WAKE_ALARM",
 ];
 
 /// The choice of images: a name of ours, and the image in its place.
@@ -212,8 +254,7 @@ impl ServicesSpec {
 
     /// Whether there is a Grafana.
     pub fn has_grafana(&self) -> bool {
-        self.prometheus.settings().is_some()
-            && self.grafana.as_ref().is_none_or(|grafana| grafana.settings().is_some())
+        self.prometheus.settings().is_some() && self.grafana.as_ref().is_none_or(|grafana| grafana.settings().is_some())
     }
 
     /// Grafana's settings: the defaults where the spec says nothing.

@@ -14,7 +14,8 @@ pub(super) fn services(spec: &Spec, problems: &mut Vec<Problem>) {
     }
     images(spec, problems);
     let services = spec.services();
-    let of_service = |name: &str, settings: Option<Vec<String>>| (format!("services.{name}"), settings.unwrap_or_default());
+    let of_service =
+        |name: &str, settings: Option<Vec<String>>| (format!("services.{name}"), settings.unwrap_or_default());
     let given = [
         ("ray".to_owned(), spec.ray.capabilities.clone()),
         of_service("object_store", services.object_store.settings().map(|settings| settings.capabilities)),
@@ -172,4 +173,32 @@ fn is_whole_path(path: &str) -> bool {
         && !path.split('/').any(|part| part == "..")
         && !path.contains([':', '$', '"', '\\'])
         && !path.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(more: &str) -> Vec<(String, String)> {
+        let spec: Spec = serde_yaml::from_str(&format!("name: demo\n{more}")).unwrap();
+        let mut problems = Vec::new();
+        services(&spec, &mut problems);
+        problems.into_iter().map(|problem| (problem.path, problem.notes.join(" "))).collect()
+    }
+
+    #[test]
+    fn a_capability_that_linux_does_not_have_is_refused_where_it_stands() {
+        let docker = "runtime: docker\nray: {capabilities: [SYS_PTRACE]}\nservices: {jupyter: {capabilities: [CHOWN]}, grafana: {capabilities: []}}\n";
+        assert_eq!(wrong(docker), []);
+        let refused = |at: &str, name: &str| vec![(at.to_owned(), format!("did you mean `{name}`?"))];
+        let odd = "runtime: docker\nservices: {grafana: {capabilities: [CHOWN, cap_net_raw]}}\n";
+        assert_eq!(wrong(odd), refused("services.grafana.capabilities[1]", "NET_RAW"));
+        assert_eq!(
+            wrong("runtime: docker\nray: {capabilities: [SYS_PTRAC]}\n"),
+            refused("ray.capabilities[0]", "SYS_PTRACE")
+        );
+        // All of them, with everything that a container could do then, is no capability.
+        assert_eq!(wrong("runtime: docker\nray: {capabilities: [ALL]}\n").len(), 1);
+        assert_eq!(wrong("ray: {capabilities: [CHOWN]}\n")[0].0, "ray.capabilities");
+    }
 }

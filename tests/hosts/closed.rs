@@ -1,5 +1,6 @@
 //! Closed by default: what answers from outside, and where secrets can be found.
 
+use super::spec::gpucl;
 use super::testbed::{TestHost, docker, testbed};
 use crate::support::{TestEnv, until};
 
@@ -32,7 +33,7 @@ pub(crate) fn nothing_of_ours_answers(host: &TestHost) {
 
 /// A machine on the same layer 2 sends what no router would: packets to 127.0.0.1, and to the addresses of our containers, straight to
 /// the host. Engines before 28 let both in, so what newer ones do about it is taken away here.
-pub(crate) fn a_neighbour_reaches_nothing(host: &TestHost) {
+pub(crate) fn a_neighbour_reaches_nothing(env: &TestEnv, host: &TestHost) {
     host.sh("iptables -t raw -F PREROUTING 2>/dev/null || true");
     let inspect = "docker inspect -f '{{range $port, $on := .NetworkSettings.Ports}}{{range $on}}{{$port}} {{.HostPort}}{{println}}{{end}}{{end}}' \
                    $(docker ps -q --filter label=gpucl.tag)";
@@ -66,6 +67,14 @@ pub(crate) fn a_neighbour_reaches_nothing(host: &TestHost) {
     let said = neighbour(&script);
     println!("a neighbour tried {} ports and addresses: {said}", targets.len());
     assert_eq!(said.trim(), "tried", "a neighbour reaches what is on the loopback or within the containers' network");
+    // It is our rules that keep it out: without them it comes in, and the cluster is not ready. What sets them at boot sets them again.
+    let table = host.sh("nft list tables | sed -n 's/^table inet \\(gpucl_.*_closed\\)$/\\1/p'");
+    host.sh(&format!("nft delete table inet {table}"));
+    let said = neighbour(&script);
+    assert!(said.contains("open 127.0.0.1"), "{said}");
+    gpucl(env, &["verify"]).exits(3).says("are gone or changed");
+    host.sh(&format!("systemctl restart {}", table.trim().replace('_', "-")));
+    assert_eq!(neighbour(&script).trim(), "tried");
 }
 
 /// Everything that another program or person could read, on the host and on this machine, searched for every secret.

@@ -70,11 +70,12 @@ pub(crate) fn a_job_gets_nothing_but_its_own(env: &TestEnv, host: &TestHost, clu
     until("the metadata service", 30, || host.try_sh(fetch).status.success().then_some(()));
     std::fs::create_dir_all(env.work().join("attack")).unwrap();
     env.write("attack/attack.py", ATTACK);
-    let submit = ["job", "submit", "--no-wait", "--id", "attack", "--working-dir", "attack", "--", "python", "attack.py"];
+    let submit =
+        ["job", "submit", "--no-wait", "--id", "attack", "--working-dir", "attack", "--", "python", "attack.py"];
     gpucl(env, &submit).exits(0);
     let logs = || gpucl(env, &["job", "logs", "attack"]).stdout;
     until("the attack to watch", 60, || logs().contains("attack watching").then_some(()));
-    gpucl(env, &["verify"]);
+    gpucl(env, &["verify"]).exits(0);
     let said = until("the attack to end", 120, || Some(logs()).filter(|said| said.contains("attack caught")));
     println!("{said}");
     let line = |what: &str| {

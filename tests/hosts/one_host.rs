@@ -30,7 +30,7 @@ fn a_fresh_host_with_two_gpus_comes_to_ready_and_goes() {
     again_beside_a_job(&env, &host);
     pages(&env);
     closed::nothing_of_ours_answers(&host);
-    closed::a_neighbour_reaches_nothing(&host);
+    closed::a_neighbour_reaches_nothing(&env, &host);
     inside::a_job_gets_nothing_but_its_own(&env, &host, "one");
     closed::no_secret_is_anywhere(&env, &host, "one");
 

@@ -226,7 +226,9 @@ fn start_errors() -> Vec<KnownError> {
         known(
             "are not set: there is no nftables table",
             "{line}",
-            Some("run `gpucl up` again, which sets them; if they are gone once more, see who flushes nftables' rules on the host"),
+            Some(
+                "run `gpucl up` again, which sets them; if they are gone once more, see who flushes nftables' rules on the host",
+            ),
         ),
         known(
             "Cannot connect to the Docker daemon",
