@@ -5,6 +5,7 @@
 mod closed;
 mod copies;
 mod every;
+mod inside;
 mod many;
 mod one_host;
 mod spec;

@@ -129,6 +129,41 @@ fn every_published_port_is_on_the_loopback() {
 }
 
 #[test]
+fn no_container_has_a_capability_but_what_the_spec_gives_back() {
+    let of = |project: &serde_json::Value| project["services"].as_object().unwrap().clone();
+    for name in ["nvidia-two-gpus", "amd-two-gpus", "nvidia-old-engine", "two-hosts"] {
+        for deployment in &render(name).deployments {
+            for (service, of) in of(&project(deployment)) {
+                assert_eq!(of["cap_drop"], serde_json::json!(["ALL"]), "{name} {service}");
+                assert_eq!(of["security_opt"], serde_json::json!(["no-new-privileges:true"]), "{name} {service}");
+                let given = match (name, service.as_str()) {
+                    ("amd-two-gpus", "jupyter") => serde_json::json!(["CHOWN", "FOWNER"]),
+                    ("amd-two-gpus", "grafana") => serde_json::json!(["NET_RAW"]),
+                    ("amd-two-gpus", "head" | "worker0" | "worker1") => serde_json::json!(["SYS_PTRACE"]),
+                    _ => serde_json::Value::Null,
+                };
+                assert_eq!(of["cap_add"], given, "{name} {service}");
+            }
+        }
+    }
+}
+
+/// The passwords of services are read by a container in which no job runs.
+#[test]
+fn no_container_of_jobs_is_given_the_password_of_a_service() {
+    for name in ["nvidia-two-gpus", "two-hosts"] {
+        let checks = &render(name).deployments[0].checks;
+        let line = |word: &str| checks.lines().find(|line| line.contains(word)).unwrap().to_owned();
+        assert!(line("probe.py services").starts_with("apart services head "), "{}", line("probe.py services"));
+        assert!(line("probe.py services").contains("'prometheus_headers grafana_password jupyter_token'"));
+        let inside: Vec<&str> = checks.lines().filter(|line| line.starts_with("in_container")).collect();
+        assert!(
+            inside.len() >= 3 && inside.iter().all(|line| line.ends_with("</dev/null &") && !line.contains("grafana"))
+        );
+    }
+}
+
+#[test]
 fn each_worker_has_its_own_gpu_and_the_head_has_none() {
     let of = |deployment: &Deployment, service: &str| project(deployment)["services"][service].clone();
     let nvidia = render("nvidia-two-gpus");

@@ -1,7 +1,7 @@
 //! What every command is given: folders, output, the choice of a cluster.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
@@ -163,7 +163,11 @@ impl App {
         self.environment
             .iter()
             .filter(|(name, _)| passes(name))
-            .map(|(name, value)| (name.clone(), value.clone()))
+            .map(|(name, value)| {
+                // Jobs read their environment: who wants them to have the password says so under `environment:`.
+                let is_proxy = name.to_string_lossy().to_uppercase().ends_with("_PROXY");
+                (name.clone(), if is_proxy { without_login(value) } else { value.clone() })
+            })
             .collect()
     }
 
@@ -246,6 +250,18 @@ impl App {
     }
 }
 
+/// The address of a proxy without the name and password that may stand in it.
+fn without_login(address: &OsStr) -> OsString {
+    let Some(text) = address.to_str() else { return OsString::new() };
+    let (scheme, rest) =
+        text.split_once("://").map_or((String::new(), text), |(scheme, rest)| (format!("{scheme}://"), rest));
+    let (place, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    // A password that holds a `/` is no valid address: nothing before the last `@` passes.
+    let place = if path.contains('@') { "" } else { place };
+    let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+    if place.is_empty() { OsString::new() } else { OsString::from(format!("{scheme}{place}{path}")) }
+}
+
 /// Where everything lies: the XDG folders, each with `gpucl` below it.
 fn paths<'a>(variable: impl Fn(&str) -> Option<&'a str>) -> Result<Paths> {
     let strategy = etcetera::base_strategy::Xdg::new().map_err(|error| {
@@ -300,5 +316,17 @@ mod tests {
         }
         let passed: Vec<OsString> = app.node_environment().into_iter().map(|(name, _)| name).collect();
         assert_eq!(passed, ["LC_ALL", "PATH"]);
+    }
+
+    #[test]
+    fn a_proxy_goes_to_jobs_without_its_login() {
+        let bare = |text: &str| without_login(OsStr::new(text)).into_string().unwrap();
+        assert_eq!(bare("http://me:pa%40ss@proxy.example.org:3128/"), "http://proxy.example.org:3128/");
+        assert_eq!(bare("me:a@b@proxy:3128"), "proxy:3128");
+        assert_eq!(bare("http://proxy:3128"), "http://proxy:3128");
+        assert_eq!(bare("localhost,127.0.0.1,.example.org"), "localhost,127.0.0.1,.example.org");
+        assert_eq!(bare("10.0.0.0/8,localhost"), "10.0.0.0/8,localhost");
+        // No address at all: it does not pass, since nobody can say where the password ends.
+        assert_eq!(bare("http://me:pa/ss@proxy:3128"), "");
     }
 }

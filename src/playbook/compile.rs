@@ -179,15 +179,29 @@ fn still_holds(text: &mut String, name: &str, home: &str, stage: &Stage) {
     let paths = Paths { home, values: &format!("{home}/prepared/{}", stage.name), skipped: "/dev/null" };
     for step in &stage.steps {
         let creates = step.creates.as_ref().map(|path| format!("[ -e {} ]", quote(path)));
-        let unless = step.unless.as_ref().map(|unless| {
-            format!("timeout 20 sh -c {} </dev/null >/dev/null 2>&1 9>&-", quote(&script(stage, step, &paths, unless)))
-        });
-        let tests: Vec<String> = creates.into_iter().chain(unless).collect();
+        // Not as an argument, which everybody on the host can read: a variable may be a proxy's address with its password.
+        let unless = step.unless.as_ref().map(|unless| script(stage, step, &paths, unless));
+        let end = unless.as_ref().map(|unless| end_of(unless)).unwrap_or_default();
+        let asked =
+            unless.as_ref().map(|_| format!("timeout 20 sh /dev/fd/3 3<<'{end}' </dev/null >/dev/null 2>&1 9>&-"));
+        let tests: Vec<String> = creates.into_iter().chain(asked).collect();
         if !tests.is_empty() {
             let _ = writeln!(text, "{} || return 1", tests.join(" || "));
         }
+        if let Some(unless) = unless {
+            let _ = writeln!(text, "{unless}{end}");
+        }
     }
     text.push_str(":\n}\n");
+}
+
+/// A line that ends a text within a program, and is none of the text's own.
+fn end_of(text: &str) -> String {
+    let mut end = "GPUCL_TEXT".to_owned();
+    while text.lines().any(|line| line == end) {
+        end.push('_');
+    }
+    end
 }
 
 /// The text of the detached program.
@@ -270,6 +284,11 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_cannot_end_where_it_is_given_to_a_shell() {
+        assert_eq!(end_of("a\nGPUCL_TEXT\nGPUCL_TEXT_\n"), "GPUCL_TEXT__");
+    }
 
     #[test]
     fn base64_is_as_everyone_writes_it() {

@@ -29,7 +29,7 @@ pub use model::{
 pub use place::Places;
 pub use schema::{schema, schema_with};
 pub use services::{
-    BuildSpec, ExternalStore, Fragment, IMAGE_NAMES, Images, JupyterSpec, ObjectStoreSpec, PrometheusSpec,
+    BuildSpec, ExternalStore, Fragment, GrafanaSpec, IMAGE_NAMES, Images, JupyterSpec, ObjectStoreSpec, PrometheusSpec,
     ServicesSpec, StoreKind, Switchable,
 };
 pub use validate::Lookup;

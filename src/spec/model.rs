@@ -149,11 +149,19 @@ pub struct RaySpec {
     pub head: HeadSpec,
     /// The worker nodes.
     pub workers: WorkersSpec,
+    /// Linux capabilities that the containers of head and workers keep, such as `SYS_PTRACE`; by default none. Only with the runtime
+    /// `docker`.
+    pub capabilities: Vec<String>,
 }
 
 impl Default for RaySpec {
     fn default() -> Self {
-        Self { version: DEFAULT_RAY_VERSION.to_owned(), head: HeadSpec::default(), workers: WorkersSpec::default() }
+        Self {
+            version: DEFAULT_RAY_VERSION.to_owned(),
+            head: HeadSpec::default(),
+            workers: WorkersSpec::default(),
+            capabilities: Vec::new(),
+        }
     }
 }
 

@@ -44,7 +44,7 @@ pub struct ServicesSpec {
     /// Prometheus, which collects the metrics of Ray and of the hosts.
     pub prometheus: Switchable<PrometheusSpec>,
     /// Grafana with Ray's dashboards; when absent it is there where Prometheus is.
-    pub grafana: Option<bool>,
+    pub grafana: Option<Switchable<GrafanaSpec>>,
     /// Jupyter, connected to the cluster.
     pub jupyter: Switchable<JupyterSpec>,
 }
@@ -71,11 +71,19 @@ pub struct ObjectStoreSpec {
     pub buckets: Vec<String>,
     /// A store that exists and outlives the cluster, in place of one of our own.
     pub external: Option<ExternalStore>,
+    /// Linux capabilities that its container keeps, such as `CHOWN`; by default none.
+    pub capabilities: Vec<String>,
 }
 
 impl Default for ObjectStoreSpec {
     fn default() -> Self {
-        Self { kind: StoreKind::Minio, image: None, buckets: vec!["ray".to_owned()], external: None }
+        Self {
+            kind: StoreKind::Minio,
+            image: None,
+            buckets: vec!["ray".to_owned()],
+            external: None,
+            capabilities: Vec::new(),
+        }
     }
 }
 
@@ -109,11 +117,13 @@ fn usual_region() -> String {
 pub struct PrometheusSpec {
     /// How long it keeps what it collects, such as `15d`.
     pub retention: String,
+    /// Linux capabilities that its container keeps, such as `CHOWN`; by default none.
+    pub capabilities: Vec<String>,
 }
 
 impl Default for PrometheusSpec {
     fn default() -> Self {
-        Self { retention: "15d".to_owned() }
+        Self { retention: "15d".to_owned(), capabilities: Vec::new() }
     }
 }
 
@@ -123,6 +133,16 @@ impl Default for PrometheusSpec {
 pub struct JupyterSpec {
     /// A folder of the head's host to work in, by its whole path; a volume of the cluster's own when absent.
     pub workspace: Option<String>,
+    /// Linux capabilities that its container keeps, such as `CHOWN`; by default none.
+    pub capabilities: Vec<String>,
+}
+
+/// Grafana.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct GrafanaSpec {
+    /// Linux capabilities that its container keeps, such as `CHOWN`; by default none.
+    pub capabilities: Vec<String>,
 }
 
 /// How images that nobody publishes are built on the hosts.
@@ -178,6 +198,51 @@ impl JsonSchema for Fragment {
 pub const IMAGE_NAMES: &[&str] =
     &["ray", "ray_gpu", "ray_rocm", "ray_rocm_base", "minio", "prometheus", "node_exporter", "grafana", "jupyter"];
 
+/// The capabilities that Linux has, as compose names them.
+pub(super) const CAPABILITIES: &[&str] = &[
+    "AUDIT_CONTROL",
+    "AUDIT_READ",
+    "AUDIT_WRITE",
+    "BLOCK_SUSPEND",
+    "BPF",
+    "CHECKPOINT_RESTORE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "DAC_READ_SEARCH",
+    "FOWNER",
+    "FSETID",
+    "IPC_LOCK",
+    "IPC_OWNER",
+    "KILL",
+    "LEASE",
+    "LINUX_IMMUTABLE",
+    "MAC_ADMIN",
+    "MAC_OVERRIDE",
+    "MKNOD",
+    "NET_ADMIN",
+    "NET_BIND_SERVICE",
+    "NET_BROADCAST",
+    "NET_RAW",
+    "PERFMON",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYSLOG",
+    "SYS_ADMIN",
+    "SYS_BOOT",
+    "SYS_CHROOT",
+    "SYS_MODULE",
+    "SYS_NICE",
+    "SYS_PACCT",
+    "SYS_PTRACE",
+    "SYS_RAWIO",
+    "SYS_RESOURCE",
+    "SYS_TIME",
+    "SYS_TTY_CONFIG",
+    "WAKE_ALARM",
+];
+
 /// The choice of images: a name of ours, and the image in its place.
 pub type Images = BTreeMap<String, String>;
 
@@ -201,7 +266,12 @@ impl ServicesSpec {
 
     /// Whether there is a Grafana.
     pub fn has_grafana(&self) -> bool {
-        self.prometheus.settings().is_some() && self.grafana.unwrap_or(true)
+        self.prometheus.settings().is_some() && self.grafana.as_ref().is_none_or(|grafana| grafana.settings().is_some())
+    }
+
+    /// Grafana's settings: the defaults where the spec says nothing.
+    pub fn grafana_settings(&self) -> GrafanaSpec {
+        self.grafana.as_ref().and_then(Switchable::settings).unwrap_or_default()
     }
 }
 

@@ -1,9 +1,10 @@
 //! What the keys of the runtime `docker` mean: services, images, and files of the user.
 
 use super::place::{Problem, item, join};
-use super::services::IMAGE_NAMES;
+use super::services::{CAPABILITIES, IMAGE_NAMES};
 use super::walk::unknown_key;
 use super::{Runtime, Spec};
+use crate::util::near::nearest;
 
 /// Everything that is wrong with the meaning of these keys.
 pub(super) fn services(spec: &Spec, problems: &mut Vec<Problem>) {
@@ -13,6 +14,18 @@ pub(super) fn services(spec: &Spec, problems: &mut Vec<Problem>) {
     }
     images(spec, problems);
     let services = spec.services();
+    let of_service =
+        |name: &str, settings: Option<Vec<String>>| (format!("services.{name}"), settings.unwrap_or_default());
+    let given = [
+        ("ray".to_owned(), spec.ray.capabilities.clone()),
+        of_service("object_store", services.object_store.settings().map(|settings| settings.capabilities)),
+        of_service("prometheus", services.prometheus.settings().map(|settings| settings.capabilities)),
+        of_service("grafana", Some(services.grafana_settings().capabilities)),
+        of_service("jupyter", services.jupyter.settings().map(|settings| settings.capabilities)),
+    ];
+    for (owner, names) in given {
+        capabilities(&join(&owner, "capabilities"), &names, problems);
+    }
     if let Some(store) = services.object_store.settings() {
         let path = "services.object_store";
         if let Some(external) = &store.external {
@@ -58,7 +71,7 @@ pub(super) fn services(spec: &Spec, problems: &mut Vec<Problem>) {
                     .note("for example: 15d"),
             );
         }
-    } else if services.grafana == Some(true) {
+    } else if services.grafana.as_ref().is_some_and(|grafana| grafana.settings().is_some()) {
         problems.push(
             Problem::new("services.grafana", "contradicts services.prometheus: false")
                 .note("Grafana shows what Prometheus collects: keep both, or none"),
@@ -92,6 +105,7 @@ fn only_docker(spec: &Spec, problems: &mut Vec<Problem>) {
         ("images", !spec.images.is_empty()),
         ("build", spec.build.is_some()),
         ("compose", !spec.compose.is_empty()),
+        ("ray.capabilities", !spec.ray.capabilities.is_empty()),
     ];
     for (key, _) in given.iter().filter(|(_, given)| *given) {
         let runtime = spec.runtime.name();
@@ -99,6 +113,17 @@ fn only_docker(spec: &Spec, problems: &mut Vec<Problem>) {
             Problem::of_key(*key, format!("is only for the runtime `docker`, and this is `{runtime}`"))
                 .note("leave it out, or say `runtime: docker`"),
         );
+    }
+}
+
+fn capabilities(path: &str, names: &[String], problems: &mut Vec<Problem>) {
+    for (index, name) in names.iter().enumerate().filter(|(_, name)| !CAPABILITIES.contains(&name.as_str())) {
+        let problem = Problem::new(item(path, index), format!("`{name}` is no capability of Linux"));
+        let upper = name.to_uppercase();
+        problems.push(match nearest(upper.trim_start_matches("CAP_"), CAPABILITIES.iter().copied()) {
+            Some(near) => problem.note(format!("did you mean `{near}`?")),
+            None => problem.note("for example: CHOWN, SETUID, SYS_PTRACE"),
+        });
     }
 }
 
@@ -151,4 +176,32 @@ fn is_whole_path(path: &str) -> bool {
         && !path.split('/').any(|part| part == "..")
         && !path.contains([':', '$', '"', '\\'])
         && !path.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(more: &str) -> Vec<(String, String)> {
+        let spec: Spec = serde_yaml::from_str(&format!("name: demo\n{more}")).unwrap();
+        let mut problems = Vec::new();
+        services(&spec, &mut problems);
+        problems.into_iter().map(|problem| (problem.path, problem.notes.join(" "))).collect()
+    }
+
+    #[test]
+    fn a_capability_that_linux_does_not_have_is_refused_where_it_stands() {
+        let docker = "runtime: docker\nray: {capabilities: [SYS_PTRACE]}\nservices: {jupyter: {capabilities: [CHOWN]}, grafana: {capabilities: []}}\n";
+        assert_eq!(wrong(docker), []);
+        let refused = |at: &str, name: &str| vec![(at.to_owned(), format!("did you mean `{name}`?"))];
+        let odd = "runtime: docker\nservices: {grafana: {capabilities: [CHOWN, cap_net_raw]}}\n";
+        assert_eq!(wrong(odd), refused("services.grafana.capabilities[1]", "NET_RAW"));
+        assert_eq!(
+            wrong("runtime: docker\nray: {capabilities: [SYS_PTRAC]}\n"),
+            refused("ray.capabilities[0]", "SYS_PTRACE")
+        );
+        // All of them, with everything that a container could do then, is no capability.
+        assert_eq!(wrong("runtime: docker\nray: {capabilities: [ALL]}\n").len(), 1);
+        assert_eq!(wrong("ray: {capabilities: [CHOWN]}\n")[0].0, "ray.capabilities");
+    }
 }

@@ -3,7 +3,8 @@
     python3 probe.py health PORT/PATH ...   exit code 0 when each answers 200 on the loopback
     python3 probe.py gpu JSON               uses every GPU of this container through the driver's own library
     python3 probe.py client JSON            joins the cluster as a client, and runs a task on each worker
-    python3 probe.py cluster JSON           nodes, tokens, buckets, services; passwords come by stdin, a line each
+    python3 probe.py cluster JSON           nodes, tokens, buckets
+    python3 probe.py services JSON          what is behind passwords, in a container that no job shares
     python3 probe.py wait JSON              waits until the services answer, and makes the buckets
 
 All but the first print a line for each thing that was checked, and end with 0 also when a check failed:
@@ -498,18 +499,28 @@ def jupyter(want, token):
 
 
 def cluster(want):
-    """All checks that the head makes, side by side."""
-    secrets = dict(line.rstrip("\n").split(" ", 1) for line in sys.stdin if " " in line)
+    """All checks that the head makes, with what jobs have as well."""
     token = read(os.environ["RAY_AUTH_TOKEN_PATH"])
     jobs = [("node alive", nodes, (want, token)), ("token enforced", tokens, (want, token))]
     if want.get("store"):
         jobs.append(("bucket", buckets, (want["store"],)))
+    side_by_side(want, jobs)
+
+
+def services(want):
+    """All checks that take a password."""
+    jobs = []
     if want.get("prometheus"):
         jobs.append(("prometheus", prometheus, (want,)))
     if want.get("grafana"):
-        jobs.append(("grafana", grafana, (want, secrets.get("grafana_password", ""))))
+        jobs.append(("grafana", grafana, (want, read(f"{SECRETS}/grafana_password"))))
     if want.get("jupyter"):
-        jobs.append(("jupyter", jupyter, (want, secrets.get("jupyter_token", ""))))
+        jobs.append(("jupyter", jupyter, (want, read(f"{SECRETS}/jupyter_token"))))
+    side_by_side(want, jobs)
+
+
+def side_by_side(want, jobs):
+    """Makes checks at the same time, each within the limit, and ends."""
 
     def safely(name, job, arguments):
         try:
@@ -571,7 +582,7 @@ def main():
     if command == "health":
         health(sys.argv[2:])
         return
-    {"gpu": gpu, "client": client, "cluster": cluster, "wait": wait}[command](json.loads(sys.argv[2]))
+    {"gpu": gpu, "client": client, "cluster": cluster, "services": services, "wait": wait}[command](json.loads(sys.argv[2]))
 
 
 if __name__ == "__main__":

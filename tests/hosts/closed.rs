@@ -1,5 +1,6 @@
 //! Closed by default: what answers from outside, and where secrets can be found.
 
+use super::spec::gpucl;
 use super::testbed::{TestHost, docker, testbed};
 use crate::support::{TestEnv, until};
 
@@ -28,6 +29,52 @@ pub(crate) fn nothing_of_ours_answers(host: &TestHost) {
     let open: Vec<&str> = answers.lines().filter_map(|line| line.strip_suffix(" 0")).collect();
     println!("tried {} ports from outside, open: {open:?}", ports.len());
     assert_eq!(open, ["22", &FOREIGN.to_string()], "of {ports:?}");
+}
+
+/// A machine on the same layer 2 sends what no router would: packets to 127.0.0.1, and to the addresses of our containers, straight to
+/// the host. Engines before 28 let both in, so what newer ones do about it is taken away here.
+pub(crate) fn a_neighbour_reaches_nothing(env: &TestEnv, host: &TestHost) {
+    host.sh("iptables -t raw -F PREROUTING 2>/dev/null || true");
+    let inspect = "docker inspect -f '{{range $port, $on := .NetworkSettings.Ports}}{{range $on}}{{$port}} {{.HostPort}}{{println}}{{end}}{{end}}' \
+                   $(docker ps -q --filter label=gpucl.tag)";
+    let published = host.sh(inspect);
+    let addresses = host.sh(
+        "docker inspect -f '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{println}}{{end}}' $(docker ps -q --filter label=gpucl.tag)",
+    );
+    let mut targets: Vec<(String, String)> = Vec::new();
+    for line in published.lines().filter(|line| !line.trim().is_empty()) {
+        let (inside, outside) = line.split_once(' ').unwrap();
+        targets.push(("127.0.0.1".to_owned(), outside.trim().to_owned()));
+        let inside = inside.trim_end_matches("/tcp");
+        targets.extend(addresses.split_whitespace().map(|address| (address.to_owned(), inside.to_owned())));
+    }
+    assert!(targets.len() > 10, "{targets:?}");
+    let script = format!(
+        "import socket, subprocess\nsubprocess.run('ip addr del 127.0.0.1/8 dev lo', shell=True, check=True)\n\
+         targets = {targets:?}\nfor address in sorted(set(address for address, _ in targets)):\n    \
+         subprocess.run(f'ip route replace {{address}}/32 via {} dev eth0', shell=True, check=True)\n\
+         for address, port in targets:\n    s = socket.socket(); s.settimeout(1)\n    \
+         if s.connect_ex((address, int(port))) == 0: print('open', address, port)\n    s.close()\nprint('tried')\n",
+        host.address()
+    );
+    let network = testbed()["network"].as_str().unwrap();
+    let image = docker(&["inspect", "-f", "{{.Config.Image}}", host.container()]);
+    let neighbour = |script: &str| {
+        let local = ["--sysctl", "net.ipv4.conf.all.route_localnet=1", "--sysctl", "net.ipv4.conf.all.rp_filter=0"];
+        let run = ["run", "--rm", "--cap-add", "NET_ADMIN", "--network", network, "--entrypoint", "python3"];
+        docker(&[&run[..], &local[..], &[image.trim(), "-c", script]].concat())
+    };
+    let said = neighbour(&script);
+    println!("a neighbour tried {} ports and addresses: {said}", targets.len());
+    assert_eq!(said.trim(), "tried", "a neighbour reaches what is on the loopback or within the containers' network");
+    // It is our rules that keep it out: without them it comes in, and the cluster is not ready. What sets them at boot sets them again.
+    let table = host.sh("nft list tables | sed -n 's/^table inet \\(gpucl_.*_closed\\)$/\\1/p'");
+    host.sh(&format!("nft delete table inet {table}"));
+    let said = neighbour(&script);
+    assert!(said.contains("open 127.0.0.1"), "{said}");
+    gpucl(env, &["verify"]).exits(3).says("are gone or changed");
+    host.sh(&format!("systemctl restart {}", table.trim().replace('_', "-")));
+    assert_eq!(neighbour(&script).trim(), "tried");
 }
 
 /// Everything that another program or person could read, on the host and on this machine, searched for every secret.

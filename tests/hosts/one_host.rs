@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::closed;
+use super::inside;
 use super::spec::{env, gpucl, spec};
 use super::testbed::TestHost;
 use crate::support::{TestEnv, turn, until};
@@ -29,6 +30,8 @@ fn a_fresh_host_with_two_gpus_comes_to_ready_and_goes() {
     again_beside_a_job(&env, &host);
     pages(&env);
     closed::nothing_of_ours_answers(&host);
+    closed::a_neighbour_reaches_nothing(&env, &host);
+    inside::a_job_gets_nothing_but_its_own(&env, &host, "one");
     closed::no_secret_is_anywhere(&env, &host, "one");
 
     gpucl(&env, &["stop"]).exits(0);

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what tests stand on fails as tests do")]
 
+mod closing;
 mod ending;
 mod fresh_host;
 mod looking;

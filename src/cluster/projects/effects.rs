@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 
 use super::goal::no_place;
+use super::images;
 use super::world::{ANSWERS_WITHIN, HostSeen, ProjectWorld, Purpose};
 use crate::engine::{Ledger, Urgency};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
@@ -29,6 +30,11 @@ impl ProjectWorld {
         let stage = self.prepare_stage(host, &survey, &self.nodes(&survey)?)?;
         let stop = self.config.cancel.at_least(Urgency::Now);
         let report = playbook::run_stage(connected.as_ref(), &stage, &self.config.events, stop).await?;
+        for moved in images::record(&ledger.folder(), report.values.get("images").map_or("", String::as_str))? {
+            self.config.events.warn(moved.warning(&host.display_name()));
+            let lines = self.script(host, "give the recorded images to", &moved.script()).await?;
+            moved.check(&host.display_name(), &lines)?;
+        }
         ledger.note(host, "address", &own.address)?;
         ledger.note(host, "facts", &report.facts)?;
         ledger.note(host, "installed", &report.values.get("installed"))?;

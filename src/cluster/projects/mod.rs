@@ -5,6 +5,7 @@ mod down;
 mod effects;
 mod expected;
 mod goal;
+mod images;
 mod look;
 mod outside;
 mod promise;

@@ -22,25 +22,23 @@ const CLIENT_LIMIT: u32 = 90;
 /// How long all that the head looks at may take.
 const CLUSTER_LIMIT: u32 = 100;
 
-/// The checks of one host.
-pub(super) fn checks(cluster: &Cluster<'_>, host: &HostInput) -> Result<String> {
+/// The checks of one host; `image` is the one that its nodes run.
+pub(super) fn checks(cluster: &Cluster<'_>, host: &HostInput, image: &str) -> Result<String> {
     let scope = cluster.request.scope;
     let mut text = header(&host.tag);
     text.push_str(CHECKS);
     let name = host.key.display_name();
-    let mut in_container =
-        |check: &str, target: &str, limit: u32, key: &Key, command: &str, want: &Value, before: &str| {
-            let words = [check, target].map(quote).join(" ");
-            let container = quote(&scope.tag(key).to_string());
-            let isolated = if command == "client" { "" } else { "-I " };
-            let _ = writeln!(
-                text,
-                "{before} in_container {words} {} {container} python3 {isolated}/opt/gpucl/probe.py {command} {} {} &",
-                limit + 10,
-                quote(&want.to_string()),
-                if before.is_empty() { "</dev/null" } else { "" }
-            );
-        };
+    let mut in_container = |check: &str, target: &str, limit: u32, key: &Key, command: &str, want: &Value| {
+        let words = [check, target].map(quote).join(" ");
+        let container = quote(&scope.tag(key).to_string());
+        let isolated = if command == "client" { "" } else { "-I " };
+        let _ = writeln!(
+            text,
+            "in_container {words} {} {container} python3 {isolated}/opt/gpucl/probe.py {command} {} </dev/null &",
+            limit + 10,
+            quote(&want.to_string()),
+        );
+    };
     let nodes: Vec<&NodeSpec> = cluster.request.nodes.iter().filter(|node| node.host == host.key).collect();
     let (mut promised, mut vendor) = (0, Vendor::Nvidia);
     for node in &nodes {
@@ -54,11 +52,11 @@ pub(super) fn checks(cluster: &Cluster<'_>, host: &HostInput) -> Result<String> 
             .collect();
         let target = node.key.display_name();
         let want = json!({"target": target, "vendor": vendor, "count": gpus.len(), "ids": ids, "host": name});
-        in_container("gpu", &target, GPU_LIMIT, &node.key, "gpu", &want, "");
+        in_container("gpu", &target, GPU_LIMIT, &node.key, "gpu", &want);
     }
     if nodes.iter().any(|node| node.role == NodeRole::Head) {
         let want = of_cluster(cluster);
-        in_container("cluster", "head", CLUSTER_LIMIT, &Key::head(), "cluster", &want, "secrets |");
+        in_container("cluster", "head", CLUSTER_LIMIT, &Key::head(), "cluster", &want);
         let has_jupyter = cluster.request.spec.services().jupyter.settings().is_some();
         let from = if has_jupyter { Key::service("jupyter") } else { Key::head() };
         let want = json!({
@@ -67,8 +65,22 @@ pub(super) fn checks(cluster: &Cluster<'_>, host: &HostInput) -> Result<String> 
             "workers": workers(cluster),
             "timeout_s": CLIENT_LIMIT,
         });
-        in_container("client", &from.display_name(), CLIENT_LIMIT, &from, "client", &want, "");
+        in_container("client", &from.display_name(), CLIENT_LIMIT, &from, "client", &want);
     }
+    if nodes.iter().any(|node| node.role == NodeRole::Head) {
+        if let Some((want, secrets)) = of_services(cluster) {
+            let _ = writeln!(
+                text,
+                "apart services head {} {} {} '{}' python3 -I /opt/gpucl/probe.py services {} </dev/null &",
+                CLUSTER_LIMIT + 10,
+                if cluster.bridge { quote(&format!("{}_default", host.tag)) } else { "host".to_owned() },
+                quote(image),
+                secrets.join(" "),
+                quote(&want.to_string())
+            );
+        }
+    }
+    let _ = writeln!(text, "closed_host {} &", quote(&name));
     if promised > 0 {
         let vendor = if vendor == Vendor::Amd { "amd" } else { "nvidia" };
         let _ = writeln!(text, "host_gpus {} {promised} {vendor} &", quote(&name));
@@ -113,17 +125,28 @@ fn of_cluster(cluster: &Cluster<'_>) -> Value {
     if let Some(store) = store(cluster) {
         want["store"] = store;
     }
+    want
+}
+
+/// What is to be looked at behind passwords, which no container of jobs is given, and the files that they lie in.
+fn of_services(cluster: &Cluster<'_>) -> Option<(Value, Vec<&'static str>)> {
+    let at = &cluster.at;
+    let mut want = json!({"timeout_s": CLUSTER_LIMIT, "patience_s": 40});
+    let mut secrets = Vec::new();
     if cluster.has_prometheus {
         want["prometheus"] = json!(at.prometheus);
         want["least_targets"] = json!(cluster.request.nodes.len());
+        secrets.push("prometheus_headers");
     }
     if cluster.has_grafana {
         want["grafana"] = json!(at.grafana);
+        secrets.push("grafana_password");
     }
     if cluster.request.spec.services().jupyter.settings().is_some() {
         want["jupyter"] = json!(at.jupyter);
+        secrets.push("jupyter_token");
     }
-    want
+    (!secrets.is_empty()).then_some((want, secrets))
 }
 
 /// The object store, as the probe takes it.

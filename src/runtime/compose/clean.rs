@@ -1,6 +1,6 @@
 //! Ending a host's project, and leaving the host as it was found. Each is one script, run by one exec as root.
 
-use super::{CleanOptions, firewall_table, home_of};
+use super::{CleanOptions, closed_table, firewall_table, home_of};
 use crate::render::quote;
 
 const STOP: &str = include_str!("shell/stop.sh");
@@ -26,5 +26,6 @@ pub fn clean_script(tag: &str, options: CleanOptions) -> String {
 
 /// What every script of a tag begins with.
 pub(super) fn header(tag: &str) -> String {
-    format!("tag={}\nhome={}\ntable={}\n", quote(tag), quote(&home_of(tag)), quote(&firewall_table(tag)))
+    let (table, closed) = (firewall_table(tag), closed_table(tag));
+    format!("tag={}\nhome={}\ntable={table}\nclosed={closed}\n", quote(tag), quote(&home_of(tag)))
 }

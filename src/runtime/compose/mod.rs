@@ -39,3 +39,14 @@ pub fn home_of(tag: &str) -> String {
 pub fn firewall_table(tag: &str) -> String {
     format!("gpucl_{}", &digest::short(tag.as_bytes())[..12])
 }
+
+/// The name of the nftables table that keeps a host's loopback, its containers and the cloud's metadata apart.
+pub fn closed_table(tag: &str) -> String {
+    format!("{}_closed", firewall_table(tag))
+}
+
+/// The name of the interface of a single host's containers, and of the control group of those that are on their host's own network:
+/// an interface's name takes 15 letters.
+fn containers_name(tag: &str) -> String {
+    format!("gpucl{}", &digest::short(tag.as_bytes())[..10])
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{firewall_table, home_of};
+use super::{closed_table, containers_name, firewall_table, home_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::playbook::{self, Facts, Stage};
 use crate::render::Library;
@@ -61,12 +61,10 @@ pub fn preparation(
     if !images.1.is_empty() {
         parts.push(("images", "images", vec![images]));
     }
-    match peers {
-        Peers::None => {}
-        // Nobody sets variables of it: it has none.
-        Peers::Later => parts.push(("", "firewall-begin", vec![])),
-        // Last, since what it sets is taken back within a minute when nobody confirms it.
-        Peers::Known { addresses, ports } => parts.push(firewall(tag, addresses, ports)),
+    parts.push(closed(tag, peers));
+    // Last, since what it sets is taken back within a minute when nobody confirms it.
+    if let Peers::Known { addresses, ports } = peers {
+        parts.push(firewall(tag, addresses, ports));
     }
     let limit = spec.timeouts.prepare.0;
     let mut stages = Vec::new();
@@ -88,6 +86,13 @@ pub fn guard_steps(
 ) -> Result<Stage> {
     let stages = stage_of("guard", spec, facts, firewall(tag, addresses, ports), library)?;
     Ok(Stage::join("guard", stages.into_iter().collect(), spec.timeouts.prepare.0))
+}
+
+/// Before anything is published. Nobody sets variables of it.
+fn closed(tag: &str, peers: Peers<'_>) -> Part {
+    let name = containers_name(tag);
+    let (bridge, group) = if matches!(peers, Peers::None) { (name, String::new()) } else { (String::new(), name) };
+    ("", "closed", vec![("table", closed_table(tag)), ("bridge", bridge), ("group", group)])
 }
 
 fn firewall(tag: &str, addresses: &[String], ports: &[String]) -> Part {
@@ -161,6 +166,8 @@ fn unique(names: &[String]) -> Vec<String> {
 mod tests {
     use super::*;
 
+    const CLOSE: &str = "close the host's own network to others";
+
     fn spec(more: &str) -> Spec {
         serde_yaml::from_str(&format!("name: demo\nruntime: docker\n{more}")).unwrap()
     }
@@ -196,6 +203,7 @@ mod tests {
             "begin to pull the images",
             "install the NVIDIA driver",
             "wait for the images",
+            CLOSE,
             "open the ports to the other hosts alone",
             "give automatic upgrades back",
         ];
@@ -211,7 +219,11 @@ mod tests {
         assert_eq!(files, ["lib/apt.sh", "lib/engine.sh", "lib/nvidia.sh"]);
         let stage = made(&spec(""), &facts("amd"), &[]).unwrap();
         assert!(place(&stage, "load the AMD driver").is_some());
-        assert_eq!((place(&stage, "install the NVIDIA driver"), place(&stage, "install nftables")), (None, None));
+        assert_eq!(place(&stage, "install the NVIDIA driver"), None);
+        // Also on a single host, before anything is published there.
+        let closed = &stage.steps[place(&stage, CLOSE).unwrap()];
+        assert_eq!(closed.variables["table"], closed_table("gpucl-abcdefgh-demo-host0"));
+        assert_eq!((closed.variables["bridge"].len(), closed.variables["group"].as_str()), (15, ""));
     }
 
     #[test]
@@ -246,7 +258,8 @@ mod tests {
         let later =
             preparation(&spec(""), &facts("amd"), tag, Peers::Later, &["a/ray:1".to_owned()], &Library::default())
                 .unwrap();
-        assert!(place(&later, "install nftables").is_some());
+        let closed = &later.steps[place(&later, CLOSE).unwrap()];
+        assert_eq!((closed.variables["bridge"].as_str(), closed.variables["group"].len()), ("", 15));
         assert_eq!(place(&later, "open the ports to the other hosts alone"), None);
         assert_ne!(firewall_table("gpucl-abcdefgh-a-host0"), firewall_table("gpucl-abcdefgh-a-b-host0"));
     }

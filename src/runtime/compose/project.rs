@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use super::images::{HostImages, host_images};
 use super::view::{Cluster, exporter_key, image, pairs, token_environment};
-use super::{DeployRequest, Deployment, HostInput, HostPorts, Page, checks, confirm_steps, stage};
+use super::{DeployRequest, Deployment, HostInput, HostPorts, Page, checks, confirm_steps, containers_name, stage};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::plan::{NodeRole, NodeSpec};
 use crate::playbook::{Stage, StageFile};
 use crate::render::render;
 use crate::secret::{GRAFANA_USER, PROMETHEUS_USER};
-use crate::spec::Spec;
+use crate::spec::{JupyterSpec, PrometheusSpec, Spec};
 use crate::util::digest;
 
 /// The folder of the templates.
@@ -43,7 +43,7 @@ fn deployment(cluster: &Cluster<'_>, host: &HostInput) -> Result<Deployment> {
     let images = host_images(request.spec, &host.facts, is_head, request.library)?;
     let project = Project { cluster, host, images: &images, is_head };
     let files = project.files(&nodes)?;
-    let checks = checks::checks(cluster, host)?;
+    let checks = checks::checks(cluster, host, &images.ray)?;
     let mut stage = stage::deploy(&project, files, &nodes);
     if cluster.bridge {
         // Of several hosts each is looked at once all of them are there.
@@ -184,6 +184,7 @@ impl Project<'_> {
             "cluster": request.scope.cluster,
             "host": self.host.key.display_name(),
             "bridge": self.cluster.bridge,
+            "interface": containers_name(&self.host.tag),
             "start_interval": Cluster::start_interval(self.host),
             "ports": self.host.ports,
             "nodes": views,
@@ -199,7 +200,7 @@ impl Project<'_> {
                 volumes.push("objects");
             }
             if let Some(prometheus) = request.spec.services().prometheus.settings() {
-                context["prometheus"] = self.prometheus(&prometheus.retention, files);
+                context["prometheus"] = self.prometheus(&prometheus, files);
                 volumes.push("metrics");
             }
             if self.cluster.has_grafana {
@@ -207,7 +208,7 @@ impl Project<'_> {
                 volumes.push("grafana");
             }
             if let Some(jupyter) = request.spec.services().jupyter.settings() {
-                context["jupyter"] = self.jupyter(jupyter.workspace.as_deref(), files)?;
+                context["jupyter"] = self.jupyter(&jupyter, files)?;
                 if jupyter.workspace.is_none() {
                     volumes.push("workspace");
                 }
@@ -235,17 +236,19 @@ impl Project<'_> {
             "console": console,
             "region": "us-east-1",
             "files": digest_of(files, &["secrets/object_store_user", "secrets/object_store_password"]),
+            "capabilities": self.cluster.store.as_ref().map(|store| &store.capabilities),
         })
     }
 
-    fn prometheus(&self, retention: &str, files: &[StageFile]) -> Value {
+    fn prometheus(&self, settings: &PrometheusSpec, files: &[StageFile]) -> Value {
         let port = self.host.ports.prometheus;
         json!({
             "image": self.images.prometheus,
             "container": self.container("prometheus"),
             "listen": if self.cluster.bridge { ":9090".to_owned() } else { format!("127.0.0.1:{port}") },
-            "retention": retention,
+            "retention": settings.retention,
             "files": digest_of(files, &["compose/prometheus.yml", "secrets/prometheus_web.yml", "secrets/ray_token"]),
+            "capabilities": settings.capabilities,
         })
     }
 
@@ -280,10 +283,12 @@ impl Project<'_> {
             "listen_host": if self.cluster.bridge { "" } else { "127.0.0.1" },
             "listen_port": if self.cluster.bridge { 3000 } else { self.host.ports.grafana },
             "files": digest_of(files, &of),
+            "capabilities": self.cluster.request.spec.services().grafana_settings().capabilities,
         })
     }
 
-    fn jupyter(&self, workspace: Option<&str>, files: &[StageFile]) -> Result<Value> {
+    fn jupyter(&self, settings: &JupyterSpec, files: &[StageFile]) -> Result<Value> {
+        let workspace = settings.workspace.as_deref();
         let (at, ports) = (&self.cluster.at, self.host.ports);
         let mut secrets = vec!["ray_token", "jupyter_token"];
         if self.cluster.store.is_some() {
@@ -312,6 +317,7 @@ impl Project<'_> {
             "listen_port": if self.cluster.bridge { 8888 } else { ports.jupyter },
             "secrets": secrets,
             "files": digest_of(files, &of.iter().map(String::as_str).collect::<Vec<_>>()),
+            "capabilities": settings.capabilities,
         }))
     }
 }

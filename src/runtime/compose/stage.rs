@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::checks;
 use super::images::Build;
 use super::project::Project;
+use super::{closed_table, containers_name};
 use crate::name::Key;
 use crate::plan::NodeSpec;
 use crate::playbook::{KnownError, Stage, StageFile, Step};
@@ -45,6 +46,8 @@ pub(super) fn deploy(project: &Project<'_>, files: Vec<StageFile>, nodes: &[Node
         ("services".to_owned(), String::new()),
         ("service_containers".to_owned(), String::new()),
         ("workspace_of".to_owned(), String::new()),
+        ("closed".to_owned(), closed_table(&project.host.tag)),
+        ("bridge".to_owned(), if project.cluster.bridge { containers_name(&project.host.tag) } else { String::new() }),
         ("limit".to_owned(), limit.as_secs().to_string()),
     ]);
     if project.is_head {
@@ -244,6 +247,13 @@ fn start_errors() -> Vec<KnownError> {
             Some("make the folder on the host, or leave `workspace` out"),
         ),
         known("no space left on device", "the host's disk is full", None),
+        known(
+            "are not set: there is no nftables table",
+            "{line}",
+            Some(
+                "run `gpucl up` again, which sets them; if they are gone once more, see who flushes nftables' rules on the host",
+            ),
+        ),
         known(
             "Cannot connect to the Docker daemon",
             "the host's Docker does not answer",

@@ -70,6 +70,11 @@ if [ -s installed ]; then
                     if nft delete table inet "$rest"; then echo "::removed nftables table $rest"; else echo "::left nftables table $rest"; fi
                 fi
                 ;;
+            cgroup)
+                # The engine leaves the groups above those of its containers.
+                find /sys/fs/cgroup -depth -type d \( -name "$rest" -o -path "*/$rest/*" \) -exec rmdir {} + 2>/dev/null
+                if [ -n "$(find /sys/fs/cgroup -type d -name "$rest" 2>/dev/null)" ]; then echo "::left control group $rest"; else echo "::removed control group $rest"; fi
+                ;;
             firewalld)
                 firewall-cmd --quiet --remove-rich-rule="$rest" 2>/dev/null
                 firewall-cmd --quiet --permanent --remove-rich-rule="$rest" 2>/dev/null

@@ -56,6 +56,8 @@ pub(super) struct NodeView {
     health: Vec<String>,
     /// The digest of the files that it reads once, at its start.
     pub(super) files: String,
+    /// The capabilities that it keeps; by default none.
+    capabilities: Vec<String>,
 }
 
 /// The addresses under which the parts of the cluster reach one another, as seen on the head's host.
@@ -138,6 +140,7 @@ impl<'a> Cluster<'a> {
             dashboards: is_head && self.has_grafana,
             health: Vec::new(),
             files: String::new(),
+            capabilities: self.request.spec.ray.capabilities.clone(),
         };
         if self.store.is_some() {
             view.secrets.push("aws_credentials".to_owned());

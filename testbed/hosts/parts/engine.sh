@@ -4,7 +4,7 @@
 # need PACKAGE:COMMAND...: installs what has no command here yet.
 tools() {
   local p missing=()
-  for p in debootstrap:debootstrap iptables:iptables iproute2:ip openssh-client:ssh-keygen gnupg:gpg gpgv:gpgv dpkg-dev:dpkg-scanpackages apt-utils:apt-ftparchive \
+  for p in debootstrap:debootstrap iptables:iptables nftables:nft iproute2:ip openssh-client:ssh-keygen gnupg:gpg gpgv:gpgv dpkg-dev:dpkg-scanpackages apt-utils:apt-ftparchive \
     gcc:gcc libc6-dev:- curl:curl xz-utils:xz util-linux:flock python3:python3 openssl:openssl; do
     case $p in *:-) [ -e /usr/include/stdio.h ] || missing+=("${p%:*}") ;; *) command -v "${p#*:}" >/dev/null || missing+=("${p%:*}") ;; esac
   done

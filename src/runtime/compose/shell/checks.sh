@@ -63,9 +63,35 @@ closed_ports() {
     fi
 }
 
-secrets() {
-    for name in grafana_password jupyter_token; do
-        [ ! -r "$home/secrets/$name" ] || printf '%s %s\n' "$name" "$(cat "$home/secrets/$name")"
+# Runs a check in a container of its own, which is gone with it: the check, its target, seconds, the network, the image, the files of
+# `secrets/` that it reads, the command. Jobs run as one user in containers of theirs, and whatever came in there would be theirs to read.
+apart() {
+    check=$1 target=$2 limit=$3 network=$4 image=$5 files=$6 program=$7
+    shift 7
+    mounts=
+    for name in $files; do
+        mounts="$mounts --mount type=bind,src=$home/secrets/$name,dst=/run/gpucl/secrets/$name,readonly"
     done
+    # shellcheck disable=SC2086
+    timeout "$limit" docker run --rm --pull never --network "$network" --read-only --cap-drop ALL --security-opt no-new-privileges:true \
+        --label "com.docker.compose.project=$tag" --label com.docker.compose.oneoff=True --label gpucl.probe=services --log-driver none \
+        --env NVIDIA_VISIBLE_DEVICES=void --workdir / --mount "type=bind,src=$home/lib,dst=/opt/gpucl,readonly" $mounts \
+        --entrypoint "$program" "$image" "$@" >"$dir/$target-$check" 2>"$dir/$target-$check.err"
+    code=$?
+    grep -a '^::check ' "$dir/$target-$check" && return 0
+    why=$(tail -n 2 "$dir/$target-$check.err" | plain)
+    [ "$code" -ne 124 ] || why="no answer within $limit s"
+    failed "$check" "$target" "${why:-the check ended with exit code $code}"
+}
+
+# The rules that keep neighbours out, and the cloud's metadata away from containers, are in the kernel as they were set.
+closed_host() {
+    if [ "$(nft list table inet "$closed" 2>/dev/null | cksum)" != "$(cat "$home/closed/sum" 2>/dev/null)" ]; then
+        failed "closed host" "$1" "the rules of the nftables table $closed are gone or changed: gpucl up sets them again"
+    else
+        saw="its loopback and its containers are closed to neighbours, the cloud's metadata to its containers"
+        [ ! -s "$home/closed/open" ] || saw="its loopback is closed to neighbours; the cloud's metadata is open to containers: $(plain <"$home/closed/open")"
+        printf '::check {"check": "closed host", "target": "%s", "ok": true, "saw": "%s"}\n' "$1" "$saw"
+    fi
 }
 

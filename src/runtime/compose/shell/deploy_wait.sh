@@ -56,7 +56,8 @@ timeout "$((end - ${now%.*} + 30))" docker exec "$head" python3 -I /opt/gpucl/pr
     echo "a service does not answer"
     exit 1
 }
-# The engine gives a new volume to root, and Jupyter is not root.
+# The engine gives a new volume to root, and Jupyter is not root. From outside, since nobody in there may give a folder away.
 if [ -n "$workspace_of" ]; then
-    docker exec -u 0 "$workspace_of" sh -c 'chown "$(stat -c %u:%g /proc/1)" /workspace'
+    chown "$(stat -c %u:%g "/proc/$(docker inspect -f '{{.State.Pid}}' "$workspace_of")")" \
+        "$(docker inspect -f '{{range .Mounts}}{{if eq .Destination "/workspace"}}{{.Source}}{{end}}{{end}}' "$workspace_of")"
 fi

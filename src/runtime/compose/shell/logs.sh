@@ -1,6 +1,6 @@
 # Prints the logs of this tag's containers, a line each behind `::log NAME `; of one only where `want` names it. Changes nothing.
 all=$(timeout 20 docker ps -a --filter "label=com.docker.compose.project=$tag" \
-    --format '{{.ID}} {{.Label "com.docker.compose.service"}} {{.Label "gpucl.key"}}' | sort -k 2) || exit 1
+    --format '{{if not (.Label "gpucl.probe")}}{{.ID}} {{.Label "com.docker.compose.service"}} {{.Label "gpucl.key"}}{{end}}' | sort -k 2) || exit 1
 chosen=
 while read -r id service key; do
     [ -n "$id" ] || continue

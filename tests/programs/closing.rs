@@ -1,0 +1,140 @@
+//! The host's own rules, with the real nftables in a network of their own: what is taken back, and what containers do not reach.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use gpucl::playbook;
+use gpucl::render::Library;
+use gpucl::runtime::compose;
+use gpucl::spec::Spec;
+
+use super::support::{Home, ShellHost, run};
+
+const TAG: &str = "gpucl-testtest-rules-host0";
+
+/// A network namespace; a machine's systemd does not see what is begun in it.
+struct Network {
+    name: String,
+}
+
+impl Network {
+    fn new(name: &str) -> Self {
+        let name = format!("gpucl-test-{name}-{}", std::process::id());
+        let there = Command::new("nft").arg("--version").output();
+        assert!(there.is_ok_and(|output| output.status.success()), "this test needs the package nftables");
+        assert!(Command::new("ip").args(["netns", "add", &name]).status().unwrap().success(), "this test needs root");
+        let network = Self { name };
+        network.sh("ip link set lo up");
+        network
+    }
+
+    fn words(&self) -> Vec<String> {
+        let inside = "[ ! -d /run/systemd/system ] || mount -t tmpfs none /run/systemd; exec sh \"$@\"";
+        let words =
+            ["nsenter", &format!("--net=/run/netns/{}", self.name), "unshare", "--mount", "sh", "-c", inside, "sh"];
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    fn host(&self, home: &Home) -> ShellHost {
+        let mut words = self.words();
+        words.push("-s".to_owned());
+        ShellHost::new(home, &words.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    fn try_sh(&self, text: &str) -> Output {
+        let words = self.words();
+        Command::new(&words[0]).args(&words[1..]).args(["-c", text]).output().unwrap()
+    }
+
+    fn sh(&self, text: &str) -> String {
+        let output = self.try_sh(text);
+        assert!(output.status.success(), "{text}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.name]).status();
+    }
+}
+
+/// Opens the ports to this peer; without a confirmation it is taken back after two seconds.
+async fn open_to(host: &ShellHost, peer: &str) {
+    let spec: Spec =
+        serde_yaml::from_str("name: demo\nruntime: docker\nplaybooks: {firewall: {revert_after: '2'}}\n").unwrap();
+    let facts = serde_json::from_str(r#"{"os":"ubuntu"}"#).unwrap();
+    let (peers, ports) = ([peer.to_owned()], ["6379".to_owned()]);
+    let stage = compose::guard_steps(&spec, &facts, TAG, &peers, &ports, &Library::default()).unwrap();
+    run(host, &stage).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "testbed"]
+async fn changed_rules_that_nobody_confirms_give_way_to_the_former_ones() {
+    let (home, network) = (Home::new(), Network::new("rules"));
+    let host = network.host(&home);
+    let rules = || network.sh("nft list ruleset");
+    let confirm = compose::confirm_steps(TAG, &Library::default()).unwrap();
+    open_to(&host, "10.9.9.1").await;
+    run(&host, &confirm).await.unwrap();
+    let former = rules();
+    assert!(former.contains("10.9.9.1") && former.contains("6379 drop"), "{former}");
+
+    open_to(&host, "10.9.9.2").await;
+    assert!(rules().contains("10.9.9.2"));
+    let begun = Instant::now();
+    while rules() != former {
+        assert!(rules().contains("6379 drop"), "there is a moment without rules: {}", rules());
+        assert!(begun.elapsed() < Duration::from_secs(10), "what came back is not what was: {}", rules());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // Too late: what runs is not what was asked for.
+    let error = run(&host, &confirm).await.unwrap_err().to_string();
+    assert!(error.contains("were taken back"), "{error}");
+    assert_eq!(rules(), former);
+
+    open_to(&host, "10.9.9.2").await;
+    run(&host, &confirm).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(rules().contains("10.9.9.2"), "what was confirmed stays");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "testbed"]
+async fn containers_on_the_hosts_network_do_not_reach_the_metadata_and_the_host_does() {
+    let (home, network) = (Home::new(), Network::new("metadata"));
+    let mut host = network.host(&home);
+    // Whatever this machine's engine does, it is one that makes the groups itself.
+    let tools = tempfile::tempdir().unwrap();
+    let engine = tools.path().join("docker");
+    fs_err::write(&engine, "#!/bin/sh\necho cgroupfs\n").unwrap();
+    assert!(Command::new("chmod").arg("755").arg(&engine).status().unwrap().success());
+    host.path = format!("{}:{}", tools.path().display(), host.path);
+    let group = format!("gpucltest{}", std::process::id() % 1_000_000);
+    let variables = [("table", compose::closed_table(TAG)), ("group", group.clone())];
+    let variables: BTreeMap<String, String> =
+        variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let playbook = playbook::load(&Library::default(), "closed").unwrap();
+    let stage = playbook.stage("prepare", &variables, Duration::from_secs(60)).unwrap();
+    let report = run(&host, &stage).await.unwrap();
+    assert_eq!(report.values["metadata"], "closed");
+    // Rules that somebody flushed are set again, and those that are there are left alone.
+    network.sh("nft flush ruleset");
+    assert!(!run(&host, &stage).await.unwrap().skipped_as_unchanged);
+    assert!(run(&host, &stage).await.unwrap().skipped_as_unchanged);
+
+    let fetch = "import urllib.request as u; print(u.urlopen('http://169.254.169.254/', timeout=5).status)";
+    let tree = network.sh("sed -n 's/^[^ ]* \\([^ ]*\\) cgroup2 .*/\\1/p' /proc/mounts | head -n 1");
+    let folder = format!("{}/{group}", tree.trim());
+    let said = network.sh(&format!(
+        "ip addr add 169.254.169.254/32 dev lo; cd {}; python3 -m http.server 80 --bind 169.254.169.254 >/dev/null 2>&1 & server=$!\n\
+         for i in 1 2 3 4 5 6 7 8 9 10; do host=$(python3 -c \"{fetch}\" 2>/dev/null) && break; sleep 0.5; done\n\
+         container=$(sh -c 'echo $$ >{folder}/cgroup.procs; exec python3 -c \"$1\"' sh \"{fetch}\" 2>&1 | tail -n 1)\n\
+         kill $server; echo \"host $host; container $container\"",
+        tools.path().display()
+    ));
+    let _ = fs_err::remove_dir(&folder);
+    assert!(said.starts_with("host 200; container urllib.error.URLError"), "{said}");
+}
