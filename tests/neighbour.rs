@@ -311,6 +311,7 @@ fn another_user_of_the_machine_is_refused_by_all_that_runs() {
     let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/cache/gpucl");
     let environments = [json!(cache), json!(format!("{cache}/environments"))];
     found["files"].as_array_mut().unwrap().extend(environments);
+    assert!(found["files"].to_string().contains("/gpucl-hosts-"), "the files of the instance are among them");
     assert!(found["files"].as_array().unwrap().len() > 100, "{}", found["files"]);
     let ports = found["ports"].as_array().unwrap();
     assert!(ports.len() > 12, "{ports:?}");

@@ -55,6 +55,13 @@ async fn a_host_has_a_home_of_its_own_and_takes_all_it_started_with_it() {
     let seen = fixture.at(first, "pwd; echo $HOME; echo $GREETING").await;
     let home = fixture.folder.path().join("hosts/i-1/home").display().to_string();
     assert_eq!(seen.lines().collect::<Vec<_>>(), [home.as_str(), &home, "it's me"]);
+    // Also without the folder that only this user may enter, nobody else could read a key or a log.
+    let folder = fixture.folder.path().join("hosts/i-1");
+    let entries = fs_err::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    for path in entries.chain([folder.clone()]) {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&fs_err::metadata(&path).unwrap().permissions());
+        assert_eq!(mode & 0o077, 0, "{} {mode:o}", path.display());
+    }
     // One that left its session, and a session that is held open.
     let pid = fixture.at(first, "setsid -f sh -c 'echo $$; exec sleep 600 >/dev/null 2>&1'").await;
     let other = fixture.at(second, "setsid -f sh -c 'echo $$; exec sleep 600 >/dev/null 2>&1'").await;

@@ -12,7 +12,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-LIMIT, MOST = 4.0, 65536
+LIMIT, MOST = 2.0, 65536
 PAGES = ["/", "/metrics", "/api/version", "/nodes?view=summary", "/api/jobs/", "/api/cluster_status", "/api/v0/actors", "/api/serve/applications/",
          "/api/prometheus/sd", "/logical/actors", "/log_proxy?url=x", "/logs", "/api/gcs_healthz", "/api/healthz", "/api/local_raylet_healthz",
          "/api/authentication_mode", "/get_runtime_envs_info", "/control/snapshot", "/control/keys", "/control/instances", "/control/credentials",
@@ -304,7 +304,7 @@ def try_all(found):
         with lock:
             for one in results:
                 print(json.dumps(one), flush=True)
-    with ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(24) as pool:
         for results in pool.map(try_port, found["ports"]):
             say(results)
     say([try_socket(one) for one in found["sockets"]])
