@@ -256,7 +256,7 @@ impl Places {
         let path = env.write("cluster.yaml", &text);
         beside(env, spec);
         if provider != "ssh" {
-            gpucl::spec::load(&path).map_err(|error| format!("{error} {:?}", error.shown_snippet()))?;
+            gpucl::spec::load(&path, &[]).map_err(|error| format!("{error} {:?}", error.shown_snippet()))?;
             let plan = env.run(&["plan"]);
             // A stand-in may have none of it now: then it was understood all the same.
             return match plan.code {
