@@ -156,7 +156,7 @@ fn no_container_of_jobs_is_given_the_password_of_a_service() {
         let line = |word: &str| checks.lines().find(|line| line.contains(word)).unwrap().to_owned();
         assert!(line("probe.py services").starts_with("apart services head "), "{}", line("probe.py services"));
         assert!(line("probe.py services").contains("'prometheus_headers grafana_password jupyter_token'"));
-        let inside: Vec<&str> = checks.lines().filter(|line| line.starts_with("in_container")).collect();
+        let inside: Vec<&str> = checks.lines().filter(|line| line.starts_with("in_container '")).collect();
         assert!(
             inside.len() >= 3 && inside.iter().all(|line| line.ends_with("</dev/null &") && !line.contains("grafana"))
         );

@@ -60,10 +60,10 @@ impl Drop for Network {
     }
 }
 
-/// Opens the ports to this peer; without a confirmation it is taken back after two seconds.
-async fn open_to(host: &ShellHost, peer: &str) {
-    let spec: Spec =
-        serde_yaml::from_str("name: demo\nruntime: docker\nplaybooks: {firewall: {revert_after: '2'}}\n").unwrap();
+/// Opens the ports to this peer; without a confirmation it is taken back after so many seconds.
+async fn open_to(host: &ShellHost, peer: &str, seconds: u32) {
+    let text = format!("name: demo\nruntime: docker\nplaybooks: {{firewall: {{revert_after: '{seconds}'}}}}\n");
+    let spec: Spec = serde_yaml::from_str(&text).unwrap();
     let facts = serde_json::from_str(r#"{"os":"ubuntu"}"#).unwrap();
     let (peers, ports) = ([peer.to_owned()], ["6379".to_owned()]);
     let stage = compose::guard_steps(&spec, &facts, TAG, &peers, &ports, &Library::default()).unwrap();
@@ -77,15 +77,15 @@ async fn changed_rules_that_nobody_confirms_give_way_to_the_former_ones() {
     let host = network.host(&home);
     let rules = || network.sh("nft list ruleset");
     let confirm = compose::confirm_steps(TAG, &Library::default()).unwrap();
-    open_to(&host, "10.9.9.1").await;
+    open_to(&host, "10.9.9.1", 30).await;
     run(&host, &confirm).await.unwrap();
     let former = rules();
     assert!(former.contains("10.9.9.1") && former.contains("6379 drop"), "{former}");
 
-    open_to(&host, "10.9.9.2").await;
-    assert!(rules().contains("10.9.9.2"));
+    open_to(&host, "10.9.9.2", 2).await;
+    assert!(home.read("firewall/peers").contains("10.9.9.2"), "it was asked for");
     let begun = Instant::now();
-    while rules() != former {
+    while rules() != former || home.read("firewall/reverted").is_empty() {
         assert!(rules().contains("6379 drop"), "there is a moment without rules: {}", rules());
         assert!(begun.elapsed() < Duration::from_secs(10), "what came back is not what was: {}", rules());
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -95,9 +95,14 @@ async fn changed_rules_that_nobody_confirms_give_way_to_the_former_ones() {
     assert!(error.contains("were taken back"), "{error}");
     assert_eq!(rules(), former);
 
-    open_to(&host, "10.9.9.2").await;
+    open_to(&host, "10.9.9.2", 30).await;
+    let attempt = home.read("firewall/pending");
     run(&host, &confirm).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    // What would take them back comes too late, in its turn.
+    let folder = home.path().join("firewall");
+    let folder = folder.display();
+    let table = compose::firewall_table(TAG);
+    network.sh(&format!("sh \"{folder}/revert.sh\" \"{folder}\" {table} {}", attempt.trim()));
     assert!(rules().contains("10.9.9.2"), "what was confirmed stays");
 }
 

@@ -201,3 +201,23 @@ async fn two_programs_never_run_beside_each_other() {
     assert!(lines.len() >= 8, "{work}");
     assert!(reports.iter().all(|report| report.skipped_as_unchanged || report.steps.len() == 2));
 }
+
+/// A proxy's address holds a password, and everybody on the host reads everybody's arguments.
+#[tokio::test]
+async fn no_variable_of_a_stage_stands_in_an_argument() {
+    let home = Home::new();
+    let mut once = step("once", "touch done");
+    once.unless =
+        Some("tr '\\0' ' ' </proc/$$/cmdline >>seen\ntr '\\0' ' ' </proc/$PPID/cmdline >>seen\n[ -e done ]".to_owned());
+    let mut stage = stage(vec![once]);
+    stage.variables.insert("https_proxy".to_owned(), "http://me:planted-31c2@proxy:3128".to_owned());
+    assert!(!run(&home.host(), &stage).await.unwrap().skipped_as_unchanged);
+    assert!(run(&home.host(), &stage).await.unwrap().skipped_as_unchanged);
+    assert!(
+        playbook::look(&home.host(), &[&stage], "cat /proc/$$/cmdline >>seen").await.unwrap().stages["prepare"].holds
+            == Some(true)
+    );
+    let seen = home.read("seen");
+    assert!(seen.matches("timeout").count() >= 3, "{seen}");
+    assert!(!seen.contains("planted") && !seen.contains("cmdline"), "{seen}");
+}

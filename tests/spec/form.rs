@@ -23,7 +23,7 @@ fn an_unknown_key_without_a_near_name_lists_what_is_known() {
   cluster.yaml:3:3: ray.colour: unknown key
      3 |   colour: blue
        |   ^^^^^^
-  known here: version, head, workers
+  known here: version, head, workers, capabilities
 ",
     );
 }
