@@ -54,7 +54,7 @@ impl Place {
         // The id itself is nobody's business: what is kept is good for this purpose alone.
         let machine = match read(machine_id) {
             id if id.len() < 32 => "-".to_owned(),
-            id => digest::short(format!("gpucl owner {id}").as_bytes()),
+            id => digest::short(format!("owner of gpucl: {id}").as_bytes()),
         };
         let state = match read(&state_id(paths)) {
             id if id.is_empty() => "-".to_owned(),

@@ -17,6 +17,7 @@ fn with_a_copy() -> (TestEnv, std::path::PathBuf) {
 #[test]
 fn a_copied_owner_makes_and_deletes_nothing_and_says_the_two_ways_on() {
     let (mut env, file) = with_a_copy();
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let sandbox = runtime.block_on(Sandbox::start(Config::prompt())).unwrap();
     env.set("LAMBDA_API_KEY", &sandbox.key(User::Alice));

@@ -87,7 +87,7 @@ apart() {
 # The rules that keep neighbours out, and the cloud's metadata away from containers, are in the kernel as they were set.
 closed_host() {
     if [ "$(nft list table inet "$closed" 2>/dev/null | cksum)" != "$(cat "$home/closed/sum" 2>/dev/null)" ]; then
-        failed "closed host" "$1" "the rules of the nftables table $closed are gone or changed: gpucl up sets them again"
+        failed "closed host" "$1" "the rules of the nftables table $closed are gone or changed; the next up sets them again"
     else
         saw="its loopback and its containers are closed to neighbours, the cloud's metadata to its containers"
         [ ! -s "$home/closed/open" ] || saw="its loopback is closed to neighbours; the cloud's metadata is open to containers: $(plain <"$home/closed/open")"
