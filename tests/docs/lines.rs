@@ -276,14 +276,8 @@ fn up_to_its_end<'a>(words: &'a str, before: &str) -> &'a str {
             (None, _) if Some(letter) == closes => return &words[..at],
             (None, '"' | '\'') => quote = Some(letter),
             (None, '`' | ';' | '|' | ')') => return &words[..at],
-            (None, '<' | '>')
-                if !is_placeholder(rest.split_whitespace().next().unwrap_or_default()) && letter == '>' =>
-            {
-                // The end of `<name>` is none of a redirection.
-                if words[..at].matches('<').count() <= words[..at].matches('>').count() {
-                    return &words[..at];
-                }
-            }
+            // The end of `<name>` is none of a redirection.
+            (None, '>') if words[..at].matches('<').count() <= words[..at].matches('>').count() => return &words[..at],
             (None, ' ') if ["  ", " #", " &", " > ", " 2>", " < "].iter().any(|end| rest.starts_with(end)) => {
                 return &words[..at];
             }
