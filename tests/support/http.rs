@@ -8,7 +8,10 @@ use std::time::Duration;
 pub(crate) fn get(url: &str, headers: &[(&str, &str)]) -> std::io::Result<(u16, String)> {
     let rest = url.strip_prefix("http://").unwrap();
     let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let mut stream = TcpStream::connect(address)?;
+    // Names below `localhost` are this machine, as for a browser; not every system's resolver knows it.
+    let (name, port) = address.rsplit_once(':').unwrap();
+    let here = if name.ends_with(".localhost") { "127.0.0.1" } else { name };
+    let mut stream = TcpStream::connect((here, port.parse().unwrap()))?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
     let mut request = format!("GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
     for (name, value) in headers {
