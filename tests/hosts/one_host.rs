@@ -92,13 +92,20 @@ fn again_beside_a_job(env: &TestEnv, host: &TestHost) {
     gpucl(env, &["job", "logs", "long"]).exits(0).prints("counted to the end");
 }
 
-/// Every page answers through its address with its credential and is refused without; it survives the end of the connection.
+/// Every page answers through its address with its key and login and is refused without either; at 127.0.0.1 to its credential
+/// alone. It survives the end of the connection.
 fn pages(env: &TestEnv) {
     let mut first = Dashboard::open(env);
     for page in first.pages() {
-        let (with, without) = first.ask(&page);
-        assert_eq!(with, 200, "{page} with its credential");
-        assert!(matches!(without, 401 | 403), "{page} without its credential: {without}");
+        let (browser, program) = (first.ask(&page), first.ask_as_a_program(&page));
+        println!("{page}: {browser:?}, as a program {program:?}");
+        assert_eq!(browser.0, 200, "{page} with its key and its login");
+        // The portal logs in to Ray's page by itself.
+        assert!(page == "dashboard" || matches!(browser.1, 401 | 403), "{page} without its login: {}", browser.1);
+        assert_eq!(browser.2, 401, "{page} without its key");
+        // The login of the store's console is a form, for which it takes a browser.
+        assert_eq!(program.0, if page == "object-store" { 401 } else { 200 }, "{page} by its credential alone");
+        assert_eq!(program.1, 401, "{page} by its key, without a name");
     }
     let masters = masters(env);
     assert!(!masters.is_empty(), "the dashboard's ssh master runs");
@@ -111,10 +118,16 @@ fn pages(env: &TestEnv) {
     let urls = first.urls();
     first.close();
     for port in ports(&urls) {
-        assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "port {port} has a listener still");
+        for loopback in ["127.0.0.1", "::1"] {
+            assert!(std::net::TcpStream::connect((loopback, port)).is_err(), "port {port} has a listener still");
+        }
     }
     let second = Dashboard::open(env);
-    assert_eq!(ports(&second.urls()), ports(&urls), "the addresses are the same at the next call");
+    assert_eq!(ports(&second.urls()), ports(&urls), "the ports are the same at the next call");
+    for (page, url) in urls.as_object().unwrap() {
+        assert_ne!(url, &second.urls()[page], "the address of {page} is the same at the next call");
+        assert_eq!(curl(&[url.as_str().unwrap().to_owned()]), 421, "the old address of {page}");
+    }
     second.close();
 }
 
@@ -134,7 +147,8 @@ fn masters(env: &TestEnv) -> Vec<rustix::process::Pid> {
 }
 
 fn ports(urls: &serde_json::Value) -> Vec<u16> {
-    let of = |url: &serde_json::Value| url.as_str()?.split("127.0.0.1:").nth(1)?.split(['/', '?']).next()?.parse().ok();
+    let of =
+        |url: &serde_json::Value| url.as_str()?.split(".localhost:").nth(1)?.split(['/', '?']).next()?.parse().ok();
     urls.as_object().unwrap().values().filter_map(of).collect()
 }
 
@@ -164,48 +178,64 @@ impl Dashboard {
         self.urls().as_object().unwrap().keys().cloned().collect()
     }
 
-    /// What a page answers with its credential, and without.
-    fn ask(&mut self, page: &str) -> (u16, u16) {
-        let url = self.told["pages"][page].as_str().unwrap().to_owned();
-        let bare = url.split('?').next().unwrap().trim_end_matches('/').to_owned();
-        let secret = |name: &str| std::fs::read_to_string(self.folder.join(name)).unwrap().trim().to_owned();
-        let (with, without) = match page {
-            "dashboard" => (vec!["-L".to_owned(), "-c".to_owned(), String::new(), url], bare + "/api/version"),
-            "grafana" => (
-                vec!["-u".to_owned(), format!("admin:{}", secret("grafana_password")), bare.clone() + "/api/search"],
-                bare + "/api/search",
-            ),
-            "prometheus" => (
-                vec![
-                    "-u".to_owned(),
-                    format!("gpucl:{}", secret("prometheus_password")),
-                    bare.clone() + "/api/v1/targets",
-                ],
-                bare + "/api/v1/targets",
-            ),
-            "jupyter" => (
-                vec![
-                    "-H".to_owned(),
-                    format!("Authorization: token {}", secret("jupyter_token")),
-                    bare.clone() + "/api/contents",
-                ],
-                bare + "/api/contents",
-            ),
+    /// What a page answers in a browser with its key and its login, without its login, and without its key.
+    fn ask(&mut self, page: &str) -> (u16, u16, u16) {
+        let (host, cookie) = self.address(page);
+        let (path, login) = self.login(page);
+        let at = |path: &str, more: &[String]| curl(&[more, &[format!("http://{host}{path}")]].concat());
+        let key = ["-H".to_owned(), cookie];
+        let mut with = at(path, &[key.as_slice(), &login].concat());
+        let mut without = path;
+        if page == "object-store" {
+            // A login is answered with 204.
+            with = if with == 204 { 200 } else { with };
+            without = "/api/v1/buckets";
+        }
+        (with, at(without, &key), at(path, &login))
+    }
+
+    /// What it answers at 127.0.0.1 to its login, and to its key.
+    fn ask_as_a_program(&mut self, page: &str) -> (u16, u16) {
+        let (host, cookie) = self.address(page);
+        let (path, mut login) = self.login(page);
+        if page == "dashboard" {
+            login = vec!["-H".to_owned(), format!("Authorization: Bearer {}", self.secret("ray_token"))];
+        }
+        let url = format!("http://127.0.0.1:{}{path}", host.split(':').nth(1).unwrap());
+        (curl(&[login.as_slice(), std::slice::from_ref(&url)].concat()), curl(&["-H".to_owned(), cookie, url]))
+    }
+
+    /// Where a browser finds a page, and the header with the cookie that it has there.
+    fn address(&self, page: &str) -> (String, String) {
+        let url = self.told["pages"][page].as_str().unwrap();
+        let (host, key) = url.strip_prefix("http://").unwrap().split_once("/?gpucl_key=").unwrap();
+        let random = host.split('.').nth(1).unwrap();
+        (host.to_owned(), format!("Cookie: gpucl_{random}_{page}={key}"))
+    }
+
+    fn secret(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder.join(name)).unwrap().trim().to_owned()
+    }
+
+    /// What a page is asked for, and what logs in there.
+    fn login(&self, page: &str) -> (&'static str, Vec<String>) {
+        let basic = |user: &str, secret: &str| vec!["-u".to_owned(), format!("{user}:{}", self.secret(secret))];
+        match page {
+            "dashboard" => ("/api/version", Vec::new()),
+            "grafana" => ("/api/search", basic("admin", "grafana_password")),
+            "prometheus" => ("/api/v1/targets", basic("gpucl", "prometheus_password")),
+            "jupyter" => {
+                let token = format!("Authorization: token {}", self.secret("jupyter_token"));
+                ("/api/contents", vec!["-H".to_owned(), token])
+            }
             "object-store" => {
-                let login = format!(
-                    r#"{{"accessKey":"{}","secretKey":"{}"}}"#,
-                    secret("object_store_user"),
-                    secret("object_store_password")
-                );
+                let (user, password) = (self.secret("object_store_user"), self.secret("object_store_password"));
+                let login = format!(r#"{{"accessKey":"{user}","secretKey":"{password}"}}"#);
                 let json = "Content-Type: application/json".to_owned();
-                let with = vec!["-H".to_owned(), json, "-d".to_owned(), login, bare.clone() + "/api/v1/login"];
-                // A login is answered with 204.
-                let with = curl(&with);
-                return (if with == 204 { 200 } else { with }, curl(&[bare + "/api/v1/buckets"]));
+                ("/api/v1/login", vec!["-H".to_owned(), json, "-d".to_owned(), login])
             }
             other => panic!("an unknown page: {other}"),
-        };
-        (curl(&with), curl(&[without]))
+        }
     }
 
     fn close(mut self) {

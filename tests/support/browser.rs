@@ -99,13 +99,6 @@ impl Browser {
             sleep(Duration::from_millis(50)).await;
         }
     }
-
-    /// A picture of the page as a PNG.
-    pub(crate) async fn picture(&mut self) -> Vec<u8> {
-        use base64::Engine as _;
-        let told = self.call("Page.captureScreenshot", json!({"format": "png"})).await;
-        base64::engine::general_purpose::STANDARD.decode(told["data"].as_str().unwrap()).unwrap()
-    }
 }
 
 impl Drop for Browser {

@@ -13,7 +13,10 @@ pub(crate) fn get(url: &str, headers: &[(&str, &str)]) -> std::io::Result<(u16, 
 pub(crate) fn ask(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> std::io::Result<(u16, String)> {
     let rest = url.strip_prefix("http://").unwrap();
     let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let mut stream = TcpStream::connect(address)?;
+    // Names below `localhost` are this machine, as for a browser; not every system's resolver knows it.
+    let (name, port) = address.rsplit_once(':').unwrap();
+    let here = if name.ends_with(".localhost") { "127.0.0.1" } else { name };
+    let mut stream = TcpStream::connect((here, port.parse().unwrap()))?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
     let mut request = format!("{method} /{path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {

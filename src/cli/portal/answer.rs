@@ -12,7 +12,11 @@ use super::gate::{Gate, Refusal};
 
 /// An answer with these words, in HTML.
 fn page(status: StatusCode, head: &str, text: &str) -> Response<Body> {
-    let body = format!("<!doctype html><meta charset=\"utf-8\">{head}<title>gpucl: {status}</title><p>{text}</p>\n");
+    // Without an icon named, the browser would ask the page for one.
+    let body = format!(
+        "<!doctype html><meta charset=\"utf-8\"><link rel=\"icon\" href=\"data:,\">{head}\
+         <title>gpucl: {status}</title><p>{text}</p>\n"
+    );
     let mut answer = Response::new(Body::from(body));
     *answer.status_mut() = status;
     let fixed = [

@@ -216,6 +216,7 @@ async fn one(browser: TcpStream, served: Arc<Served>) {
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(HEAD_SIZE)
+        .max_header_size(HEAD_SIZE)
         .serve_connection(TokioIo::new(browser), service)
         .with_upgrades()
         .await;
