@@ -16,8 +16,8 @@ use crate::support::{TestEnv, ask, interrupt, turn, until};
 
 /// `nobody`, who has no file and no process here.
 const STRANGER: &str = "65534";
-/// Nobody else of the tests has it.
-const SSH_PORT: &str = "2296";
+/// The ports of the two tests' hosts: nobody else of the tests has them.
+const SSH_PORTS: [&str; 2] = ["2296", "2297"];
 /// One that all users may run; a version manager's may not be.
 const PYTHON: &str = "/usr/bin/python3";
 const SCAN: &str = include_str!("neighbour/scan.py");
@@ -66,19 +66,20 @@ struct Cloud {
     control: String,
     secret: String,
     folder: PathBuf,
+    ssh_port: &'static str,
     running: Running,
 }
 
 impl Cloud {
-    fn start(env: &TestEnv) -> Self {
-        let (running, told) = Running::start(env, &["sandbox", "lambda", "--ssh-port", SSH_PORT]);
+    fn start(env: &TestEnv, ssh_port: &'static str) -> Self {
+        let (running, told) = Running::start(env, &["sandbox", "lambda", "--ssh-port", ssh_port]);
         let exports = std::fs::read_to_string(told["env_file"].as_str().unwrap()).unwrap();
         let key = exports.split("LAMBDA_API_KEY='").nth(1).unwrap().split('\'').next().unwrap().to_owned();
         let url = told["variables"]["LAMBDA_API_URL"].as_str().unwrap().to_owned();
         let control = told["control"].as_str().unwrap().to_owned();
         let folder = env.root().join("keys");
         std::fs::create_dir(&folder).unwrap();
-        Self { url, key, control, secret: secret_of(&told), folder, running }
+        Self { url, key, control, secret: secret_of(&told), folder, ssh_port, running }
     }
 
     /// A pair of keys of this user; hands back its private file and its public key.
@@ -114,12 +115,12 @@ impl Cloud {
         // The first address that was free: it is looked for, as another user would look.
         let address = (2..=254)
             .map(|last| format!("127.0.0.{last}"))
-            .find(|address| std::net::TcpStream::connect((address.as_str(), SSH_PORT.parse().unwrap())).is_ok());
+            .find(|address| std::net::TcpStream::connect((address.as_str(), self.ssh_port.parse().unwrap())).is_ok());
         address.unwrap()
     }
 }
 
-const SSH: [&str; 12] = [
+const SSH: [&str; 10] = [
     "-F",
     "none",
     "-o",
@@ -130,8 +131,6 @@ const SSH: [&str; 12] = [
     "UserKnownHostsFile=/dev/null",
     "-o",
     "IdentitiesOnly=yes",
-    "-p",
-    SSH_PORT,
 ];
 
 /// A user of the machine who has no key of the stand-in gets no shell: by none of the ways in which a key comes in, and by none of those
@@ -141,12 +140,18 @@ const SSH: [&str; 12] = [
 fn a_host_of_a_stand_in_admits_nobody_but_who_has_a_key_of_it() {
     let env = TestEnv::new();
     open_to_all(&env);
-    let cloud = Cloud::start(&env);
+    let cloud = Cloud::start(&env, SSH_PORTS[0]);
     let (file, public) = cloud.pair("ours");
     let address = cloud.instance(&public);
     let shell = |command: &mut Command, file: &Path, user: &str| {
-        let done =
-            command.args(SSH).arg("-i").arg(file).arg(format!("{user}@{address}")).arg("id -u").output().unwrap();
+        let done = command
+            .args(SSH)
+            .args(["-p", cloud.ssh_port, "-i"])
+            .arg(file)
+            .arg(format!("{user}@{address}"))
+            .arg("id -u")
+            .output()
+            .unwrap();
         (done.status.success(), String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned())
     };
     let user = std::env::var("USER").unwrap_or_else(|_| "root".to_owned());
@@ -279,7 +284,7 @@ fn another_user_of_the_machine_is_refused_by_all_that_runs() {
     let _turn = turn();
     let env = TestEnv::with_shared_ray();
     open_to_all(&env);
-    let cloud = Cloud::start(&env);
+    let cloud = Cloud::start(&env, SSH_PORTS[1]);
     let (_, public) = cloud.pair("ours");
     let _ = cloud.instance(&public);
     let (site, _) = Running::start(&env, &["sandbox", "chameleon"]);
