@@ -23,7 +23,7 @@ pub(super) fn read_beside(loaded: &mut Loaded, folder: &Path, allowed: &[PathBuf
     for (index, fragment) in loaded.spec.compose.iter_mut().enumerate() {
         match sources.compose(&fragment.path) {
             Ok(text) => fragment.text = text,
-            Err(problem) => problems.push(Problem { path: item("compose", index), ..problem }),
+            Err(problem) => problems.push(Problem { path: item("compose", index), ..*problem }),
         }
     }
     if let Some(external) = loaded.spec.services.as_mut().and_then(ServicesSpec::external_mut) {
@@ -32,7 +32,7 @@ pub(super) fn read_beside(loaded: &mut Loaded, folder: &Path, allowed: &[PathBuf
             Ok(file) => external.credentials_file = file,
             Err(problem) => {
                 let path = "services.object_store.external.credentials_file".to_owned();
-                problems.push(Problem { path, ..problem });
+                problems.push(Problem { path, ..*problem });
             }
         }
     }
@@ -62,7 +62,7 @@ struct Sources<'a> {
 
 impl Sources<'_> {
     /// The text of a compose file.
-    fn compose(&self, path: &str) -> Result<String, Problem> {
+    fn compose(&self, path: &str) -> Result<String, Box<Problem>> {
         let unread = |error: std::io::Error| wrong(format!("cannot be read: {error}"));
         let text = read_text_within(&self.file(path)?, RECORD_LIMIT).map_err(unread)?;
         yaml::is_compose(&text).map_err(|why| wrong(format!("{path} {why}")))?;
@@ -70,7 +70,7 @@ impl Sources<'_> {
     }
 
     /// The path of a file with credentials that can be used.
-    fn credentials(&self, path: &str) -> Result<String, Problem> {
+    fn credentials(&self, path: &str) -> Result<String, Box<Problem>> {
         let file = self.file(path)?;
         let file = file.to_str().ok_or_else(|| wrong("cannot be used: its path is not UTF-8".to_owned()))?;
         crate::secret::external_credentials(file).map_err(|error| {
@@ -81,7 +81,7 @@ impl Sources<'_> {
     }
 
     /// The file itself, without a link on its way, if the spec may send it.
-    fn file(&self, path: &str) -> Result<PathBuf, Problem> {
+    fn file(&self, path: &str) -> Result<PathBuf, Box<Problem>> {
         let real = |path: &Path| fs_err::canonicalize(path).map_err(|error| wrong(format!("cannot be read: {error}")));
         let folder = if self.folder.as_os_str().is_empty() { Path::new(".") } else { self.folder };
         let (file, folder) = (real(&folder.join(path))?, real(folder)?);
@@ -95,8 +95,8 @@ impl Sources<'_> {
             Ok(_) => return Ok(file),
         };
         let parent = file.parent().unwrap_or(&file).display();
-        Err(wrong(format!("`{}` {why}, and would be sent to the hosts", file.display()))
-            .note(format!("if that is what you want, say so: --allow-path {parent}")))
+        let problem = Problem::new("", format!("`{}` {why}, and would be sent to the hosts", file.display()));
+        Err(problem.note(format!("if that is what you want, say so: --allow-path {parent}")).into())
     }
 }
 
@@ -106,8 +106,8 @@ fn is_hidden(below: &Path) -> bool {
     folders.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."))
 }
 
-fn wrong(message: String) -> Problem {
-    Problem::new("", message)
+fn wrong(message: String) -> Box<Problem> {
+    Problem::new("", message).into()
 }
 
 #[cfg(test)]

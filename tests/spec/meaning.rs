@@ -283,6 +283,19 @@ fn a_hosts_own_value_is_shown_at_its_place() {
     );
 }
 
+/// It would be a line more of a file that root reads on the hosts.
+#[test]
+fn a_playbooks_setting_of_two_lines_is_refused() {
+    refuses(
+        "name: demo\nplaybooks:\n  base: {http_proxy: \"http://p:3128\\nExecStartPre=id\"}\n",
+        r#"
+  cluster.yaml:3:22: playbooks.base.http_proxy: has a line break or another control character, must be one line
+     3 |   base: {http_proxy: "http://p:3128\nExecStartPre=id"}
+       |                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+"#,
+    );
+}
+
 #[test]
 fn everything_is_told_in_one_go() {
     refuses(

@@ -284,3 +284,31 @@ fn with_jitter(pause: Duration) -> Duration {
     let _ = getrandom::fill(&mut byte);
     pause.mul_f64(0.5 + f64::from(byte[0]) / 255.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::SshTarget;
+    use super::*;
+
+    /// A claim or a state that was written by hand, or by an earlier version, comes by no check of a spec.
+    #[test]
+    fn what_came_past_the_checks_of_a_spec_is_not_shown_to_ssh() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        let (events, _inbox) = Bus::new();
+        let connections = Connections::new(state.clone(), folder.path().join("run"), folder.path().to_owned(), events);
+        let target = || SshTarget { node: "gpu1".to_owned(), ..SshTarget::default() };
+        let attack = || "x\nProxyCommand=touch${IFS}/tmp/marker".to_owned();
+        for (key, target) in [
+            ("user", SshTarget { user: Some(attack()), ..target() }),
+            ("node", SshTarget { node: "-oProxyCommand=sh".to_owned(), ..target() }),
+            ("identity_file", SshTarget { identity_file: Some(attack().into()), ..target() }),
+            ("jump", SshTarget { jump: Some(attack()), ..target() }),
+            ("host_key", SshTarget { host_key: Some("ssh-rsa AAAA\n* ssh-rsa AAAA".to_owned()), ..target() }),
+        ] {
+            let error = connections.write(&[HostEntry { names: vec!["host-0".to_owned()], target }]).unwrap_err();
+            assert!(error.causes()[0].starts_with(&format!("its `{key}` ")), "{error}");
+            assert!(!state.exists(), "something was written");
+        }
+    }
+}
