@@ -67,18 +67,18 @@ pub(super) fn checks(cluster: &Cluster<'_>, host: &HostInput, image: &str) -> Re
         });
         in_container("client", &from.display_name(), CLIENT_LIMIT, &from, "client", &want);
     }
-    if nodes.iter().any(|node| node.role == NodeRole::Head) {
-        if let Some((want, secrets)) = of_services(cluster) {
-            let _ = writeln!(
-                text,
-                "apart services head {} {} {} '{}' python3 -I /opt/gpucl/probe.py services {} </dev/null &",
-                CLUSTER_LIMIT + 10,
-                if cluster.bridge { quote(&format!("{}_default", host.tag)) } else { "host".to_owned() },
-                quote(image),
-                secrets.join(" "),
-                quote(&want.to_string())
-            );
-        }
+    if nodes.iter().any(|node| node.role == NodeRole::Head)
+        && let Some((want, secrets)) = of_services(cluster)
+    {
+        let _ = writeln!(
+            text,
+            "apart services head {} {} {} '{}' python3 -I /opt/gpucl/probe.py services {} </dev/null &",
+            CLUSTER_LIMIT + 10,
+            if cluster.bridge { quote(&format!("{}_default", host.tag)) } else { "host".to_owned() },
+            quote(image),
+            secrets.join(" "),
+            quote(&want.to_string())
+        );
     }
     let _ = writeln!(text, "closed_host {} &", quote(&name));
     if promised > 0 {
