@@ -36,6 +36,7 @@ fn a_fresh_host_with_two_gpus_comes_to_ready_and_goes() {
 
     gpucl(&env, &["stop"]).exits(0);
     assert_eq!(host.sh("docker ps -q --filter label=gpucl.tag").trim(), "");
+    a_moved_tag_is_said(&env, &host);
     let begin = Instant::now();
     gpucl(&env, &["up"]).exits(0).prints("ready:");
     println!("up after stop: {:.0} s", begin.elapsed().as_secs_f64());
@@ -44,6 +45,24 @@ fn a_fresh_host_with_two_gpus_comes_to_ready_and_goes() {
     println!("{}", down.stdout);
     assert_eq!(host.sh("docker ps -aq 2>/dev/null || true").trim(), "");
     assert!(!host.try_sh("test -e /var/lib/gpucl").status.success(), "the folder of gpucl is gone");
+}
+
+/// The registry's owner moves a tag: here what was recorded at the first pull is what differs, and nothing has it any more.
+fn a_moved_tag_is_said(env: &TestEnv, host: &TestHost) {
+    let path = env.home().join(".local/state/gpucl/clusters/one/images.json");
+    let recorded = std::fs::read_to_string(&path).unwrap();
+    let mut changed: serde_json::Value = serde_json::from_str(&recorded).unwrap();
+    let digests = changed["images"].as_object_mut().unwrap();
+    assert!(digests.len() >= 5, "{recorded}");
+    let (image, digest) = digests.iter_mut().find(|(image, _)| image.contains("node-exporter")).unwrap();
+    let image = image.clone();
+    *digest = serde_json::json!(format!("sha256:{}", "0".repeat(64)));
+    std::fs::write(&path, changed.to_string()).unwrap();
+    // With its rules gone the host is prepared again.
+    host.sh("nft delete table $(nft list tables | sed -n 's/^table //; /gpucl_.*_closed/p')");
+    let up = gpucl(env, &["up"]).exits(1).says("was moved").says("cannot be pulled");
+    assert!(up.stderr.contains(&image), "{}", up.stderr);
+    std::fs::write(&path, recorded).unwrap();
 }
 
 /// What Ray writes for a Grafana of its own, and what ours is given: the same but for the way in and the session's name.

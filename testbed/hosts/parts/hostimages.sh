@@ -20,7 +20,7 @@ write_driver_source() {
 }
 
 DRIVER_PACKAGES="linux-headers-$(uname -r) nvidia-headless-580-server-open nvidia-utils-580-server nvidia-fabricmanager-580"
-DOCKER_HOST_IMAGE=gpucl-testbed/host:docker-$(digest "$HOST" "$(cat "$CACHE/stamps/repository" 2>/dev/null)" "$DRIVER_PACKAGES" 1)
+DOCKER_HOST_IMAGE=gpucl-testbed/host:docker-$(digest "$HOST" "$(cat "$CACHE/stamps/repository" 2>/dev/null)" "$DRIVER_PACKAGES" 2)
 
 # --image docker: the engine, the drivers and the toolkit are installed, by apt, and nothing is configured.
 docker_image() {
@@ -31,7 +31,7 @@ docker_image() {
     echo 'deb [signed-by=/usr/share/keyrings/standin-toolkit.gpg] http://$APT_IP:8080/toolkit/stable/deb/amd64 /' >/etc/apt/sources.list.d/standin-toolkit.list
     cp /repo/drivers.gpg /usr/share/keyrings/standin-drivers.gpg
     apt-get -q update
-    apt-get install -y -q --no-install-recommends docker.io docker-compose-v2 nvidia-container-toolkit $DRIVER_PACKAGES
+    apt-get install -y -q --no-install-recommends docker.io docker-compose-v2 nftables nvidia-container-toolkit $DRIVER_PACKAGES
     systemctl enable docker.service containerd.service
     rm -rf /etc/docker /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /usr/share/doc/* /usr/share/man/*" \
     -v "$CACHE/repo:/repo:ro" -- 'CMD ["/sbin/vm-init"]'
