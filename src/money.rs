@@ -73,9 +73,10 @@ impl fmt::Display for Money {
 pub struct HourlyPrice(pub Money);
 
 impl HourlyPrice {
-    /// A price in cents of a dollar an hour, as cloud providers list it.
+    /// A price in cents of a dollar an hour, as cloud providers list it. One that cannot be held is the most that can: what is
+    /// asked about and limited by its price must never look cheaper than it is.
     pub const fn cents(cents: u64) -> Self {
-        Self(Money { micros: cents * 10_000, unit: Unit::Usd })
+        Self(Money { micros: cents.saturating_mul(10_000), unit: Unit::Usd })
     }
 
     /// A price in service units an hour; `None` for what is no amount.
@@ -86,7 +87,7 @@ impl HourlyPrice {
 
     /// What so long a time costs.
     pub fn over(self, time: Duration) -> Money {
-        let micros = u128::from(self.0.micros) * time.as_millis() / 3_600_000;
+        let micros = u128::from(self.0.micros).saturating_mul(time.as_millis()) / 3_600_000;
         Money { micros: u64::try_from(micros).unwrap_or(u64::MAX), unit: self.0.unit }
     }
 
@@ -154,6 +155,26 @@ mod tests {
         assert_eq!(price.time_for(half_an_hour), Some(Duration::from_secs(1800)));
         assert_eq!(price.time_for(Money { unit: Unit::ServiceUnit, ..half_an_hour }), None);
         assert_eq!(HourlyPrice::cents(0).time_for(half_an_hour), None);
+    }
+
+    #[test]
+    fn a_huge_price_or_time_is_never_cheap() {
+        let most = Money { micros: u64::MAX, unit: Unit::Usd };
+        for cents in [u64::MAX, u64::MAX / 10_000 + 1, 1 << 51] {
+            assert_eq!(HourlyPrice::cents(cents).0, most, "{cents}");
+        }
+        assert_eq!(HourlyPrice::cents(u64::MAX / 10_000).to_string(), "18446744073709.55 USD");
+        let (huge, long) = (HourlyPrice::cents(u64::MAX), Duration::MAX);
+        assert_eq!((huge.over(long), huge.over(Duration::from_secs(7200))), (most, most));
+        assert_eq!(HourlyPrice::cents(129).over(long), most);
+        assert_eq!(huge.time_for(HourlyPrice::cents(1).0), Some(Duration::ZERO));
+        let least = HourlyPrice(Money { micros: 1, unit: Unit::Usd });
+        assert_eq!(least.time_for(most), Some(Duration::from_millis(u64::MAX)));
+        assert_eq!(sums([most, most]), [most]);
+        assert_eq!(most.to_string(), "18446744073709.56 USD");
+        for text in [r#"{"amount":1e300,"unit":"USD"}"#, r#"{"amount":18446744073710,"unit":"USD"}"#] {
+            assert_eq!(serde_json::from_str::<Money>(text).unwrap(), most, "{text}");
+        }
     }
 
     #[test]

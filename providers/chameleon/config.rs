@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::host::user_fault;
 use crate::provider::{EndAsk, FieldError, HostFilter, LeaseAsk, StartAsk, settings};
 use crate::util::when;
 
@@ -92,6 +93,9 @@ pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
         Ok(settings) => {
             if settings.hours.is_some() && settings.until.is_some() {
                 refuse("until".to_owned(), "excludes `hours`");
+            }
+            if let Some(fault) = settings.user.as_deref().and_then(user_fault) {
+                refuse("user".to_owned(), fault);
             }
             let now = Timestamp::now();
             let zone = jiff::tz::TimeZone::UTC;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::api;
+use crate::host::user_fault;
 use crate::money::HourlyPrice;
 use crate::name::Key;
 use crate::provider::{FieldError, settings};
@@ -133,6 +134,9 @@ pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
     if settings.max_price.is_some_and(|price| !price.is_finite() || price < 0.0) {
         refuse("max_price".to_owned(), "is no price: it takes dollars an hour, such as 3.50".to_owned());
     }
+    if let Some(fault) = settings.user().and_then(user_fault) {
+        refuse("user".to_owned(), fault.to_owned());
+    }
     if settings.ssh_port == Some(0) {
         refuse("ssh_port".to_owned(), "is no port".to_owned());
     }
@@ -214,7 +218,7 @@ mod tests {
     #[test]
     fn each_mistake_is_told_at_its_place() {
         let settings = json!({
-            "endpoint": "http://cloud.example", "max_price": -1.0,
+            "endpoint": "http://cloud.example", "max_price": -1.0, "user": "x\nProxyCommand=touch /tmp/x",
             "file_systems": [{"name": "9"}, {"name": "a", "mount": "/etc"}, {"name": "a", "keep": true}],
         });
         let told = wrong(settings, &[json!({}), json!({"type": "x", "gpus": {}})]);
@@ -222,6 +226,7 @@ mod tests {
         let expected = [
             "endpoint",
             "max_price",
+            "user",
             "file_systems[0].name",
             "file_systems[1].mount",
             "file_systems[2].name",

@@ -6,6 +6,7 @@ use super::api;
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::Surroundings;
 use crate::secret::Vault;
+use crate::util::fs::{RECORD_LIMIT, read_text_within};
 
 /// What the accounts of the vault begin with.
 pub(super) const ACCOUNTS: &str = "lambda ";
@@ -46,7 +47,7 @@ pub(super) fn look(surroundings: &Surroundings, place: &str) -> Result<Option<Fo
     if place != USUAL_PLACE {
         return Ok(None);
     }
-    let text = fs_err::read_to_string(surroundings.home.join(FILE)).unwrap_or_default();
+    let text = read_text_within(&surroundings.home.join(FILE), RECORD_LIMIT).unwrap_or_default();
     let of_line = |line: &str| {
         let (name, value) = line.split_once('=')?;
         let value = value.trim().trim_matches(['"', '\'']);

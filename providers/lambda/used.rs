@@ -12,6 +12,7 @@ use super::resolve::{Existing, FileSystemFound, KeyFound};
 use super::resources;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Scope;
+use crate::util::fs::{RECORD_LIMIT, read_text_within};
 
 /// The key that logs in: the one that was named, else one of the user's that is in the account, else one that is made.
 pub(super) fn key_of(
@@ -71,7 +72,7 @@ pub(super) fn public_keys(home: &Path) -> Vec<(PathBuf, String)> {
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "pub"))
-        .filter_map(|path| Some((path.with_extension(""), fs_err::read_to_string(&path).ok()?)))
+        .filter_map(|path| Some((path.with_extension(""), read_text_within(&path, RECORD_LIMIT).ok()?)))
         .filter(|(file, text)| file.is_file() && text.split_whitespace().count() >= 2)
         .collect();
     found.sort();

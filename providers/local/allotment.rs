@@ -216,7 +216,7 @@ fn unclaimed_id(tag: &Tag) -> String {
 
 /// The id that the claim of this folder gives; nothing when there is no claim, or why it is no claim.
 fn read_claim(folder: &Path, name: &str) -> Result<Option<String>, String> {
-    let bytes = match fs_err::read(folder.join(CLAIM)) {
+    let bytes = match fs::read_within(&folder.join(CLAIM), fs::RECORD_LIMIT) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == Io::NotFound => return Ok(None),
         Err(error) => return Err(error.to_string()),

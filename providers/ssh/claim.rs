@@ -66,7 +66,7 @@ impl Claims {
 
     /// The claim of this tag.
     pub(super) fn find(&self, tag: &Tag) -> Option<Found> {
-        let claim = match fs_err::read(self.file(tag)) {
+        let claim = match fs::read_within(&self.file(tag), fs::RECORD_LIMIT) {
             Ok(bytes) => read(&bytes, tag),
             Err(error) if error.kind() == Io::NotFound => return None,
             Err(error) => Err(error.to_string()),

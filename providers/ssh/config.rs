@@ -68,81 +68,51 @@ pub(super) fn host_schema() -> schemars::Schema {
     schema
 }
 
-/// Reads an entry, and fills in what holds for all.
+/// What is wrong with what holds for all hosts.
+pub(super) fn check_shared(settings: &Settings) -> Vec<FieldError> {
+    let Settings { user, port, identity_file } = settings.clone();
+    // The node stands in for one; only what holds for all is looked at.
+    let target = SshTarget { node: "node".to_owned(), user, port, identity_file, ..SshTarget::default() };
+    target.faults().into_iter().map(|(key, message)| fault(key.to_owned(), message)).collect()
+}
+
+/// Reads an entry, fills in what holds for all, and checks what came of it.
 pub(super) fn target(settings: &Settings, host: &Value, path: &str) -> Result<SshTarget, Vec<FieldError>> {
     let as_map = match host {
         Value::String(node) => json!({ "node": node }),
         other => other.clone(),
     };
-    let HostSettings { node, user, port, identity_file, host_key, private_address } =
-        settings::read::<HostSettings>(&as_map, path)?;
+    let own = settings::read::<HostSettings>(&as_map, path)?;
     let below = |key: &str| match (host, path) {
         (Value::String(_), path) => path.to_owned(),
         (_, "") => key.to_owned(),
         (_, path) => format!("{path}.{key}"),
     };
-    let mut errors = Vec::new();
-    let mut refuse = |key: &str, message: &str| {
-        errors.push(FieldError { path: below(key), message: message.to_owned(), known: Vec::new() });
+    let is_shared = |key: &str| match key {
+        "user" => own.user.is_none(),
+        "port" => own.port.is_none(),
+        "identity_file" => own.identity_file.is_none(),
+        _ => false,
     };
-    if !is_name(&node) {
-        refuse("node", "is no name of a host: it takes a name, an address, or an alias of ~/.ssh/config");
-    } else if node.contains('@') {
-        refuse("node", "holds a user; write it as `user:`");
-    } else if node.contains('[') || node.matches(':').count() == 1 {
-        refuse("node", "holds a port; write it as `port:`");
-    }
-    if user.as_deref().is_some_and(|user| !is_name(user)) {
-        refuse("user", "is no name of a user");
-    }
-    if port == Some(0) {
-        refuse("port", "is no port");
-    }
-    if identity_file.as_ref().is_some_and(|file| !is_line(&file.display().to_string())) {
-        refuse("identity_file", "is no path");
-    }
-    if host_key.as_deref().is_some_and(|key| !is_public_key(key)) {
-        refuse(
-            "host_key",
-            "is no public key: it looks like `ssh-ed25519 AAAA…`, as in /etc/ssh/ssh_host_ed25519_key.pub there",
-        );
-    }
-    if private_address.as_deref().is_some_and(|address| !is_name(address)) {
-        refuse("private_address", "is no address");
-    }
+    let target = SshTarget {
+        node: own.node.clone(),
+        user: own.user.clone().or_else(|| settings.user.clone()),
+        port: own.port.or(settings.port),
+        identity_file: own.identity_file.clone().or_else(|| settings.identity_file.clone()),
+        host_key: own.host_key.clone(),
+        jump: None,
+        private_address: own.private_address.clone(),
+    };
+    let place = |key: &str| if is_shared(key) { key.to_owned() } else { below(key) };
+    let errors: Vec<FieldError> =
+        target.faults().into_iter().map(|(key, message)| fault(place(key), message)).collect();
     if !errors.is_empty() {
         return Err(errors);
     }
-    Ok(SshTarget {
-        node,
-        user: user.or_else(|| settings.user.clone()),
-        port: port.or(settings.port),
-        identity_file: identity_file.or_else(|| settings.identity_file.clone()),
-        host_key: host_key.map(|key| key.split_whitespace().take(2).collect::<Vec<_>>().join(" ")),
-        jump: None,
-        private_address,
-    })
+    let without_comment = |key: String| key.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    Ok(SshTarget { host_key: target.host_key.map(without_comment), ..target })
 }
 
-/// A word that can be no option and no second line of a configuration.
-fn is_name(text: &str) -> bool {
-    !text.is_empty()
-        && !text.starts_with('-')
-        && text.chars().all(|letter| letter.is_alphanumeric() || "._-:@[]%+".contains(letter))
-}
-
-/// One line.
-fn is_line(text: &str) -> bool {
-    !text.is_empty() && !text.chars().any(char::is_control)
-}
-
-/// What stands in a `.pub` file: a kind and a key.
-fn is_public_key(text: &str) -> bool {
-    let mut words = text.split_whitespace();
-    let (Some(kind), Some(key)) = (words.next(), words.next()) else { return false };
-    let kinds = ["ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-"];
-    is_line(text)
-        && kinds.iter().any(|begin| kind.starts_with(begin))
-        && key.starts_with("AAAA")
-        && key.chars().all(|letter| letter.is_ascii_alphanumeric() || "+/=".contains(letter))
+fn fault(path: String, message: &str) -> FieldError {
+    FieldError { path, message: message.to_owned(), known: Vec::new() }
 }

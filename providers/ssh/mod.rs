@@ -60,13 +60,15 @@ impl Factory for SshFactory {
     fn check(&self, settings: &Value, hosts: &[Value]) -> Vec<FieldError> {
         let mut errors = settings::read::<Settings>(settings, "").err().unwrap_or_default();
         let shared = settings::read::<Settings>(settings, "").unwrap_or_default();
+        errors.extend(config::check_shared(&shared));
         let mut seen: Vec<(SshTarget, usize)> = Vec::new();
         for (index, host) in hosts.iter().enumerate() {
             let path = format!("hosts[{index}]");
             let target = match config::target(&shared, host, &path) {
                 Ok(target) => target,
                 Err(wrong) => {
-                    errors.extend(wrong);
+                    // What holds for all hosts is told once.
+                    errors.extend(wrong.into_iter().filter(|error| error.path.starts_with("hosts[")));
                     continue;
                 }
             };

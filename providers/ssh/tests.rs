@@ -114,13 +114,13 @@ fn every_mistake_of_an_entry_names_its_key() {
     let wrong = [
         (json!({}), "hosts[0]", "missing field `node`"),
         (json!({"node": "gpu1", "nod": 1}), "hosts[0].nod", "unknown key"),
-        (json!({"node": "-oProxyCommand=x"}), "hosts[0].node", "no name of a host"),
-        (json!({"node": "gpu1\nUser root"}), "hosts[0].node", "no name of a host"),
+        (json!({"node": "-oProxyCommand=x"}), "hosts[0].node", "is not the name of a host"),
+        (json!({"node": "gpu1\nUser root"}), "hosts[0].node", "is not the name of a host"),
         (json!("cc@gpu1"), "hosts[0]", "write it as `user:`"),
         (json!({"node": "gpu1:2222"}), "hosts[0].node", "write it as `port:`"),
-        (json!({"node": "gpu1", "port": 0}), "hosts[0].port", "no port"),
-        (json!({"node": "gpu1", "host_key": "AAAA"}), "hosts[0].host_key", "no public key"),
-        (json!({"node": "gpu1", "user": "a b"}), "hosts[0].user", "no name of a user"),
+        (json!({"node": "gpu1", "port": 0}), "hosts[0].port", "between 1 and 65535"),
+        (json!({"node": "gpu1", "host_key": "AAAA"}), "hosts[0].host_key", "is not a public key"),
+        (json!({"node": "gpu1", "user": "a b"}), "hosts[0].user", "is not a user name"),
     ];
     for (host, path, message) in wrong {
         let errors = FACTORY.check(&json!({}), &[host]);
@@ -132,6 +132,37 @@ fn every_mistake_of_an_entry_names_its_key() {
     let right =
         [json!("gpu1"), json!("2001:db8::1"), json!({"node": "gpu2", "host_key": "ssh-ed25519 AAAAC3Nz comment"})];
     assert_eq!(FACTORY.check(&json!({"user": "cc", "port": 2222}), &right), []);
+}
+
+/// What holds for all hosts reaches `ssh_config` as much as a host's own settings do, and is told once and at its place.
+#[test]
+fn what_holds_for_all_hosts_is_checked_as_well() {
+    let wrong = [
+        (json!({"user": "x\nProxyCommand=touch /tmp/x"}), "user", "is not a user name"),
+        (json!({"identity_file": "~/k\nProxyCommand=x"}), "identity_file", "holds a control character"),
+        (json!({"identity_file": "${SECRET}/k"}), "identity_file", "holds `${`"),
+        (json!({"port": 0}), "port", "between 1 and 65535"),
+    ];
+    let own = json!({"node": "gpu3", "user": "cc", "port": 22, "identity_file": "k"});
+    for (settings, path, message) in wrong {
+        for hosts in [&[json!("gpu1"), json!("gpu2")][..], std::slice::from_ref(&own), &[]] {
+            let errors = FACTORY.check(&settings, hosts);
+            assert_eq!(errors.len(), 1, "{errors:?}");
+            assert_eq!(errors[0].path, path);
+            assert!(errors[0].message.contains(message), "{errors:?}");
+        }
+    }
+}
+
+/// A state that an earlier version wrote, and whoever else opens the provider without the check of a spec.
+#[test]
+fn a_host_is_not_claimed_by_settings_that_were_not_checked() {
+    let bench = bench();
+    let shared = Settings { user: Some("x\nProxyCommand=x".to_owned()), ..Settings::default() };
+    let ssh = Ssh { claims: Claims::new(bench.root.path().into()), settings: shared };
+    let request = HostRequest::new(Key::host(0), json!("gpu1"));
+    assert!(ssh.expand(&bench.scope, &request).unwrap_err().to_string().contains("is not a user name"));
+    assert_eq!(ssh.standing(&request), None);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::util::fs::{create_private_dir, write_atomic};
+use crate::util::fs::{RECORD_LIMIT, create_private_dir, read_within, write_atomic};
 use crate::util::process::Identity;
 
 /// The version of the file's form.
@@ -47,7 +47,7 @@ impl Armed {
 
     /// The one of this cluster that waits now; a file that a killed one left says nothing.
     pub fn of(folder: &Path) -> Option<Self> {
-        let armed: Self = serde_json::from_slice(&fs_err::read(file(folder)).ok()?).ok()?;
+        let armed: Self = serde_json::from_slice(&read_within(&file(folder), RECORD_LIMIT).ok()?).ok()?;
         armed.identity().is_some_and(|identity| identity.is_alive()).then_some(armed)
     }
 

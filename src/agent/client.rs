@@ -97,7 +97,7 @@ impl AgentClient {
         let begin = Instant::now();
         loop {
             if let Ok(Some(status)) = child.try_wait() {
-                let log = fs_err::read_to_string(&start.log).unwrap_or_default();
+                let log = fs::read_tail(&start.log, fs::RECORD_LIMIT).unwrap_or_default();
                 let last: Vec<&str> = log.lines().rev().take(5).collect();
                 let last: Vec<&str> = last.into_iter().rev().collect();
                 return Err(Error::new(ErrorKind::Host, doing())

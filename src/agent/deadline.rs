@@ -18,7 +18,7 @@ use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::money::{Money, told};
 use crate::name::ClusterName;
 use crate::state::{ClusterState, Paths};
-use crate::util::fs::{create_private_dir, open_append, write_atomic};
+use crate::util::fs::{RECORD_LIMIT, create_private_dir, open_append, read_within, write_atomic};
 use crate::util::process::{Identity, boot_id};
 use crate::util::when::later;
 
@@ -113,7 +113,7 @@ impl Limits {
     pub fn of(folder: &Path) -> Result<Option<Self>> {
         let path = file(folder);
         let doing = || format!("read {}", path.display());
-        match fs_err::read(&path) {
+        match read_within(&path, RECORD_LIMIT) {
             Ok(bytes) => serde_json::from_slice(&bytes).map(Some).doing(ErrorKind::State, doing),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).doing(ErrorKind::State, doing),
@@ -196,7 +196,7 @@ pub fn keep_secrets(folder: &Path, secrets: &BTreeMap<String, SecretString>) -> 
 /// The credentials that are kept, by the names of their variables.
 pub fn kept_secrets(folder: &Path) -> BTreeMap<String, SecretString> {
     let plain: Option<BTreeMap<String, String>> =
-        fs_err::read(secrets_file(folder)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        read_within(&secrets_file(folder), RECORD_LIMIT).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
     plain.unwrap_or_default().into_iter().map(|(name, secret)| (name, SecretString::from(secret))).collect()
 }
 
@@ -238,7 +238,7 @@ impl Watcher {
 
     /// The last one of a cluster, which may be no more.
     pub fn of(folder: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs_err::read(watcher_file(folder)).ok()?).ok()
+        serde_json::from_slice(&read_within(&watcher_file(folder), RECORD_LIMIT).ok()?).ok()
     }
 
     /// Its process, while it runs.

@@ -9,7 +9,7 @@ use super::deadline::Why;
 use crate::money::{Money, told};
 use crate::name::ClusterName;
 use crate::state::Paths;
-use crate::util::fs::{create_private_dir, write_atomic};
+use crate::util::fs::{RECORD_LIMIT, create_private_dir, read_within, write_atomic};
 
 /// The version of the file's form.
 const VERSION: u32 = 1;
@@ -41,7 +41,7 @@ impl Ended {
 
     /// How a cluster of this name ended the last time, where its limits ended it.
     pub fn of(paths: &Paths, cluster: &ClusterName) -> Option<Self> {
-        serde_json::from_slice(&fs_err::read(ended_file(paths, cluster)).ok()?).ok()
+        serde_json::from_slice(&read_within(&ended_file(paths, cluster), RECORD_LIMIT).ok()?).ok()
     }
 
     /// There is another of that name.

@@ -143,7 +143,9 @@ fn launches(paths: &Paths, scope: &Scope) -> Vec<Launch> {
     for host in ours {
         let Ok(files) = fs_err::read_dir(host.path().join("nodes")) else { continue };
         for file in files.flatten() {
-            let launch = fs_err::read(file.path()).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+            let launch = fs::read_within(&file.path(), fs::RECORD_LIMIT)
+                .ok()
+                .and_then(|bytes| serde_json::from_slice(&bytes).ok());
             launches.extend(launch);
         }
     }

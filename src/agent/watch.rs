@@ -19,7 +19,7 @@ use super::{AgentConfig, Ended};
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::state::{ClusterState, Lock, Paths, Store};
-use crate::util::fs::open_append;
+use crate::util::fs::{RECORD_LIMIT, open_append, read_tail};
 use crate::util::process::{Identity, boot_id, host_name};
 use crate::util::when::later;
 
@@ -271,7 +271,7 @@ fn worker(paths: &Paths, cluster: &ClusterName) -> Option<(Identity, String)> {
 
 /// The last error in the log.
 fn last_error(folder: &Path) -> Option<String> {
-    let text = fs_err::read_to_string(log(folder)).ok()?;
+    let text = read_tail(&log(folder), RECORD_LIMIT).ok()?;
     let error = &text[text.rfind("error: ")?..];
     let told = error.lines().take_while(|line| !line.starts_with("hint: ")).take(ERROR_LINES);
     Some(told.map(|line| line.trim().trim_start_matches("error: ")).collect::<Vec<_>>().join(": "))

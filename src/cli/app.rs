@@ -188,13 +188,23 @@ impl App {
         let ui = self.ui;
         tokio::spawn(async move {
             while let Some(event) = inbox.recv().await {
-                if let crate::event::EventKind::Note { message } | crate::event::EventKind::Warning { message } = event
-                {
-                    ui.status(message);
+                match event {
+                    crate::event::EventKind::Note { message } => ui.status(message),
+                    crate::event::EventKind::Warning { message } => ui.error_line(&format!("warning: {message}")),
+                    _ => {}
                 }
             }
         });
         bus
+    }
+
+    /// Tells what must not be overlooked of a command that shows no events; what else there was to know is in its result.
+    pub(crate) fn tell_warnings(&self, mut inbox: crate::event::Inbox) {
+        while let Ok(event) = inbox.try_recv() {
+            if let crate::event::EventKind::Warning { message } = event {
+                self.ui.error_line(&format!("warning: {message}"));
+            }
+        }
     }
 
     /// JSON was asked for.

@@ -1,12 +1,14 @@
 //! An `up` that waits for its hosts, started apart from this process, and followed from here.
 
-use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::io::Read as _;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
 use super::app::App;
 use super::run::Ended;
+use super::spec_args::SpecArgs;
 use crate::agent::Armed;
 use crate::engine::{Cancel, Urgency};
 use crate::error::{Doing as _, Error, ErrorKind, LeftBehind, Result};
@@ -18,6 +20,10 @@ use crate::util::process::Identity;
 
 /// How often the record is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How much of the record is read at once.
+const PIECE: u64 = 64 << 10;
+/// A longer line is none of ours; the longest are errors with the output of a host's program.
+const LONGEST_LINE: usize = 4 << 20;
 
 /// One that waits already.
 pub(crate) fn waiting(app: &App, cluster: &ClusterName) -> Option<Armed> {
@@ -28,7 +34,7 @@ pub(crate) fn waiting(app: &App, cluster: &ClusterName) -> Option<Armed> {
 pub(crate) fn start(
     app: &App,
     cluster: &ClusterName,
-    spec: &Path,
+    spec: &SpecArgs,
     new_spec: bool,
     wait_capacity: Option<Duration>,
 ) -> Result<Identity> {
@@ -37,25 +43,45 @@ pub(crate) fn start(
     record.parent().map_or(Ok(()), create_private_dir).doing(ErrorKind::State, doing)?;
     let out = fs_err::File::create(&record).doing(ErrorKind::State, doing)?;
     let program = std::env::current_exe().doing(ErrorKind::Internal, doing)?;
-    let mut command = std::process::Command::new(program);
-    command.args(["agent", "--cluster", cluster.as_str(), "--output", "json", "--yes", "--armed"]).arg(spec);
-    if new_spec {
-        command.arg("--new-spec");
-    }
-    if let Some(wait) = wait_capacity {
-        command.arg("--wait-capacity").arg(human::duration(wait));
-    }
-    if let Some(folder) = app.data_dirs.first().filter(|_| app.data_dirs.len() > 2) {
-        command.arg("--data-dir").arg(folder);
-    }
+    let arguments = arguments(app, cluster, spec, new_spec, wait_capacity);
     // It asks the cloud as this process does, so it has the same environment; what it starts on hosts gets none of it.
-    let child = command
+    let child = std::process::Command::new(program)
+        .args(arguments)
         .stdin(Stdio::null())
         .stdout(out.into_file())
         .stderr(Stdio::null())
         .spawn()
         .doing(ErrorKind::Host, doing)?;
     Identity::of(child.id()).ok_or_else(|| Error::new(ErrorKind::Host, doing()).because("it ended at once"))
+}
+
+/// What it is started with: all that this command was told of its spec.
+fn arguments(
+    app: &App,
+    cluster: &ClusterName,
+    spec: &SpecArgs,
+    new_spec: bool,
+    wait_capacity: Option<Duration>,
+) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> =
+        ["agent", "--cluster", cluster.as_str(), "--output", "json", "--yes", "--armed"].map(OsString::from).into();
+    arguments.push(spec.spec.clone().into());
+    for folder in &spec.allow_path {
+        // In one word: a folder may begin with a hyphen.
+        let mut argument = OsString::from("--allow-path=");
+        argument.push(folder);
+        arguments.push(argument);
+    }
+    if new_spec {
+        arguments.push("--new-spec".into());
+    }
+    if let Some(wait) = wait_capacity {
+        arguments.extend(["--wait-capacity".into(), human::duration(wait).into()]);
+    }
+    if let Some(folder) = app.data_dirs.first().filter(|_| app.data_dirs.len() > 2) {
+        arguments.extend(["--data-dir".into(), folder.clone().into()]);
+    }
+    arguments
 }
 
 /// Shows what it does until it ends; ended from here (Ctrl-C), it goes on.
@@ -69,18 +95,26 @@ pub(crate) async fn follow(
     let path = record(app, cluster);
     let doing = || format!("follow the start of {cluster}");
     let mut file = fs_err::File::open(&path).doing(ErrorKind::State, doing)?;
-    let (mut read, mut rest) = (0_u64, String::new());
+    let mut rest = Vec::new();
     let mut told = Told::default();
     loop {
         // Asked before it is read: what it wrote last is read after its end.
         let is_over = !identity.is_alive();
-        let mut text = String::new();
-        file.seek(SeekFrom::Start(read)).and_then(|_| file.read_to_string(&mut text)).doing(ErrorKind::State, doing)?;
-        read += text.len() as u64;
-        rest.push_str(&text);
-        while let Some(end) = rest.find('\n') {
-            let line: String = rest.drain(..=end).collect();
-            told.take(line.trim_end(), events);
+        // Piece by piece: neither the record nor a line of it has to fit into the memory.
+        let mut got = 1;
+        while got > 0 {
+            got = file.by_ref().take(PIECE).read_to_end(&mut rest).doing(ErrorKind::State, doing)?;
+            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = rest.drain(..=end).collect();
+                told.take(String::from_utf8_lossy(&line).trim_end(), events);
+            }
+            if rest.len() > LONGEST_LINE {
+                return Err(Error::new(ErrorKind::State, doing()).because(format!(
+                    "{} has a line of more than {} MiB",
+                    path.display(),
+                    LONGEST_LINE >> 20
+                )));
+            }
         }
         if is_over {
             return told.end(cluster);
@@ -156,4 +190,32 @@ fn error_of(value: &serde_json::Value) -> Option<Error> {
 
 fn record(app: &App, cluster: &ClusterName) -> PathBuf {
     app.paths.state.join("armed").join(format!("{cluster}.jsonl"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::args::Arguments;
+    use crate::state::Paths;
+
+    #[test]
+    fn what_waits_for_hosts_may_send_what_the_person_allowed() {
+        let folder = PathBuf::from("/nowhere");
+        let paths = Paths {
+            config: folder.clone(),
+            state: folder.clone(),
+            data: folder.clone(),
+            cache: folder.clone(),
+            runtime: folder,
+        };
+        let app = App::for_test(paths);
+        let spec = SpecArgs { spec: "lab.yaml".into(), allow_path: vec!["../keys".into(), "-odd folder".into()] };
+        let given = arguments(&app, &"demo".parse().unwrap(), &spec, true, Some(Duration::from_secs(60)));
+        let parsed = Arguments::try_parse_from(std::iter::once("gpucl".into()).chain(given)).unwrap();
+        let told = format!("{parsed:?}");
+        assert!(told.contains("armed: Some(\"lab.yaml\"), allow_path: [\"../keys\", \"-odd folder\"]"), "{told}");
+        assert!(told.contains("new_spec: true, wait_capacity: Some(60s)"), "{told}");
+    }
 }

@@ -13,6 +13,7 @@ mod output;
 pub mod portal;
 mod reserving;
 mod run;
+mod spec_args;
 mod target;
 
 use std::process::ExitCode;

@@ -138,7 +138,7 @@ pub(crate) fn name(app: &App) -> Result<ClusterName> {
     }
     let here = app.here.join("cluster.yaml");
     if here.is_file() {
-        return Ok(spec::load(&here)?.spec.name);
+        return Ok(spec::load_alone(&here)?.spec.name);
     }
     let known = cluster::list(&app.paths)?;
     match known.as_slice() {

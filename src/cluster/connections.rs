@@ -62,12 +62,12 @@ impl Remote {
 
 /// The connections to a cluster's hosts, written anew from its state; `None` when they are not reached by SSH.
 pub async fn connections(paths: &Paths, state: &ClusterState, context: Context) -> Result<Option<Remote>> {
-    let events = context.events.clone();
+    let (events, home) = (context.events.clone(), context.surroundings.home.clone());
     let hosts = remote_hosts(state, &context).await?;
     if hosts.is_empty() {
         return Ok(None);
     }
-    let connections = Connections::new(paths.cluster(&state.name), paths.runtime.clone(), events);
+    let connections = Connections::new(paths.cluster(&state.name), paths.runtime.clone(), home, events);
     let entries: Vec<HostEntry> =
         hosts.iter().map(|host| HostEntry { names: host.names.clone(), target: host.target.clone() }).collect();
     connections.write(&entries)?;

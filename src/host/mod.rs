@@ -13,7 +13,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use local::LocalHost;
-pub use ssh::{Connections, Copied, HostEntry, LeftOut, OnBytes, SshHost, SshTarget, Tunnel};
+pub use ssh::{
+    Connections, Copied, HostEntry, LeftOut, OnBytes, SshHost, SshTarget, TargetFault, Tunnel, user_fault,
+};
 
 use crate::error::{Error, ErrorKind, Result};
 

@@ -37,6 +37,12 @@ pub fn is_loopback(endpoint: &Url) -> bool {
     })
 }
 
+/// What is sent there can be read by nobody in between: it is encrypted, or does not leave this machine.
+pub fn is_private(endpoint: &Url) -> bool {
+    endpoint.host_str().is_some()
+        && (endpoint.scheme() == "https" || (endpoint.scheme() == "http" && is_loopback(endpoint)))
+}
+
 /// A part of a path, of whatever somebody gave as an id or a name.
 pub fn part(text: &str) -> String {
     let mut shown = String::new();
@@ -260,6 +266,13 @@ mod tests {
         let at = |text: &str| is_loopback(&Url::parse(text).unwrap());
         assert!(at("http://localhost:5000") && at("http://127.0.0.1:4040") && at("http://[::1]:4040/v3"));
         assert!(!at("http://127.0.0.1.example") && !at("https://localhost.example") && !at("https://10.0.0.1"));
+    }
+
+    #[test]
+    fn secrets_go_encrypted_or_stay_on_this_machine() {
+        let is = |text: &str| is_private(&Url::parse(text).unwrap());
+        assert!(is("https://chi.example:5000/v3") && is("http://127.0.0.1:5000") && is("http://[::1]/v3"));
+        assert!(!is("http://chi.example") && !is("http://10.0.0.1") && !is("ftp://127.0.0.1") && !is("file:///etc"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use zip::write::SimpleFileOptions;
 
 use super::client::Client;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::util::fs::read_within;
 use crate::util::{digest, human};
 
 /// How large a package may be.
@@ -103,7 +104,7 @@ impl Package {
                 human::bytes(SIZE_LIMIT)
             )));
         }
-        Ok(Self::of_bytes(fs_err::read(path).doing(ErrorKind::Usage, doing)?))
+        Ok(Self::of_bytes(read_within(path, SIZE_LIMIT).doing(ErrorKind::Usage, doing)?))
     }
 
     fn of_bytes(bytes: Vec<u8>) -> Self {

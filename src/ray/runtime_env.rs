@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::util::fs::{RECORD_LIMIT, read_text_within};
 
 /// A runtime environment that may still name things of this machine.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -34,7 +35,8 @@ impl RuntimeEnv {
             (text_or_path.to_owned(), "read the runtime environment of the command line".to_owned())
         } else {
             let doing = format!("read the runtime environment `{text_or_path}`");
-            let text = fs_err::read_to_string(here.join(text_or_path)).doing(ErrorKind::Usage, || doing.clone())?;
+            let text =
+                read_text_within(&here.join(text_or_path), RECORD_LIMIT).doing(ErrorKind::Usage, || doing.clone())?;
             (text, doing)
         };
         let value: Value = if inline {
@@ -143,7 +145,7 @@ impl RuntimeEnv {
         if let Some(Value::String(name)) = self.fields.get("conda")
             && (name.ends_with(".yml") || name.ends_with(".yaml"))
         {
-            let text = fs_err::read_to_string(here.join(name)).doing(ErrorKind::Usage, || doing.to_owned())?;
+            let text = read_text_within(&here.join(name), RECORD_LIMIT).doing(ErrorKind::Usage, || doing.to_owned())?;
             let value = yaml(&text, doing)?;
             self.fields.insert("conda".to_owned(), value);
         }
@@ -160,7 +162,7 @@ impl RuntimeEnv {
 }
 
 fn requirements(path: &Path, doing: &str) -> Result<Value> {
-    let text = fs_err::read_to_string(path).doing(ErrorKind::Usage, || doing.to_owned())?;
+    let text = read_text_within(path, RECORD_LIMIT).doing(ErrorKind::Usage, || doing.to_owned())?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     Ok(lines.map(|line| Value::String(line.to_owned())).collect())
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::util::fs::{RECORD_LIMIT, read_within};
 use crate::util::near;
 
 /// What is built in.
@@ -54,7 +55,7 @@ impl Library {
         }
         for folder in &self.folders {
             let path = folder.join(name);
-            match fs_err::read(&path) {
+            match read_within(&path, RECORD_LIMIT) {
                 Ok(bytes) => return Ok((bytes, Origin::File(path))),
                 // With a file in a folder's place the name is not there either.
                 Err(error)

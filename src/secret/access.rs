@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::util::fs::create_private_dir;
+use crate::util::fs::{RECORD_LIMIT, create_private_dir, read_text_within};
 
 /// A pair of keys.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub struct KeyPair {
 impl KeyPair {
     /// The private key itself.
     pub fn private(&self) -> Result<SecretString> {
-        let text = fs_err::read_to_string(&self.file);
+        let text = read_text_within(&self.file, RECORD_LIMIT);
         Ok(SecretString::from(text.doing(ErrorKind::State, || "read a key of the cluster".to_owned())?))
     }
 
@@ -42,7 +42,7 @@ impl KeyPair {
 /// The pair of this name, if it was made; `login`, or a host's key.
 pub fn key_pair(cluster_folder: &Path, name: &str) -> Option<KeyPair> {
     let file = file(cluster_folder, name);
-    let text = fs_err::read_to_string(file.with_extension("pub")).ok()?;
+    let text = read_text_within(&file.with_extension("pub"), RECORD_LIMIT).ok()?;
     let public = text.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
     (file.is_file() && public.contains(' ')).then_some(KeyPair { file, public })
 }

@@ -73,7 +73,7 @@ fn path(cluster_folder: &Path, name: &str) -> std::path::PathBuf {
 /// Reads one credential, or makes it.
 fn ensure(cluster_folder: &Path, name: &str, make: &dyn Fn() -> Result<String>) -> Result<SecretString> {
     let path = path(cluster_folder, name);
-    match fs_err::read_to_string(&path) {
+    match fs::read_text_within(&path, fs::RECORD_LIMIT) {
         Ok(text) if !text.trim().is_empty() => return Ok(SecretString::from(text.trim().to_owned())),
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -90,10 +90,13 @@ fn ensure(cluster_folder: &Path, name: &str, make: &dyn Fn() -> Result<String>) 
     Ok(secret)
 }
 
+/// The most that a file with credentials of a store may hold.
+const CREDENTIALS_LIMIT: u64 = 64 << 10;
+
 /// Reads the user's credentials of a store that exists, in the form of `~/.aws/credentials`.
 pub fn external_credentials(path: &str) -> Result<SecretString> {
     let doing = || format!("read the credentials in {path}");
-    let text = fs_err::read_to_string(path).doing(ErrorKind::Spec, doing)?;
+    let text = fs::read_text_within(Path::new(path), CREDENTIALS_LIMIT).doing(ErrorKind::Spec, doing)?;
     let has = |key: &str| {
         text.lines().any(|line| {
             line.split_once('=').is_some_and(|(name, value)| name.trim() == key && !value.trim().is_empty())

@@ -26,7 +26,7 @@ pub fn ray_token_path(cluster_folder: &Path) -> PathBuf {
 /// Reads the cluster's token for Ray; `None` when there is none yet.
 pub fn ray_token(cluster_folder: &Path) -> Result<Option<SecretString>> {
     let path = ray_token_path(cluster_folder);
-    match fs_err::read_to_string(&path) {
+    match fs::read_text_within(&path, fs::RECORD_LIMIT) {
         Ok(text) => Ok(Some(SecretString::from(text.trim().to_owned()))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).doing(ErrorKind::State, || "read the cluster's token".to_owned()),

@@ -99,7 +99,7 @@ impl Vault {
 
     fn read(&self) -> Result<Contents> {
         let doing = || "read the credentials that were kept".to_owned();
-        let text = match fs_err::read_to_string(&self.file) {
+        let text = match fs::read_text_within(&self.file, fs::RECORD_LIMIT) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Ok(Contents { version: VERSION, ..Contents::default() });

@@ -1,17 +1,18 @@
 //! From a file to a spec that has been checked and filled in, or to everything that is wrong with it.
 
-use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::Spec;
+use super::beside::read_beside;
 use super::node::{Kind, Node, first_difference};
-use super::place::{Places, Problem, item};
+use super::place::{Places, Problem};
 use super::validate::{Lookup, validate, without_what_follows};
 use super::walk::walk;
 use super::yaml::{self, MOST_BYTES};
-use super::{ServicesSpec, Spec};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::util::fs::read_within;
 
 /// How small a spec can be.
 const SMALLEST: &str = "the smallest spec is one line: `name: demo`";
@@ -25,28 +26,35 @@ pub struct Loaded {
     pub places: Places,
 }
 
-/// Loads the spec in this file; changes nothing.
-pub fn load(path: &Path) -> Result<Loaded> {
+/// Loads the spec in this file, and the files that it sends; changes nothing.
+///
+/// What it sends must lie in its own folder, or in one of `allowed`.
+pub fn load(path: &Path, allowed: &[PathBuf]) -> Result<Loaded> {
+    let mut loaded = load_alone(path)?;
+    read_beside(&mut loaded, path.parent().unwrap_or(Path::new("")), allowed)?;
+    Ok(loaded)
+}
+
+/// Loads the spec in this file without what it sends, for who only wants to know what it describes.
+pub fn load_alone(path: &Path) -> Result<Loaded> {
     let name = path.display().to_string();
     let doing = || format!("read the spec {name}");
     let wrong = |cause: String| Error::new(ErrorKind::Spec, doing()).because(cause);
-    let file = match fs_err::File::open(path) {
+    if path.is_dir() {
+        return Err(wrong("it is a folder".to_owned())
+            .hint(format!("name the file in it: {}", path.join("cluster.yaml").display())));
+    }
+    let bytes = match read_within(path, MOST_BYTES as u64) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(
                 wrong("there is no such file".to_owned()).hint(format!("write one: echo 'name: demo' > {name}"))
             );
         }
-        opened => opened.doing(ErrorKind::Spec, doing)?,
+        Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
+            return Err(wrong("it has more than 1 MiB: this is no spec".to_owned()));
+        }
+        read => read.doing(ErrorKind::Spec, doing)?,
     };
-    if file.metadata().doing(ErrorKind::Spec, doing)?.is_dir() {
-        return Err(wrong("it is a folder".to_owned())
-            .hint(format!("name the file in it: {}", path.join("cluster.yaml").display())));
-    }
-    let mut bytes = Vec::new();
-    file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).doing(ErrorKind::Spec, doing)?;
-    if bytes.len() > MOST_BYTES {
-        return Err(wrong("it has more than 1 MiB: this is no spec".to_owned()));
-    }
     let text = String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let before = String::from_utf8_lossy(&error.as_bytes()[..good]).into_owned();
@@ -54,37 +62,7 @@ pub fn load(path: &Path) -> Result<Loaded> {
         let line = before.matches('\n').count() + 1;
         wrong(format!("{name}:{line}:{column}: is not UTF-8")).hint("save the file as UTF-8 and try again")
     })?;
-    let mut loaded = parse(&name, &text)?;
-    read_beside(&mut loaded, path.parent().unwrap_or(Path::new("")))?;
-    Ok(loaded)
-}
-
-/// Reads what the spec names beside itself: the user's compose files, and where their credentials lie.
-fn read_beside(loaded: &mut Loaded, folder: &Path) -> Result<()> {
-    let mut problems = Vec::new();
-    for (index, fragment) in loaded.spec.compose.iter_mut().enumerate() {
-        let place = item("compose", index);
-        match fs_err::read_to_string(folder.join(&fragment.path)) {
-            Ok(text) => {
-                if let Err(why) = yaml::is_compose(&text) {
-                    problems.push(Problem::new(&place, format!("{} {why}", fragment.path)));
-                }
-                fragment.text = text;
-            }
-            Err(error) => problems.push(Problem::new(place, format!("cannot be read: {error}"))),
-        }
-    }
-    if let Some(external) = loaded.spec.services.as_mut().and_then(ServicesSpec::external_mut) {
-        let path = std::path::absolute(folder.join(&external.credentials_file))
-            .doing(ErrorKind::Spec, || "find the credentials of the object store".to_owned())?;
-        external.credentials_file = path.display().to_string();
-        if let Err(error) = crate::secret::external_credentials(&external.credentials_file) {
-            let place = "services.object_store.external.credentials_file";
-            let cause = error.causes().first().cloned().unwrap_or_default();
-            problems.push(Problem::new(place, format!("cannot be used: {cause}")));
-        }
-    }
-    if problems.is_empty() { Ok(()) } else { Err(loaded.places.all(problems)) }
+    parse(&name, &text)
 }
 
 /// Reads a spec from a text; `name` is what the file is called in errors.

@@ -1,12 +1,13 @@
 //! From the YAML that a person writes to a spec that has been checked and filled in.
 //!
-//! This module touches no provider, no host and no disk but the file it is given. `yaml.rs` alone knows
+//! This module touches no provider, no host and no disk but the file it is given and those that it sends. `yaml.rs` alone knows
 //! the YAML crates.
 //!
 //! ```text
 //! text -> yaml (events: a tree with places) -> walk (the schema) -> validate (the meaning) -> yaml again (the types)
 //! ```
 
+mod beside;
 mod limits;
 mod load;
 mod model;
@@ -20,7 +21,7 @@ mod walk;
 mod yaml;
 
 pub use limits::{ASK_ABOVE, Amount, Deadline};
-pub use load::{Loaded, load, parse, parse_with};
+pub use load::{Loaded, load, load_alone, parse, parse_with};
 pub use model::{
     Capacity, DEFAULT_RAY_VERSION, GpuProof, HeadSpec, Memory, Partial, Per, ProviderChoice, RaySpec, Runtime, Spec,
     SpecDuration, Timeouts, WorkersSpec,

@@ -58,6 +58,7 @@ pub(super) fn validate(spec: &Spec, lookup: Lookup<'_>) -> Vec<Problem> {
     resources(spec, &mut problems);
     labels(spec, &mut problems);
     environment(spec, &mut problems);
+    playbooks(spec, &mut problems);
     super::validate_services::services(spec, &mut problems);
     provider(spec, lookup, &mut problems);
     problems
@@ -166,6 +167,18 @@ fn environment(spec: &Spec, problems: &mut Vec<Problem>) {
             problems.push(Problem::of_key(path, "is set by gpucl itself").note("leave it out"));
         } else if value.chars().any(|letter| letter.is_control() && letter != '\t') {
             problems.push(Problem::new(path, "has a line break or another control character, must be one line"));
+        }
+    }
+}
+
+/// They become lines of files that root reads on the hosts, such as a unit of systemd: one line stays one line.
+fn playbooks(spec: &Spec, problems: &mut Vec<Problem>) {
+    for (name, variables) in &spec.playbooks {
+        for (variable, value) in variables {
+            if value.chars().any(char::is_control) {
+                let path = join(&join("playbooks", name), variable);
+                problems.push(Problem::new(path, "has a line break or another control character, must be one line"));
+            }
         }
     }
 }

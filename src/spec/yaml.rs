@@ -28,12 +28,34 @@ pub(super) fn read(text: &str) -> Result<(Option<Node>, Vec<Problem>), Box<Probl
     Ok((root.filter(|node| !node.is_null()), reader.problems))
 }
 
-/// Says why a text is no compose file; compose itself looks closer.
+/// The keys that a compose file may have at its top, beside those that begin with `x-`.
+const COMPOSE_KEYS: &[&str] =
+    &["version", "name", "services", "networks", "volumes", "configs", "secrets", "include", "models"];
+
+/// Says why a text is not a compose file; compose itself looks closer.
 pub(super) fn is_compose(text: &str) -> Result<(), String> {
-    match serde_yaml::from_str::<serde_yaml::Value>(text) {
-        Ok(serde_yaml::Value::Mapping(_)) => Ok(()),
-        Ok(_) => Err("is no compose file: it is no map of keys".to_owned()),
-        Err(error) => Err(format!("is no YAML: {error}")),
+    let map = match serde_yaml::from_str::<serde_yaml::Value>(text) {
+        Ok(serde_yaml::Value::Mapping(map)) => map,
+        Ok(_) => return Err("is not a compose file: it is not a map of keys".to_owned()),
+        Err(error) => return Err(format!("is not YAML: {error}")),
+    };
+    let is_known = |key: &str| COMPOSE_KEYS.contains(&key) || key.starts_with("x-");
+    if let Some(key) = map.keys().find(|key| !key.as_str().is_some_and(is_known)) {
+        let shown = key.as_str().unwrap_or("one that is not text");
+        return Err(format!("is not a compose file: its key `{}` is not one of compose's", shortened(shown)));
+    }
+    match map.get("services").map(untagged) {
+        Some(serde_yaml::Value::Mapping(_)) => Ok(()),
+        Some(_) => Err("is not a compose file: its `services` is not a map".to_owned()),
+        None => Err("is not a compose file: it has no `services`".to_owned()),
+    }
+}
+
+/// A value without compose's own `!override` or `!reset` before it.
+fn untagged(value: &serde_yaml::Value) -> &serde_yaml::Value {
+    match value {
+        serde_yaml::Value::Tagged(tagged) => &tagged.value,
+        other => other,
     }
 }
 
@@ -281,5 +303,32 @@ mod tests {
         assert_eq!((mark.line, mark.column), (3, 3));
         assert!(problem.message.starts_with("ray: unknown field `wokers`"), "{}", problem.message);
         assert!(!problem.message.contains("at line"), "{}", problem.message);
+    }
+
+    #[test]
+    fn a_compose_file_is_told_from_other_yaml() {
+        for text in [
+            "services: {a: {image: x}}",
+            "version: '3'\nname: x\nservices: {}\nvolumes: {v: {}}\nx-base: &base {a: 1}",
+            "services: !override {a: {devices: !reset []}}",
+            "services: {}\nnetworks: {}\nconfigs: {}\nsecrets: {}\ninclude: []\nmodels: {}",
+        ] {
+            assert_eq!(is_compose(text), Ok(()), "{text}");
+        }
+        for (text, why) in [
+            ("version: 1\naccounts: {lambda: {secret: hush}}", "`accounts`"),
+            ("clouds: {tacc: {auth: {}}}", "`clouds`"),
+            ("apiVersion: v1\nkind: Config\nusers: []", "`apiVersion`"),
+            ("version: 1", "no `services`"),
+            ("services: [a]", "not a map"),
+            ("services: {}\n1: x", "not text"),
+            ("- a", "not a map of keys"),
+            ("[default]\naws_access_key_id = A", "is not YAML"),
+            ("", "not a map of keys"),
+        ] {
+            let told = is_compose(text).unwrap_err();
+            assert!(told.contains(why), "{text}: {told}");
+            assert!(!told.contains("hush"), "{told}");
+        }
     }
 }

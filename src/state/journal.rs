@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Record;
 use super::lock::way_to_write;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::util::fs::open_append;
+use crate::util::fs::{HISTORY_LIMIT, open_append, read_within};
 
 /// The version of the journal's and the snapshot's form.
 pub(super) const VERSION: u32 = 1;
@@ -50,7 +50,7 @@ pub(super) fn append(path: &Path, record: &Record, at: jiff::Timestamp) -> Resul
 /// Reads all whole records. A last line that was cut short was never acted upon, and is passed over.
 pub(super) fn read(path: &Path) -> Result<Vec<Line>> {
     let doing = || format!("read the journal {}", path.display());
-    let text = match fs_err::read(path) {
+    let text = match read_within(path, HISTORY_LIMIT) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(Error::new(ErrorKind::State, doing()).caused_by(&error)),

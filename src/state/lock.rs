@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Paths;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::ClusterName;
-use crate::util::fs::create_private_dir;
+use crate::util::fs::{RECORD_LIMIT, create_private_dir, read_within};
 use crate::util::process::{boot_id, host_name, user_name};
 
 /// Who holds a lock.
@@ -41,7 +41,7 @@ impl Lock {
     /// Who took the lock of a cluster last and did not let it go; one that was killed stands there still.
     pub fn holder(paths: &Paths, cluster: &ClusterName) -> Option<LockInfo> {
         let path = paths.state.join("locks").join(cluster.as_str());
-        serde_json::from_slice(&fs_err::read(path).ok()?).ok()
+        serde_json::from_slice(&read_within(&path, RECORD_LIMIT).ok()?).ok()
     }
 
     /// Takes the lock of a cluster, or says who holds it.

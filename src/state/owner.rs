@@ -38,7 +38,7 @@ pub fn owner(paths: &Paths) -> Result<Owner> {
 pub fn known_owner(paths: &Paths) -> Result<Option<Owner>> {
     let path = paths.owner();
     let doing = || format!("read who owns the clusters from {}", path.display());
-    match fs_err::read_to_string(&path) {
+    match fs::read_text_within(&path, fs::RECORD_LIMIT) {
         Ok(text) => text.trim().parse().map(Some).map_err(|error| {
             Error::new(ErrorKind::State, doing())
                 .caused_by(&error)

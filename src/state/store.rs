@@ -8,7 +8,7 @@ use super::lock::unwritable;
 use super::{ClusterState, Paths, Record, journal};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::{ClusterName, Scope};
-use crate::util::fs::{create_private_dir, remove_tree, sync_folder, write_atomic};
+use crate::util::fs::{HISTORY_LIMIT, create_private_dir, read_text_within, remove_tree, sync_folder, write_atomic};
 
 /// What stands in `snapshot.json`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ impl Store {
     fn open_folder(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join("snapshot.json");
         let doing = || format!("read {}", path.display());
-        let text = match fs_err::read_to_string(&path) {
+        let text = match read_text_within(&path, HISTORY_LIMIT) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::new(ErrorKind::State, doing()).caused_by(&error)),

@@ -1,13 +1,74 @@
-//! Files that are either whole or not there.
+//! Files that are either whole or not there, and reading that ends: only regular files, and never more than a limit.
 
-use std::io::Write as _;
+use std::io::{Error, ErrorKind, Read as _, Result, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
+
+use super::human;
+
+/// The most that a file may hold which a person writes, or which is one record of ours.
+pub const RECORD_LIMIT: u64 = 1 << 20;
+/// The most that a file may hold which grows, such as a journal, a snapshot or a bundle of certificates.
+pub const HISTORY_LIMIT: u64 = 64 << 20;
+
+/// Opens a regular file for reading. A pipe is not waited for, and a device is not read.
+fn open_regular(path: &Path) -> Result<std::fs::File> {
+    let told = |error: Error| Error::new(error.kind(), format!("failed to open `{}`: {error}", path.display()));
+    let refuse = |what: &str| Error::new(ErrorKind::InvalidInput, format!("`{}` is {what}", path.display()));
+    let check = |kind: std::fs::FileType| match kind {
+        kind if kind.is_file() => Ok(()),
+        kind if kind.is_dir() => Err(refuse("a folder")),
+        _ => Err(refuse("a pipe, a socket or a device; only regular files are read")),
+    };
+    // Before it is opened, since opening some devices does something, and after it, since the path may lead elsewhere by then.
+    check(std::fs::metadata(path).map_err(told)?.file_type())?;
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(told)?;
+    check(file.metadata().map_err(told)?.file_type())?;
+    Ok(file)
+}
+
+/// Reads a regular file of at most so many bytes.
+///
+/// # Errors
+/// Each names the file. A larger file is an error of the kind `FileTooLarge`; what is no regular file is one of `InvalidInput`.
+pub fn read_within(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path)?
+        .take(limit.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(|error| Error::new(error.kind(), format!("failed to read `{}`: {error}", path.display())))?;
+    if bytes.len() as u64 <= limit {
+        return Ok(bytes);
+    }
+    let text = format!("`{}` is larger than {}, the limit for such a file", path.display(), human::bytes(limit));
+    Err(Error::new(ErrorKind::FileTooLarge, text))
+}
+
+/// Reads a regular file of text of at most so many bytes.
+///
+/// # Errors
+/// As [`read_within`]; what is not UTF-8 is an error of the kind `InvalidData`.
+pub fn read_text_within(path: &Path, limit: u64) -> Result<String> {
+    String::from_utf8(read_within(path, limit)?)
+        .map_err(|_| Error::new(ErrorKind::InvalidData, format!("`{}` is not UTF-8 text", path.display())))
+}
+
+/// The end of a regular file, at most so many bytes of it; what is not UTF-8 there is replaced.
+pub fn read_tail(path: &Path, limit: u64) -> Result<String> {
+    let mut file = open_regular(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(limit)))?;
+    let mut bytes = Vec::new();
+    file.take(limit).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
 
 /// Writes a file through a temporary one in the same folder: fsync, rename, fsync of the folder.
 ///
 /// `mode` is in force from the first byte.
-pub fn write_atomic(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> {
+pub fn write_atomic(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     let mut file = tempfile::Builder::new()
         .prefix(".gpucl-")
@@ -20,33 +81,72 @@ pub fn write_atomic(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()>
 }
 
 /// Brings a folder's entries to the disk.
-pub fn sync_folder(folder: &Path) -> std::io::Result<()> {
+pub fn sync_folder(folder: &Path) -> Result<()> {
     fs_err::File::open(folder)?.sync_all()
 }
 
 /// Makes a folder, and those above it, that only its user may read.
-pub fn create_private_dir(path: &Path) -> std::io::Result<()> {
+pub fn create_private_dir(path: &Path) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
-        std::io::Error::new(error.kind(), format!("failed to create the folder `{}`: {error}", path.display()))
-    })
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|error| Error::new(error.kind(), format!("failed to create the folder `{}`: {error}", path.display())))
 }
 
 /// Opens a file for appending, made with mode 0600 when it is new.
-pub fn open_append(path: &Path) -> std::io::Result<std::fs::File> {
+pub fn open_append(path: &Path) -> Result<std::fs::File> {
     std::fs::OpenOptions::new()
         .create(true)
         .append(true)
         .mode(0o600)
         .open(path)
-        .map_err(|error| std::io::Error::new(error.kind(), format!("failed to open `{}`: {error}", path.display())))
+        .map_err(|error| Error::new(error.kind(), format!("failed to open `{}`: {error}", path.display())))
 }
 
 /// Removes a folder and all in it; says whether it was there.
-pub fn remove_tree(path: &Path) -> std::io::Result<bool> {
+pub fn remove_tree(path: &Path) -> Result<bool> {
     match fs_err::remove_dir_all(path) {
         Ok(()) => Ok(true),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_up_to_its_limit_and_no_further() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs_err::write(&path, "12345").unwrap();
+        assert_eq!(read_text_within(&path, 5).unwrap(), "12345");
+        let error = read_within(&path, 4).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::FileTooLarge);
+        assert_eq!(error.to_string(), format!("`{}` is larger than 4 B, the limit for such a file", path.display()));
+        assert_eq!((read_tail(&path, 2).unwrap(), read_tail(&path, 9).unwrap()), ("45".to_owned(), "12345".to_owned()));
+        fs_err::write(&path, b"\xff").unwrap();
+        assert_eq!(read_text_within(&path, 5).unwrap_err().kind(), ErrorKind::InvalidData);
+        assert_eq!(read_within(&folder.path().join("none"), 5).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    /// Each of these would be waited for, or read, without end.
+    #[test]
+    fn a_pipe_a_socket_and_a_device_are_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, socket) = (folder.path().join("pipe"), folder.path().join("socket"));
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+        for path in [pipe.as_path(), &socket, &link, Path::new("/dev/zero"), folder.path()] {
+            for error in [read_within(path, 10).unwrap_err(), read_tail(path, 10).unwrap_err()] {
+                assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+                assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+            }
+        }
     }
 }

@@ -7,3 +7,4 @@ mod reference;
 mod refusals;
 mod render;
 mod sandbox;
+mod stranger;

@@ -131,7 +131,8 @@ async fn eight_hosts_at_forty_milliseconds() {
     let (_namespaces, hosts) = Namespaces::up();
     let folder = tempfile::Builder::new().prefix("gt-").tempdir().unwrap();
     let (events, _inbox) = Bus::new();
-    let connections = Connections::new(folder.path().join("state"), folder.path().join("run"), events);
+    let connections =
+        Connections::new(folder.path().join("state"), folder.path().join("run"), folder.path().to_owned(), events);
     let text = |host: &Value, key: &str| host[key].as_str().unwrap().to_owned();
     let names: Vec<String> = (0..HOSTS).map(|number| format!("host-{number}")).collect();
     let entries: Vec<HostEntry> = hosts

@@ -83,7 +83,7 @@ fn what_is_found_later_is_shown_at_its_line_too() {
 }
 
 fn load(path: &Path) -> Error {
-    let Err(error) = spec::load(path) else { unreachable!("it was read: {}", path.display()) };
+    let Err(error) = spec::load(path, &[]) else { unreachable!("it was read: {}", path.display()) };
     error
 }
 
@@ -122,6 +122,18 @@ fn a_huge_file_is_not_read_to_its_end() {
     assert_eq!(load(&path).causes(), ["it has more than 1 MiB: this is no spec"]);
 }
 
+/// It would be waited for, or read, without end.
+#[test]
+fn a_pipe_and_a_device_are_no_spec() {
+    let env = TestEnv::new();
+    let pipe = env.work().join("cluster.yaml");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    for path in [pipe.as_path(), Path::new("/dev/zero")] {
+        let error = load(path);
+        assert!(error.causes()[0].contains("only regular files are read"), "{:?}", error.causes());
+    }
+}
+
 /// Both readers of YAML read it and see the same, or [`spec::load`] would refuse it.
 #[test]
 fn every_example_is_read() {
@@ -129,7 +141,7 @@ fn every_example_is_read() {
     for entry in std::fs::read_dir(project("examples")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "yaml") {
-            let loaded = spec::load(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let loaded = spec::load(&path, &[]).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let places = loaded.places;
             assert_eq!(places.position("name").1, 7, "{}: `name` is not at the margin", path.display());
             read += 1;

@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use reqwest::Url;
 use secrecy::SecretString;
 use serde::Deserialize;
 
 use super::failure::{Api, Failure, FailureKind};
 use super::lenient;
 use super::site::Who;
+use crate::provider::http;
 
 /// How long before its end a token is not used any more: the longest of our calls, and some clock skew.
 const MARGIN: Duration = Duration::from_secs(120);
@@ -135,7 +137,8 @@ impl Session {
         };
         let here = of_service().find(|endpoint| endpoint.region() == region || endpoint.region().is_empty());
         if let Some(endpoint) = here.filter(|endpoint| !endpoint.url.is_empty()) {
-            return Ok(versioned(service, &endpoint.url));
+            let url = versioned(service, &endpoint.url);
+            return private(&url, doing).map(|()| url);
         }
         let elsewhere: Vec<&str> = of_service().map(Endpoint::region).collect();
         let text = if elsewhere.is_empty() {
@@ -150,6 +153,16 @@ impl Session {
             None => failure,
         })
     }
+}
+
+/// Refuses an address to which a secret would travel unencrypted.
+pub(super) fn private(url: &str, doing: &str) -> Api<()> {
+    if Url::parse(url).is_ok_and(|url| http::is_private(&url)) {
+        return Ok(());
+    }
+    let text = format!("the site gives the address {url}, and what is secret is sent by https only");
+    Err(Failure::new(FailureKind::Refused, doing, text)
+        .hint("choose the catalog's https addresses, such as by OS_INTERFACE=public, or tell who runs the site"))
 }
 
 /// The address with its version: some services' addresses in catalogs carry none.
@@ -172,6 +185,16 @@ fn versioned(service: &str, url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_is_sent_encrypted_or_stays_on_this_machine() {
+        for url in ["https://h:8774/v2.1", "http://127.0.0.1:8774/v2.1", "http://localhost/compute"] {
+            assert!(private(url, "x").is_ok(), "{url}");
+        }
+        for url in ["http://h:8774/v2.1", "http://10.0.0.1", "http://127.0.0.1.example", "h:8774", "/v2.1", ""] {
+            assert!(private(url, "x").unwrap_err().text.contains("by https only"), "{url}");
+        }
+    }
 
     #[test]
     fn addresses_get_the_version_that_they_lack() {

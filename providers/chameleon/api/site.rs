@@ -14,6 +14,7 @@ use super::session::Session;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::Bus;
 use crate::provider::http;
+use crate::util::fs::{HISTORY_LIMIT, read_within};
 
 /// How long a connection is kept without use: less than the five seconds after which many servers close it.
 const IDLE_LIMIT: Duration = Duration::from_secs(4);
@@ -77,6 +78,18 @@ impl Site {
                 .because(format!("`{}` is no address: {error}", credentials.auth_url))
                 .hint("auth_url looks like https://chi.tacc.chameleoncloud.org:5000/v3")
         })?;
+        if !http::is_private(&url) {
+            return Err(Error::new(ErrorKind::Usage, doing())
+                .because("plain HTTP would carry the credentials unencrypted: it is spoken to this machine only")
+                .hint("auth_url begins with https://, such as https://chi.tacc.chameleoncloud.org:5000/v3"));
+        }
+        if !credentials.verify {
+            events.warn(format!(
+                "the certificate of {} is not verified, by `verify: false` or OS_INSECURE: whoever sits in between can read \
+                 the credentials and pass for the site. `cacert:` or OS_CACERT names the file of an authority of its own",
+                url.host_str().unwrap_or(&credentials.auth_url)
+            ));
+        }
         // A call that changes something gets a connection of its own: on one that was kept, a server may close just then,
         // and it could not be told whether the call was carried out.
         let reading = client(&credentials, &url, Some(IDLE_LIMIT))?;
@@ -217,7 +230,7 @@ fn client(credentials: &Credentials, keystone: &Url, idle: Option<Duration>) -> 
     };
     if let Some(path) = &credentials.cacert {
         let hint = "cacert in clouds.yaml, or OS_CACERT, names a file of certificates in PEM form";
-        let pem = fs_err::read(path).doing(ErrorKind::Usage, doing).map_err(|error| error.hint(hint))?;
+        let pem = read_within(path, HISTORY_LIMIT).doing(ErrorKind::Usage, doing).map_err(|error| error.hint(hint))?;
         let certificates =
             Certificate::from_pem_bundle(&pem).doing(ErrorKind::Usage, doing).map_err(|error| error.hint(hint))?;
         if certificates.is_empty() {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::auth::{Method, Named};
 use super::call::{TOKEN, ask, json_of, secret_header};
 use super::failure::{Api, Failure, FailureKind};
-use super::session::{Body, Session, Thing};
+use super::session::{Body, Session, Thing, private};
 use super::site::{Again, Site};
 use crate::provider::http::{Answer, Effect};
 
@@ -108,6 +108,8 @@ impl Site {
         let endpoint = match (token_endpoint, discovery_endpoint) {
             (Some(endpoint), _) => endpoint.clone(),
             (None, Some(discovery)) => {
+                // Whoever changes its answer on the way says where the password goes.
+                private(discovery, doing)?;
                 let answer = self.identity(Verb::GET, doing, |client| Ok(client.get(discovery))).await?;
                 let document = json_of(&answer, doing, &Verb::GET)?;
                 let endpoint = document.get("token_endpoint").and_then(Value::as_str).unwrap_or_default();
@@ -119,6 +121,7 @@ impl Site {
             let text = "the identity provider's token endpoint is not known: OS_DISCOVERY_ENDPOINT is missing";
             return Err(Failure::new(FailureKind::Incomplete, doing, text));
         }
+        private(&endpoint, doing)?;
         let form = [
             ("username", username.as_str()),
             ("password", password.expose_secret()),

@@ -1,12 +1,13 @@
 //! `clouds.yaml` and `secure.yaml`, found and read as OpenStack's own clients do.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
 use super::flat::Flat;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::provider::Surroundings;
+use crate::util::fs::{RECORD_LIMIT, read_text_within};
 use crate::util::near::nearest;
 
 /// The endings that a file may have, in the order in which they are tried.
@@ -21,12 +22,13 @@ pub(super) struct Clouds {
 }
 
 impl Clouds {
-    /// Reads them.
+    /// Reads them. A `secure.yaml` counts for the `clouds.yaml` beside it and for no other: a folder of somebody else's could
+    /// name an address of theirs for a secret of yours.
     pub(super) fn read(surroundings: &Surroundings) -> Result<Self> {
-        let Some((path, mut clouds)) = first(surroundings, "clouds", "OS_CLIENT_CONFIG_FILE")? else {
+        let Some((path, mut clouds)) = first(candidates(surroundings))? else {
             return Ok(Self::default());
         };
-        if let Some((_, secure)) = first(surroundings, "secure", "OS_CLIENT_SECURE_FILE")? {
+        if let Some((_, secure)) = first(secure_beside(surroundings, &path)?)? {
             merge(&mut clouds, secure);
         }
         let clouds = match clouds.remove("clouds") {
@@ -98,25 +100,51 @@ fn flatten(flat: &mut Flat, cloud: &Value) {
     }
 }
 
-/// The first file of this name: the one that the variable names, then the working folder, the user's, the machine's.
-fn first(surroundings: &Surroundings, name: &str, variable: &str) -> Result<Option<(PathBuf, Map<String, Value>)>> {
-    let mut paths: Vec<PathBuf> = Vec::new();
-    if let Some(path) = surroundings.variable(variable) {
-        // Relative to the working folder, which is where the command was given.
-        paths.push(surroundings.here.join(path));
-    }
+/// Where `clouds.yaml` may lie: where the variable says, then the working folder, the user's, the machine's.
+fn candidates(surroundings: &Surroundings) -> Vec<PathBuf> {
+    // Relative to the working folder, which is where the command was given.
+    let named = surroundings.variable("OS_CLIENT_CONFIG_FILE").map(|path| surroundings.here.join(path));
     let folders = [
         surroundings.here.clone(),
         surroundings.config_home.join("openstack"),
         PathBuf::from("/etc/xdg/openstack"),
         PathBuf::from("/etc/openstack"),
     ];
-    paths.extend(folders.iter().flat_map(|folder| ENDINGS.map(|ending| folder.join(format!("{name}.{ending}")))));
+    named.into_iter().chain(folders.iter().flat_map(|folder| in_folder(folder, "clouds"))).collect()
+}
+
+/// Where the `secure.yaml` of this `clouds.yaml` may lie.
+fn secure_beside(surroundings: &Surroundings, clouds: &Path) -> Result<Vec<PathBuf>> {
+    let folder = clouds.parent().unwrap_or(Path::new("/"));
+    let mut paths = in_folder(folder, "secure").to_vec();
+    if let Some(path) = surroundings.variable("OS_CLIENT_SECURE_FILE") {
+        let path = surroundings.here.join(path);
+        let real = |folder: &Path| fs_err::canonicalize(folder).ok();
+        if path.parent().and_then(real) != real(folder) {
+            return Err(Error::new(ErrorKind::Usage, "read the credentials in clouds.yaml")
+                .because(format!("{} lies in another folder than {}", path.display(), clouds.display()))
+                .because("files of different folders are not put together")
+                .hint("put both into one folder, and name them by OS_CLIENT_CONFIG_FILE and OS_CLIENT_SECURE_FILE")
+                .hint("or take the one in this folder alone: unset OS_CLIENT_SECURE_FILE"));
+        }
+        paths.insert(0, path);
+    }
+    Ok(paths)
+}
+
+fn in_folder(folder: &Path, name: &str) -> [PathBuf; 3] {
+    ENDINGS.map(|ending| folder.join(format!("{name}.{ending}")))
+}
+
+/// The first of these files that is there.
+fn first(paths: Vec<PathBuf>) -> Result<Option<(PathBuf, Map<String, Value>)>> {
     for path in paths {
-        let text = match fs_err::read_to_string(&path) {
+        let text = match read_text_within(&path, RECORD_LIMIT) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error).doing(ErrorKind::Usage, || format!("read the credentials in {name}.yaml")),
+            Err(error) => {
+                return Err(error).doing(ErrorKind::Usage, || format!("read the credentials in {}", path.display()));
+            }
         };
         let doing = || format!("read {}", path.display());
         // The reader's own words could quote a line that holds a secret; where it stands is enough.

@@ -125,7 +125,7 @@ fn the_first_source_that_has_any_is_taken() {
 }
 
 #[test]
-fn the_first_file_is_taken_and_secure_yaml_comes_over_it() {
+fn the_first_file_is_taken_and_the_secure_yaml_beside_it_comes_over_it() {
     let user = User::new(&[]);
     user.write("home/.config/openstack/clouds.yml", &clouds(&[("uc", "of-home", "CHI@UC")]));
     assert_eq!(user.ids(), ["of-home"]);
@@ -137,10 +137,7 @@ fn the_first_file_is_taken_and_secure_yaml_comes_over_it() {
     assert_eq!(user.ids(), ["of-work"]);
     user.write("work/clouds.yaml", &clouds(&[("uc", "of-yaml", "CHI@UC")]));
     assert_eq!(user.ids(), ["of-yaml"]);
-    user.write(
-        "home/.config/openstack/secure.yaml",
-        "clouds: {uc: {auth: {application_credential_secret: over}}, other: {}}\n",
-    );
+    user.write("work/secure.yaml", "clouds: {uc: {auth: {application_credential_secret: over}}, other: {}}\n");
     let found = user.find(&Choice { cloud: Some("uc".to_owned()), ..Choice::default() }).unwrap();
     let Method::ApplicationCredential { id, secret } = &found[0].credentials.method else { panic!("{found:?}") };
     assert_eq!((id.as_str(), secret.expose_secret()), ("of-yaml", "over"));
@@ -148,6 +145,35 @@ fn the_first_file_is_taken_and_secure_yaml_comes_over_it() {
     elsewhere.write("work/clouds.yaml", &clouds(&[("uc", "of-yaml", "CHI@UC")]));
     elsewhere.write("work/mine.yaml", &clouds(&[("uc", "of-mine", "CHI@UC")]));
     assert_eq!(elsewhere.ids(), ["of-mine"]);
+}
+
+/// A folder that came from somebody else may hold a `clouds.yaml` that names their Keystone, and the name of a cloud of yours.
+#[test]
+fn a_secret_of_one_folder_is_not_sent_where_a_file_of_another_says() {
+    let theirs =
+        "clouds: {uc: {region_name: X, auth: {auth_url: \"https://evil.example/v3\", application_credential_id: i}}}\n";
+    let secure = "clouds: {uc: {auth: {application_credential_secret: yours}}}\n";
+    let user = User::new(&[]);
+    user.write("work/clouds.yaml", theirs)
+        .write("home/.config/openstack/clouds.yaml", &clouds(&[("uc", "of-uc", "X")]));
+    user.write("home/.config/openstack/secure.yaml", secure);
+    let error = user.find(&Choice::default()).unwrap_err();
+    assert!(error.to_string().contains("application_credential_secret is missing"), "{error}");
+    // Named by a variable it is not put together with a file of another folder either, and that is said.
+    let file = user.folder.path().join("home/.config/openstack/secure.yaml").display().to_string();
+    let named = User {
+        surroundings: Surroundings {
+            variables: [("OS_CLIENT_SECURE_FILE".to_owned(), file)].into(),
+            ..user.surroundings.clone()
+        },
+        ..user
+    };
+    let error = named.find(&Choice::default()).unwrap_err();
+    assert!(error.to_string().contains("files of different folders are not put together"), "{error}");
+    fs_err::remove_file(named.folder.path().join("work/clouds.yaml")).unwrap();
+    let found = named.find(&Choice::default()).unwrap();
+    let Method::ApplicationCredential { secret, .. } = &found[0].credentials.method else { panic!("{found:?}") };
+    assert_eq!(secret.expose_secret(), "yours");
 }
 
 #[test]

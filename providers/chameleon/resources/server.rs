@@ -323,6 +323,9 @@ pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlac
         (fixed.clone(), Some(Key::host(0).display_name()))
     };
     let node = node.ok_or_else(|| Error::new(ErrorKind::Provider, doing()).because("the server has no address"))?;
+    let checked = |text: &str| address_in(text).map_err(|error| error.while_doing(doing()));
+    let node = checked(&node)?;
+    let fixed = fixed.as_deref().map(checked).transpose()?;
     let folder = cloud.folder(&tag.cluster);
     Ok(HostPlace::Ssh {
         target: SshTarget {
@@ -335,4 +338,27 @@ pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlac
             private_address: fixed,
         },
     })
+}
+
+/// The address that the site gives: it is written into `ssh_config`, and from there into the command of a jump.
+fn address_in(text: &str) -> Result<String> {
+    let address: std::net::IpAddr = text.parse().map_err(|_| {
+        Error::new(ErrorKind::Provider, "read the address of the server")
+            .because(format!("the site gives `{}`, which is not an IP address", text.escape_debug()))
+    })?;
+    Ok(address.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_a_server_is_an_ip_address_or_an_error() {
+        for attack in ["10.0.0.7\n    ProxyCommand touch /tmp/x", "-oProxyCommand=sh", "host.example", "`id`", ""] {
+            assert!(address_in(attack).unwrap_err().to_string().contains("not an IP address"), "{attack}");
+        }
+        assert_eq!(address_in("10.140.83.6").unwrap(), "10.140.83.6");
+        assert_eq!(address_in("2001:db8::7").unwrap(), "2001:db8::7");
+    }
 }

@@ -15,7 +15,7 @@ use super::failure::{Api, Failure, FailureKind, classify, is_page};
 use super::pace::{Pace, Turn};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::Bus;
-use crate::provider::http::{self, Answer, Effect, changes, is_loopback};
+use crate::provider::http::{self, Answer, Effect, changes};
 
 /// The longest that Lambda may make us wait by its `Retry-After`.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -228,8 +228,7 @@ pub(crate) fn endpoint(text: &str) -> Result<Url> {
             .because(format!("`{text}` is no address: {error}"))
             .hint("it looks like https://cloud.lambda.ai")
     })?;
-    let is_safe = url.scheme() == "https" || (url.scheme() == "http" && is_loopback(&url));
-    if is_safe && url.host_str().is_some() {
+    if http::is_private(&url) {
         return Ok(url);
     }
     Err(Error::new(ErrorKind::Usage, doing())

@@ -2,6 +2,7 @@
 //! an instance and the address with it.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -50,14 +51,20 @@ impl Instance {
     }
 
     /// Its public address, when it has one.
-    pub(crate) fn address(&self) -> Option<&str> {
-        self.ip.as_deref().filter(|ip| !ip.is_empty())
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        address_in(self.ip.as_deref())
     }
 
     /// Its address within the region, when it has one.
-    pub(crate) fn private_address(&self) -> Option<&str> {
-        self.private_ip.as_deref().filter(|ip| !ip.is_empty())
+    pub(crate) fn private_address(&self) -> Option<IpAddr> {
+        address_in(self.private_ip.as_deref())
     }
+}
+
+/// The address that a text is. What is none is passed over: it is written into `ssh_config` and into firewall rules, and an
+/// instance whose address cannot be read must still be seen, and ended.
+fn address_in(text: Option<&str>) -> Option<IpAddr> {
+    text?.trim().parse().ok()
 }
 
 /// How far an instance is.

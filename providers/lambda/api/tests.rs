@@ -94,6 +94,24 @@ fn an_instance_is_read_with_what_nobody_knows_and_without_its_secrets() {
     assert!(!format!("{instance:?}").contains("secret-of-jupyter"));
 }
 
+/// An address goes into `ssh_config`, into firewall rules and onto hosts.
+#[test]
+fn an_address_of_an_instance_is_an_ip_address_or_none() {
+    let instance = |ip: &str| -> Instance {
+        serde_json::from_value(json!({
+            "id": "i", "status": "active", "region": {"name": "us-east-1"}, "ip": ip, "private_ip": ip,
+            "instance_type": {"name": "gpu_1x_a10", "price_cents_per_hour": 129, "specs": {}},
+        }))
+        .unwrap()
+    };
+    for attack in ["203.0.113.7\n    ProxyCommand touch /tmp/x", "-oProxyCommand=sh", "host.example", "$(id)", ""] {
+        assert_eq!((instance(attack).address(), instance(attack).private_address()), (None, None), "{attack}");
+    }
+    for ip in ["203.0.113.7", "2001:db8::7"] {
+        assert_eq!(instance(ip).address().map(|ip| ip.to_string()).as_deref(), Some(ip));
+    }
+}
+
 #[test]
 fn an_address_is_read_as_people_write_it_and_never_in_the_clear() {
     for text in ["https://cloud.lambda.ai", "https://cloud.lambda.ai/", "https://cloud.lambda.ai/api/v1/"] {

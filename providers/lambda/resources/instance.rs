@@ -167,7 +167,10 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, id: &str) -> Result<()
         };
         let stage = match &instance.status {
             Status::Active if instance.address().is_some() => return Ok(()),
-            Status::Active => "no address yet".to_owned(),
+            Status::Active => match instance.ip.as_deref() {
+                None | Some("") => "no address yet".to_owned(),
+                Some(text) => format!("Lambda gives `{}`, which is not an IP address", text.escape_debug()),
+            },
             Status::Booting | Status::Other(_) => instance.status.to_string(),
             Status::Unhealthy | Status::Preempted | Status::Terminating | Status::Terminated => {
                 let why = observed(instance).map(|(_, resource)| resource.detail).unwrap_or_default();
@@ -273,13 +276,13 @@ pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlac
     };
     Ok(HostPlace::Ssh {
         target: SshTarget {
-            node: node.to_owned(),
+            node: node.to_string(),
             user: cloud.settings.user().map(str::to_owned),
             port: cloud.settings.ssh_port,
             identity_file,
             host_key: key_pair(&folder, tag.key.as_str()).map(|pair| pair.public),
             jump: None,
-            private_address: instance.private_address().map(str::to_owned),
+            private_address: instance.private_address().map(|address| address.to_string()),
         },
     })
 }

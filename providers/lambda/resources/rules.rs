@@ -49,7 +49,7 @@ fn rules_of(scope: &Scope, instances: &[Instance]) -> Vec<Rule> {
     for instance in instances {
         let Some(tag) = tag_of(instance).filter(|tag| scope.holds(tag)) else { continue };
         for address in [instance.address(), instance.private_address()].into_iter().flatten() {
-            let source_network = format!("{address}/32");
+            let source_network = format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 });
             if rules.iter().all(|rule| rule.source_network != source_network) {
                 rules.push(Rule {
                     protocol: "all".to_owned(),

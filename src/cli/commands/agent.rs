@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::agent::{AgentConfig, serve, watch};
 use crate::cli::app::App;
 use crate::cli::exit_code;
+use crate::cli::spec_args::SpecArgs;
 use crate::cli::target;
 use crate::error::Result;
 use crate::name::Scope;
@@ -15,6 +16,9 @@ pub(crate) struct Args {
     /// Bring this spec up, and wait for hosts that can be had later
     #[arg(long, value_name = "FILE")]
     armed: Option<PathBuf>,
+    /// Let the spec send files from this folder as well as from its own
+    #[arg(long, requires = "armed", value_name = "DIR")]
+    allow_path: Vec<PathBuf>,
     /// Take this file as the cluster's spec, though the cluster runs from another one
     #[arg(long, requires = "armed")]
     new_spec: bool,
@@ -30,6 +34,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     if let Some(spec) = args.armed {
         // Away from the terminal of whoever asked for it.
         let _ = rustix::process::setsid();
+        let spec = SpecArgs { spec, allow_path: args.allow_path };
         return super::up::bring_up(app, &spec, args.new_spec, args.wait_capacity, true).await;
     }
     let scope = Scope { owner: crate::state::owner(&app.paths)?, cluster: target::name(app)? };

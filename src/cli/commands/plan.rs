@@ -1,29 +1,28 @@
 //! `gpucl plan`.
 
-use std::path::PathBuf;
-
 use crate::cli::app::App;
 use crate::cli::exit_code;
+use crate::cli::spec_args::SpecArgs;
 use crate::cluster::{self, Planned};
 use crate::engine::Cancel;
 use crate::error::Result;
 use crate::event::Bus;
-use crate::spec;
 
 /// The arguments of `plan`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The spec
-    #[arg(value_name = "FILE", default_value = "cluster.yaml")]
-    spec: PathBuf,
+    #[command(flatten)]
+    spec: SpecArgs,
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
-    let loaded = spec::load(&args.spec)?;
-    let (events, _inbox) = Bus::new();
+    let loaded = args.spec.load()?;
+    let (events, inbox) = Bus::new();
     let (_handle, cancel) = Cancel::new();
     let settings = app.settings_to_look(events, cancel)?;
-    let Planned { plan, touches, notes } = cluster::plan(&settings, &loaded).await?;
+    let planned = cluster::plan(&settings, &loaded).await;
+    app.tell_warnings(inbox);
+    let Planned { plan, touches, notes } = planned?;
     let price = plan.price();
     if app.json() {
         app.ui.json(&serde_json::json!({

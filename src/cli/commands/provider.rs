@@ -12,7 +12,6 @@ use crate::cli::commands::sandbox;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::error::{Doing as _, Error, ErrorKind, LeftBehind, Result};
-use crate::event::Bus;
 use crate::provider::conformance::{Case, CaseResult, Outcome, Subject, count, run_until};
 use crate::provider::{self, Context, FieldError, Offer, ProviderKind, Surroundings};
 use crate::sandbox::{chameleon, lambda};
@@ -85,7 +84,7 @@ async fn check(app: &App, args: CheckArgs) -> Result<u8> {
     if let Some(error) = factory.check(&settings, std::slice::from_ref(&host)).first() {
         return Err(wrong_field(&doing, error));
     }
-    let (events, _inbox) = Bus::new();
+    let events = app.plain_events();
     // Clusters of the suite have no state: the keys of their hosts are not to lie beside those of real ones.
     let folder = tempfile::tempdir().doing(ErrorKind::Internal, || "make a folder for the check".to_owned())?;
     let context = Context { clusters_dir: folder.path().to_owned(), ..app.provider_context(events) };

@@ -6,18 +6,17 @@ use clap::ValueEnum;
 
 use crate::cli::app::App;
 use crate::cli::exit_code;
+use crate::cli::spec_args::SpecArgs;
 use crate::cluster::{self, RenderedFile};
 use crate::engine::Cancel;
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::event::Bus;
-use crate::spec;
 
 /// The arguments of `render`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The spec
-    #[arg(value_name = "FILE", default_value = "cluster.yaml")]
-    spec: PathBuf,
+    #[command(flatten)]
+    spec: SpecArgs,
     /// The folder to write into; else ./rendered/ and the cluster's name
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
@@ -34,14 +33,16 @@ pub(crate) enum Form {
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
-    let loaded = spec::load(&args.spec)?;
-    let (events, _inbox) = Bus::new();
+    let loaded = args.spec.load()?;
+    let (events, inbox) = Bus::new();
     let (_handle, cancel) = Cancel::new();
     let settings = app.settings_to_look(events, cancel)?;
     let files = match args.form {
-        Some(Form::RayClusterYaml) => cluster::ray_cluster_yaml(&settings, &loaded)?,
-        None => cluster::render(&settings, &loaded).await?,
+        Some(Form::RayClusterYaml) => cluster::ray_cluster_yaml(&settings, &loaded),
+        None => cluster::render(&settings, &loaded).await,
     };
+    app.tell_warnings(inbox);
+    let files = files?;
     let folder = args.to.unwrap_or_else(|| Path::new("rendered").join(loaded.spec.name.as_str()));
     remove_former_nodes(&folder, &files)?;
     for file in &files {

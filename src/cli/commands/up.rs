@@ -1,6 +1,5 @@
 //! `gpucl up`.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::cli::app::App;
@@ -9,17 +8,17 @@ use crate::cli::exit_code;
 use crate::cli::money;
 use crate::cli::output::gpu_table;
 use crate::cli::run::{Ended, run as run_with_events};
+use crate::cli::spec_args::SpecArgs;
 use crate::cluster::{self, UpOptions, UpOutcome};
 use crate::error::Result;
-use crate::spec::{self, SpecDuration};
+use crate::spec::SpecDuration;
 use crate::util::human;
 
 /// The arguments of `up`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The spec
-    #[arg(value_name = "FILE", default_value = "cluster.yaml")]
-    spec: PathBuf,
+    #[command(flatten)]
+    spec: SpecArgs,
     /// Take this file as the cluster's spec, though the cluster runs from another one
     #[arg(long)]
     new_spec: bool,
@@ -40,15 +39,16 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
 /// Brings a cluster up; `armed` is what waits itself for hosts that can be had later, and hands the wait to nobody.
 pub(crate) async fn bring_up(
     app: &App,
-    spec: &Path,
+    spec: &SpecArgs,
     new_spec: bool,
     wait_capacity: Option<Duration>,
     armed: bool,
 ) -> Result<u8> {
-    let loaded = spec::load(spec)?;
-    let path = fs_err::canonicalize(spec).ok().map(|path| path.display().to_string());
+    let loaded = spec.load()?;
+    let file = spec.spec.as_path();
+    let path = fs_err::canonicalize(file).ok().map(|path| path.display().to_string());
     let name = loaded.spec.name.clone();
-    let (approval, secrets) = (money::approval(app, spec), money::secrets_to_keep(app, &loaded.spec, spec)?);
+    let (approval, secrets) = (money::approval(app, file), money::secrets_to_keep(app, &loaded.spec, file)?);
     let options = UpOptions { path, new_spec, armed, wait_capacity, approval, secrets };
     let begin = std::time::Instant::now();
     let mut gpus = Vec::new();

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util;
+use crate::util::fs::{RECORD_LIMIT, read_within};
 
 /// The version of the file's form.
 const VERSION: u32 = 1;
@@ -39,7 +40,7 @@ struct Entry {
 /// When the file cannot be read, or a newer gpucl wrote it.
 pub fn load(path: &Path) -> Result<BTreeMap<String, PortalMemory>> {
     let doing = || format!("read the dashboard's addresses from `{}`", path.display());
-    let bytes = match fs_err::read(path) {
+    let bytes = match read_within(path, RECORD_LIMIT) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
         Err(error) => return Err(Error::new(ErrorKind::State, doing()).caused_by(&error)),

@@ -45,16 +45,17 @@ pub(in crate::cluster) struct SshReach {
 }
 
 impl SshReach {
-    /// Makes it of the folder of the cluster's state, and a short folder for sockets; the runtime says as whom programs run.
+    /// Makes it of the folder of the cluster's state, a short folder for sockets, and the user's home; the runtime says as whom programs run.
     pub(in crate::cluster) fn new(
         folder: PathBuf,
         runtime_dir: &Path,
+        home: &Path,
         runtime: Runtime,
         events: &Bus,
         cancel: &Cancel,
     ) -> Self {
         Self {
-            connections: Connections::new(folder, runtime_dir.to_owned(), events.clone()),
+            connections: Connections::new(folder, runtime_dir.to_owned(), home.to_owned(), events.clone()),
             cancel: cancel.clone(),
             account: project::of(runtime).account(),
             known: Mutex::default(),

@@ -38,8 +38,8 @@ fn world(
     secrets: crate::secret::Secrets,
     purpose: Purpose,
 ) -> Result<ProjectWorld> {
-    let reach =
-        SshReach::new(folder.to_owned(), &settings.paths.runtime, spec.runtime, &settings.events, &settings.cancel);
+    let (runtime_dir, home) = (&settings.paths.runtime, &settings.surroundings.home);
+    let reach = SshReach::new(folder.to_owned(), runtime_dir, home, spec.runtime, &settings.events, &settings.cancel);
     Ok(ProjectWorld::new(ProjectWorldConfig {
         scope: settings.scope(&spec.name),
         spec: spec.clone(),

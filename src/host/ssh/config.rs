@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::SshTarget;
+use crate::error::{Error, ErrorKind, Result};
 
 /// The keys of the user's own configuration for a host that are written into our block for it, as `ssh -G` names them.
 ///
@@ -131,7 +132,7 @@ pub(super) fn alias(address: &str, port: u16) -> String {
     format!("gpucl:{}:{port}", address.to_lowercase())
 }
 
-/// One word of an `ssh_config`.
+/// What the user's own configuration said, as one word; it stays as it is.
 fn word(text: &str) -> String {
     if text.contains([' ', '\t', '"', '\'', '#']) {
         format!("\"{}\"", text.replace('"', "\\\""))
@@ -140,39 +141,79 @@ fn word(text: &str) -> String {
     }
 }
 
-/// A path of ours in an `ssh_config`, where `%` begins a token.
-fn path_word(path: &Path) -> String {
-    word(&path.display().to_string().replace('%', "%%"))
+/// Whether `ssh` looks for tokens in a value: `%h`, `%d`, …
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tokens {
+    Read,
+    NotRead,
+}
+
+/// Writes one line whose value comes from a spec, from a cloud or from us, so that `ssh` reads this very value and nothing more.
+///
+/// All such values pass here, and none elsewhere. What may stand in them was looked at before, where the mistake has a place in
+/// the spec ([`SshTarget::faults`]); this is for what came by another way.
+fn literal(key: &str, value: &str, tokens: Tokens) -> Result<String> {
+    let refuse = |why: &str| {
+        Err(Error::new(ErrorKind::Host, format!("write `{key}` of the SSH configuration"))
+            .because(format!("`{}` {why}", value.escape_debug()))
+            .hint("correct it in the spec; nothing was written"))
+    };
+    if value.is_empty() {
+        return refuse("is empty");
+    }
+    if value.chars().any(char::is_control) {
+        return refuse("holds a control character, such as a line break");
+    }
+    if value.contains("${") {
+        return refuse("holds `${`, which `ssh` would take for a variable of the environment");
+    }
+    let value = if tokens == Tokens::Read { value.replace('%', "%%") } else { value.to_owned() };
+    let is_plain = |letter: char| letter.is_alphanumeric() || "._-/:%@+~".contains(letter);
+    Ok(match value.chars().all(is_plain) {
+        true => format!("{key} {value}"),
+        false => format!("{key} \"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"")),
+    })
+}
+
+/// A path as text; one that is no text could not be written so that it is read again.
+fn text_of<'a>(key: &str, path: &'a Path) -> Result<&'a str> {
+    path.to_str().ok_or_else(|| {
+        Error::new(ErrorKind::Host, format!("write `{key}` of the SSH configuration"))
+            .because(format!("the path {} is not UTF-8", path.display()))
+    })
 }
 
 /// The text of `ssh_config`, for `ssh -F` by hand as well as for us.
-pub(super) fn config_text(blocks: &[Block], known_hosts: &Path) -> String {
+pub(super) fn config_text(blocks: &[Block], known_hosts: &Path) -> Result<String> {
     let mut text = String::from(
         "# Written by gpucl, and written anew when the cluster changes: `ssh -F THIS-FILE head` reaches a host.\n",
     );
     for block in blocks {
-        let _ = write!(text, "\n{}", block_text(block, known_hosts));
+        let _ = write!(text, "\n{}", block_text(block, known_hosts)?);
     }
     // `-F` leaves both files out, and an Include without the Match would be a part of the last block.
     text.push_str("\nMatch all\nInclude ~/.ssh/config\nInclude /etc/ssh/ssh_config\n");
-    text
+    Ok(text)
 }
 
-fn block_text(block: &Block, known_hosts: &Path) -> String {
+fn block_text(block: &Block, known_hosts: &Path) -> Result<String> {
     let Block { entry: HostEntry { names, target }, resolved, trust } = block;
-    let mut lines = vec![format!("HostName {}", block.address()), format!("Port {}", block.port())];
+    // The address is what `ssh -G` made of the node: its tokens are read already.
+    let mut lines = vec![literal("HostName", block.address(), Tokens::Read)?, format!("Port {}", block.port())];
     match &target.user {
-        Some(user) => lines.push(format!("User {}", word(user))),
+        Some(user) => lines.push(literal("User", user, Tokens::NotRead)?),
         None => lines.extend(resolved.set("user").map(|user| format!("User {}", word(user)))),
     }
     match &target.identity_file {
         Some(file) => {
-            lines.push(format!("IdentityFile {}", word(&file.display().to_string())));
+            lines.push(literal("IdentityFile", text_of("IdentityFile", file)?, Tokens::Read)?);
             lines.push("IdentitiesOnly yes".to_owned());
         }
         None => lines.extend(resolved.set("identityfile").map(|file| format!("IdentityFile {}", word(file)))),
     }
-    lines.extend(target.jump.iter().map(|jump| format!("ProxyJump {}", word(jump))));
+    if let Some(jump) = &target.jump {
+        lines.push(literal("ProxyJump", jump, Tokens::Read)?);
+    }
     let is_ours = |key: &&&str| match **key {
         "identitiesonly" => target.identity_file.is_some(),
         "proxyjump" | "proxycommand" => target.jump.is_some(),
@@ -189,8 +230,9 @@ fn block_text(block: &Block, known_hosts: &Path) -> String {
             lines.push("StrictHostKeyChecking yes".to_owned());
         }
         Trust::Given | Trust::FirstUse => {
-            lines.push(format!("HostKeyAlias {}", block.alias()));
-            lines.push(format!("UserKnownHostsFile {}", path_word(known_hosts)));
+            lines.push(literal("HostKeyAlias", &block.alias(), Tokens::NotRead)?);
+            let file = text_of("UserKnownHostsFile", known_hosts)?;
+            lines.push(literal("UserKnownHostsFile", file, Tokens::Read)?);
             lines.push("GlobalKnownHostsFile none".to_owned());
             let strict = if *trust == Trust::Given { "yes" } else { "accept-new" };
             lines.push(format!("StrictHostKeyChecking {strict}"));
@@ -215,18 +257,18 @@ fn block_text(block: &Block, known_hosts: &Path) -> String {
     for line in lines {
         let _ = writeln!(text, "    {line}");
     }
-    text
+    Ok(text)
 }
 
 /// The text of the file that our own connections use: the same, and what a person at a terminal would miss.
 ///
 /// It holds for machines that are jumped over as well: they must not ask at the terminal, nor be silent about what is wrong.
-pub(super) fn own_text(config: &Path) -> String {
-    format!(
+pub(super) fn own_text(config: &Path) -> Result<String> {
+    let include = literal("Include", text_of("Include", config)?, Tokens::NotRead)?;
+    Ok(format!(
         "# For gpucl's own connections; `ssh_config` beside it is for people.\n\
-         Match all\n    BatchMode yes\n    LogLevel INFO\n    ClearAllForwardings yes\n    VisualHostKey no\nInclude {}\n",
-        word(&config.display().to_string())
-    )
+         Match all\n    BatchMode yes\n    LogLevel INFO\n    ClearAllForwardings yes\n    VisualHostKey no\n{include}\n",
+    ))
 }
 
 /// The text of `known_hosts`: the keys that were given, and those that first connections showed of machines still in use.
@@ -273,7 +315,7 @@ mod tests {
     }
 
     fn text(block: Block) -> String {
-        config_text(&[block], Path::new("/state/my clusters/demo/known_hosts"))
+        config_text(&[block], Path::new("/state/my clusters/demo/known_hosts")).unwrap()
     }
 
     #[test]
@@ -321,14 +363,14 @@ mod tests {
         let wanted = SshTarget {
             user: Some("root".to_owned()),
             port: Some(23),
-            identity_file: Some("~/lab/id".into()),
+            identity_file: Some("/home/ada/lab/id".into()),
             ..target("gpu")
         };
         let block = block(wanted, with, Trust::FirstUse);
         assert_eq!((block.user(), block.port()), ("root", 23));
         let text = text(block);
         assert!(
-            text.contains("    Port 23\n    User root\n    IdentityFile ~/lab/id\n    IdentitiesOnly yes\n"),
+            text.contains("    Port 23\n    User root\n    IdentityFile /home/ada/lab/id\n    IdentitiesOnly yes\n"),
             "{text}"
         );
         assert!(!text.contains("other"), "{text}");
@@ -352,7 +394,36 @@ mod tests {
         assert_eq!(known_hosts_text(before, &[learned]), "gpucl:gpu:22 ssh-ed25519 AAAAlearned\n");
         let given = SshTarget { host_key: Some("ssh-ed25519 AAAAgiven\n".to_owned()), ..target("gpu") };
         let given = block(given, WITHOUT, Trust::Given);
-        assert!(block_text(&given, Path::new("/k")).contains("StrictHostKeyChecking yes"));
+        assert!(block_text(&given, Path::new("/k")).unwrap().contains("StrictHostKeyChecking yes"));
         assert_eq!(known_hosts_text(before, &[given]), "gpucl:gpu:22 ssh-ed25519 AAAAgiven\n");
+    }
+
+    #[test]
+    fn no_value_of_a_spec_or_a_cloud_begins_another_line() {
+        let attack = || "x\nProxyCommand=touch /tmp/marker".to_owned();
+        let attacks = [
+            SshTarget { user: Some(attack()), ..target("gpu") },
+            SshTarget { identity_file: Some(attack().into()), ..target("gpu") },
+            SshTarget { jump: Some(attack()), ..target("gpu") },
+            target(&attack()),
+            SshTarget { identity_file: Some("/keys/${HOME}".into()), ..target("gpu") },
+            SshTarget { user: Some(String::new()), ..target("gpu") },
+        ];
+        for target in attacks {
+            let error = config_text(&[block(target, "", Trust::FirstUse)], Path::new("/k")).unwrap_err();
+            assert!(error.doing().contains("of the SSH configuration"), "{error}");
+            assert!(!error.to_string().contains("\nProxyCommand"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_read_as_it_was_meant() {
+        let wanted = SshTarget { identity_file: Some("/my keys/50%/\"a\\b\"".into()), ..target("fe80::1%eth0") };
+        let text = text(block(wanted, "", Trust::FirstUse));
+        for line in
+            ["HostName fe80::1%%eth0", r#"IdentityFile "/my keys/50%%/\"a\\b\"""#, "HostKeyAlias gpucl:fe80::1%eth0:22"]
+        {
+            assert!(text.contains(&format!("\n    {line}\n")), "{line}: {text}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use super::tool;
 use super::trouble::{Cause, Retry, Trouble};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::{Bus, EventKind};
-use crate::util::fs::{create_private_dir, write_atomic};
+use crate::util::fs::{RECORD_LIMIT, create_private_dir, read_text_within, write_atomic};
 
 /// From this wait on a caller waits for a machine that is being made, whose name may have no address yet.
 const PATIENT: Duration = Duration::from_secs(60);
@@ -25,15 +25,17 @@ const SETTLING: Duration = Duration::from_secs(180);
 #[derive(Debug)]
 pub struct Connections {
     folder: PathBuf,
+    home: PathBuf,
     control: Arc<ControlDir>,
     events: Bus,
     blocks: Mutex<Vec<Block>>,
 }
 
 impl Connections {
-    /// Makes them; nothing is touched. `folder` is the cluster's state folder, `runtime_dir` a short one for sockets.
-    pub fn new(folder: PathBuf, runtime_dir: PathBuf, events: Bus) -> Self {
-        Self { folder, control: Arc::new(ControlDir::new(runtime_dir)), events, blocks: Mutex::default() }
+    /// Makes them; nothing is touched. `folder` is the cluster's state folder, `runtime_dir` a short one for sockets, `home` what
+    /// a leading `~/` stands for.
+    pub fn new(folder: PathBuf, runtime_dir: PathBuf, home: PathBuf, events: Bus) -> Self {
+        Self { folder, home, control: Arc::new(ControlDir::new(runtime_dir)), events, blocks: Mutex::default() }
     }
 
     /// The file for `ssh -F`.
@@ -51,11 +53,18 @@ impl Connections {
         let known_hosts = self.known_hosts_file();
         let before = read(&known_hosts)?;
         let mut blocks = Vec::new();
-        for entry in hosts {
-            let resolved = tool::resolve(entry)?;
-            let mut block = Block { entry: entry.clone(), resolved, trust: Trust::FirstUse };
+        for HostEntry { names, target } in hosts {
+            let entry = HostEntry { names: names.clone(), target: target.clone().at_home(&self.home) };
+            // Before anything of it is shown to `ssh`, whatever way it came by.
+            if let Some((key, message)) = target.faults().first() {
+                let name = names.first().map_or("a host", String::as_str);
+                return Err(Error::new(ErrorKind::Host, format!("learn how to reach {name}"))
+                    .because(format!("its `{key}` {message}")));
+            }
+            let resolved = tool::resolve(&entry)?;
+            let mut block = Block { entry, resolved, trust: Trust::FirstUse };
             let is_learned = config::lines_of(&before, &block.alias()).next().is_some();
-            if entry.target.host_key.is_some() {
+            if target.host_key.is_some() {
                 block.trust = Trust::Given;
             } else if !is_learned && tool::is_known_to_user(&block.resolved, block.address(), block.port())? {
                 block.trust = Trust::Users;
@@ -66,8 +75,8 @@ impl Connections {
         create_private_dir(&self.folder).doing(ErrorKind::State, doing)?;
         for (file, text) in [
             (known_hosts.clone(), config::known_hosts_text(&before, &blocks)),
-            (self.config_file(), config::config_text(&blocks, &known_hosts)),
-            (self.own_file(), config::own_text(&self.config_file())),
+            (self.config_file(), config::config_text(&blocks, &known_hosts)?),
+            (self.own_file(), config::own_text(&self.config_file())?),
         ] {
             if read(&file)? != text || !file.exists() {
                 write_atomic(&file, text.as_bytes(), 0o600).doing(ErrorKind::State, doing)?;
@@ -160,7 +169,7 @@ impl Connections {
 
 /// A file's text, empty when there is none.
 fn read(file: &Path) -> Result<String> {
-    match fs_err::read_to_string(file) {
+    match read_text_within(file, RECORD_LIMIT) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
         read => read.doing(ErrorKind::State, || format!("read {}", file.display())),
     }

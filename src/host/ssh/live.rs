@@ -11,7 +11,7 @@ use super::config::Trust;
 use super::trouble::{Cause, Trouble};
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::state::make_runtime_dir;
-use crate::util::fs::{create_private_dir, remove_tree};
+use crate::util::fs::{RECORD_LIMIT, create_private_dir, read_tail, remove_tree};
 use crate::util::process::Identity;
 
 /// How long a master lives when gpucl was killed: nobody holds its line then.
@@ -116,7 +116,7 @@ impl Live {
         };
         let socket = session.control_socket();
         let log = socket.with_file_name("log");
-        let said = fs_err::read_to_string(log).unwrap_or_default();
+        let said = read_tail(&log, RECORD_LIMIT).unwrap_or_default();
         match UnixStream::connect(socket).await {
             Ok(line) => Ok(Self { line, session: Arc::new(session), said }),
             Err(error) => {

@@ -18,7 +18,7 @@ mod unpack;
 pub use config::HostEntry;
 pub use connect::Connections;
 pub use host::SshHost;
-pub use target::SshTarget;
+pub use target::{SshTarget, TargetFault, user_fault};
 pub use transfer::{Copied, OnBytes};
 pub use tunnel::Tunnel;
 pub use unpack::LeftOut;

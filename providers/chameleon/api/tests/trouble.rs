@@ -106,6 +106,45 @@ async fn nothing_there_is_told_as_such_and_has_no_effect() {
     assert!(crate::providers::chameleon::api::Site::new(bad, bus).unwrap_err().to_string().contains("is no address"));
 }
 
+/// Keystone's own address was https, or this machine's; the catalog is another's word.
+#[tokio::test]
+async fn a_token_is_not_sent_to_a_service_in_the_clear() {
+    let fake = Fake::start().await;
+    fake.change_token(|token| {
+        for service in token["token"]["catalog"].as_array_mut().unwrap() {
+            service["endpoints"][0]["url"] = "http://compute.example:8774/v2.1".into();
+        }
+    });
+    let failure = fake.site().servers().await.unwrap_err();
+    assert_eq!((failure.kind, failure.effect), (FailureKind::Refused, Effect::None));
+    assert!(
+        failure.text.contains("http://compute.example:8774/v2.1") && failure.text.contains("https only"),
+        "{failure:?}"
+    );
+}
+
+#[tokio::test]
+async fn keystone_is_not_spoken_to_in_the_clear() {
+    let fake = Fake::start().await;
+    for address in ["http://chi.example:5000/v3", "http://10.0.0.1:5000/v3", "ftp://127.0.0.1/v3"] {
+        let (bus, _inbox) = crate::event::Bus::new();
+        let credentials = Credentials { auth_url: address.to_owned(), ..fake.credentials() };
+        let error = crate::providers::chameleon::api::Site::new(credentials, bus).unwrap_err();
+        assert!(error.to_string().contains("unencrypted"), "{address}: {error}");
+    }
+}
+
+/// At each use, and before anything is sent.
+#[tokio::test]
+async fn a_certificate_that_is_not_verified_is_told() {
+    let fake = Fake::start().await;
+    let (_site, mut inbox) = fake.site_with(Credentials { verify: false, ..fake.credentials() });
+    let Ok(EventKind::Warning { message }) = inbox.try_recv() else { panic!("nothing was told") };
+    assert!(message.contains("the certificate of 127.0.0.1 is not verified"), "{message}");
+    let (_site, mut inbox) = fake.site_with(fake.credentials());
+    assert!(inbox.try_recv().is_err(), "what is verified needs no word");
+}
+
 #[tokio::test]
 async fn a_role_that_is_missing_is_named() {
     let fake = Fake::start().await;

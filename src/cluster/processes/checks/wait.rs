@@ -10,6 +10,7 @@ use crate::event::EventKind;
 use crate::name::Key;
 use crate::ray::Node;
 use crate::runtime::native::resource_of;
+use crate::util::fs::{RECORD_LIMIT, read_tail};
 
 /// How often it is looked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -94,8 +95,7 @@ async fn last_lines(subject: &Subject<'_>, name: Option<&String>) -> String {
         return "its host is not known".to_owned();
     };
     let Ok((_, layout)) = subject.world.host(&node.host, &id).await else { return "its host is gone".to_owned() };
-    let text = fs_err::read(layout.log(&node.key)).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
+    let text = read_tail(&layout.log(&node.key), RECORD_LIMIT).unwrap_or_default();
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let tail = &lines[lines.len().saturating_sub(LAST_LINES)..];
     if tail.is_empty() { "its log is empty".to_owned() } else { format!("the end of its log:\n{}", tail.join("\n")) }

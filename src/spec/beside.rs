@@ -1,0 +1,251 @@
+//! What a spec sends of this machine's files: the user's compose files, and the credentials of their store.
+//!
+//! People take specs from each other. So what a spec *sends* must lie in the spec's own folder, or in one that the person
+//! allowed; links are followed before that is decided. What is only used here, such as a key to log in with, may lie anywhere.
+//!
+//! Of a compose file nothing but its own text leaves this machine: what it names (`env_file`, `include`, `file:` of a
+//! config) is looked for by compose, on the host.
+
+use std::path::{Path, PathBuf};
+
+use super::load::Loaded;
+use super::place::{Problem, item};
+use super::{ServicesSpec, yaml};
+use crate::error::{Error, ErrorKind, Result};
+use crate::util::fs::{RECORD_LIMIT, read_text_within};
+
+/// Reads what the spec in this folder sends, from there and from the folders that the person allowed.
+pub(super) fn read_beside(loaded: &mut Loaded, folder: &Path, allowed: &[PathBuf]) -> Result<()> {
+    // Also without anything to send: a folder that is not there is a mistake of whoever named it.
+    let allowed = allowed.iter().map(|path| canonical(path)).collect::<Result<Vec<PathBuf>>>()?;
+    let sources = Sources { folder, allowed };
+    let mut problems = Vec::new();
+    for (index, fragment) in loaded.spec.compose.iter_mut().enumerate() {
+        match sources.compose(&fragment.path) {
+            Ok(text) => fragment.text = text,
+            Err(problem) => problems.push(Problem { path: item("compose", index), ..problem }),
+        }
+    }
+    if let Some(external) = loaded.spec.services.as_mut().and_then(ServicesSpec::external_mut) {
+        match sources.credentials(&external.credentials_file) {
+            // Later commands read it again, from wherever they are run.
+            Ok(file) => external.credentials_file = file,
+            Err(problem) => {
+                let path = "services.object_store.external.credentials_file".to_owned();
+                problems.push(Problem { path, ..problem });
+            }
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(loaded.places.all(problems)) }
+}
+
+fn canonical(path: &Path) -> Result<PathBuf> {
+    let wrong = |cause: &str| {
+        Error::new(ErrorKind::Usage, format!("allow files from {}", path.display()))
+            .because(cause)
+            .hint("--allow-path takes a folder that exists")
+    };
+    match fs_err::canonicalize(path) {
+        Ok(path) if path.is_dir() => Ok(path),
+        Ok(_) => Err(wrong("it is not a folder")),
+        Err(error) => Err(wrong(&error.to_string())),
+    }
+}
+
+/// Where files that are sent may lie.
+struct Sources<'a> {
+    /// The spec's folder.
+    folder: &'a Path,
+    /// Others, with all links resolved.
+    allowed: Vec<PathBuf>,
+}
+
+impl Sources<'_> {
+    /// The text of a compose file.
+    fn compose(&self, path: &str) -> Result<String, Problem> {
+        let unread = |error: std::io::Error| wrong(format!("cannot be read: {error}"));
+        let text = read_text_within(&self.file(path)?, RECORD_LIMIT).map_err(unread)?;
+        yaml::is_compose(&text).map_err(|why| wrong(format!("{path} {why}")))?;
+        Ok(text)
+    }
+
+    /// The path of a file with credentials that can be used.
+    fn credentials(&self, path: &str) -> Result<String, Problem> {
+        let file = self.file(path)?;
+        let file = file.to_str().ok_or_else(|| wrong("cannot be used: its path is not UTF-8".to_owned()))?;
+        crate::secret::external_credentials(file).map_err(|error| {
+            let cause = error.causes().first().cloned().unwrap_or_default();
+            wrong(format!("cannot be used: {cause}"))
+        })?;
+        Ok(file.to_owned())
+    }
+
+    /// The file itself, without a link on its way, if the spec may send it.
+    fn file(&self, path: &str) -> Result<PathBuf, Problem> {
+        let real = |path: &Path| fs_err::canonicalize(path).map_err(|error| wrong(format!("cannot be read: {error}")));
+        let folder = if self.folder.as_os_str().is_empty() { Path::new(".") } else { self.folder };
+        let (file, folder) = (real(&folder.join(path))?, real(folder)?);
+        if self.allowed.iter().any(|allowed| file.starts_with(allowed)) {
+            return Ok(file);
+        }
+        let why = match file.strip_prefix(&folder) {
+            Err(_) => "lies outside the spec's folder",
+            // Where a spec was saved in the home folder, `.aws`, `.ssh` and `.config` are in its folder as well.
+            Ok(below) if is_hidden(below) => "lies in a hidden folder",
+            Ok(_) => return Ok(file),
+        };
+        let parent = file.parent().unwrap_or(&file).display();
+        Err(wrong(format!("`{}` {why}, and would be sent to the hosts", file.display()))
+            .note(format!("if that is what you want, say so: --allow-path {parent}")))
+    }
+}
+
+/// A folder on this way has a name that begins with a dot; the file itself may have one.
+fn is_hidden(below: &Path) -> bool {
+    let folders = below.parent().unwrap_or(Path::new(""));
+    folders.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."))
+}
+
+fn wrong(message: String) -> Problem {
+    Problem::new("", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::spec::{ExternalStore, ObjectStoreSpec, Switchable, parse};
+
+    const COMPOSE: &str = "services: {mlflow: {image: \"mlflow:2.1\"}}\n";
+    const KEYS: &str = "[default]\naws_access_key_id = A\naws_secret_access_key = B\n";
+
+    /// A home folder with credentials, and a project in it with the spec.
+    struct Bench {
+        root: tempfile::TempDir,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let bench = Self { root: tempfile::tempdir().unwrap() };
+            for (name, text) in [
+                ("work/more.yaml", COMPOSE),
+                ("work/.s3", KEYS),
+                ("work/.hidden/more.yaml", COMPOSE),
+                ("lab/more.yaml", COMPOSE),
+                ("lab/keys", KEYS),
+                (".aws/credentials", KEYS),
+            ] {
+                let path = bench.at(name);
+                fs_err::create_dir_all(path.parent().unwrap()).unwrap();
+                fs_err::write(path, text).unwrap();
+            }
+            symlink(bench.at("lab/more.yaml"), bench.at("work/link.yaml")).unwrap();
+            symlink(bench.at("lab"), bench.at("work/folder")).unwrap();
+            symlink(bench.at("work/more.yaml"), bench.at("work/inner.yaml")).unwrap();
+            symlink("/dev/zero", bench.at("work/zero.yaml")).unwrap();
+            bench
+        }
+
+        fn at(&self, name: &str) -> PathBuf {
+            self.root.path().join(name)
+        }
+
+        fn read(&self, folder: &str, allowed: &[&str], change: impl FnOnce(&mut Loaded)) -> Result<Loaded> {
+            let mut loaded = parse("cluster.yaml", "name: x\n").unwrap();
+            change(&mut loaded);
+            let allowed: Vec<PathBuf> = allowed.iter().map(|name| self.at(name)).collect();
+            read_beside(&mut loaded, &self.at(folder), &allowed).map(|()| loaded)
+        }
+
+        fn compose(&self, folder: &str, path: &str, allowed: &[&str]) -> Result<Loaded> {
+            let fragment = crate::spec::Fragment { path: path.to_owned(), text: String::new() };
+            self.read(folder, allowed, |loaded| loaded.spec.compose = vec![fragment])
+        }
+
+        fn credentials(&self, folder: &str, path: &str, allowed: &[&str]) -> Result<Loaded> {
+            let external = ExternalStore {
+                endpoint: "https://s3.example.org".to_owned(),
+                region: "x".to_owned(),
+                credentials_file: path.to_owned(),
+            };
+            let store = ObjectStoreSpec { external: Some(external), ..ObjectStoreSpec::default() };
+            let services = ServicesSpec { object_store: Switchable::Settings(store), ..ServicesSpec::default() };
+            self.read(folder, allowed, |loaded| loaded.spec.services = Some(services))
+        }
+    }
+
+    #[test]
+    fn a_spec_sends_what_lies_in_its_own_folder_and_nothing_else() {
+        let bench = Bench::new();
+        let absolute = bench.at("lab/more.yaml").display().to_string();
+        for path in ["../lab/more.yaml", absolute.as_str(), "link.yaml", "folder/more.yaml", "folder/../lab/more.yaml"]
+        {
+            let error = bench.compose("work", path, &[]).unwrap_err().to_string();
+            assert!(error.contains("compose[0]: `") && error.contains("outside the spec's folder"), "{path}: {error}");
+        }
+        for path in ["more.yaml", "./more.yaml", "../work/more.yaml", "inner.yaml"] {
+            assert_eq!(bench.compose("work", path, &[]).unwrap().spec.compose[0].text, COMPOSE, "{path}");
+        }
+        for path in ["../lab/keys", "folder/keys", "../.aws/credentials"] {
+            let error = bench.credentials("work", path, &[]).unwrap_err().to_string();
+            assert!(error.contains("credentials_file: `") && error.contains("outside"), "{path}: {error}");
+        }
+        assert!(bench.credentials("work", ".s3", &[]).is_ok());
+    }
+
+    /// A spec that was saved in the home folder has all of it for its own folder.
+    #[test]
+    fn hidden_folders_are_not_taken_for_the_specs_own() {
+        let bench = Bench::new();
+        let error = bench.credentials("", ".aws/credentials", &[]).unwrap_err().to_string();
+        assert!(error.contains("lies in a hidden folder"), "{error}");
+        assert!(bench.compose("work", ".hidden/more.yaml", &[]).is_err());
+        assert!(bench.credentials("", "lab/keys", &[]).is_ok());
+        assert!(bench.credentials("", ".aws/credentials", &[".aws"]).is_ok());
+    }
+
+    #[test]
+    fn a_person_may_allow_other_folders() {
+        let bench = Bench::new();
+        for path in ["../lab/more.yaml", "link.yaml", "folder/more.yaml"] {
+            assert_eq!(bench.compose("work", path, &["lab"]).unwrap().spec.compose[0].text, COMPOSE, "{path}");
+        }
+        // Named by a link, it is the folder that the link leads to.
+        assert!(bench.compose("work", "link.yaml", &["work/folder"]).is_ok());
+        assert!(bench.compose("work", "link.yaml", &["work", ".aws"]).is_err());
+        let loaded = bench.credentials("work", "folder/keys", &["lab"]).unwrap();
+        let store = loaded.spec.services().object_store.settings().unwrap();
+        let real = fs_err::canonicalize(bench.at("lab/keys")).unwrap();
+        assert_eq!(Path::new(&store.external.unwrap().credentials_file), real);
+        for wrong in ["nowhere", "lab/keys"] {
+            let error = bench.compose("work", "more.yaml", &[wrong]).unwrap_err();
+            assert!(error.hints()[0].contains("--allow-path takes a folder"), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_a_regular_file_of_a_sensible_size_is_sent() {
+        let bench = Bench::new();
+        let pipe = bench.at("work/pipe.yaml");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        fs_err::write(bench.at("work/large.yaml"), format!("{COMPOSE}#{}", "x".repeat(1 << 20))).unwrap();
+        fs_err::write(bench.at("work/large"), format!("{KEYS}#{}", "x".repeat(1 << 16))).unwrap();
+        for (path, why) in [
+            ("pipe.yaml", "only regular files are read"),
+            ("large.yaml", "larger than 1.0 MiB"),
+            ("none.yaml", "cannot be read"),
+        ] {
+            let error = bench.compose("work", path, &[]).unwrap_err().to_string();
+            assert!(error.contains(why), "{path}: {error}");
+        }
+        let told = |error: Error| error.to_string();
+        assert!(told(bench.credentials("work", "pipe.yaml", &[]).unwrap_err()).contains("only regular files"));
+        assert!(told(bench.credentials("work", "large", &[]).unwrap_err()).contains("larger than 64.0 KiB"));
+        // With the folder allowed, a device is still none.
+        let mut loaded = parse("cluster.yaml", "name: x\n").unwrap();
+        loaded.spec.compose = vec![crate::spec::Fragment { path: "zero.yaml".to_owned(), text: String::new() }];
+        let error = read_beside(&mut loaded, &bench.at("work"), &[PathBuf::from("/dev")]).unwrap_err();
+        assert!(error.to_string().contains("only regular files are read"), "{error}");
+    }
+}

@@ -1,0 +1,129 @@
+//! A spec that came from somebody else, and a folder that did.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+
+use crate::support::TestEnv;
+
+/// What a line break in a value would begin, for `ssh` to run.
+fn proxy_command(env: &TestEnv) -> String {
+    format!("x\\nProxyCommand=touch${{IFS}}{}", env.root().join("marker").display())
+}
+
+#[test]
+fn a_plan_of_a_strangers_spec_runs_nothing() {
+    let env = TestEnv::new();
+    let attack = proxy_command(&env);
+    let specs = [
+        ("provider.user", format!("provider: {{name: ssh, user: \"{attack}\"}}\nhosts: [127.0.0.1]\n")),
+        (
+            "provider.identity_file",
+            format!("provider: {{name: ssh, identity_file: \"{attack}\"}}\nhosts: [127.0.0.1]\n"),
+        ),
+        ("hosts[0].user", format!("provider: ssh\nhosts: [{{node: 127.0.0.1, user: \"{attack}\"}}]\n")),
+        ("hosts[0].node", format!("provider: ssh\nhosts: [{{node: \"{attack}\"}}]\n")),
+        ("hosts[0].node", "provider: ssh\nhosts: [{node: \"-oProxyCommand=touch marker\"}]\n".to_owned()),
+        ("provider.user", format!("provider: {{name: chameleon, user: \"{attack}\"}}\nhosts: [liqid01]\n")),
+        ("provider.user", format!("provider: {{name: lambda, user: \"{attack}\"}}\nhosts: [gpu_1x_a10]\n")),
+    ];
+    for (place, spec) in specs {
+        env.write("cluster.yaml", &format!("name: x\nruntime: docker\n{spec}"));
+        for verb in ["plan", "render", "up"] {
+            let outcome = env.run(&[verb, "--yes"]);
+            assert!(!env.root().join("marker").exists(), "`{verb}` ran what {place} holds");
+            let _ = outcome.exits(2).is("").says(&format!("{place}: ")).says("cluster.yaml:");
+        }
+    }
+    assert!(!env.work().join("marker").exists(), "a spec was run");
+    assert_eq!(std::fs::read_dir(env.home()).unwrap().count(), 0, "a refused spec made something");
+}
+
+const SENDS: &str = "name: x\nprovider: ssh\nruntime: docker\nhosts: [gpu1]\ncompose: [FILE]\n";
+
+#[test]
+fn a_strangers_spec_sends_none_of_your_files() {
+    let env = TestEnv::new();
+    let secret = "version: 1\naccounts: {lambda: {secret: hush}}\n";
+    let other = "services: {mine: {image: \"x:1\", environment: {PASSWORD: hush}}}\n";
+    std::fs::create_dir_all(env.home().join(".config/gpucl")).unwrap();
+    std::fs::write(env.home().join(".config/gpucl/credentials.yaml"), secret).unwrap();
+    std::fs::write(env.home().join("compose.yaml"), other).unwrap();
+    env.write("kept.yaml", secret);
+    std::os::unix::fs::symlink(env.home().join("compose.yaml"), env.work().join("link.yaml")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", env.work().join("zero.yaml")).unwrap();
+    let outside = "outside the spec's folder";
+    for (file, why) in [
+        ("../home/.config/gpucl/credentials.yaml", outside),
+        ("../home/compose.yaml", outside),
+        ("link.yaml", outside),
+        ("zero.yaml", outside),
+        ("kept.yaml", "its key `accounts` is not one of compose's"),
+    ] {
+        env.write("cluster.yaml", &SENDS.replace("FILE", file));
+        for verb in ["plan", "render", "up"] {
+            let outcome = env.run(&[verb, "--yes"]).exits(2).is("").says("compose[0]").says(why);
+            assert!(!outcome.stderr.contains("hush"), "{outcome:?}");
+        }
+        assert!(!env.work().join("rendered").exists(), "{file} was rendered");
+    }
+    // Not even the person's word makes these something to send.
+    for (file, allowed, why) in [
+        ("../home/.config/gpucl/credentials.yaml", "../home", "its key `accounts` is not one of compose's"),
+        ("zero.yaml", "/dev", "only regular files are read"),
+    ] {
+        env.write("cluster.yaml", &SENDS.replace("FILE", file));
+        let _ = env.run(&["render", "--allow-path", allowed]).exits(2).says(why);
+    }
+}
+
+#[test]
+fn a_person_may_let_a_spec_send_from_another_folder() {
+    let env = TestEnv::new();
+    std::fs::create_dir(env.home().join("lab")).unwrap();
+    std::fs::write(env.home().join("lab/more.yaml"), "services: {more: {image: \"x:1\"}}\n").unwrap();
+    env.write("cluster.yaml", &SENDS.replace("FILE", "../home/lab/more.yaml"));
+    let _ = env.run(&["render"]).exits(2).says("--allow-path $TEST/home/lab");
+    let _ = env.run(&["render", "--allow-path", "nowhere"]).exits(2).says("--allow-path takes a folder that exists");
+    let _ = env
+        .run(&["render", "--allow-path", "../home/lab", "--allow-path", "."])
+        .exits(0)
+        .prints("rendered/x/host-0/compose/user-0.yaml");
+    let sent = std::fs::read_to_string(env.work().join("rendered/x/host-0/compose/user-0.yaml")).unwrap();
+    assert!(sent.contains("more:"), "{sent}");
+    // Which cluster is meant is told without what its spec sends.
+    let _ = env.run(&["status"]).exits(6).says("there is no cluster");
+}
+
+/// A Keystone that knows nobody; answers until the test ends.
+fn keystone() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/v3", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}");
+        }
+    });
+    address
+}
+
+#[test]
+fn every_command_that_verifies_no_certificate_says_so() {
+    let mut env = TestEnv::new();
+    for (name, value) in [
+        ("OS_AUTH_URL", keystone().as_str()),
+        ("OS_APPLICATION_CREDENTIAL_ID", "id"),
+        ("OS_APPLICATION_CREDENTIAL_SECRET", "secret"),
+        ("OS_REGION_NAME", "Here"),
+        ("OS_INSECURE", "true"),
+    ] {
+        env.set(name, value);
+    }
+    env.write("cluster.yaml", "name: x\nprovider: chameleon\nruntime: docker\nhosts: [liqid01]\n");
+    for arguments in [&["plan"][..], &["up", "--yes"], &["calendar"], &["lease", "list"], &["gc"], &["plan", "--quiet"]]
+    {
+        let _ = env.run(arguments).says("warning: the certificate of 127.0.0.1 is not verified");
+    }
+    env.set("OS_INSECURE", "false");
+    assert!(!env.run(&["plan"]).stderr.contains("certificate"));
+}
