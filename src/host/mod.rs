@@ -13,9 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use local::LocalHost;
-pub use ssh::{
-    Connections, Copied, HostEntry, LeftOut, OnBytes, SshHost, SshTarget, TargetFault, Tunnel, user_fault,
-};
+pub use ssh::{Connections, Copied, HostEntry, LeftOut, OnBytes, SshHost, SshTarget, TargetFault, Tunnel, user_fault};
 
 use crate::error::{Error, ErrorKind, Result};
 

@@ -43,7 +43,7 @@ fn an_api_writes_nothing_to_the_terminal() {
     shows_no_controls(&lines);
     let told = lines.json()[0]["gpus"][0]["model"].as_str().unwrap().to_owned();
     assert!(told.ends_with("\u{9b}2J\u{202e}\u{7f}") && told.contains(CLIPBOARD), "{told:?}");
-    let body = format!(r#"{{"error":{{"code":"global/x","message":"no{}\u001b[2J"}}}}"#, "\u{9b}2J");
+    let body = r#"{"error":{"code":"global/account-inactive","message":"no\u009b2J\u001b[2J","suggestion":"s\u202e"}}"#;
     site.faults(vec![Rule::new("GET", "instance-types$", "status:403").with_body(body).times(9)]);
     let failed = site.run(&["offers"]).says(r"\x1b[2J");
     shows_no_controls(&failed);
@@ -55,7 +55,7 @@ fn an_api_writes_nothing_to_the_terminal() {
 fn a_spec_writes_nothing_to_the_terminal() {
     let env = TestEnv::new();
     env.write("cluster.yaml", "name: \"de\\u009b2Jmo\\e]0;owned\\a\"\nprovider: local\n");
-    shows_no_controls(&env.run(&["plan"]).exits(2).says(r"\x9b2J"));
+    shows_no_controls(&env.run(&["plan"]).exits(2).says("is no cluster name"));
     env.write("cluster.yaml", "name: demo\nprov\u{202e}ider: local\n");
     shows_no_controls(&env.run(&["plan"]).exits(2).says(r"\u{202e}"));
     env.write("cluster.yaml", "name: demo\nprovider: local\nnote\u{7f}: x\n");
@@ -84,7 +84,7 @@ fn a_host_writes_to_the_terminal_only_what_was_asked_for() {
     env.write("cluster.yaml", "name: demo\nprovider: local\nray: {workers: {count: 1, cpus: 1}}\n");
     env.write(
         ".gpucl/playbooks/ray-native.yaml",
-        "name: ray-native\nsummary: hostile\nsteps:\n  - name: hostile\n    run: |\n      \
+        "name: ray-native\nsummary: hostile\nvariables: {ray_version: , environments: , disk_needed_mib: '1'}\nsteps:\n  - name: hostile\n    run: |\n      \
          printf 'one \\033]52;c;Y3VybCBldmlsfHNo\\007 two\\n'\n      sleep 1\n      exit 3\n",
     );
     let up = env.run(&["up"]).exits(1).says(r"host-0| one \x1b]52;c;Y3VybCBldmlsfHNo\x07 two");

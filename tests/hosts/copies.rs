@@ -31,7 +31,8 @@ impl Host {
         let new = NewHost { id: "i-1".to_owned(), public_keys: vec![public.trim().to_owned()], ..NewHost::default() };
         let address = hosts.boot(&new).await.unwrap();
         let (bus, _) = Bus::new();
-        let connections = Connections::new(folder.path().join("state"), folder.path().join("run"), bus);
+        let connections =
+            Connections::new(folder.path().join("state"), folder.path().join("run"), folder.path().into(), bus);
         let target = SshTarget {
             node: address.ip().to_string(),
             port: Some(port),

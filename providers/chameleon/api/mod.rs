@@ -6,6 +6,8 @@
 mod blazar;
 mod call;
 mod failure;
+#[cfg(test)]
+mod fuzz;
 mod lease;
 mod lenient;
 mod machine;
@@ -20,6 +22,6 @@ mod token;
 pub(super) use failure::{Failure, FailureKind};
 pub(super) use lease::{Allocation, Host, Lease, NewLease, NewReservation};
 pub(super) use machine::{FloatingIp, Image, KeyPair, Network, NewServer, Server};
-pub(super) use site::Site;
+pub(super) use site::{Site, Who};
 
 pub(super) use crate::provider::http::Effect;

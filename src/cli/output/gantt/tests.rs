@@ -114,6 +114,7 @@ fn a_change_of_the_clocks_is_told_and_moves_no_booking() {
     let style = Style { width: 130, blocks: false, colour: false };
     let chart = Chart { rows: rows.iter().collect(), now, days: 4, zone, style };
     let lines = chart.lines();
+    let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
     assert!(lines[0].ends_with("; the clocks change on the way"), "{lines:#?}");
     // The second of November in local time, from midnight to midnight.
     let begin = lines[1].find("Mon 2 Nov").unwrap();
