@@ -97,6 +97,11 @@ lambda-matrix:
 lambda-contract:
     @cat target/tmp/lambda-contract.txt
 
+# ten million inputs over all that reads what others wrote: most of an hour on one core. `just fuzz 100000` for a look
+fuzz inputs="10000000" round="0":
+    cargo test --profile fuzz --lib --no-run
+    ulimit -v 8000000; GPUCL_FUZZ_INPUTS={{ inputs }} GPUCL_FUZZ_ROUND={{ round }} nice cargo test --profile fuzz --lib fuzz:: -- --nocapture --test-threads=1
+
 # licences, sources and advisories of what we depend on (needs cargo-deny and, for advisories, the network)
 deny:
     cargo deny check

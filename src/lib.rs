@@ -13,6 +13,9 @@ pub mod cluster;
 pub mod engine;
 pub mod error;
 pub mod event;
+#[cfg(test)]
+#[path = "../fuzz/mod.rs"]
+mod fuzz;
 pub mod host;
 pub mod money;
 pub mod name;

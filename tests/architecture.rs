@@ -107,6 +107,23 @@ fn the_core_does_not_know_the_command_line() {
     none(&places(&core, &["std::io::stdin", "IsTerminal"]), "the core looks at the terminal");
 }
 
+/// What prints escapes what others wrote; a second way to print would forget it.
+#[test]
+fn one_file_writes_to_the_terminal() {
+    let cli: Vec<String> = rust(&["src/cli"])
+        .into_iter()
+        .filter(|path| path != "src/cli/output/ui.rs" && !path.ends_with("/fuzz.rs"))
+        .collect();
+    let found = places(&cli, &["io::stdout", "io::stderr", "io::Write", "print!", "println!"]);
+    let looks = |line: &String| line.contains("is_terminal") || line.contains("let stdout = std::io::stdout();");
+    none(&found.into_iter().filter(|line| !looks(line)).collect::<Vec<_>>(), "more than one file prints");
+    // A bar of progress is drawn by a library: each text that it is given goes through what escapes it.
+    let drawn = places(&cli, &[".set_message(", ".set_prefix(", ".bars.println("]);
+    let escaped = |line: &String| line.contains("shown(") || line.contains("printable(");
+    assert!(drawn.len() >= 4, "{drawn:?}");
+    none(&drawn.into_iter().filter(|line| !escaped(line)).collect::<Vec<_>>(), "a text is drawn as it is");
+}
+
 #[test]
 fn the_plan_is_pure() {
     let impure =
@@ -166,7 +183,7 @@ fn modules_know_no_more_of_each_other_than_is_written_down() {
         let known = EDGES.iter().find(|(module, _)| *module == name).unwrap_or_else(|| panic!("no edges for {name}")).1;
         for path in rust(&[&format!("src/{file}")]) {
             // Unit tests in files of their own may know more.
-            let is_test = path.ends_with("/tests.rs") || path.contains("/tests/");
+            let is_test = ["/tests.rs", "/fuzz.rs"].iter().any(|end| path.ends_with(end)) || path.contains("/tests/");
             for (number, line) in code(&path).into_iter().filter(|_| !is_test) {
                 for used in line.split("crate::").skip(1) {
                     let used =
@@ -202,7 +219,7 @@ fn stand_ins_know_nothing_of_what_they_stand_in_for() {
 /// `unsafe` is forbidden and lints are not silenced: an exception gives its reason, and is told when it is none any more.
 #[test]
 fn lints_are_expected_with_a_reason_and_never_allowed() {
-    let paths = rust(&["src", "providers", "sandbox", "tests", "benches", "build.rs"]);
+    let paths = rust(&["src", "providers", "sandbox", "tests", "fuzz", "benches", "build.rs"]);
     let allow = concat!("#[", "allow(");
     let allow_all = concat!("#![", "allow(");
     none(&places(&paths, &[allow, allow_all]), "lints are silenced");

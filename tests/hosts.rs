@@ -1,6 +1,7 @@
 //! Hosts by SSH, on the testbed: Ubuntu in system containers, with stand-ins for GPUs and for Grafana and nothing else.
 //!
-//! All of these need `testbed/hosts`, root, and Docker's engine, which `testbed/hosts/up` installs and starts.
+//! All of these but `copies`, which takes an sshd of its own, need `testbed/hosts`, root, and Docker's engine, which
+//! `testbed/hosts/up` installs and starts.
 
 mod closed;
 mod copies;

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 
-use super::api::{Allocation, Host, Lease, Site};
+use super::api::{Allocation, Host, Lease, Site, Who};
 use super::auth::{self, Candidate, Choice};
 use super::config::Settings;
 use super::nodes;
@@ -130,26 +130,7 @@ impl Cloud {
         let site = self.site_with(nodes).await?;
         let (who, hosts, allocations, leases) =
             tokio::try_join!(site.who(), site.hosts(), site.allocations(), site.leases())?;
-        let mut rows: Vec<CalendarRow> = hosts.iter().map(|host| row(host, site.region(), &who.project_name)).collect();
-        let by_id: BTreeMap<&str, &Lease> = leases.iter().map(|lease| (lease.id.as_str(), lease)).collect();
-        for allocation in &allocations {
-            let Some(row) = rows.iter_mut().find(|row| row.id == allocation.resource_id) else { continue };
-            for booked in &allocation.reservations {
-                let (Some(start), Some(end)) = (booked.start, booked.end) else { continue };
-                let lease = by_id.get(booked.lease_id.as_str());
-                row.bookings.push(Booking {
-                    start,
-                    end,
-                    lease: Some(booked.lease_id.clone()).filter(|id| !id.is_empty()),
-                    holder: lease.map(|lease| title(lease).to_owned()).or_else(|| holder(&booked.extras)),
-                    ours: lease.is_some_and(|lease| lease.user_id == who.user_id),
-                });
-            }
-        }
-        for row in &mut rows {
-            row.bookings.sort_by_key(|booking| (booking.start, booking.end));
-        }
-        Ok(Calendar { rows, hosts, allocations, leases })
+        Ok(Calendar::of(site.region(), &who, hosts, allocations, leases))
     }
 
     /// What could be had, host by host.
@@ -192,6 +173,36 @@ fn holder(extras: &Value) -> Option<String> {
 }
 
 impl Calendar {
+    /// Puts together what the service told: hosts, and who has them when.
+    pub(super) fn of(
+        region: &str,
+        who: &Who,
+        hosts: Vec<Host>,
+        allocations: Vec<Allocation>,
+        leases: Vec<Lease>,
+    ) -> Self {
+        let mut rows: Vec<CalendarRow> = hosts.iter().map(|host| row(host, region, &who.project_name)).collect();
+        let by_id: BTreeMap<&str, &Lease> = leases.iter().map(|lease| (lease.id.as_str(), lease)).collect();
+        for allocation in &allocations {
+            let Some(row) = rows.iter_mut().find(|row| row.id == allocation.resource_id) else { continue };
+            for booked in &allocation.reservations {
+                let (Some(start), Some(end)) = (booked.start, booked.end) else { continue };
+                let lease = by_id.get(booked.lease_id.as_str());
+                row.bookings.push(Booking {
+                    start,
+                    end,
+                    lease: Some(booked.lease_id.clone()).filter(|id| !id.is_empty()),
+                    holder: lease.map(|lease| title(lease).to_owned()).or_else(|| holder(&booked.extras)),
+                    ours: lease.is_some_and(|lease| lease.user_id == who.user_id),
+                });
+            }
+        }
+        for row in &mut rows {
+            row.bookings.sort_by_key(|booking| (booking.start, booking.end));
+        }
+        Calendar { rows, hosts, allocations, leases }
+    }
+
     /// The names of the hosts that a lease holds, as far as the calendar tells.
     pub(super) fn hosts_of(&self, lease: &Lease) -> Vec<String> {
         let mut names: Vec<String> = self

@@ -9,6 +9,8 @@ mod api;
 mod auth;
 mod cloud;
 mod config;
+#[cfg(test)]
+mod fuzz;
 mod nodes;
 pub(crate) mod policy;
 mod reservations;

@@ -170,7 +170,8 @@ pub(super) fn choose(
         for list in &lists {
             let Some((at, kind)) = list.iter().enumerate().find(|(_, kind)| has(kind, region)) else { break };
             rank += at;
-            price += kind.price_cents_per_hour;
+            // What nobody could pay is compared as the most that can be told.
+            price = u64::saturating_add(price, kind.price_cents_per_hour);
             types.push(kind.name.clone());
         }
         let worth = (rank, place, price);

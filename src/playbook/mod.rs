@@ -9,6 +9,8 @@ mod definition;
 mod end;
 mod facts;
 mod follow;
+#[cfg(test)]
+mod fuzz;
 mod look;
 mod restart;
 mod run;

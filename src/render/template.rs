@@ -21,7 +21,7 @@ pub fn render(name: &str, text: &str, variables: &impl serde::Serialize) -> Resu
 
 /// Makes any text one word of a POSIX shell program.
 pub fn quote(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
+    crate::util::text::quoted(text)
 }
 
 /// A path on a host as one word of a shell: `~/` at its beginning is the home folder of who runs it, and all else is literal.

@@ -8,6 +8,8 @@
 //! ```
 
 mod beside;
+#[cfg(test)]
+mod fuzz;
 mod limits;
 mod load;
 mod model;

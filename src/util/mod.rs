@@ -2,6 +2,8 @@
 
 pub mod digest;
 pub mod fs;
+#[cfg(test)]
+mod fuzz;
 pub mod http;
 pub mod human;
 pub mod near;

@@ -48,6 +48,11 @@ fn escape_into(shown: &mut String, letter: char) {
     };
 }
 
+/// Makes any text one word of a POSIX shell.
+pub fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 /// JSON with all control characters escaped, those beyond ASCII as well, which JSON itself lets pass: within its strings alone can
 /// they stand.
 pub fn json(text: String) -> String {

@@ -43,10 +43,7 @@ fn an_api_writes_nothing_to_the_terminal() {
     shows_no_controls(&lines);
     let told = lines.json()[0]["gpus"][0]["model"].as_str().unwrap().to_owned();
     assert!(told.ends_with("\u{9b}2J\u{202e}\u{7f}") && told.contains(CLIPBOARD), "{told:?}");
-    let body = format!(
-        r#"{{"error":{{"code":"global/account-inactive","message":"no{}\u001b[2J","suggestion":"none"}}}}"#,
-        "\u{9b}2J"
-    );
+    let body = r#"{"error":{"code":"global/account-inactive","message":"no\u009b2J\u001b[2J","suggestion":"s\u202e"}}"#;
     site.faults(vec![Rule::new("GET", "instance-types$", "status:403").with_body(body).times(9)]);
     let failed = site.run(&["offers"]).says(r"\x1b[2J");
     shows_no_controls(&failed);

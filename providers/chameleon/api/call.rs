@@ -216,7 +216,7 @@ fn skew(answer: &Answer) -> Option<String> {
     (ahead.abs() >= LEAST_SKEW).then(|| format!("the site's clock is {told} {direction} this machine's"))
 }
 
-fn below(value: Value, key: &str) -> Value {
+pub(super) fn below(value: Value, key: &str) -> Value {
     match value {
         value if key.is_empty() => value,
         Value::Object(mut map) => map.remove(key).unwrap_or_default(),
@@ -224,7 +224,7 @@ fn below(value: Value, key: &str) -> Value {
     }
 }
 
-fn decode<T: DeserializeOwned>(value: Value, doing: &str, method: &Method) -> Api<T> {
+pub(super) fn decode<T: DeserializeOwned>(value: Value, doing: &str, method: &Method) -> Api<T> {
     serde_json::from_value(value).map_err(|error| malformed(doing, method, &error))
 }
 
@@ -235,7 +235,7 @@ fn malformed(doing: &str, method: &Method, error: &serde_json::Error) -> Failure
 }
 
 /// The path of the next page: of the address in the answer only the query is taken, since behind a proxy the rest may be another's.
-fn next_page(value: &Value, key: &str, path: &str) -> Option<String> {
+pub(super) fn next_page(value: &Value, key: &str, path: &str) -> Option<String> {
     let of_links = || {
         let links = value.get(format!("{key}_links"))?.as_array()?;
         let next = links.iter().find(|link| link.get("rel").and_then(Value::as_str) == Some("next"))?;

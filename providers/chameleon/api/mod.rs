@@ -6,6 +6,8 @@
 mod blazar;
 mod call;
 mod failure;
+#[cfg(test)]
+mod fuzz;
 mod lease;
 mod lenient;
 mod machine;

@@ -200,7 +200,7 @@ fn may_be_tried_again(failure: &Failure, method: &Method) -> bool {
     }
 }
 
-fn read_success(body: &[u8]) -> std::result::Result<Value, String> {
+pub(super) fn read_success(body: &[u8]) -> std::result::Result<Value, String> {
     match serde_json::from_slice::<Success>(body) {
         Ok(success) => Ok(success.data),
         Err(_) if is_page(body) => Err("a web page answered, with a status of success".to_owned()),
@@ -209,7 +209,7 @@ fn read_success(body: &[u8]) -> std::result::Result<Value, String> {
 }
 
 /// What was asked for, out of an answer's data; the call itself was a success.
-fn data_of<T: DeserializeOwned>(data: Value, method: &Method, doing: &str) -> Api<T> {
+pub(super) fn data_of<T: DeserializeOwned>(data: Value, method: &Method, doing: &str) -> Api<T> {
     serde_json::from_value(data)
         .map_err(|error| unreadable(doing, method, format!("the answer is not what was expected: {error}")))
 }

@@ -7,6 +7,8 @@ mod account;
 mod call;
 mod failure;
 mod form;
+#[cfg(test)]
+mod fuzz;
 mod pace;
 #[cfg(test)]
 mod tests;

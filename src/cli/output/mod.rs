@@ -2,6 +2,8 @@
 
 mod drawn;
 mod error;
+#[cfg(test)]
+mod fuzz;
 pub(crate) mod gantt;
 mod json;
 mod plain;

@@ -34,13 +34,18 @@ pub(crate) struct Tty {
 
 impl Tty {
     pub(crate) fn new(colour: bool) -> Self {
+        Self::on(MultiProgress::new(), colour)
+    }
+
+    /// One that draws here.
+    pub(super) fn on(bars: MultiProgress, colour: bool) -> Self {
         let template = if colour {
             "  {spinner:.cyan} {prefix} {elapsed} {wide_msg:.dim}"
         } else {
             "  {spinner} {prefix} {elapsed} {wide_msg}"
         };
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner());
-        Self { bars: MultiProgress::new(), running: BTreeMap::new(), waiting: None, style }
+        Self { bars, running: BTreeMap::new(), waiting: None, style }
     }
 }
 

@@ -5,6 +5,8 @@
 mod config;
 mod connect;
 mod forward;
+#[cfg(test)]
+mod fuzz;
 mod host;
 mod live;
 mod settle;

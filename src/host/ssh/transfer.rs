@@ -19,6 +19,7 @@ use super::settle::{Place, settle};
 use super::unpack::{LeftOut, Refusal, Room, unpack};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::{ExecEnd, Host as _};
+use crate::util::text::quoted;
 
 /// Told how many bytes have passed so far.
 pub type OnBytes<'a> = &'a mut (dyn FnMut(u64) + Send);
@@ -91,11 +92,6 @@ twins=
 if tar --help 2>/dev/null | grep -q -e --hard-dereference; then twins=--hard-dereference; fi
 exec tar -cf - $twins -C "$folder" -- "$name"
 "#;
-
-/// One word of a POSIX shell.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
 
 impl SshHost {
     /// Copies files and folders of this machine to a path on the host; one that ends with `/` or is a folder takes them in.

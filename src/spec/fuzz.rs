@@ -1,0 +1,74 @@
+//! Specs and compose files as strangers hand them on: read or refused with a place, and never more.
+
+use super::load::parse;
+use super::yaml::is_compose;
+use crate::fuzz::{Target, demand};
+
+/// Every example of the project, and what reaches the corners.
+fn seeds() -> Vec<String> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let paths = fs_err::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<_> = paths.filter(|path| path.extension().is_some_and(|ending| ending == "yaml")).collect();
+    paths.sort();
+    let mut seeds: Vec<String> = paths.iter().map(|path| fs_err::read_to_string(path).unwrap()).collect();
+    seeds.push(
+        "name: demo\nprovider: {name: ssh, user: ada}\nruntime: docker\nhosts:\n  - {node: gpu1, port: 22}\n"
+            .to_owned(),
+    );
+    seeds.push(
+        "name: demo\nlimits: {}\ndeadline: 3h\nmax_cost: 5 USD\ntimeouts: {boot: 2s}\nservices: {grafana: true}\n"
+            .to_owned(),
+    );
+    seeds
+}
+
+#[test]
+fn fuzz_spec_text() {
+    let words = [
+        "name: ",
+        "provider: ",
+        "hosts:",
+        "ray:",
+        "services:",
+        "workers:",
+        "environment:",
+        "compose:",
+        "<<: ",
+        "? ",
+        "gpus: ",
+        "2h",
+    ];
+    Target::of_text("spec", &seeds()).with_words(&words).with_inputs(250, 60).run(|input| {
+        let text = String::from_utf8_lossy(input);
+        match parse("cluster.yaml", &text) {
+            Ok(loaded) => {
+                demand(!loaded.spec.name.as_str().is_empty(), || "a spec without a name was read".to_owned())?;
+                // What was read once is read again as the same.
+                let again = parse("cluster.yaml", &text).map_err(|error| format!("read once, and then: {error}"))?;
+                demand(format!("{:?}", loaded.spec) == format!("{:?}", again.spec), || "read in two ways".to_owned())
+            }
+            // However much is wrong, a person gets a page of it.
+            Err(error) => {
+                let told = error.causes().concat() + error.shown_snippet().unwrap_or_default();
+                demand(!told.is_empty(), || "refused without a word".to_owned())?;
+                demand(told.len() < 400_000, || format!("the refusal has {} bytes", told.len()))
+            }
+        }
+    });
+}
+
+#[test]
+fn fuzz_compose_files() {
+    let seeds = [
+        "services:\n  web: {image: nginx, ports: ['127.0.0.1:80:80']}\nvolumes: {data: {}}\n",
+        "x-common: &common {restart: always}\nservices:\n  a: {<<: *common}\n  b: !reset null\nconfigs: {c: {file: ./c}}\n",
+    ];
+    Target::of_text("compose", &seeds).with_words(&["services:", "&a ", "*a", "!override "]).with_inputs(300, 40).run(
+        |input| match is_compose(&String::from_utf8_lossy(input)) {
+            Ok(()) => Ok(()),
+            Err(why) => {
+                demand(!why.is_empty() && why.len() < 100_000, || format!("the reason has {} bytes", why.len()))
+            }
+        },
+    );
+}
