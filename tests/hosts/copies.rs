@@ -18,7 +18,7 @@ struct Host {
 impl Host {
     async fn start(port: u16) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["bin", "state", "run", "here"] {
+        for name in ["bin", "state", "here"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
         let key = folder.path().join("key");
