@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use gpucl::name::{Key, Scope};
@@ -59,12 +60,14 @@ fn key() -> Key {
 
 impl Node {
     /// Starts it, and waits until it has hidden what it hides. `then` is what it does after that: stays, ends or crashes.
-    fn new(name: &str, then: &str, owner: &str) -> Self {
+    fn new(then: &str, owner: &str) -> Self {
         let root = tempfile::Builder::new().prefix("gt-").tempdir().unwrap();
         let host = Self::host_in(root.path(), owner);
         std::fs::create_dir_all(&host).unwrap();
         std::fs::write(root.path().join("hides.py"), HIDES).unwrap();
-        let mark = format!("{}{}", std::process::id(), name.len());
+        // A number, as `sleep` takes no other, that no other node of these tests has.
+        static NEXT: AtomicU32 = AtomicU32::new(100);
+        let mark = format!("{}{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let mut command = Command::new("python3");
         command.args(["-I", "-B", REAPER, "run"]).arg(&host).args(["worker0", "python3"]);
         command.arg(root.path().join("hides.py")).arg(&mark).arg(root.path().join("told")).arg(then);
@@ -146,7 +149,7 @@ impl Drop for Node {
 #[test]
 fn what_a_node_has_hidden_ends_with_it() {
     for (then, code, ended) in [("ends", Some(3), "exit status: 3"), ("crashes", None, "signal: 11")] {
-        let mut node = Node::new(then, then, "abcd1111");
+        let mut node = Node::new(then, "abcd1111");
         let status = node.reaper.wait().unwrap();
         assert_eq!(status.code(), code);
         assert!(status.to_string().starts_with(ended), "the reaper ends as its program did: {status}");
@@ -158,7 +161,7 @@ fn what_a_node_has_hidden_ends_with_it() {
 
 #[tokio::test]
 async fn a_node_that_is_asked_to_end_takes_all_with_it() {
-    let mut node = Node::new("asked", "stays", "abcd1234");
+    let mut node = Node::new("stays", "abcd1234");
     node.hides_three();
     let waits = std::thread::spawn({
         let mut reaper = std::mem::replace(&mut node.reaper, Command::new("true").spawn().unwrap());
@@ -174,7 +177,7 @@ async fn a_node_that_is_asked_to_end_takes_all_with_it() {
 
 #[tokio::test]
 async fn a_reaper_that_does_not_answer_is_ended_with_all_that_it_would_have_ended() {
-    let mut node = Node::new("does not answer", "stays", "abcd1235");
+    let mut node = Node::new("stays", "abcd1235");
     node.hides_three();
     let scope = Scope { owner: "abcd1235".parse().unwrap(), ..scope() };
     kill_process(Pid::from_child(&node.reaper), Signal::STOP).unwrap();
@@ -190,7 +193,7 @@ async fn a_reaper_that_does_not_answer_is_ended_with_all_that_it_would_have_ende
 
 #[tokio::test]
 async fn what_was_written_down_is_ended_when_nobody_lives_who_saw_it() {
-    let mut node = Node::new("written", "stays", "abcd1236");
+    let mut node = Node::new("stays", "abcd1236");
     node.hides_three();
     let in_group = node.kill_reaper();
     let scope = Scope { owner: "abcd1236".parse().unwrap(), ..scope() };
@@ -206,7 +209,7 @@ async fn what_was_written_down_is_ended_when_nobody_lives_who_saw_it() {
 
 #[test]
 fn the_same_is_done_on_a_host_by_its_own_program() {
-    let mut node = Node::new("on a host", "stays", "abcd1237");
+    let mut node = Node::new("stays", "abcd1237");
     node.hides_three();
     let in_group = node.kill_reaper();
     let host = Node::host_in(node.root.path(), "abcd1237");

@@ -60,6 +60,7 @@ fn fuzz_calendars() {
         let who = Who {
             user_id: "u".to_owned(),
             user_name: "ada".to_owned(),
+            project_id: "p".to_owned(),
             project_name: "CHI-1".to_owned(),
             restricted: Some(false),
             roles: Vec::new(),

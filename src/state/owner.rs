@@ -8,6 +8,7 @@ use std::io::{ErrorKind as Io, Write as _};
 use std::path::Path;
 
 use super::Paths;
+use super::lock::unwritable;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::Owner;
 use crate::util::{digest, fs, random};
@@ -199,14 +200,18 @@ enum Put {
 /// Writes the owner down for this machine, whole or not at all; of kind `Locked` when there is one and that one stays.
 fn write(paths: &Paths, owner: &Owner, put: Put) -> Result<()> {
     let id = random::letters(12)?;
-    let write = || -> std::io::Result<()> {
+    let name_state = || -> std::io::Result<()> {
         fs::create_private_dir(&paths.state)?;
-        put_file(&paths.state, &state_id(paths), &format!("{id}\n"), Put::IfNone).or_else(|error| {
-            match error.kind() {
-                Io::AlreadyExists => Ok(()),
-                _ => Err(error),
-            }
-        })?;
+        put_file(&paths.state, &state_id(paths), &format!("{id}\n"), Put::IfNone)
+    };
+    match name_state() {
+        Err(error) if error.kind() != Io::AlreadyExists => {
+            let doing = "write down which machine this is".to_owned();
+            return Err(unwritable(doing, &paths.state, &error));
+        }
+        Ok(()) | Err(_) => {}
+    }
+    let write = || -> std::io::Result<()> {
         let Place { machine, state } = Place::here(paths, Path::new(MACHINE_ID));
         fs::create_private_dir(&paths.config)?;
         let text = format!("{owner}\n{FORM} machine={machine} state={state}\n");

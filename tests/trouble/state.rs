@@ -17,7 +17,7 @@ fn a_state_folder_that_cannot_be_written() {
         let _ = env
             .run(&[verb, "-c", "t"])
             .exits(1)
-            .says("error: failed to lock the cluster t\nCaused by: $TEST/home/.local/state/gpucl/locks cannot be written: ")
+            .says("error: failed to write down which machine this is\nCaused by: $TEST/home/.local/state/gpucl cannot be written: ")
             .says("Not a directory")
             .says("hint: make it writable (ls -ld '$TEST/home/.local/state'), or set XDG_STATE_HOME to a folder that can be written\n");
     }

@@ -117,7 +117,7 @@ fn row(text: &str) -> CalendarRow {
         kind: text.to_owned(),
         cpus: 1,
         memory: 1,
-        gpus: vec![GpuOffer { model: text.to_owned(), count: 1 }],
+        gpus: vec![GpuOffer { model: text.to_owned(), count: Some(1) }],
         gpus_from: None,
         price_per_hour: None,
         closed: None,
