@@ -132,6 +132,14 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         let _ = self.reaper.kill();
+        // Its control group goes as well.
+        for host in std::fs::read_dir(self.root.path().join("hosts")).into_iter().flatten().flatten() {
+            let _ = Command::new("python3")
+                .args(["-I", "-B", REAPER, "end"])
+                .arg(host.path())
+                .arg("GPUCL_HOST=none")
+                .output();
+        }
         for pid in self.hidden() {
             let _ = kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL);
         }
@@ -236,7 +244,7 @@ fn a_supervisor_ends_what_a_killed_reaper_leaves() {
          left = [pid for pid in seen if reaper.started(pid)]\n\
          assert not left, left\n\
          assert other.poll() is None, 'its own child was ended'\n\
-         other.kill()\nprint('all ended')\n",
+         other.kill()\nreaper.end_node({root:?}, 'worker0', 'none')\nprint('all ended')\n",
         root = root.path()
     );
     let output = Command::new("python3").args(["-I", "-B", "-c", &supervisor]).output().unwrap();

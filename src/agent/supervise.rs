@@ -13,7 +13,7 @@ use crate::name::Key;
 use crate::plan::NodeRole;
 use crate::runtime::native::{ClusterProcesses, Launch, Record, observe_nodes};
 use crate::util::fs;
-use crate::util::process::{Identity, Stat, below, boot_id, table};
+use crate::util::process::{Identity, Stat, below, boot_id, children, table};
 
 /// How often a worker is started again before it is left as it is, unless it ran for [`LONG_ENOUGH`] in between.
 const MOST_RESTARTS: u32 = 5;
@@ -145,6 +145,11 @@ impl Nodes {
         let begun = Instant::now();
         let mut stopped = BTreeMap::new();
         loop {
+            // Most often there are none, and the kernel says so at once.
+            let is_own = |pid: &u32| self.reapers.iter().any(|(reaper, _, _)| reaper.pid == *pid);
+            if children().is_some_and(|children| children.iter().all(is_own)) {
+                break;
+            }
             let table = table();
             let orphans = self.orphans(&table);
             if orphans.is_empty() {
@@ -171,14 +176,17 @@ impl Nodes {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         self.reapers.retain(|(identity, key, folder)| {
-            let runs = identity.is_alive();
-            // Nobody was missed: the orphans had nowhere else to go.
-            if let Some(record) =
-                Record::of(folder, key).filter(|record| !runs && record.is_of(identity) && !record.is_over())
-            {
-                record.finish(false);
+            let record = Record::of(folder, key).filter(|record| record.is_of(identity) && !record.is_over());
+            match record {
+                _ if identity.is_alive() => true,
+                // Nobody was missed: the orphans had nowhere else to go.
+                Some(record) if record.end_group() => {
+                    record.finish(false);
+                    false
+                }
+                Some(_) => true,
+                None => false,
             }
-            runs
         });
     }
 
@@ -188,8 +196,12 @@ impl Nodes {
         let is_own = |pid: u32, stat: &Stat| {
             self.reapers.iter().any(|(identity, _, _)| identity.pid == pid && identity.start == stat.start)
         };
-        let children = table.iter().filter(|(_, stat)| stat.parent == me);
-        children.filter(|(pid, stat)| !is_own(**pid, stat)).map(|(pid, _)| *pid).collect()
+        table
+            .iter()
+            .filter(|(_, stat)| stat.parent == me)
+            .filter(|(pid, stat)| !is_own(**pid, stat))
+            .map(|(pid, _)| *pid)
+            .collect()
     }
 
     pub(super) fn status(&self) -> Vec<NodeStatus> {

@@ -118,6 +118,16 @@ pub fn table() -> BTreeMap<u32, Stat> {
     pids.filter_map(|pid| Some((pid, stat(pid)?))).collect()
 }
 
+/// The numbers of the children of this process; nothing where the kernel was built without that list.
+pub fn children() -> Option<BTreeSet<u32>> {
+    let mut found = BTreeSet::new();
+    for task in fs_err::read_dir("/proc/self/task").ok()?.flatten() {
+        let list = fs_err::read_to_string(task.path().join("children")).ok()?;
+        found.extend(list.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+    }
+    Some(found)
+}
+
 /// The numbers of all processes that descend from one of these.
 pub fn below(table: &BTreeMap<u32, Stat>, roots: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();

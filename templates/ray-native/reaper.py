@@ -428,7 +428,13 @@ def run(home, key, command):
     os.makedirs(f"{home}/processes", mode=0o700, exist_ok=True)
     record = Record(f"{home}/processes/{key}")
     before = Record.load(record.path)
-    record.lost = before is not None and (before.lost or not before.over)
+    if before and not before.over:
+        # Whoever started this one has ended what an earlier one has left.
+        record.lost = before.lost or before.group is None
+        if before.group:
+            before.group.end()
+    elif before:
+        record.lost = before.lost
     record.reaper = Process.of(os.getpid()).identity
     record.group = Group.make(f"{os.environ.get('GPUCL_TAG', f'gpucl-{key}')}.{os.getpid()}")
     # Before there is anything to be found.

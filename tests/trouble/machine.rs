@@ -9,7 +9,7 @@ use gpucl::util::process::{Identity, boot_id};
 
 use super::tools::{
     SLEEPER, SLEEPERS, SPEC, agent, contents, down_leaves_nothing, edit_state, kill_all, node_script, nothing_left,
-    pids, processes, real_python, runs, state_folder, status, tools,
+    pids, processes, real_python, runs, state_folder, status, tools, until,
 };
 use crate::support::{TestEnv, turn};
 
@@ -140,7 +140,11 @@ fn restart_machine(env: &TestEnv) {
     edit_state(env, another);
     for (path, text) in contents(&env.home().join(".local/share/gpucl/hosts")) {
         if path.parent().unwrap().ends_with("processes") {
-            std::fs::write(&path, another(String::from_utf8(text).unwrap())).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            for group in text.lines().filter_map(|line| line.strip_prefix("group ")) {
+                until("its control group was empty", 10, || std::fs::remove_dir(group).is_ok().then_some(()));
+            }
+            std::fs::write(&path, another(text)).unwrap();
         }
     }
 }

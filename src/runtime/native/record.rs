@@ -111,7 +111,7 @@ impl Record {
     }
 
     /// Ends all that is in the control group, and removes it; hands back whether none is left. It may have to be called again.
-    pub(super) fn end_group(&self) -> bool {
+    pub fn end_group(&self) -> bool {
         let Some(group) = self.group.as_ref().filter(|group| group.is_dir()) else { return true };
         let _ = fs_err::write(group.join("cgroup.kill"), "1");
         remove_groups(group);
