@@ -396,6 +396,10 @@ async fn a_plain_page_is_at_the_loopback_address_with_key_cookie_and_credential(
     assert_status(&open.get("/", &open.cookie).await, "200");
     assert_status(&open.get("/", OWN).await, "200");
     assert_status(&open.get("/", "").await, "401");
+    // A browser that was asked for the page's own login sends it along from then on.
+    let both = format!("{}{OWN}Origin: http://{}\r\nSec-Fetch-Site: same-origin\r\n", open.cookie, open.host);
+    assert_status(&open.get("/", &both).await, "200");
+    assert_status(&open.get("/", &both.replace(&open.cookie, "")).await, "401");
     for elsewhere in ["Origin: http://127.0.0.1:1\r\n", &format!("Sec-Fetch-Site: same-site\r\n{NAVIGATES}")] {
         assert_status(&open.get("/", &format!("{}{elsewhere}", open.cookie)).await, "403");
     }

@@ -67,13 +67,14 @@ impl Gate {
         let Some(host) = only(&request.headers, HOST).filter(|_| is_plain) else {
             return Verdict::Refuse(Refusal::Malformed);
         };
-        if host == self.bare && self.has_credential(&request.headers) {
-            return if is_by_browser(&request.headers) { Verdict::Refuse(Refusal::Elsewhere) } else { Verdict::Pass };
+        let is_program = host == self.bare && self.has_credential(&request.headers);
+        match host {
+            _ if is_program && !is_by_browser(&request.headers) => Verdict::Pass,
+            host if host == self.host => self.judge_browser(request),
+            _ if is_program => Verdict::Refuse(Refusal::Elsewhere),
+            host if host == self.bare => Verdict::Refuse(Refusal::NoCredential),
+            _ => Verdict::Refuse(Refusal::WrongHost),
         }
-        if host == self.host {
-            return self.judge_browser(request);
-        }
-        Verdict::Refuse(if host == self.bare { Refusal::NoCredential } else { Refusal::WrongHost })
     }
 
     fn judge_browser(&self, request: &Parts) -> Verdict {
