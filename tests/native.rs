@@ -5,7 +5,7 @@ use std::process::Command;
 
 use gpucl::sandbox::hosts::{Config, LocalHosts, NewHost};
 
-use crate::support::{TestEnv, tagged_processes, turn, until};
+use crate::support::{Hidden, TestEnv, tagged_processes, turn, until};
 
 /// Nobody else of the tests has it.
 const PORT: u16 = 2294;
@@ -102,12 +102,15 @@ fn a_host_without_root_goes_from_nothing_to_nothing() {
     let logs = env.run(&["logs", "worker-0", "-n", "1"]);
     assert_eq!((logs.code, logs.stdout.lines().count()), (Some(0), 1), "{}{}", logs.stdout, logs.stderr);
 
-    // A worker that ends is started again by the supervisor, with no command of ours.
+    // A worker that ends is started again by the supervisor, with no command of ours. What a task hid there ends with it.
+    let hidden = Hidden::by_a_task(&env, "bare", "task");
     let head = host.process("head");
     host.kill("worker0");
     until("the worker runs again", 60, || {
         host.told("worker0").filter(|(state, _, restarts)| state == "running" && *restarts == 1)
     });
+
+    assert_eq!(hidden.running(), [0; 0], "what a task has hidden survived its worker");
 
     // The supervisor may die: it is told, and the next one takes over what runs. Only what the spec changes is started anew.
     host.kill("supervisor");
@@ -125,9 +128,11 @@ fn a_host_without_root_goes_from_nothing_to_nothing() {
     assert_ne!(host.process("worker0"), worker);
     assert!(up.stderr.contains("ALIVE with 2 CPU"), "{}", up.stderr);
 
+    let hidden = Hidden::by_a_job(&env, "bare", "hides");
     let stop = env.run(&["stop"]);
     assert_eq!(stop.code, Some(0), "{}{}", stop.stdout, stop.stderr);
     assert_eq!(tagged_processes(&env), []);
+    assert_eq!(hidden.running(), [0; 0], "what a job has hidden survived `stop`");
     let begun = std::time::Instant::now();
     let verify = env.run(&["verify"]);
     assert_ne!(verify.code, Some(0));

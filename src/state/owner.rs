@@ -93,16 +93,20 @@ struct Written {
 
 /// Reads the owner, or makes one; refuses one that belongs to another machine.
 pub fn owner(paths: &Paths) -> Result<Owner> {
+    owner_at(paths, Path::new(MACHINE_ID))
+}
+
+fn owner_at(paths: &Paths, machine_id: &Path) -> Result<Owner> {
     // Two first commands at the same time: one makes the file, the other finds it.
     for _ in 0..2 {
         if let Some(written) = read(paths)? {
             match written.place {
-                Some(_) => check_here(paths)?,
-                None => write(paths, &written.owner, Put::Anew)?,
+                Some(_) => check(paths, machine_id)?,
+                None => write(paths, machine_id, &written.owner, Put::Anew)?,
             }
             return Ok(written.owner);
         }
-        match write(paths, &fresh()?, Put::IfNone) {
+        match write(paths, machine_id, &fresh()?, Put::IfNone) {
             Err(error) if error.kind() == ErrorKind::Locked => {}
             written => {
                 written?;
@@ -132,14 +136,14 @@ pub fn move_owner(paths: &Paths) -> Result<Owner> {
             .because(format!("there is none in {}", paths.owner().display()))
             .hint("gpucl owner new"));
     };
-    write(paths, &written.owner, Put::Anew)?;
+    write(paths, Path::new(MACHINE_ID), &written.owner, Put::Anew)?;
     Ok(written.owner)
 }
 
 /// Makes another owner for this machine, in the place of the one that is there.
 pub fn new_owner(paths: &Paths) -> Result<Owner> {
     let owner = fresh()?;
-    write(paths, &owner, Put::Anew)?;
+    write(paths, Path::new(MACHINE_ID), &owner, Put::Anew)?;
     Ok(owner)
 }
 
@@ -198,7 +202,7 @@ enum Put {
 }
 
 /// Writes the owner down for this machine, whole or not at all; of kind `Locked` when there is one and that one stays.
-fn write(paths: &Paths, owner: &Owner, put: Put) -> Result<()> {
+fn write(paths: &Paths, machine_id: &Path, owner: &Owner, put: Put) -> Result<()> {
     let id = random::letters(12)?;
     let name_state = || -> std::io::Result<()> {
         fs::create_private_dir(&paths.state)?;
@@ -212,7 +216,7 @@ fn write(paths: &Paths, owner: &Owner, put: Put) -> Result<()> {
         Ok(()) | Err(_) => {}
     }
     let write = || -> std::io::Result<()> {
-        let Place { machine, state } = Place::here(paths, Path::new(MACHINE_ID));
+        let Place { machine, state } = Place::here(paths, machine_id);
         fs::create_private_dir(&paths.config)?;
         let text = format!("{owner}\n{FORM} machine={machine} state={state}\n");
         put_file(&paths.config, &paths.owner(), &text, put)
@@ -285,28 +289,42 @@ mod tests {
 
     #[test]
     fn a_copy_on_another_machine_is_refused_until_it_is_moved_or_made_anew() {
-        let (mine, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let (mine, other) = (paths(mine.path()), paths(other.path()));
-        let made = owner(&mine).unwrap();
-        copy(&mine.owner(), &other.owner());
-        // The other machine has another id, or none; with the image of a machine the state comes along.
-        let id = other.config.join("machine-id");
-        for (text, with_state) in [("f".repeat(32), false), ("f".repeat(32), true), (String::new(), false)] {
-            fs_err::write(&id, text).unwrap();
-            if with_state {
-                copy(&state_id(&mine), &state_id(&other));
+        // A minimal system has no id before its first boot with systemd, so this machine's own is not asked.
+        for mine_has_an_id in [true, false] {
+            let (mine, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let (mine, other) = (paths(mine.path()), paths(other.path()));
+            let id = mine.config.join("machine-id");
+            fs_err::create_dir_all(&mine.config).unwrap();
+            fs_err::write(&id, if mine_has_an_id { "a".repeat(32) } else { String::new() }).unwrap();
+            let made = owner_at(&mine, &id).unwrap();
+            check(&mine, &id).unwrap();
+            copy(&mine.owner(), &other.owner());
+            // The other machine has another id, or none; with the image of a machine the state comes along.
+            let id = other.config.join("machine-id");
+            for (text, with_state) in [("f".repeat(32), false), ("f".repeat(32), true), (String::new(), false)] {
+                fs_err::write(&id, text).unwrap();
+                if with_state {
+                    copy(&state_id(&mine), &state_id(&other));
+                }
+                match check(&other, &id) {
+                    // Where there was no id, the state is all that tells.
+                    Ok(()) => assert!(with_state && !mine_has_an_id),
+                    Err(error) => {
+                        assert!(mine_has_an_id || !with_state, "{error:?}");
+                        let told = |cause: &String| cause.contains("belongs to another machine");
+                        assert!(error.causes().iter().any(told), "{error:?}");
+                    }
+                }
+                let _ = fs_err::remove_file(state_id(&other));
             }
-            let error = check(&other, &id).unwrap_err();
-            assert!(error.causes().iter().any(|cause| cause.contains("belongs to another machine")), "{error:?}");
-            let _ = fs_err::remove_file(state_id(&other));
+            // Without any id it is the state that tells.
+            copy(&state_id(&mine), &state_id(&other));
+            check(&other, &id).unwrap();
+            assert_eq!(move_owner(&other).unwrap(), made);
+            check_here(&other).unwrap();
+            assert_ne!(new_owner(&other).unwrap(), made);
+            check_here(&other).unwrap();
         }
-        // Without any id it is the state that tells.
-        copy(&state_id(&mine), &state_id(&other));
-        check(&other, &id).unwrap();
-        assert_eq!(move_owner(&other).unwrap(), made);
-        check_here(&other).unwrap();
-        assert_ne!(new_owner(&other).unwrap(), made);
-        check_here(&other).unwrap();
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Processes that a job hides: nothing of the cluster is in their environment, their session, or their command line.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::{TestEnv, until};
 
 /// What a job hid, by the words that nothing else on the machine has in its command line.
@@ -53,8 +55,9 @@ impl Hidden {
 
     #[track_caller]
     fn by(env: &TestEnv, cluster: &str, id: &str, through: &[&str]) -> Self {
-        let seed = std::process::id();
-        let marks = [format!("86400.{seed}{}", id.len()), format!("hidden-by-{id}-{seed}")];
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let seed = format!("{}{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let marks = [format!("86400.{seed}1"), format!("hidden-by-{id}-{seed}")];
         let program = env.write("hide.py", JOB).display().to_string();
         let words =
             [&["job", "submit", "-c", cluster, "--id", id, "--", "python"], through, &[&program, &marks[0], &marks[1]]];
