@@ -12,7 +12,11 @@ use super::command_error::usage;
 use super::output::Ui;
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::{Context, Surroundings};
+use crate::render::Library;
 use crate::state::Paths;
+
+/// Data files that lie where one works.
+const FOLDER: &str = ".gpucl";
 
 /// What every command is given.
 pub(crate) struct App {
@@ -40,7 +44,7 @@ impl App {
         let here = std::env::current_dir()
             .map_err(|error| super::command_error::internal("find the working folder", &error))?;
         let mut data_dirs: Vec<PathBuf> = global.data_dir.iter().cloned().collect();
-        data_dirs.push(here.join(".gpucl"));
+        data_dirs.push(here.join(FOLDER));
         data_dirs.push(paths.config.clone());
         let colour = variable("NO_COLOR").is_none_or(str::is_empty) && variable("TERM") != Some("dumb");
         let progress = variable("GPUCL_NO_PROGRESS").is_none_or(str::is_empty)
@@ -103,6 +107,11 @@ impl App {
         self.settings_of(owner, events, cancel)
     }
 
+    /// The data files that this user has. A folder that lies where one works may be a stranger's, as the spec in it.
+    pub(crate) fn library(&self) -> Library {
+        Library::new(self.data_dirs.clone()).confine(self.here.join(FOLDER))
+    }
+
     fn settings_of(
         &self,
         owner: crate::name::Owner,
@@ -112,7 +121,7 @@ impl App {
         Ok(crate::cluster::Settings {
             owner,
             paths: self.paths.clone(),
-            library: crate::render::Library::new(self.data_dirs.clone()),
+            library: self.library(),
             program: std::env::current_exe()
                 .map_err(|error| super::command_error::internal("find the program of gpucl itself", &error))?,
             environment: self.node_environment(),

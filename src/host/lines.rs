@@ -3,9 +3,7 @@
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, BufReader};
 
 use super::{OnLine, Stream};
-
-/// How much of a line is kept: what runs on a host decides how long its lines are, and this machine's memory is not theirs.
-const LINE_LIMIT: usize = 4 * 1024 * 1024;
+use crate::util::lines::Line;
 
 /// Hands over every line of both streams until both are closed.
 pub(super) async fn follow(out: impl AsyncRead + Unpin, err: impl AsyncRead + Unpin, on_line: OnLine<'_>) {
@@ -14,63 +12,37 @@ pub(super) async fn follow(out: impl AsyncRead + Unpin, err: impl AsyncRead + Un
     let (mut out_open, mut err_open) = (true, true);
     while out_open || err_open {
         tokio::select! {
-            more = out_line.read(&mut out), if out_open => {
+            more = read(&mut out_line, &mut out), if out_open => {
                 out_open = more;
-                out_line.hand_over(Stream::Out, on_line);
+                hand_over(&mut out_line, Stream::Out, on_line);
             }
-            more = err_line.read(&mut err), if err_open => {
+            more = read(&mut err_line, &mut err), if err_open => {
                 err_open = more;
-                err_line.hand_over(Stream::Err, on_line);
+                hand_over(&mut err_line, Stream::Err, on_line);
             }
         }
     }
 }
 
-/// A line as far as it was read.
-#[derive(Default)]
-struct Line {
-    kept: Vec<u8>,
-    /// How many bytes of it were not kept.
-    cut: u64,
-}
-
-impl Line {
-    /// Reads to the end of the line; says whether more may follow. It may be dropped and begun again.
-    async fn read(&mut self, from: &mut (impl AsyncBufRead + Unpin)) -> bool {
-        loop {
-            let Ok(there) = from.fill_buf().await else { return false };
-            if there.is_empty() {
-                return false;
-            }
-            let end = there.iter().position(|byte| *byte == b'\n');
-            let piece = end.map_or(there, |at| &there[..at]);
-            let room = LINE_LIMIT.saturating_sub(self.kept.len()).min(piece.len());
-            self.kept.extend_from_slice(&piece[..room]);
-            self.cut += (piece.len() - room) as u64;
-            let used = end.map_or(there.len(), |at| at + 1);
-            from.consume(used);
-            if end.is_some() {
-                // What tells it from nothing at all, where the line is empty.
-                self.kept.push(b'\n');
-                return true;
-            }
+/// Reads to the end of the line; says whether more may follow. It may be dropped and begun again.
+async fn read(line: &mut Line, from: &mut (impl AsyncBufRead + Unpin)) -> bool {
+    loop {
+        let Ok(there) = from.fill_buf().await else { return false };
+        if there.is_empty() {
+            return false;
+        }
+        let used = line.take(there);
+        from.consume(used);
+        if line.is_whole() {
+            return true;
         }
     }
+}
 
-    /// Hands over what was read as one line, if anything was. Bytes that are not UTF-8 are shown as such.
-    fn hand_over(&mut self, stream: Stream, on_line: OnLine<'_>) {
-        if self.kept.last() == Some(&b'\n') {
-            self.kept.pop();
-        } else if self.kept.is_empty() {
-            return;
-        }
-        let text = String::from_utf8_lossy(&self.kept);
-        match self.cut {
-            0 => on_line(stream, &text),
-            cut => on_line(stream, &format!("{text} … (cut: the line goes on for {cut} bytes)")),
-        }
-        // A long line's room is given back.
-        *self = Self::default();
+/// Hands over what was read as one line, if anything was.
+fn hand_over(line: &mut Line, stream: Stream, on_line: OnLine<'_>) {
+    if let Some(text) = line.finish() {
+        on_line(stream, &text);
     }
 }
 
@@ -79,6 +51,7 @@ mod tests {
     use tokio::io::AsyncReadExt as _;
 
     use super::*;
+    use crate::util::lines::LINE_LIMIT;
 
     async fn lines(out: impl AsyncRead + Unpin) -> Vec<String> {
         let mut seen = Vec::new();

@@ -36,12 +36,21 @@ impl fmt::Display for Origin {
 #[derive(Debug, Clone, Default)]
 pub struct Library {
     folders: Vec<PathBuf>,
+    /// Those of them that somebody else may have written.
+    confined: Vec<PathBuf>,
 }
 
 impl Library {
     /// Makes it of the user's folders, nearest first. A folder that does not exist is no error.
     pub fn new(folders: Vec<PathBuf>) -> Self {
-        Self { folders }
+        Self { folders, confined: Vec::new() }
+    }
+
+    /// Takes nothing through links that lead out of this folder: what it holds is sent to hosts, and a stranger may have made it.
+    #[must_use]
+    pub fn confine(mut self, folder: PathBuf) -> Self {
+        self.confined.push(folder);
+        self
     }
 
     /// Reads a data file by its name, such as `playbooks/ray-native.yaml`.
@@ -55,6 +64,15 @@ impl Library {
         }
         for folder in &self.folders {
             let path = folder.join(name);
+            if self.confined.contains(folder) && leads_out(&path, folder) {
+                return Err(Error::new(ErrorKind::Usage, doing())
+                    .because(format!(
+                        "{} is a link that leads out of {}, and would be sent to the hosts",
+                        path.display(),
+                        folder.display()
+                    ))
+                    .hint("put a copy in its place, or give a folder of your own by --data-dir"));
+            }
             match read_within(&path, RECORD_LIMIT) {
                 Ok(bytes) => return Ok((bytes, Origin::File(path))),
                 // With a file in a folder's place the name is not there either.
@@ -96,22 +114,34 @@ impl Library {
         let mut names: BTreeSet<String> = embedded::FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
         for folder in &self.folders {
             for kind in ["playbooks", "templates"] {
-                walk(folder, &folder.join(kind), &mut names)?;
+                let confined = self.confined.contains(folder).then_some(folder.as_path());
+                walk(folder, &folder.join(kind), confined, DEEPEST, &mut names)?;
             }
         }
         Ok(names.into_iter().filter(|name| name.starts_with(prefix) && !name.ends_with("/.gitkeep")).collect())
     }
 }
 
-fn walk(root: &Path, folder: &Path, names: &mut BTreeSet<String>) -> Result<()> {
-    if !folder.is_dir() {
+/// What is there, and lies elsewhere. What is not there leads nowhere.
+fn leads_out(path: &Path, folder: &Path) -> bool {
+    match (fs_err::canonicalize(path), fs_err::canonicalize(folder)) {
+        (Ok(path), Ok(folder)) => !path.starts_with(folder),
+        _ => false,
+    }
+}
+
+/// How deep data files lie in a folder; links that lead back to above would have no end.
+const DEEPEST: u8 = 6;
+
+fn walk(root: &Path, folder: &Path, confined: Option<&Path>, deepest: u8, names: &mut BTreeSet<String>) -> Result<()> {
+    if deepest == 0 || !folder.is_dir() || confined.is_some_and(|confined| leads_out(folder, confined)) {
         return Ok(());
     }
     let doing = || format!("list the folder {}", folder.display());
     for entry in fs_err::read_dir(folder).doing(ErrorKind::State, doing)? {
         let path = entry.doing(ErrorKind::State, doing)?.path();
         if path.is_dir() {
-            walk(root, &path, names)?;
+            walk(root, &path, confined, deepest - 1, names)?;
         } else if let Some(name) = path.strip_prefix(root).ok().and_then(Path::to_str) {
             names.insert(name.to_owned());
         }
@@ -137,6 +167,34 @@ mod tests {
             assert_eq!(origin, Origin::File(folder.path().join(name)));
         }
         assert_eq!(library.list("playbooks/ray-native").unwrap(), [name]);
+    }
+
+    #[test]
+    fn a_folder_of_a_strangers_sends_nothing_that_lies_elsewhere() {
+        let here = tempfile::tempdir().unwrap();
+        let (folder, secret) = (here.path().join(".gpucl"), here.path().join("id_ed25519"));
+        fs_err::write(&secret, "private").unwrap();
+        fs_err::create_dir_all(folder.join("playbooks")).unwrap();
+        fs_err::write(folder.join("playbooks/own.yaml"), "own").unwrap();
+        for (name, to) in [
+            ("file.yaml", "../../id_ed25519"),
+            ("within.yaml", "own.yaml"),
+            ("gone.yaml", "nowhere"),
+            ("loop", ".."),
+            ("out", "../.."),
+        ] {
+            std::os::unix::fs::symlink(to, folder.join("playbooks").join(name)).unwrap();
+        }
+        let trusted = Library::new(vec![folder.clone()]);
+        let library = trusted.clone().confine(folder);
+        for name in ["playbooks/file.yaml", "playbooks/out/id_ed25519"] {
+            let error = library.read(name).unwrap_err();
+            assert!(error.causes().iter().any(|cause| cause.contains("leads out of")), "{error:?}");
+            assert_eq!(trusted.read(name).unwrap().0, b"private", "a folder of one's own may hold links");
+        }
+        assert_eq!(library.read("playbooks/within.yaml").unwrap().0, b"own");
+        assert_eq!(library.read("playbooks/gone.yaml").unwrap_err().kind(), ErrorKind::NotFound);
+        assert!(library.list("playbooks/").unwrap().contains(&"playbooks/own.yaml".to_owned()));
     }
 
     #[test]

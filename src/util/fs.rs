@@ -12,7 +12,10 @@ pub const RECORD_LIMIT: u64 = 1 << 20;
 pub const HISTORY_LIMIT: u64 = 64 << 20;
 
 /// Opens a regular file for reading. A pipe is not waited for, and a device is not read.
-fn open_regular(path: &Path) -> Result<std::fs::File> {
+///
+/// # Errors
+/// Each names the file; of the kind `InvalidInput` for what is no regular file.
+pub fn open_regular(path: &Path) -> Result<std::fs::File> {
     let told = |error: Error| Error::new(error.kind(), format!("failed to open `{}`: {error}", path.display()));
     let refuse = |what: &str| Error::new(ErrorKind::InvalidInput, format!("`{}` is {what}", path.display()));
     let check = |kind: std::fs::FileType| match kind {

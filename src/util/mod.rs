@@ -6,6 +6,7 @@ pub mod fs;
 mod fuzz;
 pub mod http;
 pub mod human;
+pub mod lines;
 pub mod near;
 pub mod ports;
 pub mod process;

@@ -1,13 +1,14 @@
 //! `gpucl logs`.
 
 mod containers;
+mod file;
 
-use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::file::LogFile;
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Program;
@@ -44,27 +45,25 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         false => None,
     };
     let shown = Shown { program: app.ui.program(args.raw), labelled: files.len() > 1 };
-    let mut offsets: Vec<u64> = vec![0; files.len()];
-    for ((name, path), offset) in files.iter().zip(&mut offsets) {
-        let text = read_from(path, offset)?;
-        let lines: Vec<&str> = text.lines().collect();
-        let skip = args.tail.map_or(0, |tail| lines.len().saturating_sub(tail));
-        for line in &lines[skip..] {
-            shown.line(app, name, line);
-        }
-    }
-    let Some(interrupt) = &mut interrupt else { return Ok(exit_code::DONE) };
+    let mut logs: Vec<(String, LogFile)> =
+        files.into_iter().map(|(name, path)| (name, LogFile::new(path, args.tail))).collect();
     loop {
+        for (name, log) in &mut logs {
+            log.read(|line| shown.line(app, name, line))
+                .doing(ErrorKind::State, || format!("read the log of {name}"))?;
+        }
+        let Some(interrupt) = &mut interrupt else { break };
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(300)) => {}
             _ = interrupt.recv() => return Ok(exit_code::INTERRUPTED),
         }
-        for ((name, path), offset) in files.iter().zip(&mut offsets) {
-            for line in read_from(path, offset)?.lines() {
-                shown.line(app, name, line);
-            }
+    }
+    for (name, log) in &mut logs {
+        if let Some(line) = log.rest() {
+            shown.line(app, name, &line);
         }
     }
+    Ok(exit_code::DONE)
 }
 
 /// How lines are shown.
@@ -107,19 +106,4 @@ fn files(app: &App, target: &Target, name: Option<&str>) -> Result<Vec<(String, 
             }
         }
     }
-}
-
-/// What a file holds from this place on; a file that is not there yet holds nothing.
-fn read_from(path: &Path, offset: &mut u64) -> Result<String> {
-    let doing = || format!("read {}", path.display());
-    let mut file = match fs_err::File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(String::new()),
-        Err(error) => return Err(error).doing(ErrorKind::State, doing),
-    };
-    file.seek(SeekFrom::Start(*offset)).doing(ErrorKind::State, doing)?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).doing(ErrorKind::State, doing)?;
-    *offset += bytes.len() as u64;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -8,7 +8,7 @@ use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::error::Result;
-use crate::render::{Library, eject, templates};
+use crate::render::{eject, templates};
 use crate::util::human;
 
 /// What can be done with templates.
@@ -45,7 +45,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
 
 fn list(app: &App) -> Result<()> {
     let mut table = Table::new(&["template", "files", "yours"]);
-    for template in templates(&Library::new(app.data_dirs.clone()))? {
+    for template in templates(&app.library())? {
         if app.json() {
             app.ui.json(&serde_json::json!({
                 "v": 1, "type": "template", "name": template.name, "files": template.files, "changed": template.changed,

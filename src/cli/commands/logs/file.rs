@@ -1,0 +1,157 @@
+//! A log on this machine, read piece by piece: neither it nor a line of it has to fit into the memory.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, ErrorKind as Io, Read as _, Result, Seek as _, SeekFrom};
+use std::path::PathBuf;
+
+use crate::util::fs::open_regular;
+use crate::util::lines::Line;
+
+/// How much is read at once.
+const PIECE: usize = 64 << 10;
+
+/// A log, and how far it was read.
+pub(super) struct LogFile {
+    path: PathBuf,
+    offset: u64,
+    /// What came of a line that has no end yet.
+    line: Line,
+    /// How many lines of its end are wanted, until they were looked for.
+    tail: Option<usize>,
+}
+
+impl LogFile {
+    /// Read from its beginning, or its last lines only.
+    pub(super) fn new(path: PathBuf, tail: Option<usize>) -> Self {
+        Self { path, offset: 0, line: Line::default(), tail }
+    }
+
+    /// Hands over every line that has come since; one without its end waits for it. A file that is not there yet holds nothing.
+    pub(super) fn read(&mut self, mut on_line: impl FnMut(&str)) -> Result<()> {
+        let mut file = match open_regular(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == Io::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if let Some(lines) = self.tail.take() {
+            self.offset = start_of_last(&mut file, lines)?;
+        }
+        file.seek(SeekFrom::Start(self.offset))?;
+        // As far as it goes now: who writes faster than this reads does not keep it here.
+        let there_is = file.metadata()?.len().saturating_sub(self.offset);
+        let mut from = BufReader::with_capacity(PIECE, file.take(there_is));
+        loop {
+            let there = from.fill_buf()?;
+            if there.is_empty() {
+                return Ok(());
+            }
+            let used = self.line.take(there);
+            from.consume(used);
+            self.offset += used as u64;
+            if self.line.is_whole()
+                && let Some(text) = self.line.finish()
+            {
+                on_line(&text);
+            }
+        }
+    }
+
+    /// A last line without an end, when nothing is waited for any more.
+    pub(super) fn rest(&mut self) -> Option<String> {
+        self.line.finish()
+    }
+}
+
+/// Where the last so many lines begin.
+fn start_of_last(file: &mut File, lines: usize) -> Result<u64> {
+    let end = file.metadata()?.len();
+    let (mut at, mut left) = (end, lines);
+    let mut piece = Vec::with_capacity(PIECE);
+    while at > 0 && left > 0 {
+        let size = at.min(PIECE as u64);
+        at -= size;
+        piece.clear();
+        file.seek(SeekFrom::Start(at))?;
+        file.by_ref().take(size).read_to_end(&mut piece)?;
+        for (index, _) in piece.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n') {
+            let begin = at + index as u64 + 1;
+            // The end of the very last line begins no other.
+            if begin == end {
+                continue;
+            }
+            left -= 1;
+            if left == 0 {
+                return Ok(begin);
+            }
+        }
+    }
+    Ok(if lines == 0 { end } else { 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn lines(log: &mut LogFile) -> Vec<String> {
+        let mut seen = Vec::new();
+        log.read(|line| seen.push(line.to_owned())).unwrap();
+        seen
+    }
+
+    #[test]
+    fn lines_come_once_and_whole_though_they_are_written_in_pieces() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut log = LogFile::new(path.clone(), None);
+        assert!(lines(&mut log).is_empty(), "a file that is not there yet");
+        let mut file = File::create(&path).unwrap();
+        file.write_all(b"one\n\ntw").unwrap();
+        assert_eq!(lines(&mut log), ["one", ""]);
+        file.write_all(b"o\nthree").unwrap();
+        assert_eq!(lines(&mut log), ["two"]);
+        assert_eq!((log.rest().as_deref(), log.rest()), (Some("three"), None));
+    }
+
+    #[test]
+    fn the_last_lines_are_found_from_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let whole: Vec<String> = (0..30_000).map(|number| format!("line {number}")).collect();
+        for end in ["\n", ""] {
+            std::fs::write(&path, whole.join("\n") + end).unwrap();
+            for tail in [0, 1, 2, 7, 20_000, 29_999, 30_000, 40_000] {
+                let mut log = LogFile::new(path.clone(), Some(tail));
+                let mut seen = lines(&mut log);
+                seen.extend(log.rest());
+                assert_eq!(seen, whole[whole.len().saturating_sub(tail)..], "{tail} of a log that ends with {end:?}");
+            }
+        }
+        std::fs::write(&path, "").unwrap();
+        assert!(lines(&mut LogFile::new(path, Some(3))).is_empty());
+    }
+
+    /// What a job logs is the job's: of a log with a line of 256 MiB what is shown is cut, and its last line is found from the end.
+    #[test]
+    fn a_log_that_is_larger_than_the_memory_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut file = File::create(&path).unwrap();
+        file.set_len(256 << 20).unwrap();
+        file.seek(SeekFrom::End(0)).unwrap();
+        file.write_all(b"\nlast\n").unwrap();
+        assert_eq!(lines(&mut LogFile::new(path.clone(), Some(1))), ["last"]);
+        let seen = lines(&mut LogFile::new(path, None));
+        assert_eq!(seen.len(), 2);
+        assert!(seen[0].len() < 5 << 20 && seen[0].ends_with("bytes)"), "{}", seen[0].len());
+    }
+
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+        assert!(LogFile::new(path, None).read(|_| {}).is_err());
+    }
+}
