@@ -120,7 +120,7 @@ mod tests {
         let path = folder.path().join("log");
         let whole: Vec<String> = (0..30_000).map(|number| format!("line {number}")).collect();
         for end in ["\n", ""] {
-            std::fs::write(&path, whole.join("\n") + end).unwrap();
+            fs_err::write(&path, whole.join("\n") + end).unwrap();
             for tail in [0, 1, 2, 7, 20_000, 29_999, 30_000, 40_000] {
                 let mut log = LogFile::new(path.clone(), Some(tail));
                 let mut seen = lines(&mut log);
@@ -128,7 +128,7 @@ mod tests {
                 assert_eq!(seen, whole[whole.len().saturating_sub(tail)..], "{tail} of a log that ends with {end:?}");
             }
         }
-        std::fs::write(&path, "").unwrap();
+        fs_err::write(&path, "").unwrap();
         assert!(lines(&mut LogFile::new(path, Some(3))).is_empty());
     }
 
