@@ -22,6 +22,7 @@ pub mod name;
 pub mod plan;
 pub mod playbook;
 pub mod provider;
+pub mod providers;
 pub mod ray;
 pub mod render;
 pub mod runtime;
@@ -31,8 +32,3 @@ pub mod secret;
 pub mod spec;
 pub mod state;
 pub mod util;
-
-/// The provider folders, listed by `build.rs`.
-pub mod providers {
-    include!(concat!(env!("OUT_DIR"), "/providers.rs"));
-}

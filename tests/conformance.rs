@@ -8,8 +8,9 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
+use gpucl::provider::Context;
 use gpucl::provider::conformance::{Case, CaseResult, Outcome, Subject, count, run, run_until};
-use gpucl::provider::{Context, find};
+use gpucl::providers::find;
 use memory::{Bug, Memory};
 
 use crate::chameleon::site::Site;

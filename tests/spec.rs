@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gpucl::error::{Error, ErrorKind, Result};
-use gpucl::provider::{Capability, Context, Factory, FieldError, Manifest, Provider, ProviderKind};
-use gpucl::spec::{self, Loaded, Runtime};
+use gpucl::provider::{Capability, Context, Factory, FieldError, Manifest, Provider, ProviderKind, Runtime};
+use gpucl::spec::{self, Loaded};
 use serde_json::Value;
 
 /// A provider that is only asked whether its settings are right.
@@ -108,7 +108,7 @@ fn lookup(name: &str) -> Result<&'static dyn Factory> {
 }
 
 fn read(text: &str) -> Result<Loaded> {
-    spec::parse_with("cluster.yaml", text, &lookup)
+    spec::parse("cluster.yaml", text, &lookup)
 }
 
 /// Asserts that a spec is refused, and what is shown of it.

@@ -15,9 +15,8 @@ use crate::error::{LeftBehind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
-    Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, settings,
+    Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, Runtime, settings,
 };
-use crate::spec::Runtime;
 use api::Api;
 use config::{HostSettings, Settings};
 

@@ -29,9 +29,8 @@ use crate::error::Result;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Login, Manifest, ObservedResource,
-    Offer, Provider, ProviderKind, Recorder, Reservations, Resolved, ResourceKind, ResourceRequest, settings,
+    Offer, Provider, ProviderKind, Recorder, Reservations, Resolved, ResourceKind, ResourceRequest, Runtime, settings,
 };
-use crate::spec::Runtime;
 use cloud::Cloud;
 use config::HostSettings;
 use resources::Kind;

@@ -19,9 +19,8 @@ use crate::host::SshTarget;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
-    Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, settings,
+    Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, Runtime, settings,
 };
-use crate::spec::Runtime;
 use claim::Claims;
 use config::Settings;
 

@@ -12,9 +12,9 @@ use super::protocol::{Answer, MESSAGE_LIMIT, Request, is_of_this_user, socket};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::{Key, Scope};
 use crate::runtime::native::TAG_VARIABLE;
-use crate::state::is_runtime_dir;
 use crate::util::fs;
 use crate::util::process::Identity;
+use crate::util::runtime_dir::is_runtime_dir;
 
 /// How long the agent may take for an answer; it never does anything slow before it answers.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -87,7 +87,7 @@ impl AgentClient {
     pub async fn start(&self, start: &AgentStart) -> Result<Identity> {
         let doing = || format!("start the agent of {}", self.scope.cluster);
         if let Some(folder) = self.socket.parent() {
-            crate::state::make_runtime_dir(folder)?;
+            crate::util::runtime_dir::make_runtime_dir(folder)?;
         }
         let log = fs::open_append(&start.log).doing(ErrorKind::Host, doing)?;
         let errors = log.try_clone().doing(ErrorKind::Host, doing)?;
@@ -183,7 +183,7 @@ mod tests {
         let runtime = above.path().join("run");
         let client = AgentClient::new(&runtime, &scope);
         assert!(client.ask(&Request::Status).await.unwrap().is_none(), "there is no folder yet");
-        crate::state::make_runtime_dir(&runtime).unwrap();
+        crate::util::runtime_dir::make_runtime_dir(&runtime).unwrap();
         assert!(client.ask(&Request::Status).await.unwrap().is_none(), "nobody listens yet");
         let (_, line) = heard(&client, &runtime, 0o700).await;
         assert!(line.contains("status"), "in a folder of ours it is asked: {line}");

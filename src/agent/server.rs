@@ -39,7 +39,7 @@ pub async fn serve(config: AgentConfig) -> Result<()> {
     subreaper.map_err(std::io::Error::from).doing(ErrorKind::Internal, doing)?;
     let path = socket(&config.paths.runtime, &config.scope);
     if let Some(folder) = path.parent() {
-        crate::state::make_runtime_dir(folder)?;
+        crate::util::runtime_dir::make_runtime_dir(folder)?;
     }
     // One agent per cluster: the lock is held for as long as the process lives, whatever becomes of the socket.
     let lock = fs::open_append(&path.with_extension("lock")).doing(ErrorKind::State, doing)?;

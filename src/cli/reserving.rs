@@ -7,7 +7,8 @@ use super::command_error::usage;
 use crate::cluster::lease::Source;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Bus;
-use crate::provider::{self, Factory, Provider, Reservations};
+use crate::provider::{Factory, Provider, Reservations};
+use crate::providers;
 
 /// Which provider and which of its sites, projects and accounts.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -42,7 +43,7 @@ impl ProviderArgs {
     /// Which provider it is, and its settings.
     pub(crate) fn source(&self) -> Result<Source> {
         let provider = match &self.provider {
-            Some(name) => provider::find(name)?.manifest()?.name,
+            Some(name) => providers::find(name)?.manifest()?.name,
             None => only_one()?,
         };
         let mut settings = Map::new();
@@ -56,7 +57,7 @@ impl ProviderArgs {
 /// The only provider whose hosts are reserved.
 fn only_one() -> Result<String> {
     let mut names = Vec::new();
-    for factory in provider::all().iter().filter(|factory| factory.capability().reserves) {
+    for factory in providers::all().iter().filter(|factory| factory.capability().reserves) {
         names.push(factory.manifest()?.name);
     }
     match names.as_slice() {
@@ -71,7 +72,7 @@ fn only_one() -> Result<String> {
 
 /// Opens the provider of a source.
 pub(crate) fn open(app: &App, source: &Source, events: Bus) -> Result<Box<dyn Provider>> {
-    let factory = provider::find(&source.provider)?;
+    let factory = providers::find(&source.provider)?;
     let mut settings = source.settings.clone();
     // What was found for it before is where it is, whatever the environment says now.
     if let (Some(map), false) = (settings.as_object_mut(), source.place.is_empty())

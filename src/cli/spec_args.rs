@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::error::Result;
+use crate::providers;
 use crate::spec::{self, Loaded};
 
 /// Which spec is meant, and from where it may send files.
@@ -19,6 +20,6 @@ pub(crate) struct SpecArgs {
 impl SpecArgs {
     /// Loads it; changes nothing.
     pub(crate) fn load(&self) -> Result<Loaded> {
-        spec::load(&self.spec, &self.allow_path)
+        spec::load(&self.spec, &self.allow_path, &providers::find)
     }
 }

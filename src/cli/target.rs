@@ -8,6 +8,7 @@ use crate::cluster::{self, Known, Remote};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{SshHost, Tunnel};
 use crate::name::{ClusterName, Key};
+use crate::providers;
 use crate::ray::{Access, Client};
 use crate::runtime::project::HostPorts;
 use crate::spec;
@@ -133,7 +134,7 @@ pub(crate) fn name(app: &App) -> Result<ClusterName> {
     }
     let here = app.here.join("cluster.yaml");
     if here.is_file() {
-        return Ok(spec::load_alone(&here)?.spec.name);
+        return Ok(spec::load_alone(&here, &providers::find)?.spec.name);
     }
     let known = cluster::list(&app.paths)?;
     match known.as_slice() {

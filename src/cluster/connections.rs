@@ -4,7 +4,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::host::{Connections, HostEntry, SshTarget};
 use crate::name::{Key, Tag};
 use crate::plan::started_nodes;
-use crate::provider::{self, Context, HostPlace};
+use crate::provider::{Context, HostPlace};
+use crate::providers;
 use crate::runtime::project::{self, ProjectRuntime};
 use crate::state::{ClusterState, ItemKind, Paths};
 
@@ -87,7 +88,7 @@ async fn remote_hosts(state: &ClusterState, context: &Context) -> Result<Vec<Rem
         let place = match state.note(key, "place") {
             Some(place) => place,
             None => {
-                let provider = provider::find(spec.provider.name())?.open(&spec.provider.settings(), context)?;
+                let provider = providers::find(spec.provider.name())?.open(&spec.provider.settings(), context)?;
                 provider.place(&tag, id).await?
             }
         };

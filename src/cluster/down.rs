@@ -7,8 +7,9 @@ use crate::agent::{Armed, Ended};
 use crate::engine::{Ledger, World as _};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::{ClusterName, Key};
+use crate::provider::Runtime;
 use crate::runtime::native::{self, NodePorts};
-use crate::spec::{ProviderChoice, Runtime, Spec};
+use crate::spec::{ProviderChoice, Spec};
 use crate::state::{ClusterState, ItemKind, Lock, Spending, Store};
 use crate::util::process::{Identity, boot_id};
 
@@ -159,7 +160,7 @@ pub(super) fn restarted(known: &ClusterState) -> bool {
 async fn lost_state(settings: &Settings, name: &ClusterName) -> Result<(Store, Spec)> {
     let scope = settings.scope(name);
     let mut holder = None;
-    for factory in crate::provider::all() {
+    for factory in crate::providers::all() {
         let runtime = factory.capability().runtimes.first().copied().unwrap_or_default();
         let spec = bare_spec(name, &factory.manifest()?.name, runtime);
         // One that needs settings cannot be asked: only its own cluster's state knows them.
@@ -177,7 +178,7 @@ async fn lost_state(settings: &Settings, name: &ClusterName) -> Result<(Store, S
     };
     let mut spec = spec;
     let store = Store::create(&settings.paths, &scope, jiff::Timestamp::now())?;
-    let capability = crate::provider::find(spec.provider.name())?.capability();
+    let capability = crate::providers::find(spec.provider.name())?.capability();
     if capability.runtimes.len() > 1 && !capability.hosts_vanish {
         // Nobody knows any more which it was: each leaves other traces on a host.
         for runtime in capability.runtimes {

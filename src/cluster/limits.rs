@@ -173,7 +173,7 @@ impl About<'_> {
 /// The credentials of this environment that a provider needs, by the names of their variables: what must be kept for whoever acts
 /// when nobody is there.
 pub fn secrets_of(spec: &Spec, variables: &BTreeMap<String, String>) -> Result<BTreeMap<String, SecretString>> {
-    let wanted = crate::provider::find(spec.provider.name())?.manifest()?.secrets;
+    let wanted = crate::providers::find(spec.provider.name())?.manifest()?.secrets;
     let is_wanted = |name: &str| {
         wanted.iter().any(|wanted| match wanted.strip_suffix('*') {
             Some(begin) => name.starts_with(begin),

@@ -9,7 +9,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Bus;
 use crate::name::{ClusterName, Owner, Scope};
 use crate::playbook::Stage;
-use crate::provider::{self, Context, Provider, Surroundings};
+use crate::provider::{Context, Provider, Surroundings};
+use crate::providers;
 use crate::render::Library;
 use crate::runtime::native;
 use crate::spec::Spec;
@@ -56,7 +57,7 @@ impl Settings {
 
     /// Opens the provider of a spec.
     pub fn provider(&self, spec: &Spec) -> Result<Box<dyn Provider>> {
-        provider::find(spec.provider.name())?.open(&spec.provider.settings(), &self.context())
+        providers::find(spec.provider.name())?.open(&spec.provider.settings(), &self.context())
     }
 
     /// The world of a cluster.

@@ -4,6 +4,7 @@
 //! line by line. Everything else (delivery of files, detached programs, following and re-attaching, facts) is built on that
 //! one thing in [`crate::playbook`], so that it works the same on this machine and through SSH.
 
+mod file;
 mod lines;
 mod local;
 mod ssh;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use file::StageFile;
 pub use local::LocalHost;
 pub use ssh::{
     Connections, Copied, HostEntry, LeftOut, OnBytes, SshHost, SshTarget, TargetFault, Tunnel, Way, user_fault,

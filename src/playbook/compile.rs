@@ -3,6 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use super::stage::{Stage, Step};
 use crate::host::Host;
 use crate::render::{quote, quote_path};
@@ -264,18 +267,11 @@ fn seconds(duration: Duration) -> u64 {
     duration.as_millis().div_ceil(1000).clamp(1, 1_000_000) as u64
 }
 
-/// Base64 in lines of 76 letters.
-pub(crate) fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+/// Base64 in lines of 76 letters, each with its end.
+fn base64(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 3 / 2);
     for line in bytes.chunks(57) {
-        for group in line.chunks(3) {
-            let value = (0..3).fold(0_usize, |value, at| value << 8 | usize::from(group.get(at).copied().unwrap_or(0)));
-            for at in 0..4 {
-                let letter = LETTERS[value >> (18 - 6 * at) & 63];
-                text.push(if at <= group.len() { char::from(letter) } else { '=' });
-            }
-        }
+        STANDARD.encode_string(line, &mut text);
         text.push('\n');
     }
     text

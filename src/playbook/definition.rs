@@ -6,10 +6,11 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::facts::{Facts, Vendor};
-use super::stage::{KnownError, Stage, StageFile, Step};
+use super::stage::{KnownError, Stage, Step};
 use crate::error::{Error, ErrorKind, Result};
+use crate::host::StageFile;
 use crate::render::{Library, Origin, render};
-use crate::spec::SpecDuration;
+use crate::util::duration::SpecDuration;
 use crate::util::near;
 
 /// Ordered, idempotent steps that bring a host to a state.

@@ -16,9 +16,8 @@ mod restart;
 mod run;
 mod stage;
 
-pub(crate) use compile::base64;
 pub use definition::{Has, Playbook, When, load};
 pub use facts::{Facts, GpuFact, PythonFact, Vendor};
 pub use look::{Look, StageState, facts, look};
 pub use run::{end_program, program_text, run_stage};
-pub use stage::{KnownError, Stage, StageFile, StageReport, Step, StepReport};
+pub use stage::{KnownError, Stage, StageReport, Step, StepReport};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Facts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::StepOutcome;
+use crate::host::StageFile;
 use crate::util::digest;
 
 /// One stage of one host: steps in order, and files that they need.
@@ -77,17 +78,6 @@ impl KnownError {
             rest.is_some()
         })
     }
-}
-
-/// A file that a stage delivers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StageFile {
-    /// Its path from the host's folder.
-    pub path: String,
-    /// Its mode, such as `0o600`.
-    pub mode: u32,
-    /// What is in it.
-    pub bytes: Vec<u8>,
 }
 
 /// How one step ended.

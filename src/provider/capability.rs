@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
-
-use crate::spec::Runtime;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Whether a provider hands over hosts or runs the cluster itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -14,6 +13,27 @@ pub enum ProviderKind {
     Host,
     /// It takes a rendered manifest and runs the cluster itself.
     Platform,
+}
+
+/// How Ray runs on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Runtime {
+    /// A virtual environment and supervised processes.
+    #[default]
+    Native,
+    /// Containers of one compose project per host.
+    Docker,
+}
+
+impl Runtime {
+    /// Its name in a spec.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Docker => "docker",
+        }
+    }
 }
 
 /// What a provider can do. The engine and the conformance suite read it; nobody asks for a name.

@@ -11,11 +11,10 @@ mod login;
 mod manifest;
 mod outage;
 mod recorder;
-mod registry;
 mod reservation;
 pub mod settings;
 
-pub use capability::{Capability, ProviderKind, USUAL_POLL};
+pub use capability::{Capability, ProviderKind, Runtime, USUAL_POLL};
 pub use contract::{
     Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider, Resolved,
     ResourceKind, ResourceRequest, Start, Surroundings,
@@ -24,7 +23,6 @@ pub use login::{LoggedIn, Login, LoginAsk, LoginForm};
 pub use manifest::Manifest;
 pub use outage::Outage;
 pub use recorder::{Acquired, Recorder};
-pub use registry::{all, find, names};
 pub use reservation::{
     Booking, CalendarRow, EndAsk, HostFilter, Lease, LeaseAsk, LeaseState, Proposal, Reservations, StartAsk,
 };

@@ -8,7 +8,7 @@ mod vault;
 use std::path::{Path, PathBuf};
 
 pub use access::{KeyPair, ensure_key_pair, key_pair};
-pub use cluster::{GRAFANA_USER, PROMETHEUS_USER, Secrets, ensure_secrets, external_credentials};
+pub use cluster::{GRAFANA_USER, PROMETHEUS_USER, Secrets, ensure_secrets};
 pub use marks::Marks;
 use secrecy::{ExposeSecret as _, SecretString};
 pub use vault::{Store, Vault};

@@ -8,6 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::credentials::external_credentials;
 use super::load::Loaded;
 use super::place::{Problem, item};
 use super::{ServicesSpec, yaml};
@@ -73,7 +74,7 @@ impl Sources<'_> {
     fn credentials(&self, path: &str, profile: &str) -> Result<String, Box<Problem>> {
         let file = self.file(path)?;
         let file = file.to_str().ok_or_else(|| wrong("cannot be used: its path is not UTF-8".to_owned()))?;
-        crate::secret::external_credentials(file, profile).map_err(|error| {
+        external_credentials(file, profile).map_err(|error| {
             let cause = error.causes().first().cloned().unwrap_or_default();
             wrong(format!("cannot be used: {cause}"))
         })?;
@@ -152,7 +153,7 @@ mod tests {
         }
 
         fn read(&self, folder: &str, allowed: &[&str], change: impl FnOnce(&mut Loaded)) -> Result<Loaded> {
-            let mut loaded = parse("cluster.yaml", "name: x\n").unwrap();
+            let mut loaded = parse("cluster.yaml", "name: x\n", &crate::providers::find).unwrap();
             change(&mut loaded);
             let allowed: Vec<PathBuf> = allowed.iter().map(|name| self.at(name)).collect();
             read_beside(&mut loaded, &self.at(folder), &allowed).map(|()| loaded)
@@ -244,7 +245,7 @@ mod tests {
         assert!(told(bench.credentials("work", "pipe.yaml", &[]).unwrap_err()).contains("only regular files"));
         assert!(told(bench.credentials("work", "large", &[]).unwrap_err()).contains("larger than 64.0 KiB"));
         // With the folder allowed, a device is still none.
-        let mut loaded = parse("cluster.yaml", "name: x\n").unwrap();
+        let mut loaded = parse("cluster.yaml", "name: x\n", &crate::providers::find).unwrap();
         loaded.spec.compose = vec![crate::spec::Fragment { path: "zero.yaml".to_owned(), text: String::new() }];
         let error = read_beside(&mut loaded, &bench.at("work"), &[PathBuf::from("/dev")]).unwrap_err();
         assert!(error.to_string().contains("only regular files are read"), "{error}");

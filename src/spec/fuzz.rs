@@ -40,11 +40,12 @@ fn fuzz_spec_text() {
     ];
     Target::of_text("spec", &seeds()).with_words(&words).with_inputs(250, 60).run(|input| {
         let text = String::from_utf8_lossy(input);
-        match parse("cluster.yaml", &text) {
+        match parse("cluster.yaml", &text, &crate::providers::find) {
             Ok(loaded) => {
                 demand(!loaded.spec.name.as_str().is_empty(), || "a spec without a name was read".to_owned())?;
                 // What was read once is read again as the same.
-                let again = parse("cluster.yaml", &text).map_err(|error| format!("read once, and then: {error}"))?;
+                let again = parse("cluster.yaml", &text, &crate::providers::find)
+                    .map_err(|error| format!("read once, and then: {error}"))?;
                 demand(format!("{:?}", loaded.spec) == format!("{:?}", again.spec), || "read in two ways".to_owned())
             }
             // However much is wrong, a person gets a page of it.

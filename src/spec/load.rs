@@ -29,14 +29,14 @@ pub struct Loaded {
 /// Loads the spec in this file, and the files that it sends; changes nothing.
 ///
 /// What it sends must lie in its own folder, or in one of `allowed`.
-pub fn load(path: &Path, allowed: &[PathBuf]) -> Result<Loaded> {
-    let mut loaded = load_alone(path)?;
+pub fn load(path: &Path, allowed: &[PathBuf], lookup: Lookup<'_>) -> Result<Loaded> {
+    let mut loaded = load_alone(path, lookup)?;
     read_beside(&mut loaded, path.parent().unwrap_or(Path::new("")), allowed)?;
     Ok(loaded)
 }
 
 /// Loads the spec in this file without what it sends, for who only wants to know what it describes.
-pub fn load_alone(path: &Path) -> Result<Loaded> {
+pub fn load_alone(path: &Path, lookup: Lookup<'_>) -> Result<Loaded> {
     let name = path.display().to_string();
     let doing = || format!("read the spec {name}");
     let wrong = |cause: String| Error::new(ErrorKind::Spec, doing()).because(cause);
@@ -62,16 +62,11 @@ pub fn load_alone(path: &Path) -> Result<Loaded> {
         let line = before.matches('\n').count() + 1;
         wrong(format!("{name}:{line}:{column}: is not UTF-8")).hint("save the file as UTF-8 and try again")
     })?;
-    parse(&name, &text)
+    parse(&name, &text, lookup)
 }
 
 /// Reads a spec from a text; `name` is what the file is called in errors.
-pub fn parse(name: &str, text: &str) -> Result<Loaded> {
-    parse_with(name, text, &crate::provider::find)
-}
-
-/// Reads a spec with providers other than the built-in ones.
-pub fn parse_with(name: &str, text: &str, lookup: Lookup<'_>) -> Result<Loaded> {
+pub fn parse(name: &str, text: &str, lookup: Lookup<'_>) -> Result<Loaded> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut places = Places::of_text(name, text);
     if text.len() > MOST_BYTES {

@@ -8,6 +8,7 @@
 //! ```
 
 mod beside;
+mod credentials;
 #[cfg(test)]
 mod fuzz;
 mod limits;
@@ -22,14 +23,15 @@ mod validate_services;
 mod walk;
 mod yaml;
 
+pub use credentials::external_credentials;
 pub use limits::{ASK_ABOVE, Amount, Deadline};
-pub use load::{Loaded, load, load_alone, parse, parse_with};
+pub use load::{Loaded, load, load_alone, parse};
 pub use model::{
-    Capacity, DEFAULT_RAY_VERSION, GpuProof, HeadSpec, Memory, Partial, Per, ProviderChoice, RaySpec, Runtime, Spec,
-    SpecDuration, Timeouts, WorkersSpec,
+    Capacity, DEFAULT_RAY_VERSION, GpuProof, HeadSpec, Memory, Partial, Per, ProviderChoice, RaySpec, Spec, Timeouts,
+    WorkersSpec,
 };
 pub use place::Places;
-pub use schema::{schema, schema_with};
+pub use schema::schema;
 pub use services::{
     BuildSpec, ExternalStore, Fragment, GrafanaSpec, IMAGE_NAMES, Images, JupyterSpec, ObjectStoreSpec, PrometheusSpec,
     ServicesSpec, StoreKind, Switchable,

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::limits::{Amount, Deadline};
 use super::services::{BuildSpec, Fragment, Images, ServicesSpec};
 use crate::name::ClusterName;
+use crate::provider::Runtime;
+use crate::util::duration::SpecDuration;
 
 /// The Ray version that a spec without one gets.
 pub const DEFAULT_RAY_VERSION: &str = "2.60.0";
@@ -114,27 +116,6 @@ impl ProviderChoice {
 impl Default for ProviderChoice {
     fn default() -> Self {
         Self::Name("local".to_owned())
-    }
-}
-
-/// How Ray runs on a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Runtime {
-    /// A virtual environment and supervised processes.
-    #[default]
-    Native,
-    /// Containers of one compose project per host.
-    Docker,
-}
-
-impl Runtime {
-    /// Its name in a spec.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Native => "native",
-            Self::Docker => "docker",
-        }
     }
 }
 
@@ -276,45 +257,6 @@ pub enum Partial {
     Keep,
     /// They are given back; all of them are waited for.
     GiveBack,
-}
-
-/// The longest wait that a spec may ask for.
-const LONGEST_WAIT: Duration = Duration::from_secs(168 * 3600);
-
-/// A duration as people write it: `90s`, `5m`, `1h 30m`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct SpecDuration(pub Duration);
-
-impl TryFrom<String> for SpecDuration {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no duration: write it like `90s`, `5m` or `1h 30m`");
-        let parsed: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
-        let duration = Duration::try_from(parsed).map_err(|_| wrong())?;
-        match duration {
-            Duration::ZERO => Err(wrong()),
-            long if long > LONGEST_WAIT => Err(format!("`{text}` is too long: 168h is the longest")),
-            duration => Ok(Self(duration)),
-        }
-    }
-}
-
-impl From<SpecDuration> for String {
-    fn from(duration: SpecDuration) -> String {
-        crate::util::human::duration(duration.0)
-    }
-}
-
-impl JsonSchema for SpecDuration {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Duration".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "examples": ["90s", "5m", "1h 30m"] })
-    }
 }
 
 /// An amount of memory: a number of bytes, or a text such as `512MiB` or `2GiB`.

@@ -8,14 +8,6 @@ use super::{ProviderChoice, Spec};
 use crate::error::Result;
 use crate::provider::Factory;
 
-/// The JSON Schema of a spec, with the settings of every built-in provider.
-///
-/// # Errors
-/// When a provider's manifest cannot be read.
-pub fn schema() -> Result<Value> {
-    schema_with(crate::providers::BUILTIN)
-}
-
 /// The JSON Schema of our own keys; what belongs to a provider is free in it.
 pub(super) fn own() -> &'static Value {
     static OWN: OnceLock<Value> = OnceLock::new();
@@ -26,7 +18,7 @@ pub(super) fn own() -> &'static Value {
 ///
 /// # Errors
 /// When a provider's manifest cannot be read.
-pub fn schema_with(providers: &[&dyn Factory]) -> Result<Value> {
+pub fn schema(providers: &[&dyn Factory]) -> Result<Value> {
     let mut schema = own().clone();
     let mut definitions = schema.get("$defs").and_then(Value::as_object).cloned().unwrap_or_default();
     let mut names = Vec::new();

@@ -1,9 +1,10 @@
 //! What the keys of the runtime `docker` mean: services, images, and files of the user.
 
+use super::Spec;
 use super::place::{Problem, item, join};
 use super::services::{CAPABILITIES, IMAGE_NAMES};
 use super::walk::unknown_key;
-use super::{Runtime, Spec};
+use crate::provider::Runtime;
 use crate::util::near::nearest;
 
 /// Everything that is wrong with the meaning of these keys.

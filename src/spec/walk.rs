@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 
 use super::node::{Kind, Node, shortened};
 use super::place::{Problem, item, join};
-use super::{Amount, Deadline, Memory, SpecDuration};
+use super::{Amount, Deadline, Memory};
 use crate::name::ClusterName;
+use crate::util::duration::SpecDuration;
 use crate::util::near::nearest;
 
 /// Checks the tree; hands back what is right in it as plain data, for the checks that come after.

@@ -16,5 +16,5 @@ pub use cost::{Priced, Spending};
 pub(crate) use lock::way_to_write;
 pub use lock::{Lock, LockInfo};
 pub use owner::{check_here, known_owner, move_owner, new_owner, owner};
-pub use paths::{Paths, is_runtime_dir, make_runtime_dir};
+pub use paths::Paths;
 pub use store::Store;

@@ -1,11 +1,8 @@
 //! Where everything of one user lies.
 
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::ClusterName;
-use crate::util::fs::create_private_dir;
 
 /// The folders of one user; the command line finds them.
 #[derive(Debug, Clone)]
@@ -41,64 +38,5 @@ impl Paths {
     /// The file that holds the owner.
     pub fn owner(&self) -> PathBuf {
         self.config.join("owner")
-    }
-}
-
-/// Makes a folder for sockets, and refuses one that is not this user's alone: in `/tmp` anybody may have made it first.
-pub fn make_runtime_dir(folder: &Path) -> Result<()> {
-    let doing = || format!("use {} for sockets", folder.display());
-    create_private_dir(folder).doing(ErrorKind::Host, doing)?;
-    is_runtime_dir(folder).map(|_| ())
-}
-
-/// Whether there is this folder for sockets; refuses one that is not this user's alone, as who made it could listen there in our place.
-///
-/// # Errors
-/// When it is a link or no folder, when it is somebody else's, or when others may enter it or write into it.
-pub fn is_runtime_dir(folder: &Path) -> Result<bool> {
-    let doing = || format!("use {} for sockets", folder.display());
-    let metadata = match fs_err::symlink_metadata(folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        metadata => metadata.doing(ErrorKind::Host, doing)?,
-    };
-    let me = rustix::process::getuid().as_raw();
-    let wrong = if !metadata.is_dir() {
-        "it is a link or no folder, and not one that gpucl made".to_owned()
-    } else if metadata.uid() != me {
-        format!("it belongs to user {} and not to you", metadata.uid())
-    } else if metadata.mode() & 0o077 != 0 {
-        format!("others may enter it or write into it (mode {:04o})", metadata.mode() & 0o7777)
-    } else {
-        return Ok(true);
-    };
-    Err(Error::new(ErrorKind::Host, doing())
-        .because(wrong)
-        .hint("set XDG_RUNTIME_DIR to a short folder of your own with mode 0700"))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use super::*;
-
-    #[test]
-    fn a_folder_for_sockets_is_of_this_user_alone_or_refused() {
-        let above = tempfile::tempdir().unwrap();
-        let folder = above.path().join("gpucl-1");
-        assert!(!is_runtime_dir(&folder).unwrap());
-        make_runtime_dir(&folder).unwrap();
-        assert_eq!(fs_err::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
-        assert!(is_runtime_dir(&folder).unwrap());
-        for mode in [0o777, 0o770, 0o755, 0o711, 0o701] {
-            fs_err::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
-            assert!(make_runtime_dir(&folder).unwrap_err().to_string().contains("others may enter it"), "{mode:o}");
-            assert!(is_runtime_dir(&folder).is_err(), "{mode:o}");
-        }
-        // A link may lead to a folder of ours, and is still whoever's who made it.
-        fs_err::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();
-        fs_err::os::unix::fs::symlink(&folder, above.path().join("link")).unwrap();
-        assert!(make_runtime_dir(&above.path().join("link")).is_err());
-        assert!(is_runtime_dir(&above.path().join("link")).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! Leaf helpers that know nothing of clusters.
 
 pub mod digest;
+pub mod duration;
 pub mod fs;
 #[cfg(test)]
 mod fuzz;
@@ -11,5 +12,6 @@ pub mod near;
 pub mod ports;
 pub mod process;
 pub mod random;
+pub mod runtime_dir;
 pub mod text;
 pub mod when;

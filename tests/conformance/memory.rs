@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use gpucl::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use gpucl::name::{Key, Scope, Tag};
+use gpucl::provider::Runtime;
 use gpucl::provider::{
     Acquired, Capability, HostPlace, HostRequest, ObservedResource, Offer, Provider, ProviderKind, Recorder,
     ResourceKind, ResourceRequest,
 };
-use gpucl::spec::Runtime;
 
 /// What one broken provider does wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

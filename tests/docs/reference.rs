@@ -184,7 +184,7 @@ fn the_settings_of_clouds_are_all_in_their_tables() {
 }
 
 fn all_settings_are_in_the_table(name: &str, after: &str) {
-    let factory = gpucl::provider::find(name).unwrap();
+    let factory = gpucl::providers::find(name).unwrap();
     let keys = |schema: schemars::Schema| -> std::collections::BTreeSet<String> {
         schema.as_value()["properties"].as_object().unwrap().keys().cloned().collect()
     };

@@ -92,7 +92,8 @@ fn a_claim_without_a_test_or_with_one_that_is_gone_is_noticed() {
     let named = "docs::security::each_claim_names_tests_that_are_there".to_owned();
     assert_eq!(rows(table), [("a".to_owned(), vec![named.clone()]), ("b".to_owned(), Vec::new())]);
     assert!(
-        is_there(&named) && is_there("lib: state::paths::tests::a_folder_for_sockets_is_of_this_user_alone_or_refused")
+        is_there(&named)
+            && is_there("lib: util::runtime_dir::tests::a_folder_for_sockets_is_of_this_user_alone_or_refused")
     );
     assert!(is_there(
         "lib: providers::lambda::api::tests::an_instance_is_read_with_what_nobody_knows_and_without_its_secrets"

@@ -87,7 +87,7 @@ fn pieces() -> Vec<Piece> {
 
 /// The names that a spec begins with.
 fn keys() -> Vec<String> {
-    gpucl::spec::schema().unwrap()["properties"].as_object().unwrap().keys().cloned().collect()
+    gpucl::spec::schema(gpucl::providers::all()).unwrap()["properties"].as_object().unwrap().keys().cloned().collect()
 }
 
 /// Blocks that are fenced as YAML, indented blocks that begin with a key of a spec or of a provider, and such texts within a line.
@@ -151,7 +151,7 @@ fn provider_of(place: &str) -> String {
 
 /// The keys that a provider has of its own.
 fn settings_of(provider: &str) -> Vec<String> {
-    let schema = gpucl::provider::find(provider).unwrap().settings_schema();
+    let schema = gpucl::providers::find(provider).unwrap().settings_schema();
     let properties = schema.as_value()["properties"].as_object().cloned().unwrap_or_default();
     properties.keys().cloned().collect()
 }
@@ -258,7 +258,8 @@ impl Places {
         // To plan at a cloud takes a second, and a piece of one line says nothing that only a plan would refuse.
         let is_piece = piece.text.lines().count() == 1;
         if provider == "local" || (provider != "ssh" && !is_piece) {
-            gpucl::spec::load(&path, &[]).map_err(|error| format!("{error} {:?}", error.shown_snippet()))?;
+            gpucl::spec::load(&path, &[], &gpucl::providers::find)
+                .map_err(|error| format!("{error} {:?}", error.shown_snippet()))?;
             let plan = env.run(&["plan"]);
             // A stand-in may have none of it now: then it was understood all the same.
             return match plan.code {

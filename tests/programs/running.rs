@@ -7,8 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gpucl::error::{ErrorKind, Result};
 use gpucl::event::{Bus, EventKind, StepOutcome};
+use gpucl::host::StageFile;
 use gpucl::host::{ExecEnd, Host, OnLine};
-use gpucl::playbook::{self, Stage, StageFile, Step};
+use gpucl::playbook::{self, Stage, Step};
 
 use super::support::{Home, ShellHost, lines, outcomes, run, stage, step};
 

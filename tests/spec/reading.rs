@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use gpucl::error::{Error, ErrorKind};
-use gpucl::spec::{self, Memory, Per, Runtime};
+use gpucl::provider::Runtime;
+use gpucl::spec::{self, Memory, Per};
 use serde_json::json;
 
 use super::{project, read};
@@ -83,7 +84,9 @@ fn what_is_found_later_is_shown_at_its_line_too() {
 }
 
 fn load(path: &Path) -> Error {
-    let Err(error) = spec::load(path, &[]) else { unreachable!("it was read: {}", path.display()) };
+    let Err(error) = spec::load(path, &[], &gpucl::providers::find) else {
+        unreachable!("it was read: {}", path.display())
+    };
     error
 }
 
@@ -141,7 +144,8 @@ fn every_example_is_read() {
     for entry in std::fs::read_dir(project("examples")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "yaml") {
-            let loaded = spec::load(&path, &[]).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let loaded = spec::load(&path, &[], &gpucl::providers::find)
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let places = loaded.places;
             assert_eq!(places.position("name").1, 7, "{}: `name` is not at the margin", path.display());
             read += 1;

@@ -1,6 +1,6 @@
 //! `gpucl schema` and the reference.
 
-use gpucl::spec;
+use gpucl::{providers, spec};
 use serde_json::{Value, json};
 
 use super::{HALL, project};
@@ -24,7 +24,7 @@ fn properties(schema: &Value, names: &mut Vec<String>) {
 fn the_reference_names_every_key() {
     let reference = fs_err::read_to_string(project("docs/reference/spec.md")).unwrap();
     let mut names = Vec::new();
-    properties(&spec::schema().unwrap(), &mut names);
+    properties(&spec::schema(providers::all()).unwrap(), &mut names);
     assert!(names.contains(&"object_store_memory".to_owned()), "{names:?}");
     for name in names {
         let named = [format!("`{name}`"), format!(".{name}`")].iter().any(|form| reference.contains(form));
@@ -54,12 +54,12 @@ fn the_schema_is_one_line_of_json_where_that_is_asked_for() {
     let env = TestEnv::new();
     let printed = env.run(&["schema", "--output", "json"]).exits(0).stdout;
     assert_eq!(printed.lines().count(), 1);
-    assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), spec::schema().unwrap());
+    assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), spec::schema(providers::all()).unwrap());
 }
 
 #[test]
 fn the_schema_says_what_editors_need() {
-    let schema = spec::schema().unwrap();
+    let schema = spec::schema(providers::all()).unwrap();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     assert_eq!(schema["additionalProperties"], json!(false));
     assert_eq!(schema["required"], json!(["name"]));
@@ -71,7 +71,7 @@ fn the_schema_says_what_editors_need() {
 
 #[test]
 fn the_schema_holds_the_settings_of_every_provider() {
-    let schema = spec::schema_with(&[&HALL]).unwrap();
+    let schema = spec::schema(&[&HALL]).unwrap();
     let definitions = &schema["$defs"];
     let settings = &definitions["provider_hall"];
     assert_eq!(settings["properties"]["name"]["const"], "hall");

@@ -9,7 +9,7 @@ use crate::cluster;
 use crate::error::Result;
 use crate::money::told;
 use crate::name::ClusterName;
-use crate::spec::Runtime;
+use crate::provider::Runtime;
 use crate::util::human;
 
 /// The arguments of `down`.

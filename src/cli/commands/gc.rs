@@ -13,7 +13,8 @@ use crate::cluster::{Found, Gc, GcOptions, Settings, Standing};
 use crate::engine::Cancel;
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::Owner;
-use crate::provider::{self, Provider};
+use crate::provider::Provider;
+use crate::providers;
 use crate::state::{check_here, known_owner};
 use crate::util::{human, when};
 
@@ -134,7 +135,7 @@ impl Desk<'_> {
             return Ok((vec![open(&self.args.provider.source()?)?], Vec::new()));
         }
         let (mut places, mut silent) = (Vec::new(), Vec::new());
-        for name in provider::names() {
+        for name in providers::names() {
             let source =
                 Source { provider: name, settings: Value::Object(serde_json::Map::new()), place: String::new() };
             match open(&source) {

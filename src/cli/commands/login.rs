@@ -10,7 +10,8 @@ use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::cli::output::{Table, Ui};
 use crate::error::{Error, ErrorKind, Result};
-use crate::provider::{self, Login, LoginAsk};
+use crate::provider::{Login, LoginAsk};
+use crate::providers;
 use crate::secret::{Store, Vault};
 
 /// The longest secret that is read; a pasted file is none.
@@ -130,7 +131,7 @@ fn list(app: &App, only: Option<&str>) -> Result<u8> {
     let vault = vault(app);
     let mut table = Table::new(&["provider", "site", "project"]);
     let mut any = false;
-    for factory in provider::all() {
+    for factory in providers::all() {
         let (manifest, Some(login)) = (factory.manifest()?, factory.login()) else { continue };
         if only.is_some_and(|only| only != manifest.name) {
             continue;
@@ -190,7 +191,7 @@ fn vault(app: &App) -> Vault {
 }
 
 fn login_of(name: &str) -> Result<&'static dyn Login> {
-    provider::find(name)?.login().ok_or_else(|| {
+    providers::find(name)?.login().ok_or_else(|| {
         usage(format!("log in to {name}"), "it has no accounts: nothing is needed").hint("gpucl provider list")
     })
 }

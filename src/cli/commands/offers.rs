@@ -10,7 +10,8 @@ use crate::cli::output::{Table, gantt};
 use crate::cli::reserving::{self, ProviderArgs};
 use crate::cluster::lease::Source;
 use crate::error::{Error, ErrorKind, Result};
-use crate::provider::{self, CalendarRow, HostFilter, Offer};
+use crate::provider::{CalendarRow, HostFilter, Offer};
+use crate::providers;
 use crate::util::{human, when};
 
 /// How far ahead free time is looked for.
@@ -160,7 +161,7 @@ fn sources(app: &App, args: &ProviderArgs) -> Result<Vec<Source>> {
     }
     let context = app.provider_context(app.plain_events());
     let (mut found, mut known) = (Vec::new(), Vec::new());
-    for factory in provider::all() {
+    for factory in providers::all() {
         let (Some(login), manifest) = (factory.login(), factory.manifest()?) else { continue };
         // What is wrong with a credential is told when it is used.
         let settings = login.sources(&context).unwrap_or_else(|_| vec![json!({})]);

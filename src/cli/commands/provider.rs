@@ -13,7 +13,8 @@ use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::error::{Doing as _, Error, ErrorKind, LeftBehind, Result};
 use crate::provider::conformance::{Case, CaseResult, Outcome, Subject, count, run_until};
-use crate::provider::{self, Context, FieldError, Offer, ProviderKind, Surroundings};
+use crate::provider::{Context, FieldError, Offer, ProviderKind, Surroundings};
+use crate::providers;
 use crate::sandbox::{chameleon, lambda};
 use crate::util::human::short_duration;
 
@@ -54,7 +55,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
 
 fn list(app: &App) -> Result<u8> {
     let mut table = Table::new(&["name", "kind", "costs money", "runtimes", "summary"]);
-    for factory in provider::all() {
+    for factory in providers::all() {
         let (manifest, capability) = (factory.manifest()?, factory.capability());
         if app.json() {
             app.ui.json(&json!({
@@ -78,7 +79,7 @@ fn list(app: &App) -> Result<u8> {
 
 async fn check(app: &App, args: CheckArgs) -> Result<u8> {
     let doing = format!("check the provider `{}`", args.name);
-    let factory = provider::find(&args.name)?;
+    let factory = providers::find(&args.name)?;
     let settings = parsed(&args.settings, "--settings")?;
     let host = args.host.as_deref().map_or_else(|| Ok(factory.example_host()), |host| parsed(host, "--host"))?;
     if let Some(error) = factory.check(&settings, std::slice::from_ref(&host)).first() {

@@ -9,8 +9,8 @@ use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::sandbox::CONTROL_HEADER;
-use crate::state::make_runtime_dir;
 use crate::util::fs::{remove_tree, write_atomic};
+use crate::util::runtime_dir::make_runtime_dir;
 
 pub(crate) mod chameleon;
 pub(crate) mod lambda;

@@ -10,7 +10,7 @@ use crate::error::Result;
 pub(crate) struct Args {}
 
 pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
-    let schema = crate::spec::schema()?;
+    let schema = crate::spec::schema(crate::providers::all())?;
     if app.json() {
         app.ui.json(&schema);
     } else {

@@ -11,7 +11,7 @@ use crate::cli::run::{Ended, run as run_with_events};
 use crate::cli::spec_args::SpecArgs;
 use crate::cluster::{self, UpOptions, UpOutcome};
 use crate::error::Result;
-use crate::spec::SpecDuration;
+use crate::util::duration::SpecDuration;
 use crate::util::human;
 
 /// The arguments of `up`.

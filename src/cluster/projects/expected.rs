@@ -11,7 +11,8 @@ use crate::plan::{Machine, NodeSpec, desired};
 use crate::playbook::{Facts, Stage};
 use crate::provider::HostPlace;
 use crate::runtime::project::{DeployRequest, Deployment, HostInput, HostPorts, Others, Pages, PrepareRequest};
-use crate::secret::{Secrets, external_credentials};
+use crate::secret::Secrets;
+use crate::spec::external_credentials;
 use crate::state::ClusterState;
 
 /// A wrong promise: the path in the spec and the sentence.

@@ -14,8 +14,8 @@ use crate::event::Bus;
 use crate::host::{Account, Connections, Host, HostEntry, SshHost, SshTarget};
 use crate::name::Key;
 use crate::provider::HostPlace;
+use crate::provider::Runtime;
 use crate::runtime::project;
-use crate::spec::Runtime;
 
 /// How the world gets at its hosts.
 #[async_trait]

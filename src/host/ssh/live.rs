@@ -10,9 +10,9 @@ use tokio::net::UnixStream;
 use super::config::Trust;
 use super::trouble::{Cause, Trouble};
 use crate::error::{Doing as _, ErrorKind, Result};
-use crate::state::make_runtime_dir;
 use crate::util::fs::{RECORD_LIMIT, create_private_dir, read_tail, remove_tree};
 use crate::util::process::Identity;
+use crate::util::runtime_dir::make_runtime_dir;
 
 /// How long a master lives when gpucl was killed: nobody holds its line then.
 const ORPHAN: std::num::NonZeroUsize = match std::num::NonZeroUsize::new(30) {

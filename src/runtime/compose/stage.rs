@@ -7,9 +7,10 @@ use super::checks;
 use super::images::Build;
 use super::project::Project;
 use super::{closed_table, containers_name};
+use crate::host::StageFile;
 use crate::name::Key;
 use crate::plan::NodeSpec;
-use crate::playbook::{KnownError, Stage, StageFile, Step};
+use crate::playbook::{KnownError, Stage, Step};
 use crate::render::quote;
 use crate::util::digest;
 

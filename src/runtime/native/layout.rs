@@ -96,7 +96,7 @@ impl Layout {
             fs::create_private_dir(&folder).doing(ErrorKind::Host, doing)?;
         }
         if let Some(folder) = self.link.parent() {
-            crate::state::make_runtime_dir(folder)?;
+            crate::util::runtime_dir::make_runtime_dir(folder)?;
         }
         let target = self.home.join("ray");
         if fs_err::read_link(&self.link).is_ok_and(|to| to == target) {

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Layout;
 use crate::error::Result;
-use crate::host::{ExecEnd, Host};
-use crate::playbook::{self, Stage, StageFile, StageReport};
+use crate::host::{ExecEnd, Host, StageFile};
+use crate::playbook::{self, Stage, StageReport};
 use crate::render::Library;
 use crate::spec::Spec;
 

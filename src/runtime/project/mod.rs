@@ -21,7 +21,8 @@ use crate::host::Account;
 use crate::name::Key;
 use crate::plan::NodeSpec;
 use crate::playbook::Stage;
-use crate::spec::{Runtime, Spec};
+use crate::provider::Runtime;
+use crate::spec::Spec;
 
 /// How Ray runs on hosts that are reached by SSH.
 pub trait ProjectRuntime: Send + Sync {

@@ -12,11 +12,11 @@ use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::host::SshTarget;
 use crate::money::HourlyPrice;
 use crate::name::{Key, Owner, Scope, Tag};
+use crate::provider::Runtime;
 use crate::provider::{
     Acquired, Capability, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider, ProviderKind, Recorder,
     Resolved, ResourceKind, ResourceRequest, USUAL_POLL,
 };
-use crate::spec::Runtime;
 
 /// The time between two launches.
 pub(super) const SPACING: Duration = Duration::from_secs(12);

@@ -68,7 +68,7 @@ fn spec_with(workers: &str, hosts: usize, more: &str) -> Loaded {
          ray: {{workers: {workers}}}\n\
          services: {{object_store: false, prometheus: false, grafana: false, jupyter: false}}\n{more}"
     );
-    parse("cluster.yaml", &text).unwrap()
+    parse("cluster.yaml", &text, &crate::providers::find).unwrap()
 }
 
 impl Home {

@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 
 use super::{BLOCK, LOOPBACK, PROCESSES, REGION};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::host::StageFile;
 use crate::name::{Key, Scope};
 use crate::plan::{NodeRole, NodeSpec};
-use crate::playbook::{KnownError, Stage, StageFile, Step, Vendor};
+use crate::playbook::{KnownError, Stage, Step, Vendor};
 use crate::runtime::native::{HeadAddress, Launch, Layout, NodePorts, launch};
 use crate::runtime::project::{DeployRequest, HostInput};
 use crate::util::digest;

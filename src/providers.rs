@@ -1,9 +1,10 @@
-//! The providers by name.
+//! The providers by name: the folders of `providers/`, listed by `build.rs`.
 
-use super::Factory;
 use crate::error::{Error, ErrorKind, Result};
-use crate::providers::BUILTIN;
+use crate::provider::Factory;
 use crate::util::near::nearest;
+
+include!(concat!(env!("OUT_DIR"), "/providers.rs"));
 
 /// Every provider that is built in, in the order of their names.
 pub fn all() -> &'static [&'static dyn Factory] {

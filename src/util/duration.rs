@@ -1,0 +1,45 @@
+//! A duration as people write it in files and options.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The longest wait that a spec may ask for.
+const LONGEST_WAIT: Duration = Duration::from_secs(168 * 3600);
+
+/// A duration as people write it: `90s`, `5m`, `1h 30m`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SpecDuration(pub Duration);
+
+impl TryFrom<String> for SpecDuration {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no duration: write it like `90s`, `5m` or `1h 30m`");
+        let parsed: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
+        let duration = Duration::try_from(parsed).map_err(|_| wrong())?;
+        match duration {
+            Duration::ZERO => Err(wrong()),
+            long if long > LONGEST_WAIT => Err(format!("`{text}` is too long: 168h is the longest")),
+            duration => Ok(Self(duration)),
+        }
+    }
+}
+
+impl From<SpecDuration> for String {
+    fn from(duration: SpecDuration) -> String {
+        super::human::duration(duration.0)
+    }
+}
+
+impl JsonSchema for SpecDuration {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Duration".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "examples": ["90s", "5m", "1h 30m"] })
+    }
+}
