@@ -34,7 +34,7 @@ pub(crate) struct Target {
     pub(crate) words: Vec<String>,
     /// How many of a short run's inputs it gets.
     pub(crate) short: u64,
-    /// How many of a thousand inputs of a long run it gets.
+    /// How many of a thousand inputs of a long run it gets; with none a long run is as its short one.
     pub(crate) share: u64,
 }
 
@@ -67,8 +67,8 @@ impl Target {
     #[track_caller]
     pub(crate) fn run(self, check: impl Fn(&[u8]) -> Result<(), String>) {
         let (inputs, is_long) = match variable("GPUCL_FUZZ_INPUTS").and_then(|text| text.parse::<u64>().ok()) {
-            Some(all) => (all * self.share / 1000, true),
-            None => (self.short, false),
+            Some(all) if self.share > 0 => (all * self.share / 1000, true),
+            Some(_) | None => (self.short, false),
         };
         let round = variable("GPUCL_FUZZ_ROUND").and_then(|text| text.parse().ok()).unwrap_or(0);
         let begun = Instant::now();

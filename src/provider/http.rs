@@ -247,16 +247,6 @@ impl<K> Failure<K> {
     }
 }
 
-/// One line of no more than 300 letters, without a full stop at its end.
-pub fn shortened(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line = line.trim_end_matches('.');
-    match line.char_indices().nth(300) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,12 +283,6 @@ mod tests {
         assert_eq!(told("1.5"), Some(Duration::from_millis(1500)));
         assert_eq!(told("Thu, 01 Jan 1970 00:00:00 GMT"), Some(Duration::ZERO));
         assert_eq!((told("-1"), told("soon")), (None, None));
-    }
-
-    #[test]
-    fn what_a_service_says_becomes_one_short_line() {
-        assert_eq!(shortened(" Not\n enough  hosts. "), "Not enough hosts");
-        assert_eq!(shortened(&"ä".repeat(400)), format!("{}…", "ä".repeat(300)));
     }
 
     #[tokio::test]

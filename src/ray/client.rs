@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::util::http::{Unread, body};
+use crate::util::text::shortened;
 
 /// How long a read may take.
 const READ_LIMIT: Duration = Duration::from_secs(20);
@@ -195,7 +196,7 @@ pub(super) async fn whole(mut answer: Response, limit: usize, doing: &str) -> Re
 fn decoded<T: DeserializeOwned>(body: &[u8], doing: &str) -> Result<T> {
     serde_json::from_slice(body).map_err(|error| {
         Error::new(ErrorKind::Ray, doing)
-            .because(format!("Ray's answer is not what was expected: {error}"))
+            .because(format!("Ray's answer is not what was expected: {}", shortened(&error.to_string())))
             .hint("is something else listening there? `gpucl verify`")
     })
 }

@@ -142,6 +142,16 @@ fn colour(after: &str) -> Colour {
     }
 }
 
+/// One line of no more than 300 letters, without a full stop at its end.
+pub fn shortened(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = line.trim_end_matches('.');
+    match line.char_indices().nth(300) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,5 +192,11 @@ mod tests {
         assert_eq!(plainer.end(), r"\x1b[3");
         let long = format!("\u{1b}[{}", "1;".repeat(100_000));
         assert_eq!(plainer.piece(&long).len(), long.len() + 3, "nothing is held for ever");
+    }
+
+    #[test]
+    fn what_a_service_says_becomes_one_short_line() {
+        assert_eq!(shortened(" Not\n enough  hosts. "), "Not enough hosts");
+        assert_eq!(shortened(&"ä".repeat(400)), format!("{}…", "ä".repeat(300)));
     }
 }

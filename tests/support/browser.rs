@@ -53,6 +53,11 @@ impl Browser {
 
     /// A command of the debugging protocol, and what it hands back.
     pub(crate) async fn call(&mut self, method: &str, parameters: Value) -> Value {
+        self.try_call(method, parameters).await.unwrap_or_else(|told| panic!("{method}: {told}"))
+    }
+
+    /// The same; what the browser could not do is handed back as it says it.
+    async fn try_call(&mut self, method: &str, parameters: Value) -> Result<Value, Value> {
         self.calls += 1;
         let number = self.calls;
         let mut call = json!({"id": number, "method": method, "params": parameters});
@@ -66,8 +71,7 @@ impl Browser {
                 let Message::Text(text) = message else { continue };
                 let told: Value = serde_json::from_str(&text).unwrap();
                 if told["id"] == json!(number) {
-                    assert!(told["error"].is_null(), "{method}: {told}");
-                    return told["result"].clone();
+                    return if told["error"].is_null() { Ok(told["result"].clone()) } else { Err(told) };
                 }
             }
         };
@@ -84,7 +88,8 @@ impl Browser {
     /// What an expression in the page gives.
     pub(crate) async fn ask(&mut self, expression: &str) -> Value {
         let parameters = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
-        self.call("Runtime.evaluate", parameters).await["result"]["value"].clone()
+        // A question that falls into the change from one page to the next is not answered, or without a value.
+        self.try_call("Runtime.evaluate", parameters).await.map_or(Value::Null, |told| told["result"]["value"].clone())
     }
 
     /// Waits until an expression in the page is true.
@@ -95,7 +100,6 @@ impl Browser {
                 let page = self.ask("location.href + '\\n' + document.documentElement.outerHTML").await;
                 panic!("{expression} did not come true:\n{}", page.as_str().unwrap_or_default());
             }
-            // A question that falls into the change from one page to the next is not answered with a value.
             sleep(Duration::from_millis(50)).await;
         }
     }

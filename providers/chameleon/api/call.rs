@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::failure::{Api, Failure, FailureKind, classify};
 use super::site::{Again, Site};
 use crate::provider::http::{self, Answer, Effect, changes};
+use crate::util::text::shortened;
 use crate::util::when;
 
 /// The header that carries the token.
@@ -230,7 +231,7 @@ pub(super) fn decode<T: DeserializeOwned>(value: Value, doing: &str, method: &Me
 
 /// An answer that cannot be read; the call itself was a success.
 fn malformed(doing: &str, method: &Method, error: &serde_json::Error) -> Failure {
-    let text = format!("the service's answer is not what was expected: {error}");
+    let text = format!("the service's answer is not what was expected: {}", shortened(&error.to_string()));
     Failure::new(FailureKind::Malformed, doing, text).effect(Effect::of(method))
 }
 

@@ -16,6 +16,7 @@ use super::pace::{Pace, Turn};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::Bus;
 use crate::provider::http::{self, Answer, Effect, changes};
+use crate::util::text::shortened;
 
 /// The longest that Lambda may make us wait by its `Retry-After`.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -204,14 +205,18 @@ pub(super) fn read_success(body: &[u8]) -> std::result::Result<Value, String> {
     match serde_json::from_slice::<Success>(body) {
         Ok(success) => Ok(success.data),
         Err(_) if is_page(body) => Err("a web page answered, with a status of success".to_owned()),
-        Err(error) => Err(format!("the answer is not what was expected: {error}")),
+        Err(error) => Err(not_expected(&error)),
     }
 }
 
 /// What was asked for, out of an answer's data; the call itself was a success.
 pub(super) fn data_of<T: DeserializeOwned>(data: Value, method: &Method, doing: &str) -> Api<T> {
-    serde_json::from_value(data)
-        .map_err(|error| unreadable(doing, method, format!("the answer is not what was expected: {error}")))
+    serde_json::from_value(data).map_err(|error| unreadable(doing, method, not_expected(&error)))
+}
+
+/// What the reader says of a text has the text's own words in it, as long as they are.
+fn not_expected(error: &serde_json::Error) -> String {
+    format!("the answer is not what was expected: {}", shortened(&error.to_string()))
 }
 
 /// An answer that cannot be read; the call itself was a success.

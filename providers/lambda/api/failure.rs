@@ -4,7 +4,8 @@ use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind, Status};
-use crate::provider::http::{self, Effect, Unanswered, shortened};
+use crate::provider::http::{self, Effect, Unanswered};
+use crate::util::text::shortened;
 
 /// The result of a call.
 pub(crate) type Api<T> = std::result::Result<T, Failure>;
