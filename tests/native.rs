@@ -1,5 +1,6 @@
 //! The runtime `native` on a host that is reached by SSH: a real `sshd` of this user with a home of its own, and real Ray.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -25,10 +26,13 @@ impl Host {
         assert!(made.unwrap().success());
         let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/cache").to_owned();
         // How packages are reached is the machine's business.
-        let passes = |name: &str| name.starts_with("PIP_") || name.starts_with("UV_") || name == "PATH";
+        let passes = |name: &str| name.starts_with("PIP_") || name.starts_with("UV_");
         let environment = std::env::vars().filter(|(name, _)| passes(name));
-        let environment = environment.chain([("XDG_CACHE_HOME".to_owned(), cache)]).collect();
         let folder = env.root().join("hosts");
+        // Whoever has the host decides what its programs are.
+        let path = format!("{}/one/home/bin:{}", folder.display(), std::env::var("PATH").unwrap());
+        let environment =
+            environment.chain([("XDG_CACHE_HOME".to_owned(), cache), ("PATH".to_owned(), path)]).collect();
         let hosts = LocalHosts::new(Config { folder: folder.clone(), port: PORT, environment }).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let public = std::fs::read_to_string(key.with_extension("pub")).unwrap().trim().to_owned();
@@ -66,6 +70,20 @@ impl Host {
     }
 }
 
+/// An archive of files with these names, whatever they are.
+fn archive(names: &[&str]) -> Vec<u8> {
+    let mut archive = tar::Builder::new(Vec::new());
+    for name in names {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(5);
+        header.set_mode(0o644);
+        header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_cksum();
+        archive.append(&header, &b"evil\n"[..]).unwrap();
+    }
+    archive.into_inner().unwrap()
+}
+
 /// The short links into this home that are still there.
 fn links(home: &Path) -> Vec<PathBuf> {
     let folder = format!("/tmp/gpucl-{}", rustix::process::getuid().as_raw());
@@ -101,6 +119,21 @@ fn a_host_without_root_goes_from_nothing_to_nothing() {
     assert_eq!(links(&host.home).len(), 1);
     let logs = env.run(&["logs", "worker-0", "-n", "1"]);
     assert_eq!((logs.code, logs.stdout.lines().count()), (Some(0), 1), "{}{}", logs.stdout, logs.stderr);
+
+    // A host that has been taken over gives what it likes, and writes no file here but the one that was asked for.
+    let tar = host.home.join("bin/tar");
+    std::fs::create_dir(host.home.join("bin")).unwrap();
+    std::fs::write(&tar, format!("#!/bin/sh\nexec cat {}\n", host.home.join("stream").display())).unwrap();
+    std::fs::set_permissions(&tar, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(host.home.join("stream"), archive(&["results.txt", ".bashrc"])).unwrap();
+    std::fs::write(host.home.join("results.txt"), "x").unwrap();
+    let copy = env.run(&["cp", "head:results.txt", "."]);
+    let written = |name: &str| env.work().join(name).exists();
+    assert!(!written(".bashrc"), "{}{}", copy.stdout, copy.stderr);
+    assert_eq!(copy.code, Some(1), "{}{}", copy.stdout, copy.stderr);
+    std::fs::remove_dir_all(host.home.join("bin")).unwrap();
+    let copy = env.run(&["cp", "head:results.txt", "."]);
+    assert_eq!((copy.code, written("results.txt")), (Some(0), true), "{}{}", copy.stdout, copy.stderr);
 
     // A worker that ends is started again by the supervisor, with no command of ours. What a task hid there ends with it.
     let hidden = Hidden::by_a_task(&env, "bare", "task");
