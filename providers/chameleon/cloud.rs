@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 
-use super::api::{Allocation, Host, Lease, Site, Who};
+use super::api::{Allocation, Host, Lease, Server, Site, Who};
 use super::auth::{self, Candidate, Choice};
 use super::config::Settings;
 use super::nodes;
@@ -20,6 +20,9 @@ use crate::name::{ClusterName, Tag};
 use crate::provider::{Booking, CalendarRow, Context, Offer};
 use crate::secret::Vault;
 use crate::util::when;
+
+/// The metadata that carries our tag.
+pub(super) const TAG: &str = "gpucl";
 
 /// A site and what a spec says of it.
 pub(super) struct Cloud {
@@ -241,6 +244,11 @@ impl Calendar {
             _ => ("node_name", node.to_owned()),
         }
     }
+}
+
+/// The tag of a server.
+pub(super) fn tag_of_server(server: &Server) -> Option<Tag> {
+    server.metadata.get(TAG).map_or(server.name.as_str(), String::as_str).parse().ok()
 }
 
 /// The tag at the end of a lease's name.

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::super::control;
 use super::answer::{Answer, Ask};
-use super::serve::Shared;
 use super::snapshot::Snapshot;
+use super::state::Shared;
 
 pub(super) fn answer(shared: &Shared, ask: &Ask) -> Answer {
     let mut state = shared.state();

@@ -40,8 +40,7 @@ pub use snapshot::{FloatingIpSeen, KeyPairSeen, LeaseSeen, PortSeen, ServerSeen,
 
 use super::door::Door;
 use super::wire::{Breakable, Wire};
-use serve::Shared;
-use state::{Lease, LeaseStatus, State};
+use state::{Lease, LeaseStatus, Shared, State};
 
 /// What a user logs in with, and who that is.
 #[derive(Clone, PartialEq, Eq)]

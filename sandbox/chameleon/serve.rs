@@ -10,20 +10,10 @@ use serde_json::Value;
 use super::super::answer::read;
 use super::super::door::CONTROL;
 use super::super::faults::{Fault, LogEntry, Rule};
-use super::super::shared::{self, Settle};
 use super::super::wire::Wire;
 use super::answer::{Answer, Ask, Body};
 use super::clock::http;
-use super::state::State;
-
-/// What all requests share.
-pub(super) type Shared = shared::Shared<State>;
-
-impl Settle for State {
-    fn settle(&mut self) {
-        self.settle_all();
-    }
-}
+use super::state::{Shared, State};
 
 /// Answers one request.
 pub(super) async fn answer(

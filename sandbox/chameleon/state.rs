@@ -6,10 +6,20 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::super::faults::Faults;
+use super::super::shared::{self, Settle};
 use super::clock::{Clock, after};
 use super::config::{Bug, Config, User};
 use super::ids::{Ids, uuid_of};
 use super::store::{Item, Store};
+
+/// What all requests share.
+pub(super) type Shared = shared::Shared<State>;
+
+impl Settle for State {
+    fn settle(&mut self) {
+        self.settle_all();
+    }
+}
 
 /// Who asks.
 #[derive(Debug, Clone)]

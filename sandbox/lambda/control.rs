@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::super::answer::{Answer, Ask};
 use super::super::control::{self, refused, seconds};
 use super::config::{Account, Outcome, User};
-use super::serve::Shared;
 use super::snapshot::Snapshot;
+use super::state::Shared;
 use super::state::State;
 use super::wiring::is_up;
 

@@ -48,8 +48,7 @@ pub use pace::Pace;
 pub use snapshot::{FileSystemSeen, InstanceSeen, RulesetSeen, Snapshot, SshKeySeen};
 pub use undeclared::Undeclared;
 
-use serve::Shared;
-use state::State;
+use state::{Shared, State};
 
 /// How long the last hosts may take to come up and to end.
 const LAST_HOSTS: Duration = Duration::from_secs(120);

@@ -13,16 +13,12 @@ use super::super::answer::{Answer, Ask, Body, read};
 use super::super::clock::http;
 use super::super::door::{CONTROL, is_same};
 use super::super::faults::{Fault, LogEntry, Rule};
-use super::super::shared;
 use super::super::wire::Wire;
 use super::config::{TooFast, User};
 use super::keys::{Pair, make_pair};
 use super::refusal::{Refusal, declared};
-use super::state::State;
+use super::state::{Shared, State};
 use super::undeclared::Undeclared;
-
-/// What all requests share.
-pub(super) type Shared = shared::Shared<State>;
 
 /// One request on its way through.
 struct Call<'a> {

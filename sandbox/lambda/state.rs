@@ -10,9 +10,13 @@ use serde_json::{Value, json};
 use super::super::clock::{Clock, after};
 use super::super::faults::Faults;
 use super::super::ids::Ids;
+use super::super::shared;
 use super::config::{Account, Bug, Config, Outcome, RegionConfig, TypeConfig, User};
 use super::contract::Ledger;
 use super::pace::Limiter;
+
+/// What all requests share.
+pub(super) type Shared = shared::Shared<State>;
 
 /// Everything.
 #[derive(Debug)]

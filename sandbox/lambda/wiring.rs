@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::hosts::{Boot, Hosts};
-use super::serve::Shared;
+use super::state::Shared;
 use super::state::{Host, Instance, Phase, State};
 use crate::error::Result;
 

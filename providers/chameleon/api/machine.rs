@@ -81,6 +81,13 @@ pub(crate) struct Server {
     pub(crate) addresses: Vec<Address>,
 }
 
+impl Server {
+    /// Its addresses on networks of its own, without the floating ones.
+    pub(crate) fn fixed_ips(&self) -> impl Iterator<Item = &str> {
+        self.addresses.iter().filter(|address| !address.floating).map(|address| address.ip.as_str())
+    }
+}
+
 /// An address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address {

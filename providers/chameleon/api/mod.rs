@@ -22,6 +22,7 @@ mod token;
 pub(super) use failure::{Failure, FailureKind};
 pub(super) use lease::{Allocation, Host, Lease, NewLease, NewReservation};
 pub(super) use machine::{FloatingIp, Image, KeyPair, Network, NewServer, Server};
-pub(super) use site::{Site, Who};
+pub(super) use session::Who;
+pub(super) use site::Site;
 
 pub(super) use crate::provider::http::Effect;

@@ -9,11 +9,27 @@ use serde::Deserialize;
 
 use super::failure::{Api, Failure, FailureKind};
 use super::lenient;
-use super::site::Who;
 use crate::provider::http;
 
 /// How long before its end a token is not used any more: the longest of our calls, and some clock skew.
 const MARGIN: Duration = Duration::from_secs(120);
+
+/// Who we are at a site.
+#[derive(Debug, Clone)]
+pub(crate) struct Who {
+    /// Our user, by id.
+    pub(crate) user_id: String,
+    /// Our user's name.
+    pub(crate) user_name: String,
+    /// Our project, by id.
+    pub(crate) project_id: String,
+    /// Our project's name: `CHI-231138`.
+    pub(crate) project_name: String,
+    /// The application credential is a restricted one; `None` when we are here by another way.
+    pub(crate) restricted: Option<bool>,
+    /// Our roles in the project.
+    pub(crate) roles: Vec<String>,
+}
 
 /// A token and what came with it.
 pub(super) struct Session {

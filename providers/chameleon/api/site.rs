@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 
 use super::super::auth::Credentials;
 use super::failure::{Api, Failure, FailureKind};
-use super::session::Session;
+use super::session::{Session, Who};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::Bus;
 use crate::provider::http;
@@ -22,23 +22,6 @@ const IDLE_LIMIT: Duration = Duration::from_secs(4);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// How often a call is tried again.
 const AGAIN: usize = 3;
-
-/// Who we are at a site.
-#[derive(Debug, Clone)]
-pub(crate) struct Who {
-    /// Our user, by id.
-    pub(crate) user_id: String,
-    /// Our user's name.
-    pub(crate) user_name: String,
-    /// Our project, by id.
-    pub(crate) project_id: String,
-    /// Our project's name: `CHI-231138`.
-    pub(crate) project_name: String,
-    /// The application credential is a restricted one; `None` when we are here by another way.
-    pub(crate) restricted: Option<bool>,
-    /// Our roles in the project.
-    pub(crate) roles: Vec<String>,
-}
 
 /// One site, authenticated when first needed. Cheap to clone.
 #[derive(Clone)]

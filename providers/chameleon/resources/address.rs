@@ -5,12 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Kind, server};
+use super::Kind;
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::{Key, Tag};
 use crate::provider::{Acquired, ObservedResource, ResourceKind, ResourceRequest};
 use crate::providers::chameleon::api::{Effect, FailureKind, FloatingIp, Server, Who};
-use crate::providers::chameleon::cloud::Cloud;
+use crate::providers::chameleon::cloud::{Cloud, tag_of_server};
 use crate::secret::Marks;
 
 /// How long an address that was made may be missing from the list.
@@ -67,10 +67,10 @@ pub(super) fn whose(address: &FloatingIp, tag: &Tag, who: &Who, servers: &[Serve
     if address.port_id.is_some() {
         let leads_to = |server: &&Server| match (&address.device, &address.fixed) {
             (Some(device), _) => server.id == *device,
-            (None, fixed) => server::fixed_ips(server).any(|ip| Some(ip) == fixed.as_deref()),
+            (None, fixed) => server.fixed_ips().any(|ip| Some(ip) == fixed.as_deref()),
         };
         let is_ours = |server: &Server| {
-            server.user_id == who.user_id && server::tag(server).is_some_and(|other| other.owner == tag.owner)
+            server.user_id == who.user_id && tag_of_server(server).is_some_and(|other| other.owner == tag.owner)
         };
         return match servers.iter().find(leads_to) {
             Some(server) if is_ours(server) => Whose::Ours,
@@ -203,7 +203,7 @@ pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
     let Some(address) = site.floating_ips().await?.into_iter().find(|address| address.id == id) else { return Ok(()) };
     if let (Some(_), Some(device)) = (&address.port_id, &address.device) {
         let (who, user) = tokio::try_join!(site.who(), site.server(device))?;
-        if user.is_some_and(|server| server.user_id != who.user_id || server::tag(&server).is_none()) {
+        if user.is_some_and(|server| server.user_id != who.user_id || tag_of_server(&server).is_none()) {
             return Err(Error::new(ErrorKind::Provider, format!("give the floating IP {} back", address.address))
                 .because(format!("it leads to the server {device}, which is not one of yours"))
                 .left(left())

@@ -13,13 +13,11 @@ use crate::provider::{
     Acquired, HostPlace, HostRequest, LeaseState, ObservedResource, Outage, ResourceKind, ResourceRequest,
 };
 use crate::providers::chameleon::api::{Effect, FloatingIp, Lease, NewServer, Server, Site};
-use crate::providers::chameleon::cloud::{Cloud, tag_of};
+use crate::providers::chameleon::cloud::{Cloud, TAG, tag_of, tag_of_server};
 use crate::providers::chameleon::resolve::{Found, LeaseFound, resolve};
 use crate::secret::{ensure_key_pair, key_pair};
 use crate::util::when;
 
-/// The metadata that carries our tag.
-const TAG: &str = "gpucl";
 /// How long a server may take until it is active. Bare metal takes 10 to 20 minutes, and was seen to take 30.
 const BUILD_LIMIT: Duration = Duration::from_secs(45 * 60);
 /// How long a server may take until it is gone.
@@ -27,14 +25,9 @@ const END_LIMIT: Duration = Duration::from_secs(15 * 60);
 /// How long a server that was made may be missing from the list.
 const SHOWS_WITHIN: Duration = Duration::from_secs(5);
 
-/// The tag of a server.
-pub(super) fn tag(server: &Server) -> Option<Tag> {
-    server.metadata.get(TAG).map_or(server.name.as_str(), String::as_str).parse().ok()
-}
-
 /// A server that carries a tag.
 pub(super) fn observed(server: &Server, addresses: &[FloatingIp]) -> Option<(Tag, ObservedResource)> {
-    let tag = tag(server)?;
+    let tag = tag_of_server(server)?;
     let is_active = server.status == "ACTIVE";
     let is_reached = tag.key != Key::host(0) || public_ip(server, addresses).is_some();
     let is_building = matches!(server.status.as_str(), "BUILD" | "REBUILD" | "REBOOT" | "HARD_REBOOT" | "UNKNOWN");
@@ -72,16 +65,12 @@ fn told_fault(fault: Option<&str>) -> String {
 
 /// The address that a server is reached at from outside.
 fn public_ip(server: &Server, addresses: &[FloatingIp]) -> Option<String> {
-    let fixed: Vec<&str> = fixed_ips(server).collect();
+    let fixed: Vec<&str> = server.fixed_ips().collect();
     let told = server.addresses.iter().find(|address| address.floating).map(|address| address.ip.clone());
     told.or_else(|| {
         let own = |address: &&FloatingIp| address.fixed.as_deref().is_some_and(|ip| fixed.contains(&ip));
         addresses.iter().find(own).map(|address| address.address.clone())
     })
-}
-
-pub(super) fn fixed_ips(server: &Server) -> impl Iterator<Item = &str> {
-    server.addresses.iter().filter(|address| !address.floating).map(|address| address.ip.as_str())
 }
 
 async fn tagged(site: &Site, tag: &Tag) -> Result<Option<Server>> {
@@ -324,7 +313,7 @@ pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlac
     let Some(server) = server else {
         return Err(Error::new(ErrorKind::Provider, doing()).because("no server of that tag and id is active"));
     };
-    let fixed = fixed_ips(&server).next().map(str::to_owned);
+    let fixed = server.fixed_ips().next().map(str::to_owned);
     let (node, jump) = if tag.key == Key::host(0) {
         let addresses = site.floating_ips().await?;
         (public_ip(&server, &addresses), None)
