@@ -16,7 +16,7 @@ use crate::render::Library;
 use crate::state::Paths;
 
 /// Data files that lie where one works.
-const FOLDER: &str = ".gpucl";
+pub(crate) const DATA_FOLDER: &str = ".gpucl";
 
 /// What every command is given.
 pub(crate) struct App {
@@ -44,7 +44,7 @@ impl App {
         let here = std::env::current_dir()
             .map_err(|error| super::command_error::internal("find the working folder", &error))?;
         let mut data_dirs: Vec<PathBuf> = global.data_dir.iter().cloned().collect();
-        data_dirs.push(here.join(FOLDER));
+        data_dirs.push(here.join(DATA_FOLDER));
         data_dirs.push(paths.config.clone());
         let colour = variable("NO_COLOR").is_none_or(str::is_empty) && variable("TERM") != Some("dumb");
         let progress = variable("GPUCL_NO_PROGRESS").is_none_or(str::is_empty)
@@ -109,7 +109,7 @@ impl App {
 
     /// The data files that this user has. A folder that lies where one works may be a stranger's, as the spec in it.
     pub(crate) fn library(&self) -> Library {
-        Library::new(self.data_dirs.clone()).confine(self.here.join(FOLDER))
+        Library::new(self.data_dirs.clone()).confine(self.here.join(DATA_FOLDER))
     }
 
     fn settings_of(

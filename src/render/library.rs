@@ -114,8 +114,7 @@ impl Library {
         let mut names: BTreeSet<String> = embedded::FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
         for folder in &self.folders {
             for kind in ["playbooks", "templates"] {
-                let confined = self.confined.contains(folder).then_some(folder.as_path());
-                walk(folder, &folder.join(kind), confined, DEEPEST, &mut names)?;
+                walk(folder, &folder.join(kind), self.confined.contains(folder), DEEPEST, &mut names)?;
             }
         }
         Ok(names.into_iter().filter(|name| name.starts_with(prefix) && !name.ends_with("/.gitkeep")).collect())
@@ -133,15 +132,15 @@ fn leads_out(path: &Path, folder: &Path) -> bool {
 /// How deep data files lie in a folder; links that lead back to above would have no end.
 const DEEPEST: u8 = 6;
 
-fn walk(root: &Path, folder: &Path, confined: Option<&Path>, deepest: u8, names: &mut BTreeSet<String>) -> Result<()> {
-    if deepest == 0 || !folder.is_dir() || confined.is_some_and(|confined| leads_out(folder, confined)) {
+fn walk(root: &Path, folder: &Path, is_confined: bool, deepest: u8, names: &mut BTreeSet<String>) -> Result<()> {
+    if deepest == 0 || !folder.is_dir() || (is_confined && leads_out(folder, root)) {
         return Ok(());
     }
     let doing = || format!("list the folder {}", folder.display());
     for entry in fs_err::read_dir(folder).doing(ErrorKind::State, doing)? {
         let path = entry.doing(ErrorKind::State, doing)?.path();
         if path.is_dir() {
-            walk(root, &path, confined, deepest - 1, names)?;
+            walk(root, &path, is_confined, deepest - 1, names)?;
         } else if let Some(name) = path.strip_prefix(root).ok().and_then(Path::to_str) {
             names.insert(name.to_owned());
         }

@@ -130,9 +130,9 @@ mod tests {
         fn new() -> Self {
             let bench = Self { root: tempfile::tempdir().unwrap() };
             for (name, text) in [
-                ("work/more.yaml", COMPOSE),
-                ("work/.s3", KEYS),
-                ("work/.hidden/more.yaml", COMPOSE),
+                ("mine/more.yaml", COMPOSE),
+                ("mine/.s3", KEYS),
+                ("mine/.hidden/more.yaml", COMPOSE),
                 ("lab/more.yaml", COMPOSE),
                 ("lab/keys", KEYS),
                 (".aws/credentials", KEYS),
@@ -141,10 +141,10 @@ mod tests {
                 fs_err::create_dir_all(path.parent().unwrap()).unwrap();
                 fs_err::write(path, text).unwrap();
             }
-            symlink(bench.at("lab/more.yaml"), bench.at("work/link.yaml")).unwrap();
-            symlink(bench.at("lab"), bench.at("work/folder")).unwrap();
-            symlink(bench.at("work/more.yaml"), bench.at("work/inner.yaml")).unwrap();
-            symlink("/dev/zero", bench.at("work/zero.yaml")).unwrap();
+            symlink(bench.at("lab/more.yaml"), bench.at("mine/link.yaml")).unwrap();
+            symlink(bench.at("lab"), bench.at("mine/folder")).unwrap();
+            symlink(bench.at("mine/more.yaml"), bench.at("mine/inner.yaml")).unwrap();
+            symlink("/dev/zero", bench.at("mine/zero.yaml")).unwrap();
             bench
         }
 
@@ -183,17 +183,17 @@ mod tests {
         let absolute = bench.at("lab/more.yaml").display().to_string();
         for path in ["../lab/more.yaml", absolute.as_str(), "link.yaml", "folder/more.yaml", "folder/../lab/more.yaml"]
         {
-            let error = bench.compose("work", path, &[]).unwrap_err().to_string();
+            let error = bench.compose("mine", path, &[]).unwrap_err().to_string();
             assert!(error.contains("compose[0]: `") && error.contains("outside the spec's folder"), "{path}: {error}");
         }
-        for path in ["more.yaml", "./more.yaml", "../work/more.yaml", "inner.yaml"] {
-            assert_eq!(bench.compose("work", path, &[]).unwrap().spec.compose[0].text, COMPOSE, "{path}");
+        for path in ["more.yaml", "./more.yaml", "../mine/more.yaml", "inner.yaml"] {
+            assert_eq!(bench.compose("mine", path, &[]).unwrap().spec.compose[0].text, COMPOSE, "{path}");
         }
         for path in ["../lab/keys", "folder/keys", "../.aws/credentials"] {
-            let error = bench.credentials("work", path, &[]).unwrap_err().to_string();
+            let error = bench.credentials("mine", path, &[]).unwrap_err().to_string();
             assert!(error.contains("credentials_file: `") && error.contains("outside"), "{path}: {error}");
         }
-        assert!(bench.credentials("work", ".s3", &[]).is_ok());
+        assert!(bench.credentials("mine", ".s3", &[]).is_ok());
     }
 
     /// A spec that was saved in the home folder has all of it for its own folder.
@@ -202,7 +202,7 @@ mod tests {
         let bench = Bench::new();
         let error = bench.credentials("", ".aws/credentials", &[]).unwrap_err().to_string();
         assert!(error.contains("lies in a hidden folder"), "{error}");
-        assert!(bench.compose("work", ".hidden/more.yaml", &[]).is_err());
+        assert!(bench.compose("mine", ".hidden/more.yaml", &[]).is_err());
         assert!(bench.credentials("", "lab/keys", &[]).is_ok());
         assert!(bench.credentials("", ".aws/credentials", &[".aws"]).is_ok());
     }
@@ -211,17 +211,17 @@ mod tests {
     fn a_person_may_allow_other_folders() {
         let bench = Bench::new();
         for path in ["../lab/more.yaml", "link.yaml", "folder/more.yaml"] {
-            assert_eq!(bench.compose("work", path, &["lab"]).unwrap().spec.compose[0].text, COMPOSE, "{path}");
+            assert_eq!(bench.compose("mine", path, &["lab"]).unwrap().spec.compose[0].text, COMPOSE, "{path}");
         }
         // Named by a link, it is the folder that the link leads to.
-        assert!(bench.compose("work", "link.yaml", &["work/folder"]).is_ok());
-        assert!(bench.compose("work", "link.yaml", &["work", ".aws"]).is_err());
-        let loaded = bench.credentials("work", "folder/keys", &["lab"]).unwrap();
+        assert!(bench.compose("mine", "link.yaml", &["mine/folder"]).is_ok());
+        assert!(bench.compose("mine", "link.yaml", &["mine", ".aws"]).is_err());
+        let loaded = bench.credentials("mine", "folder/keys", &["lab"]).unwrap();
         let store = loaded.spec.services().object_store.settings().unwrap();
         let real = fs_err::canonicalize(bench.at("lab/keys")).unwrap();
         assert_eq!(Path::new(&store.external.unwrap().credentials_file), real);
         for wrong in ["nowhere", "lab/keys"] {
-            let error = bench.compose("work", "more.yaml", &[wrong]).unwrap_err();
+            let error = bench.compose("mine", "more.yaml", &[wrong]).unwrap_err();
             assert!(error.hints()[0].contains("--allow-path takes a folder"), "{error}");
         }
     }
@@ -229,25 +229,25 @@ mod tests {
     #[test]
     fn only_a_regular_file_of_a_sensible_size_is_sent() {
         let bench = Bench::new();
-        let pipe = bench.at("work/pipe.yaml");
+        let pipe = bench.at("mine/pipe.yaml");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-        fs_err::write(bench.at("work/large.yaml"), format!("{COMPOSE}#{}", "x".repeat(1 << 20))).unwrap();
-        fs_err::write(bench.at("work/large"), format!("{KEYS}#{}", "x".repeat(1 << 16))).unwrap();
+        fs_err::write(bench.at("mine/large.yaml"), format!("{COMPOSE}#{}", "x".repeat(1 << 20))).unwrap();
+        fs_err::write(bench.at("mine/large"), format!("{KEYS}#{}", "x".repeat(1 << 16))).unwrap();
         for (path, why) in [
             ("pipe.yaml", "only regular files are read"),
             ("large.yaml", "larger than 1.0 MiB"),
             ("none.yaml", "cannot be read"),
         ] {
-            let error = bench.compose("work", path, &[]).unwrap_err().to_string();
+            let error = bench.compose("mine", path, &[]).unwrap_err().to_string();
             assert!(error.contains(why), "{path}: {error}");
         }
         let told = |error: Error| error.to_string();
-        assert!(told(bench.credentials("work", "pipe.yaml", &[]).unwrap_err()).contains("only regular files"));
-        assert!(told(bench.credentials("work", "large", &[]).unwrap_err()).contains("larger than 64.0 KiB"));
+        assert!(told(bench.credentials("mine", "pipe.yaml", &[]).unwrap_err()).contains("only regular files"));
+        assert!(told(bench.credentials("mine", "large", &[]).unwrap_err()).contains("larger than 64.0 KiB"));
         // With the folder allowed, a device is still none.
         let mut loaded = parse("cluster.yaml", "name: x\n", &crate::providers::find).unwrap();
         loaded.spec.compose = vec![crate::spec::Fragment { path: "zero.yaml".to_owned(), text: String::new() }];
-        let error = read_beside(&mut loaded, &bench.at("work"), &[PathBuf::from("/dev")]).unwrap_err();
+        let error = read_beside(&mut loaded, &bench.at("mine"), &[PathBuf::from("/dev")]).unwrap_err();
         assert!(error.to_string().contains("only regular files are read"), "{error}");
     }
 }

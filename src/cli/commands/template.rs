@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use crate::cli::app::App;
+use crate::cli::app::{App, DATA_FOLDER};
 use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::error::Result;
@@ -31,7 +31,7 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
     match command {
         Command::List => list(app)?,
         Command::Eject { name, to } => {
-            for path in eject(&name, &to.unwrap_or_else(|| PathBuf::from(".gpucl")))? {
+            for path in eject(&name, &to.unwrap_or_else(|| PathBuf::from(DATA_FOLDER)))? {
                 if app.json() {
                     app.ui.json(&serde_json::json!({ "v": 1, "type": "file", "path": path }));
                 } else {
