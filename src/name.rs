@@ -120,7 +120,13 @@ impl Key {
         Self(format!("worker{index}"))
     }
 
-    /// The key of the compose project of the n-th host.
+    /// It is the key of a node.
+    pub fn is_node(&self) -> bool {
+        let number = self.0.strip_prefix("worker").unwrap_or_default();
+        self.0 == "head" || (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    }
+
+    /// The key of the project of the n-th host.
     pub fn project(index: usize) -> Self {
         Self(format!("project{index}"))
     }

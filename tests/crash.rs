@@ -69,31 +69,14 @@ fn all_kinds() -> BTreeSet<&'static str> {
         Action::Await { .. } => "wait for",
         Action::Prepare { .. } => "prepare",
         Action::Guard { .. } => "guard",
-        Action::StartAgent => "start agent",
-        Action::StartNode { .. } => "start node",
-        Action::StopNode => "stop node",
-        Action::StopAgent => "stop agent",
         Action::Deploy { .. } => "deploy",
         Action::StopProject { .. } => "stop project",
         Action::Clean { .. } => "clean host",
         Action::Release { .. } => "release",
     };
-    assert_eq!(name(&Action::StopAgent), Action::StopAgent.name());
-    [
-        "acquire",
-        "wait for",
-        "prepare",
-        "guard",
-        "start agent",
-        "start node",
-        "deploy",
-        "stop project",
-        "clean host",
-        "stop node",
-        "stop agent",
-        "release",
-    ]
-    .into()
+    let clean = Action::Clean { host: gpucl::name::Key::host(0) };
+    assert_eq!(name(&clean), clean.name());
+    ["acquire", "wait for", "prepare", "guard", "deploy", "stop project", "clean host", "release"].into()
 }
 
 #[tokio::test]

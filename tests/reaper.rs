@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
-use gpucl::name::{Key, Scope};
-use gpucl::runtime::native::{ClusterProcesses, Sight, end_processes};
+use gpucl::provider::Runtime;
+use gpucl::runtime::project::{self, HostFolders};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::until;
@@ -50,12 +49,22 @@ struct Node {
     mark: String,
 }
 
-fn scope() -> Scope {
-    Scope { owner: "abcd1234".parse().unwrap(), cluster: "t".parse().unwrap() }
-}
-
-fn key() -> Key {
-    "worker0".parse().unwrap()
+/// What `stop` does on the host of this owner's cluster, where nodes may take so many seconds to end; hands back what it printed.
+fn stop(root: &Path, owner: &str, seconds: u32) -> String {
+    let host = Node::host_in(root, owner);
+    std::fs::create_dir_all(host.join("run")).unwrap();
+    std::fs::write(host.join("run/.grace"), format!("{seconds}\n")).unwrap();
+    std::fs::copy(REAPER, host.join("reaper.py")).unwrap();
+    let folders = HostFolders {
+        home: host.display().to_string(),
+        links: root.join("run").display().to_string(),
+        environments: String::new(),
+        claim: "claim.json".to_owned(),
+    };
+    let script = project::of(Runtime::Native).stop_script(&format!("gpucl-{owner}-t-host0"), &folders);
+    let output = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 impl Node {
@@ -159,52 +168,47 @@ fn what_a_node_has_hidden_ends_with_it() {
     }
 }
 
-#[tokio::test]
-async fn a_node_that_is_asked_to_end_takes_all_with_it() {
+#[test]
+fn a_node_that_is_asked_to_end_takes_all_with_it() {
     let mut node = Node::new("stays", "abcd1234");
     node.hides_three();
     let waits = std::thread::spawn({
         let mut reaper = std::mem::replace(&mut node.reaper, Command::new("true").spawn().unwrap());
         move || reaper.wait().unwrap().to_string()
     });
-    let processes = ClusterProcesses::new(&scope(), node.root.path());
-    let sight = end_processes(&processes, &key(), Duration::from_secs(10)).await.unwrap();
-    assert_eq!((node.hidden(), sight), (vec![], Sight::Whole));
-    assert!(processes.found().is_empty());
+    let said = stop(node.root.path(), "abcd1234", 10);
+    assert_eq!(node.hidden(), [0; 0]);
+    assert!(said.ends_with("::stopped\n") && !said.contains("::unknown"), "{said}");
     // A Python that was asked to end and has no answer of its own ends by the signal.
     assert!(waits.join().unwrap().starts_with("signal: 15"));
 }
 
-#[tokio::test]
-async fn a_reaper_that_does_not_answer_is_ended_with_all_that_it_would_have_ended() {
+#[test]
+fn a_reaper_that_does_not_answer_is_ended_with_all_that_it_would_have_ended() {
     let mut node = Node::new("stays", "abcd1235");
     node.hides_three();
-    let scope = Scope { owner: "abcd1235".parse().unwrap(), ..scope() };
     kill_process(Pid::from_child(&node.reaper), Signal::STOP).unwrap();
     let waits = std::thread::spawn({
         let mut reaper = std::mem::replace(&mut node.reaper, Command::new("true").spawn().unwrap());
         move || reaper.wait().unwrap().to_string()
     });
-    let processes = ClusterProcesses::new(&scope, node.root.path());
-    let sight = end_processes(&processes, &key(), Duration::ZERO).await.unwrap();
-    assert_eq!((node.hidden(), sight), (vec![], Sight::Whole));
+    let said = stop(node.root.path(), "abcd1235", 0);
+    assert_eq!(node.hidden(), [0; 0]);
+    assert!(said.ends_with("::stopped\n") && !said.contains("::unknown"), "{said}");
     assert!(waits.join().unwrap().starts_with("signal: 9"));
 }
 
-#[tokio::test]
-async fn what_was_written_down_is_ended_when_nobody_lives_who_saw_it() {
+#[test]
+fn what_was_written_down_is_ended_when_nobody_lives_who_saw_it() {
     let mut node = Node::new("stays", "abcd1236");
     node.hides_three();
     let in_group = node.kill_reaper();
-    let scope = Scope { owner: "abcd1236".parse().unwrap(), ..scope() };
-    let processes = ClusterProcesses::new(&scope, node.root.path());
-    let left = processes.found();
-    assert!(left[&key()].len() >= 3, "without its reaper all are seen: {left:?}");
-    let sight = end_processes(&processes, &key(), Duration::from_secs(10)).await.unwrap();
+    let said = stop(node.root.path(), "abcd1236", 10);
     assert_eq!(node.hidden(), [0; 0]);
-    assert_eq!(sight, if in_group { Sight::Whole } else { Sight::Partial }, "no more is claimed than is known");
-    let lost: Vec<bool> = processes.records().iter().map(|(_, record)| record.is_lost()).collect();
-    assert_eq!(lost, [!in_group], "it is remembered until the host is gone");
+    assert!(said.ends_with("::stopped\n"), "{said}");
+    assert_eq!(said.contains("::unknown worker0\n"), !in_group, "no more is claimed than is known: {said}");
+    let again = stop(node.root.path(), "abcd1236", 10);
+    assert_eq!(again.contains("::unknown worker0\n"), !in_group, "it is remembered until the host is gone: {again}");
 }
 
 #[test]
@@ -252,8 +256,8 @@ fn a_supervisor_ends_what_a_killed_reaper_leaves() {
 }
 
 /// A number that was written down may be a stranger's by now: it is told by when it started.
-#[tokio::test]
-async fn a_stranger_with_a_number_that_was_written_down_is_left_alone() {
+#[test]
+fn a_stranger_with_a_number_that_was_written_down_is_left_alone() {
     let root = tempfile::Builder::new().prefix("gt-").tempdir().unwrap();
     let mut stranger = Command::new("sleep").arg("60").spawn().unwrap();
     let host = Node::host_in(root.path(), "abcd1238");
@@ -262,11 +266,8 @@ async fn a_stranger_with_a_number_that_was_written_down_is_left_alone() {
     let (pid, session) = (stranger.id(), gpucl::util::process::table()[&stranger.id()].session);
     let text = format!("boot {boot}\nreaper {pid} 1\nsession {session}\nprocess {pid} 2 {session}\n");
     std::fs::write(host.join("processes/worker0"), &text).unwrap();
-    let scope = Scope { owner: "abcd1238".parse().unwrap(), ..scope() };
-    let processes = ClusterProcesses::new(&scope, root.path());
-    assert!(processes.found().is_empty());
-    let sight = end_processes(&processes, &key(), Duration::ZERO).await.unwrap();
-    assert_eq!(sight, Sight::Partial);
+    let said = stop(root.path(), "abcd1238", 0);
+    assert_eq!(said, "::unknown worker0\n::stopped\n");
     std::fs::write(host.join("processes/worker0"), &text).unwrap();
     let end =
         Command::new("python3").args(["-I", "-B", REAPER, "end"]).arg(&host).arg("GPUCL_HOST=gpucl-none").output();

@@ -8,8 +8,8 @@ use gpucl::plan::{Machine, desired};
 use gpucl::playbook::Facts;
 use gpucl::render::Library;
 use gpucl::runtime::compose::{
-    DeployRequest, Deployment, HostInput, HostPorts, Pages, clean_script, deployments, look_script, pages, peer_ports,
-    stop_script,
+    DeployRequest, Deployment, HostFolders, HostInput, HostPorts, Pages, clean_script, deployments, look_script, pages,
+    peer_ports, stop_script,
 };
 use gpucl::secret::Secrets;
 use gpucl::spec::Spec;
@@ -56,6 +56,7 @@ fn rendered(case: &serde_json::Value) -> Case {
             facts,
             address: format!("10.0.0.{}", index + 11),
             ports: HostPorts::choose(&BTreeSet::new()),
+            folders: HostFolders::default(),
         })
         .collect();
     let deployments = deployments(&DeployRequest {
@@ -203,11 +204,11 @@ fn workers_of_other_hosts_get_no_credentials_of_services() {
         case.deployments[1].stage.files.iter().filter_map(|file| file.path.strip_prefix("secrets/")).collect();
     assert_eq!(names, ["ray_token", "aws_credentials"]);
     let ports = |index: usize| {
-        peer_ports(case.hosts[index].ports, &case.deployments[index].nodes, index == 0, case.hosts.len())
+        peer_ports(&case.hosts[index].ports, &case.deployments[index].nodes, index == 0, case.hosts.len())
     };
     assert!(ports(0).contains(&(9000, 9000)) && !ports(1).contains(&(9000, 9000)));
     assert_eq!(ports(1)[0].0, 11_000);
-    assert!(peer_ports(case.hosts[0].ports, &case.deployments[0].nodes, true, 1).is_empty());
+    assert!(peer_ports(&case.hosts[0].ports, &case.deployments[0].nodes, true, 1).is_empty());
     assert!(case.deployments[1].checks.contains("gpu"));
     assert!(!case.deployments[1].checks.contains("probe.py cluster"));
 }
@@ -269,7 +270,7 @@ fn a_workspace_that_is_not_jupyters_own_is_refused_before_the_start() {
 #[test]
 fn pages_name_their_credential() {
     let case = render("nvidia-two-gpus");
-    let pages = pages(&case.spec, &Key::host(0), case.hosts[0].ports);
+    let pages = pages(&case.spec, &Key::host(0), &case.hosts[0].ports);
     let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
     assert_eq!(names, ["dashboard", "grafana", "prometheus", "object-store", "jupyter"]);
     assert_eq!(pages[1].user.as_deref(), Some("admin"));

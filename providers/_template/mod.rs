@@ -39,10 +39,6 @@ impl Factory for TheFactory {
         capability()
     }
 
-    fn is_this_machine(&self) -> bool {
-        true
-    }
-
     fn settings_schema(&self) -> schemars::Schema {
         schemars::schema_for!(Settings)
     }
@@ -186,7 +182,7 @@ impl Provider for Place {
     async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace> {
         let doing = format!("find the machine {tag}");
         let folder = self.api.find(id).await.map_err(|failure| error::of(&doing, &failure))?;
-        Ok(HostPlace::Local { folder })
+        Ok(HostPlace::Local { folder, claim: String::new() })
     }
 
     fn refused_request(&self, key: &Key) -> ResourceRequest {

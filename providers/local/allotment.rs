@@ -8,7 +8,9 @@
 //! | `<tag>/` without a claim | half made | claims it | removes it |
 //! | `<tag>/claim.json` | whole | hands it back | renames, then removes it |
 //! | `.<tag>.releasing-<id>/` | half released | makes another | removes it |
+//! | nothing, and processes run from there | lost | makes another | has nothing to remove |
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::ErrorKind as Io;
 use std::path::{Path, PathBuf};
@@ -17,12 +19,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::{ClusterName, Key, Owner, Tag};
+use crate::util::process::with_variable;
 use crate::util::{digest, fs, random};
 
 /// The version of a claim's form.
 const VERSION: u32 = 1;
 /// The claim's file name.
-const CLAIM: &str = "claim.json";
+pub(super) const CLAIM: &str = "claim.json";
+/// The variable by which the processes of nodes are known.
+const TAG_VARIABLE: &str = "GPUCL_TAG";
 /// What stands between the tag and the id in the name of a folder that is on its way out. No tag holds a dot.
 const RELEASING: &str = ".releasing-";
 
@@ -59,6 +64,8 @@ pub(super) enum Condition {
     HalfReleased,
     /// Its claim cannot be read or is not its own; why.
     Damaged(String),
+    /// It is gone, and so many processes that were started from it run still.
+    Lost(usize),
 }
 
 impl fmt::Display for Condition {
@@ -68,6 +75,9 @@ impl fmt::Display for Condition {
             Self::HalfMade => out.write_str("its folder was made but not claimed"),
             Self::HalfReleased => out.write_str("its release was begun but not finished"),
             Self::Damaged(why) => write!(out, "its claim is damaged: {why}"),
+            Self::Lost(processes) => {
+                write!(out, "its folder is gone, and {} of it run", crate::util::human::count(*processes, "process"))
+            }
         }
     }
 }
@@ -92,8 +102,21 @@ impl Allotments {
         Self { hosts }
     }
 
-    /// All that is there, whoever's it is. What has no tag of ours for a name is not ours.
+    /// All that is there, whoever's it is, and those of which only processes are left.
     pub(super) fn list(&self) -> Result<Vec<Allotment>> {
+        let mut found = self.entries()?;
+        for (tag, count) in self.running() {
+            if !found.iter().any(|allotment| allotment.tag == tag) {
+                let (id, folder) = (unclaimed_id(&tag), self.folder(&tag));
+                found.push(Allotment { tag, id, condition: Condition::Lost(count), folder });
+            }
+        }
+        found.sort_by(|a, b| (&a.tag, &a.folder).cmp(&(&b.tag, &b.folder)));
+        Ok(found)
+    }
+
+    /// What is there on the disk. What has no tag of ours for a name is not ours.
+    fn entries(&self) -> Result<Vec<Allotment>> {
         let failed = |error: std::io::Error| failure("list the hosts of this machine", &self.hosts, &error);
         let entries = match fs_err::read_dir(&self.hosts) {
             Ok(entries) => entries,
@@ -107,8 +130,27 @@ impl Allotments {
                 found.push(allotment);
             }
         }
-        found.sort_by(|a, b| (&a.tag, &a.folder).cmp(&(&b.tag, &b.folder)));
         Ok(found)
+    }
+
+    /// Where the folder of this tag is, or will be.
+    pub(super) fn folder(&self, tag: &Tag) -> PathBuf {
+        self.hosts.join(tag.to_string())
+    }
+
+    /// The tags of hosts from whose folders processes were started that run, and how many.
+    fn running(&self) -> BTreeMap<Tag, usize> {
+        let mut running = BTreeMap::new();
+        for process in with_variable(TAG_VARIABLE) {
+            let name = process.command.iter().find_map(|word| {
+                let inside = Path::new(word).strip_prefix(&self.hosts).ok()?;
+                inside.iter().next()?.to_str()
+            });
+            if let Some(tag) = name.and_then(|name| name.parse().ok()) {
+                *running.entry(tag).or_default() += 1;
+            }
+        }
+        running
     }
 
     /// What the entry of this name is.
@@ -129,7 +171,7 @@ impl Allotments {
 
     /// Makes the folder of this tag or finds it; hands back its id and whether it was there.
     pub(super) async fn claim(&self, tag: &Tag, request: &str) -> Result<(String, bool)> {
-        let folder = self.hosts.join(tag.to_string());
+        let folder = self.folder(tag);
         let doing = format!("allot a folder of this machine to {tag}");
         let failed = |error: &std::io::Error| failure(&doing, &folder, error).left(left_behind(&folder, tag));
         // The last release of another cluster may take the empty folder above away between two steps of the first try.
@@ -172,7 +214,7 @@ impl Allotments {
 
     /// Removes what has this tag and this id; success when there is nothing.
     pub(super) async fn release(&self, tag: &Tag, id: &str) -> Result<()> {
-        for allotment in self.list()?.into_iter().filter(|allotment| allotment.tag == *tag && allotment.id == id) {
+        for allotment in self.entries()?.into_iter().filter(|allotment| allotment.tag == *tag && allotment.id == id) {
             let Allotment { folder, condition, .. } = allotment;
             let failed = |error: &std::io::Error| {
                 failure(&format!("remove the folder of {tag}"), &folder, error)
@@ -197,7 +239,7 @@ impl Allotments {
 
     /// The folder of a whole allotment.
     pub(super) fn folder_of(&self, tag: &Tag, id: &str) -> Result<PathBuf> {
-        let found = self.list()?.into_iter().find(|allotment| allotment.tag == *tag && allotment.id == id);
+        let found = self.entries()?.into_iter().find(|allotment| allotment.tag == *tag && allotment.id == id);
         let cause = match found {
             Some(Allotment { condition: Condition::Whole, folder, .. }) => return Ok(folder),
             Some(allotment) => allotment.condition.to_string(),

@@ -43,10 +43,6 @@ impl Factory for LocalFactory {
         capability()
     }
 
-    fn is_this_machine(&self) -> bool {
-        true
-    }
-
     fn settings_schema(&self) -> schemars::Schema {
         schemars::schema_for!(Settings)
     }
@@ -154,7 +150,11 @@ impl Provider for Local {
     }
 
     async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace> {
-        Ok(HostPlace::Local { folder: self.allotments.folder_of(tag, id)? })
+        Ok(place(self.allotments.folder_of(tag, id)?))
+    }
+
+    fn standing(&self, scope: &Scope, request: &HostRequest) -> Option<HostPlace> {
+        Some(place(self.allotments.folder(&scope.tag(&request.key))))
     }
 
     fn refused_request(&self, key: &Key) -> ResourceRequest {
@@ -169,6 +169,11 @@ impl Provider for Local {
             adopted: None,
         }
     }
+}
+
+/// This machine, with everything of a host in this folder.
+fn place(folder: PathBuf) -> HostPlace {
+    HostPlace::Local { folder, claim: allotment::CLAIM.to_owned() }
 }
 
 /// Looks at the request before anything is touched.

@@ -197,7 +197,7 @@ impl Provider for Ssh {
             .hint(format!("gpucl status -c {}", tag.cluster)))
     }
 
-    fn standing(&self, request: &HostRequest) -> Option<HostPlace> {
+    fn standing(&self, _scope: &Scope, request: &HostRequest) -> Option<HostPlace> {
         let target = config::target(&self.settings, &request.settings, "").ok()?;
         Some(HostPlace::Ssh { target })
     }

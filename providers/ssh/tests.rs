@@ -64,7 +64,7 @@ async fn a_claim_is_a_private_file_with_the_whole_way_to_the_host() {
     assert_eq!((target.node.as_str(), target.user.as_deref()), ("gpu1", Some("cc")));
     assert_eq!(target.identity_file.as_deref(), Some(std::path::Path::new("~/.ssh/lab")));
     let request = HostRequest::new(Key::host(0), json!({ "node": "gpu1" }));
-    assert_eq!(bench.ssh.standing(&request), Some(place), "it stands there before it is acquired");
+    assert_eq!(bench.ssh.standing(&bench.scope, &request), Some(place), "it stands there before it is acquired");
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ fn a_host_is_not_claimed_by_settings_that_were_not_checked() {
     let ssh = Ssh { claims: Claims::new(bench.root.path().into()), settings: shared };
     let request = HostRequest::new(Key::host(0), json!("gpu1"));
     assert!(ssh.expand(&bench.scope, &request).unwrap_err().to_string().contains("is not a user name"));
-    assert_eq!(ssh.standing(&request), None);
+    assert_eq!(ssh.standing(&bench.scope, &request), None);
 }
 
 #[test]

@@ -1,21 +1,13 @@
-//! `gpucl agent`: the one background process that a cluster may have on the user's machine.
+//! `gpucl agent`: what outlives a command on the user's machine. It looks after a cluster's deadline, or waits for hosts that can be had
+//! later.
 //!
-//! It starts the cluster's local processes, notices when one ends by itself, starts a worker again, and writes what it saw
-//! to the cluster's journal. Nothing depends on its life: each command works without it and starts it again, processes go on
-//! when it is killed, and the next agent takes them over by their tags. It ends when its cluster's state is gone.
+//! Nothing depends on its life: each command works without it, and starts again what looks after a deadline.
 
 mod armed;
-mod client;
 pub mod deadline;
 mod ended;
-mod protocol;
-mod server;
-mod supervise;
 mod watch;
 
 pub use armed::Armed;
-pub use client::{AgentClient, AgentStart};
 pub use ended::Ended;
-pub use protocol::{Answer, NodeStatus, Request};
-pub use server::{AgentConfig, serve};
-pub use watch::watch;
+pub use watch::{Watched, watch};

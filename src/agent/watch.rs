@@ -14,8 +14,8 @@ use secrecy::ExposeSecret as _;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
 
+use super::Ended;
 use super::deadline::{Clock, Limits, Watcher, Why, kept_secrets, lock_file, log};
-use super::{AgentConfig, Ended};
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::state::{ClusterState, Lock, Paths, Store};
@@ -51,13 +51,22 @@ enum Attempt {
     Told,
 }
 
+/// The cluster whose limits are looked after.
+#[derive(Debug, Clone)]
+pub struct Watched {
+    /// The user's folders.
+    pub paths: Paths,
+    /// Its name.
+    pub cluster: ClusterName,
+}
+
 /// Looks after the limits of a cluster until it is gone, or they are.
-pub async fn watch(config: AgentConfig) -> Result<()> {
-    let cluster = config.scope.cluster.clone();
+pub async fn watch(watched: Watched) -> Result<()> {
+    let Watched { paths, cluster } = watched;
     let doing = || format!("look after the deadline of {cluster}");
     // Away from the terminal of whoever started it.
     let _ = rustix::process::setsid();
-    let folder = config.paths.cluster(&cluster);
+    let folder = paths.cluster(&cluster);
     let lock = open_append(&lock_file(&folder)).doing(ErrorKind::State, doing)?;
     let begun = Instant::now();
     while lock.try_lock().is_err() {
@@ -71,9 +80,7 @@ pub async fn watch(config: AgentConfig) -> Result<()> {
     let Some(this) = Watcher::this_process() else { return Ok(()) };
     this.write(&folder);
     say(&format!("gpucl {} looks after the deadline of {cluster}", env!("CARGO_PKG_VERSION")));
-    Watch { paths: config.paths, cluster, folder, terminate, this, known: None, limits: None, said: String::new() }
-        .run()
-        .await;
+    Watch { paths, cluster, folder, terminate, this, known: None, limits: None, said: String::new() }.run().await;
     Ok(())
 }
 

@@ -95,7 +95,7 @@ impl Target {
 
     /// Its hosts are other machines, on which its nodes run.
     pub(crate) fn is_elsewhere(&self) -> bool {
-        self.known.state.spec.as_ref().is_some_and(cluster::is_deployed)
+        !cluster::is_here(&self.known.state)
     }
 
     /// The ports of what runs on the head's host.

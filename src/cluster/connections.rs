@@ -6,7 +6,7 @@ use crate::name::{Key, Tag};
 use crate::plan::started_nodes;
 use crate::provider::{Context, HostPlace};
 use crate::providers;
-use crate::runtime::project::{self, ProjectRuntime};
+use crate::runtime::project::{self, HostFolders, ProjectRuntime};
 use crate::state::{ClusterState, ItemKind, Paths};
 
 /// A host that is reached by SSH.
@@ -30,9 +30,14 @@ impl RemoteHost {
         self.names.first().map_or("", String::as_str)
     }
 
+    /// Where things lie on the host.
+    pub fn folders(&self) -> HostFolders {
+        self.runtime.folders_of(&self.tag.to_string())
+    }
+
     /// The folder on the host that holds everything of ours.
     pub fn home(&self) -> String {
-        self.runtime.home(&self.tag.to_string())
+        self.folders().home
     }
 }
 

@@ -4,15 +4,12 @@ mod connections;
 mod down;
 mod gc;
 mod hunt;
-mod kind;
 pub mod lease;
 mod limits;
 mod open;
 mod plan;
-mod processes;
 mod projects;
 mod render;
-mod render_projects;
 mod status;
 mod stop;
 mod up;
@@ -21,15 +18,13 @@ mod verify;
 pub use connections::{Remote, RemoteHost, connections};
 pub use down::{DownOptions, Proof, down};
 pub use gc::{Found, Gc, GcOptions, Standing};
-pub use kind::is_deployed;
 pub use limits::{Approval, Ask, secrets_of};
-pub use open::{Opened, Settings};
+pub use open::Settings;
 pub use plan::{Planned, plan};
 pub use projects::{HostTouches, Reach};
-pub use render::{RenderedFile, render};
-pub use render_projects::ray_cluster_yaml;
+pub use render::{RenderedFile, ray_cluster_yaml, render};
 pub use status::{
-    ContainerReport, Known, LimitsReport, NodeReport, StatusReport, hosts, list, look, node_logs, status,
+    ContainerReport, Known, LimitsReport, NodeReport, StatusReport, is_here, list, local_hosts, look, node_logs, status,
 };
 pub use stop::stop;
 pub(crate) use stop::unknown;

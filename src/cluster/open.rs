@@ -1,20 +1,16 @@
-//! A cluster opened for a change: its lock, its journal, its world.
+//! What every verb is given, and what is refused before a cluster is changed.
 
 use std::path::PathBuf;
 
-use super::processes::{HostWorld, HostWorldConfig};
-use crate::agent::AgentStart;
-use crate::engine::{Cancel, Ledger, Pipeline};
+use crate::engine::Cancel;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Bus;
 use crate::name::{ClusterName, Owner, Scope};
-use crate::playbook::Stage;
 use crate::provider::{Context, Provider, Surroundings};
 use crate::providers;
 use crate::render::Library;
-use crate::runtime::native;
 use crate::spec::Spec;
-use crate::state::{ClusterState, ItemKind, Paths, Store};
+use crate::state::{ClusterState, ItemKind, Paths};
 
 /// What every verb is given; the command line makes it.
 #[derive(Debug, Clone)]
@@ -59,57 +55,11 @@ impl Settings {
     pub fn provider(&self, spec: &Spec) -> Result<Box<dyn Provider>> {
         providers::find(spec.provider.name())?.open(&spec.provider.settings(), &self.context())
     }
-
-    /// The world of a cluster.
-    pub(super) fn world(&self, spec: &Spec, provider: Box<dyn Provider>, stage: Option<Stage>) -> HostWorld {
-        HostWorld::new(HostWorldConfig {
-            scope: self.scope(&spec.name),
-            provider,
-            runtime_dir: self.paths.runtime.clone(),
-            agent: AgentStart {
-                program: self.program.clone(),
-                environment: self.environment.clone(),
-                log: self.paths.cluster(&spec.name).join("agent.log"),
-            },
-            stage,
-            stop_grace: spec.timeouts.stop.0,
-            processes: native::ClusterProcesses::new(&self.scope(&spec.name), &self.paths.data),
-            events: self.events.clone(),
-            cancel: self.cancel.clone(),
-        })
-    }
-}
-
-/// A cluster's journal and world in use.
-pub struct Opened {
-    /// The journal.
-    pub ledger: Ledger,
-    /// What is acted upon.
-    pub world: HostWorld,
-}
-
-impl Opened {
-    /// The pipe.
-    pub fn pipeline<'a>(&'a self, settings: &'a Settings) -> Pipeline<'a> {
-        Pipeline { world: &self.world, ledger: &self.ledger, events: &settings.events, cancel: &settings.cancel }
-    }
-
-    /// Gives the store back.
-    pub(super) fn into_store(self) -> Result<Store> {
-        let Self { ledger, world } = self;
-        drop(world);
-        ledger
-            .into_store()
-            .ok_or_else(|| Error::new(ErrorKind::Internal, "close the journal").because("something holds it still"))
-    }
 }
 
 /// Refuses a spec from another file under the name of a cluster that runs.
-pub(super) fn same_file(settings: &Settings, known: &ClusterState, path: Option<&str>) -> Result<()> {
-    let running = || {
-        known.items.values().any(|item| item.kind == ItemKind::Project)
-            || !native::observe_nodes(&settings.scope(&known.name)).is_empty()
-    };
+pub(super) fn same_file(known: &ClusterState, path: Option<&str>) -> Result<()> {
+    let running = || known.items.values().any(|item| item.kind == ItemKind::Project);
     match (&known.spec_path, path) {
         (Some(before), Some(now)) if before != now && running() => {
             Err(Error::new(ErrorKind::Usage, format!("bring up the cluster {} from {now}", known.name))

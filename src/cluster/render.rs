@@ -1,18 +1,41 @@
-//! `render`: the files that `up` would write, by the code that writes them. Reads, writes nothing.
+//! `render`: the files that `up` would deliver, by the code that delivers them, and the file that Ray's own `ray up` takes. Reads, writes
+//! nothing.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use secrecy::SecretString;
+use serde_json::{Value, json};
 
 use super::Settings;
-use super::processes::desired_of;
-use super::processes::layout;
 use crate::error::{Doing as _, ErrorKind, Result};
-use crate::plan::{NodeRole, NodeSpec};
-use crate::playbook;
-use crate::runtime::native::{self, HeadAddress, NodePorts, Prepared};
-use crate::spec::Loaded;
+use crate::host::LocalHost;
+use crate::name::Key;
+use crate::plan::{Machine, NodeSpec, desired};
+use crate::playbook::{self, Facts, GpuFact, Vendor};
+use crate::provider::{HostPlace, HostRequest};
+use crate::runtime::compose;
+use crate::runtime::project::{self, DeployRequest, HostFolders, HostInput, Others, Pages, PrepareRequest};
+use crate::secret::{Secrets, ray_token_path};
+use crate::spec::{Loaded, Per, Spec};
 use crate::state::{ClusterState, Store};
+
+const README: &str = "\
+What `gpucl up` delivers and runs; `gpucl render` made it, and nothing was started.
+
+plan.txt                  what `up` would do, where that can be told without a connection
+host-N/prepare.sh         the program that prepares the host, in one piece
+host-N/deploy.sh          the program that delivers what runs on it and starts that, in one piece
+host-N/compose/           the project's files, once more, to be read
+host-N/lib/, build/       what containers see at /opt/gpucl, and what images are built of
+host-N/nodes.json, *.py   where nodes are processes: what each is started with, and what starts it
+host-N/checks.sh          what is looked at before the cluster is ready
+
+What is known only once a host has told is stood in for:
+- The secrets, also those of a store that exists already: secrets/ says what will lie there, and no secret is rendered.
+- GPUs are those that the host told, or GPU-0, GPU-1 and so on. Ports are those of the cluster, or those that `up` tries first; it takes
+  others where they are in use.
+- The owner in every tag is 00000000 until the first `up` has made one.
+";
 
 /// One file, by its path in the folder of all.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,77 +46,203 @@ pub struct RenderedFile {
     pub bytes: Vec<u8>,
 }
 
-/// What stands for the token; a secret is rendered nowhere.
-const NO_TOKEN: &str = "the token of the cluster; up makes it\n";
+/// What a host is taken for before it has told: enough for what the spec asks.
+fn stand_in(spec: &Spec) -> Facts {
+    let workers = &spec.ray.workers;
+    let here = workers.count.unwrap_or(1).div_ceil(u32::try_from(spec.hosts.len()).unwrap_or(1).max(1));
+    let gpus = match workers.per {
+        Some(Per::Gpu) => 1,
+        Some(Per::Host) => workers.gpus.unwrap_or(1),
+        None => here * workers.gpus.unwrap_or(0),
+    };
+    let gpu = |number: u32| GpuFact {
+        pci: format!("0000:{:02x}:00.0", number + 1),
+        vendor: Vendor::Nvidia,
+        device_id: String::new(),
+        driver: None,
+        name: None,
+        uuid: Some(format!("GPU-{number}")),
+        memory: None,
+        mig: None,
+        render: None,
+        unique_id: None,
+    };
+    Facts {
+        os: "ubuntu".to_owned(),
+        os_version: "24.04".to_owned(),
+        arch: "x86_64".to_owned(),
+        cpus: 4096,
+        memory: 64 << 30,
+        gpus: (0..gpus).map(gpu).collect(),
+        ..Facts::default()
+    }
+}
 
-const README: &str = "\
-What `gpucl up` writes and runs; `gpucl render` made it, and nothing was started.
+/// The hosts as they told, or as they are stood in for. What this machine is can be told at once.
+async fn hosts_now(settings: &Settings, spec: &Spec, known: &ClusterState) -> Result<Vec<HostInput>> {
+    let (scope, provider) = (settings.scope(&spec.name), settings.provider(spec)?);
+    let mut hosts = hosts(spec, &scope, known);
+    for (host, entry) in hosts.iter_mut().zip(&spec.hosts) {
+        let request = HostRequest::new(host.key.clone(), entry.clone());
+        if let Some(HostPlace::Local { folder, claim }) = provider.standing(&scope, &request) {
+            let here = LocalHost::new(host.key.display_name(), folder.clone(), settings.environment.iter().cloned())?;
+            host.facts = playbook::facts(&here).await?;
+            host.folders = HostFolders::here(&folder, claim, &settings.paths);
+        }
+    }
+    Ok(hosts)
+}
 
-plan.txt                what `up` would do, as `gpucl plan` shows it
-host-N/prepare.sh       the program that is sent to the host, in one piece
-host-N/*.py, secrets/   the files that it delivers there, once more, to be read
-host-N/nodes/*.json     what each node is started with
+/// The hosts as they told, or as they are stood in for.
+fn hosts(spec: &Spec, scope: &crate::name::Scope, known: &ClusterState) -> Vec<HostInput> {
+    let runtime = project::of(spec.runtime);
+    let host = |index: usize| {
+        let key = Key::host(index);
+        HostInput {
+            tag: scope.tag(&key).to_string(),
+            facts: known.note(&key, "facts").unwrap_or_else(|| stand_in(spec)),
+            address: known.note(&key, "address").unwrap_or_else(|| address_of(&spec.hosts[index])),
+            ports: known.note(&key, "ports").unwrap_or_else(|| runtime.choose_ports(&BTreeSet::new())),
+            folders: runtime.folders_of(&scope.tag(&key).to_string()),
+            key,
+        }
+    };
+    (0..spec.hosts.len()).map(host).collect()
+}
 
-What is known only once a cluster runs is stood in for:
-- The token. A secret is never rendered.
-- The ports are those of the running cluster, or those that `up` tries first; it takes others where they are in use.
-- The owner in every tag is 00000000 until the first `up` has made one.
-- RAY_ENVIRONMENT in a path, and GPU-N: what the host tells when it is prepared.
-";
+/// The address by which a host's entry names it.
+fn address_of(entry: &Value) -> String {
+    let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
+    text("private_address").or_else(|| text("node")).unwrap_or_else(|| "HOST_ADDRESS".to_owned())
+}
 
-/// Works out all files that `up` would write for this spec.
+fn nodes_on(loaded: &Loaded, hosts: &[HostInput]) -> Result<Vec<NodeSpec>> {
+    let machine = |facts: &Facts| Machine {
+        cpus: facts.cpus,
+        memory: facts.memory,
+        gpus: u32::try_from(facts.gpus.len()).unwrap_or(u32::MAX),
+    };
+    let machines: Vec<(Key, Machine)> = hosts.iter().map(|host| (host.key.clone(), machine(&host.facts))).collect();
+    desired(&loaded.spec, &machines).map_err(|(path, sentence)| loaded.places.error(&path, sentence))
+}
+
+fn known_of(settings: &Settings, spec: &Spec) -> Result<ClusterState> {
+    let scope = settings.scope(&spec.name);
+    Ok(Store::open(&settings.paths, &spec.name)?
+        .map_or_else(|| ClusterState::new(&scope, jiff::Timestamp::now()), |store| store.state().clone()))
+}
+
+/// Works out all files that `up` would deliver for this spec.
 pub async fn render(settings: &Settings, loaded: &Loaded) -> Result<Vec<RenderedFile>> {
     let spec = &loaded.spec;
-    if super::is_deployed(spec) {
-        return super::render_projects::render_projects(settings, loaded);
-    }
     let scope = settings.scope(&spec.name);
-    let provider = settings.provider(spec)?;
-    let token = SecretString::from(NO_TOKEN.to_owned());
-    let stage = native::preparation(spec, &settings.library, &settings.paths.cache, &token)?;
-    let desired = desired_of(loaded, &scope, provider.as_ref(), &stage).await?;
-    let known = Store::open(&settings.paths, &spec.name)?
-        .map_or_else(|| ClusterState::new(&scope, jiff::Timestamp::now()), |store| store.state().clone());
-    let plan = super::plan(settings, loaded).await?;
-    let plan = plan.plan;
-    let plan = if plan.is_empty() { "nothing to change\n".to_owned() } else { plan.to_string() };
-
-    let mut files = Vec::new();
+    let known = known_of(settings, spec)?;
+    let hosts = hosts_now(settings, spec, &known).await?;
+    let nodes = nodes_on(loaded, &hosts)?;
+    let pages: Pages = known.note(&Key::project(0), "pages").unwrap_or_default();
+    let runtime = project::of(spec.runtime);
+    // What is rendered is read, sent and pasted by people: also keys that are there already stay where they are.
+    let secrets = match spec.external_store() {
+        Some(_) => Secrets::placeholders_with_external(),
+        None => Secrets::placeholders(),
+    };
+    let deployments = runtime.deployments(&DeployRequest {
+        spec,
+        scope: &scope,
+        nodes: &nodes,
+        hosts: &hosts,
+        pages: &pages,
+        secrets: &secrets,
+        library: &settings.library,
+    })?;
+    let mut files = vec![RenderedFile { path: "README.txt".into(), bytes: README.into() }];
     let mut put = |path: String, bytes: Vec<u8>| files.push(RenderedFile { path: path.into(), bytes });
-    put("README.txt".to_owned(), README.into());
-    put("plan.txt".to_owned(), plan.into());
-    for preparation in &desired.preparations {
-        let folder = preparation.host.display_name();
-        let home = layout(&settings.paths, &scope, &preparation.host).home().display().to_string();
-        put(format!("{folder}/prepare.sh"), playbook::program_text(&home, &stage)?.into());
-        for file in &stage.files {
+    if hosts.iter().all(|host| !host.folders.claim.is_empty()) {
+        let plan = super::plan(settings, loaded).await?.plan;
+        let plan = if plan.is_empty() { "nothing to change\n".to_owned() } else { plan.to_string() };
+        put("plan.txt".to_owned(), plan.into());
+    }
+    for (host, deployment) in hosts.iter().zip(&deployments) {
+        let folder = host.key.display_name();
+        // A file for each stage, as it is with hosts that stand there: their preparation knows the others' addresses.
+        let others = if hosts.len() < 2 { Others::None } else { Others::Known };
+        let library = &settings.library;
+        let prepare =
+            runtime.preparation(&PrepareRequest { spec, nodes: &nodes, hosts: &hosts, others, host, library })?;
+        let home = &host.folders.home;
+        put(format!("{folder}/prepare.sh"), playbook::program_text(home, &prepare)?.into());
+        put(format!("{folder}/deploy.sh"), playbook::program_text(home, &deployment.stage)?.into());
+        put(format!("{folder}/checks.sh"), deployment.checks.clone().into());
+        for file in &deployment.stage.files {
             put(format!("{folder}/{}", file.path), file.bytes.clone());
         }
     }
-    let mut taken: Vec<NodePorts> = Vec::new();
-    for node in &desired.nodes {
-        let ports = known
-            .note(&node.key, "ports")
-            .unwrap_or_else(|| native::first_choice(&scope, &node.key, &taken, node.dashboard_port));
-        taken.push(ports);
-        let Some(head) = taken.first().map(|head| HeadAddress { gcs: head.gcs() }) else { continue };
-        let ray_env = known
-            .note::<Prepared>(&node.host, "prepared")
-            .map_or_else(|| settings.paths.cache.join("environments/RAY_ENVIRONMENT"), |prepared| prepared.ray_env);
-        let layout = layout(&settings.paths, &scope, &node.host);
-        let launch = native::launch(&scope, node, &layout, &ray_env, ports, head, &gpus(node, &known));
-        let bytes = serde_json::to_vec_pretty(&launch)
-            .doing(ErrorKind::Internal, || format!("render {}", node.key.display_name()))?;
-        put(format!("{}/nodes/{}.json", node.host.display_name(), node.key), bytes);
-    }
-    debug_assert!(desired.nodes.first().is_none_or(|node| node.role == NodeRole::Head), "the head is the first");
     Ok(files)
 }
 
-/// The GPUs that a node owns: by their UUIDs where the host has told them.
-fn gpus(node: &NodeSpec, known: &ClusterState) -> Vec<String> {
-    let Some(first) = node.first_gpu else { return Vec::new() };
-    let uuids: Vec<String> = known.note(&node.host, "gpus").unwrap_or_default();
-    let uuid = |number: u32| uuids.get(number as usize).cloned().unwrap_or_else(|| format!("GPU-{number}"));
-    (first..first + node.gpus).map(uuid).collect()
+/// The file that Ray's own `ray up` takes for these hosts: its provider `local`, in a container on each.
+pub fn ray_cluster_yaml(settings: &Settings, loaded: &Loaded) -> Result<Vec<RenderedFile>> {
+    let spec = &loaded.spec;
+    let scope = settings.scope(&spec.name);
+    let hosts = hosts(spec, &scope, &known_of(settings, spec)?);
+    let nodes = nodes_on(loaded, &hosts)?;
+    let text = |key: &str| spec.hosts.first().and_then(|entry| entry.get(key)).and_then(Value::as_str);
+    let addresses: Vec<String> = spec.hosts.iter().map(address_of).collect();
+    let mut auth = json!({"ssh_user": text("user").unwrap_or("ubuntu")});
+    if let Some(path) = text("identity_file") {
+        auth["ssh_private_key"] = json!(path);
+    }
+    let images = compose::host_images(spec, &hosts[0].facts, true, &settings.library)?;
+    let head = nodes.first();
+    // One node for each host is what Ray's own file can say: a host's workers together.
+    let gpus = |host: &HostInput| nodes.iter().filter(|node| node.host == host.key).map(|node| node.gpus).sum::<u32>();
+    let cpus = |host: &HostInput| {
+        let workers = nodes.iter().filter(|node| node.host == host.key && node.key != Key::head());
+        workers.map(|node| node.cpus).sum::<u32>()
+    };
+    let own = |worker: bool| match (worker, hosts.len()) {
+        // With a single host the head does the work of its workers.
+        (false, 1) => (cpus(&hosts[0]) + head.map_or(0, |head| head.cpus), gpus(&hosts[0])),
+        (false, _) => (head.map_or(0, |head| head.cpus), 0),
+        (true, _) => hosts.last().map_or((1, 0), |host| (cpus(host), gpus(host))),
+    };
+    let start = |flags: &str, (cpus, gpus): (u32, u32)| {
+        let flags = format!("{flags} --num-cpus={cpus} --num-gpus={gpus} --disable-usage-stats");
+        json!(["ray stop", format!("ulimit -n 65536; RAY_AUTH_MODE=token ray start {flags}")])
+    };
+    let store = nodes.iter().map(|node| node.object_store_memory).sum::<u64>();
+    let token = ray_token_path(&settings.paths.cluster(&spec.name));
+    let file = json!({
+        "cluster_name": spec.name,
+        "auth": auth,
+        "docker": {
+            "image": images.ray,
+            "container_name": format!("gpucl-{}", spec.name),
+            "pull_before_run": true,
+            "run_options": [
+                format!("--shm-size={}", store + store / 10 + (128 << 20)),
+                "--ulimit nofile=65536:65536",
+                "-e RAY_AUTH_MODE=token",
+            ],
+        },
+        // Where Ray looks for the token by itself.
+        "file_mounts": {"/home/ray/.ray/auth_token": token.display().to_string()},
+        "head_start_ray_commands": start(
+            "--head --port=6379 --dashboard-host=127.0.0.1 --autoscaling-config=~/ray_bootstrap_config.yaml",
+            own(false)
+        ),
+        "worker_start_ray_commands": start("--address=$RAY_HEAD_IP:6379", own(true)),
+    });
+    let yaml = serde_yaml::to_string(&file).doing(ErrorKind::Internal, || "write the file for `ray up`".to_owned())?;
+    let token = token.display();
+    let text = format!(
+        "# For Ray's own `ray up`, by `gpucl render --as ray-cluster-yaml`. The machines must have Docker and drivers already.\n\
+         # It reads the cluster's token from {token};\n\
+         # `gpucl up` makes it, or: mkdir -p \"$(dirname {token})\" && ray get-auth-token --generate, and copy it there.\n\
+         # Nothing closes Ray's ports here: let a firewall admit these machines alone.\n\
+         provider: {{type: local, head_ip: {}, worker_ips: {}}}\n{yaml}",
+        json!(addresses[0]),
+        json!(addresses[1..]),
+    );
+    Ok(vec![RenderedFile { path: "ray-cluster.yaml".into(), bytes: text.into() }])
 }

@@ -1,21 +1,21 @@
 //! `status` and `list`: what is known of clusters, and what is seen of them now.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::processes::layout;
 use super::{Settings, projects};
 use crate::agent::Armed;
 use crate::agent::deadline::{Limits, Watcher};
 use crate::error::Result;
 use crate::host::LocalHost;
 use crate::money::Money;
-use crate::name::{ClusterName, Scope};
-use crate::runtime::native;
-use crate::state::{ClusterState, ItemKind, ItemState, Paths, Spending, Store};
-use crate::util::process::{Identity, age};
+use crate::name::{ClusterName, Key};
+use crate::plan::started_nodes;
+use crate::provider::HostPlace;
+use crate::state::{ClusterState, ItemKind, Paths, Spending, Store};
 
 /// One node, by what is known of it and by what its process shows.
 #[derive(Debug, Clone, Serialize)]
@@ -101,9 +101,7 @@ pub struct StatusReport {
     pub created: jiff::Timestamp,
     /// Since when it is ready, if it is.
     pub ready_since: Option<jiff::Timestamp>,
-    /// The agent runs.
-    pub agent: bool,
-    /// The machine was restarted since.
+    /// Its hosts, or some of them, were restarted since.
     pub restarted: bool,
     /// Which of its hosts were restarted since, where they are other machines.
     pub restarted_hosts: Vec<String>,
@@ -148,12 +146,12 @@ pub fn status(paths: &Paths, name: &ClusterName) -> Result<Option<Known>> {
     }))
 }
 
-/// The same report by what its hosts tell now. What runs on this machine has told already.
+/// The same report by what its hosts tell now.
 pub async fn look(settings: &Settings, name: &ClusterName) -> Result<Option<Known>> {
     let Some(store) = Store::open(&settings.paths, name)? else { return Ok(None) };
     let state = store.state().clone();
     let report = report(&settings.paths, &state);
-    let report = match state.spec.as_ref().filter(|spec| super::is_deployed(spec)) {
+    let report = match &state.spec {
         Some(spec) => projects::look_status(settings, spec, &store, report).await?,
         None => report,
     };
@@ -170,50 +168,14 @@ pub fn list(paths: &Paths) -> Result<Vec<Known>> {
 }
 
 fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
-    let scope: Scope = state.scope();
-    let (agents, seen) = native::observe_all(&scope);
-    let nodes: Vec<NodeReport> = state
-        .items
-        .iter()
-        .filter(|(_, item)| item.kind == ItemKind::Node)
-        .map(|(key, item)| {
-            let running = seen.iter().find(|node| node.key == *key && node.health == crate::plan::Health::Good);
-            let identity = running.and_then(|node| node.id.parse::<Identity>().ok());
-            NodeReport {
-                name: key.display_name(),
-                running: running.is_some(),
-                pid: identity.as_ref().map(|identity| identity.pid),
-                age_seconds: identity.as_ref().and_then(age).map(|age| age.as_secs()),
-                ended: item
-                    .notes
-                    .get("ended")
-                    .and_then(|how| how.as_str())
-                    .map(str::to_owned)
-                    .filter(|_| running.is_none()),
-            }
-        })
-        .collect();
-    let running = nodes.iter().filter(|node| node.running).count();
-    let agent = !agents.is_empty();
-    let phase = if nodes.is_empty() {
-        // `stop` ends the agent as well: one that runs without nodes is of an `up` that did not come to its end.
-        if agent || state.items.values().any(|item| item.state < ItemState::Ready) { "unfinished" } else { "stopped" }
-    } else if running == nodes.len() {
-        if state.ready_since.is_some() { "ready" } else { "running" }
-    } else if running == 0 {
-        "stopped"
-    } else {
-        "partly"
-    };
     let report = StatusReport {
         cluster: state.name.clone(),
-        phase,
+        phase: "unfinished",
         provider: state.spec.as_ref().map(|spec| spec.provider.name().to_owned()).unwrap_or_default(),
         spec_path: state.spec_path.clone(),
         created: state.created,
-        ready_since: state.ready_since.filter(|_| phase == "ready"),
-        agent,
-        restarted: super::down::restarted(state),
+        ready_since: None,
+        restarted: false,
         restarted_hosts: Vec::new(),
         silent_hosts: Vec::new(),
         gone_hosts: Vec::new(),
@@ -226,7 +188,7 @@ fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
                 _ => None,
             })
             .collect(),
-        nodes,
+        nodes: Vec::new(),
         cost: state.spending(Timestamp::now()),
         deadline: LimitsReport::of(&paths.cluster(&state.name), state),
         ends: projects::ends_at(state),
@@ -234,10 +196,7 @@ fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
         waits_until: None,
         waits_for: None,
     };
-    let mut report = match &state.spec {
-        Some(spec) if super::is_deployed(spec) => projects::known_status(state, report),
-        _ => report,
-    };
+    let mut report = projects::known_status(state, report);
     if let Some(armed) = Armed::of(&paths.cluster(&state.name)) {
         report.brought_up_by = armed.identity().map(|identity| identity.pid);
         if armed.at > jiff::Timestamp::now() {
@@ -248,20 +207,30 @@ fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
     report
 }
 
-/// The log files of a cluster's nodes, by the names of the nodes.
-pub fn node_logs(paths: &Paths, state: &ClusterState) -> Vec<(String, PathBuf)> {
-    crate::plan::started_nodes(state)
-        .iter()
-        .map(|node| (node.key.display_name(), layout(paths, &state.scope(), &node.host).log(&node.key)))
-        .collect()
+/// Its hosts are this machine: what answers there answers here.
+pub fn is_here(state: &ClusterState) -> bool {
+    let mut places = state.items.keys().filter(|key| key.is_host()).map(|key| state.note(key, "place")).peekable();
+    places.peek().is_some() && places.all(|place| matches!(place, Some(HostPlace::Local { .. })))
 }
 
-/// The hosts of a cluster.
-pub fn hosts(paths: &Paths, state: &ClusterState) -> Result<Vec<LocalHost>> {
-    state
-        .items
-        .iter()
-        .filter(|(_, item)| matches!(item.kind, ItemKind::Resource(_)) && item.id.is_some())
-        .map(|(key, _)| LocalHost::new(key.display_name(), layout(paths, &state.scope(), key).home().to_owned()))
-        .collect()
+/// The log files of a cluster's nodes on this machine, by their names, and of what looks after them.
+pub fn node_logs(state: &ClusterState) -> Vec<(String, PathBuf)> {
+    let folder = |host: &Key| match state.note(host, "place") {
+        Some(HostPlace::Local { folder, .. }) => Some(folder.join("logs")),
+        _ => None,
+    };
+    let log = |host: &Key, name: String| Some((name.clone(), folder(host)?.join(format!("{name}.log"))));
+    let nodes = started_nodes(state);
+    let supervisor = nodes.first().and_then(|head| log(&head.host, "supervisor".to_owned()));
+    nodes.iter().filter_map(|node| log(&node.host, node.key.display_name())).chain(supervisor).collect()
+}
+
+/// The hosts of a cluster that are this machine.
+pub fn local_hosts(state: &ClusterState, environment: &[(OsString, OsString)]) -> Result<Vec<LocalHost>> {
+    let hosts = state.items.keys().filter(|key| key.is_host());
+    let hosts = hosts.filter_map(|key| match state.note(key, "place") {
+        Some(HostPlace::Local { folder, .. }) => Some((key, folder)),
+        _ => None,
+    });
+    hosts.map(|(key, folder)| LocalHost::new(key.display_name(), folder, environment.iter().cloned())).collect()
 }

@@ -1,35 +1,18 @@
 //! `stop`: ends Ray and keeps the hosts.
 
-use super::{Opened, Settings, projects};
+use super::{Settings, projects};
 use crate::agent::Ended;
-use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
-use crate::plan::Goal;
 use crate::state::{Lock, Paths, Store};
 use crate::util::{human, near};
 
-/// Ends all nodes and the agent; hands back what is kept.
+/// Ends all nodes; hands back what is kept.
 pub async fn stop(settings: &Settings, name: &ClusterName) -> Result<Vec<String>> {
     let _lock = Lock::take(&settings.paths, name, "stop")?;
     let store = Store::open(&settings.paths, name)?.ok_or_else(|| unknown(&settings.paths, name))?;
     let spec = store.state().spec.clone().ok_or_else(|| unknown(&settings.paths, name))?;
-    if super::is_deployed(&spec) {
-        return projects::stop(settings, &spec, store).await;
-    }
-    let provider = settings.provider(&spec)?;
-    let opened = Opened { ledger: Ledger::new(store), world: settings.world(&spec, provider, None) };
-    let planned = opened.pipeline(settings).plan(&Goal::Stop).await?;
-    let result = opened.pipeline(settings).execute(&planned.plan).await.into_result();
-    let kept = opened.ledger.compact();
-    result.map_err(|error| error.hint(format!("gpucl stop -c {name}   # goes on from here")))?;
-    kept?;
-    Ok(planned
-        .observed
-        .resources
-        .iter()
-        .map(|resource| format!("{} {}", resource.kind.0, resource.key.display_name()))
-        .collect())
+    projects::stop(settings, &spec, store).await
 }
 
 /// The error of a cluster of which nothing is known.

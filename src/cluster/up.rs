@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use secrecy::SecretString;
 
 use super::open::{same_file, same_kind};
-use super::{Approval, Settings, processes, projects};
+use super::{Approval, Settings, projects};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::event::{Endpoint, WorkerGpus};
 use crate::money::{Money, told};
+use crate::plan::started_nodes;
 use crate::provider::Start;
 use crate::spec::Loaded;
-use crate::state::{Lock, Spending, Store};
+use crate::state::{ClusterState, ItemKind, Lock, Spending, Store};
 
 /// How `up` is asked for.
 #[derive(Debug, Clone, Default)]
@@ -50,6 +51,8 @@ pub struct UpReport {
     pub gpus: Vec<WorkerGpus>,
     /// What answers now, and where.
     pub endpoints: Vec<Endpoint>,
+    /// It answers as it is, without `gpucl dashboard`: the cluster runs on this machine.
+    pub is_here: bool,
     /// What it costs.
     pub spending: Spending,
 }
@@ -62,13 +65,10 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
     if let Some(known) = &known {
         same_kind(known.state(), &loaded.spec)?;
         if !options.new_spec {
-            same_file(settings, known.state(), options.path.as_deref())?;
+            same_file(known.state(), options.path.as_deref())?;
         }
     }
-    match super::is_deployed(&loaded.spec) {
-        false => processes::up(settings, loaded, options, known).await.map(UpOutcome::Ready),
-        true => projects::up(settings, loaded, options, known).await,
-    }
+    projects::up(settings, loaded, options, known).await
 }
 
 /// The command that brings it up again; what there is none of may be there later.
@@ -77,14 +77,20 @@ pub(super) fn again(options: &UpOptions, kind: ErrorKind) -> String {
     if kind == ErrorKind::Capacity { format!("{up} --wait-capacity 6h") } else { up }
 }
 
+/// What is there of a cluster, by the names that people have for it.
+fn what_is_there(known: &ClusterState) -> Vec<String> {
+    let nodes = started_nodes(known).into_iter().map(|node| node.key.display_name());
+    let others = known.items.iter().filter(|(_, item)| item.kind != ItemKind::Project);
+    let mut names: Vec<String> = others.map(|(key, _)| key.display_name()).chain(nodes).collect();
+    names.sort();
+    names
+}
+
 /// Says what there is now, how to go on, and how to get rid of it.
 pub(super) fn go_on(error: Error, settings: &Settings, options: &UpOptions, name: &crate::name::ClusterName) -> Error {
     let again = again(options, error.kind());
     let (held, per_hour): (Vec<String>, Vec<Money>) = match Store::open(&settings.paths, name) {
-        Ok(Some(store)) => (
-            store.state().items.keys().map(crate::name::Key::display_name).collect(),
-            store.state().spending(jiff::Timestamp::now()).per_hour,
-        ),
+        Ok(Some(store)) => (what_is_there(store.state()), store.state().spending(jiff::Timestamp::now()).per_hour),
         _ => Default::default(),
     };
     let costs = if per_hour.is_empty() { String::new() } else { format!(", which costs {} an hour", told(&per_hour)) };

@@ -1,14 +1,11 @@
 //! `verify`: all checks of a cluster once more.
 
-use super::processes::checks;
-use super::{Opened, Settings, projects};
-use crate::engine::Ledger;
+use super::{Settings, projects};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::WorkerGpus;
 use crate::name::ClusterName;
-use crate::plan::started_nodes;
 use crate::ray::Access;
-use crate::state::{ClusterState, Lock, Record, Store};
+use crate::state::{ClusterState, Lock, Store};
 
 /// What checks came to when none failed.
 #[derive(Debug, Clone, Default)]
@@ -24,27 +21,14 @@ pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<Verified>
     let _lock = Lock::take(&settings.paths, name, "verify")?;
     let store = Store::open(&settings.paths, name)?.ok_or_else(|| super::stop::unknown(&settings.paths, name))?;
     let spec = store.state().spec.clone().ok_or_else(|| super::stop::unknown(&settings.paths, name))?;
-    if super::is_deployed(&spec) {
-        return projects::verify(settings, &spec, store).await;
-    }
-    let nodes = started_nodes(store.state());
-    let provider = settings.provider(&spec)?;
-    let opened = Opened { ledger: Ledger::new(store), world: settings.world(&spec, provider, None) };
-    let subject = checks::Subject::new(settings, &opened, &spec, &nodes)?;
-    let passed = checks::run(&subject).await?;
-    if opened.ledger.state().ready_since.is_none() {
-        opened.ledger.write(Record::ClusterReady)?;
-    }
-    Ok(Verified { passed, gpus: Vec::new() })
+    projects::verify(settings, &spec, store).await
 }
 
 /// The ways into a cluster that runs, by what is known of it. Where its hosts are reached by SSH they are those that
 /// `gpucl dashboard` opens.
 pub fn access(settings_paths: &crate::state::Paths, state: &ClusterState) -> Result<Access> {
     let folder = settings_paths.cluster(&state.name);
-    checks::access_of(state, &folder)
-        .or_else(|| super::projects::access_of(state, &folder))
-        .ok_or_else(|| not_running(state))
+    super::projects::access_of(state, &folder).ok_or_else(|| not_running(state))
 }
 
 /// The error of a cluster of which nothing runs.

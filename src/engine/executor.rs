@@ -149,17 +149,6 @@ async fn journalled(operation: &Operation, world: &dyn World, ledger: &Ledger) -
         }
         // A host that is being prepared is not made by it: its item stays what it is.
         Action::Prepare { .. } | Action::Guard { .. } => world.perform(operation, ledger).await,
-        Action::StartAgent => {
-            let digest = super::pipeline::agent_digest();
-            ledger.write(Record::Requested { key: key.clone(), kind: ItemKind::Agent, digest })?;
-            world.perform(operation, ledger).await?;
-            ledger.write(Record::Ready { key })
-        }
-        Action::StartNode { node } => {
-            ledger.write(Record::Requested { key, kind: ItemKind::Node, digest: node.digest() })?;
-            // It is ready when the checks say so, not when it runs.
-            world.perform(operation, ledger).await
-        }
         // One of several is released, and the journal speaks of another: that one stays known.
         Action::Release { resource } if known_by_another_id(ledger, operation, &resource.id) => {
             world.perform(operation, ledger).await
@@ -171,7 +160,7 @@ async fn journalled(operation: &Operation, world: &dyn World, ledger: &Ledger) -
         }
         // It runs no more, but its files and volumes are there still: it stays known.
         Action::StopProject { .. } => world.perform(operation, ledger).await,
-        Action::StopNode | Action::StopAgent | Action::Clean { .. } | Action::Release { .. } => {
+        Action::Clean { .. } | Action::Release { .. } => {
             ledger.write(Record::Releasing { key: key.clone() })?;
             world.perform(operation, ledger).await?;
             ledger.write(Record::Gone { key })

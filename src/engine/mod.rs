@@ -15,5 +15,5 @@ mod world;
 pub use cancel::{Cancel, CancelHandle, Urgency};
 pub use executor::{Executed, execute};
 pub use ledger::Ledger;
-pub use pipeline::{Pipeline, Planned, agent_digest};
+pub use pipeline::{Pipeline, Planned};
 pub use world::World;

@@ -9,11 +9,6 @@ use crate::plan::{Goal, Observed, Outcome, Plan, reconcile};
 use crate::provider::ResourceRequest;
 use crate::state::{ClusterState, ItemKind, ItemState, Record};
 
-/// The digest of the agent that this program would start: another version of gpucl is another agent.
-pub fn agent_digest() -> String {
-    env!("CARGO_PKG_VERSION").to_owned()
-}
-
 /// One run on one cluster.
 pub struct Pipeline<'a> {
     /// What is acted upon.

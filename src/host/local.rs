@@ -1,5 +1,6 @@
 //! This machine, as this user.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -24,17 +25,22 @@ const AFTER_KILL: Duration = Duration::from_secs(10);
 pub struct LocalHost {
     name: String,
     home: String,
+    environment: Vec<(OsString, OsString)>,
 }
 
 impl LocalHost {
-    /// Makes it of its name and its folder.
-    pub fn new(name: impl Into<String>, home: PathBuf) -> Result<Self> {
+    /// Makes it of its name, its folder, and all of the environment that programs on it have.
+    pub fn new(
+        name: impl Into<String>,
+        home: PathBuf,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self> {
         let home = home.into_os_string().into_string().map_err(|home| {
             Error::new(ErrorKind::Host, format!("use the folder {}", home.display()))
                 .because("its path is not UTF-8")
                 .hint("set XDG_DATA_HOME to a folder whose path is plain text")
         })?;
-        Ok(Self { name: name.into(), home })
+        Ok(Self { name: name.into(), home, environment: environment.into_iter().collect() })
     }
 
     /// The processes of programs whose gpucl was killed: nobody waits for them, and some would go on for a minute.
@@ -52,7 +58,7 @@ impl LocalHost {
     }
 
     /// Ends them, until none is seen.
-    pub async fn end_abandoned(&self) -> Result<()> {
+    async fn end_all_abandoned(&self) -> Result<()> {
         let begun = Instant::now();
         loop {
             let left = self.abandoned();
@@ -83,10 +89,16 @@ impl Host for LocalHost {
         &self.home
     }
 
+    async fn end_abandoned(&self) -> Result<()> {
+        self.end_all_abandoned().await
+    }
+
     async fn exec(&self, program: &str, on_line: OnLine<'_>) -> Result<ExecEnd> {
         let doing = || format!("run a shell program on {}", self.name);
         let mut child = Command::new("/bin/sh")
             .arg("-s")
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .env(STARTED_BY, format!("{} {}", me(), self.home))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -124,7 +136,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_killed_gpucl_has_started_is_ended_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
-        let host = LocalHost::new("host-0", folder.path().to_owned()).unwrap();
+        let host = LocalHost::new("host-0", folder.path().to_owned(), std::env::vars_os()).unwrap();
         let home = folder.path().display().to_string();
         let dead = Identity { pid: 1, start: 1, boot: crate::util::process::boot_id() };
         let sleep = |value: String| {

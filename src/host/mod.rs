@@ -79,6 +79,14 @@ pub trait Host: Send + Sync {
             .because("this machine must not be started anew by gpucl"))
     }
 
+    /// Ends the execs of programs whose gpucl was killed, where those outlive it.
+    ///
+    /// # Errors
+    /// When one cannot be ended.
+    async fn end_abandoned(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Runs one POSIX shell program by one exec: `sh -s` with the program on its standard input.
     ///
     /// Each line of output goes to `on_line` as it comes. Dropping the future ends the exec, not what it detached.

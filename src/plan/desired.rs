@@ -90,7 +90,7 @@ pub struct Guarding {
     pub digest: String,
 }
 
-/// A compose project that a host is to run.
+/// What a host is to run: its project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectRequest {
     /// Its key: `project0`.
@@ -98,6 +98,17 @@ pub struct ProjectRequest {
     /// The host.
     pub host: Key,
     /// The digest of all that it is, where that can be told before the host is prepared.
+    pub digest: Option<String>,
+    /// The nodes in it, the head first.
+    pub nodes: Vec<NodeRequest>,
+}
+
+/// A node that a host is to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRequest {
+    /// Its key.
+    pub key: Key,
+    /// The digest of what it is started with, where its runtime tells one and the host has told what that takes.
     pub digest: Option<String>,
 }
 
@@ -113,11 +124,7 @@ pub struct Desired {
     pub guards: Vec<Guarding>,
     /// Hosts open nothing to each other, so that none needs to know where the others are.
     pub apart: bool,
-    /// The digest of the agent, if the cluster needs one.
-    pub agent: Option<String>,
-    /// The nodes that run as processes; the head is the first.
-    pub nodes: Vec<NodeSpec>,
-    /// The projects, in which nodes run as containers.
+    /// The projects, in which nodes run.
     pub projects: Vec<ProjectRequest>,
 }
 
@@ -266,10 +273,9 @@ fn object_store(asked: Option<u64>, machine: &Machine) -> u64 {
 
 /// The nodes of a cluster as they were last started, the head first.
 pub fn started_nodes(known: &ClusterState) -> Vec<NodeSpec> {
-    let keys = known.items.iter().filter(|(_, item)| item.kind == ItemKind::Node).map(|(key, _)| key);
-    let mut nodes: Vec<NodeSpec> = keys.filter_map(|key| known.note(key, "node")).collect();
     let projects = known.items.iter().filter(|(_, item)| item.kind == ItemKind::Project).map(|(key, _)| key);
-    nodes.extend(projects.flat_map(|key| known.note::<Vec<NodeSpec>>(key, "nodes").unwrap_or_default()));
+    let of_project = |key| known.note::<Vec<NodeSpec>>(key, "nodes").unwrap_or_default();
+    let mut nodes: Vec<NodeSpec> = projects.flat_map(of_project).collect();
     nodes.sort_by_key(|node| node.role);
     nodes
 }

@@ -9,9 +9,9 @@ mod reconcile;
 mod tests;
 
 pub use desired::{
-    Desired, Guarding, Machine, NodeRole, NodeSpec, Preparation, ProjectRequest, desired, started_nodes,
+    Desired, Guarding, Machine, NodeRequest, NodeRole, NodeSpec, Preparation, ProjectRequest, desired, started_nodes,
 };
-pub use observed::{Health, Observed, ObservedItem, ObservedProject};
-pub use operation::{Action, Operation, Plan};
+pub use observed::{Health, Observed, ObservedNode, ObservedProject};
+pub use operation::{Action, Change, NodeChange, Operation, Plan};
 pub use price::Price;
 pub use reconcile::{Goal, Outcome, reconcile};

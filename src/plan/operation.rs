@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::NodeSpec;
 use crate::name::Key;
 use crate::provider::{ObservedResource, ResourceRequest};
 
@@ -34,21 +33,12 @@ pub enum Action {
         /// The digest of what is opened, and to whom.
         digest: String,
     },
-    /// Start the cluster's agent.
-    StartAgent,
-    /// Start a node.
-    StartNode {
-        /// The node.
-        node: Box<NodeSpec>,
-    },
-    /// End a node, and whatever is left of it.
-    StopNode,
-    /// End the agent.
-    StopAgent,
-    /// Bring a host's compose project to what the spec says: its files, its containers, healthy.
+    /// Bring what runs on a host to what the spec says: its files, its nodes and services, healthy.
     Deploy {
         /// The host.
         host: Key,
+        /// What becomes of each node on it.
+        nodes: Vec<NodeChange>,
     },
     /// End the containers of a host's project; files and volumes stay.
     StopProject {
@@ -75,10 +65,6 @@ impl Action {
             Self::Await { .. } => "wait for",
             Self::Prepare { .. } => "prepare",
             Self::Guard { .. } => "guard",
-            Self::StartAgent => "start agent",
-            Self::StartNode { .. } => "start node",
-            Self::StopNode => "stop node",
-            Self::StopAgent => "stop agent",
             Self::Deploy { .. } => "deploy",
             Self::StopProject { .. } => "stop project",
             Self::Clean { .. } => "clean host",
@@ -88,11 +74,45 @@ impl Action {
 
     /// It removes something.
     pub fn removes(&self) -> bool {
-        matches!(
-            self,
-            Self::StopNode | Self::StopAgent | Self::StopProject { .. } | Self::Clean { .. } | Self::Release { .. }
-        )
+        matches!(self, Self::StopProject { .. } | Self::Clean { .. } | Self::Release { .. })
     }
+}
+
+/// What a deployment does to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// It runs as it should, and is left alone.
+    Keep,
+    /// It does not run, and is started.
+    Start,
+    /// It is ended, and started anew.
+    Restart,
+    /// It is ended.
+    Stop,
+}
+
+impl Change {
+    /// What it does, in the words of the plan.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Keep => "keep",
+            Self::Start => "start",
+            Self::Restart => "restart",
+            Self::Stop => "stop",
+        }
+    }
+}
+
+/// What becomes of one node in a deployment, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeChange {
+    /// The node.
+    pub node: Key,
+    /// What is done to it.
+    pub change: Change,
+    /// Why.
+    pub cause: String,
 }
 
 /// One operation of a plan.
@@ -147,6 +167,11 @@ impl fmt::Display for Plan {
                 operation.action.name(),
                 operation.cause
             )?;
+            if let Action::Deploy { nodes, .. } = &operation.action {
+                for NodeChange { node, change, cause } in nodes {
+                    writeln!(out, "    {} {}: {cause}", change.name(), node.display_name())?;
+                }
+            }
         }
         Ok(())
     }

@@ -19,14 +19,19 @@ fn machines() -> Vec<(Key, Machine)> {
 }
 
 fn wanted(text: &str) -> Desired {
+    let nodes = desired(&spec(text), &machines()).unwrap();
+    let request = |node: &NodeSpec| NodeRequest { key: node.key.clone(), digest: Some(node.digest()) };
     Desired {
         resources: vec![host()],
         preparations: vec![Preparation { host: Key::host(0), digest: "p1".to_owned(), behind: None }],
-        guards: Vec::new(),
-        apart: false,
-        agent: Some("0.1.0".to_owned()),
-        nodes: desired(&spec(text), &machines()).unwrap(),
-        projects: Vec::new(),
+        projects: vec![ProjectRequest {
+            key: Key::project(0),
+            host: Key::host(0),
+            digest: Some(crate::util::digest::of_json(&nodes)),
+            nodes: nodes.iter().map(request).collect(),
+        }],
+        apart: true,
+        ..Desired::default()
     }
 }
 
@@ -71,19 +76,26 @@ fn after(wanted: &Desired) -> (ClusterState, Observed) {
         });
         observed.prepared.insert(request.key.clone(), "p1".to_owned());
     }
-    let item = |key: &Key, digest: &str| ObservedItem {
-        key: key.clone(),
-        id: format!("7:{key}:boot"),
-        digest: Some(digest.to_owned()),
-        health: Health::Good,
-    };
-    know(&Key::agent(), ItemKind::Agent, "0.1.0", "7:agent:boot");
-    observed.agents.push(item(&Key::agent(), "0.1.0"));
-    for node in &wanted.nodes {
-        know(&node.key, ItemKind::Node, &node.digest(), &format!("7:{}:boot", node.key));
-        observed.nodes.push(item(&node.key, &node.digest()));
+    for wanted in &wanted.projects {
+        know(&wanted.key, ItemKind::Project, "", "tag");
+        observed.projects.push(seen(wanted));
     }
     (known, observed)
+}
+
+/// A project as it is wanted.
+fn seen(wanted: &ProjectRequest) -> ObservedProject {
+    let node = |node: &NodeRequest| ObservedNode { key: node.key.clone(), running: true, digest: node.digest.clone() };
+    ObservedProject {
+        key: wanted.key.clone(),
+        host: wanted.host.clone(),
+        id: "tag".to_owned(),
+        digest: wanted.digest.clone(),
+        health: Health::Good,
+        running: true,
+        nodes: wanted.nodes.iter().map(node).collect(),
+        remains: vec!["folder /x".to_owned()],
+    }
 }
 
 #[track_caller]
@@ -101,10 +113,10 @@ fn from_nothing_everything_is_made_in_order() {
         &Observed::default(),
         "#1 host-0, acquire: there is none yet
 [1] -> #2 host-0, prepare: it is new
-#3 agent, start agent: it does not run yet
-[1,2,3] -> #4 head, start node: it does not run yet
-[1,2,3,4] -> #5 worker-0, start node: it does not run yet
-[1,2,3,4] -> #6 worker-1, start node: it does not run yet",
+[1,2] -> #3 project-0, deploy: it does not run yet
+    start head: it does not run yet
+    start worker-0: it does not run yet
+    start worker-1: it does not run yet",
     );
 }
 
@@ -120,14 +132,31 @@ fn what_is_as_it_should_be_is_left_alone() {
 fn one_more_worker_is_one_more_worker() {
     let (known, observed) = after(&wanted(TWO));
     let more = wanted("{name: demo, ray: {workers: {count: 3}}}");
-    plans(Goal::Up(more), &known, &observed, "#1 worker-2, start node: it does not run yet");
+    plans(
+        Goal::Up(more),
+        &known,
+        &observed,
+        "#1 project-0, deploy: the spec has changed for it
+    keep head: it is as it should be
+    keep worker-0: it is as it should be
+    keep worker-1: it is as it should be
+    start worker-2: it does not run yet",
+    );
 }
 
 #[test]
 fn one_fewer_worker_is_one_fewer_worker() {
     let (known, observed) = after(&wanted(TWO));
     let fewer = wanted("{name: demo, ray: {workers: {count: 1}}}");
-    plans(Goal::Up(fewer), &known, &observed, "#1 worker-1, stop node: not in the spec");
+    plans(
+        Goal::Up(fewer),
+        &known,
+        &observed,
+        "#1 project-0, deploy: the spec has changed for it
+    keep head: it is as it should be
+    keep worker-0: it is as it should be
+    stop worker-1: not in the spec",
+    );
 }
 
 #[test]
@@ -137,48 +166,53 @@ fn changed_workers_are_started_anew_and_the_head_goes_on() {
         Goal::Up(wanted("{name: demo, ray: {workers: {count: 2, cpus: 2}}}")),
         &known,
         &observed,
-        "#1 worker-0, stop node: the spec has changed for it
-#2 worker-1, stop node: the spec has changed for it
-[1] -> #3 worker-0, start node: it is started anew
-[2] -> #4 worker-1, start node: it is started anew",
+        "#1 project-0, deploy: the spec has changed for it
+    keep head: it is as it should be
+    restart worker-0: the spec has changed for it
+    restart worker-1: the spec has changed for it",
     );
 }
 
 #[test]
 fn a_changed_head_takes_its_workers_with_it() {
-    let (known, observed) = after(&wanted(TWO));
+    let (known, mut observed) = after(&wanted(TWO));
+    let changed = || Goal::Up(wanted("{name: demo, ray: {head: {cpus: 1}, workers: {count: 2}}}"));
     plans(
-        Goal::Up(wanted("{name: demo, ray: {head: {cpus: 1}, workers: {count: 2}}}")),
+        changed(),
         &known,
         &observed,
-        "#1 head, stop node: the spec has changed for it
-#2 worker-0, stop node: its head is started anew
-#3 worker-1, stop node: its head is started anew
-[1,2,3] -> #4 head, start node: it is started anew
-[2,4] -> #5 worker-0, start node: it is started anew
-[3,4] -> #6 worker-1, start node: it is started anew",
+        "#1 project-0, deploy: the spec has changed for it
+    restart head: the spec has changed for it
+    restart worker-0: its head is started anew
+    restart worker-1: its head is started anew",
+    );
+    // A container carries no digest: its engine compares, and it finds the new head by itself.
+    observed.projects[0].nodes.iter_mut().for_each(|node| node.digest = None);
+    plans(
+        changed(),
+        &known,
+        &observed,
+        "#1 project-0, deploy: the spec has changed for it
+    keep head: it is as it should be
+    keep worker-0: it is as it should be
+    keep worker-1: it is as it should be",
     );
 }
 
 #[test]
-fn a_dead_agent_is_started_and_nothing_else() {
+fn a_node_that_ended_is_started_again_and_nothing_else() {
     let wanted = wanted(TWO);
     let (known, mut observed) = after(&wanted);
-    observed.agents.clear();
-    plans(Goal::Up(wanted), &known, &observed, "#1 agent, start agent: it does not run any more");
-}
-
-#[test]
-fn what_a_dead_node_left_is_ended_before_it_is_started_again() {
-    let wanted = wanted(TWO);
-    let (known, mut observed) = after(&wanted);
-    observed.nodes[1].health = Health::Broken("it ended and left 3 processes".to_owned());
+    observed.projects[0].nodes[1].running = false;
+    observed.projects[0].health = Health::Broken("worker-0 is exited".to_owned());
     plans(
         Goal::Up(wanted),
         &known,
         &observed,
-        "#1 worker-0, stop node: it ended and left 3 processes
-[1] -> #2 worker-0, start node: it is started anew",
+        "#1 project-0, deploy: worker-0 is exited
+    keep head: it is as it should be
+    start worker-0: it does not run any more
+    keep worker-1: it is as it should be",
     );
 }
 
@@ -186,16 +220,17 @@ fn what_a_dead_node_left_is_ended_before_it_is_started_again() {
 fn after_a_restart_of_the_machine_what_is_gone_is_made_again_and_its_host_stays() {
     let wanted = wanted(TWO);
     let (known, mut observed) = after(&wanted);
-    observed.nodes.clear();
-    observed.agents.clear();
+    observed.projects[0].nodes.iter_mut().for_each(|node| node.running = false);
+    observed.projects[0].running = false;
+    observed.projects[0].health = Health::Broken("head is exited".to_owned());
     plans(
         Goal::Up(wanted),
         &known,
         &observed,
-        "#1 agent, start agent: it does not run any more
-[1] -> #2 head, start node: it does not run any more
-[1,2] -> #3 worker-0, start node: it does not run any more
-[1,2] -> #4 worker-1, start node: it does not run any more",
+        "#1 project-0, deploy: head is exited
+    start head: it does not run any more
+    start worker-0: it does not run any more
+    start worker-1: it does not run any more",
     );
 }
 
@@ -205,34 +240,25 @@ fn what_a_crash_left_out_of_the_journal_is_adopted() {
     let (_, observed) = after(&wanted);
     let outcome = reconcile(&Goal::Up(wanted), &nothing_known(), &observed);
     assert!(outcome.plan.is_empty(), "{}", outcome.plan);
-    assert_eq!(outcome.adopted.len(), 5, "host, agent, head and two workers: {:?}", outcome.adopted);
+    assert_eq!(outcome.adopted.len(), 2, "the host and its project: {:?}", outcome.adopted);
 }
 
 #[test]
-fn down_ends_processes_before_their_agent_and_their_host() {
+fn down_cleans_a_host_before_it_is_released() {
     let (known, observed) = after(&wanted("{name: demo}"));
     plans(
         Goal::Down,
         &known,
         &observed,
-        "#1 head, stop node: the cluster is taken down
-#2 worker-0, stop node: the cluster is taken down
-[1,2] -> #3 agent, stop agent: the cluster is taken down
-[1,2,3] -> #4 host-0, release: the cluster is taken down",
+        "#1 project-0, clean host: the cluster is taken down
+[1] -> #2 host-0, release: the cluster is taken down",
     );
 }
 
 #[test]
 fn stop_keeps_the_host() {
     let (known, observed) = after(&wanted("{name: demo}"));
-    plans(
-        Goal::Stop,
-        &known,
-        &observed,
-        "#1 head, stop node: the cluster is stopped
-#2 worker-0, stop node: the cluster is stopped
-[1,2] -> #3 agent, stop agent: the cluster is stopped",
-    );
+    plans(Goal::Stop, &known, &observed, "#1 project-0, stop project: the cluster is stopped");
 }
 
 #[test]

@@ -85,10 +85,6 @@ pub trait Factory: Sync {
     fn login(&self) -> Option<&dyn Login> {
         None
     }
-    /// Its hosts are this machine: nodes run here, as processes that the cluster's agent starts. All others are reached by SSH.
-    fn is_this_machine(&self) -> bool {
-        false
-    }
     /// Opens it. Settings have passed `check`.
     fn open(&self, settings: &serde_json::Value, context: &Context) -> Result<Box<dyn Provider>>;
 }
@@ -251,6 +247,9 @@ pub enum HostPlace {
     Local {
         /// The host's folder.
         folder: PathBuf,
+        /// The name of the file in it that is the provider's own: whoever empties the folder leaves it. None when empty.
+        #[serde(default)]
+        claim: String,
     },
     /// By SSH.
     Ssh {
@@ -356,7 +355,7 @@ pub trait Provider: Send + Sync {
     ///
     /// # Behavior
     /// - Where it is some, it equals what [`Provider::place`] tells once the host is acquired.
-    fn standing(&self, _request: &HostRequest) -> Option<HostPlace> {
+    fn standing(&self, _scope: &Scope, _request: &HostRequest) -> Option<HostPlace> {
         None
     }
 

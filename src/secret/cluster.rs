@@ -42,6 +42,23 @@ pub struct Secrets {
     pub external: Option<SecretString>,
 }
 
+impl Secrets {
+    /// Those of a cluster that has none but Ray's token.
+    pub fn of_ray(ray_token: SecretString) -> Self {
+        let none = || SecretString::from(String::new());
+        Self {
+            ray_token,
+            object_store_user: none(),
+            object_store_password: none(),
+            grafana_password: none(),
+            prometheus_password: none(),
+            prometheus_hash: none(),
+            jupyter_token: none(),
+            external: None,
+        }
+    }
+}
+
 /// Reads the cluster's credentials, or makes those that are not there yet.
 pub fn ensure_secrets(cluster_folder: &Path) -> Result<Secrets> {
     let ray_token = ensure_ray_token(cluster_folder)?;

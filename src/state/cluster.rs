@@ -15,11 +15,7 @@ use crate::spec::Spec;
 pub enum ItemKind {
     /// Something that a provider made for us, by the provider's kind of it.
     Resource(String),
-    /// The cluster's agent.
-    Agent,
-    /// A node of Ray.
-    Node,
-    /// A compose project on a host.
+    /// What runs on a host: its project.
     Project,
 }
 
@@ -156,13 +152,6 @@ pub enum Record {
     },
     /// All checks passed.
     ClusterReady,
-    /// The agent saw a node end by itself.
-    NodeEnded {
-        /// The node.
-        key: Key,
-        /// How.
-        how: String,
-    },
 }
 
 impl ClusterState {
@@ -248,12 +237,6 @@ impl ClusterState {
                 gone.iter().for_each(|gone| self.spend(gone, at));
             }
             Record::ClusterReady => self.ready_since = Some(at),
-            Record::NodeEnded { key, how } => {
-                if let Some(item) = self.items.get_mut(&key) {
-                    item.notes.insert("ended".to_owned(), serde_json::Value::String(how));
-                }
-                self.ready_since = None;
-            }
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::fs::{HISTORY_LIMIT, open_append, read_within};
 
 /// The version of the journal's and the snapshot's form.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// A record with its time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -78,6 +78,15 @@ pub(super) fn newer(error: Error, version: u64) -> Error {
     error
         .because(format!("it has version {version}, and this gpucl knows version {VERSION}: a newer gpucl wrote it"))
         .hint("use that newer gpucl, or update this one with `cargo install gpucl`; nothing was changed")
+}
+
+/// Says of an error that an older gpucl wrote what is not read any more.
+pub(super) fn older(error: Error, version: u64, cluster: &str) -> Error {
+    error
+        .because(format!(
+            "it has version {version}, and this gpucl knows version {VERSION}: a gpucl before 0.1 wrote it"
+        ))
+        .hint(format!("gpucl down -c {cluster}   # finds what that cluster has by its tag, and removes it"))
 }
 
 /// Does something while no other process appends.

@@ -8,6 +8,7 @@ use super::lock::unwritable;
 use super::{ClusterState, Paths, Record, journal};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::{ClusterName, Scope};
+use crate::spec::Spec;
 use crate::util::fs::{HISTORY_LIMIT, create_private_dir, read_text_within, remove_tree, sync_folder, write_atomic};
 
 /// What stands in `snapshot.json`.
@@ -46,12 +47,39 @@ impl Store {
         if version > u64::from(journal::VERSION) {
             return Err(journal::newer(Error::new(ErrorKind::State, doing()), version));
         }
+        if is_older(version) {
+            let cluster = folder.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+            return Err(journal::older(Error::new(ErrorKind::State, doing()), version, &cluster));
+        }
         let snapshot: Snapshot = serde_json::from_value(value).doing(ErrorKind::State, doing)?;
         let mut store = Self { folder: folder.to_owned(), journal: snapshot.journal, state: snapshot.state };
         for line in journal::read(&store.journal_path())? {
             store.state.apply(line.record, line.at);
         }
         Ok(Some(store))
+    }
+
+    /// Forgets what a gpucl has written whose form is not read any more, but for credentials and the ways to hosts; hands back the spec in
+    /// it, where that can be read. `None` when there is nothing of that kind.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn forget_older(paths: &Paths, name: &ClusterName) -> Result<Option<Option<Spec>>> {
+        let folder = paths.cluster(name);
+        let snapshot = folder.join("snapshot.json");
+        let value = read_text_within(&snapshot, HISTORY_LIMIT).ok();
+        let value: Option<serde_json::Value> = value.and_then(|text| serde_json::from_str(&text).ok());
+        let Some(value) = value.filter(|value| value["version"].as_u64().is_some_and(is_older)) else {
+            return Ok(None);
+        };
+        let doing = || format!("forget the old state in {}", folder.display());
+        for entry in fs_err::read_dir(&folder).doing(ErrorKind::State, doing)?.flatten() {
+            if entry.file_name().to_string_lossy().starts_with("journal-") {
+                fs_err::remove_file(entry.path()).doing(ErrorKind::State, doing)?;
+            }
+        }
+        fs_err::remove_file(&snapshot).doing(ErrorKind::State, doing)?;
+        Ok(Some(serde_json::from_value(value["state"]["spec"].clone()).ok()))
     }
 
     /// Begins a cluster of which nothing is known.
@@ -143,21 +171,12 @@ impl Store {
         Ok(names)
     }
 
-    /// Appends one record without holding the cluster's lock: what the agent sees.
-    pub fn append_from_agent(paths: &Paths, name: &ClusterName, record: &Record) -> Result<()> {
-        for _ in 0..10 {
-            let Some(store) = Self::open(paths, name)? else { return Ok(()) };
-            journal::append(&store.journal_path(), record, jiff::Timestamp::now())?;
-            let after = Self::open(paths, name)?;
-            // A snapshot taken meanwhile either holds the record or named another journal before it was written.
-            if after.is_none_or(|after| after.journal == store.journal) {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
     fn journal_path(&self) -> PathBuf {
         self.folder.join(format!("journal-{}.jsonl", self.journal))
     }
+}
+
+/// A gpucl wrote it whose form is not read any more.
+fn is_older(version: u64) -> bool {
+    version < u64::from(journal::VERSION)
 }

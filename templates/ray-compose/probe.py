@@ -306,16 +306,25 @@ def nodes(want, token):
             f"{human(has['object_store_memory'])} for objects"
         )
         short = [name for name in has if abs(has[name] - node[name]) > max(1, node[name] * 0.001)]
-        wrong = ", ".join(f"{name} is {has[name]:g} and was promised as {node[name]:g}" for name in short)
-        say("node alive", node["target"], not short, saw if not short else f"{saw}: {wrong}")
+        wrong = [f"{name} is {has[name]:g} and was promised as {node[name]:g}" for name in short]
+        # Ray counts in ten-thousandths.
+        odd = {name: amount for name, amount in (node.get("resources") or {}).items() if abs(total.get(name, 0) - amount) > 1e-3}
+        wrong += [f"promised {amount:g} {name}, Ray has {total.get(name, 0):g}" for name, amount in odd.items()]
+        labels = row.get("labels") or {}
+        wrong += [f"the label {name}={value} is missing" for name, value in (node.get("labels") or {}).items() if labels.get(name) != value]
+        say("node alive", node["target"], not wrong, saw if not wrong else f"{saw}: {', '.join(wrong)}")
 
 
 def tokens(want, token):
-    """The dashboard refuses who has no token or a wrong one."""
+    """The dashboard refuses who has no token or a wrong one, and so do the agents of nodes where they are named."""
     url = f"{want['dashboard']}/api/version"
     seen = [request(url)[0], request(url, {"Authorization": "Bearer " + "0" * 48})[0]]
     seen.append(request(url, {"Authorization": f"Bearer {token}"})[0])
     say("token enforced", "dashboard", seen == [401, 403, 200], "without: {}, wrong: {}, right: {}".format(*seen))
+    for agent in want.get("agents", []):
+        seen = [request(agent["url"])[0], request(agent["url"], {"Authorization": "Bearer " + "0" * 48})[0]]
+        refused = all(status in (401, 403) for status in seen)
+        say("token enforced", agent["target"], refused, "without: {}, wrong: {}".format(*seen))
 
 
 def client(want):

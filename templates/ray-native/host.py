@@ -1,7 +1,8 @@
-"""Looks after the nodes of one host that is reached by SSH. Standard library only.
+"""Looks after the nodes of one host. Standard library only.
 
     python3 host.py supervise HOME        starts what `nodes.json` names, looks after it, and starts workers again that end
-    python3 host.py wait HOME SECONDS     waits until every node answers; ends with 1 and the log of what does not
+    python3 host.py wait HOME             waits until every node answers; ends with 1 and the log of one that ends, and, on SIGTERM, of
+                                          those that have not answered
     python3 host.py closed HOME TARGET    prints whether all that Ray listens on is on the loopback
 
 HOME is the host's folder. `nodes.json` in it says what each node is started with; these stand in it for what is known here alone:
@@ -12,12 +13,14 @@ HOME is the host's folder. `nodes.json` in it says what each node is started wit
 
 Each process of a node carries GPUCL_HOST, the host's tag, and GPUCL_TAG, its own. What each node does is in `run/KEY`, one line:
 
-    STATE PID START-TICKS STARTED-AT RESTARTS EXIT-CODE
+    STATE PID START-TICKS STARTED-AT RESTARTS EXIT-CODE DIGEST
 
 The process of a node is its reaper (`reaper.py`), which ends with the node all that came of it. Of a reaper that is killed the
 supervisor is next: it is a subreaper as well, and ends what it gets.
 
 The supervisor may be ended at any time: nodes go on, and the next one takes over those that are what they should be.
+
+A worker that ends is started again once all nodes have answered, which `run/.ready` says. Before that it is a failure, to be shown.
 """
 
 import datetime
@@ -33,13 +36,15 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from reaper import Record, become_subreaper, carrying, end_adopted, end_node, read, started, variables
+from reaper import Record, become_subreaper, carrying, end_adopted, end_node, read, send, started, variables
 
 # How often a worker is started again before it is left as it is, unless it ran for LONG_ENOUGH seconds in between.
 MOST_RESTARTS = 5
 LONG_ENOUGH = 300
 # How long an earlier supervisor may take to let go.
 LETS_GO = 20
+# How long a reaper that was asked twice may take to end its node, in seconds.
+AFTER_SECOND = 5
 
 
 def fail(message):
@@ -54,11 +59,32 @@ def end_rest(home, key, tag):
         sys.stderr.write(f"host.py: {what} of {tag} cannot be ended\n")
 
 
-def links():
+def ask_to_end(tags, grace):
+    """Asks the reapers of these nodes to end them, and waits; asked once more after `grace` seconds, they wait for nobody."""
+    for seconds in (grace, AFTER_SECOND):
+        asked = {(pid, started(pid)) for tag in tags for pid in reapers(tag)}
+        for identity in asked:
+            send(identity, signal.SIGTERM)
+        end = time.monotonic() + seconds
+        while any(started(pid) == ticks for pid, ticks in asked) and time.monotonic() < end:
+            time.sleep(0.05)
+
+
+def reapers(tag):
+    """The processes that run the node of this tag."""
+    return {pid for pid in carrying("GPUCL_TAG", tag) if is_reaper(pid)}
+
+
+def is_reaper(pid):
+    """Whether a process is one that runs a node."""
+    return any(word.rpartition("/")[2] == "reaper.py" for word in read(f"/proc/{pid}/cmdline").split("\0"))
+
+
+def links(folder):
     """The folder of short paths, which is this user's alone."""
-    folder = f"/tmp/gpucl-{os.getuid()}"
+    folder = folder or f"/tmp/gpucl-{os.getuid()}"
     try:
-        os.mkdir(folder, 0o700)
+        os.makedirs(folder, 0o700)
     except FileExistsError:
         pass
     seen = os.lstat(folder)
@@ -73,7 +99,8 @@ def load(home):
     ray_env = values.get("ray_env", "")
     if not os.access(f"{ray_env}/bin/python", os.X_OK):
         fail(f"the environment of Ray is not there: {ray_env or 'none was made'}")
-    places = {"@home@": home, "@links@": links(), "@ray_env@": ray_env}
+    host = json.loads(read(f"{home}/nodes.json"))
+    places = {"@home@": home, "@links@": links(host["links"]), "@ray_env@": ray_env}
 
     def put(value):
         if isinstance(value, dict):
@@ -85,7 +112,7 @@ def load(home):
                 value = value.replace(name, place)
         return value
 
-    return put(json.loads(read(f"{home}/nodes.json")))
+    return put(host)
 
 
 def make_folders(home, host):
@@ -113,24 +140,25 @@ class Node:
         """Says what it does."""
         path = f"{self.home}/run/{self.launch['key']}"
         with open(f"{path}.new", "w", encoding="utf-8") as file:
-            file.write(f"{self.state} {self.pid} {self.ticks} {self.at} {self.restarts} {self.code}\n")
+            file.write(f"{self.state} {self.pid} {self.ticks} {self.at} {self.restarts} {self.code} {self.launch['digest']}\n")
         os.replace(f"{path}.new", path)
 
     def take_over(self):
-        """Finds it running as it should be; whatever else carries its tag is ended."""
-        for pid in carrying("GPUCL_TAG", self.launch["tag"]):
-            seen = variables(pid)
-            words = read(f"/proc/{pid}/cmdline").split("\0")
-            is_main = any(word.rpartition("/")[2] == "reaper.py" for word in words)
-            if is_main and seen.get("GPUCL_DIGEST") == self.launch["digest"]:
+        """Finds it running as it should be."""
+        for pid in reapers(self.launch["tag"]):
+            if variables(pid).get("GPUCL_DIGEST") == self.launch["digest"]:
                 before = read(f"{self.home}/run/{self.launch['key']}").split()
                 self.pid, self.ticks, self.state = pid, started(pid) or "0", "running"
                 self.since = time.monotonic()
-                self.at = before[3] if len(before) == 6 else now()
+                self.at = before[3] if len(before) == 7 else now()
                 self.write()
                 return True
-        self.end_rest()
         return False
+
+    @property
+    def is_head(self):
+        """Whether it is the cluster's head."""
+        return self.launch["role"] == "head"
 
     def end_rest(self):
         """Ends what is left of it."""
@@ -163,17 +191,19 @@ class Node:
             if time.monotonic() - self.since > LONG_ENOUGH:
                 self.restarts = 0
             # A head that is started again is another cluster: its jobs and objects are gone. `gpucl up` decides that.
-            if self.launch["role"] == "worker" and self.restarts < MOST_RESTARTS:
+            if not self.is_head and self.restarts < MOST_RESTARTS and os.path.exists(f"{self.home}/run/.ready"):
                 self.due = time.monotonic() + (1 << self.restarts)
             was_child, self.child = self.child is not None, None
             self.state = "ended" if self.due is None else "restarting"
             self.write()
+            say(f"{self.launch['name']} ended with exit code {self.code}")
             return was_child
         if self.due is not None and time.monotonic() >= self.due:
             # Children of the one that ended would hold its ports and its GPU.
             self.end_rest()
             self.restarts += 1
             self.start()
+            say(f"{self.launch['name']} was started again")
         return False
 
 
@@ -187,6 +217,11 @@ def look_at_all(home, nodes):
         # Nobody was missed, since the orphans had nowhere else to go.
         if record and not record.over and (record.group is None or record.group.end()):
             record.finish()
+
+
+def say(text):
+    """Says something in the supervisor's log."""
+    sys.stderr.write(f"{now()} {text}\n")
 
 
 def now():
@@ -218,22 +253,39 @@ def supervise(home):
         name = os.path.basename(path)
         if name not in wanted | {"supervisor"}:
             os.remove(path)
-    # What is asked for no more ends before what takes its ports.
-    keep = {node.launch["tag"] for node in nodes} | {host["tag"]}
-    for tag in {variables(pid).get("GPUCL_TAG", "") for pid in carrying("GPUCL_HOST", host["tag"])} - keep:
+    kept = {node.launch["key"] for node in nodes if node.take_over()}
+    if any(node.is_head and node.launch["key"] not in kept for node in nodes):
+        # Its workers are of the cluster that is no more.
+        kept = set()
+    new = [node for node in nodes if node.launch["key"] not in kept]
+    # What is asked for no more, or not as it is, ends before what takes its ports.
+    stays = {node.launch["tag"] for node in nodes if node not in new} | {host["tag"]}
+    goes = {variables(pid).get("GPUCL_TAG", "") for pid in carrying("GPUCL_HOST", host["tag"])} - stays
+    ask_to_end(goes, host["grace"])
+    for tag in goes:
         end_rest(home, tag.rpartition("-")[2], tag)
-    for node in nodes:
-        if not node.take_over():
-            node.start()
+    for node in new:
+        node.end_rest()
+    give_up_ports(links(host["links"]), host["tag"], {node.launch["tag"] for node in nodes})
+    for node in new:
+        node.start()
     # Who waits for this file finds what each node does.
     with open(f"{home}/run/supervisor.new", "w", encoding="utf-8") as file:
-        file.write(f"running {os.getpid()} {started(os.getpid())} {now()} 0 -\n")
+        file.write(f"running {os.getpid()} {started(os.getpid())} {now()} 0 - -\n")
     os.replace(f"{home}/run/supervisor.new", f"{home}/run/supervisor")
     while not asked:
         look_at_all(home, nodes)
         time.sleep(0.3)
     # With this process its orphans would be lost; nodes go on.
     look_at_all(home, [node for node in nodes if node.due is None])
+
+
+def give_up_ports(folder, host, nodes):
+    """Gives up the ports of this host's nodes that are asked for no more."""
+    for path in glob.glob(f"{folder}/ports/[0-9]*"):
+        words = read(path).split()
+        if len(words) == 2 and words[1] == host and words[0] not in nodes:
+            os.remove(path)
 
 
 def answers(port):
@@ -245,33 +297,36 @@ def answers(port):
         return False
 
 
-def wait(home, seconds):
-    """Waits until every node answers, and says what keeps it."""
+def wait(home):
+    """Waits until every node answers. Asked to end before that, or when one ends by itself, it says what keeps it."""
+    asked = []
+    signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
     nodes = load(home)["nodes"]
-    begun = time.monotonic()
-    told = begun
+    told = None
     while True:
         left = []
         for node in nodes:
-            state, _, _, _, restarts, code = (read(f"{home}/run/{node['key']}").split() + ["-"] * 6)[:6]
-            silent = [port for port in node["answers"] if not answers(port)] if state == "running" else ["all"]
-            if silent:
-                left.append(node)
-            if state == "ended" or (state in ("running", "restarting") and restarts.isdigit() and int(restarts) >= 3 and silent):
+            state, _, _, _, _, code = (read(f"{home}/run/{node['key']}").split() + ["-"] * 6)[:6]
+            if state == "ended":
                 show_log(node)
-                print(f"{node['name']} does not stay up: it ended with exit code {code}, {restarts} times started again")
+                print(f"{node['name']} does not stay up: it ended with exit code {code}")
                 sys.exit(1)
+            if state != "running" or not all(answers(port) for port in node["answers"]):
+                left.append(node)
         if not left:
+            # From now on a worker that ends is started again.
+            open(f"{home}/run/.ready", "w", encoding="utf-8").close()
             return
-        if time.monotonic() - begun > seconds:
+        names = ", ".join(node["name"] for node in left)
+        if asked:
             for node in left:
                 show_log(node)
-            print(f"no answer in time from {', '.join(node['name'] for node in left)}")
+            print(f"no answer in time from {names}")
             sys.exit(1)
-        if time.monotonic() - told > 10:
-            print(f"waiting for {', '.join(node['name'] for node in left)}", flush=True)
-            told = time.monotonic()
-        time.sleep(0.2)
+        if told != names:
+            print(f"waiting for {names} to answer", flush=True)
+            told = names
+        time.sleep(0.1)
 
 
 def show_log(node):
@@ -309,10 +364,10 @@ def closed(home, target):
     """Prints whether all that Ray listens on is on the loopback; what a task opens is the task's, and is told."""
     host = json.loads(read(f"{home}/nodes.json"))
     seen = listeners(carrying("GPUCL_HOST", host["tag"]))
-    first, last = host["ports"]
     is_inner = lambda address: address.startswith("127.") or address in ("::1",) or address.startswith("::ffff:127.")
     outside = sorted(f"{address}:{port}" for address, port in seen if not is_inner(address))
-    ours = sorted(f"{address}:{port}" for address, port in seen if not is_inner(address) and first <= port <= last)
+    is_ours = lambda port: any(first <= port <= last for first, last in host["ports"])
+    ours = sorted(f"{address}:{port}" for address, port in seen if not is_inner(address) and is_ours(port))
     inner = len(seen) - len(outside)
     if ours:
         saw = f"Ray listens on {', '.join(ours)}: it is open to the network"
@@ -332,7 +387,7 @@ def main():
     if command == "supervise":
         supervise(home)
     elif command == "wait":
-        wait(home, float(sys.argv[3]))
+        wait(home)
     else:
         closed(home, sys.argv[3])
 

@@ -350,10 +350,10 @@ impl Provider for Memory {
         let there = world.things.iter().any(|thing| thing.tag == *tag && thing.id == id && !thing.half);
         let folder = std::env::temp_dir();
         if self.has(Bug::PlaceMoves) && world.places.is_multiple_of(2) {
-            return Ok(HostPlace::Local { folder: folder.join("..") });
+            return Ok(HostPlace::Local { folder: folder.join(".."), claim: String::new() });
         }
         if there || self.has(Bug::PlaceOfWhatIsGone) {
-            return Ok(HostPlace::Local { folder });
+            return Ok(HostPlace::Local { folder, claim: String::new() });
         }
         Err(Error::new(ErrorKind::Provider, format!("find {tag}")).because("it is not there"))
     }

@@ -1,15 +1,15 @@
 //! One cluster over the world in memory: crash it, go on, look what is there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use gpucl::engine::{Cancel, Ledger, Pipeline};
 use gpucl::event::Bus;
 use gpucl::name::{Key, Scope};
-use gpucl::plan::{Desired, Goal, Guarding, NodeRole, NodeSpec, Preparation, ProjectRequest};
+use gpucl::plan::{Desired, Goal, Guarding, NodeRequest, Preparation, ProjectRequest};
 use gpucl::provider::{ResourceKind, ResourceRequest};
 use gpucl::state::{Paths, Store};
 
-use super::world::{Bug, DEPLOYED, MemoryWorld, Phase};
+use super::world::{Bug, MemoryWorld, Phase};
 
 /// What was tried, and what went wrong.
 #[derive(Debug, Default)]
@@ -37,27 +37,11 @@ impl Goalish {
     }
 }
 
-/// A host of this form, a head, and so many workers with so many CPUs each.
+/// A host of this form, and on it a head and so many workers with so many CPUs each.
 pub(crate) fn desired(workers: usize, cpus: u32, host: &str) -> Desired {
-    let node = |key: Key, role, cpus| NodeSpec {
-        key,
-        role,
-        host: Key::host(0),
-        ray_version: "2.60.0".to_owned(),
-        cpus,
-        gpus: 0,
-        first_gpu: None,
-        memory: 1 << 30,
-        object_store_memory: 1 << 27,
-        resources: BTreeMap::new(),
-        labels: BTreeMap::new(),
-        environment: BTreeMap::new(),
-        dashboard_port: None,
-    };
-    let mut nodes = vec![node(Key::head(), NodeRole::Head, 0)];
-    nodes.extend((0..workers).map(|index| node(Key::worker(index), NodeRole::Worker, cpus)));
+    let node = |key: Key| NodeRequest { digest: Some(format!("{key} of {cpus}")), key };
+    let keys = std::iter::once(Key::head()).chain((0..workers).map(Key::worker));
     Desired {
-        projects: Vec::new(),
         resources: vec![ResourceRequest {
             key: Key::host(0),
             kind: ResourceKind("host".to_owned()),
@@ -69,10 +53,13 @@ pub(crate) fn desired(workers: usize, cpus: u32, host: &str) -> Desired {
             adopted: None,
         }],
         preparations: vec![Preparation { host: Key::host(0), digest: "prepared".to_owned(), behind: None }],
-        guards: Vec::new(),
-        apart: false,
-        agent: Some(gpucl::engine::agent_digest()),
-        nodes,
+        projects: vec![ProjectRequest {
+            key: Key::project(0),
+            host: Key::host(0),
+            digest: Some(format!("{workers} of {cpus}")),
+            nodes: keys.map(node).collect(),
+        }],
+        ..Desired::default()
     }
 }
 
@@ -85,13 +72,10 @@ pub(crate) fn desired_projects(host: &str) -> Desired {
         preparations: (0..2)
             .map(|at| Preparation { host: both(at).0, digest: "prepared".to_owned(), behind: None })
             .collect(),
-        guards: Vec::new(),
-        apart: false,
-        agent: None,
-        nodes: Vec::new(),
         projects: (0..2)
-            .map(|at| ProjectRequest { key: both(at).1, host: both(at).0, digest: Some(DEPLOYED.to_owned()) })
+            .map(|at| ProjectRequest { key: both(at).1, host: both(at).0, ..one.projects[0].clone() })
             .collect(),
+        ..Desired::default()
     }
 }
 
@@ -138,6 +122,9 @@ impl Harness {
     async fn run(&self, goal: &Goalish) -> Result<(), String> {
         let (bus, _inbox) = Bus::new();
         let (_handle, cancel) = Cancel::new();
+        if let Goalish::Up(desired) = goal {
+            self.world.machine().wanted.clone_from(&desired.projects);
+        }
         let ledger = self.ledger();
         let pipeline = Pipeline { world: &self.world, ledger: &ledger, events: &bus, cancel: &cancel };
         let result = match goal {
@@ -204,20 +191,13 @@ impl Harness {
             return Err(format!("it was not done after all: {again:?}"));
         }
         let machine = self.world.machine();
-        let (hosts, agents, nodes) = match goal {
-            Goalish::Up(desired) => {
-                (desired.resources.len(), usize::from(desired.agent.is_some()), desired.nodes.len())
-            }
-            Goalish::Stop => (machine.resources.len().max(1), 0, 0),
-            Goalish::Down => (0, 0, 0),
+        let hosts = match goal {
+            Goalish::Up(desired) => desired.resources.len(),
+            Goalish::Stop => machine.resources.len().max(1),
+            Goalish::Down => 0,
         };
-        let seen = (machine.resources.len(), machine.agents.len(), machine.nodes.len());
-        if seen != (hosts, agents, nodes) {
-            return Err(format!(
-                "hosts, agents and nodes are {seen:?}, wanted {:?}: {:?}",
-                (hosts, agents, nodes),
-                *machine
-            ));
+        if machine.resources.len() != hosts {
+            return Err(format!("{} hosts, wanted {hosts}: {:?}", machine.resources.len(), *machine));
         }
         let projects = machine.projects.iter().filter(|project| project.running).count();
         let wanted = if let Goalish::Up(desired) = goal { desired.projects.len() } else { 0 };
@@ -225,21 +205,24 @@ impl Harness {
             return Err(format!("{projects} projects run, wanted {wanted}: {:?}", machine.projects));
         }
         if let Goalish::Up(desired) = goal {
-            for node in &desired.nodes {
-                if !machine.nodes.iter().any(|found| found.key == node.key && found.digest == Some(node.digest())) {
+            for wanted in &desired.projects {
+                let found = machine.projects.iter().find(|found| found.key == wanted.key);
+                let nodes = |key: &Key, digest: &Option<String>| {
+                    found.is_some_and(|found| {
+                        found.nodes.iter().any(|node| node.key == *key && node.running && node.digest == *digest)
+                    })
+                };
+                if let Some(node) = wanted.nodes.iter().find(|node| !nodes(&node.key, &node.digest)) {
                     return Err(format!("{} does not run as it is wanted", node.key));
+                }
+                if found.is_some_and(|found| found.nodes.len() != wanted.nodes.len()) {
+                    return Err(format!("{} has other nodes as well: {found:?}", wanted.key));
                 }
             }
             // What the journal says is what there is.
             let known = self.ledger().state();
-            let ids: BTreeSet<&String> = machine
-                .nodes
-                .iter()
-                .chain(&machine.agents)
-                .map(|found| &found.id)
-                .chain(machine.resources.iter().map(|found| &found.id))
-                .chain(machine.projects.iter().map(|found| &found.id))
-                .collect();
+            let resources = machine.resources.iter().map(|found| &found.id);
+            let ids: BTreeSet<&String> = resources.chain(machine.projects.iter().map(|found| &found.id)).collect();
             let written: BTreeSet<&String> = known.items.values().filter_map(|item| item.id.as_ref()).collect();
             if ids != written {
                 return Err(format!("the journal knows {written:?}, there is {ids:?}"));
@@ -252,7 +235,7 @@ impl Harness {
     pub(crate) async fn ends(&mut self) -> Result<(), String> {
         self.run(&Goalish::Down).await.map_err(|error| format!("down failed: {error}"))?;
         let machine = self.world.machine();
-        let left = machine.resources.len() + machine.agents.len() + machine.nodes.len() + machine.projects.len();
+        let left = machine.resources.len() + machine.projects.len();
         if left > 0 {
             return Err(format!("LEAK: {left} things are left: {:?}", *machine));
         }

@@ -1,4 +1,4 @@
-//! kill -9 at a sample of the points, on a real cluster: Ray, agent, host program, journal and all.
+//! kill -9 at a sample of the points, on a real cluster: Ray, supervisor, host program, journal and all.
 
 use std::time::{Duration, Instant};
 
@@ -8,23 +8,17 @@ use crate::support::{TestEnv, tagged_processes, turn};
 const UP: &[(&str, &str, &str)] = &[
     ("requested", "host0", ""),
     ("exists", "host0", ""),
-    ("requested", "agent", ""),
-    ("exists", "agent", ""),
-    ("noted", "host0", "prepared"),
-    ("requested", "head", ""),
-    ("noted", "head", "ports"),
-    ("exists", "head", ""),
-    ("requested", "worker0", ""),
-    ("exists", "worker1", ""),
+    ("noted", "host0", "place"),
+    ("ready", "host0", ""),
+    ("noted", "host0", "address"),
+    ("noted", "host0", "ray_env"),
+    ("requested", "project0", ""),
+    ("noted", "project0", "pages"),
+    ("noted", "project0", "nodes"),
+    ("exists", "project0", ""),
 ];
-const DOWN: &[(&str, &str, &str)] = &[
-    ("releasing", "worker0", ""),
-    ("gone", "worker1", ""),
-    ("gone", "head", ""),
-    ("releasing", "agent", ""),
-    ("releasing", "host0", ""),
-    ("gone", "host0", ""),
-];
+const DOWN: &[(&str, &str, &str)] =
+    &[("releasing", "project0", ""), ("gone", "project0", ""), ("releasing", "host0", ""), ("gone", "host0", "")];
 
 const SPEC: &str = "name: killed\nray: {workers: {count: 2}}\n";
 

@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use gpucl::engine::{Ledger, World};
 use gpucl::error::{Error, ErrorKind, Result};
 use gpucl::name::Key;
-use gpucl::plan::{Action, Health, Observed, ObservedItem, ObservedProject, Operation};
+use gpucl::plan::{
+    Action, Change, Health, NodeChange, NodeRequest, Observed, ObservedNode, ObservedProject, Operation, ProjectRequest,
+};
 use gpucl::provider::{ObservedResource, Recorder as _};
 use gpucl::state::{ClusterState, ItemKind, ItemState};
 use tokio::sync::Notify;
@@ -35,18 +37,15 @@ pub(crate) enum Bug {
     LosesIds,
 }
 
-/// The digest of every project in memory.
-pub(crate) const DEPLOYED: &str = "deployed";
-
 /// What exists.
 #[derive(Debug, Default)]
 pub(crate) struct Machine {
     pub(crate) resources: Vec<ObservedResource>,
-    pub(crate) agents: Vec<ObservedItem>,
-    pub(crate) nodes: Vec<ObservedItem>,
     prepared: BTreeMap<Key, String>,
     guarded: BTreeMap<Key, String>,
     pub(crate) projects: Vec<ObservedProject>,
+    /// What a deployment delivers: what is wanted now.
+    pub(crate) wanted: Vec<ProjectRequest>,
     made: usize,
     /// How long the next new resource stays unseen.
     pub(crate) late: Option<Duration>,
@@ -54,17 +53,11 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Makes a second one of everything.
+    /// Makes a second one of every resource.
     pub(crate) fn double(&mut self) {
         self.resources.extend_from_within(..);
-        self.agents.extend_from_within(..);
-        self.nodes.extend_from_within(..);
         for (number, resource) in self.resources.iter_mut().enumerate().skip(1) {
             resource.id = format!("double-{number}");
-        }
-        let half = self.nodes.len() / 2;
-        for item in self.nodes.iter_mut().skip(half).chain(self.agents.iter_mut().skip(1)) {
-            item.id = format!("double-{}", item.id);
         }
     }
 }
@@ -126,12 +119,6 @@ impl MemoryWorld {
         let mut machine = self.machine();
         machine.made += 1;
         let id = format!("{}-{}", operation.key, machine.made);
-        let item = |digest: String| ObservedItem {
-            key: operation.key.clone(),
-            id: id.clone(),
-            digest: Some(digest),
-            health: Health::Good,
-        };
         match &operation.action {
             Action::Acquire { request } => {
                 machine.resources.push(ObservedResource {
@@ -171,46 +158,44 @@ impl MemoryWorld {
                 machine.guarded.insert(operation.key.clone(), digest.clone());
                 return Ok(None);
             }
-            Action::StartAgent => machine.agents.push(item(gpucl::engine::agent_digest())),
-            Action::StartNode { node } => {
-                if !machine.prepared.contains_key(&node.host) || machine.agents.is_empty() {
+            Action::Deploy { host, nodes } => {
+                let wanted = machine.wanted.iter().find(|wanted| wanted.key == operation.key).cloned();
+                let (true, Some(wanted)) = (machine.prepared.contains_key(host), wanted) else {
                     return Err(gone(operation));
+                };
+                let before = machine.projects.iter().position(|project| project.key == operation.key);
+                let before = before.map(|at| machine.projects.remove(at));
+                // It does to each node what the plan says, and looks at nothing else.
+                let mut running = before.map(|before| before.nodes).unwrap_or_default();
+                for NodeChange { node, change, .. } in nodes.iter().filter(|node| node.change != Change::Keep) {
+                    running.retain(|found| found.key != *node);
+                    if *change != Change::Stop {
+                        let digest = wanted.nodes.iter().find(|wanted| wanted.key == *node);
+                        let digest = digest.and_then(|wanted| wanted.digest.clone());
+                        running.push(ObservedNode { key: node.clone(), running: true, digest });
+                    }
                 }
-                machine.nodes.push(item(node.digest()));
-            }
-            Action::Deploy { host } => {
-                if !machine.prepared.contains_key(host) {
-                    return Err(gone(operation));
-                }
-                // Compose changes what is there: there are never two.
-                machine.projects.retain(|project| project.key != operation.key);
                 machine.projects.push(ObservedProject {
                     key: operation.key.clone(),
                     host: host.clone(),
                     id: id.clone(),
-                    digest: Some(DEPLOYED.to_owned()),
+                    digest: wanted.digest,
                     health: Health::Good,
                     running: true,
+                    nodes: running,
                     remains: vec!["a folder".to_owned()],
                 });
             }
             Action::StopProject { .. } => {
                 for project in machine.projects.iter_mut().filter(|project| project.key == operation.key) {
                     project.running = false;
+                    project.nodes.clear();
                     project.health = Health::Broken("it was stopped".to_owned());
                 }
                 return Ok(None);
             }
             Action::Clean { .. } => {
                 machine.projects.retain(|project| project.key != operation.key);
-                return Ok(None);
-            }
-            Action::StopNode => {
-                machine.nodes.retain(|node| node.key != operation.key);
-                return Ok(None);
-            }
-            Action::StopAgent => {
-                machine.agents.clear();
                 return Ok(None);
             }
             Action::Release { resource } => {
@@ -223,6 +208,21 @@ impl MemoryWorld {
             }
         }
         Ok(Some(id))
+    }
+}
+
+/// A project that was only asked for, taken for one that is there.
+fn believed(wanted: &ProjectRequest) -> ObservedProject {
+    let node = |node: &NodeRequest| ObservedNode { key: node.key.clone(), running: true, digest: node.digest.clone() };
+    ObservedProject {
+        key: wanted.key.clone(),
+        host: wanted.host.clone(),
+        id: "believed".to_owned(),
+        digest: wanted.digest.clone(),
+        health: Health::Good,
+        running: true,
+        nodes: wanted.nodes.iter().map(node).collect(),
+        remains: vec!["a folder".to_owned()],
     }
 }
 
@@ -242,35 +242,25 @@ impl World for MemoryWorld {
                 .filter(|found| machine.unseen.get(&found.id).is_none_or(|at| *at <= Instant::now()))
                 .cloned()
                 .collect(),
-            agents: machine.agents.clone(),
-            nodes: machine.nodes.clone(),
             prepared: machine.prepared.clone(),
             guarded: machine.guarded.clone(),
             projects: machine.projects.clone(),
         };
         match self.bug {
             Bug::HidesDuplicates => {
-                observed.nodes.sort_by(|a, b| a.key.cmp(&b.key));
-                observed.nodes.dedup_by(|a, b| a.key == b.key);
                 observed.resources.dedup_by(|a, b| a.key == b.key);
             }
             Bug::SeesOnlyWhatTheJournalKnows => {
                 let ids: Vec<&String> = known.items.values().filter_map(|item| item.id.as_ref()).collect();
                 observed.resources.retain(|found| ids.contains(&&found.id));
-                observed.agents.retain(|found| ids.contains(&&found.id));
-                observed.nodes.retain(|found| ids.contains(&&found.id));
                 observed.projects.retain(|found| ids.contains(&&found.id));
             }
             Bug::BelievesWhatWasOnlyIntended => {
-                for (key, item) in &known.items {
-                    if item.state == ItemState::Requested && item.kind == ItemKind::Node {
-                        observed.nodes.retain(|node| node.key != *key);
-                        observed.nodes.push(ObservedItem {
-                            key: key.clone(),
-                            id: "believed".to_owned(),
-                            digest: Some(item.digest.clone()),
-                            health: Health::Good,
-                        });
+                for wanted in &machine.wanted {
+                    let item = known.items.get(&wanted.key);
+                    if item.is_some_and(|item| item.state == ItemState::Requested && item.kind == ItemKind::Project) {
+                        observed.projects.retain(|project| project.key != wanted.key);
+                        observed.projects.push(believed(wanted));
                     }
                 }
             }

@@ -19,7 +19,10 @@ struct Tenant {
 
 impl Tenant {
     fn new(folder: &tempfile::TempDir, tag: &str) -> Self {
-        Self { host: LocalHost::new(tag, folder.path().join(tag)).unwrap(), lock: folder.path().join("lock") }
+        Self {
+            host: LocalHost::new(tag, folder.path().join(tag), std::env::vars_os()).unwrap(),
+            lock: folder.path().join("lock"),
+        }
     }
 }
 

@@ -30,7 +30,7 @@ impl Home {
     }
 
     pub(super) fn host(&self) -> LocalHost {
-        LocalHost::new("here", self.path()).unwrap()
+        LocalHost::new("here", self.path(), std::env::vars_os()).unwrap()
     }
 
     pub(super) fn read(&self, name: &str) -> String {

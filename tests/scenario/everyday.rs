@@ -58,7 +58,7 @@ fn only(outcome: &Outcome, kind: &str) -> serde_json::Value {
 
 fn up_prints_json_lines_and_says_that_gpus_are_declared(env: &TestEnv) {
     let plan = only(&env.run(&["plan", "--output", "json"]).exits(0), "plan");
-    assert_eq!(plan["operations"].as_array().unwrap().len(), 5);
+    assert_eq!(plan["operations"].as_array().unwrap().len(), 3);
     let up = env.run(&["up", "--output", "json"]).exits(0);
     let lines = up.json();
     let gpu = lines.iter().find(|line| line["check"] == "gpu").unwrap();
@@ -176,7 +176,7 @@ fn logs_show_what_nodes_print(env: &TestEnv) {
     assert_eq!(tail.lines().count(), 5, "{tail}");
     assert!(env.run(&["logs", "worker-0"]).exits(0).stdout.ends_with(&tail));
     env.run(&["logs"]).exits(0).prints("head      | ").prints("worker-0  | ");
-    env.run(&["logs", "worker-7"]).exits(6).says("there are: head, worker-0, agent");
+    env.run(&["logs", "worker-7"]).exits(6).says("there are: head, worker-0, supervisor");
     // A follow goes on until it is told to end.
     let mut follow = env.command(&["logs", "head", "-n", "1", "--follow"]).stdout(Stdio::piped()).spawn().unwrap();
     let line = BufReader::new(follow.stdout.as_mut().unwrap()).lines().next().unwrap().unwrap();
@@ -197,13 +197,13 @@ fn exec_hands_the_exit_code_on(env: &TestEnv) {
 fn a_rendering_is_what_up_wrote(env: &TestEnv) {
     env.run(&["render", "--to", "seen"]).exits(0);
     let host = std::fs::read_dir(env.home().join(".local/share/gpucl/hosts")).unwrap().next().unwrap().unwrap().path();
-    for name in ["reaper.py", "node.py", "probe.py", "nodes/head.json", "nodes/worker0.json"] {
+    for name in ["reaper.py", "node.py", "probe.py", "host.py", "nodes.json"] {
         let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap();
         assert_eq!(read(env.work().join("seen/host-0").join(name)), read(host.join(name)), "{name}");
     }
     let token = std::fs::read_to_string(host.join("secrets/ray_token")).unwrap();
     assert!(token.trim().len() >= 32);
-    for file in ["secrets/ray_token", "prepare.sh", "nodes/head.json"] {
+    for file in ["secrets/ray_token", "prepare.sh", "deploy.sh", "checks.sh", "nodes.json"] {
         let text = std::fs::read_to_string(env.work().join("seen/host-0").join(file)).unwrap();
         assert!(!text.contains(token.trim()), "{file} holds the token");
     }
@@ -214,17 +214,17 @@ fn stop_keeps_the_host_prepared(env: &TestEnv) {
     let hosts = env.home().join(".local/share/gpucl/hosts");
     let host = std::fs::read_dir(&hosts).unwrap().next().unwrap().unwrap().path();
     let made = |name: &str| std::fs::metadata(host.join(name)).unwrap().modified().unwrap();
-    let before = (made("claim.json"), made("node.py"));
+    let before = (made("claim.json"), made("prepared/prepare"));
     env.run(&["stop"]).exits(0).prints("stopped: no node runs; kept: host host-0");
     assert_eq!(tagged_processes(env), [], "nothing runs after `stop`");
     env.run(&["status"]).exits(0).prints("day: stopped");
     env.run(&["stop"]).exits(0).prints("stopped: no node runs");
     env.run(&["job", "list"]).exits(6).says("it does not run");
-    env.run(&["verify"]).exits(3).says("it does not run");
+    env.run(&["verify"]).exits(3).says("not asked, as these do not run: head worker0");
     let plan = env.run(&["plan"]).exits(0).stdout;
     assert!(!plan.contains("acquire") && !plan.contains("prepare"), "the host is kept and prepared: {plan}");
-    let again = env.run(&["up"]).exits(0).prints("3 operations");
+    let again = env.run(&["up"]).exits(0).prints("1 operation");
     assert!(!again.stderr.contains("create the Ray environment: done"), "{}", again.stderr);
-    assert_eq!((made("claim.json"), made("node.py")), before, "the host was made anew");
+    assert_eq!((made("claim.json"), made("prepared/prepare")), before, "the host was made anew");
     env.run(&["job", "list"]).exits(0).is("");
 }

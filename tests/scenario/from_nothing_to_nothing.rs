@@ -46,7 +46,7 @@ fn from_nothing_to_ready_and_back_to_nothing() {
     };
 
     // The first command.
-    env.run(&["up"]).exits(0).prints("ready: 11 checks passed, 6 operations");
+    env.run(&["up"]).exits(0).prints("ready: 11 checks passed, 3 operations");
     took("first up, with the install");
     let first = nodes(&env, "local");
     assert_eq!(first.keys().collect::<Vec<_>>(), ["head", "worker0", "worker1"]);
@@ -68,7 +68,11 @@ fn from_nothing_to_ready_and_back_to_nothing() {
     env.run(&arguments).exits(0);
     until("the job counts", 60, || (last_count(&env) >= 3).then_some(()));
     env.write("cluster.yaml", &three);
-    env.run(&["plan"]).exits(0).is("#1 worker-2, start node: it does not run yet\n");
+    env.run(&["plan"]).exits(0).is(concat!(
+        "#1 project-0, deploy: the spec has changed for it\n    keep head: it is as it should be\n",
+        "    keep worker-0: it is as it should be\n    keep worker-1: it is as it should be\n",
+        "    start worker-2: it does not run yet\n"
+    ));
     took("job begun and planned");
     env.run(&["up"]).exits(0).prints("ready: 14 checks passed, 1 operation");
     took("up with one worker more");
@@ -79,7 +83,9 @@ fn from_nothing_to_ready_and_back_to_nothing() {
 
     // And one less: exactly that one.
     env.write("cluster.yaml", example);
-    env.run(&["plan"]).exits(0).is("#1 worker-2, stop node: not in the spec\n");
+    env.run(&["plan"])
+        .exits(0)
+        .prints("    keep worker-1: it is as it should be\n    stop worker-2: not in the spec\n");
     env.run(&["up"]).exits(0).prints("ready: 11 checks passed, 1 operation");
     took("up with one worker less");
     assert_eq!(nodes(&env, "local"), first);

@@ -33,11 +33,8 @@ pub(crate) fn port_blocks(env: &TestEnv, cluster: &str) -> Vec<u16> {
     let path = env.home().join(format!(".local/state/gpucl/clusters/{cluster}/snapshot.json"));
     let snapshot: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let items = snapshot["state"]["items"].as_object().unwrap();
-    let bases: Vec<u16> = items
-        .values()
-        .filter_map(|item| item["notes"]["ports"]["base"].as_u64())
-        .map(|base| base.try_into().unwrap())
-        .collect();
+    let blocks = items["host0"]["notes"]["ports"]["blocks"].as_object().unwrap();
+    let bases: Vec<u16> = blocks.values().map(|base| base.as_u64().unwrap().try_into().unwrap()).collect();
     assert!(!bases.is_empty(), "the snapshot knows no ports");
     bases
 }

@@ -51,26 +51,28 @@ fn ctrl_c_once_finishes_what_is_in_flight_and_up_goes_on_later() {
         .end(200)
         .exits(130)
         .says("host-0: prepare done in")
-        .says("error: failed to finish the plan\nCaused by: it was stopped with Ctrl-C\nleft behind: agent, host-0\n")
+        .says("error: failed to finish the plan\nCaused by: it was stopped with Ctrl-C\nleft behind: host-0\n")
         .says(&again)
         .says("hint: gpucl down -c t   # removes what is there\n");
     assert_eq!(pids(&env), [0; 0], "no node was begun");
 
     // The second one goes on after what was done, and is stopped while it waits.
     let up = Running::start(&env, &["up"]);
-    up.says("waiting for the head to answer", 30);
+    up.says("host-0| waiting for head", 30);
     up.interrupt();
+    up.interrupt_again();
     let stopped = up
         .end(30)
         .exits(130)
-        .says("plan: 2 operations\n")
-        .says("Caused by: it was stopped with Ctrl-C\nleft behind: agent, head, host-0, worker-0\n")
+        .says("plan: 1 operation\n")
+        .says("Caused by: it was stopped\nleft behind: head, host-0, worker-0\n")
+        .says("hint: its program goes on there; run the same command again to follow it\n")
         .says(&again);
     assert!(!stopped.stderr.contains("prepare"), "it was prepared already: {}", stopped.stderr);
     let nodes = pids(&env);
     assert_eq!(nodes.len(), 2);
 
-    let _ = env.run(&["up"]).exits(0).prints("ready: 8 checks passed, nothing was changed");
+    let _ = env.run(&["up"]).exits(0).prints("ready: 8 checks passed, 1 operation (");
     assert_eq!(pids(&env), nodes);
     let _ = down_leaves_nothing(&env);
 }
@@ -90,7 +92,7 @@ fn ctrl_c_twice_stops_now_and_down_ends_what_goes_on() {
         .exits(130)
         .says("stopped now: what was in flight is on record; `gpucl up` goes on, `gpucl down -c t` removes it all\n")
         .says("host-0: prepare stopped after ")
-        .says("error: failed to prepare host-0\nCaused by: it was stopped\nleft behind: agent, host-0\n")
+        .says("error: failed to prepare host-0\nCaused by: it was stopped\nleft behind: host-0\n")
         .says("hint: its program goes on there; run the same command again to follow it\n");
     assert_eq!(status(&env)["phase"], "unfinished");
     let installs = process(&env, "/run.sh");

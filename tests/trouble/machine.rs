@@ -3,13 +3,11 @@
 use std::net::TcpListener;
 use std::process::Command;
 
-use gpucl::name::{Key, Scope};
-use gpucl::runtime::native::allocate;
 use gpucl::util::process::{Identity, boot_id};
 
 use super::tools::{
-    SLEEPER, SLEEPERS, SPEC, agent, contents, down_leaves_nothing, edit_state, kill_all, node_script, nothing_left,
-    pids, processes, real_python, runs, state_folder, status, tools, until,
+    SLEEPER, SLEEPERS, SPEC, contents, down_leaves_nothing, edit_state, kill, kill_all, node_script, nothing_left,
+    pids, processes, real_python, runs, state_folder, status, supervisor, tools, until,
 };
 use crate::support::{TestEnv, turn};
 
@@ -52,7 +50,7 @@ fn a_disk_that_is_too_small_for_ray() {
     for text in [
         "error: failed to prepare host-0: step `check the disk`\n".to_owned(),
         format!("Caused by: only 8 MiB are free in {folder}, and the Ray environment needs 1536 MiB\n"),
-        "left behind: agent, host-0\n".to_owned(),
+        "left behind: host-0\n".to_owned(),
         format!("hint: make room there (df -h '{folder}'), or set XDG_CACHE_HOME to a folder on a larger disk\n"),
     ] {
         assert!(said.contains(&text), "not said: {text}\n{said}");
@@ -119,14 +117,17 @@ fn ports_that_are_taken_are_passed_over() {
     let owner = "abcd1234";
     std::fs::create_dir_all(env.home().join(".config/gpucl")).unwrap();
     std::fs::write(env.home().join(".config/gpucl/owner"), owner).unwrap();
-    let scope = Scope { owner: owner.parse().unwrap(), cluster: "t".parse().unwrap() };
-    let would = allocate(&env.root().join("claims"), &scope, &Key::head(), None, None).unwrap();
-    let taken = TcpListener::bind(("127.0.0.1", would.dashboard)).unwrap();
-    let _ = env.run(&["up"]).exits(7);
-    let state: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(state_folder(&env).join("snapshot.json")).unwrap()).unwrap();
-    let base = state["state"]["items"]["head"]["notes"]["ports"]["base"].as_u64().unwrap();
-    assert_ne!(base, u64::from(would.base), "ports that somebody listens on were taken");
+    let head = |env: &TestEnv| {
+        let _ = env.run(&["up"]).exits(7);
+        let state: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(state_folder(env).join("snapshot.json")).unwrap()).unwrap();
+        state["state"]["items"]["host0"]["notes"]["ports"]["blocks"]["head"].as_u64().unwrap()
+    };
+    let would = head(&env);
+    let _ = down_leaves_nothing(&env);
+    let taken = TcpListener::bind(("127.0.0.1", u16::try_from(would + 50).unwrap())).unwrap();
+    let base = head(&env);
+    assert_ne!(base, would, "ports that somebody listens on were taken");
     assert_eq!(base % 100, 0);
     let _ = down_leaves_nothing(&env);
     drop(taken);
@@ -159,15 +160,15 @@ fn a_machine_that_was_restarted() {
     let _ = env
         .run(&["status"])
         .exits(0)
-        .prints("t: stopped on local, agent does not run\n")
+        .prints("t: stopped on local\n")
         .prints("this machine was restarted since: nothing of it runs; `gpucl up` builds it again\n");
     assert_eq!(status(&env)["restarted"], true);
-    let _ = env.run(&["verify"]).exits(3).says("its process does not run");
+    let _ = env.run(&["verify"]).exits(3).says("not asked, as these do not run: head worker0");
     let _ = env
         .run(&["up"])
         .exits(0)
         .says("this machine was restarted since the cluster was started: none of its processes outlived that\n")
-        .prints("ready: 8 checks passed, 3 operations (");
+        .prints("ready: 8 checks passed, 1 operation (");
     assert_eq!((status(&env)["restarted"].as_bool(), pids(&env).len()), (Some(false), 2));
     restart_machine(&env);
     let outcome = down_leaves_nothing(&env);
@@ -176,31 +177,28 @@ fn a_machine_that_was_restarted() {
         .says("removed: host host0 (");
 }
 
-/// The state names a process of a stranger, by its number alone and by all that can be known of it.
+/// What the host remembers of its nodes names a process of a stranger, by its number alone and by all that can be known of it.
 #[test]
 fn a_number_that_a_strangers_process_has_now() {
     let env = TestEnv::with_shared_ray();
     let _ = env.write("cluster.yaml", SLEEPERS);
     node_script(&env, SLEEPER);
     let mut stranger = Command::new("sleep").arg("900").spawn().unwrap();
-    let pid = stranger.id();
-    let whole = Identity::of(pid).unwrap().to_string();
-    let number_alone = format!("{pid}:1:{}", boot_id());
-    for identity in [number_alone, whole] {
+    let (pid, start) = (stranger.id(), Identity::of(stranger.id()).unwrap().start);
+    for ticks in [1, start] {
         for verb in ["stop", "down"] {
             let _ = env.run(&["up"]).exits(7);
-            let nodes = pids(&env);
-            assert_eq!(nodes.len(), 2);
-            edit_state(&env, |text| {
-                nodes.iter().chain([&u64::from(agent(&env).unwrap())]).fold(text, |text, node| {
-                    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-                    for line in lines.iter_mut().filter(|line| line.contains(&format!("\"{node}:"))) {
-                        *line = format!("        \"id\": \"{identity}\",");
-                    }
-                    lines.join("\n")
-                })
-            });
-            assert_eq!(status(&env)["nodes"][0]["pid"].as_u64(), Some(nodes[0]), "status goes by tags");
+            assert_eq!(pids(&env).len(), 2);
+            let host = std::fs::read_dir(env.home().join(".local/share/gpucl/hosts")).unwrap().next().unwrap().unwrap();
+            kill(supervisor(&env).unwrap());
+            for name in ["supervisor", "head", "worker0"] {
+                let file = host.path().join("run").join(name);
+                let text = std::fs::read_to_string(&file).unwrap();
+                let mut words: Vec<&str> = text.split(' ').collect();
+                let (pid, ticks) = (pid.to_string(), ticks.to_string());
+                (words[1], words[2]) = (&pid, &ticks);
+                std::fs::write(&file, words.join(" ")).unwrap();
+            }
             let _ = env.run(&[verb]).exits(0);
             assert!(runs(pid), "`gpucl {verb}` ended a stranger's process");
             assert_eq!(processes(&env), [], "`gpucl {verb}` left something running");

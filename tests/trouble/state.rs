@@ -1,8 +1,8 @@
 //! The state on this machine: not writable, of another time, of another file, not there.
 
 use super::tools::{
-    SLEEPER, SLEEPERS, SPEC, agent, contents, down_leaves_nothing, edit_state, node_script, nothing_left, pids,
-    state_folder, status, tools,
+    SLEEPER, SLEEPERS, SPEC, contents, down_leaves_nothing, edit_state, node_script, nothing_left, pids, state_folder,
+    status, supervisor, tools,
 };
 use crate::support::{TestEnv, turn};
 
@@ -32,22 +32,22 @@ fn a_state_of_a_newer_version_is_refused_and_nothing_is_changed() {
     let _ = env.write("cluster.yaml", SLEEPERS);
     node_script(&env, SLEEPER);
     let _ = env.run(&["up"]).exits(7);
-    let (nodes, guard) = (pids(&env), agent(&env));
-    edit_state(&env, |text| text.replacen("\"version\": 1,", "\"version\": 99,", 1));
+    let (nodes, guard) = (pids(&env), supervisor(&env));
+    edit_state(&env, |text| text.replacen("\"version\": 2,", "\"version\": 99,", 1));
     let before = contents(&state_folder(&env));
     for verb in [&["up"][..], &["plan"], &["status"], &["stop"], &["verify"], &["down"]] {
         let _ = env
             .run(verb)
             .exits(1)
             .says("error: failed to read $TEST/home/.local/state/gpucl/clusters/t/snapshot.json\n")
-            .says("Caused by: it has version 99, and this gpucl knows version 1: a newer gpucl wrote it\n")
+            .says("Caused by: it has version 99, and this gpucl knows version 2: a newer gpucl wrote it\n")
             .says("hint: use that newer gpucl, or update this one with `cargo install gpucl`; nothing was changed\n");
     }
     // One that cannot be read does not hide the others.
     let _ = env.run(&["list"]).exits(1).prints(" t        unreadable").says("a newer gpucl wrote it");
     assert_eq!(contents(&state_folder(&env)), before);
-    edit_state(&env, |text| text.replacen("\"version\": 99,", "\"version\": 1,", 1));
-    assert_eq!((pids(&env), agent(&env)), (nodes, guard), "what ran runs on");
+    edit_state(&env, |text| text.replacen("\"version\": 99,", "\"version\": 2,", 1));
+    assert_eq!((pids(&env), supervisor(&env)), (nodes, guard), "what ran runs on");
     let _ = down_leaves_nothing(&env);
 }
 

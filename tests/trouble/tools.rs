@@ -95,9 +95,9 @@ pub(super) fn pids(env: &TestEnv) -> Vec<u64> {
     status(env)["nodes"].as_array().unwrap().iter().filter_map(|node| node["pid"].as_u64()).collect()
 }
 
-/// The agent's process.
-pub(super) fn agent(env: &TestEnv) -> Option<u32> {
-    process(env, "gpucl agent --cluster t")
+/// The supervisor's process.
+pub(super) fn supervisor(env: &TestEnv) -> Option<u32> {
+    process(env, "/host.py supervise ")
 }
 
 pub(super) fn state_folder(env: &TestEnv) -> PathBuf {

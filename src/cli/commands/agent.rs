@@ -1,14 +1,13 @@
-//! `gpucl agent`: started by `up`, not by people.
+//! `gpucl agent`: started by `up` and others, not by people.
 
 use std::path::PathBuf;
 
-use crate::agent::{AgentConfig, serve, watch};
+use crate::agent::{Watched, watch};
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::spec_args::SpecArgs;
 use crate::cli::target;
 use crate::error::Result;
-use crate::name::Scope;
 
 /// The arguments of `agent`.
 #[derive(Debug, clap::Args)]
@@ -26,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "armed", value_name = "TIME", value_parser = super::up::time)]
     wait_capacity: Option<std::time::Duration>,
     /// Look after the cluster's deadline
-    #[arg(long, conflicts_with = "armed")]
+    #[arg(long, conflicts_with = "armed", required_unless_present = "armed")]
     deadline: bool,
 }
 
@@ -37,11 +36,6 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         let spec = SpecArgs { spec, allow_path: args.allow_path };
         return super::up::bring_up(app, &spec, args.new_spec, args.wait_capacity, true).await;
     }
-    let scope = Scope { owner: crate::state::owner(&app.paths)?, cluster: target::name(app)? };
-    let config = AgentConfig { paths: app.paths.clone(), scope };
-    match args.deadline {
-        true => watch(config).await?,
-        false => serve(config).await?,
-    }
+    watch(Watched { paths: app.paths.clone(), cluster: target::name(app)? }).await?;
     Ok(exit_code::DONE)
 }

@@ -66,7 +66,7 @@ async fn here(app: &App, args: &Args, target: &Target) -> Result<u8> {
         }
     }
     program.push_str(&format!("exec {}\n", shell_line(&args.command)));
-    let mut hosts = cluster::hosts(&app.paths, &target.known.state)?;
+    let mut hosts = cluster::local_hosts(&target.known.state, &app.node_environment())?;
     let known: Vec<String> = hosts.iter().map(|host| host.name().to_owned()).collect();
     if let Some(unknown) = args.host.iter().find(|name| !known.contains(name)) {
         return Err(Error::new(ErrorKind::NotFound, format!("find the host {unknown}"))

@@ -4,6 +4,7 @@ use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::cluster::{self, Known};
+use crate::engine::Cancel;
 use crate::error::{Error, Result};
 use crate::money::{Money, sums, told};
 use crate::name::ClusterName;
@@ -20,7 +21,7 @@ pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
     // One cluster that cannot be read does not hide the others.
     let mut unreadable = Vec::new();
     for name in Store::names(&app.paths)? {
-        match cluster::status(&app.paths, &name) {
+        match look(app, &name).await {
             Ok(found) => known.extend(found),
             Err(error) => unreadable.push((name, error)),
         }
@@ -39,6 +40,16 @@ pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
         show(app, &known, &unreadable);
     }
     Ok(if unreadable.is_empty() { exit_code::DONE } else { exit_code::FAILED })
+}
+
+/// What is known of a cluster; this machine is asked, and no other.
+async fn look(app: &App, name: &ClusterName) -> Result<Option<Known>> {
+    let known = cluster::status(&app.paths, name)?;
+    if !known.as_ref().is_some_and(|known| cluster::is_here(&known.state)) {
+        return Ok(known);
+    }
+    let (_handle, cancel) = Cancel::new();
+    cluster::look(&app.settings_to_look(app.plain_events(), cancel)?, name).await
 }
 
 fn show(app: &App, known: &[Known], unreadable: &[(ClusterName, Error)]) {

@@ -19,7 +19,7 @@ use crate::error::{Doing as _, Error, ErrorKind, Result};
 /// The arguments of `logs`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// `head`, `worker-0`, or `agent`; of containers also a service such as `grafana`, or `host-0` for all on it; all when absent
+    /// `head`, `worker-0`, or `supervisor`; of containers also a service such as `grafana`, or `host-0` for all on it; all when absent
     #[arg(value_name = "NODE|SERVICE|HOST")]
     node: Option<String>,
     /// Go on printing what comes, until Ctrl-C
@@ -38,7 +38,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     if target.is_elsewhere() {
         return containers::run(app, &args, &target).await;
     }
-    let files = files(app, &target, args.node.as_deref())?;
+    let files = files(&target, args.node.as_deref())?;
     // Listened for before anything is printed: who reads it may press Ctrl-C at once.
     let mut interrupt = match args.follow {
         true => Some(signal(SignalKind::interrupt()).doing(ErrorKind::Internal, || "listen for Ctrl-C".to_owned())?),
@@ -85,20 +85,20 @@ impl Shown {
     }
 }
 
+/// What looks after the nodes; its log is shown when it is asked for.
+const SUPERVISOR: &str = "supervisor";
+
 /// The log files that are meant, by the names of their nodes.
-fn files(app: &App, target: &Target, name: Option<&str>) -> Result<Vec<(String, PathBuf)>> {
-    if name == Some("agent") {
-        return Ok(vec![("agent".to_owned(), target.folder().join("agent.log"))]);
-    }
-    let all = cluster::node_logs(&app.paths, &target.known.state);
+fn files(target: &Target, name: Option<&str>) -> Result<Vec<(String, PathBuf)>> {
+    let all = cluster::node_logs(&target.known.state);
     match name {
-        None => Ok(all),
+        None => Ok(all.into_iter().filter(|(name, _)| name != SUPERVISOR).collect()),
         Some(name) => {
             let wanted = |(node, _): &&(String, PathBuf)| node == name || node.replace('-', "") == name;
             match all.iter().find(wanted) {
                 Some(found) => Ok(vec![found.clone()]),
                 None => {
-                    let names: Vec<&str> = all.iter().map(|(node, _)| node.as_str()).chain(["agent"]).collect();
+                    let names: Vec<&str> = all.iter().map(|(node, _)| node.as_str()).collect();
                     Err(Error::new(ErrorKind::NotFound, format!("show the log of {name}"))
                         .because(format!("{} has no such node", target.name))
                         .hint(format!("there are: {}", names.join(", "))))

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::spec_args::SpecArgs;
-use crate::cluster::{self, RenderedFile};
+use crate::cluster;
 use crate::engine::Cancel;
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::event::Bus;
@@ -44,7 +44,6 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     app.tell_warnings(inbox);
     let files = files?;
     let folder = args.to.unwrap_or_else(|| Path::new("rendered").join(loaded.spec.name.as_str()));
-    remove_former_nodes(&folder, &files)?;
     for file in &files {
         let path = folder.join(&file.path);
         let doing = || format!("write {}", path.display());
@@ -59,18 +58,4 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         }
     }
     Ok(exit_code::DONE)
-}
-
-/// Removes the nodes of an earlier rendering that are no more: they would be taken for this one's.
-fn remove_former_nodes(folder: &Path, files: &[RenderedFile]) -> Result<()> {
-    for nodes in files.iter().filter_map(|file| file.path.parent()).filter(|parent| parent.ends_with("nodes")) {
-        let Ok(entries) = fs_err::read_dir(folder.join(nodes)) else { continue };
-        for entry in entries.flatten().filter(|entry| entry.path().extension().is_some_and(|end| end == "json")) {
-            if !files.iter().any(|file| folder.join(&file.path) == entry.path()) {
-                fs_err::remove_file(entry.path())
-                    .doing(ErrorKind::State, || format!("remove {}", entry.path().display()))?;
-            }
-        }
-    }
-    Ok(())
 }

@@ -35,13 +35,8 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         app.ui.json(&json(report, ray.as_ref()));
         return Ok(exit_code::DONE);
     }
-    let agent = match (target.is_elsewhere(), report.agent) {
-        (true, _) => "",
-        (false, true) => ", agent runs",
-        (false, false) => ", agent does not run",
-    };
     app.ui.data(format!(
-        "{}: {}{} on {}{agent}",
+        "{}: {}{} on {}",
         report.cluster,
         report.phase,
         report.ready_since.map(|since| format!(" since {}", local(since))).unwrap_or_default(),
@@ -89,9 +84,9 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     Ok(exit_code::DONE)
 }
 
-/// What hosts that are other machines tell now.
+/// What its hosts tell now.
 async fn look(app: &App, args: &Args, target: &Target) -> Result<Option<StatusReport>> {
-    if args.offline || !target.is_elsewhere() {
+    if args.offline && target.is_elsewhere() {
         return Ok(None);
     }
     let (_handle, cancel) = Cancel::new();

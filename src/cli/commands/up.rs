@@ -51,7 +51,7 @@ pub(crate) async fn bring_up(
     let (approval, secrets) = (money::approval(app, file), money::secrets_to_keep(app, &loaded.spec, file)?);
     let options = UpOptions { path, new_spec, armed, wait_capacity, approval, secrets };
     let begin = std::time::Instant::now();
-    let mut gpus = Vec::new();
+    let (mut gpus, mut is_here) = (Vec::new(), false);
     let ended = run_with_events(app, "up", name.as_str(), async |events, cancel| {
         if let Some(identity) = waiting(app, &name).filter(|_| !armed).and_then(|waiting| waiting.identity()) {
             events.note(format!("process {} waits for its hosts already; this shows what it does", identity.pid));
@@ -75,7 +75,7 @@ pub(crate) async fn bring_up(
                 return Ok(ended);
             }
         };
-        gpus = report.gpus;
+        (gpus, is_here) = (report.gpus, report.is_here);
         if !report.spending.is_none() {
             events.note(format!("it costs {}", report.spending.told()));
         }
@@ -92,8 +92,7 @@ pub(crate) async fn bring_up(
     if !app.json() {
         gpu_table(&gpus).iter().for_each(|table| app.ui.data(table));
         app.ui.data(format!("{} ({})", ended.summary, human::short_duration(begin.elapsed())));
-        let elsewhere = cluster::is_deployed(&loaded.spec);
-        if elsewhere {
+        if !is_here {
             app.ui.data(format!(
                 "while `{}` runs, programs that bring the credential are answered at:",
                 with_name("gpucl dashboard", name.as_str())
@@ -106,7 +105,7 @@ pub(crate) async fn bring_up(
         for (command, what) in [
             (
                 "gpucl dashboard",
-                if elsewhere { "opens the pages, and says how to log in" } else { "opens the dashboard, logged in" },
+                if is_here { "opens the dashboard, logged in" } else { "opens the pages, and says how to log in" },
             ),
             ("gpucl job submit -- python train.py", "runs a job"),
             ("gpucl stop", "ends Ray and keeps the host"),

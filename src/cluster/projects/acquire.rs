@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::world::ProjectWorld;
+use super::world::{ProjectWorld, Purpose};
 use jiff::Timestamp;
 
 use crate::cluster::hunt::Next;
@@ -114,8 +114,14 @@ impl ProjectWorld {
                 places.insert(found.key.clone(), place);
             }
         }
-        for request in self.hosts() {
-            if let (false, Some(place)) = (places.contains_key(&request.key), self.config.provider.standing(&request)) {
+        // What cannot be used, or is not in the spec any more, is cleaned all the same.
+        let removes = matches!(self.config.purpose, Purpose::Remove(_));
+        let others = observed.resources.iter().filter(|found| removes && found.key.is_host());
+        let others = others.map(|found| HostRequest::new(found.key.clone(), serde_json::Value::Null));
+        for request in self.hosts().into_iter().chain(others) {
+            if !places.contains_key(&request.key)
+                && let Some(place) = self.config.provider.standing(&self.config.scope, &request)
+            {
                 places.insert(request.key, place);
             }
         }
@@ -319,7 +325,7 @@ impl ProjectWorld {
         Some(found)
     }
 
-    fn note_place(&self, key: &Key, place: &HostPlace, ledger: &Ledger) -> Result<()> {
+    pub(super) fn note_place(&self, key: &Key, place: &HostPlace, ledger: &Ledger) -> Result<()> {
         if ledger.state().note::<HostPlace>(key, "place").as_ref() == Some(place) {
             return Ok(());
         }

@@ -54,6 +54,7 @@ pub(in crate::cluster) async fn down(
     let ledger = Ledger::new(store);
     let pipeline = Pipeline { world: &world, ledger: &ledger, events: &settings.events, cancel: &settings.cancel };
     let adopted = adopted(&ledger.state());
+    let known = ledger.state();
     let first = match pipeline.remove_all().await {
         Ok(first) => first,
         Err(error) => {
@@ -61,6 +62,7 @@ pub(in crate::cluster) async fn down(
             return Err(error.hint(format!("gpucl down -c {}   # goes on from here", spec.name)));
         }
     };
+    world.tell_restarts(&known);
     // What was on the hosts was told when it was removed.
     let resources =
         first.observed.resources.iter().map(|found| format!("{} {} ({})", found.kind.0, found.key, found.id));
@@ -89,6 +91,13 @@ pub(in crate::cluster) async fn down(
             world.runtime().traces(),
             scope.tag(&found.host)
         ));
+    }
+    let (tried, open) = {
+        let learned = world.learned();
+        (learned.tried_ports, learned.open_ports)
+    };
+    if tried > 0 && open == 0 {
+        proof.seen.push(format!("tried {tried} ports that were ours: nobody listens"));
     }
     proof
         .seen

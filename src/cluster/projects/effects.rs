@@ -38,6 +38,7 @@ impl ProjectWorld {
         ledger.note(host, "address", &own.address)?;
         ledger.note(host, "facts", &report.facts)?;
         ledger.note(host, "installed", &report.values.get("installed"))?;
+        ledger.note(host, "ray_env", &report.values.get("ray_env"))?;
         self.learned().seen.insert(host.clone(), HostSeen { facts: report.facts, ..HostSeen::default() });
         Ok(())
     }
@@ -55,11 +56,15 @@ impl ProjectWorld {
         let known = ledger.state();
         // Where the head is, and which nodes there are, is known once all of them have told.
         self.look_at_all_new(&known).await?;
+        let place = self.place_of(host).ok_or_else(|| no_place(host))?;
+        // Of a host that was found by its tag nobody has written it down yet.
+        self.note_place(host, &place, ledger)?;
+        let pages = self.pages(&known)?;
+        self.claim_ports(&known, &pages).await?;
         let survey = self.survey(&known);
         let own = survey.get(host).ok_or_else(|| no_place(host))?;
         ledger.note(host, "ports", &own.ports)?;
         ledger.note(host, "address", &own.address)?;
-        let pages = self.pages(&known)?;
         if *project == Key::project(0) {
             ledger.note(project, "pages", &pages)?;
         }
@@ -68,7 +73,6 @@ impl ProjectWorld {
         ledger.note(project, "stopped", &false)?;
         // Its name is known before it is made: whatever comes now, it is found by it.
         ledger.exists(project, &deployment.project).await?;
-        let place = self.place_of(host).ok_or_else(|| no_place(host))?;
         let connected = if self.host_keys().len() > 1 {
             // The firewall was set: a new connection proves that it let us in, and carries the next stage.
             self.config.reach.fresh(host, &place, &self.home(host), ANSWERS_WITHIN).await?
@@ -108,7 +112,7 @@ impl ProjectWorld {
     }
 
     /// Runs a script on a host; hands back its lines.
-    async fn script(&self, host: &Key, what: &str, script: &str) -> Result<Vec<String>> {
+    pub(super) async fn script(&self, host: &Key, what: &str, script: &str) -> Result<Vec<String>> {
         let connected = self.connected(host).await?;
         let mut lines = Vec::new();
         let end = connected.exec(script, &mut |_, line| lines.push(line.to_owned())).await?;
@@ -122,7 +126,8 @@ impl ProjectWorld {
 
     pub(super) async fn stop_project(&self, project: &Key, host: &Key, ledger: &Ledger) -> Result<()> {
         let tag = self.config.scope.tag(host).to_string();
-        let lines = self.script(host, "stop the nodes on", &self.runtime().stop_script(&tag)).await?;
+        let lines =
+            self.script(host, "stop the nodes on", &self.runtime().stop_script(&tag, &self.folders(host))).await?;
         if !lines.iter().any(|line| line == "::stopped") {
             return Err(self.unfinished("stop the nodes on", host, &lines));
         }
@@ -130,18 +135,26 @@ impl ProjectWorld {
     }
 
     pub(super) async fn clean(&self, host: &Key) -> Result<()> {
-        playbook::end_program(self.connected(host).await?.as_ref()).await?;
+        let connected = self.connected(host).await?;
+        playbook::end_program(connected.as_ref()).await?;
+        connected.end_abandoned().await?;
         let clean = match self.config.purpose {
             Purpose::Remove(clean) => clean,
             Purpose::Check | Purpose::Look => CleanOptions::default(),
         };
         let tag = self.config.scope.tag(host).to_string();
-        let lines = self.script(host, "clean", &self.runtime().clean_script(&tag, clean)).await?;
+        let script = self.runtime().clean_script(&tag, &self.folders(host), clean);
+        let lines = self.script(host, "clean", &script).await?;
         for line in &lines {
             if let Some(removed) = line.strip_prefix("::removed ") {
                 self.config.events.note(format!("{}: removed {removed}", host.display_name()));
             } else if let Some(kept) = line.strip_prefix("::kept ") {
                 self.learned().kept.push(format!("{kept} on {}", host.display_name()));
+            } else if let Some(tried) = line.strip_prefix("::tried ") {
+                self.learned().tried_ports += tried.trim().parse::<usize>().unwrap_or_default();
+            } else if let Some(port) = line.strip_prefix("::open ") {
+                self.learned().open_ports += 1;
+                self.config.events.warn(format!("port {port}, which was ours, is in use again by somebody else"));
             } else if let Some(node) = line.strip_prefix("::unknown") {
                 let node = node.trim().parse::<Key>().map_or("a node".to_owned(), |key| key.display_name());
                 self.learned().missed.insert(format!("{node} of {}", host.display_name()));

@@ -106,7 +106,7 @@ impl ProjectWorld {
         let hosts = self.hosts();
         self.runtime().opens_ports()
             && hosts.len() > 1
-            && hosts.iter().any(|host| self.config.provider.standing(host).is_none())
+            && hosts.iter().any(|host| self.config.provider.standing(&self.config.scope, host).is_none())
     }
 
     /// The stage that prepares a host of this survey.
@@ -151,7 +151,7 @@ impl ProjectWorld {
         self.with_request(&nodes, survey, pages, |request| self.runtime().deployment(request, host))
     }
 
-    fn with_request<T>(
+    pub(super) fn with_request<T>(
         &self,
         nodes: &[NodeSpec],
         survey: &Survey,
@@ -182,7 +182,8 @@ impl ProjectWorld {
             tag: self.config.scope.tag(key).to_string(),
             facts: host.facts.clone(),
             address: host.address.clone(),
-            ports: host.ports,
+            ports: host.ports.clone(),
+            folders: self.folders(key),
         };
         survey.iter().map(input).collect()
     }

@@ -1,14 +1,14 @@
 //! What `up` is to come to, once hosts were looked at.
 
-use std::collections::BTreeMap;
-
 use super::expected::{Impossible, Survey, machine_of, project_of};
 use super::world::ProjectWorld;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
-use crate::plan::{Desired, Goal, Guarding, Machine, NodeSpec, Observed, Preparation, ProjectRequest, desired};
+use crate::plan::{
+    Desired, Goal, Guarding, Machine, NodeRequest, NodeSpec, Observed, Preparation, ProjectRequest, desired,
+};
 use crate::provider::Offer;
-use crate::runtime::project::Pages;
+use crate::runtime::project::{Deployment, Pages};
 use crate::spec::Loaded;
 use crate::state::ClusterState;
 
@@ -47,32 +47,38 @@ impl ProjectWorld {
             guards.push(Guarding { host, digest });
         }
         let apart = !self.runtime().opens_ports();
-        let digests = self.digests(known, observed, &nodes, &preparations, &survey)?;
-        let projects = self
-            .host_keys()
-            .into_iter()
-            .map(|host| ProjectRequest { key: project_of(&host), digest: digests.get(&host).cloned(), host })
-            .collect();
-        Ok(Goal::Up(Desired { resources, preparations, guards, apart, projects, ..Desired::default() }))
+        let deployments = self.deployments_seen(known, observed, &nodes, &preparations, &survey)?;
+        let project = |host: Key| {
+            let deployment = deployments.iter().find(|deployment| deployment.host == host);
+            let of_node = |key: &Key| deployment.and_then(|deployment| deployment.digests.get(key).cloned());
+            let here = nodes.iter().filter(|node| node.host == host);
+            ProjectRequest {
+                key: project_of(&host),
+                digest: deployment.map(|deployment| deployment.stage.digest()),
+                nodes: here.map(|node| NodeRequest { key: node.key.clone(), digest: of_node(&node.key) }).collect(),
+                host,
+            }
+        };
+        let projects = self.host_keys().into_iter().map(project).collect();
+        Ok(Goal::Up(Desired { resources, preparations, guards, apart, projects }))
     }
 
-    /// The digests of the projects, where they can be told: every host is prepared, so that its driver tells its GPUs.
-    fn digests(
+    /// The deployments, where they can be told: every host is prepared, so that its driver tells its GPUs.
+    fn deployments_seen(
         &self,
         known: &ClusterState,
         observed: &Observed,
         nodes: &[NodeSpec],
         preparations: &[Preparation],
         survey: &Survey,
-    ) -> Result<BTreeMap<Key, String>> {
+    ) -> Result<Vec<Deployment>> {
         let prepared = preparations
             .iter()
             .all(|preparation| observed.prepared.get(&preparation.host) == Some(&preparation.digest));
         let (true, Some(pages)) = (prepared, known.note::<Pages>(&Key::project(0), "pages")) else {
-            return Ok(BTreeMap::new());
+            return Ok(Vec::new());
         };
-        let deployments = self.deployments(nodes, survey, &pages)?;
-        Ok(deployments.into_iter().map(|deployment| (deployment.host.clone(), deployment.stage.digest())).collect())
+        self.deployments(nodes, survey, &pages)
     }
 
     /// How many GPUs the workers take of one host, as far as the spec says; one at least.

@@ -6,10 +6,10 @@ use super::expected::{Expected, project_of};
 use super::world::{HostSeen, ProjectWorld, Purpose};
 use crate::error::{Error, Result};
 use crate::name::Key;
-use crate::plan::{Health, Observed, ObservedProject};
+use crate::plan::{Health, Observed, ObservedNode, ObservedProject};
 use crate::playbook::{self, Facts, Look, Stage};
 use crate::render::quote_path;
-use crate::runtime::project::{self, Seen};
+use crate::runtime::project::{self, Container, Seen};
 use crate::state::{ClusterState, ItemKind};
 
 impl ProjectWorld {
@@ -47,6 +47,7 @@ impl ProjectWorld {
                     digest: None,
                     health: Health::Broken(format!("it cannot be reached: {error}")),
                     running: false,
+                    nodes: Vec::new(),
                     remains: vec!["all that was put there (it cannot be reached)".to_owned()],
                 }),
                 Err(error) => unreachable = Some(unreachable.unwrap_or(error)),
@@ -62,7 +63,7 @@ impl ProjectWorld {
     pub(super) async fn look(&self, host: &Key, expected: Option<&Expected>) -> Result<(Look, Seen)> {
         let connected = self.connected(host).await?;
         let tag = self.config.scope.tag(host).to_string();
-        let mut script = self.runtime().look_script(&tag);
+        let mut script = self.runtime().look_script(&tag, &self.folders(host));
         if let (true, Some(Expected { deployment, .. })) = (self.config.purpose == Purpose::Check, expected) {
             script.push_str(&format!(
                 "\nif grep -q -x '#digest {}' {} 2>/dev/null; then\n{}\nfi\n",
@@ -114,8 +115,18 @@ impl ProjectWorld {
                 None => Health::Good,
             },
             running: seen.containers.iter().any(|container| container.state == "running"),
+            nodes: seen.containers.iter().filter(|container| container.key.is_node()).map(node).collect(),
             remains: seen.remains.clone(),
         })
+    }
+}
+
+/// A node as its host tells of it.
+fn node(container: &Container) -> ObservedNode {
+    ObservedNode {
+        key: container.key.clone(),
+        running: container.state == "running",
+        digest: container.digest.clone().filter(|digest| !digest.is_empty()),
     }
 }
 

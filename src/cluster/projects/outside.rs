@@ -31,7 +31,9 @@ pub(super) struct FromOutside {
 /// Tries all ports of ours on all hosts at once.
 pub(super) async fn run(world: &ProjectWorld, known: &ClusterState) -> Vec<FromOutside> {
     let hosts = world.host_keys();
-    join_all(hosts.iter().map(|host| one(world, known, host))).await
+    // From this machine there is no outside of itself.
+    let there = hosts.iter().filter(|host| !matches!(world.place_of(host), Some(HostPlace::Local { .. })));
+    join_all(there.map(|host| one(world, known, host))).await
 }
 
 async fn one(world: &ProjectWorld, known: &ClusterState, host: &Key) -> FromOutside {
@@ -40,7 +42,7 @@ async fn one(world: &ProjectWorld, known: &ClusterState, host: &Key) -> FromOuts
     if let Some(own) = known.note::<HostPorts>(host, "ports") {
         let nodes = crate::plan::started_nodes(known);
         let here: Vec<_> = nodes.into_iter().filter(|node| node.host == *host).collect();
-        let ranges = world.runtime().ray_ports(own, &here, *host == Key::host(0), world.host_keys().len());
+        let ranges = world.runtime().ray_ports(&own, &here, *host == Key::host(0), world.host_keys().len());
         // Of a long range the beginning, where servers are, and what listens is enough.
         let listening = world.seen_facts(host).map(|facts| facts.listening).unwrap_or_default();
         for (first, last) in ranges {

@@ -1,17 +1,18 @@
 //! How the world gets at its hosts: connected once, used by every operation of a command.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::Mutex;
 
+use crate::cluster::Settings;
 use crate::engine::{Cancel, Urgency};
-use crate::error::{Error, ErrorKind, Result};
-use crate::event::Bus;
-use crate::host::{Account, Connections, Host, HostEntry, SshHost, SshTarget};
+use crate::error::Result;
+use crate::host::{Account, Connections, Host, HostEntry, LocalHost, SshTarget};
 use crate::name::Key;
 use crate::provider::HostPlace;
 use crate::provider::Runtime;
@@ -35,38 +36,38 @@ pub trait Reach: Send + Sync {
     async fn fresh(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<dyn Host>>;
 }
 
-/// Hosts by SSH.
+/// Hosts by SSH, and this machine.
 pub(in crate::cluster) struct SshReach {
+    /// All of the environment that programs on this machine have.
+    environment: Vec<(OsString, OsString)>,
     connections: Connections,
     cancel: Cancel,
     account: Account,
     known: Mutex<BTreeMap<Key, HostEntry>>,
-    hosts: Mutex<BTreeMap<Key, Arc<SshHost>>>,
+    hosts: Mutex<BTreeMap<Key, Arc<dyn Host>>>,
 }
 
 impl SshReach {
-    /// Makes it of the folder of the cluster's state, a short folder for sockets, and the user's home; the runtime says as whom programs run.
-    pub(in crate::cluster) fn new(
-        folder: PathBuf,
-        runtime_dir: &Path,
-        home: &Path,
-        runtime: Runtime,
-        events: &Bus,
-        cancel: &Cancel,
-    ) -> Self {
+    /// Makes it of the folder of the cluster's state; the runtime says as whom programs run.
+    pub(in crate::cluster) fn new(folder: &Path, runtime: Runtime, settings: &Settings) -> Self {
+        let (runtime_dir, home) = (settings.paths.runtime.clone(), settings.surroundings.home.clone());
         Self {
-            connections: Connections::new(folder, runtime_dir.to_owned(), home.to_owned(), events.clone()),
-            cancel: cancel.clone(),
+            environment: settings.environment.clone(),
+            connections: Connections::new(folder.to_owned(), runtime_dir, home, settings.events.clone()),
+            cancel: settings.cancel.clone(),
             account: project::of(runtime).account(),
             known: Mutex::default(),
             hosts: Mutex::default(),
         }
     }
 
-    async fn connect(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<SshHost>> {
-        let HostPlace::Ssh { target } = place else {
-            return Err(Error::new(ErrorKind::Unsupported, format!("use the host {}", key.display_name()))
-                .because("a project is deployed on hosts that are reached by SSH"));
+    async fn connect(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<dyn Host>> {
+        let target = match place {
+            HostPlace::Ssh { target } => target,
+            HostPlace::Local { folder, .. } => {
+                let environment = self.environment.iter().cloned();
+                return Ok(Arc::new(LocalHost::new(key.display_name(), folder.clone(), environment)?));
+            }
         };
         {
             let mut known = self.known.lock().await;
@@ -104,14 +105,14 @@ impl Reach for SshReach {
 
     async fn host(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<dyn Host>> {
         if let Some(host) = self.hosts.lock().await.get(key) {
-            return Ok(host.clone());
+            return Ok(Arc::clone(host));
         }
         self.fresh(key, place, home, wait).await
     }
 
     async fn fresh(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<dyn Host>> {
         let host = self.connect(key, place, home, wait).await?;
-        self.hosts.lock().await.insert(key.clone(), host.clone());
+        self.hosts.lock().await.insert(key.clone(), Arc::clone(&host));
         Ok(host)
     }
 }

@@ -4,17 +4,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::acquire::end_of;
-use super::expected::project_of;
+use super::expected::{LOOPBACK, project_of};
 use super::up::open_world;
 use super::world::{ProjectWorld, Purpose};
-use crate::cluster::{ContainerReport, NodeReport, Settings, StatusReport};
+use crate::cluster::{ContainerReport, NodeReport, Settings, StatusReport, is_here};
 use crate::engine::World as _;
 use crate::error::Result;
 use crate::name::Key;
 use crate::plan::{NodeSpec, Observed, started_nodes};
 use crate::playbook::Facts;
+use crate::provider::HostPlace;
 use crate::ray::Access;
-use crate::runtime::project::{Container, Pages};
+use crate::runtime::project::{Container, HostPorts, Pages};
 use crate::spec::Spec;
 use crate::state::{ClusterState, ItemKind, Store};
 
@@ -39,12 +40,23 @@ pub(in crate::cluster) fn known(state: &ClusterState, mut report: StatusReport) 
     report
 }
 
-/// The ways in while `gpucl dashboard` runs; `None` when nothing runs.
+/// The ways in; where hosts are other machines, those while `gpucl dashboard` runs. `None` when nothing runs.
 pub(in crate::cluster) fn access_of(state: &ClusterState, folder: &Path) -> Option<Access> {
     let project = Key::project(0);
     let pages: Pages = state.note(&project, "pages")?;
     if state.note(&project, "stopped").unwrap_or(true) {
         return None;
+    }
+    let head = Key::host(0);
+    if is_here(state) {
+        let ports: HostPorts = state.note(&head, "ports")?;
+        return Some(Access {
+            dashboard_url: format!("http://{LOOPBACK}:{}", ports.dashboard),
+            gcs_address: format!("{LOOPBACK}:{}", ports.ray),
+            token_path: crate::secret::ray_token_path(folder),
+            environment: state.note(&head, "ray_env"),
+            client_address: format!("ray://{LOOPBACK}:{}", ports.client),
+        });
     }
     let at = |name: &str| pages.get(name).map(|port| format!("127.0.0.1:{port}"));
     Some(Access {
@@ -95,7 +107,7 @@ fn seen(
         let made = world.makes_hosts() && state.items.get(host).is_some_and(|item| item.id.is_some());
         made && observed.is_some_and(|observed| !observed.resources.iter().any(|found| found.key == *host))
     };
-    let mut running = 0;
+    let (mut running, is_here) = (0, is_here(state));
     let node_is = world.runtime().node_is();
     report.nodes.clear();
     for node in started_nodes(state) {
@@ -107,12 +119,16 @@ fn seen(
         report.nodes.push(NodeReport {
             name: node.key.display_name(),
             running: runs,
-            pid: None,
+            // The number of a process says something on its own machine alone.
+            pid: container.filter(|_| runs && is_here).and_then(|container| container.pid),
             age_seconds: container.filter(|_| runs).and_then(age),
             ended: match (container, &facts) {
                 (_, None) if is_gone(&node.host) => Some("its provider has its host no more".to_owned()),
                 (_, None) => Some("its host does not answer".to_owned()),
                 (None, _) => Some(format!("its {node_is} is not there")),
+                (Some(Container { exit_code: Some(code), state, .. }), _) if !runs && state == "exited" => {
+                    Some(format!("its {node_is} ended with exit code {code}"))
+                }
                 (Some(container), _) if !runs => Some(format!("its {node_is} is {}", container.state)),
                 _ => None,
             },
@@ -125,7 +141,8 @@ fn seen(
             continue;
         };
         if restarted(state, &host, &facts) {
-            report.restarted_hosts.push(name.clone());
+            report.restarted = true;
+            report.restarted_hosts.extend((!is_here).then(|| name.clone()));
         }
         report.containers.extend(world.containers_seen(&host).iter().map(|container| ContainerReport {
             name: container.key.display_name(),
@@ -135,7 +152,6 @@ fn seen(
             age_seconds: Some(container).filter(|container| container.state == "running").and_then(age),
         }));
     }
-    report.restarted = !report.restarted_hosts.is_empty();
     if observed.is_some() && report.phase != "waiting" {
         report.phase = match (running, report.nodes.len()) {
             (_, 0) => report.phase,
@@ -147,6 +163,23 @@ fn seen(
         report.ready_since = state.ready_since.filter(|_| report.phase == "ready");
     }
     report
+}
+
+impl ProjectWorld {
+    /// Says which hosts were restarted since they were prepared: nothing that ran there outlived that.
+    pub(super) fn tell_restarts(&self, known: &ClusterState) {
+        let hosts = self.host_keys();
+        let is_restarted = |host: &&Key| self.seen_facts(host).is_some_and(|now| restarted(known, host, &now));
+        for host in hosts.iter().filter(is_restarted) {
+            let name = match self.place_of(host) {
+                Some(HostPlace::Local { .. }) => "this machine".to_owned(),
+                _ => host.display_name(),
+            };
+            self.config.events.note(format!(
+                "{name} was restarted since the cluster was started: none of its processes outlived that"
+            ));
+        }
+    }
 }
 
 /// The host is another boot than the one that was prepared.

@@ -1,6 +1,7 @@
 //! `up` and `plan` of a cluster of projects.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,44 +9,49 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::SshReach;
 use super::acquire::Found;
+use super::status::access_of;
 use super::verify::judge;
 use super::world::{ProjectWorld, ProjectWorldConfig, Purpose};
 use crate::agent::Armed;
 use crate::cluster::hunt::Hunt;
 use crate::cluster::limits::About;
 use crate::cluster::up::{again, go_on};
-use crate::cluster::{Planned, Settings, UpOptions, UpOutcome, UpReport, Verified};
+use crate::cluster::{Planned, Settings, UpOptions, UpOutcome, UpReport, Verified, is_here};
 use crate::engine::{Executed, Ledger, Pipeline, World as _};
 use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::event::Endpoint;
 use crate::name::Key;
 use crate::plan::{Action, Goal, Observed, Operation, Plan, Price, reconcile};
 use crate::provider::Start;
+use crate::ray::Access;
 use crate::runtime::project::{self, Pages};
+use crate::secret::Secrets;
 use crate::spec::{Loaded, Spec};
 use crate::state::{ClusterState, Record, Store};
 use crate::util::human;
 
 /// The world of a cluster of which the state is known.
 pub(super) fn open_world(settings: &Settings, spec: &Spec, store: &Store, purpose: Purpose) -> Result<ProjectWorld> {
-    world(settings, spec, store.folder(), crate::secret::ensure_secrets(store.folder())?, purpose)
+    world(settings, spec, store.folder(), secrets(spec, store.folder())?, purpose)
 }
 
-fn world(
-    settings: &Settings,
-    spec: &Spec,
-    folder: &std::path::Path,
-    secrets: crate::secret::Secrets,
-    purpose: Purpose,
-) -> Result<ProjectWorld> {
-    let (runtime_dir, home) = (&settings.paths.runtime, &settings.surroundings.home);
-    let reach = SshReach::new(folder.to_owned(), runtime_dir, home, spec.runtime, &settings.events, &settings.cancel);
+/// The cluster's credentials; those that are not there yet are made.
+fn secrets(spec: &Spec, folder: &Path) -> Result<Secrets> {
+    match project::of(spec.runtime).has_services() {
+        true => crate::secret::ensure_secrets(folder),
+        false => Ok(Secrets::of_ray(crate::secret::ensure_ray_token(folder)?)),
+    }
+}
+
+fn world(settings: &Settings, spec: &Spec, folder: &Path, secrets: Secrets, purpose: Purpose) -> Result<ProjectWorld> {
+    let reach = SshReach::new(folder, spec.runtime, settings);
     Ok(ProjectWorld::new(ProjectWorldConfig {
         scope: settings.scope(&spec.name),
         spec: spec.clone(),
         provider: settings.provider(spec)?,
         reach: Arc::new(reach),
         library: settings.library.clone(),
+        paths: settings.paths.clone(),
         secrets,
         purpose,
         hunt: Hunt::none(&settings.events, &settings.cancel),
@@ -96,6 +102,8 @@ pub(in crate::cluster) async fn up(
             return Ok::<_, Error>(Looked::Later(start));
         }
         let observed = pipeline.observe_settled().await?;
+        world.tell_restarts(&before);
+        world.refuse_taken_port().await?;
         let goal = world.goal(loaded, &found.offers, &before, &observed)?;
         about.check(&goal, start.map(|start| start.at))?;
         about.approve(&reconcile(&goal, &before, &observed).plan).await?;
@@ -140,9 +148,13 @@ pub(in crate::cluster) async fn up(
         ledger.write(Record::ClusterReady)?;
     }
     let Verified { passed: checks, gpus } = verified;
-    let known = ledger.state();
-    let (endpoints, spending) = (endpoints(spec, &known), known.spending(Timestamp::now()));
-    Ok(UpOutcome::Ready(UpReport { operations, checks, gpus, endpoints, spending }))
+    let (known, is_here) = (ledger.state(), is_here(&ledger.state()));
+    let endpoints = match access_of(&known, &folder).filter(|_| is_here) {
+        Some(access) => endpoints_here(&access),
+        None => endpoints(spec, &known),
+    };
+    let spending = known.spending(Timestamp::now());
+    Ok(UpOutcome::Ready(UpReport { operations, checks, gpus, endpoints, is_here, spending }))
 }
 
 /// When hosts can be had, where that is not about now.
@@ -337,10 +349,11 @@ pub(in crate::cluster) async fn plan(settings: &Settings, loaded: &Loaded, known
     })?;
     // Credentials are part of the digest: those of the cluster where it has some.
     let own = settings.paths.cluster(&spec.name);
-    let secrets = crate::secret::ensure_secrets(if own.is_dir() { &own } else { folder.path() })?;
+    let secrets = secrets(spec, if own.is_dir() { &own } else { folder.path() })?;
     let world = world(settings, spec, folder.path(), secrets, Purpose::Look)?;
     let found = world.resolve().await?;
     let observed = world.observe(&known).await?;
+    world.refuse_taken_port().await?;
     let goal = world.goal(loaded, &found.offers, &known, &observed)?;
     let about = About { settings, loaded, options: &UpOptions::default(), known: &known };
     about.check(&goal, found.start.as_ref().map(|start| start.at))?;
@@ -363,11 +376,17 @@ fn what_is_lost(spec: &Spec, end: Option<Timestamp>) -> Option<String> {
     ))
 }
 
+/// The addresses on this machine.
+fn endpoints_here(access: &Access) -> Vec<Endpoint> {
+    let endpoint = |name: &str, url: &str| Endpoint { name: name.to_owned(), url: url.to_owned() };
+    vec![endpoint("dashboard", &access.dashboard_url), endpoint("client", &access.client_address)]
+}
+
 /// Where the pages are, once `gpucl dashboard` forwards them.
 fn endpoints(spec: &Spec, known: &ClusterState) -> Vec<Endpoint> {
     let head = crate::name::Key::host(0);
     let Some(ports) = known.note(&head, "ports") else { return Vec::new() };
-    let there = project::of(spec.runtime).pages(spec, &head, ports);
+    let there = project::of(spec.runtime).pages(spec, &head, &ports);
     let pages: Pages = known.note(&crate::name::Key::project(0), "pages").unwrap_or_default();
     pages
         .into_iter()

@@ -20,10 +20,12 @@ use crate::plan::{Action, NodeSpec, Observed, Operation};
 use crate::playbook::Facts;
 use crate::provider::{GpuOffer, HostPlace, HostRequest, ObservedResource, Provider, ResourceRequest};
 use crate::render::Library;
-use crate::runtime::project::{self, CheckLine, CleanOptions, Container, HostPorts, Pages, ProjectRuntime};
+use crate::runtime::project::{
+    self, CheckLine, CleanOptions, Container, HostFolders, HostPorts, Pages, ProjectRuntime,
+};
 use crate::secret::Secrets;
 use crate::spec::Spec;
-use crate::state::ClusterState;
+use crate::state::{ClusterState, Paths};
 use crate::util::human;
 
 /// How long a host that stands there may take to answer.
@@ -52,6 +54,8 @@ pub(super) struct ProjectWorldConfig {
     pub(super) reach: Arc<dyn Reach>,
     /// Playbooks and templates.
     pub(super) library: Library,
+    /// The user's folders on this machine.
+    pub(super) paths: Paths,
     /// The cluster's credentials.
     pub(super) secrets: Secrets,
     /// What it is opened for.
@@ -86,6 +90,9 @@ pub(super) struct Learned {
     pub(super) pages: Option<Pages>,
     pub(super) kept: Vec<String>,
     pub(super) missed: BTreeSet<String>,
+    /// How many ports that were ours were tried when nothing ran any more, and on how many somebody listens.
+    pub(super) tried_ports: usize,
+    pub(super) open_ports: usize,
     /// Hosts that did not answer when they were to be looked at first, and why.
     silent: BTreeMap<Key, String>,
     /// Whose turn it is to look at a host first.
@@ -99,12 +106,19 @@ pub(super) struct ProjectWorld {
     pub(super) config: ProjectWorldConfig,
     learned: Mutex<Learned>,
     pub(super) asking: tokio::sync::Mutex<()>,
+    /// Whether ports are claimed on all hosts.
+    claiming: tokio::sync::Mutex<bool>,
 }
 
 impl ProjectWorld {
     /// Makes it; nothing is touched.
     pub(super) fn new(config: ProjectWorldConfig) -> Self {
-        Self { config, learned: Mutex::default(), asking: tokio::sync::Mutex::default() }
+        Self {
+            config,
+            learned: Mutex::default(),
+            asking: tokio::sync::Mutex::default(),
+            claiming: tokio::sync::Mutex::default(),
+        }
     }
 
     /// What a host told in this command.
@@ -154,8 +168,16 @@ impl ProjectWorld {
         self.learned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Where things lie on a host.
+    pub(super) fn folders(&self, host: &Key) -> HostFolders {
+        match self.place_of(host) {
+            Some(HostPlace::Local { folder, claim }) => HostFolders::here(&folder, claim, &self.config.paths),
+            Some(HostPlace::Ssh { .. }) | None => self.runtime().folders_of(&self.config.scope.tag(host).to_string()),
+        }
+    }
+
     pub(super) fn home(&self, host: &Key) -> String {
-        self.runtime().home(&self.config.scope.tag(host).to_string())
+        self.folders(host).home
     }
 
     /// How Ray runs on the hosts.
@@ -261,15 +283,55 @@ impl ProjectWorld {
         // Hosts may share a machine, and be looked at before any of them runs: what was chosen for another is taken.
         if learned.places.get(host).is_some_and(|place| address_of(place, facts) == LOOPBACK) {
             let others = self.host_keys().into_iter().filter(|other| other != host);
-            let ports = |other: Key| learned.ports.get(&other).copied().or_else(|| known.note(&other, "ports"));
+            let ports = |other: Key| learned.ports.get(&other).cloned().or_else(|| known.note(&other, "ports"));
             taken.extend(others.filter_map(ports).map(|ports| ports.ray));
         }
         let free = |ports: &HostPorts| !idle || ports.all().iter().all(|port| !taken.contains(port));
-        let chosen = learned.ports.get(host).copied().or_else(|| known.note(host, "ports").filter(free));
-        let ports =
-            chosen.unwrap_or_else(|| self.runtime().choose_ports(&self.config.scope.tag(host).to_string(), &taken));
-        learned.ports.insert(host.clone(), ports);
+        let chosen = learned.ports.get(host).cloned().or_else(|| known.note(host, "ports").filter(free));
+        let ports = chosen.unwrap_or_else(|| self.runtime().choose_ports(&taken));
+        learned.ports.insert(host.clone(), ports.clone());
         ports
+    }
+
+    /// Claims the ports of all hosts on them, once in a command: a worker is told where its head listens.
+    pub(super) async fn claim_ports(&self, known: &ClusterState, pages: &Pages) -> Result<()> {
+        let mut are_claimed = self.claiming.lock().await;
+        if *are_claimed {
+            return Ok(());
+        }
+        let survey = self.survey(known);
+        let hosts: Vec<Key> = survey.keys().cloned().collect();
+        let claims = hosts.iter().map(|host| self.claim_ports_on(host, &survey, pages));
+        let claimed = futures_util::future::try_join_all(claims).await?;
+        self.learned().ports.extend(hosts.into_iter().zip(claimed).filter_map(|(host, ports)| Some((host, ports?))));
+        *are_claimed = true;
+        Ok(())
+    }
+
+    /// Refuses a port for the dashboard on which somebody listens who is not this cluster, before anything is changed.
+    pub(super) async fn refuse_taken_port(&self) -> Result<()> {
+        let host = Key::host(0);
+        let Some(port) = self.config.spec.ray.head.dashboard_port else { return Ok(()) };
+        let is_taken = self.seen_facts(&host).is_some_and(|facts| taken(&facts).contains(&port));
+        let tag = self.config.scope.tag(&host).to_string();
+        let script = self.runtime().holder_script(&tag, &self.folders(&host), port);
+        let Some(script) = script.filter(|_| is_taken) else { return Ok(()) };
+        self.runtime().refused(&self.script(&host, "look at the ports of", &script).await?)
+    }
+
+    async fn claim_ports_on(&self, host: &Key, survey: &Survey, pages: &Pages) -> Result<Option<HostPorts>> {
+        let nodes = self.nodes(survey)?;
+        let script = self.with_request(&nodes, survey, pages, |request| {
+            let input = request.hosts.iter().find(|input| input.key == *host);
+            Ok(input.and_then(|input| self.runtime().claim_script(request, input)))
+        })?;
+        let Some(script) = script else { return Ok(None) };
+        let lines = self.script(host, "find ports on", &script).await?;
+        self.with_request(&nodes, survey, pages, |request| {
+            let input = request.hosts.iter().find(|input| input.key == *host).ok_or_else(|| no_place(host))?;
+            self.runtime().claimed(request, input, &lines)
+        })
+        .map(Some)
     }
 }
 
@@ -286,15 +348,10 @@ impl World for ProjectWorld {
             Action::Await { request, id } => self.wait_for(key, request, id, ledger).await,
             Action::Prepare { .. } => self.while_there(key, self.prepare(key, ledger)).await,
             Action::Guard { .. } => self.while_there(key, self.guard(key, ledger)).await,
-            Action::Deploy { host } => self.while_there(host, self.deploy(key, host, ledger)).await,
+            Action::Deploy { host, .. } => self.while_there(host, self.deploy(key, host, ledger)).await,
             Action::StopProject { host } => self.stop_project(key, host, ledger).await,
             Action::Clean { host } => self.clean(host).await,
             Action::Release { resource } => self.config.provider.release(&self.config.scope, resource).await,
-            Action::StartAgent | Action::StartNode { .. } | Action::StopNode | Action::StopAgent => {
-                Err(Error::new(ErrorKind::Internal, operation.action.name()).because(
-                    "on hosts that are reached by SSH a project is deployed, and no node is started by itself",
-                ))
-            }
         };
         done.inspect_err(|error| self.config.hunt.heed(error))
     }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use super::{Goal, Work, sorted};
 use crate::name::Key;
-use crate::plan::{Action, Desired, Health, Plan};
+use crate::plan::{
+    Action, Change, Desired, Health, NodeChange, NodeRequest, ObservedNode, ObservedProject, Plan, ProjectRequest,
+};
 use crate::provider::ObservedResource;
 use crate::state::ItemKind;
 
@@ -46,7 +48,6 @@ impl Work<'_> {
                 after.extend(self.acquiring(&other.host));
             }
             after.extend(&of_head);
-            after.extend(&self.stopped);
             let action = Action::Guard { digest: guard.digest.clone() };
             self.outcome.plan.add(&guard.host, action, cause, sorted(after));
             self.guarded.insert(guard.host.clone());
@@ -84,7 +85,9 @@ impl Work<'_> {
             // What needs a peer finds it when it is there: hosts go side by side.
             after.sort_unstable();
             after.dedup();
-            let action = Action::Deploy { host: wanted.host.clone() };
+            let found = found.filter(|_| !self.renewed.contains(&wanted.host));
+            let nodes = changes(wanted, found);
+            let action = Action::Deploy { host: wanted.host.clone(), nodes };
             self.outcome.plan.add(&wanted.key, action, cause, after);
         }
     }
@@ -106,6 +109,38 @@ impl Work<'_> {
         let operations = self.outcome.plan.operations.iter();
         operations.filter(|one| one.key == *host && makes(&one.action)).map(|one| one.id).collect()
     }
+}
+
+/// What a deployment does to each node: it keeps those that run as they should, and disturbs no other for one that changes.
+fn changes(wanted: &ProjectRequest, found: Option<&ObservedProject>) -> Vec<NodeChange> {
+    let seen = |key: &Key| found.and_then(|found| found.nodes.iter().find(|node| node.key == *key));
+    let of = |wanted: &NodeRequest| match seen(&wanted.key) {
+        None => (Change::Start, "it does not run yet"),
+        Some(node) if !node.running => (Change::Start, "it does not run any more"),
+        Some(ObservedNode { digest: Some(has), .. }) if wanted.digest.as_ref().is_some_and(|digest| digest != has) => {
+            (Change::Restart, "the spec has changed for it")
+        }
+        Some(_) => (Change::Keep, "it is as it should be"),
+    };
+    let is_head = |node: &NodeRequest| node.key == Key::head();
+    let head_stays = wanted.nodes.iter().filter(|node| is_head(node)).all(|head| of(head).0 == Change::Keep);
+    let mut changes = Vec::new();
+    for node in &wanted.nodes {
+        let (mut change, mut cause) = of(node);
+        // One that carries no digest is its engine's, and joins the new head by itself.
+        let follows_head = seen(&node.key).is_some_and(|node| node.digest.is_some());
+        if change == Change::Keep && !head_stays && follows_head {
+            (change, cause) = (Change::Restart, "its head is started anew");
+        }
+        changes.push(NodeChange { node: node.key.clone(), change, cause: cause.to_owned() });
+    }
+    for node in found.into_iter().flat_map(|found| &found.nodes).filter(|node| node.running) {
+        if !wanted.nodes.iter().any(|wanted| wanted.key == node.key) {
+            let (node, cause) = (node.key.clone(), "not in the spec".to_owned());
+            changes.push(NodeChange { node, change: Change::Stop, cause });
+        }
+    }
+    changes
 }
 
 /// Releases in an order in which they can be made.

@@ -10,31 +10,19 @@ fn two_projects() -> Desired {
             .map(|at| Preparation { host: both(at).0, digest: "p1".to_owned(), behind: None })
             .collect(),
         projects: (0..2)
-            .map(|at| ProjectRequest { key: both(at).1, host: both(at).0, digest: Some("d1".to_owned()) })
+            .map(|at| ProjectRequest {
+                key: both(at).1,
+                host: both(at).0,
+                digest: Some("d1".to_owned()),
+                nodes: Vec::new(),
+            })
             .collect(),
         ..Desired::default()
     }
 }
 
 fn after_projects() -> (ClusterState, Observed) {
-    let wanted = two_projects();
-    let (mut known, mut observed) = after(&wanted);
-    known.items.remove(&Key::agent());
-    observed.agents.clear();
-    observed.projects = wanted
-        .projects
-        .iter()
-        .map(|wanted| ObservedProject {
-            key: wanted.key.clone(),
-            host: wanted.host.clone(),
-            id: "tag".to_owned(),
-            digest: wanted.digest.clone(),
-            health: Health::Good,
-            running: true,
-            remains: vec!["folder /x".to_owned()],
-        })
-        .collect();
-    (known, observed)
+    after(&two_projects())
 }
 
 #[test]
@@ -194,8 +182,7 @@ fn what_is_adopted_is_waited_for_used_and_never_released() {
     wanted.resources[0].needs = vec![lease.clone()];
     let adopted = ResourceRequest { key: lease.clone(), is_host: false, adopted: Some("l-1".to_owned()), ..host() };
     wanted.resources.insert(0, adopted);
-    wanted.nodes.clear();
-    wanted.agent = None;
+    wanted.projects.clear();
     let mut observed = Observed { resources: vec![resource(&lease, "l-1")], ..Observed::default() };
     plans(
         Goal::Up(wanted.clone()),
@@ -216,8 +203,10 @@ fn what_is_adopted_is_waited_for_used_and_never_released() {
 
 #[test]
 fn what_is_on_its_way_is_waited_for_and_not_made_anew() {
-    let wanted = wanted(TWO);
+    let mut wanted = wanted(TWO);
     let (known, mut observed) = after(&wanted);
+    wanted.projects.clear();
+    observed.projects.clear();
     (observed.resources[0].usable, observed.resources[0].coming) = (false, true);
     let plan = reconcile(&Goal::Up(wanted), &known, &observed).plan;
     assert!(plan.to_string().starts_with("#1 host-0, wait for: it is being made"), "{plan}");

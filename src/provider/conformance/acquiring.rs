@@ -122,7 +122,7 @@ pub(super) async fn place(bench: &Bench<'_>) -> Verdict {
     let again = ask().await?.or_else(|error| broken(format!("{} has a place only once: {error}", request.key)))?;
     ensure(place == again, || format!("{} has two places: {place:?} and {again:?}", request.key))?;
     match place {
-        HostPlace::Local { folder } => ensure(folder.is_absolute() && folder.is_dir(), || {
+        HostPlace::Local { folder, .. } => ensure(folder.is_absolute() && folder.is_dir(), || {
             format!("the place of {} is no folder with a whole path: {}", request.key, folder.display())
         })?,
         HostPlace::Ssh { target } => {

@@ -114,6 +114,8 @@ fn of_cluster(cluster: &Cluster<'_>) -> Value {
             "GPU": node.gpus,
             "memory": node.memory,
             "object_store_memory": node.object_store_memory,
+            "resources": node.resources,
+            "labels": node.labels,
         })
     };
     let mut want = json!({

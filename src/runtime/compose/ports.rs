@@ -1,6 +1,6 @@
 //! Which ports a host's containers take.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::HostPorts;
 use crate::plan::NodeSpec;
@@ -41,6 +41,7 @@ impl HostPorts {
             grafana: choose(3000),
             jupyter: choose(8888),
             ray,
+            blocks: BTreeMap::new(),
         }
     }
 
@@ -64,7 +65,7 @@ pub(super) struct NodePorts {
 
 impl NodePorts {
     /// The ports of the `index`-th of `count` nodes of a host.
-    pub(super) fn of(ports: HostPorts, index: usize, count: usize) -> Self {
+    pub(super) fn of(ports: &HostPorts, index: usize, count: usize) -> Self {
         let each = (RAY_PORTS / u16::try_from(count.max(1)).unwrap_or(u16::MAX)).clamp(2 * OWN, MOST_OF_NODE);
         let index = u16::try_from(index).unwrap_or(u16::MAX);
         Self { from: ports.ray.saturating_add(index.saturating_mul(each)), count: each }
@@ -102,7 +103,7 @@ impl NodePorts {
 
 /// The ports of a host that listen on its address, as ranges, when the cluster has several hosts, to be open to its peers and
 /// to nobody else: Ray's, the node exporter's, and on the head's host the object store's and the Ray client's. None on a single host.
-pub fn peer_ports(ports: HostPorts, nodes: &[NodeSpec], is_head: bool, hosts: usize) -> Vec<(u16, u16)> {
+pub fn peer_ports(ports: &HostPorts, nodes: &[NodeSpec], is_head: bool, hosts: usize) -> Vec<(u16, u16)> {
     if hosts < 2 {
         return Vec::new();
     }
@@ -137,7 +138,7 @@ mod tests {
         for count in [1, 3, 17, 200] {
             let mut last = ports.ray - 1;
             for index in 0..count {
-                let of = NodePorts::of(ports, index, count);
+                let of = NodePorts::of(&ports, index, count);
                 let flags = of.flags();
                 assert!(flags[0].1 > last && flags[7].1 > flags[6].1, "{count} {index}");
                 last = flags[7].1;

@@ -56,7 +56,9 @@ fn deployment(cluster: &Cluster<'_>, host: &HostInput) -> Result<Deployment> {
         let limit = stage.timeout + confirm.timeout;
         stage = Stage::join("deploy", vec![confirm, stage], limit);
     }
-    Ok(Deployment { host: host.key.clone(), project: host.tag.clone(), nodes, stage, checks })
+    // Compose compares by itself.
+    let digests = BTreeMap::new();
+    Ok(Deployment { host: host.key.clone(), project: host.tag.clone(), nodes, digests, stage, checks })
 }
 
 /// One host's project.
@@ -224,7 +226,7 @@ impl Project<'_> {
     }
 
     fn store(&self, files: &[StageFile]) -> Value {
-        let (host, ports) = (self.host, self.host.ports);
+        let (host, ports) = (self.host, &self.host.ports);
         let (address, console) = if self.cluster.bridge {
             (":9000".to_owned(), ":9001".to_owned())
         } else {
@@ -280,7 +282,7 @@ impl Project<'_> {
         json!({
             "image": self.images.grafana,
             "container": self.container("grafana"),
-            "root_url": self.cluster.grafana_page(self.host.ports),
+            "root_url": self.cluster.grafana_page(&self.host.ports),
             "listen_host": if self.cluster.bridge { "" } else { "127.0.0.1" },
             "listen_port": if self.cluster.bridge { 3000 } else { self.host.ports.grafana },
             "files": digest_of(files, &of),
@@ -290,7 +292,7 @@ impl Project<'_> {
 
     fn jupyter(&self, settings: &JupyterSpec, files: &[StageFile]) -> Result<Value> {
         let workspace = settings.workspace.as_deref();
-        let (at, ports) = (&self.cluster.at, self.host.ports);
+        let (at, ports) = (&self.cluster.at, &self.host.ports);
         let mut secrets = vec!["ray_token", "jupyter_token"];
         if self.cluster.store.is_some() {
             secrets.push("aws_credentials");
@@ -339,7 +341,7 @@ fn digest_of(files: &[StageFile], names: &[&str]) -> String {
 }
 
 /// The pages that a cluster of this spec has, on the host with the head.
-pub fn pages(spec: &Spec, head_host: &Key, ports: HostPorts) -> Vec<Page> {
+pub fn pages(spec: &Spec, head_host: &Key, ports: &HostPorts) -> Vec<Page> {
     let services = spec.services();
     let page = |name: &str, port: u16, secret: &str, user: Option<&str>| Page {
         name: name.to_owned(),

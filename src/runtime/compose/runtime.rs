@@ -13,8 +13,8 @@ use crate::plan::NodeSpec;
 use crate::playbook::Stage;
 use crate::render::quote;
 use crate::runtime::project::{
-    CleanOptions, DeployRequest, Deployment, HostPorts, LogRequest, Others, Page, PrepareRequest, ProjectRuntime,
-    nodes_of,
+    CleanOptions, DeployRequest, Deployment, HostFolders, HostPorts, LogRequest, Others, Page, PrepareRequest,
+    ProjectRuntime, nodes_of,
 };
 use crate::spec::Spec;
 
@@ -30,6 +30,10 @@ impl ProjectRuntime for Compose {
         Account::Root
     }
 
+    fn has_services(&self) -> bool {
+        true
+    }
+
     fn node_is(&self) -> &'static str {
         "container"
     }
@@ -42,11 +46,11 @@ impl ProjectRuntime for Compose {
         super::HOST_FOLDERS
     }
 
-    fn choose_ports(&self, _tag: &str, taken: &BTreeSet<u16>) -> HostPorts {
+    fn choose_ports(&self, taken: &BTreeSet<u16>) -> HostPorts {
         HostPorts::choose(taken)
     }
 
-    fn ray_ports(&self, ports: HostPorts, nodes: &[NodeSpec], is_head: bool, hosts: usize) -> Vec<(u16, u16)> {
+    fn ray_ports(&self, ports: &HostPorts, nodes: &[NodeSpec], is_head: bool, hosts: usize) -> Vec<(u16, u16)> {
         ports::peer_ports(ports, nodes, is_head, hosts)
     }
 
@@ -80,24 +84,24 @@ impl ProjectRuntime for Compose {
         project::deployments(request)
     }
 
-    fn pages(&self, spec: &Spec, head_host: &Key, ports: HostPorts) -> Vec<Page> {
+    fn pages(&self, spec: &Spec, head_host: &Key, ports: &HostPorts) -> Vec<Page> {
         project::pages(spec, head_host, ports)
     }
 
     /// Works without Docker.
-    fn look_script(&self, tag: &str) -> String {
+    fn look_script(&self, tag: &str, _folders: &HostFolders) -> String {
         look_script(tag)
     }
 
-    fn stop_script(&self, tag: &str) -> String {
+    fn stop_script(&self, tag: &str, _folders: &HostFolders) -> String {
         clean::stop_script(tag)
     }
 
-    fn clean_script(&self, tag: &str, options: CleanOptions) -> String {
+    fn clean_script(&self, tag: &str, _folders: &HostFolders, options: CleanOptions) -> String {
         clean::clean_script(tag, options)
     }
 
-    fn logs_script(&self, tag: &str, request: &LogRequest) -> String {
+    fn logs_script(&self, tag: &str, _folders: &HostFolders, request: &LogRequest) -> String {
         logs_script(tag, request)
     }
 }
@@ -108,7 +112,7 @@ fn lets_in(request: &PrepareRequest<'_>) -> (Vec<String>, Vec<String>) {
     let others = request.hosts.iter().filter(|other| other.key != host.key);
     let here = nodes_of(request.nodes, &host.key);
     let several = if request.others == Others::None { 1 } else { 2 };
-    let ports = ports::peer_ports(host.ports, &here, host.key == Key::host(0), several)
+    let ports = ports::peer_ports(&host.ports, &here, host.key == Key::host(0), several)
         .into_iter()
         .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") });
     (others.map(|peer| peer.address.clone()).collect(), ports.collect())

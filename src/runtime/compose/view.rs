@@ -121,7 +121,7 @@ impl<'a> Cluster<'a> {
     pub(super) fn node(&self, host: &HostInput, images: &HostImages, node: &NodeSpec) -> Result<NodeView> {
         let here: Vec<&NodeSpec> = self.request.nodes.iter().filter(|other| other.host == host.key).collect();
         let index = here.iter().position(|other| other.key == node.key).unwrap_or_default();
-        let own = NodePorts::of(host.ports, index, here.len());
+        let own = NodePorts::of(&host.ports, index, here.len());
         let is_head = node.role == NodeRole::Head;
         let mut view = NodeView {
             key: node.key.to_string(),
@@ -257,7 +257,7 @@ impl<'a> Cluster<'a> {
             }
             if self.has_grafana {
                 environment.push(("RAY_GRAFANA_HOST", self.at.grafana.clone()));
-                environment.push(("RAY_GRAFANA_IFRAME_HOST", self.grafana_page(host.ports)));
+                environment.push(("RAY_GRAFANA_IFRAME_HOST", self.grafana_page(&host.ports)));
                 environment.push(("RAY_METRICS_GRAFANA_DASHBOARD_OUTPUT_DIR", "/opt/gpucl-dashboards".to_owned()));
             } else {
                 environment.push(("RAY_GRAFANA_HOST", "DISABLED".to_owned()));
@@ -273,7 +273,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// Where the user's browser finds Grafana.
-    pub(super) fn grafana_page(&self, ports: HostPorts) -> String {
+    pub(super) fn grafana_page(&self, ports: &HostPorts) -> String {
         format!("http://127.0.0.1:{}", self.request.pages.get("grafana").copied().unwrap_or(ports.grafana))
     }
 
@@ -289,7 +289,7 @@ pub(super) fn token_environment() -> [(&'static str, &'static str); 2] {
 }
 
 fn addresses(head: &HostInput, bridge: bool, store: Option<&ObjectStoreSpec>) -> Addresses {
-    let ports = head.ports;
+    let ports = &head.ports;
     let local = |port: u16| format!("http://127.0.0.1:{port}");
     let mut at = if bridge {
         Addresses {

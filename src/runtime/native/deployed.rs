@@ -5,11 +5,13 @@
 //! the loopback: without root there is no firewall that could close what leaves it.
 
 mod checks;
+mod claim;
 mod stage;
 
 use std::collections::BTreeSet;
 
-use super::NodePorts;
+use super::layout::LONGEST_TEMP_DIR;
+use super::ports::BLOCK;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::Account;
 use crate::name::Key;
@@ -18,13 +20,14 @@ use crate::playbook::{self, Stage};
 use crate::render::{quote, quote_path};
 use crate::runtime::compose::look_inside;
 use crate::runtime::project::{
-    CleanOptions, DeployRequest, Deployment, HostInput, HostPorts, LogRequest, Others, Page, PrepareRequest,
-    ProjectRuntime, nodes_of,
+    CleanOptions, DeployRequest, Deployment, HostFolders, HostInput, HostPorts, LogRequest, Others, Page,
+    PrepareRequest, ProjectRuntime, nodes_of,
 };
 use crate::spec::Spec;
 use crate::util::{digest, near};
 
 const PROCESSES: &str = include_str!("shell/processes.sh");
+const PORTS: &str = include_str!("shell/ports.sh");
 const STOP: &str = include_str!("shell/stop.sh");
 const LOOK: &str = include_str!("shell/look.sh");
 const CLEAN: &str = include_str!("shell/clean.sh");
@@ -32,11 +35,6 @@ const LOGS: &str = include_str!("shell/logs.sh");
 
 /// The address that all of Ray is at.
 const LOOPBACK: &str = "127.0.0.1";
-/// The ports of a host, and of each of its nodes.
-const REGION: u16 = 2_000;
-const BLOCK: u16 = 100;
-/// Where the ports of hosts begin: below those that Linux hands out by itself (32768 and up).
-const REGIONS: std::ops::Range<u16> = 5..16;
 /// How long a node may take to end by itself, in seconds, before it is ended.
 const GRACE: u32 = 10;
 
@@ -52,6 +50,10 @@ impl ProjectRuntime for Deployed {
         Account::User
     }
 
+    fn has_services(&self) -> bool {
+        false
+    }
+
     fn node_is(&self) -> &'static str {
         "process"
     }
@@ -64,30 +66,28 @@ impl ProjectRuntime for Deployed {
         "~/.gpucl"
     }
 
-    fn choose_ports(&self, tag: &str, taken: &BTreeSet<u16>) -> HostPorts {
-        // Where to begin depends on the tag, so that hosts of several clusters on one machine rarely meet at all.
-        let span = REGIONS.end - REGIONS.start;
-        let seed = u16::from_str_radix(&digest::short(tag.as_bytes())[..4], 16).unwrap_or_default() % span;
-        let regions = (0..span).map(|offset| (REGIONS.start + (seed + offset) % span) * REGION);
-        let is_clear = |from: &u16| taken.range(*from..*from + REGION).next().is_none();
-        let ray = regions.clone().find(is_clear).or(regions.clone().next()).unwrap_or(REGIONS.start * REGION);
-        let head = NodePorts { base: ray, dashboard: ray + 1 };
-        let other = head.dashboard;
-        HostPorts {
-            dashboard: head.dashboard,
-            client: head.client(),
-            object_store: other,
-            console: other,
-            prometheus: other,
-            grafana: other,
-            jupyter: other,
-            ray,
-        }
+    fn choose_ports(&self, _taken: &BTreeSet<u16>) -> HostPorts {
+        HostPorts::default()
     }
 
-    fn ray_ports(&self, ports: HostPorts, nodes: &[NodeSpec], _is_head: bool, _hosts: usize) -> Vec<(u16, u16)> {
-        let count = u16::try_from(nodes.len()).unwrap_or(u16::MAX).clamp(1, REGION / BLOCK);
-        vec![(ports.ray, ports.ray + count * BLOCK - 1)]
+    fn claim_script(&self, request: &DeployRequest<'_>, host: &HostInput) -> Option<String> {
+        Some(claim::script(request, host))
+    }
+
+    fn holder_script(&self, tag: &str, folders: &HostFolders, port: u16) -> Option<String> {
+        Some(claim::holder_script(tag, folders, port))
+    }
+
+    fn refused(&self, lines: &[String]) -> Result<()> {
+        claim::refused(lines)
+    }
+
+    fn claimed(&self, request: &DeployRequest<'_>, host: &HostInput, lines: &[String]) -> Result<HostPorts> {
+        claim::claimed(request, host, lines)
+    }
+
+    fn ray_ports(&self, ports: &HostPorts, _nodes: &[NodeSpec], _is_head: bool, _hosts: usize) -> Vec<(u16, u16)> {
+        ports.blocks.values().map(|base| (*base, base + BLOCK - 1)).collect()
     }
 
     fn preparation(&self, request: &PrepareRequest<'_>) -> Result<Stage> {
@@ -101,14 +101,10 @@ impl ProjectRuntime for Deployed {
                 None => error.hint("leave it out, or say `runtime: docker`"),
             });
         }
-        let here = nodes_of(request.nodes, &host.key).len();
-        if here > usize::from(REGION / BLOCK) {
-            return Err(Error::new(ErrorKind::Spec, format!("lay out the nodes of {}", host.key.display_name()))
-                .because(format!("they are {here}, and a host of the runtime `native` has at most {}", REGION / BLOCK))
-                .hint("fewer workers with more CPUs each, or `runtime: docker`"));
-        }
         let mut variables = spec.playbooks.get(PLAYBOOK).cloned().unwrap_or_default();
-        for (name, value) in [("ray_version", spec.ray.version.as_str()), ("environments", "")] {
+        for (name, value) in
+            [("ray_version", spec.ray.version.as_str()), ("environments", host.folders.environments.as_str())]
+        {
             if variables.insert(name.to_owned(), value.to_owned()).is_some() {
                 return Err(Error::new(ErrorKind::Spec, format!("read `playbooks.{PLAYBOOK}`"))
                     .because(format!("gpucl sets its variable `{name}` itself")));
@@ -132,15 +128,15 @@ impl ProjectRuntime for Deployed {
         })?;
         let nodes = nodes_of(request.nodes, host);
         let checks = checks::checks(request, input, &nodes)?;
-        let mut stage = stage::deploy(request, input, &nodes)?;
+        let (mut stage, digests) = stage::deploy(request, input, &nodes)?;
         if request.spec.hosts.len() < 2 {
             // Of several hosts each is looked at once all of them are there.
             stage.steps.push(look_inside(&checks));
         }
-        Ok(Deployment { host: host.clone(), project: input.tag.clone(), nodes, stage, checks })
+        Ok(Deployment { host: host.clone(), project: input.tag.clone(), nodes, digests, stage, checks })
     }
 
-    fn pages(&self, _spec: &Spec, head_host: &Key, ports: HostPorts) -> Vec<Page> {
+    fn pages(&self, _spec: &Spec, head_host: &Key, ports: &HostPorts) -> Vec<Page> {
         vec![Page {
             name: "dashboard".to_owned(),
             host: head_host.clone(),
@@ -151,32 +147,48 @@ impl ProjectRuntime for Deployed {
         }]
     }
 
-    fn look_script(&self, tag: &str) -> String {
-        format!("{}{LOOK}", self.header(tag))
+    fn look_script(&self, tag: &str, folders: &HostFolders) -> String {
+        format!("{}{LOOK}", header(tag, folders))
     }
 
-    fn stop_script(&self, tag: &str) -> String {
-        format!("{}{STOP}if stop_project; then echo ::stopped; fi\n", self.header(tag))
+    fn stop_script(&self, tag: &str, folders: &HostFolders) -> String {
+        format!("{}{STOP}if stop_project; then echo ::stopped; fi\n", header(tag, folders))
     }
 
     /// Of data volumes there are none. What was made for Ray stays, as clusters of this user share it, unless it is to be purged.
-    fn clean_script(&self, tag: &str, options: CleanOptions) -> String {
+    fn clean_script(&self, tag: &str, folders: &HostFolders, options: CleanOptions) -> String {
         let purge = if options.purge { "1" } else { "" };
-        format!("{}purge={purge}\n{STOP}{CLEAN}clean\n", self.header(tag))
+        let header = header(tag, folders);
+        format!("{header}purge={purge}\nblock={BLOCK}\ndashboard=\n{PORTS}{STOP}{CLEAN}clean\n")
     }
 
-    fn logs_script(&self, tag: &str, request: &LogRequest) -> String {
+    fn logs_script(&self, tag: &str, folders: &HostFolders, request: &LogRequest) -> String {
         let lines = request.tail.map_or_else(|| "+1".to_owned(), |tail| tail.to_string());
-        request.script(&format!("{}lines={lines}\n", self.header(tag)), LOGS)
+        request.script(&format!("{}lines={lines}\n", header(tag, folders)), LOGS)
     }
 }
 
-impl Deployed {
-    /// What every script of a tag begins with.
-    fn header(self, tag: &str) -> String {
-        let home = quote_path(&self.home(tag));
-        format!("tag={}\nhome={home}\nlink={}\ngrace={GRACE}\n{PROCESSES}", quote(tag), link_of(tag))
-    }
+/// What every script of a tag begins with.
+fn header(tag: &str, folders: &HostFolders) -> String {
+    let (home, link) = (quote_path(&folders.home), link_of(tag));
+    let links = match links_of(folders) {
+        "" => "/tmp/gpucl-$(id -u)".to_owned(),
+        links => quote(links),
+    };
+    // Where a provider claims the folder, the cluster has no other host on the machine: whatever carries its name there is its own.
+    let scope = match (folders.claim.as_str(), tag.rsplit_once('-')) {
+        ("", _) | (_, None) => String::new(),
+        (_, Some((scope, _))) => quote(&format!("{scope}-")),
+    };
+    let (tag, claim) = (quote(tag), quote(&folders.claim));
+    format!(
+        "tag={tag}\nscope={scope}\nhome={home}\nlinks={links}\nlink={link}\nclaim={claim}\ngrace={GRACE}\n{PROCESSES}"
+    )
+}
+
+/// The folder of short paths, where the host's own is short enough; else nothing, and `/tmp/gpucl-UID` is it.
+fn links_of(folders: &HostFolders) -> &str {
+    if folders.links.len() + "/123456/w255".len() <= LONGEST_TEMP_DIR { &folders.links } else { "" }
 }
 
 /// The name of the short link of a host, as [`Layout`](super::Layout) has it.

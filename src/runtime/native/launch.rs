@@ -9,7 +9,7 @@ use super::{Layout, NodePorts};
 use crate::name::{Key, Scope};
 use crate::plan::{NodeRole, NodeSpec};
 
-/// One process for the agent to start and to look after.
+/// One process for the supervisor of its host to start and to look after.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Launch {
     /// The version of this form.
@@ -24,7 +24,7 @@ pub struct Launch {
     pub digest: String,
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// All of its environment but what the agent passes on of its own.
+    /// Its environment, besides what the supervisor passes on of its own.
     pub environment: BTreeMap<String, String>,
     /// Its working folder.
     pub folder: PathBuf,
@@ -101,7 +101,7 @@ pub fn launch(
     let path =
         format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", ray_env.join("bin").display());
     for (name, value) in [
-        (super::TAG_VARIABLE, scope.tag(&node.key).to_string()),
+        ("GPUCL_TAG", scope.tag(&node.key).to_string()),
         ("GPUCL_DIGEST", node.digest()),
         ("RAY_AUTH_MODE", "token".to_owned()),
         ("RAY_AUTH_TOKEN_PATH", layout.token().display().to_string()),

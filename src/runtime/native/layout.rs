@@ -2,13 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{Doing as _, ErrorKind, Result};
 use crate::name::{Key, Tag};
-use crate::util::{digest, fs};
+use crate::util::digest;
 
 /// The longest path of Ray's temporary folder: a socket's path takes 107 bytes, and Ray adds
 /// `/session_<date>_<time>_<microseconds>_<pid>/sockets/dash_ReportHead` (66 bytes, ray 2.60.0).
-const LONGEST_TEMP_DIR: usize = 41;
+pub(super) const LONGEST_TEMP_DIR: usize = 41;
 
 /// The places in one host's folder.
 #[derive(Debug, Clone)]
@@ -18,16 +17,10 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a host: its folder, its tag, and the folders in which the short link may lie.
-    pub fn new(home: &Path, tag: &Tag, runtime_dir: &Path) -> Self {
+    /// The layout of a host: its folder, its tag, and the folder in which the short link lies.
+    pub fn new(home: &Path, tag: &Tag, links: &Path) -> Self {
         let name = &digest::short(tag.to_string().as_bytes())[..6];
-        let fits = |folder: &Path| folder.as_os_str().len() + "/123456/w255".len() <= LONGEST_TEMP_DIR;
-        let folder = if fits(runtime_dir) {
-            runtime_dir.to_owned()
-        } else {
-            PathBuf::from(format!("/tmp/gpucl-{}", rustix::process::getuid().as_raw()))
-        };
-        Self { home: home.to_owned(), link: folder.join(name) }
+        Self { home: home.to_owned(), link: links.join(name) }
     }
 
     /// The host's folder.
@@ -57,11 +50,6 @@ impl Layout {
         self.home.join("logs").join(format!("{}.log", key.display_name()))
     }
 
-    /// What a node is started with.
-    pub fn launch_file(&self, key: &Key) -> PathBuf {
-        self.home.join("nodes").join(format!("{key}.json"))
-    }
-
     /// The file with the cluster's token.
     pub fn token(&self) -> PathBuf {
         self.home.join("secrets/ray_token")
@@ -77,56 +65,8 @@ impl Layout {
         self.home.join("node.py")
     }
 
-    /// The prover.
-    pub fn probe_script(&self) -> PathBuf {
-        self.home.join("probe.py")
-    }
-
     /// Temporary files of tasks, by a short path: Python puts sockets there (`<TMPDIR>/pymp-…/listener-…`).
     pub fn tmp(&self) -> PathBuf {
         self.link.join("t")
-    }
-
-    /// Makes the folders of a node and the short link.
-    pub fn create(&self, key: &Key) -> Result<()> {
-        let doing = || format!("make the folders of {} in {}", key.display_name(), self.home.display());
-        for folder in
-            [self.home.join("logs"), self.home.join("nodes"), self.home.join("ray/t"), self.real_temp_dir(key)]
-        {
-            fs::create_private_dir(&folder).doing(ErrorKind::Host, doing)?;
-        }
-        if let Some(folder) = self.link.parent() {
-            crate::util::runtime_dir::make_runtime_dir(folder)?;
-        }
-        let target = self.home.join("ray");
-        if fs_err::read_link(&self.link).is_ok_and(|to| to == target) {
-            return Ok(());
-        }
-        match fs_err::remove_file(&self.link) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(error).doing(ErrorKind::Host, doing);
-            }
-            _ => {}
-        }
-        match fs_err::os::unix::fs::symlink(&target, &self.link) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error).doing(ErrorKind::Host, doing),
-            _ => Ok(()),
-        }
-    }
-
-    /// Removes the short link; the host's folder is the provider's to remove.
-    pub fn remove_link(&self) -> Result<()> {
-        match fs_err::remove_file(&self.link) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).doing(ErrorKind::Host, || format!("remove the link {}", self.link.display()))
-            }
-            _ => {
-                // The folder above is the user's runtime folder of gpucl: it goes when nothing is left in it.
-                if let Some(folder) = self.link.parent() {
-                    let _ = fs_err::remove_dir(folder);
-                }
-                Ok(())
-            }
-        }
     }
 }

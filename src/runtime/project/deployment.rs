@@ -1,6 +1,7 @@
 //! What passes between the verbs and the rendering of projects.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -10,9 +11,10 @@ use crate::playbook::{Facts, Stage};
 use crate::render::Library;
 use crate::secret::Secrets;
 use crate::spec::Spec;
+use crate::state::Paths;
 
-/// The ports of one host that what runs there is reached by. Those of services that a runtime has not are the dashboard's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The ports of one host that what runs there is reached by. One that a runtime has not, or not yet, is 0.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostPorts {
     /// Ray's dashboard and job API.
     pub dashboard: u16,
@@ -30,18 +32,50 @@ pub struct HostPorts {
     pub jupyter: u16,
     /// The first of those that Ray's nodes take where they are on the host's network.
     pub ray: u16,
+    /// The first port of each node's own block, where nodes have blocks.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub blocks: BTreeMap<Key, u16>,
 }
 
 impl HostPorts {
     /// The ports that may be used on a host: what must be free before its first start.
     pub fn all(&self) -> Vec<u16> {
-        vec![self.dashboard, self.client, self.object_store, self.console, self.prometheus, self.grafana, self.jupyter]
+        let all =
+            [self.dashboard, self.client, self.object_store, self.console, self.prometheus, self.grafana, self.jupyter];
+        all.into_iter().filter(|port| *port != 0).collect()
     }
 }
 
 /// The ports on the user's machine under which pages are shown: chosen once per cluster, since Grafana's must be known
 /// before the head starts. By the page's name.
 pub type Pages = BTreeMap<String, u16>;
+
+/// The folders that gpucl has on a host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HostFolders {
+    /// The one that holds everything of one cluster: absolute, or `~/…` in the home folder of who runs it.
+    pub home: String,
+    /// The one in which short paths lie, as sockets take no long ones; `/tmp/gpucl-UID` when empty.
+    pub links: String,
+    /// The one of Ray's environments, which clusters share; in the user's cache folder when empty.
+    pub environments: String,
+    /// The name of a file in `home` that is the provider's, and stays when all else goes; there is none when empty.
+    pub claim: String,
+}
+
+impl HostFolders {
+    /// Those of a host that is all gpucl's to lay out.
+    pub fn at(home: String) -> Self {
+        Self { home, ..Self::default() }
+    }
+
+    /// Those of a host that is this machine: its folder with its provider's claim, and the user's folders for all else.
+    pub fn here(home: &Path, claim: String, paths: &Paths) -> Self {
+        let text = |path: &Path| path.display().to_string();
+        let environments = text(&paths.cache.join("environments"));
+        Self { home: text(home), links: text(&paths.runtime), environments, claim }
+    }
+}
 
 /// One host, as the rendering needs it.
 #[derive(Debug, Clone)]
@@ -56,6 +90,8 @@ pub struct HostInput {
     pub address: String,
     /// The ports of its services.
     pub ports: HostPorts,
+    /// Where things lie on it.
+    pub folders: HostFolders,
 }
 
 /// A web page of the cluster: how it is reached on its host, and how to log in.
@@ -85,6 +121,8 @@ pub struct Deployment {
     pub project: String,
     /// The nodes of Ray that run in it.
     pub nodes: Vec<NodeSpec>,
+    /// The digest of what each of them is started with, where that can be compared with what runs.
+    pub digests: BTreeMap<Key, String>,
     /// The stage that delivers its files, starts it and waits until all is healthy. Its digest is the deployment's.
     pub stage: Stage,
     /// The shell text that prints what the host's checks saw, one JSON object a line behind `::check `.

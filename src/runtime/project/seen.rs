@@ -21,6 +21,12 @@ pub struct Container {
     pub started_at: String,
     /// How it ended last, where it did not run.
     pub exit_code: Option<i32>,
+    /// Its process on the host, where it is one and runs.
+    #[serde(default)]
+    pub pid: Option<u32>,
+    /// The digest of what it was started with, where it carries one.
+    #[serde(default)]
+    pub digest: Option<String>,
 }
 
 /// What was seen of one tag on one host.
@@ -66,6 +72,10 @@ struct Told {
     health: Option<String>,
     started_at: String,
     exit_code: Option<i32>,
+    #[serde(default)]
+    pid: Option<u32>,
+    #[serde(default)]
+    digest: Option<String>,
 }
 
 /// Reads what [`super::ProjectRuntime::look_script`] printed among these lines.
@@ -103,6 +113,8 @@ fn container(told: Told) -> Container {
         health: told.health,
         started_at: told.started_at,
         exit_code: told.exit_code,
+        pid: told.pid,
+        digest: told.digest,
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) async fn open(app: &App, run: &Run, port: Option<u16>, target: &Targe
     let head = target.head(app).await?.ok_or_else(not_running)?;
     let mut opened = Opened { pages: Vec::new(), client: None, portals: Vec::new(), tunnels: Vec::new(), head: None };
     let mut grafana = None;
-    let pages = project::of(spec.runtime).pages(spec, &Key::host(0), ports);
+    let pages = project::of(spec.runtime).pages(spec, &Key::host(0), &ports);
     // Ray's page comes last, as it is told where Grafana is; it is shown first.
     let (first, others): (Vec<Page>, Vec<Page>) = pages.into_iter().partition(|page| page.name == DASHBOARD);
     for page in others.into_iter().chain(first) {

@@ -90,7 +90,8 @@ async fn on(app: &App, remote: &Remote, host: &RemoteHost, request: &LogRequest,
         None if stream == Stream::Err => words.push(line.to_owned()),
         None => {}
     };
-    let end = ssh.exec(&host.runtime.logs_script(&host.tag.to_string(), request), &mut on_line).await?;
+    let end =
+        ssh.exec(&host.runtime.logs_script(&host.tag.to_string(), &host.folders(), request), &mut on_line).await?;
     ssh.close().await;
     let failed = || Error::new(ErrorKind::Host, format!("show the logs of {}", host.name()));
     match end {

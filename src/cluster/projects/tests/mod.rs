@@ -81,16 +81,13 @@ impl Home {
         Scope { owner: "abcd1234".parse().unwrap(), cluster: "demo".parse().unwrap() }
     }
 
-    fn ledger(&self) -> Ledger {
+    fn paths(&self) -> Paths {
         let of = |name: &str| self.folder.path().join(name);
-        let paths = Paths {
-            config: of("config"),
-            state: of("state"),
-            data: of("data"),
-            cache: of("cache"),
-            runtime: of("run"),
-        };
-        let scope = Self::scope();
+        Paths { config: of("config"), state: of("state"), data: of("data"), cache: of("cache"), runtime: of("run") }
+    }
+
+    fn ledger(&self) -> Ledger {
+        let (paths, scope) = (self.paths(), Self::scope());
         let store = Store::open(&paths, &scope.cluster).unwrap();
         Ledger::new(store.unwrap_or_else(|| Store::create(&paths, &scope, jiff::Timestamp::now()).unwrap()))
     }
@@ -107,6 +104,7 @@ impl Home {
             provider: Box::new(self.cloud.clone()),
             reach: Arc::new(self.hosts.clone()),
             library: Library::default(),
+            paths: self.paths(),
             secrets: Secrets::placeholders(),
             purpose: Purpose::Check,
             hunt: Hunt::new(wait, loaded.spec.capacity.as_ref(), poll, &events, &cancel),

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::claim::{blocks_of, ports_of_node};
 use super::stage::gpus_of;
-use super::{Deployed, LOOPBACK};
+use super::{LOOPBACK, header};
 use crate::error::Result;
 use crate::plan::{NodeRole, NodeSpec};
 use crate::render::quote;
@@ -19,7 +20,8 @@ const CHECK_LIMIT: u32 = 100;
 pub(super) fn checks(request: &DeployRequest<'_>, host: &HostInput, nodes: &[NodeSpec]) -> Result<String> {
     let name = host.key.display_name();
     let keys: Vec<&str> = nodes.iter().map(|node| node.key.as_str()).collect();
-    let mut text = format!("{}keys={}\n{CHECKS}", Deployed.header(&host.tag), quote(&keys.join(" ")));
+    let blocks = blocks_of(request);
+    let mut text = format!("{}keys={}\n{CHECKS}", header(&host.tag, &host.folders), quote(&keys.join(" ")));
     let mut run = |check: &str, target: &str, program: &str, arguments: &[String]| {
         let words: Vec<String> = arguments.iter().map(|word| quote(word)).collect();
         text.push_str(&format!(
@@ -39,10 +41,19 @@ pub(super) fn checks(request: &DeployRequest<'_>, host: &HostInput, nodes: &[Nod
                 "GPU": node.gpus,
                 "memory": node.memory,
                 "object_store_memory": node.object_store_memory,
+                "resources": node.resources,
+                "labels": node.labels,
             })
         };
+        let agent = |node: &NodeSpec| {
+            let port = ports_of_node(&blocks, node).agent_http();
+            json!({"target": node.key.display_name(), "url": format!("http://{LOOPBACK}:{port}/api/jobs/")})
+        };
+        let head = nodes.iter().find(|node| node.role == NodeRole::Head).map(|head| ports_of_node(&blocks, head));
+        let head = head.unwrap_or_default();
         let want = json!({
-            "dashboard": format!("http://{LOOPBACK}:{}", host.ports.dashboard),
+            "dashboard": format!("http://{LOOPBACK}:{}", head.dashboard),
+            "agents": request.nodes.iter().map(agent).collect::<Vec<Value>>(),
             "nodes": request.nodes.iter().map(node).collect::<Vec<Value>>(),
             "timeout_s": CHECK_LIMIT,
             "patience_s": 40,
@@ -61,9 +72,9 @@ pub(super) fn checks(request: &DeployRequest<'_>, host: &HostInput, nodes: &[Nod
             }));
         }
         let want = json!({
-            "address": format!("{LOOPBACK}:{}", host.ports.ray),
+            "address": format!("{LOOPBACK}:{}", head.gcs()),
             "workers": workers,
-            "grpc_ports": [host.ports.ray],
+            "grpc_ports": [head.gcs()],
             "timeout_s": CHECK_LIMIT,
             "lines": "check",
         });

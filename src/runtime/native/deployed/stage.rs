@@ -7,20 +7,21 @@ use std::time::Duration;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
-use super::{BLOCK, LOOPBACK, PROCESSES, REGION};
+use super::claim::{blocks_of, ports_of_node};
+use super::{BLOCK, LOOPBACK, PROCESSES, links_of};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::StageFile;
 use crate::name::{Key, Scope};
 use crate::plan::{NodeRole, NodeSpec};
 use crate::playbook::{KnownError, Stage, Step, Vendor};
-use crate::runtime::native::{HeadAddress, Launch, Layout, NodePorts, launch};
+use crate::runtime::native::{HeadAddress, Launch, Layout, launch};
 use crate::runtime::project::{DeployRequest, HostInput};
 use crate::util::digest;
 
 const START: &str = include_str!("../shell/deploy_start.sh");
 const STARTED: &str = include_str!("../shell/deploy_started.sh");
 
-/// How long the step that waits may take beyond its own limit, in which it shows the logs of what is slow.
+/// How long the stage may take beyond its steps' own limits.
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// What stands for the places that only the host knows, until `host.py` puts them in.
@@ -29,13 +30,16 @@ const LINKS: &str = "@links@";
 const RAY_ENV: &str = "@ray_env@";
 
 /// What a node of this host is started with; the places of the host stand in it by their names.
-fn launch_of(request: &DeployRequest<'_>, host: &HostInput, index: usize, node: &NodeSpec) -> Result<Launch> {
+fn launch_of(
+    request: &DeployRequest<'_>,
+    host: &HostInput,
+    blocks: &BTreeMap<Key, u16>,
+    node: &NodeSpec,
+) -> Result<Launch> {
     let layout = layout_of(request.scope, &host.key);
-    let base = host.ports.ray + u16::try_from(index).unwrap_or(u16::MAX).saturating_mul(BLOCK);
-    let ports = NodePorts { base, dashboard: base + 1 };
-    let head = request.hosts.iter().find(|host| host.key == Key::host(0)).unwrap_or(host);
+    let ports = ports_of_node(blocks, node);
     let gpus = gpus_of(host, node)?;
-    let head = HeadAddress { gcs: head.ports.ray };
+    let head = HeadAddress { gcs: blocks.get(&Key::head()).copied().unwrap_or_default() };
     let mut launch = launch(request.scope, node, &layout, Path::new(RAY_ENV), ports, head, &gpus);
     // Its head may be on a host that comes much later.
     let timeouts = &request.spec.timeouts;
@@ -77,15 +81,23 @@ pub(super) fn gpus_of(host: &HostInput, node: &NodeSpec) -> Result<Vec<String>> 
     })
 }
 
-/// What the host's supervisor is given.
-fn nodes_file(request: &DeployRequest<'_>, host: &HostInput, nodes: &[NodeSpec]) -> Result<Value> {
+/// What the host's supervisor is given, and the digest of each node.
+fn nodes_file(
+    request: &DeployRequest<'_>,
+    host: &HostInput,
+    nodes: &[NodeSpec],
+) -> Result<(Value, BTreeMap<Key, String>)> {
     let layout = layout_of(request.scope, &host.key);
     let mut launches = Vec::new();
-    for (index, node) in nodes.iter().enumerate() {
-        let launch = launch_of(request, host, index, node)?;
-        let ports = NodePorts { base: host.ports.ray + u16::try_from(index).unwrap_or(u16::MAX) * BLOCK, dashboard: 0 };
+    let blocks = blocks_of(request);
+    let (mut ranges, mut digests) = (Vec::new(), BTreeMap::new());
+    for node in nodes {
+        let launch = launch_of(request, host, &blocks, node)?;
+        let ports = ports_of_node(&blocks, node);
+        digests.insert(node.key.clone(), launch.digest.clone());
+        ranges.push([ports.base, ports.base + BLOCK - 1]);
         let answers = match node.role {
-            NodeRole::Head => vec![ports.gcs(), host.ports.dashboard, ports.client(), ports.agent_http()],
+            NodeRole::Head => vec![ports.gcs(), ports.dashboard, ports.client(), ports.agent_http()],
             NodeRole::Worker => vec![ports.node_manager(), ports.agent_http()],
         };
         launches.push(json!({
@@ -101,18 +113,24 @@ fn nodes_file(request: &DeployRequest<'_>, host: &HostInput, nodes: &[NodeSpec])
             "answers": answers,
         }));
     }
-    let last = host.ports.ray + REGION - 1;
-    Ok(json!({
+    let file = json!({
         "v": 1,
         "tag": host.tag,
+        "links": links_of(&host.folders),
         "link": layout.link(),
-        "ports": [host.ports.ray, last],
+        "ports": ranges,
+        "grace": request.spec.timeouts.stop.0.as_secs(),
         "nodes": launches,
-    }))
+    });
+    Ok((file, digests))
 }
 
-/// The stage that brings the nodes of a host up.
-pub(super) fn deploy(request: &DeployRequest<'_>, host: &HostInput, nodes: &[NodeSpec]) -> Result<Stage> {
+/// The stage that brings the nodes of a host up, and the digest of each of them.
+pub(super) fn deploy(
+    request: &DeployRequest<'_>,
+    host: &HostInput,
+    nodes: &[NodeSpec],
+) -> Result<(Stage, BTreeMap<Key, String>)> {
     let name = host.key.display_name();
     let doing = || format!("render the nodes of {name}");
     let mut files = Vec::new();
@@ -129,29 +147,33 @@ pub(super) fn deploy(request: &DeployRequest<'_>, host: &HostInput, nodes: &[Nod
     }
     let token = request.secrets.ray_token.expose_secret().as_bytes().to_vec();
     files.push(StageFile { path: "secrets/ray_token".to_owned(), mode: 0o600, bytes: token });
-    let what = serde_json::to_vec_pretty(&nodes_file(request, host, nodes)?).doing(ErrorKind::Internal, doing)?;
+    let (file, digests) = nodes_file(request, host, nodes)?;
+    let what = serde_json::to_vec_pretty(&file).doing(ErrorKind::Internal, doing)?;
     files.push(StageFile { path: "nodes.json".to_owned(), mode: 0o600, bytes: what });
     let config = files.iter().map(|file| (&file.path, digest::short(&file.bytes))).collect::<Vec<_>>();
     let keys: Vec<&str> = nodes.iter().map(|node| node.key.as_str()).collect();
     let timeouts = &request.spec.timeouts;
-    let limit = timeouts.start.0 + timeouts.ready.0;
+    // Another host, on which the head may be, can come much later.
+    let others = if request.spec.hosts.len() > 1 { timeouts.ready.0 } else { Duration::ZERO };
+    let limit = timeouts.start.0 + others;
     let variables = BTreeMap::from([
         ("tag".to_owned(), host.tag.clone()),
         ("config".to_owned(), digest::of_json(&config)),
         ("keys".to_owned(), keys.join(" ")),
-        ("limit".to_owned(), limit.as_secs().to_string()),
+        ("stop_limit".to_owned(), timeouts.stop.0.as_secs().to_string()),
     ]);
     let within = |script: &str| format!("home=$gpucl_home\n{PROCESSES}{script}");
     let mut touches: Vec<String> = nodes.iter().map(|node| format!("process {}", node.key.display_name())).collect();
     let is_head = nodes.iter().any(|node| node.role == NodeRole::Head);
     if is_head {
-        touches.push(format!("port {LOOPBACK}:{}", host.ports.dashboard));
+        let head = ports_of_node(&blocks_of(request), &nodes[0]);
+        touches.push(format!("port {LOOPBACK}:{}", head.dashboard));
     }
     let start = Step {
         name: "start the nodes".to_owned(),
         unless: Some(within(STARTED)),
         run: within(START),
-        timeout: Some(Duration::from_secs(120)),
+        timeout: Some(Duration::from_secs(120) + timeouts.stop.0),
         touches,
         hint: Some(format!("its log: gpucl logs supervisor; what runs: gpucl exec --host {name} -- ps -ef")),
         ..Step::default()
@@ -160,15 +182,15 @@ pub(super) fn deploy(request: &DeployRequest<'_>, host: &HostInput, nodes: &[Nod
         name: "wait until all nodes answer".to_owned(),
         run: within(
             "ray_env=$(sed -n 's/^ray_env //p' \"$home/prepared/prepare\")\n\
-             exec \"$ray_env/bin/python\" -I -B \"$home/host.py\" wait \"$home\" \"$limit\"\n",
+             exec \"$ray_env/bin/python\" -I -B \"$home/host.py\" wait \"$home\"\n",
         ),
-        timeout: Some(limit + MARGIN),
-        hint: Some("more time for slow hosts: `timeouts: {start: 10m}` in the spec".to_owned()),
+        timeout: Some(limit),
+        hint: Some(format!("gpucl logs -c {}   # all that its nodes printed", request.scope.cluster)),
         errors: wait_errors(),
         ..Step::default()
     };
     let timeout = timeouts.prepare.0 + limit + MARGIN;
-    Ok(Stage { name: "deploy".to_owned(), steps: vec![start, wait], files, variables, timeout })
+    Ok((Stage { name: "deploy".to_owned(), steps: vec![start, wait], files, variables, timeout }, digests))
 }
 
 fn wait_errors() -> Vec<KnownError> {
@@ -177,7 +199,9 @@ fn wait_errors() -> Vec<KnownError> {
         says: says.to_owned(),
         hint: hint.map(str::to_owned),
     };
+    let slow = Some("more time for slow hosts: `timeouts: {start: 10m}` in the spec");
     vec![
+        known("no answer in time from", "{line} (`timeouts.start`)", slow),
         known(
             "address already in use|Address already in use|Failed to bind|is already in use",
             "a port that a node needs is in use on the host: {line}",

@@ -20,8 +20,9 @@ fn host(index: usize, address: &str, boot: &str) -> HostInput {
     let key = Key::host(index);
     let tag = scope().tag(&key).to_string();
     let facts = Facts { boot_id: boot.to_owned(), cpus: 4, memory: 8 << 30, ..Facts::default() };
-    let ports = Deployed.choose_ports(&tag, &BTreeSet::new());
-    HostInput { key, tag, facts, address: address.to_owned(), ports }
+    let ports = Deployed.choose_ports(&BTreeSet::new());
+    let folders = Deployed.folders_of(&tag);
+    HostInput { key, tag, facts, address: address.to_owned(), ports, folders }
 }
 
 fn prepared(spec: &Spec, hosts: &[HostInput]) -> Result<Stage> {
@@ -82,8 +83,7 @@ fn playbooks_of_the_other_runtime_are_refused() {
 #[test]
 fn nodes_of_several_hosts_share_no_port_and_the_token_is_in_one_file_alone() {
     let two = spec("hosts: [{node: a}, {node: b}]\nray: {workers: {count: 4, gpus: 1}}");
-    let mut hosts = [host(0, LOOPBACK, "x"), host(1, LOOPBACK, "x")];
-    hosts[1].ports = Deployed.choose_ports(&hosts[1].tag, &BTreeSet::from([hosts[0].ports.ray]));
+    let hosts = [host(0, LOOPBACK, "x"), host(1, LOOPBACK, "x")];
     let mut seen = BTreeSet::new();
     for at in 0..2 {
         let (deployment, json) = deployed(&two, &hosts, at);

@@ -6,7 +6,7 @@ RAY_AUTH_TOKEN_PATH=$home/secrets/ray_token
 RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0
 RAY_USAGE_STATS_ENABLED=0
 # Python puts sockets there, which take no long paths.
-TMPDIR=/tmp/gpucl-$(id -u)/$link/t
+TMPDIR=$links/$link/t
 [ -d "$TMPDIR" ] || TMPDIR=$dir
 export RAY_AUTH_MODE RAY_AUTH_TOKEN_PATH RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER RAY_USAGE_STATS_ENABLED TMPDIR
 unset RAY_AUTH_TOKEN

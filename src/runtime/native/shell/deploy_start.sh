@@ -3,7 +3,9 @@ ray_env=$(sed -n 's/^ray_env //p' "$home/prepared/prepare" 2>/dev/null)
 [ -x "$ray_env/bin/python" ] || { echo "the Ray environment is gone: ${ray_env:-none was made}"; exit 1; }
 end_supervisor || { echo "the supervisor of before cannot be ended"; exit 1; }
 mkdir -p run logs
-rm -f run/supervisor
+rm -f run/supervisor run/.ready
+# Who ends nodes later knows how long they may take.
+printf '%s\n' "$stop_limit" >run/.grace
 : >logs/supervisor.log
 # Where a manager of this user's own outlives its sessions, it holds what is started; elsewhere a session of its own does, which
 # most machines let be at the end of a login.
@@ -24,7 +26,7 @@ fi
 tries=0
 until [ -e run/supervisor ]; do
     tries=$((tries + 1))
-    if [ "$tries" -gt 450 ] || { [ "$tries" -gt 10 ] && [ -z "$(carrying "GPUCL_TAG=$tag")" ] && [ ! -e run/supervisor ]; }; then
+    if [ "$tries" -gt "$((450 + stop_limit * 10))" ] || { [ "$tries" -gt 10 ] && [ -z "$(carrying "GPUCL_TAG=$tag")" ] && [ ! -e run/supervisor ]; }; then
         tail -n 10 logs/supervisor.log
         echo "the supervisor of the nodes did not start"
         exit 1

@@ -3,7 +3,7 @@ supervised=
 if { read -r _ pid ticks _ <"$home/run/supervisor"; } 2>/dev/null && is_alive "$pid" "$ticks"; then supervised=1; fi
 for file in "$home"/run/*; do
     case $file in *.new) continue ;; esac
-    { read -r state pid ticks since restarts code <"$file"; } 2>/dev/null || continue
+    { read -r state pid ticks since restarts code digest <"$file"; } 2>/dev/null || continue
     key=${file##*/}
     name=$tag
     [ "$key" = supervisor ] || name=${tag%-*}-$key
@@ -13,12 +13,11 @@ for file in "$home"/run/*; do
         *) state=exited ;;
     esac
     case $code in '' | *[!0-9]*) code=null ;; esac
-    [ "$state" != running ] || code=null
-    printf '::process {"name":"%s","key":"%s","state":"%s","health":null,"started_at":"%s","exit_code":%s}\n' \
-        "$name" "$key" "$state" "$since" "$code"
+    if [ "$state" = running ]; then code=null; else pid=null; fi
+    printf '::process {"name":"%s","key":"%s","state":"%s","health":null,"started_at":"%s","exit_code":%s,"pid":%s,"digest":"%s"}\n' \
+        "$name" "$key" "$state" "$since" "$code" "$pid" "$digest"
 done
-count=$(carrying "GPUCL_HOST=$tag" | wc -l)
+count=$(ours | wc -l)
 [ "$((count))" -eq 0 ] || echo "::remains $((count)) processes"
-[ ! -e "$home" ] || echo "::remains folder $home"
-link=/tmp/gpucl-$(id -u)/$link
-[ ! -L "$link" ] || echo "::remains link $link"
+[ -z "$(contents)" ] || echo "::remains folder $home"
+[ ! -L "$links/$link" ] || echo "::remains link $links/$link"

@@ -8,6 +8,18 @@ carrying() {
     done
 }
 
+# The numbers of the processes of this host's nodes. Those that an earlier gpucl started, or that lost one of their marks, are told
+# by the cluster's name, where that is enough.
+ours() {
+    {
+        carrying "GPUCL_HOST=$tag"
+        [ -z "$scope" ] || for file in $(grep -l -s -F "GPUCL_TAG=$scope" /proc/[0-9]*/environ); do
+            pid=${file#/proc/}
+            echo "${pid%/environ}"
+        done
+    } | sort -u -n
+}
+
 # Process $1 is there and started at tick $2: a number alone may be a stranger's by now.
 is_alive() {
     stat=
@@ -35,4 +47,13 @@ end_supervisor() {
         [ "$tries" -lt 80 ] || return 1
         sleep 0.1 2>/dev/null || sleep 1
     done
+}
+
+# What of ours is in the host's folder; the claim of its provider is the provider's.
+contents() {
+    if [ -n "$claim" ]; then
+        ls -A "$home" 2>/dev/null | grep -v -x -F "$claim"
+    elif [ -e "$home" ]; then
+        echo "$home"
+    fi
 }

@@ -2,14 +2,26 @@
 
 # The numbers of the nodes' reapers, which end with a node all that came of it.
 reapers() {
-    for pid in $(carrying "GPUCL_HOST=$tag"); do
+    for pid in $(ours); do
         if tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -q '/reaper\.py$'; then echo "$pid"; fi
     done
 }
 
+# Gives up the ports of this host's nodes.
+release_ports() {
+    for file in "$links"/ports/[0-9]*; do
+        if grep -q -e " $tag\$" ${scope:+-e "^$scope"} "$file" 2>/dev/null; then rm -f "$file"; fi
+    done
+    rmdir "$links/ports" 2>/dev/null
+    return 0
+}
+
 stop_project() {
     end_supervisor || return 1
-    count=$(carrying "GPUCL_HOST=$tag" | wc -l)
+    count=$(ours | wc -l)
+    told=
+    { read -r told <"$home/run/.grace"; } 2>/dev/null
+    case $told in '' | *[!0-9]*) ;; *) grace=$told ;; esac
     rounds=0
     while mains=$(reapers) && [ -n "$mains" ] && [ "$rounds" -lt "$((grace * 5 + 25))" ]; do
         # Asked once more, a reaper waits for its node no longer.
@@ -29,13 +41,17 @@ stop_project() {
         echo "::unknown"
     fi
     rounds=0
-    while pids=$(carrying "GPUCL_HOST=$tag") && [ -n "$pids" ]; do
+    # Whatever else carries a mark of ours is asked, and then ended.
+    while pids=$(ours) && [ -n "$pids" ]; do
+        signal=KILL
+        [ "$rounds" -gt 4 ] || signal=TERM
         # shellcheck disable=SC2086
-        kill -s KILL $pids 2>/dev/null
+        kill -s "$signal" $pids 2>/dev/null
         rounds=$((rounds + 1))
         [ "$rounds" -lt 75 ] || return 1
         sleep 0.2 2>/dev/null || sleep 1
     done
     rm -f "$home"/run/*
+    release_ports
     [ "$((count))" -eq 0 ] || echo "::removed $((count)) processes"
 }

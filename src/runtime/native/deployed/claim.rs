@@ -1,0 +1,127 @@
+//! The ports of a host's nodes: a block for each, claimed on the host itself, so that no two clusters have the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{PORTS, header};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Key;
+use crate::plan::{NodeRole, NodeSpec};
+use crate::render::quote;
+use crate::runtime::native::NodePorts;
+use crate::runtime::native::ports::{BLOCK, BLOCKS, first_block};
+use crate::runtime::project::{DeployRequest, HostFolders, HostInput, HostPorts, nodes_of};
+use crate::util::text::shortened;
+
+const CLAIM: &str = include_str!("../shell/claim.sh");
+
+/// The script that says who listens on a port: a line for [`refused`], and nothing when nobody does.
+pub(super) fn holder_script(tag: &str, folders: &HostFolders, port: u16) -> String {
+    format!("{}dashboard={port}\nblock={BLOCK}\n{PORTS}look_at_ports\ntell_taken\n", header(tag, folders))
+}
+
+/// The error of what the script said, if it said something.
+pub(super) fn refused(lines: &[String]) -> Result<()> {
+    match lines.iter().find_map(|line| line.strip_prefix("::taken ")) {
+        Some(told) => Err(port_is_taken(told)),
+        None => Ok(()),
+    }
+}
+
+/// The script that claims a block for each node of this host.
+pub(super) fn script(request: &DeployRequest<'_>, host: &HostInput) -> String {
+    let nodes = nodes_of(request.nodes, &host.key);
+    let mut wants = String::new();
+    for node in &nodes {
+        let tag = request.scope.tag(&node.key).to_string();
+        let before = host.ports.blocks.get(&node.key).map_or_else(|| "-".to_owned(), |base| (base / BLOCK).to_string());
+        wants.push_str(&format!("{} {tag} {before} {}\n", node.key, first_block(&tag)));
+    }
+    let head = nodes.iter().find(|node| node.role == NodeRole::Head);
+    let dashboard = head.and_then(|head| head.dashboard_port).map(|port| port.to_string()).unwrap_or_default();
+    format!(
+        "{}wants={}\nfirst={}\nspan={}\nblock={BLOCK}\ndashboard={dashboard}\n{PORTS}{CLAIM}",
+        header(&host.tag, &host.folders),
+        quote(&wants),
+        BLOCKS.start,
+        BLOCKS.end - BLOCKS.start,
+    )
+}
+
+/// Reads what [`script`] printed.
+///
+/// # Errors
+/// When somebody else listens on the dashboard's port, when there are no free blocks, and when it did not come to its end.
+pub(super) fn claimed(request: &DeployRequest<'_>, host: &HostInput, lines: &[String]) -> Result<HostPorts> {
+    let name = host.key.display_name();
+    let doing = || format!("find ports for the nodes of {name}");
+    let rest = |begin: &str| lines.iter().find_map(|line| line.strip_prefix(begin));
+    refused(lines)?;
+    if rest("::full").is_some() {
+        return Err(Error::new(ErrorKind::Host, doing())
+            .because(format!(
+                "no {BLOCK} ports in a row are free between {} and {}",
+                BLOCKS.start * BLOCK,
+                BLOCKS.end * BLOCK
+            ))
+            .hint("`gpucl list` shows the clusters that hold ports; `gpucl down -c NAME` frees them"));
+    }
+    let block = |line: &String| {
+        let (key, base) = line.strip_prefix("::block ")?.split_once(' ')?;
+        Some((key.parse::<Key>().ok()?, base.parse::<u16>().ok()?))
+    };
+    let blocks: BTreeMap<Key, u16> = lines.iter().filter_map(block).collect();
+    let nodes = nodes_of(request.nodes, &host.key);
+    if rest("::claimed").is_none() || nodes.iter().any(|node| !blocks.contains_key(&node.key)) {
+        let words: Vec<&str> = lines.iter().filter(|line| !line.starts_with("::")).map(String::as_str).collect();
+        let why = if words.is_empty() { "it did not come to its end".to_owned() } else { words.join("; ") };
+        return Err(Error::new(ErrorKind::Host, doing()).because(shortened(&why)));
+    }
+    let head = nodes.iter().find(|node| node.role == NodeRole::Head);
+    let mut ports = HostPorts { blocks, ..HostPorts::default() };
+    if let Some(head) = head {
+        let own = ports_of_node(&ports.blocks, head);
+        (ports.ray, ports.dashboard, ports.client) = (own.base, own.dashboard, own.client());
+    }
+    Ok(ports)
+}
+
+/// The error of a port that the spec names and somebody else listens on: `PORT`, or `PORT PID COMMAND`.
+fn port_is_taken(told: &str) -> Error {
+    let (port, who) = told.split_once(' ').unwrap_or((told, ""));
+    let who = match who.split_once(' ') {
+        Some((pid, command)) => format!("process {pid} (`{}`) listens on it", shortened(command)),
+        None => "a process that this user may not see listens on it".to_owned(),
+    };
+    Error::new(ErrorKind::Host, format!("use port {port} for the dashboard (ray.head.dashboard_port)"))
+        .because(who)
+        .hint("end that process, name another port, or leave `dashboard_port` out: then gpucl finds a free one")
+}
+
+/// The ports of a node of these blocks.
+pub(super) fn ports_of_node(blocks: &BTreeMap<Key, u16>, node: &NodeSpec) -> NodePorts {
+    let base = blocks.get(&node.key).copied().unwrap_or(BLOCKS.start * BLOCK);
+    NodePorts { base, dashboard: node.dashboard_port.unwrap_or(base + 1) }
+}
+
+/// The blocks of all nodes: those that were claimed, and for the others the first that would be tried, so that a plan can be made
+/// before anything is claimed.
+pub(super) fn blocks_of(request: &DeployRequest<'_>) -> BTreeMap<Key, u16> {
+    let mut blocks: BTreeMap<Key, u16> = request
+        .hosts
+        .iter()
+        .flat_map(|host| host.ports.blocks.iter().map(|(key, base)| (key.clone(), *base)))
+        .collect();
+    let mut taken: BTreeSet<u16> = blocks.values().copied().collect();
+    for node in request.nodes {
+        if blocks.contains_key(&node.key) {
+            continue;
+        }
+        let span = BLOCKS.end - BLOCKS.start;
+        let from = first_block(&request.scope.tag(&node.key).to_string()) - BLOCKS.start;
+        let bases = (0..span).map(|offset| (BLOCKS.start + (from + offset) % span) * BLOCK);
+        let base = bases.clone().find(|base| !taken.contains(base)).unwrap_or(BLOCKS.start * BLOCK);
+        taken.insert(base);
+        blocks.insert(node.key.clone(), base);
+    }
+    blocks
+}
