@@ -70,13 +70,14 @@ pub enum LeftBehind {
     Unknown,
 }
 
-/// An error of the core.
-#[derive(Debug)]
+/// An error of the core. Cloned, written and read again it is the same, with all that it says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Error {
     inner: Box<Inner>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Inner {
     kind: ErrorKind,
     status: Status,

@@ -12,7 +12,7 @@ use gpucl::sandbox::CONTROL_HEADER;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::support::{TestEnv, ask, interrupt, turn, until};
+use crate::support::{TestEnv, alone, ask, interrupt, until};
 
 /// `nobody`, who has no file and no process here.
 const STRANGER: &str = "65534";
@@ -281,7 +281,7 @@ fn tell(tried: &[Tried]) {
 #[test]
 #[ignore = "testbed"]
 fn another_user_of_the_machine_is_refused_by_all_that_runs() {
-    let _turn = turn();
+    let _turn = alone();
     let env = TestEnv::with_shared_ray();
     open_to_all(&env);
     let cloud = Cloud::start(&env, SSH_PORTS[1]);

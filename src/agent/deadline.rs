@@ -341,7 +341,7 @@ pub async fn lift(folder: &Path) -> Result<()> {
     // First: what looks after it is not started again.
     remove(&file(folder)).doing(ErrorKind::State, doing)?;
     end_watcher(folder).await?;
-    for path in [secrets_file(folder), watcher_file(folder), log(folder), lock_file(folder)] {
+    for path in [secrets_file(folder), watcher_file(folder), log(folder), told_file(folder), lock_file(folder)] {
         remove(&path).doing(ErrorKind::State, doing)?;
     }
     Ok(())
@@ -364,6 +364,11 @@ fn watcher_file(folder: &Path) -> PathBuf {
 
 pub(super) fn lock_file(folder: &Path) -> PathBuf {
     folder.join("deadline.lock")
+}
+
+/// What the last `gpucl down` at the deadline said, as JSON lines.
+pub(super) fn told_file(folder: &Path) -> PathBuf {
+    folder.join("deadline-down.jsonl")
 }
 
 /// The log of what looks after the limits.

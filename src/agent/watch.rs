@@ -15,8 +15,8 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
 
 use super::Ended;
-use super::deadline::{Clock, Limits, Watcher, Why, kept_secrets, lock_file, log};
-use crate::error::{Doing as _, ErrorKind, Result};
+use super::deadline::{Clock, Limits, Watcher, Why, kept_secrets, lock_file, log, told_file};
+use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::state::{ClusterState, Lock, Paths, Store};
 use crate::util::fs::{RECORD_LIMIT, open_append, read_tail};
@@ -39,9 +39,6 @@ const UP_MAY_FINISH: Duration = Duration::from_secs(30);
 const LOCKED: i32 = 4;
 /// And when nothing is known of the cluster any more.
 const NOT_FOUND: i32 = 6;
-
-/// How many lines of an error are told.
-const ERROR_LINES: usize = 4;
 
 /// How an attempt ended.
 enum Attempt {
@@ -220,20 +217,21 @@ impl Watch {
         match status.map(|status| status.code()) {
             Ok(Some(0 | NOT_FOUND)) => Attempt::Done,
             Ok(Some(LOCKED)) => Attempt::Locked,
-            Ok(code) => Attempt::Failed(last_error(&self.folder).unwrap_or_else(|| {
-                code.map_or_else(|| "it was killed".to_owned(), |code| format!("it exited with {code}"))
-            })),
+            Ok(code) => Attempt::Failed(match last_error(&self.folder) {
+                Some(error) => error.to_string(),
+                None => code.map_or_else(|| "it was killed".to_owned(), |code| format!("it exited with {code}")),
+            }),
             Err(error) => Attempt::Failed(error.to_string()),
         }
     }
 
     fn down(&self) -> std::io::Result<Child> {
         let limits = self.limits.as_ref().ok_or(std::io::ErrorKind::NotFound)?;
-        let log = open_append(&log(&self.folder))?;
-        let errors = log.try_clone()?;
+        let errors = open_append(&log(&self.folder))?;
+        let told = fs_err::File::create(told_file(&self.folder))?.into_parts().0;
         let command = |program: &Path| {
             let mut command = Command::new(program);
-            command.args(["down", "--yes", "--cluster", self.cluster.as_str()]).env_clear();
+            command.args(["down", "--yes", "--output", "json", "--cluster", self.cluster.as_str()]).env_clear();
             command.envs(&limits.start.environment);
             for (name, secret) in kept_secrets(&self.folder) {
                 command.env(name, secret.expose_secret());
@@ -247,9 +245,9 @@ impl Watch {
             command.current_dir(here).stdin(Stdio::null()).process_group(0);
             command
         };
-        let started = command(&limits.start.program).stdout(log.try_clone()?).stderr(errors.try_clone()?).spawn();
+        let started = command(&limits.start.program).stdout(told.try_clone()?).stderr(errors.try_clone()?).spawn();
         // The program was replaced or removed meanwhile: this very one is still there.
-        started.or_else(|_| command(Path::new("/proc/self/exe")).stdout(log).stderr(errors).spawn())
+        started.or_else(|_| command(Path::new("/proc/self/exe")).stdout(told).stderr(errors).spawn())
     }
 
     /// An `up` that still works on the cluster at its deadline is told to stop, as by Ctrl-C; later once more.
@@ -276,12 +274,11 @@ fn worker(paths: &Paths, cluster: &ClusterName) -> Option<(Identity, String)> {
     Some((Identity::of(info.pid)?, info.verb))
 }
 
-/// The last error in the log.
-fn last_error(folder: &Path) -> Option<String> {
-    let text = read_tail(&log(folder), RECORD_LIMIT).ok()?;
-    let error = &text[text.rfind("error: ")?..];
-    let told = error.lines().take_while(|line| !line.starts_with("hint: ")).take(ERROR_LINES);
-    Some(told.map(|line| line.trim().trim_start_matches("error: ")).collect::<Vec<_>>().join(": "))
+/// The error that the last `gpucl down` ended with: its last line.
+fn last_error(folder: &Path) -> Option<Error> {
+    let text = read_tail(&told_file(folder), RECORD_LIMIT).ok()?;
+    let line: serde_json::Value = serde_json::from_str(text.lines().last()?).ok()?;
+    (line["type"] == "error").then(|| serde_json::from_value(line).ok())?
 }
 
 /// Says something in the log, which is its standard error.

@@ -125,14 +125,29 @@ impl App {
             program: std::env::current_exe()
                 .map_err(|error| super::command_error::internal("find the program of gpucl itself", &error))?,
             environment: self.node_environment(),
+            host_environment: self.host_environment(),
             surroundings: self.surroundings(),
             events,
             cancel,
         })
     }
 
-    /// What of the environment nodes and their agent may have: what programs need to run here, and how packages are reached.
-    /// Credentials of clouds and whatever else stands in the environment do not reach a node.
+    /// What of the environment programs on this machine's host have: what they need to run, and how packages are reached and installed. What
+    /// starts nodes (`src/runtime/native/shell/deploy_start.sh`) leaves out the logins of proxies.
+    pub(crate) fn host_environment(&self) -> Vec<(OsString, OsString)> {
+        const OF_INSTALLERS: &[&str] = &["PIP_", "UV_", "CURL_CA_BUNDLE", "RUSTUP_HOME"];
+        let is_needed = |name: &OsString| {
+            let name = name.to_string_lossy().to_uppercase();
+            name.ends_with("_PROXY") || OF_INSTALLERS.iter().any(|begin| name.starts_with(begin))
+        };
+        let more = self.environment.iter().filter(|(name, _)| is_needed(name));
+        let mut all: BTreeMap<OsString, OsString> = self.node_environment().into_iter().collect();
+        all.extend(more.map(|(name, value)| (name.clone(), value.clone())));
+        all.into_iter().collect()
+    }
+
+    /// What of the environment nodes and whatever outlives a command may have: what programs need to run here, and how packages are
+    /// reached. Credentials of clouds and whatever else stands in the environment do not reach a node.
     pub(crate) fn node_environment(&self) -> Vec<(OsString, OsString)> {
         const NAMES: &[&str] = &[
             "HOME",

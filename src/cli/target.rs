@@ -59,14 +59,7 @@ impl Target {
 
     /// The ways into it; an error when it does not run.
     pub(crate) fn access(&self) -> Result<Access> {
-        match &self.access {
-            Ok(access) => Ok(access.clone()),
-            Err(error) => {
-                let again = Error::new(error.kind(), error.doing());
-                let again = error.causes().iter().fold(again, Error::because);
-                Err(error.hints().iter().fold(again, Error::hint))
-            }
-        }
+        self.access.clone()
     }
 
     /// A client of its Ray, with its token; an error when the cluster does not run. To hosts elsewhere it leads through SSH, as

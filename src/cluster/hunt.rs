@@ -116,9 +116,7 @@ impl Hunt {
     pub(super) fn heed(&self, error: &Error) {
         let stop = match error.kind() {
             ErrorKind::Capacity if self.gives_back() => {
-                let again = error.causes().iter().fold(Error::new(error.kind(), error.doing()), Error::because);
-                let again = error.hints().iter().fold(again, Error::hint);
-                *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(again);
+                *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
                 Stop::GiveBack
             }
             ErrorKind::Capacity => return,

@@ -23,8 +23,10 @@ pub struct Settings {
     pub library: Library,
     /// gpucl itself, to be started as an agent.
     pub program: PathBuf,
-    /// The environment that the agent and the nodes may have.
+    /// The environment that whatever outlives a command may have.
     pub environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,
+    /// The environment of programs on a host that is this machine.
+    pub host_environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,
     /// What the user has set up around gpucl.
     pub surroundings: Surroundings,
     /// Who is told.

@@ -85,7 +85,8 @@ async fn hosts_now(settings: &Settings, spec: &Spec, known: &ClusterState) -> Re
     for (host, entry) in hosts.iter_mut().zip(&spec.hosts) {
         let request = HostRequest::new(host.key.clone(), entry.clone());
         if let Some(HostPlace::Local { folder, claim }) = provider.standing(&scope, &request) {
-            let here = LocalHost::new(host.key.display_name(), folder.clone(), settings.environment.iter().cloned())?;
+            let here =
+                LocalHost::new(host.key.display_name(), folder.clone(), settings.host_environment.iter().cloned())?;
             host.facts = playbook::facts(&here).await?;
             host.folders = HostFolders::here(&folder, claim, &settings.paths);
         }

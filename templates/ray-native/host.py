@@ -36,15 +36,13 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from reaper import Record, become_subreaper, carrying, end_adopted, end_node, read, send, started, variables
+from reaper import Record, ask_to_end, become_subreaper, carrying, end_adopted, end_node, is_reaper, read, started, variables
 
 # How often a worker is started again before it is left as it is, unless it ran for LONG_ENOUGH seconds in between.
 MOST_RESTARTS = 5
 LONG_ENOUGH = 300
 # How long an earlier supervisor may take to let go.
 LETS_GO = 20
-# How long a reaper that was asked twice may take to end its node, in seconds.
-AFTER_SECOND = 5
 
 
 def fail(message):
@@ -59,25 +57,9 @@ def end_rest(home, key, tag):
         sys.stderr.write(f"host.py: {what} of {tag} cannot be ended\n")
 
 
-def ask_to_end(tags, grace):
-    """Asks the reapers of these nodes to end them, and waits; asked once more after `grace` seconds, they wait for nobody."""
-    for seconds in (grace, AFTER_SECOND):
-        asked = {(pid, started(pid)) for tag in tags for pid in reapers(tag)}
-        for identity in asked:
-            send(identity, signal.SIGTERM)
-        end = time.monotonic() + seconds
-        while any(started(pid) == ticks for pid, ticks in asked) and time.monotonic() < end:
-            time.sleep(0.05)
-
-
 def reapers(tag):
     """The processes that run the node of this tag."""
     return {pid for pid in carrying("GPUCL_TAG", tag) if is_reaper(pid)}
-
-
-def is_reaper(pid):
-    """Whether a process is one that runs a node."""
-    return any(word.rpartition("/")[2] == "reaper.py" for word in read(f"/proc/{pid}/cmdline").split("\0"))
 
 
 def links(folder):
@@ -261,7 +243,7 @@ def supervise(home):
     # What is asked for no more, or not as it is, ends before what takes its ports.
     stays = {node.launch["tag"] for node in nodes if node not in new} | {host["tag"]}
     goes = {variables(pid).get("GPUCL_TAG", "") for pid in carrying("GPUCL_HOST", host["tag"])} - stays
-    ask_to_end(goes, host["grace"])
+    ask_to_end([("GPUCL_TAG", tag) for tag in goes], host["grace"])
     for tag in goes:
         end_rest(home, tag.rpartition("-")[2], tag)
     for node in new:

@@ -1,7 +1,7 @@
 """Runs the program of one node, and ends with it whatever it started. Standard library only.
 
     python3 reaper.py run HOME KEY PROGRAM ARGUMENT...
-    python3 reaper.py end HOME NAME=VALUE
+    python3 reaper.py end HOME NAME=VALUE [SECONDS]
 
 A job can empty its environment, leave its session, fork twice and take another name. What it cannot do is choose its
 parent: a process whose parent has ended becomes a child of the nearest subreaper above it (man 2 prctl). `run` is one, so
@@ -19,7 +19,7 @@ SIGKILL ends a reaper before it can do that. Its orphans then go to the supervis
     lost                       an earlier reaper of this node was killed, and nobody was there to see what it left
     over                       all have ended; without this line, somebody may have been missed
 
-`end` ends what is written down there, what carries NAME=VALUE in its environment, and what is below any of these; it prints
+`end` asks the reapers that carry NAME=VALUE in their environment, waits for them so many seconds, and asks once more. Then it ends what is written down there, what carries NAME=VALUE in its environment, and what is below any of these; it prints
 `::left` lines for what it cannot end, and `::unknown` lines for what cannot be known.
 """
 
@@ -34,6 +34,8 @@ INTERVAL = 0.5
 WHOLE = 120
 # How long a program that was asked to end may take; who asked may ask again before that.
 LONGEST_END = 600
+# How long a reaper that was asked twice may take to end its node.
+AFTER_SECOND = 5
 # How long it may take to stop all, and then how long after SIGKILL a process may take to vanish.
 AFTER_KILL = 10
 SET_CHILD_SUBREAPER, SET_PDEATHSIG = 36, 1
@@ -489,6 +491,23 @@ def carrying(name, value):
     return {pid for pid in numbers() if variables(pid).get(name) == value}
 
 
+def is_reaper(pid):
+    """Whether a process is one that runs a node."""
+    return any(word.rpartition("/")[2] == "reaper.py" for word in read(f"/proc/{pid}/cmdline").split("\0"))
+
+
+def ask_to_end(marks, seconds):
+    """Asks the reapers that carry one of these marks to end their nodes, and waits; asked once more, they wait for nobody."""
+    for limit in (seconds, AFTER_SECOND):
+        found = {pid for mark in marks for pid in carrying(*mark) if is_reaper(pid)}
+        asked = {process.identity for process in map(Process.of, found) if process and process.runs}
+        for identity in asked:
+            send(identity, signal.SIGTERM)
+        until = time.monotonic() + limit
+        while any(started(pid) == ticks for pid, ticks in asked) and time.monotonic() < until:
+            time.sleep(0.03)
+
+
 def end_node(home, key, tag):
     """Ends what is left of one node; hands back what cannot be ended."""
     return end_recorded([f"{home}/processes/{key}"], ("GPUCL_TAG", tag))
@@ -519,8 +538,9 @@ def end_recorded(paths, mark):
     return left
 
 
-def tell_end(home, mark):
-    """Ends all that is left of a host's nodes, and says what could not be done, and what cannot be known."""
+def tell_end(home, mark, seconds):
+    """Ends all of a host's nodes and what is left of them, and says what could not be done, and what cannot be known."""
+    ask_to_end([mark.partition("=")[::2]], seconds)
     folder = f"{home}/processes"
     keys = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     paths = {key: f"{folder}/{key}" for key in keys if not key.endswith(".new")}
@@ -536,10 +556,10 @@ def main():
     """One command, and what it takes."""
     if len(sys.argv) > 4 and sys.argv[1] == "run":
         run(os.path.abspath(sys.argv[2]), sys.argv[3], sys.argv[4:])
-    elif len(sys.argv) == 4 and sys.argv[1] == "end":
-        tell_end(os.path.abspath(sys.argv[2]), sys.argv[3])
+    elif len(sys.argv) in (4, 5) and sys.argv[1] == "end":
+        tell_end(os.path.abspath(sys.argv[2]), sys.argv[3], float(sys.argv[4]) if len(sys.argv) == 5 else 0.0)
     else:
-        fail("it takes `run HOME KEY PROGRAM ...` or `end HOME NAME=VALUE`")
+        fail("it takes `run HOME KEY PROGRAM ...` or `end HOME NAME=VALUE [SECONDS]`")
 
 
 if __name__ == "__main__":

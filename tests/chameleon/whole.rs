@@ -8,7 +8,7 @@ use gpucl::sandbox::chameleon::User;
 
 use super::site::{Held, Site};
 use crate::hosts::{example, gpucl, openstack_script, with_data};
-use crate::support::{TestEnv, turn, until, until_or};
+use crate::support::{TestEnv, alone, until, until_or};
 
 /// Hosts of this kind from now on: with what is downloaded already, or without.
 fn boots(image: &str) {
@@ -45,7 +45,7 @@ fn up_that_waits(env: &TestEnv) -> Child {
 #[test]
 #[ignore = "testbed"]
 fn what_is_waited_for_comes_up_by_itself_and_runs() {
-    let _turn = turn();
+    let _turn = alone();
     let site = Site::real();
     let env = site.user(User::Alice);
     example(&env, "chameleon-nvidia");
@@ -112,7 +112,7 @@ pub(super) mod every {
     }
 
     fn whole(name: &str, image: &str) {
-        let _turn = turn();
+        let _turn = alone();
         boots(image);
         let site = Site::real();
         let env = site.user(User::Alice);
@@ -127,7 +127,7 @@ pub(super) mod every {
     #[test]
     #[ignore = "testbed"]
     fn two_hosts_with_one_address() {
-        let _turn = turn();
+        let _turn = alone();
         boots("fresh");
         let site = Site::real();
         let env = site.user(User::Alice);

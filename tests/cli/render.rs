@@ -19,13 +19,15 @@ fn render_writes_its_files_and_nothing_else() {
             "README.txt",
             "plan.txt",
             "host-0/prepare.sh",
+            "host-0/deploy.sh",
+            "host-0/checks.sh",
             "host-0/reaper.py",
             "host-0/node.py",
+            "host-0/host.py",
             "host-0/probe.py",
+            "host-0/cluster.py",
             "host-0/secrets/ray_token",
-            "host-0/nodes/head.json",
-            "host-0/nodes/worker0.json",
-            "host-0/nodes/worker1.json",
+            "host-0/nodes.json",
         ]
     );
     let read = |name: &str| std::fs::read_to_string(env.work().join("rendered/r").join(name)).unwrap();
@@ -34,8 +36,8 @@ fn render_writes_its_files_and_nothing_else() {
     let program = env.work().join("rendered/r/host-0/prepare.sh");
     assert!(Command::new("sh").arg("-n").arg(program).status().unwrap().success());
     assert!(read("host-0/prepare.sh").contains("create the Ray environment"));
-    let launch =
-        |name: &str| serde_json::from_str::<serde_json::Value>(&read(&format!("host-0/nodes/{name}.json"))).unwrap();
+    let host: serde_json::Value = serde_json::from_str(&read("host-0/nodes.json")).unwrap();
+    let launch = |name: &str| host["nodes"].as_array().unwrap().iter().find(|node| node["key"] == name).unwrap();
     let (head, worker) = (launch("head"), launch("worker1"));
     assert!(head["argv"].as_array().unwrap().contains(&"--head".into()));
     // A worker joins the head that is rendered beside it, and no two nodes have the same ports.
@@ -44,9 +46,9 @@ fn render_writes_its_files_and_nothing_else() {
         let at = words.iter().position(|word| word == name).unwrap();
         words[at + 1].as_str().unwrap().to_owned()
     };
-    assert_eq!(flag(&worker, "--address"), format!("127.0.0.1:{}", flag(&head, "--port")));
+    assert_eq!(flag(worker, "--address"), format!("127.0.0.1:{}", flag(head, "--port")));
     let managers: Vec<String> =
-        ["head", "worker0", "worker1"].iter().map(|name| flag(&launch(name), "--node-manager-port")).collect();
+        ["head", "worker0", "worker1"].iter().map(|name| flag(launch(name), "--node-manager-port")).collect();
     assert!(managers[0] != managers[1] && managers[1] != managers[2] && managers[0] != managers[2], "{managers:?}");
     assert_eq!(std::fs::read_dir(env.home()).unwrap().count(), 0, "`render` made something in HOME");
     assert_eq!(std::fs::read_dir(env.root().join("run")).unwrap().count(), 0, "`render` made something to run");
@@ -62,8 +64,8 @@ fn a_rendering_takes_the_place_of_the_former_one() {
     env.write("cluster.yaml", &SPEC.replace("count: 2", "count: 1"));
     let files = env.run(&["render", "--to", "here", "--output", "json"]).exits(0).json();
     assert!(files.iter().all(|file| file["type"] == "file"));
-    let nodes = env.work().join("here/host-0/nodes");
-    assert_eq!(std::fs::read_dir(nodes).unwrap().count(), 2, "a node that is no more is still rendered");
+    let nodes = std::fs::read_to_string(env.work().join("here/host-0/nodes.json")).unwrap();
+    assert!(nodes.contains("worker0") && !nodes.contains("worker1"), "a node that is no more is still rendered");
     assert!(env.work().join("here/notes.txt").exists(), "a file that is not ours was removed");
     let _ = env.run(&["render", "--to", "cluster.yaml"]).exits(1).says("cluster.yaml");
 }

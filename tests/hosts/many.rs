@@ -16,7 +16,7 @@ use gpucl::render::Origin;
 use serde_json::Value;
 
 use super::testbed::{script, testbed};
-use crate::support::turn;
+use crate::support::alone;
 
 const HOSTS: usize = 8;
 const DELAY: &str = "40";
@@ -127,7 +127,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "testbed"]
 async fn eight_hosts_at_forty_milliseconds() {
-    let _turn = turn();
+    let _turn = alone();
     let (_namespaces, hosts) = Namespaces::up();
     let folder = tempfile::Builder::new().prefix("gt-").tempdir().unwrap();
     let (events, _inbox) = Bus::new();

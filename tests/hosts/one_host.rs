@@ -6,12 +6,12 @@ use super::closed;
 use super::inside;
 use super::spec::{env, gpucl, spec};
 use super::testbed::TestHost;
-use crate::support::{TestEnv, turn, until};
+use crate::support::{TestEnv, alone, until};
 
 #[test]
 #[ignore = "testbed"]
 fn a_fresh_host_with_two_gpus_comes_to_ready_and_goes() {
-    let _turn = turn();
+    let _turn = alone();
     let host = TestHost::start("one", &["--gpus", "nvidia:2", "--image", "fresh"]);
     let env = env();
     env.write("cluster.yaml", &spec("one", &[&host], ""));

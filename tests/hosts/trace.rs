@@ -2,7 +2,7 @@
 
 use super::spec::{env, gpucl, spec};
 use super::testbed::{TestHost, testbed};
-use crate::support::turn;
+use crate::support::alone;
 
 /// All that must be equal, a line each.
 const SNAPSHOT: &str = r#"
@@ -40,7 +40,7 @@ pub(crate) fn host_in_use(name: &str, gpus: &str) -> TestHost {
 #[test]
 #[ignore = "testbed"]
 fn a_host_in_use_is_after_down_what_it_was() {
-    let _turn = turn();
+    let _turn = alone();
     let host = host_in_use("used", "nvidia:1");
     let env = env();
     let text = spec("used", &[&host], "");

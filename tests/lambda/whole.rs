@@ -9,7 +9,7 @@ use gpucl::sandbox::lambda::{Config, Sandbox, User};
 use tokio::runtime::Runtime;
 
 use crate::hosts::{docker, example, gpucl, testbed};
-use crate::support::{TestEnv, interrupt, turn, until};
+use crate::support::{TestEnv, alone, interrupt, until};
 
 /// A stand-in with Lambda's limits, and the daemon that makes its hosts.
 struct Cloud {
@@ -75,7 +75,7 @@ fn job(workers: usize) -> String {
 }
 
 fn whole(name: &str, hosts: usize, image: &str) {
-    let _turn = turn();
+    let _turn = alone();
     let cloud = Cloud::start(image);
     example(&cloud.env, name);
     let begin = Instant::now();

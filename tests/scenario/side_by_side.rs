@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{TestEnv, get, interrupt, nodes, ray_session, tagged_processes, turn, until};
+use crate::support::{TestEnv, alone, get, interrupt, nodes, ray_session, tagged_processes, until};
 
 const SPEC: &str = "ray:\n  workers: {count: 1, cpus: 1}\n";
 
@@ -13,7 +13,7 @@ const SPEC: &str = "ray:\n  workers: {count: 1, cpus: 1}\n";
 #[test]
 #[ignore = "testbed"]
 fn two_clusters_and_a_foreign_ray_do_not_disturb_each_other() {
-    let _turn = turn();
+    let _turn = alone();
     let env = TestEnv::with_shared_ray();
     env.write("a.yaml", &format!("name: a\n{SPEC}"));
     env.write("a-b.yaml", &format!("name: a-b\n{SPEC}"));

@@ -4,17 +4,36 @@ use std::fs::File;
 
 use super::TestEnv;
 
-/// The right to run a real cluster. Two cores carry one at a time; others wait.
+/// How many real clusters of this machine's own run at a time.
+const AT_ONCE: usize = 2;
+
+/// The right to run a real cluster. Two cores carry two small ones at a time; others wait.
 #[must_use]
 pub(crate) struct Turn {
-    _lock: File,
+    _locks: Vec<File>,
 }
 
-/// Waits for the right to run a real cluster.
+fn place(number: usize) -> File {
+    File::create(format!("{}/cluster-{number}.lock", env!("CARGO_TARGET_TMPDIR"))).unwrap()
+}
+
+/// Waits for the right to run a cluster beside another.
 pub(crate) fn turn() -> Turn {
-    let file = File::create(concat!(env!("CARGO_TARGET_TMPDIR"), "/cluster.lock")).unwrap();
-    file.lock().unwrap();
-    Turn { _lock: file }
+    loop {
+        for number in 0..AT_ONCE {
+            let file = place(number);
+            if file.try_lock().is_ok() {
+                return Turn { _locks: vec![file] };
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+/// Waits for the right to run a cluster while no other does.
+pub(crate) fn alone() -> Turn {
+    let locks = (0..AT_ONCE).map(place);
+    Turn { _locks: locks.inspect(|file| file.lock().unwrap()).collect() }
 }
 
 /// The processes that carry a tag of this environment's owner, with their command lines.

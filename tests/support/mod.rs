@@ -11,7 +11,7 @@ mod nodes;
 mod wait;
 
 pub(crate) use browser::Browser;
-pub(crate) use cluster::{Turn, tagged_processes, turn};
+pub(crate) use cluster::{Turn, alone, tagged_processes, turn};
 pub(crate) use env::{Outcome, TestEnv};
 pub(crate) use hidden::Hidden;
 pub(crate) use http::{ask, get};

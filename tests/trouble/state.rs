@@ -2,7 +2,7 @@
 
 use super::tools::{
     SLEEPER, SLEEPERS, SPEC, contents, down_leaves_nothing, edit_state, node_script, nothing_left, pids, state_folder,
-    status, supervisor, tools,
+    status, supervisor, tools, until,
 };
 use crate::support::{TestEnv, turn};
 
@@ -91,4 +91,76 @@ fn down_of_nothing() {
     let _ = env.run(&["down", "-c", "train"]).exits(0);
     let _ = env.run(&["down", "-c", "train"]).exits(6);
     nothing_left(&env);
+}
+
+/// What a gpucl before 0.1 has left on this machine: its state, its host's folder, a node under a reaper, an agent with its socket, and a claim
+/// of ports, all in the form of then.
+fn in_the_old_form(env: &TestEnv) -> Vec<std::process::Child> {
+    let (owner, run) = ("abcd1234", env.root().join("run/gpucl"));
+    let tag = |key: &str| format!("gpucl-{owner}-t-{key}");
+    let host = env.home().join(".local/share/gpucl/hosts").join(tag("host0"));
+    for folder in [&host.join("nodes"), &run.join("ports"), &state_folder(env), &env.home().join(".config/gpucl")] {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    std::fs::set_permissions(&run, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::write(env.home().join(".config/gpucl/owner"), owner).unwrap();
+    let claim = serde_json::json!({
+        "version": 1, "tag": tag("host0"), "owner": owner, "cluster": "t", "key": "host0", "id": "local-abcdefgh",
+        "created": "2026-11-01T00:00:00Z", "request": "x",
+    });
+    std::fs::write(host.join("claim.json"), claim.to_string()).unwrap();
+    let reaper = host.join("reaper.py");
+    std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/templates/ray-native/reaper.py"), &reaper).unwrap();
+    let item = |kind: &str, id: &str| serde_json::json!({ "kind": kind, "state": "ready", "id": id, "digest": "x", "since": "2026-11-01T00:00:00Z" });
+    let snapshot = serde_json::json!({ "version": 1, "journal": 3, "state": {
+        "name": "t", "owner": owner, "created": "2026-11-01T00:00:00Z",
+        "spec": { "name": "t", "provider": "local", "hosts": [{}], "ray": { "workers": { "count": 1 } } },
+        "items": { "agent": item("agent", "1:1:x"), "head": item("node", "2:2:x") },
+    }});
+    std::fs::write(state_folder(env).join("snapshot.json"), snapshot.to_string()).unwrap();
+    std::fs::write(state_folder(env).join("journal-3.jsonl"), "{\"v\":1,\"at\":\"x\",\"record\":\"node_ended\"}\n")
+        .unwrap();
+    std::fs::write(run.join("ports/20100"), tag("head")).unwrap();
+    std::fs::write(run.join("t.sock"), "").unwrap();
+    let start = |key: &str, program: &str, arguments: &[&str]| {
+        let mut command = std::process::Command::new(program);
+        command.args(arguments).env("GPUCL_TAG", tag(key)).stdin(std::process::Stdio::null());
+        command.spawn().unwrap()
+    };
+    let folder = host.display().to_string();
+    let node = ["-I", "-B", reaper.to_str().unwrap(), "run", folder.as_str(), "head", "sleep", "900"];
+    let script = format!("trap 'rm -f {}; exit' TERM; while :; do sleep 0.05; done", run.join("t.sock").display());
+    let children = vec![start("head", "python3", &node), start("agent", "sh", &["-c", &script])];
+    until("the node ran", 20, || host.join("processes/head").exists().then_some(()));
+    children
+}
+
+#[test]
+fn what_a_gpucl_before_has_left_is_refused_and_down_removes_it_all() {
+    let env = TestEnv::new();
+    let _ = env.write("cluster.yaml", SPEC);
+    let mut children = in_the_old_form(&env);
+    for verb in [&["up"][..], &["plan"], &["status"], &["stop"], &["verify"]] {
+        let _ = env
+            .run(verb)
+            .exits(1)
+            .says("Caused by: it has version 1, and this gpucl knows version 2: a gpucl before 0.1 wrote it\n")
+            .says("hint: gpucl down -c t   # finds what that cluster has by its tag, and removes it\n");
+    }
+    let collects = std::thread::spawn(move || children.iter_mut().for_each(|child| drop(child.wait())));
+    let _ = down_leaves_nothing(&env);
+    collects.join().unwrap();
+}
+
+/// Nothing is known of it here, and even its host's folder is gone: its processes are found by their tag.
+#[test]
+fn processes_whose_folder_is_gone_are_found_by_their_tag() {
+    let env = TestEnv::new();
+    let mut children = in_the_old_form(&env);
+    std::fs::remove_dir_all(env.home().join(".local/share/gpucl/hosts")).unwrap();
+    std::fs::remove_dir_all(state_folder(&env)).unwrap();
+    let collects = std::thread::spawn(move || children.iter_mut().for_each(|child| drop(child.wait())));
+    let _ = env.run(&["down", "-c", "t"]).exits(0).says("the cluster's state is lost");
+    nothing_left(&env);
+    collects.join().unwrap();
 }

@@ -1,6 +1,9 @@
 //! The supervisor dies; what it leaves is taken over.
 
-use super::tools::{SPEC, kill, nothing_left, pids, process, processes, supervisor, until};
+use super::tools::{
+    SLEEPER, SLEEPERS, SPEC, down_leaves_nothing, kill, node_script, nothing_left, pids, process, processes,
+    supervisor, until,
+};
 use crate::support::{Hidden, TestEnv, turn};
 
 /// What the reaper of a node has written down.
@@ -58,4 +61,39 @@ fn a_supervisor_that_was_killed_is_missed_by_nobody_and_started_again() {
     for (claim, is_made) in claims {
         assert_eq!(down.stdout.contains(claim), is_made, "{claim}: {}", down.stdout);
     }
+}
+
+/// What is in the environment of the shell that runs `up` is the shell's: keys of clouds and tokens of others reach no process.
+#[test]
+fn no_process_of_a_cluster_has_what_only_the_shell_of_up_should_have() {
+    let mut env = TestEnv::with_shared_ray();
+    let secrets = [
+        ("AWS_SECRET_ACCESS_KEY", "only-the-shells-1"),
+        ("OS_PASSWORD", "only-the-shells-2"),
+        ("LAMBDA_API_KEY", "only-the-shells-3"),
+        ("HF_TOKEN", "only-the-shells-4"),
+        ("GPUCL_CLUSTER_TOKEN", "only-the-shells-5"),
+    ];
+    for (name, value) in secrets {
+        env.set(name, value);
+    }
+    let _ = env.write("cluster.yaml", SLEEPERS);
+    node_script(&env, SLEEPER);
+    let environ = |pid: &u32| {
+        let bytes = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    // While it comes up every process but gpucl itself is looked at, again and again.
+    let mut up = env.command(&["up"]).spawn().unwrap();
+    let mut looked = std::collections::BTreeSet::new();
+    while up.try_wait().unwrap().is_none() {
+        for (pid, command) in processes(&env).iter().filter(|(pid, _)| *pid != up.id()) {
+            assert!(!environ(pid).contains("only-the-shells"), "{command}: {}", environ(pid));
+            looked.insert(*pid);
+        }
+    }
+    let runs = processes(&env);
+    assert!(runs.len() >= 3 && runs.iter().all(|(pid, _)| !environ(pid).contains("only-the-shells")), "{runs:?}");
+    assert!(looked.len() >= 4, "the programs on the host were looked at: {looked:?}");
+    let _ = down_leaves_nothing(&env);
 }

@@ -48,7 +48,7 @@ enum State {
 const LOCAL: &str = "local + native";
 
 pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
-    let host = LocalHost::new("local", nearest_folder(&app.paths.cache), app.node_environment())?;
+    let host = LocalHost::new("local", nearest_folder(&app.paths.cache), app.host_environment())?;
     let facts = playbook::facts(&host).await?;
     let path = app.variable("PATH").unwrap_or_default();
     let mut findings = vec![python(&facts), venv(&facts).await, tools(path), disk(app, &facts), memory(&facts)];

@@ -8,11 +8,12 @@ use crate::error::{Error, LeftBehind};
 pub(crate) fn print_error(error: &Error, format: Format) -> u8 {
     let code = exit_code::of(error.kind());
     let value = (format == Format::Json).then(|| {
-        serde_json::json!({
-            "v": 1, "type": "error", "kind": error.kind(), "exit_code": code, "doing": error.doing(),
-            "causes": error.causes(), "hints": error.hints(), "left_behind": error.left_behind(),
-            "status": error.retry_status(), "snippet": error.shown_snippet(),
-        })
+        let mut value = serde_json::json!({ "v": 1, "type": "error", "exit_code": code });
+        if let (Some(line), Ok(serde_json::Value::Object(error))) = (value.as_object_mut(), serde_json::to_value(error))
+        {
+            line.extend(error);
+        }
+        value
     });
     super::ui::error(value.as_ref(), &text(error));
     code

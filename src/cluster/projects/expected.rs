@@ -44,13 +44,15 @@ pub(super) struct Expected {
     pub(super) prepare: Stage,
     /// What it lets in from the others, where that is a stage of its own.
     pub(super) guard: Option<Stage>,
-    pub(super) deployment: Deployment,
+    /// What it runs; absent while nothing was brought up there.
+    pub(super) deployment: Option<Deployment>,
 }
 
 impl Expected {
     /// Its stages.
     pub(super) fn stages(&self) -> Vec<&Stage> {
-        [Some(&self.prepare), self.guard.as_ref(), Some(&self.deployment.stage)].into_iter().flatten().collect()
+        let deployed = self.deployment.as_ref().map(|deployment| &deployment.stage);
+        [Some(&self.prepare), self.guard.as_ref(), deployed].into_iter().flatten().collect()
     }
 }
 
@@ -192,11 +194,13 @@ impl ProjectWorld {
     pub(super) fn remembered(&self, known: &ClusterState) -> BTreeMap<Key, Expected> {
         let recall = || -> Option<BTreeMap<Key, Expected>> {
             let survey = self.recalled(known)?;
-            let pages: Pages = known.note(&Key::project(0), "pages")?;
             let nodes = self.nodes_on(&survey).ok()??;
+            let pages: Option<Pages> = known.note(&Key::project(0), "pages");
+            let deployments =
+                pages.and_then(|pages| self.deployments(&nodes, &survey, &pages).ok()).unwrap_or_default();
             let mut remembered = BTreeMap::new();
-            for deployment in self.deployments(&nodes, &survey, &pages).ok()? {
-                let host = deployment.host.clone();
+            for host in survey.keys().cloned() {
+                let deployment = deployments.iter().find(|deployment| deployment.host == host).cloned();
                 let prepare = self.prepare_stage(&host, &survey, &nodes).ok()?;
                 let guard = match self.guards() {
                     true => Some(self.guard_stage(&host, &survey, &nodes).ok()?),

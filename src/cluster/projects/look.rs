@@ -64,7 +64,8 @@ impl ProjectWorld {
         let connected = self.connected(host).await?;
         let tag = self.config.scope.tag(host).to_string();
         let mut script = self.runtime().look_script(&tag, &self.folders(host));
-        if let (true, Some(Expected { deployment, .. })) = (self.config.purpose == Purpose::Check, expected) {
+        let deployment = expected.and_then(|expected| expected.deployment.as_ref());
+        if let (true, Some(deployment)) = (self.config.purpose == Purpose::Check, deployment) {
             script.push_str(&format!(
                 "\nif grep -q -x '#digest {}' {} 2>/dev/null; then\n{}\nfi\n",
                 deployment.stage.digest(),
@@ -87,7 +88,8 @@ impl ProjectWorld {
         if seen.remains.is_empty() && seen.containers.is_empty() {
             return None;
         }
-        let missing = expected.into_iter().flat_map(|expected| &expected.deployment.nodes).find_map(|node| {
+        let deployment = expected.and_then(|expected| expected.deployment.as_ref());
+        let missing = deployment.into_iter().flat_map(|deployment| &deployment.nodes).find_map(|node| {
             let there = seen.containers.iter().any(|container| container.key == node.key);
             (!there).then(|| format!("{} is not there", node.key.display_name()))
         });
@@ -114,7 +116,7 @@ impl ProjectWorld {
                 Some(why) => Health::Broken(why),
                 None => Health::Good,
             },
-            running: seen.containers.iter().any(|container| container.state == "running"),
+            running: seen.processes > 0 || seen.containers.iter().any(|container| container.state == "running"),
             nodes: seen.containers.iter().filter(|container| container.key.is_node()).map(node).collect(),
             remains: seen.remains.clone(),
         })

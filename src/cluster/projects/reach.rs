@@ -52,7 +52,7 @@ impl SshReach {
     pub(in crate::cluster) fn new(folder: &Path, runtime: Runtime, settings: &Settings) -> Self {
         let (runtime_dir, home) = (settings.paths.runtime.clone(), settings.surroundings.home.clone());
         Self {
-            environment: settings.environment.clone(),
+            environment: settings.host_environment.clone(),
             connections: Connections::new(folder.to_owned(), runtime_dir, home, settings.events.clone()),
             cancel: settings.cancel.clone(),
             account: project::of(runtime).account(),

@@ -70,7 +70,7 @@ pub(in crate::cluster) fn access_of(state: &ClusterState, folder: &Path) -> Opti
 }
 
 fn unseen(state: &ClusterState, node: &NodeSpec) -> NodeReport {
-    let stopped = state.note::<bool>(&project_of(&node.host), "stopped").unwrap_or_default();
+    let stopped = was_stopped(state, &node.host);
     NodeReport {
         name: node.key.display_name(),
         running: !stopped,
@@ -78,6 +78,11 @@ fn unseen(state: &ClusterState, node: &NodeSpec) -> NodeReport {
         age_seconds: None,
         ended: stopped.then(|| "it was stopped".to_owned()),
     }
+}
+
+/// What ran on a host was ended by `stop`.
+fn was_stopped(state: &ClusterState, host: &Key) -> bool {
+    state.note(&project_of(host), "stopped").unwrap_or_default()
 }
 
 /// The same report by what the hosts tell now.
@@ -125,6 +130,7 @@ fn seen(
             ended: match (container, &facts) {
                 (_, None) if is_gone(&node.host) => Some("its provider has its host no more".to_owned()),
                 (_, None) => Some("its host does not answer".to_owned()),
+                (None, _) if was_stopped(state, &node.host) => Some("it was stopped".to_owned()),
                 (None, _) => Some(format!("its {node_is} is not there")),
                 (Some(Container { exit_code: Some(code), state, .. }), _) if !runs && state == "exited" => {
                     Some(format!("its {node_is} ended with exit code {code}"))
@@ -157,7 +163,7 @@ fn seen(
             (_, 0) => report.phase,
             (0, _) => "stopped",
             (some, all) if some < all => "partly",
-            _ if state.ready_since.is_some() => "ready",
+            _ if world.is_ready_since(state.ready_since) => "ready",
             _ => "running",
         };
         report.ready_since = state.ready_since.filter(|_| report.phase == "ready");
@@ -179,6 +185,16 @@ impl ProjectWorld {
                 "{name} was restarted since the cluster was started: none of its processes outlived that"
             ));
         }
+    }
+}
+
+impl ProjectWorld {
+    /// All checks have passed at this time, and every node that was seen runs since then: one that was started again was not checked yet.
+    pub(super) fn is_ready_since(&self, ready: Option<jiff::Timestamp>) -> bool {
+        let Some(ready) = ready else { return false };
+        let hosts = self.host_keys();
+        let mut seen = hosts.iter().flat_map(|host| self.containers_seen(host)).filter(|part| part.key.is_node());
+        seen.all(|node| node.started_at.parse::<jiff::Timestamp>().map_or(true, |started| started <= ready))
     }
 }
 

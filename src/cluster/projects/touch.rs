@@ -33,7 +33,9 @@ impl ProjectWorld {
         let Ok(Some(nodes)) = self.nodes_on(&survey) else { return Ok(Vec::new()) };
         let deployments = self.deployments(&nodes, &survey, &pages)?;
         let mut all = Vec::new();
-        for host in survey.keys() {
+        // On this machine nothing but the user's own folders is touched.
+        let elsewhere = survey.keys().filter(|host| self.folders(host).claim.is_empty());
+        for host in elsewhere {
             let does = |action: &dyn Fn(&Action) -> bool, key: &Key| {
                 plan.operations.iter().any(|operation| operation.key == *key && action(&operation.action))
             };

@@ -115,6 +115,7 @@ pub(in crate::cluster) async fn up(
             early => {
                 if is_new && let Some(store) = ledger.into_store() {
                     store.remove()?;
+                    let _ = fs_err::remove_dir(settings.paths.clusters());
                 }
                 return match early {
                     Err(error) if is_new && error.kind() == ErrorKind::Capacity => Err(error
@@ -144,7 +145,7 @@ pub(in crate::cluster) async fn up(
     // The file for `ssh -F` knows the nodes by their names from now on.
     let _ = crate::cluster::connections(&settings.paths, &ledger.state(), settings.context()).await;
     // The last of all: whoever sees it finds everything in its place.
-    if ledger.state().ready_since.is_none() {
+    if !world.is_ready_since(ledger.state().ready_since) {
         ledger.write(Record::ClusterReady)?;
     }
     let Verified { passed: checks, gpus } = verified;

@@ -24,7 +24,7 @@ pub(in crate::cluster) async fn verify(settings: &Settings, spec: &Spec, store: 
     let known = ledger.state();
     world.observe(&known).await?;
     let passed = judge(&world, &known, &settings.events).await?;
-    if ledger.state().ready_since.is_none() {
+    if !world.is_ready_since(ledger.state().ready_since) {
         ledger.write(Record::ClusterReady)?;
     }
     Ok(passed)
@@ -45,7 +45,9 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
     let mut gpus = Vec::new();
     let mut owners: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for host in world.host_keys() {
-        let lines = world.checks_seen(&host);
+        let mut lines = world.checks_seen(&host);
+        // They come as they end, side by side.
+        lines.sort_by_cached_key(|line| (rank(&line.check), line.target.clone()));
         for line in &lines {
             let outcome = if line.ok { CheckOutcome::Passed } else { CheckOutcome::Failed };
             tell(&line.check, &line.target, outcome, line.saw.clone());
@@ -54,7 +56,7 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
         for (target, gpu) in owned(&lines) {
             owners.entry(gpu).or_default().push(target);
         }
-        for missing in missing(remembered.get(&host).map(|expected| &expected.deployment), &lines) {
+        for missing in missing(remembered.get(&host).and_then(|expected| expected.deployment.as_ref()), &lines) {
             tell("gpu", &missing, CheckOutcome::Failed, "its check said nothing".to_owned());
         }
         if lines.is_empty() {
@@ -102,6 +104,14 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
     ));
     let error = broken.iter().fold(error, |error, broken| error.because(broken));
     Err(error.hint(format!("gpucl logs -c {name}; gpucl verify -c {name}   # to check again")))
+}
+
+/// Where a check stands among the others: what runs, what it can do, what beside it answers, and what keeps others out.
+fn rank(check: &str) -> usize {
+    const FIRST: [&str; 4] = ["node alive", "task ran", "client", "gpu"];
+    const LAST: [&str; 2] = ["token enforced", "closed"];
+    let place = |list: &[&str]| list.iter().position(|begin| check.starts_with(begin));
+    place(&FIRST).or_else(|| Some(FIRST.len() + 1 + place(&LAST)?)).unwrap_or(FIRST.len())
 }
 
 /// What a worker's check of its GPUs saw, for people.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::name::Key;
+use crate::util::human;
 
 /// One part of a project: a node or a service, which is a container, or a process with its children.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +35,9 @@ pub struct Container {
 pub struct Seen {
     /// Its containers.
     pub containers: Vec<Container>,
+    /// How many processes carry the tag, where nodes are processes: also those that no part is known to have.
+    #[serde(default)]
+    pub processes: usize,
     /// All that carries the tag, in words, such as `volume gpucl-…`, `folder /var/lib/gpucl/…`, `nftables table gpucl_…`.
     pub remains: Vec<String>,
 }
@@ -84,6 +88,9 @@ pub fn seen_of(lines: &[String]) -> Seen {
     for line in lines.iter().map(|line| line.trim_start()) {
         if let Some(text) = line.strip_prefix("::remains ") {
             seen.remains.push(text.trim_end().to_owned());
+        } else if let Some(count) = line.strip_prefix("::alive ") {
+            seen.processes = count.trim().parse().unwrap_or_default();
+            seen.remains.push(human::count(seen.processes, "process"));
         } else if let Some((kind, told)) = part(line) {
             let container = container(told);
             seen.remains.push(format!("{kind} {}", container.name));

@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use crate::hosts::spec::{env, gpucl, spec};
 use crate::hosts::testbed::TestHost;
-use crate::support::turn;
+use crate::support::alone;
 
 #[test]
 #[ignore = "testbed"]
 fn a_host_with_two_amd_gpus_comes_to_ready_and_goes() {
-    let _turn = turn();
+    let _turn = alone();
     let host = TestHost::start("amd", &["--gpus", "amd:2", "--image", "fresh"]);
     let env = env();
     env.write("cluster.yaml", &spec("amd", &[&host], "services: {jupyter: false}\n"));

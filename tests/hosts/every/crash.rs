@@ -8,7 +8,7 @@ use crate::crash::real::count;
 use crate::hosts::spec::{env, gpucl, spec};
 use crate::hosts::testbed::{TestHost, testbed};
 use crate::hosts::trouble::lab::NO_SERVICES;
-use crate::support::{TestEnv, turn};
+use crate::support::{TestEnv, alone};
 
 /// When gpucl is killed.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +31,7 @@ const DOWN: Point = Point::Record("releasing", "project0", "");
 #[test]
 #[ignore = "testbed"]
 fn kill_9_at_six_points_leaks_nothing_and_leaves_the_packages_whole() {
-    let _turn = turn();
+    let _turn = alone();
     let host = TestHost::start("killed", &["--gpus", "nvidia:1", "--image", "fresh"]);
     let env = env();
     env.write("cluster.yaml", &spec("killed", &[&host], NO_SERVICES));

@@ -5,12 +5,12 @@ use std::time::Instant;
 use crate::hosts::closed;
 use crate::hosts::spec::{env, gpucl, spec};
 use crate::hosts::testbed::TestHost;
-use crate::support::turn;
+use crate::support::alone;
 
 #[test]
 #[ignore = "testbed"]
 fn two_fresh_hosts_come_to_ready_and_go() {
-    let _turn = turn();
+    let _turn = alone();
     let hosts = [
         TestHost::start("two-a", &["--gpus", "nvidia:1", "--image", "fresh"]),
         TestHost::start("two-b", &["--gpus", "nvidia:1", "--image", "fresh"]),

@@ -78,6 +78,7 @@ impl<C: Cloud> Home<C> {
             library: Library::new(Vec::new()),
             program: PathBuf::new(),
             environment: Vec::new(),
+            host_environment: Vec::new(),
             surroundings: Surroundings {
                 variables,
                 home: at("home"),

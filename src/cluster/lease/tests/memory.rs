@@ -293,6 +293,7 @@ pub(crate) fn settings_in(root: &std::path::Path) -> Settings {
         library: crate::render::Library::new(Vec::new()),
         program: folder("gpucl"),
         environment: Vec::new(),
+        host_environment: Vec::new(),
         surroundings: Surroundings::default(),
         events,
         cancel,

@@ -14,6 +14,9 @@ use crate::util::text::shortened;
 
 const CLAIM: &str = include_str!("../shell/claim.sh");
 
+#[cfg(test)]
+mod tests;
+
 /// The script that says who listens on a port: a line for [`refused`], and nothing when nobody does.
 pub(super) fn holder_script(tag: &str, folders: &HostFolders, port: u16) -> String {
     format!("{}dashboard={port}\nblock={BLOCK}\n{PORTS}look_at_ports\ntell_taken\n", header(tag, folders))

@@ -15,6 +15,16 @@ if [ -d /run/systemd/system ] && [ "$(loginctl show-user "$(id -un)" --property 
     hold="systemd-run --user --scope --quiet --collect"
 fi
 (
+    # What a proxy asks for is for who installs, and not for jobs, which can read their environment.
+    for name in http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY; do
+        eval "value=\${$name:-}"
+        case $value in
+            *@*)
+                case $value in *://*) scheme=${value%%://*}:// ;; *) scheme= ;; esac
+                export "$name=$scheme${value##*@}"
+                ;;
+        esac
+    done
     # It is no part of the program that starts it.
     unset GPUCL_PROGRAM GPUCL_EXEC
     GPUCL_HOST=$tag

@@ -18,6 +18,6 @@ for file in "$home"/run/*; do
         "$name" "$key" "$state" "$since" "$code" "$pid" "$digest"
 done
 count=$(ours | wc -l)
-[ "$((count))" -eq 0 ] || echo "::remains $((count)) processes"
+[ "$((count))" -eq 0 ] || echo "::alive $((count))"
 [ -z "$(contents)" ] || echo "::remains folder $home"
 [ ! -L "$links/$link" ] || echo "::remains link $links/$link"

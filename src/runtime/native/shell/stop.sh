@@ -22,6 +22,16 @@ stop_project() {
     told=
     { read -r told <"$home/run/.grace"; } 2>/dev/null
     case $told in '' | *[!0-9]*) ;; *) grace=$told ;; esac
+    python=$(sed -n 's|^ray_env \(.*\)|\1/bin/python|p' "$home/prepared/prepare" 2>/dev/null)
+    [ -x "$python" ] || python=python3
+    # Whoever can pins a process before it is signalled, as its number may be a stranger's by then, and knows what reapers have written.
+    if [ -f "$home/reaper.py" ] && [ -d "$home/processes" ]; then
+        told=$("$python" -I -B "$home/reaper.py" end "$home" "GPUCL_HOST=$tag" "$grace" 2>&1) || echo "::unknown"
+        [ -z "$told" ] || printf '%s\n' "$told"
+        case $told in *"::left "*) return 1 ;; esac
+    elif [ "$((count))" -gt 0 ]; then
+        echo "::unknown"
+    fi
     rounds=0
     while mains=$(reapers) && [ -n "$mains" ] && [ "$rounds" -lt "$((grace * 5 + 25))" ]; do
         # Asked once more, a reaper waits for its node no longer.
@@ -30,16 +40,6 @@ stop_project() {
         rounds=$((rounds + 1))
         sleep 0.2 2>/dev/null || sleep 1
     done
-    # What reapers could not end, and what is known of those that were killed.
-    python=$(sed -n 's|^ray_env \(.*\)|\1/bin/python|p' "$home/prepared/prepare" 2>/dev/null)
-    [ -x "$python" ] || python=python3
-    if [ -f "$home/reaper.py" ] && [ -d "$home/processes" ]; then
-        told=$("$python" -I -B "$home/reaper.py" end "$home" "GPUCL_HOST=$tag" 2>&1) || echo "::unknown"
-        [ -z "$told" ] || printf '%s\n' "$told"
-        case $told in *"::left "*) return 1 ;; esac
-    elif [ "$((count))" -gt 0 ]; then
-        echo "::unknown"
-    fi
     rounds=0
     # Whatever else carries a mark of ours is asked, and then ended.
     while pids=$(ours) && [ -n "$pids" ]; do
