@@ -218,7 +218,7 @@ impl Watch {
             Ok(Some(0 | NOT_FOUND)) => Attempt::Done,
             Ok(Some(LOCKED)) => Attempt::Locked,
             Ok(code) => Attempt::Failed(match last_error(&self.folder) {
-                Some(error) => error.to_string(),
+                Some(error) => format!("failed to {error}"),
                 None => code.map_or_else(|| "it was killed".to_owned(), |code| format!("it exited with {code}")),
             }),
             Err(error) => Attempt::Failed(error.to_string()),

@@ -110,7 +110,10 @@ esac"#,
     let up = Running::start(&env, &["up"]);
     until("the installation", 60, || env.root().join("in-the-middle").exists().then_some(()));
     let (up_pid, runner) = (up.pid(), process(&env, "/run.sh").unwrap());
+    let follower = process(&env, "/bin/sh -s").unwrap();
     signal(up_pid, Signal::KILL);
+    // It would end what the program has begun, and with it what is to be found.
+    kill(follower);
     kill(runner);
     drop(up);
     assert!(!runs(up_pid));

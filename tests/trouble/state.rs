@@ -95,8 +95,8 @@ fn down_of_nothing() {
 
 /// What a gpucl before 0.1 has left on this machine: its state, its host's folder, a node under a reaper, an agent with its socket, and a claim
 /// of ports, all in the form of then.
-fn in_the_old_form(env: &TestEnv) -> Vec<std::process::Child> {
-    let (owner, run) = ("abcd1234", env.root().join("run/gpucl"));
+fn in_the_old_form(env: &TestEnv, owner: &str) -> Vec<std::process::Child> {
+    let run = env.root().join("run/gpucl");
     let tag = |key: &str| format!("gpucl-{owner}-t-{key}");
     let host = env.home().join(".local/share/gpucl/hosts").join(tag("host0"));
     for folder in [&host.join("nodes"), &run.join("ports"), &state_folder(env), &env.home().join(".config/gpucl")] {
@@ -139,7 +139,7 @@ fn in_the_old_form(env: &TestEnv) -> Vec<std::process::Child> {
 fn what_a_gpucl_before_has_left_is_refused_and_down_removes_it_all() {
     let env = TestEnv::new();
     let _ = env.write("cluster.yaml", SPEC);
-    let mut children = in_the_old_form(&env);
+    let mut children = in_the_old_form(&env, "before01");
     for verb in [&["up"][..], &["plan"], &["status"], &["stop"], &["verify"]] {
         let _ = env
             .run(verb)
@@ -156,7 +156,7 @@ fn what_a_gpucl_before_has_left_is_refused_and_down_removes_it_all() {
 #[test]
 fn processes_whose_folder_is_gone_are_found_by_their_tag() {
     let env = TestEnv::new();
-    let mut children = in_the_old_form(&env);
+    let mut children = in_the_old_form(&env, "before02");
     std::fs::remove_dir_all(env.home().join(".local/share/gpucl/hosts")).unwrap();
     std::fs::remove_dir_all(state_folder(&env)).unwrap();
     let collects = std::thread::spawn(move || children.iter_mut().for_each(|child| drop(child.wait())));
