@@ -304,7 +304,7 @@ fn another_user_of_the_machine_is_refused_by_all_that_runs() {
     for name in [
         "gpucl sandbox lambda",
         "gpucl sandbox chameleon",
-        "gpucl agent",
+        "supervisor",
         "gpucl dashboard",
         "host of a stand-in",
         "GCS",

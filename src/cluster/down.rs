@@ -1,7 +1,7 @@
 //! `down`: removes everything of a cluster, and proves that nothing is left.
 
 use super::stop::unknown;
-use super::{Settings, projects};
+use super::{Settings, backend};
 use crate::agent::Armed;
 use crate::error::Result;
 use crate::name::ClusterName;
@@ -51,7 +51,7 @@ pub async fn down(settings: &Settings, name: &ClusterName, options: DownOptions)
         }
         None => lost_state(settings, name, older.flatten()).await?,
     };
-    projects::down(settings, &spec, store, options).await
+    backend::of(&spec)?.down(settings, &spec, store, options).await
 }
 
 /// What is said of a node of which something may run on.
@@ -86,7 +86,7 @@ async fn lost_state(settings: &Settings, name: &ClusterName, told: Option<Spec>)
         // Nobody knows any more which it was: each leaves other traces on a host.
         for runtime in capability.runtimes {
             let candidate = Spec { runtime: *runtime, ..spec.clone() };
-            if projects::leaves_traces(settings, &candidate, &store).await {
+            if backend::of(&candidate)?.leaves_traces(settings, &candidate, &store).await {
                 spec = candidate;
                 break;
             }

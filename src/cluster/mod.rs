@@ -1,5 +1,6 @@
 //! The verbs on a cluster: up, plan, render, stop, down, verify. Each is the same pipe with another goal.
 
+mod backend;
 mod connections;
 mod down;
 mod gc;

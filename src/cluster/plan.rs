@@ -1,6 +1,6 @@
 //! `plan`: what `up` would do. Reads, writes nothing.
 
-use super::{HostTouches, Settings, projects};
+use super::{HostTouches, Settings, backend};
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::spec::Loaded;
@@ -20,5 +20,5 @@ pub struct Planned {
 /// Works out what `up` would do with this spec.
 pub async fn plan(settings: &Settings, loaded: &Loaded) -> Result<Planned> {
     let store = Store::open(&settings.paths, &loaded.spec.name)?;
-    projects::plan(settings, loaded, store).await
+    backend::of(&loaded.spec)?.plan(settings, loaded, store).await
 }

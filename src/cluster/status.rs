@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{Settings, projects};
+use super::projects::ends_at;
+use super::{Settings, backend};
 use crate::agent::Armed;
 use crate::agent::deadline::{Limits, Watcher};
 use crate::error::Result;
@@ -152,7 +153,7 @@ pub async fn look(settings: &Settings, name: &ClusterName) -> Result<Option<Know
     let state = store.state().clone();
     let report = report(&settings.paths, &state);
     let report = match &state.spec {
-        Some(spec) => projects::look_status(settings, spec, &store, report).await?,
+        Some(spec) => backend::of(spec)?.look(settings, spec, &store, report).await?,
         None => report,
     };
     Ok(Some(Known { report, state }))
@@ -191,12 +192,13 @@ fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
         nodes: Vec::new(),
         cost: state.spending(Timestamp::now()),
         deadline: LimitsReport::of(&paths.cluster(&state.name), state),
-        ends: projects::ends_at(state),
+        ends: ends_at(state),
         brought_up_by: None,
         waits_until: None,
         waits_for: None,
     };
-    let mut report = projects::known_status(state, report);
+    let backend = state.spec.as_ref().and_then(|spec| backend::of(spec).ok());
+    let mut report = backend.map_or(report.clone(), |backend| backend.report(state, report));
     if let Some(armed) = Armed::of(&paths.cluster(&state.name)) {
         report.brought_up_by = armed.identity().map(|identity| identity.pid);
         if armed.at > jiff::Timestamp::now() {

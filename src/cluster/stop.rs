@@ -1,6 +1,6 @@
 //! `stop`: ends Ray and keeps the hosts.
 
-use super::{Settings, projects};
+use super::{Settings, backend};
 use crate::agent::Ended;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
@@ -12,7 +12,7 @@ pub async fn stop(settings: &Settings, name: &ClusterName) -> Result<Vec<String>
     let _lock = Lock::take(&settings.paths, name, "stop")?;
     let store = Store::open(&settings.paths, name)?.ok_or_else(|| unknown(&settings.paths, name))?;
     let spec = store.state().spec.clone().ok_or_else(|| unknown(&settings.paths, name))?;
-    projects::stop(settings, &spec, store).await
+    backend::of(&spec)?.stop(settings, &spec, store).await
 }
 
 /// The error of a cluster of which nothing is known.

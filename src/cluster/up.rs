@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use secrecy::SecretString;
 
 use super::open::{same_file, same_kind};
-use super::{Approval, Settings, projects};
+use super::{Approval, Settings, backend};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::event::{Endpoint, WorkerGpus};
 use crate::money::{Money, told};
@@ -68,7 +68,7 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
             same_file(known.state(), options.path.as_deref())?;
         }
     }
-    projects::up(settings, loaded, options, known).await
+    backend::of(&loaded.spec)?.up(settings, loaded, options, known).await
 }
 
 /// The command that brings it up again; what there is none of may be there later.

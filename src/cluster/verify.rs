@@ -1,6 +1,6 @@
 //! `verify`: all checks of a cluster once more.
 
-use super::{Settings, projects};
+use super::{Settings, backend};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::WorkerGpus;
 use crate::name::ClusterName;
@@ -21,14 +21,15 @@ pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<Verified>
     let _lock = Lock::take(&settings.paths, name, "verify")?;
     let store = Store::open(&settings.paths, name)?.ok_or_else(|| super::stop::unknown(&settings.paths, name))?;
     let spec = store.state().spec.clone().ok_or_else(|| super::stop::unknown(&settings.paths, name))?;
-    projects::verify(settings, &spec, store).await
+    backend::of(&spec)?.verify(settings, &spec, store).await
 }
 
 /// The ways into a cluster that runs, by what is known of it. Where its hosts are reached by SSH they are those that
 /// `gpucl dashboard` opens.
 pub fn access(settings_paths: &crate::state::Paths, state: &ClusterState) -> Result<Access> {
     let folder = settings_paths.cluster(&state.name);
-    super::projects::access_of(state, &folder).ok_or_else(|| not_running(state))
+    let access = state.spec.as_ref().map(backend::of).transpose()?.and_then(|backend| backend.access(state, &folder));
+    access.ok_or_else(|| not_running(state))
 }
 
 /// The error of a cluster of which nothing runs.

@@ -89,7 +89,17 @@ pub(super) fn facts_program(place: &Place, nonce: &str) -> String {
 
 /// The program of an exec that looks: facts, the stages that were seen through, whether these hold, and what the script says.
 pub(super) fn look_program(place: &Place, stages: &[&Stage], script: &str, nonce: &str) -> String {
+    looking(place, stages, script, nonce, false)
+}
+
+/// The program of an exec that glances: which boot it is, and what the script says.
+pub(super) fn glance_program(place: &Place, script: &str, nonce: &str) -> String {
+    looking(place, &[], script, nonce, true)
+}
+
+fn looking(place: &Place, stages: &[&Stage], script: &str, nonce: &str, is_brief: bool) -> String {
     let mut text = header(place, "-", nonce);
+    assign(&mut text, "brief", if is_brief { "1" } else { "" });
     assign(&mut text, "script", script);
     text.push_str(COMMON);
     text.push_str(FACTS);

@@ -18,6 +18,6 @@ mod stage;
 
 pub use definition::{Has, Playbook, When, load};
 pub use facts::{Facts, GpuFact, PythonFact, Vendor};
-pub use look::{Look, StageState, facts, look};
+pub use look::{Look, StageState, facts, glance, look};
 pub use run::{end_program, program_text, run_stage};
 pub use stage::{KnownError, Stage, StageReport, Step, StepReport};

@@ -146,6 +146,11 @@ class Node:
         """Ends what is left of it."""
         end_rest(self.home, self.launch["key"], self.launch["tag"])
 
+    def put_log_away(self):
+        """What an earlier node of this name has printed must not be taken for what this one prints."""
+        if os.path.exists(self.launch["log"]):
+            os.replace(self.launch["log"], f"{self.launch['log']}.old")
+
     def start(self):
         """Starts it in a session of its own, with nothing of this process but its environment."""
         log = self.launch["log"]
@@ -250,6 +255,7 @@ def supervise(home):
         node.end_rest()
     give_up_ports(links(host["links"]), host["tag"], {node.launch["tag"] for node in nodes})
     for node in new:
+        node.put_log_away()
         node.start()
     # Who waits for this file finds what each node does.
     with open(f"{home}/run/supervisor.new", "w", encoding="utf-8") as file:

@@ -60,7 +60,7 @@ def name_of(pid):
     # A raylet is told how the others are started: only what begins a command line says what it is.
     command = " ".join(read("/proc/%d/cmdline" % pid).split("\0")[:4]).strip()
     known = [("gpucl sandbox lambda", r"gpucl sandbox lambda"), ("gpucl sandbox chameleon", r"gpucl sandbox chameleon"), ("gpucl dashboard", r"gpucl dashboard"),
-             ("gpucl agent", r"gpucl agent"), ("host of a stand-in", r"sshd"), ("GCS", r"gcs_server"), ("raylet", r"raylet/raylet"), ("runtime environment agent", r"runtime_env/agent|RuntimeEnvAgent"),
+             ("supervisor", r"/host\.py"), ("reaper", r"/reaper\.py"), ("host of a stand-in", r"sshd"), ("GCS", r"gcs_server"), ("raylet", r"raylet/raylet"), ("runtime environment agent", r"runtime_env/agent|RuntimeEnvAgent"),
              ("dashboard agent", r"dashboard/agent\.py|DashboardAgent"), ("dashboard", r"dashboard/dashboard\.py|ray::Dashboard|dashboard-"),
              ("Ray client's server", r"util\.client\.server"), ("autoscaler", r"autoscaler|monitor\.py"), ("log monitor", r"log_monitor"),
              ("worker process", r"default_worker|ray::"), ("job", r"python -c|import ray")]

@@ -84,7 +84,8 @@ fn no_process_of_a_cluster_has_what_only_the_shell_of_up_should_have() {
         String::from_utf8_lossy(&bytes).into_owned()
     };
     // While it comes up every process but gpucl itself is looked at, again and again.
-    let mut up = env.command(&["up"]).spawn().unwrap();
+    let quiet = std::process::Stdio::null;
+    let mut up = env.command(&["up"]).stdout(quiet()).stderr(quiet()).spawn().unwrap();
     let mut looked = std::collections::BTreeSet::new();
     while up.try_wait().unwrap().is_none() {
         for (pid, command) in processes(&env).iter().filter(|(pid, _)| *pid != up.id()) {

@@ -16,7 +16,7 @@ use crate::state::{ClusterState, Store};
 use crate::util::human;
 
 /// Ends all containers; hands back what is kept.
-pub(in crate::cluster) async fn stop(settings: &Settings, spec: &Spec, store: Store) -> Result<Vec<String>> {
+pub(super) async fn stop(settings: &Settings, spec: &Spec, store: Store) -> Result<Vec<String>> {
     let world = open_world(settings, spec, &store, Purpose::Look)?;
     let ledger = Ledger::new(store);
     let pipeline = Pipeline { world: &world, ledger: &ledger, events: &settings.events, cancel: &settings.cancel };
@@ -30,7 +30,7 @@ pub(in crate::cluster) async fn stop(settings: &Settings, spec: &Spec, store: St
 }
 
 /// Whether something of this cluster is on a host, as its runtime would leave it.
-pub(in crate::cluster) async fn leaves_traces(settings: &Settings, spec: &Spec, store: &Store) -> bool {
+pub(super) async fn leaves_traces(settings: &Settings, spec: &Spec, store: &Store) -> bool {
     let Ok(world) = open_world(settings, spec, store, Purpose::Look) else { return false };
     world.observe(store.state()).await.is_ok_and(|observed| !observed.projects.is_empty())
 }
@@ -43,12 +43,7 @@ fn adopted(known: &ClusterState) -> Vec<(Key, String)> {
 }
 
 /// Leaves every host as it was found, and forgets the cluster.
-pub(in crate::cluster) async fn down(
-    settings: &Settings,
-    spec: &Spec,
-    store: Store,
-    options: DownOptions,
-) -> Result<Proof> {
+pub(super) async fn down(settings: &Settings, spec: &Spec, store: Store, options: DownOptions) -> Result<Proof> {
     let clean = CleanOptions { keep_data: options.keep_data, purge: options.purge };
     let world = open_world(settings, spec, &store, Purpose::Remove(clean))?;
     let ledger = Ledger::new(store);

@@ -140,7 +140,7 @@ impl ProjectWorld {
         connected.end_abandoned().await?;
         let clean = match self.config.purpose {
             Purpose::Remove(clean) => clean,
-            Purpose::Check | Purpose::Look => CleanOptions::default(),
+            Purpose::Check | Purpose::Look | Purpose::Glance => CleanOptions::default(),
         };
         let tag = self.config.scope.tag(host).to_string();
         let script = self.runtime().clean_script(&tag, &self.folders(host), clean);

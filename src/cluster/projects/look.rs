@@ -1,5 +1,7 @@
 //! Looking at hosts: one exec each tells what the host is, what of ours is on it, and what its checks see.
 
+use std::collections::BTreeMap;
+
 use futures_util::future::join_all;
 
 use super::expected::{Expected, project_of};
@@ -24,7 +26,10 @@ impl ProjectWorld {
             // One that never told anything may be on its way still: who prepares it waits for it.
             hosts.retain(|host| has_told(known, host));
         }
-        let remembered = self.remembered(known);
+        let remembered = match self.config.purpose {
+            Purpose::Glance => BTreeMap::new(),
+            _ => self.remembered(known),
+        };
         let looks = join_all(hosts.iter().map(|host| self.look(host, remembered.get(host)))).await;
         let mut unreachable: Option<Error> = None;
         for (host, look) in hosts.iter().zip(looks) {
@@ -74,7 +79,10 @@ impl ProjectWorld {
             ));
         }
         let stages: Vec<&Stage> = expected.map(Expected::stages).unwrap_or_default();
-        let look = playbook::look(connected.as_ref(), &stages, &script).await?;
+        let look = match self.config.purpose {
+            Purpose::Glance => playbook::glance(connected.as_ref(), &script).await?,
+            _ => playbook::look(connected.as_ref(), &stages, &script).await?,
+        };
         let seen = project::seen_of(&look.lines);
         let checks = project::checks_of(&look.lines);
         self.learned()

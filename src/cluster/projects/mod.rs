@@ -1,4 +1,4 @@
-//! Clusters whose nodes are containers of one compose project per host: the docker runtime.
+//! Clusters on hosts of their own: one project per host, in whichever runtime, on this machine and by SSH alike.
 
 mod acquire;
 mod down;
@@ -18,10 +18,72 @@ mod up;
 mod verify;
 mod world;
 
-pub(super) use down::{down, leaves_traces, stop};
+use std::path::Path;
+
+use async_trait::async_trait;
+
 pub use reach::Reach;
 pub(super) use reach::SshReach;
-pub(super) use status::{access_of, known as known_status, look as look_status};
 pub use touch::HostTouches;
-pub(super) use up::{ends_at, plan, up};
-pub(super) use verify::verify;
+pub(super) use up::ends_at;
+
+use super::backend::Backend;
+use super::{DownOptions, Planned, Proof, Settings, StatusReport, UpOptions, UpOutcome, Verified};
+use crate::error::Result;
+use crate::ray::Access;
+use crate::spec::{Loaded, Spec};
+use crate::state::{ClusterState, Store};
+
+/// Runs nodes on hosts.
+pub(super) struct Hosts;
+
+#[async_trait(?Send)]
+impl Backend for Hosts {
+    async fn up(
+        &self,
+        settings: &Settings,
+        loaded: &Loaded,
+        options: &UpOptions,
+        known: Option<Store>,
+    ) -> Result<UpOutcome> {
+        up::up(settings, loaded, options, known).await
+    }
+
+    async fn plan(&self, settings: &Settings, loaded: &Loaded, known: Option<Store>) -> Result<Planned> {
+        up::plan(settings, loaded, known).await
+    }
+
+    async fn verify(&self, settings: &Settings, spec: &Spec, store: Store) -> Result<Verified> {
+        verify::verify(settings, spec, store).await
+    }
+
+    async fn stop(&self, settings: &Settings, spec: &Spec, store: Store) -> Result<Vec<String>> {
+        down::stop(settings, spec, store).await
+    }
+
+    async fn down(&self, settings: &Settings, spec: &Spec, store: Store, options: DownOptions) -> Result<Proof> {
+        down::down(settings, spec, store, options).await
+    }
+
+    async fn leaves_traces(&self, settings: &Settings, spec: &Spec, store: &Store) -> bool {
+        down::leaves_traces(settings, spec, store).await
+    }
+
+    fn report(&self, state: &ClusterState, report: StatusReport) -> StatusReport {
+        status::known(state, report)
+    }
+
+    async fn look(
+        &self,
+        settings: &Settings,
+        spec: &Spec,
+        store: &Store,
+        report: StatusReport,
+    ) -> Result<StatusReport> {
+        status::look(settings, spec, store, report).await
+    }
+
+    fn access(&self, state: &ClusterState, folder: &Path) -> Option<Access> {
+        status::access_of(state, folder)
+    }
+}

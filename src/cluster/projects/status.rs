@@ -23,7 +23,7 @@ use crate::state::{ClusterState, ItemKind, Store};
 const TELLS_WITHIN: Duration = Duration::from_secs(20);
 
 /// What is known without asking anybody.
-pub(in crate::cluster) fn known(state: &ClusterState, mut report: StatusReport) -> StatusReport {
+pub(super) fn known(state: &ClusterState, mut report: StatusReport) -> StatusReport {
     let projects: Vec<_> = state.items.iter().filter(|(_, item)| item.kind == ItemKind::Project).collect();
     let stopped = |key| state.note::<bool>(key, "stopped").unwrap_or_default();
     report.nodes = started_nodes(state).iter().map(|node| unseen(state, node)).collect();
@@ -41,7 +41,7 @@ pub(in crate::cluster) fn known(state: &ClusterState, mut report: StatusReport) 
 }
 
 /// The ways in; where hosts are other machines, those while `gpucl dashboard` runs. `None` when nothing runs.
-pub(in crate::cluster) fn access_of(state: &ClusterState, folder: &Path) -> Option<Access> {
+pub(super) fn access_of(state: &ClusterState, folder: &Path) -> Option<Access> {
     let project = Key::project(0);
     let pages: Pages = state.note(&project, "pages")?;
     if state.note(&project, "stopped").unwrap_or(true) {
@@ -86,13 +86,13 @@ fn was_stopped(state: &ClusterState, host: &Key) -> bool {
 }
 
 /// The same report by what the hosts tell now.
-pub(in crate::cluster) async fn look(
+pub(super) async fn look(
     settings: &Settings,
     spec: &Spec,
     store: &Store,
     report: StatusReport,
 ) -> Result<StatusReport> {
-    let world = open_world(settings, spec, store, Purpose::Look)?;
+    let world = open_world(settings, spec, store, Purpose::Glance)?;
     let state = store.state();
     let told = tokio::time::timeout(TELLS_WITHIN, world.observe(state)).await;
     let observed = told.ok().and_then(Result::ok);

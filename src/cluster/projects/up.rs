@@ -71,7 +71,7 @@ enum Looked {
 const SOON: SignedDuration = SignedDuration::from_secs(10);
 
 /// Brings it up, or to what its spec says now, and verifies it.
-pub(in crate::cluster) async fn up(
+pub(super) async fn up(
     settings: &Settings,
     loaded: &Loaded,
     options: &UpOptions,
@@ -341,7 +341,7 @@ fn if_time_is_over(error: Error, known: &ClusterState) -> Error {
 }
 
 /// What `up` would do. Reads, writes nothing but the way to the hosts.
-pub(in crate::cluster) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Store>) -> Result<Planned> {
+pub(super) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Store>) -> Result<Planned> {
     let spec = &loaded.spec;
     let scope = settings.scope(&spec.name);
     let known = known.map_or_else(|| ClusterState::new(&scope, jiff::Timestamp::now()), |store| store.state().clone());

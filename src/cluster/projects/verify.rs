@@ -18,7 +18,7 @@ use crate::state::{ClusterState, Record, Store};
 use crate::util::human;
 
 /// Runs all checks once more, by one exec on each host; hands back what was seen.
-pub(in crate::cluster) async fn verify(settings: &Settings, spec: &Spec, store: Store) -> Result<Verified> {
+pub(super) async fn verify(settings: &Settings, spec: &Spec, store: Store) -> Result<Verified> {
     let world = open_world(settings, spec, &store, Purpose::Check)?;
     let ledger = Ledger::new(store);
     let known = ledger.state();

@@ -38,6 +38,8 @@ pub(super) enum Purpose {
     Check,
     /// To see what is there.
     Look,
+    /// To see what runs, and nothing else.
+    Glance,
     /// To remove everything; what cleaning leaves.
     Remove(CleanOptions),
 }

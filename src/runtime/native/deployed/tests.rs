@@ -109,6 +109,25 @@ fn nodes_of_several_hosts_share_no_port_and_the_token_is_in_one_file_alone() {
     assert!(seen.len() > 20);
 }
 
+/// `down -c a` must not see what `a-b` runs.
+#[test]
+fn a_cluster_whose_name_begins_alike_is_another() {
+    let folders = HostFolders { claim: "claim.json".to_owned(), ..HostFolders::at("/nowhere".to_owned()) };
+    let tag = |cluster: &str, key: &str| format!("gpucl-dcba4321-{cluster}-{key}");
+    let start = |cluster: &str| {
+        let mut command = std::process::Command::new("sleep");
+        command.arg("60").env("GPUCL_TAG", tag(cluster, "worker0")).spawn().unwrap()
+    };
+    let mut children = [start("a"), start("a-b"), start("ab")];
+    let script = format!("{}ours\n", header(&tag("a", "host0"), &folders));
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", children[0].id()));
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
 #[test]
 fn what_a_node_is_started_with_makes_its_digest() {
     let hosts = [host(0, LOOPBACK, "x")];

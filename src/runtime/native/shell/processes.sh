@@ -9,13 +9,15 @@ carrying() {
 }
 
 # The numbers of the processes of this host's nodes. Those that an earlier gpucl started, or that lost one of their marks, are told
-# by the cluster's name, where that is enough.
+# by the cluster's name, where that is enough: whole, as another cluster's may begin with it. A key holds no hyphen.
 ours() {
     {
         carrying "GPUCL_HOST=$tag"
         [ -z "$scope" ] || for file in $(grep -l -s -F "GPUCL_TAG=$scope" /proc/[0-9]*/environ); do
-            pid=${file#/proc/}
-            echo "${pid%/environ}"
+            if { tr '\0' '\n' <"$file" | grep -q -x "GPUCL_TAG=$scope[a-z0-9]*"; } 2>/dev/null; then
+                pid=${file#/proc/}
+                echo "${pid%/environ}"
+            fi
         done
     } | sort -u -n
 }

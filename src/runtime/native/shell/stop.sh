@@ -10,7 +10,7 @@ reapers() {
 # Gives up the ports of this host's nodes.
 release_ports() {
     for file in "$links"/ports/[0-9]*; do
-        if grep -q -e " $tag\$" ${scope:+-e "^$scope"} "$file" 2>/dev/null; then rm -f "$file"; fi
+        if grep -q -e " $tag\$" ${scope:+-e "^$scope[a-z0-9]*\$"} "$file" 2>/dev/null; then rm -f "$file"; fi
     done
     rmdir "$links/ports" 2>/dev/null
     return 0
