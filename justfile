@@ -52,6 +52,10 @@ chameleon-check: openstack-up
 testbed-all *filter: testbed-up openstack-up
     cargo test -- --ignored --test-threads=1 --nocapture {{ filter }}
 
+# kill -9 at every point of a real cluster on this machine (five minutes)
+kill-points:
+    GPUCL_POINTS=all cargo test --test main crash::real -- --ignored --nocapture
+
 # eight hosts at 40 ms: a playbook of twelve steps, against one plain ssh for each host
 fan-out: testbed-up
     cargo test --test main hosts::many -- --ignored --nocapture

@@ -66,15 +66,22 @@ fn mains(env: &TestEnv) -> usize {
     tagged_processes(env).iter().filter(|(_, command)| command.contains("/reaper.py run ")).count()
 }
 
-/// A testbed's, for its four minutes of real Ray; `.ci/run` runs it.
+/// The two that `.ci/run` takes: nodes are being started, and being ended.
+const FEW: &[(&str, &str, &str)] = &[("exists", "project0", ""), ("releasing", "project0", "")];
+
+/// A testbed's, for its real Ray: at two points in `.ci/run`, at all of them by `just kill-points`.
 #[test]
 #[ignore = "testbed"]
 fn kill_9_at_a_sample_of_points_of_a_real_cluster_leaks_nothing() {
+    let all = std::env::var_os("GPUCL_POINTS").is_some();
+    let taken = |points: &'static [(&'static str, &'static str, &'static str)]| {
+        points.iter().filter(move |point| all || FEW.contains(point))
+    };
     let _turn = turn();
     let env = TestEnv::with_shared_ray();
     let spec = env.write("cluster.yaml", SPEC).display().to_string();
     let (mut points, mut leaks) = (0, 0);
-    for (number, point) in UP.iter().enumerate() {
+    for (number, point) in taken(UP).enumerate() {
         points += usize::from(kill_at(&env, &["up", &spec], *point));
         // Every other time the way on is `down` at once.
         if number % 2 == 0 {
@@ -87,7 +94,7 @@ fn kill_9_at_a_sample_of_points_of_a_real_cluster_leaks_nothing() {
         assert_eq!(tagged_processes(&env), [], "after {point:?}");
         assert!(!env.home().join(".local/share/gpucl").exists(), "after {point:?} the host's folder is gone");
     }
-    for point in DOWN {
+    for point in taken(DOWN) {
         env.run(&["up", &spec]).exits(0);
         points += usize::from(kill_at(&env, &["down", "--yes", "-c", "killed"], *point));
         env.run(&["down", "--yes", "-c", "killed"]);
@@ -97,5 +104,5 @@ fn kill_9_at_a_sample_of_points_of_a_real_cluster_leaks_nothing() {
         assert!(!env.home().join(".local/state/gpucl/clusters/killed").exists(), "after {point:?} the state is gone");
     }
     println!("kill -9 at {points} points of a real cluster; leaks: {leaks}");
-    assert!(points >= 12, "only {points} of the points were met");
+    assert!(points >= if all { 12 } else { 2 }, "only {points} of the points were met");
 }
