@@ -77,6 +77,8 @@ fn no_process_of_a_cluster_has_what_only_the_shell_of_up_should_have() {
     for (name, value) in secrets {
         env.set(name, value);
     }
+    // Who installs may need it; jobs get the address alone.
+    env.set("HTTPS_PROXY", "http://me:only-for-installers@127.0.0.1:9");
     let _ = env.write("cluster.yaml", SLEEPERS);
     node_script(&env, SLEEPER);
     let environ = |pid: &u32| {
@@ -95,6 +97,11 @@ fn no_process_of_a_cluster_has_what_only_the_shell_of_up_should_have() {
     }
     let runs = processes(&env);
     assert!(runs.len() >= 3 && runs.iter().all(|(pid, _)| !environ(pid).contains("only-the-shells")), "{runs:?}");
+    for (pid, command) in &runs {
+        let environ = environ(pid);
+        assert!(!environ.contains("only-for-installers"), "{command}: {environ}");
+        assert!(environ.contains("HTTPS_PROXY=http://127.0.0.1:9"), "{command}: {environ}");
+    }
     assert!(looked.len() >= 4, "the programs on the host were looked at: {looked:?}");
     let _ = down_leaves_nothing(&env);
 }
