@@ -8,11 +8,12 @@ use gpucl::plan::{Machine, desired};
 use gpucl::playbook::Facts;
 use gpucl::render::Library;
 use gpucl::runtime::compose::{
-    DeployRequest, Deployment, HostFolders, HostInput, HostPorts, Pages, clean_script, deployments, look_script, pages,
-    peer_ports, stop_script,
+    DeployRequest, Deployment, HostFolders, HostInput, clean_script, deployments, look_script, pages, peer_ports,
+    stop_script,
 };
 use gpucl::secret::Secrets;
 use gpucl::spec::Spec;
+use gpucl::state::{HostPorts, Pages};
 
 fn cases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("templates/ray-compose/tests")

@@ -14,8 +14,8 @@ use serde_json::Value;
 use crate::error::{LeftBehind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
-    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
-    Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, Runtime, settings,
+    Acquired, Capability, Context, Factory, FieldError, Finding, HostPlace, HostRequest, Manifest, ObservedResource,
+    Offer, Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, Runtime, settings,
 };
 use api::Api;
 use config::{HostSettings, Settings};
@@ -142,8 +142,7 @@ impl Provider for Place {
             settings: request.settings.clone(),
             needs: Vec::new(),
             is_host: true,
-            found: serde_json::Value::Null,
-            price: None,
+            found: Finding::default(),
             adopted: None,
         }])
     }
@@ -192,8 +191,7 @@ impl Provider for Place {
             settings: serde_json::json!({ "size": "bigger-than-there-is" }),
             needs: Vec::new(),
             is_host: true,
-            found: serde_json::Value::Null,
-            price: None,
+            found: Finding::default(),
             adopted: None,
         }
     }

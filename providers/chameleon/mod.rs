@@ -28,8 +28,9 @@ use serde_json::Value;
 use crate::error::Result;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
-    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Login, Manifest, ObservedResource,
-    Offer, Provider, ProviderKind, Recorder, Reservations, Resolved, ResourceKind, ResourceRequest, Runtime, settings,
+    Acquired, Capability, Context, Factory, FieldError, Finding, HostPlace, HostRequest, Login, Manifest,
+    ObservedResource, Offer, Provider, ProviderKind, Recorder, Reservations, Resolved, ResourceKind, ResourceRequest,
+    Runtime, settings,
 };
 use cloud::Cloud;
 use config::HostSettings;
@@ -159,8 +160,7 @@ impl Provider for Chameleon {
             key: key.clone(),
             kind: ResourceKind(Kind::Lease.name().to_owned()),
             settings: serde_json::json!({ "hosts": { "nodes": ["no-such-host"] } }),
-            found: Value::Null,
-            price: None,
+            found: Finding::default(),
             adopted: None,
             needs: Vec::new(),
             is_host: false,

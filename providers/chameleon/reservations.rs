@@ -9,15 +9,15 @@ use super::api::Lease as SiteLease;
 use super::api::{Effect, FailureKind};
 use super::cloud::{Calendar, Cloud, restricted, tag_of};
 use super::policy::{ExtensionAsk, may_extend};
-use super::resolve::{LeaseFound, Wanted, named};
+use super::resolve::{LeaseFound, SharedFound, Wanted, named};
 use super::resources::Kind;
 use super::resources::lease as leases;
 use super::slots::{self, NoSlot, Slot, matches, natural};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Scope};
 use crate::provider::{
-    Booking, CalendarRow, EndAsk, HostFilter, Lease, LeaseAsk, LeaseState, Proposal, Reservations, ResourceKind,
-    ResourceRequest,
+    Booking, CalendarRow, EndAsk, Finding, HostFilter, Lease, LeaseAsk, LeaseState, Proposal, Reservations,
+    ResourceKind, ResourceRequest,
 };
 use crate::util::when;
 
@@ -120,8 +120,7 @@ impl Reservations for Cloud {
                 key: key.clone(),
                 kind: ResourceKind(Kind::Lease.name().to_owned()),
                 settings: leases::settings(&wanted),
-                found: serde_json::json!({ "lease": lease, "title": name }),
-                price: None,
+                found: Finding::of(&SharedFound { lease, title: Some(name.clone()), public: None })?,
                 adopted: None,
                 needs: Vec::new(),
                 is_host: false,

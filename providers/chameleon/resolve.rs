@@ -12,7 +12,7 @@ use super::slots;
 use crate::error::{Error, ErrorKind, Result};
 use crate::money::{self, HourlyPrice, Money};
 use crate::name::Scope;
-use crate::provider::{CalendarRow, HostFilter, HostRequest, LeaseState, Resolved, Start};
+use crate::provider::{CalendarRow, Finding, HostFilter, HostRequest, LeaseState, Resolved, Start};
 use crate::util::when;
 
 /// Which lease the hosts come from.
@@ -59,12 +59,19 @@ pub(super) struct Found {
     pub(super) public: String,
     /// The floating IP that the user named, by id.
     pub(super) address: Option<String>,
-    /// The lease's hosts, by name.
+}
+
+/// What was found for what the hosts of a cluster share, and for a lease of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SharedFound {
+    /// The lease.
+    pub(super) lease: LeaseFound,
+    /// How the lease is to be called, before its tag; by the cluster's name otherwise.
     #[serde(default)]
-    pub(super) hosts: Vec<String>,
-    /// What an hour of all of them costs, where the site tells.
+    pub(super) title: Option<String>,
+    /// The network of floating IPs, by id.
     #[serde(default)]
-    pub(super) price: Option<HourlyPrice>,
+    pub(super) public: Option<String>,
 }
 
 /// Which hosts a cluster asks for.
@@ -195,10 +202,9 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
             network: network.id.clone(),
             public: public.id.clone(),
             address: address.clone(),
-            hosts: names.clone(),
-            price,
         };
-        host.found = serde_json::to_value(found).unwrap_or_default();
+        let label = Some(format!("lease on {}", names.join(", ")));
+        host.found = Finding { label, price, ..Finding::of(&found)? };
         resolved.hosts.push(host);
     }
     Ok(resolved)

@@ -23,8 +23,9 @@ use serde_json::Value;
 use crate::error::Result;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
-    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Login, Manifest, ObservedResource,
-    Offer, Provider, ProviderKind, Recorder, Resolved, ResourceKind, ResourceRequest, Runtime, settings,
+    Acquired, Capability, Context, Factory, FieldError, Finding, HostPlace, HostRequest, Login, Manifest,
+    ObservedResource, Offer, Provider, ProviderKind, Recorder, Resolved, ResourceKind, ResourceRequest, Runtime,
+    settings,
 };
 use cloud::Cloud;
 use config::HostSettings;
@@ -165,8 +166,7 @@ impl Provider for Lambda {
             key: key.clone(),
             kind: ResourceKind(Kind::Instance.name().to_owned()),
             settings: serde_json::json!({ "type": "no_such_type" }),
-            found: Value::Null,
-            price: None,
+            found: Finding::default(),
             adopted: None,
             needs: Vec::new(),
             is_host: true,

@@ -12,7 +12,7 @@ use super::used::{files_of, image_of, key_of};
 use crate::error::{Error, ErrorKind, Result, Status as Retry};
 use crate::money::HourlyPrice;
 use crate::name::{Key, Scope};
-use crate::provider::{HostRequest, Offer, Resolved};
+use crate::provider::{Finding, HostRequest, Offer, Resolved};
 use crate::util::near::nearest;
 
 /// Which key logs in.
@@ -47,10 +47,6 @@ pub(super) struct Found {
     /// What this one is.
     #[serde(rename = "type")]
     pub(super) kind: String,
-    /// What a person calls it when its price is told.
-    pub(super) label: String,
-    /// What an hour of it costs.
-    pub(super) price: HourlyPrice,
     /// There are several hosts: rules let them reach each other.
     pub(super) several: bool,
     /// The key.
@@ -116,14 +112,13 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
         let found = Found {
             region: chosen.region.clone(),
             kind: kind.name.clone(),
-            label: kind.name.clone(),
-            price: kind.price(),
             several: hosts.len() > 1,
             key: key.clone(),
             file_systems: file_systems.clone(),
             image,
         };
-        host.found = serde_json::to_value(&found).unwrap_or_default();
+        let (label, price) = (Some(kind.name.clone()), Some(kind.price()));
+        host.found = Finding { label, price, ..Finding::of(&found)? };
         resolved.hosts.push(host);
         resolved.offers.push(offer(kind, &chosen.region, "now"));
         costs.push((kind.name.clone(), kind.price()));

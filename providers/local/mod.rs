@@ -18,8 +18,8 @@ use serde_json::Value;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
-    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
-    Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, Runtime, settings,
+    Acquired, Capability, Context, Factory, FieldError, Finding, HostPlace, HostRequest, Manifest, ObservedResource,
+    Offer, Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, Runtime, settings,
 };
 use allotment::{Allotments, Condition};
 use config::{HostSettings, Settings};
@@ -133,8 +133,7 @@ impl Provider for Local {
             settings: request.settings.clone(),
             needs: Vec::new(),
             is_host: true,
-            found: serde_json::Value::Null,
-            price: None,
+            found: Finding::default(),
             adopted: None,
         }])
     }
@@ -164,8 +163,7 @@ impl Provider for Local {
             settings: serde_json::json!({ "gpus_from_thin_air": 8 }),
             needs: Vec::new(),
             is_host: true,
-            found: serde_json::Value::Null,
-            price: None,
+            found: Finding::default(),
             adopted: None,
         }
     }

@@ -18,8 +18,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::host::SshTarget;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
-    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
-    Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, Runtime, settings,
+    Acquired, Capability, Context, Factory, FieldError, Finding, HostPlace, HostRequest, Manifest, ObservedResource,
+    Offer, Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, Runtime, settings,
 };
 use claim::Claims;
 use config::Settings;
@@ -163,8 +163,7 @@ impl Provider for Ssh {
             settings,
             needs: Vec::new(),
             is_host: true,
-            found: serde_json::Value::Null,
-            price: None,
+            found: Finding::default(),
             adopted: None,
         }])
     }
@@ -209,8 +208,7 @@ impl Provider for Ssh {
             settings: serde_json::json!({ "node": "-oProxyCommand=sh" }),
             needs: Vec::new(),
             is_host: true,
-            found: serde_json::Value::Null,
-            price: None,
+            found: Finding::default(),
             adopted: None,
         }
     }

@@ -4,11 +4,11 @@ use serde_json::{Map, Value};
 
 use super::app::App;
 use super::command_error::usage;
-use crate::cluster::lease::Source;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Bus;
 use crate::provider::{Factory, Provider, Reservations};
 use crate::providers;
+use crate::state::LeaseSource;
 
 /// Which provider and which of its sites, projects and accounts.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -41,7 +41,7 @@ impl ProviderArgs {
     }
 
     /// Which provider it is, and its settings.
-    pub(crate) fn source(&self) -> Result<Source> {
+    pub(crate) fn source(&self) -> Result<LeaseSource> {
         let provider = match &self.provider {
             Some(name) => providers::find(name)?.manifest()?.name,
             None => only_one()?,
@@ -50,7 +50,7 @@ impl ProviderArgs {
         for (key, value) in [("site", &self.site), ("project", &self.project), ("cloud", &self.cloud)] {
             settings.extend(value.clone().map(|value| (key.to_owned(), Value::String(value))));
         }
-        Ok(Source { provider, settings: Value::Object(settings), place: String::new() })
+        Ok(LeaseSource { provider, settings: Value::Object(settings), place: String::new() })
     }
 }
 
@@ -71,7 +71,7 @@ fn only_one() -> Result<String> {
 }
 
 /// Opens the provider of a source.
-pub(crate) fn open(app: &App, source: &Source, events: Bus) -> Result<Box<dyn Provider>> {
+pub(crate) fn open(app: &App, source: &LeaseSource, events: Bus) -> Result<Box<dyn Provider>> {
     let factory = providers::find(&source.provider)?;
     let mut settings = source.settings.clone();
     // What was found for it before is where it is, whatever the environment says now.

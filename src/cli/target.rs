@@ -10,8 +10,8 @@ use crate::host::{SshHost, Tunnel};
 use crate::name::{ClusterName, Key};
 use crate::providers;
 use crate::ray::{Access, Client};
-use crate::runtime::project::HostPorts;
 use crate::spec;
+use crate::state::HostPorts;
 
 /// A cluster that a command works on.
 pub(crate) struct Target {
@@ -93,7 +93,7 @@ impl Target {
 
     /// The ports of what runs on the head's host.
     pub(crate) fn head_ports(&self) -> Result<HostPorts> {
-        let ports = self.known.state.note(&Key::host(0), "ports");
+        let ports = self.known.state.host(&Key::host(0)).and_then(|host| host.ports.clone());
         ports.ok_or_else(|| cluster::not_running(&self.known.state))
     }
 

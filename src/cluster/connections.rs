@@ -3,7 +3,6 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{Connections, HostEntry, SshTarget};
 use crate::name::{Key, Tag};
-use crate::plan::started_nodes;
 use crate::provider::{Context, HostPlace};
 use crate::providers;
 use crate::runtime::project::{self, HostFolders, ProjectRuntime};
@@ -83,14 +82,14 @@ pub async fn connections(paths: &Paths, state: &ClusterState, context: Context) 
 /// The hosts of a cluster that are reached by SSH, from its state and the provider's place of each.
 async fn remote_hosts(state: &ClusterState, context: &Context) -> Result<Vec<RemoteHost>> {
     let Some(spec) = &state.spec else { return Ok(Vec::new()) };
-    let (nodes, runtime) = (started_nodes(state), project::of(spec.runtime));
+    let (nodes, runtime) = (state.started_nodes(), project::of(spec.runtime));
     let mut hosts = Vec::new();
     for (key, item) in &state.items {
         let (ItemKind::Resource(_), Some(id)) = (&item.kind, &item.id) else { continue };
         let Some(number) = number_of(key) else { continue };
         let tag = state.scope().tag(key);
         // What was written down when it was acquired needs nobody to be asked.
-        let place = match state.note(key, "place") {
+        let place = match state.host(key).and_then(|host| host.place.clone()) {
             Some(place) => place,
             None => {
                 let provider = providers::find(spec.provider.name())?.open(&spec.provider.settings(), context)?;

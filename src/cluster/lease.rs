@@ -1,7 +1,7 @@
 //! Leases that belong to no cluster: `gpucl lease`. They have a journal of their own, and the word `lease` in their tags.
 //!
-//! As with a cluster, what is asked for stands on the disk before the call, its id before the call returns. What a crash left
-//! open is looked for by its tag before the next one is asked for.
+//! They are made and deleted by the engine's write-ahead protocol, as all else is. What a crash left open is looked for by its tag before
+//! the next one is asked for.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -9,45 +9,23 @@ pub(crate) mod tests;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use super::Settings;
 use crate::engine::Ledger;
+use crate::engine::write_ahead::{has_id, making, removing};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::{ClusterName, Key, Scope};
 use crate::provider::{LeaseAsk, Proposal, Provider, Reservations};
-use crate::state::{Item, ItemKind, ItemState, Lock, Record, Store};
+use crate::state::{Item, ItemState, LeaseNotes, LeaseSource, Lock, Notes, Record, Store};
 use crate::util::{digest, random};
 
 /// How long another `gpucl lease` may hold the journal before we give up: it is one call to the service.
 const LOCK_LIMIT: Duration = Duration::from_secs(30);
 /// How many letters make a key.
 const KEY_LETTERS: usize = 6;
-/// What is noted of a lease.
-const NOTE: &str = "lease";
-
-/// Where a lease is, so that what was left open is asked for at the right place.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
-    /// The provider's name.
-    pub provider: String,
-    /// The settings that it was opened with.
-    pub settings: serde_json::Value,
-    /// The site that was found for them.
-    #[serde(default)]
-    pub place: String,
-}
-
-/// What is remembered of a lease beside its id.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Noted {
-    source: Source,
-    name: String,
-    end: Timestamp,
-}
 
 /// Opens the place that a lease of the journal is at.
-pub type Opener<'a> = &'a (dyn Fn(&Source) -> Result<Box<dyn Provider>> + Sync);
+pub type Opener<'a> = &'a (dyn Fn(&LeaseSource) -> Result<Box<dyn Provider>> + Sync);
 
 /// A lease that an earlier command asked for and never told of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,14 +34,14 @@ pub struct Recovered {
     pub id: String,
     /// Its name, as it was asked for.
     pub name: String,
-    /// The digest of what was asked for.
-    digest: String,
+    /// The digest of the words that it was asked for with.
+    asked: String,
 }
 
 impl Recovered {
     /// It is what this asks for.
-    pub fn is(&self, source: &Source, ask: &LeaseAsk) -> bool {
-        self.digest == digest_of(source, ask)
+    pub fn is(&self, source: &LeaseSource, ask: &LeaseAsk) -> bool {
+        self.asked == digest_of(source, ask)
     }
 }
 
@@ -99,9 +77,8 @@ pub async fn settle(settings: &Settings, open: Opener<'_>) -> Result<Settled> {
     let ledger = Ledger::new(store);
     let now = Timestamp::now();
     for (key, item) in ledger.state().items {
-        let noted: Option<Noted> = ledger.state().note(&key, NOTE);
         // Without its note the call was not sent: it is written before.
-        let Some(noted) = noted else {
+        let Some(noted) = ledger.state().lease(&key).cloned() else {
             ledger.write(Record::Gone { key })?;
             continue;
         };
@@ -112,13 +89,13 @@ pub async fn settle(settings: &Settings, open: Opener<'_>) -> Result<Settled> {
             ItemState::Exists => {
                 ledger.write(Record::Ready { key })?;
                 let id = item.id.clone().unwrap_or_default();
-                settled.found.push(Recovered { id, name: noted.name, digest: item.digest });
+                settled.found.push(Recovered { id, name: noted.name, asked: noted.asked });
             }
             ItemState::Requested => match look(settings, open, &noted.source, &key, &item).await {
                 Ok(Some(id)) => {
                     ledger.write(Record::Exists { key: key.clone(), id: id.clone() })?;
                     ledger.write(Record::Ready { key })?;
-                    settled.found.push(Recovered { id, name: noted.name, digest: item.digest });
+                    settled.found.push(Recovered { id, name: noted.name, asked: noted.asked });
                 }
                 Ok(None) => {
                     ledger.write(Record::Gone { key })?;
@@ -136,7 +113,7 @@ pub async fn settle(settings: &Settings, open: Opener<'_>) -> Result<Settled> {
 async fn look(
     settings: &Settings,
     open: Opener<'_>,
-    source: &Source,
+    source: &LeaseSource,
     key: &Key,
     item: &Item,
 ) -> Result<Option<String>> {
@@ -158,7 +135,7 @@ async fn look(
 /// Acquires what was proposed; hands back its id.
 pub async fn acquire(
     settings: &Settings,
-    source: &Source,
+    source: &LeaseSource,
     provider: &dyn Provider,
     ask: &LeaseAsk,
     proposal: &Proposal,
@@ -172,17 +149,22 @@ pub async fn acquire(
         None => Store::create(&settings.paths, &scope, Timestamp::now())?,
     };
     let ledger = Ledger::new(store);
-    let kind = ItemKind::Resource(request.kind.0.clone());
-    let source = Source { place: proposal.place.clone(), ..source.clone() };
-    ledger.write(Record::Requested { key: key.clone(), kind, digest: digest_of(&source, ask) })?;
-    ledger.note(&key, NOTE, &Noted { source, name: proposal.name.clone(), end: proposal.end })?;
-    match provider.acquire(&scope.tag(&key), request, &ledger).await {
-        Ok(acquired) => {
-            ledger.write(Record::Ready { key })?;
+    let source = LeaseSource { place: proposal.place.clone(), ..source.clone() };
+    let asked = digest_of(&source, ask);
+    let notes = Notes::Lease(Box::new(LeaseNotes { source, name: proposal.name.clone(), end: proposal.end, asked }));
+    let mut id = String::new();
+    let call = async {
+        ledger.write(Record::Noted { key: key.clone(), notes })?;
+        id = provider.acquire(&scope.tag(&key), request, &ledger).await?.id;
+        Ok(())
+    };
+    match making(&ledger, request, None, call).await {
+        Ok(()) => {
             close(settings, ledger)?;
-            Ok(acquired.id)
+            Ok(id)
         }
-        Err(error) if *error.left_behind() == LeftBehind::Clear && has_no_id(&ledger, &key) => {
+        // It is sure that nothing came of it: nobody looks for it later.
+        Err(error) if *error.left_behind() == LeftBehind::Clear && !has_id(&ledger, &key) => {
             ledger.write(Record::Gone { key })?;
             close(settings, ledger)?;
             Err(error)
@@ -194,25 +176,19 @@ pub async fn acquire(
     }
 }
 
-fn has_no_id(ledger: &Ledger, key: &Key) -> bool {
-    ledger.state().items.get(key).is_none_or(|item| item.id.is_none())
-}
-
 /// Deletes a lease, and forgets it once it is gone.
 pub async fn delete(settings: &Settings, reservations: &dyn Reservations, id: &str) -> Result<()> {
     let Some(ledger) = known(settings, id).await? else { return reservations.delete(id).await };
     let (_lock, ledger, key) = ledger;
-    ledger.write(Record::Releasing { key: key.clone() })?;
-    reservations.delete(id).await?;
-    ledger.write(Record::Gone { key })?;
+    removing(&ledger, &key, reservations.delete(id)).await?;
     close(settings, ledger)
 }
 
 /// Remembers another end of a lease; what is not ours to remember is passed over.
 pub async fn moved(settings: &Settings, id: &str, end: Timestamp) -> Result<()> {
     let Some((_lock, ledger, key)) = known(settings, id).await? else { return Ok(()) };
-    if let Some(noted) = ledger.state().note::<Noted>(&key, NOTE) {
-        ledger.note(&key, NOTE, &Noted { end, ..noted })?;
+    if let Some(noted) = ledger.state().lease(&key).cloned() {
+        ledger.write(Record::Noted { key, notes: Notes::Lease(Box::new(LeaseNotes { end, ..noted })) })?;
     }
     close(settings, ledger)
 }
@@ -253,6 +229,6 @@ async fn lock(settings: &Settings) -> Result<Lock> {
 }
 
 /// The digest of what a person asked for: the same words again are the same ask.
-fn digest_of(source: &Source, ask: &LeaseAsk) -> String {
+fn digest_of(source: &LeaseSource, ask: &LeaseAsk) -> String {
     digest::of_json(&(&source.provider, &source.settings, format!("{ask:?}")))
 }

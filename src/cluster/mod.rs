@@ -4,7 +4,6 @@ mod backend;
 mod connections;
 mod down;
 mod gc;
-mod hunt;
 pub mod lease;
 mod limits;
 mod open;

@@ -10,11 +10,12 @@ use super::Settings;
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::host::LocalHost;
 use crate::name::Key;
-use crate::plan::{Machine, NodeSpec, desired};
+use crate::plan::{Machine, desired};
 use crate::playbook::{self, Facts, GpuFact, Vendor};
 use crate::provider::{HostPlace, HostRequest};
+use crate::ray::NodeSpec;
 use crate::runtime::compose;
-use crate::runtime::project::{self, DeployRequest, HostFolders, HostInput, Others, Pages, PrepareRequest};
+use crate::runtime::project::{self, DeployRequest, HostFolders, HostInput, Others, PrepareRequest};
 use crate::secret::{Secrets, ray_token_path};
 use crate::spec::{Loaded, Per, Spec};
 use crate::state::{ClusterState, Store};
@@ -99,11 +100,12 @@ fn hosts(spec: &Spec, scope: &crate::name::Scope, known: &ClusterState) -> Vec<H
     let runtime = project::of(spec.runtime);
     let host = |index: usize| {
         let key = Key::host(index);
+        let noted = known.host(&key).cloned().unwrap_or_default();
         HostInput {
             tag: scope.tag(&key).to_string(),
-            facts: known.note(&key, "facts").unwrap_or_else(|| stand_in(spec)),
-            address: known.note(&key, "address").unwrap_or_else(|| address_of(&spec.hosts[index])),
-            ports: known.note(&key, "ports").unwrap_or_else(|| runtime.choose_ports(&BTreeSet::new())),
+            facts: noted.facts.unwrap_or_else(|| stand_in(spec)),
+            address: noted.address.unwrap_or_else(|| address_of(&spec.hosts[index])),
+            ports: noted.ports.unwrap_or_else(|| runtime.choose_ports(&BTreeSet::new())),
             folders: runtime.folders_of(&scope.tag(&key).to_string()),
             key,
         }
@@ -140,7 +142,7 @@ pub async fn render(settings: &Settings, loaded: &Loaded) -> Result<Vec<Rendered
     let known = known_of(settings, spec)?;
     let hosts = hosts_now(settings, spec, &known).await?;
     let nodes = nodes_on(loaded, &hosts)?;
-    let pages: Pages = known.note(&Key::project(0), "pages").unwrap_or_default();
+    let pages = known.pages().cloned().unwrap_or_default();
     let runtime = project::of(spec.runtime);
     // What is rendered is read, sent and pasted by people: also keys that are there already stay where they are.
     let secrets = match spec.external_store() {

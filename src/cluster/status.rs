@@ -14,7 +14,6 @@ use crate::error::Result;
 use crate::host::LocalHost;
 use crate::money::Money;
 use crate::name::{ClusterName, Key};
-use crate::plan::started_nodes;
 use crate::provider::HostPlace;
 use crate::state::{ClusterState, ItemKind, Paths, Spending, Store};
 
@@ -211,27 +210,26 @@ fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
 
 /// Its hosts are this machine: what answers there answers here.
 pub fn is_here(state: &ClusterState) -> bool {
-    let mut places = state.items.keys().filter(|key| key.is_host()).map(|key| state.note(key, "place")).peekable();
+    let mut places = state.hosts().map(|(_, host)| &host.place).peekable();
     places.peek().is_some() && places.all(|place| matches!(place, Some(HostPlace::Local { .. })))
 }
 
 /// The log files of a cluster's nodes on this machine, by their names, and of what looks after them.
 pub fn node_logs(state: &ClusterState) -> Vec<(String, PathBuf)> {
-    let folder = |host: &Key| match state.note(host, "place") {
-        Some(HostPlace::Local { folder, .. }) => Some(folder.join("logs")),
-        _ => None,
+    let folder = |host: &Key| match state.host(host)?.place.as_ref()? {
+        HostPlace::Local { folder, .. } => Some(folder.join("logs")),
+        HostPlace::Ssh { .. } => None,
     };
     let log = |host: &Key, name: String| Some((name.clone(), folder(host)?.join(format!("{name}.log"))));
-    let nodes = started_nodes(state);
+    let nodes = state.started_nodes();
     let supervisor = nodes.first().and_then(|head| log(&head.host, "supervisor".to_owned()));
     nodes.iter().filter_map(|node| log(&node.host, node.key.display_name())).chain(supervisor).collect()
 }
 
 /// The hosts of a cluster that are this machine.
 pub fn local_hosts(state: &ClusterState, environment: &[(OsString, OsString)]) -> Result<Vec<LocalHost>> {
-    let hosts = state.items.keys().filter(|key| key.is_host());
-    let hosts = hosts.filter_map(|key| match state.note(key, "place") {
-        Some(HostPlace::Local { folder, .. }) => Some((key, folder)),
+    let hosts = state.hosts().filter_map(|(key, host)| match &host.place {
+        Some(HostPlace::Local { folder, .. }) => Some((key, folder.clone())),
         _ => None,
     });
     hosts.map(|(key, folder)| LocalHost::new(key.display_name(), folder, environment.iter().cloned())).collect()

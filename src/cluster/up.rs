@@ -9,7 +9,6 @@ use super::{Approval, Settings, backend};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::event::{Endpoint, WorkerGpus};
 use crate::money::{Money, told};
-use crate::plan::started_nodes;
 use crate::provider::Start;
 use crate::spec::Loaded;
 use crate::state::{ClusterState, ItemKind, Lock, Spending, Store};
@@ -79,7 +78,7 @@ pub(super) fn again(options: &UpOptions, kind: ErrorKind) -> String {
 
 /// What is there of a cluster, by the names that people have for it.
 fn what_is_there(known: &ClusterState) -> Vec<String> {
-    let nodes = started_nodes(known).into_iter().map(|node| node.key.display_name());
+    let nodes = known.started_nodes().into_iter().map(|node| node.key.display_name());
     let others = known.items.iter().filter(|(_, item)| item.kind != ItemKind::Project);
     let mut names: Vec<String> = others.map(|(key, _)| key.display_name()).chain(nodes).collect();
     names.sort();

@@ -1,16 +1,31 @@
 //! Walks a plan: what can be done at the same time is; each call stands in the journal before and after it is made.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
-use super::{Cancel, Ledger, Urgency, World};
-use crate::error::{Error, ErrorKind, LeftBehind, Result};
+use super::write_ahead::{has_id, making, removing};
+use super::{Cancel, Ledger, Replan, Urgency, World};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Bus, EventKind, Finish};
 use crate::plan::{Action, Operation, Plan};
 use crate::state::{ItemKind, Record};
+
+/// What a plan is done with.
+#[derive(Clone, Copy)]
+pub(super) struct Scene<'a> {
+    /// What is acted upon.
+    pub world: &'a dyn World,
+    /// What a refusal leads to.
+    pub replan: &'a dyn Replan,
+    /// The cluster's journal.
+    pub ledger: &'a Ledger,
+    /// Who is told.
+    pub events: &'a Bus,
+}
 
 /// What became of a plan.
 #[derive(Debug, Default)]
@@ -47,9 +62,9 @@ impl Executed {
 
 /// Does all operations of a plan, each as soon as its predecessors are done.
 ///
-/// After a failure nothing that needs the failed operation is begun; the rest goes on. With [`Urgency::Finish`] nothing
-/// more is begun; with [`Urgency::Now`] what is in flight is dropped, and the journal says so.
-pub async fn execute(plan: &Plan, world: &dyn World, ledger: &Ledger, events: &Bus, cancel: &Cancel) -> Executed {
+/// After a failure nothing that needs the failed operation is begun; the rest goes on, also while what was refused for want of capacity is
+/// planned anew. With [`Urgency::Finish`] nothing more is begun; with [`Urgency::Now`] what is in flight is dropped, and the journal says so.
+pub(super) async fn execute(plan: &Plan, on: Scene<'_>, cancel: &Cancel) -> Executed {
     let mut executed = Executed::default();
     let mut begun = BTreeSet::new();
     let mut running = FuturesUnordered::new();
@@ -60,7 +75,7 @@ pub async fn execute(plan: &Plan, world: &dyn World, ledger: &Ledger, events: &B
                     && operation.after.iter().all(|before| executed.done.contains(before));
                 if free {
                     begun.insert(operation.id);
-                    running.push(one(operation, world, ledger, events));
+                    running.push(one(operation, on));
                 }
             }
         }
@@ -94,12 +109,8 @@ pub async fn execute(plan: &Plan, world: &dyn World, ledger: &Ledger, events: &B
 }
 
 /// Does one operation, and tells.
-async fn one<'a>(
-    operation: &'a Operation,
-    world: &dyn World,
-    ledger: &Ledger,
-    events: &Bus,
-) -> (&'a Operation, Result<()>) {
+async fn one<'a>(operation: &'a Operation, on: Scene<'_>) -> (&'a Operation, Result<()>) {
+    let events = on.events;
     let (action, target) = (operation.action.name().to_owned(), operation.key.display_name());
     events.send(EventKind::OperationStarted {
         operation: operation.id,
@@ -108,7 +119,10 @@ async fn one<'a>(
         cause: operation.cause.clone(),
     });
     let started = Instant::now();
-    let result = journalled(operation, world, ledger).await;
+    let result = carried_out(operation, on).await;
+    if let Err(error) = &result {
+        on.replan.heed(error);
+    }
     events.send(EventKind::OperationFinished {
         operation: operation.id,
         action,
@@ -123,48 +137,48 @@ async fn one<'a>(
     (operation, result)
 }
 
+/// The operation, and what it becomes after each refusal for want of capacity.
+async fn carried_out(operation: &Operation, on: Scene<'_>) -> Result<()> {
+    let mut operation = Cow::Borrowed(operation);
+    let mut refused = Vec::new();
+    loop {
+        let Err(error) = journalled(&operation, on.world, on.ledger).await else { return Ok(()) };
+        let request = match &operation.action {
+            Action::Acquire { request } if error.kind() == ErrorKind::Capacity => request,
+            _ => return Err(error),
+        };
+        // It was made, and failed later.
+        if has_id(on.ledger, &operation.key) {
+            return Err(error);
+        }
+        refused.push(request.clone());
+        let request = on.replan.instead(&refused, error, on.ledger).await?;
+        operation.to_mut().action = Action::Acquire { request };
+    }
+}
+
 /// The journal before, the call, the journal after.
 async fn journalled(operation: &Operation, world: &dyn World, ledger: &Ledger) -> Result<()> {
-    let key = operation.key.clone();
+    let key = &operation.key;
+    let call = world.perform(operation, ledger);
     match &operation.action {
-        Action::Acquire { request } => {
-            let kind = ItemKind::Resource(request.kind.0.clone());
-            ledger.write(Record::Requested { key: key.clone(), kind, digest: request.digest() })?;
-            if let Some(price) = request.price {
-                ledger.write(Record::Priced { key: key.clone(), price, from: world.costs_from(request) })?;
-            }
-            if let Err(error) = world.perform(operation, ledger).await {
-                let has_id = ledger.state().items.get(&key).is_some_and(|item| item.id.is_some());
-                // A refusal for want of capacity is sure: nothing came of it, and nothing is to be looked for.
-                if error.kind() == ErrorKind::Capacity && *error.left_behind() == LeftBehind::Clear && !has_id {
-                    ledger.write(Record::Gone { key })?;
-                }
-                return Err(error);
-            }
-            ledger.write(Record::Ready { key })
-        }
+        Action::Acquire { request } => making(ledger, request, world.costs_from(request), call).await,
         Action::Await { .. } => {
-            world.perform(operation, ledger).await?;
-            ledger.write(Record::Ready { key })
+            call.await?;
+            ledger.write(Record::Ready { key: key.clone() })
         }
         // A host that is being prepared is not made by it: its item stays what it is.
-        Action::Prepare { .. } | Action::Guard { .. } => world.perform(operation, ledger).await,
-        // One of several is released, and the journal speaks of another: that one stays known.
-        Action::Release { resource } if known_by_another_id(ledger, operation, &resource.id) => {
-            world.perform(operation, ledger).await
-        }
+        Action::Prepare { .. } | Action::Guard { .. } => call.await,
         Action::Deploy { .. } => {
             let digest = String::new();
-            ledger.write(Record::Requested { key, kind: ItemKind::Project, digest })?;
-            world.perform(operation, ledger).await
+            ledger.write(Record::Requested { key: key.clone(), kind: ItemKind::Project, digest })?;
+            call.await
         }
         // It runs no more, but its files and volumes are there still: it stays known.
-        Action::StopProject { .. } => world.perform(operation, ledger).await,
-        Action::Clean { .. } | Action::Release { .. } => {
-            ledger.write(Record::Releasing { key: key.clone() })?;
-            world.perform(operation, ledger).await?;
-            ledger.write(Record::Gone { key })
-        }
+        Action::StopProject { .. } => call.await,
+        // One of several is released, and the journal speaks of another: that one stays known.
+        Action::Release { resource } if known_by_another_id(ledger, operation, &resource.id) => call.await,
+        Action::Clean { .. } | Action::Release { .. } => removing(ledger, key, call).await,
     }
 }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::error::Result;
 use crate::name::Key;
 use crate::provider::Recorder;
-use crate::state::{ClusterState, Record, Store};
+use crate::state::{ClusterState, HostNotes, Notes, ProjectNotes, Record, Store};
 
 /// A handle to the cluster's journal. What it has written is on the disk.
 #[derive(Debug, Clone)]
@@ -31,10 +31,28 @@ impl Ledger {
         self.lock().state().clone()
     }
 
-    /// Remembers something of an item.
-    pub fn note(&self, key: &Key, name: &str, value: &impl serde::Serialize) -> Result<()> {
-        let value = serde_json::to_value(value).unwrap_or_default();
-        self.write(Record::Noted { key: key.clone(), name: name.to_owned(), value })
+    /// Changes what is remembered of a host; writes nothing when nothing of it changes, or the host was not asked for.
+    pub fn note_host(&self, key: &Key, change: impl FnOnce(&mut HostNotes)) -> Result<()> {
+        let mut store = self.lock();
+        let Some(before) = store.state().host(key) else { return Ok(()) };
+        let mut host = before.clone();
+        change(&mut host);
+        if host == *before {
+            return Ok(());
+        }
+        store.write(Record::Noted { key: key.clone(), notes: Notes::Host(Box::new(host)) })
+    }
+
+    /// The same for what runs on a host.
+    pub fn note_project(&self, key: &Key, change: impl FnOnce(&mut ProjectNotes)) -> Result<()> {
+        let mut store = self.lock();
+        let Some(before) = store.state().project(key) else { return Ok(()) };
+        let mut project = before.clone();
+        change(&mut project);
+        if project == *before {
+            return Ok(());
+        }
+        store.write(Record::Noted { key: key.clone(), notes: Notes::Project(Box::new(project)) })
     }
 
     /// Writes a new snapshot.

@@ -10,10 +10,13 @@ mod cancel;
 mod executor;
 mod ledger;
 mod pipeline;
+mod replan;
 mod world;
+pub mod write_ahead;
 
 pub use cancel::{Cancel, CancelHandle, Urgency};
-pub use executor::{Executed, execute};
+pub use executor::Executed;
 pub use ledger::Ledger;
 pub use pipeline::{Pipeline, Planned};
+pub use replan::{NothingElse, Replan};
 pub use world::World;

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Cancel, Executed, Ledger, Urgency, World, execute};
+use super::executor::{Scene, execute};
+use super::{Cancel, Executed, Ledger, Replan, Urgency, World};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::event::{Bus, EventKind};
 use crate::plan::{Goal, Observed, Outcome, Plan, reconcile};
@@ -13,6 +14,8 @@ use crate::state::{ClusterState, ItemKind, ItemState, Record};
 pub struct Pipeline<'a> {
     /// What is acted upon.
     pub world: &'a dyn World,
+    /// What a refusal for want of capacity leads to.
+    pub replan: &'a dyn Replan,
     /// The cluster's journal.
     pub ledger: &'a Ledger,
     /// Who is told.
@@ -60,7 +63,7 @@ impl Pipeline<'_> {
     fn price(&self, requests: &[ResourceRequest], known: &ClusterState) -> Result<()> {
         let now = self.ledger.state();
         for request in requests.iter().filter(|request| request.adopted.is_none()) {
-            let (Some(price), Some(item)) = (request.price, now.items.get(&request.key)) else { continue };
+            let (Some(price), Some(item)) = (request.found.price, now.items.get(&request.key)) else { continue };
             if item.priced.is_some() || item.id.is_none() {
                 continue;
             }
@@ -75,7 +78,8 @@ impl Pipeline<'_> {
     /// Does a plan.
     pub async fn execute(&self, plan: &Plan) -> Executed {
         self.events.send(EventKind::PlanReady { text: plan.to_string(), operations: plan.operations.len() });
-        execute(plan, self.world, self.ledger, self.events, self.cancel).await
+        let on = Scene { world: self.world, replan: self.replan, ledger: self.ledger, events: self.events };
+        execute(plan, on, self.cancel).await
     }
 
     /// Plans and does, again while something shows up that the plan did not know, up to three times.

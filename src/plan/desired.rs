@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::name::Key;
 use crate::provider::ResourceRequest;
+use crate::ray::{NodeRole, NodeSpec};
 use crate::spec::{GpuProof, Per, Spec};
-use crate::state::{ClusterState, ItemKind};
-use crate::util::digest;
 use crate::util::human::{bytes, count};
 
 /// What a host has, as far as it is known before the plan: from the offer, or from the host itself.
@@ -20,54 +19,6 @@ pub struct Machine {
     pub memory: u64,
     /// GPUs.
     pub gpus: u32,
-}
-
-/// What a node is in its cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NodeRole {
-    /// It holds the cluster's state, the dashboard and the job API.
-    Head,
-    /// It runs tasks.
-    Worker,
-}
-
-/// A node of Ray as it is asked for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct NodeSpec {
-    /// Its key: `head`, `worker0`.
-    pub key: Key,
-    /// What it is.
-    pub role: NodeRole,
-    /// The host that it runs on.
-    pub host: Key,
-    /// Ray's version.
-    pub ray_version: String,
-    /// Logical CPUs for tasks.
-    pub cpus: u32,
-    /// GPUs for tasks.
-    pub gpus: u32,
-    /// Which of the host's GPUs it owns, from this one on; `None` when they are only declared.
-    pub first_gpu: Option<u32>,
-    /// Memory for tasks, in bytes.
-    pub memory: u64,
-    /// Shared memory for objects, in bytes.
-    pub object_store_memory: u64,
-    /// Custom resources.
-    pub resources: BTreeMap<String, f64>,
-    /// Labels.
-    pub labels: BTreeMap<String, String>,
-    /// Environment variables.
-    pub environment: BTreeMap<String, String>,
-    /// The dashboard's port, when the spec fixes it.
-    pub dashboard_port: Option<u16>,
-}
-
-impl NodeSpec {
-    /// The digest of all that it is started with; ports that gpucl chooses are not part of it.
-    pub fn digest(&self) -> String {
-        digest::of_json(self)
-    }
 }
 
 /// A state that a host must be brought to before nodes can run on it.
@@ -269,13 +220,4 @@ fn object_store(asked: Option<u64>, machine: &Machine) -> u64 {
         // A tenth of what all nodes may take, so that ten nodes fit.
         ((machine.memory as f64 * OBJECT_STORE_SHARE / 10.0) as u64).clamp(LEAST_OBJECT_STORE, 8 << 30)
     })
-}
-
-/// The nodes of a cluster as they were last started, the head first.
-pub fn started_nodes(known: &ClusterState) -> Vec<NodeSpec> {
-    let projects = known.items.iter().filter(|(_, item)| item.kind == ItemKind::Project).map(|(key, _)| key);
-    let of_project = |key| known.note::<Vec<NodeSpec>>(key, "nodes").unwrap_or_default();
-    let mut nodes: Vec<NodeSpec> = projects.flat_map(of_project).collect();
-    nodes.sort_by_key(|node| node.role);
-    nodes
 }

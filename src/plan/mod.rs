@@ -8,9 +8,7 @@ mod reconcile;
 #[cfg(test)]
 mod tests;
 
-pub use desired::{
-    Desired, Guarding, Machine, NodeRequest, NodeRole, NodeSpec, Preparation, ProjectRequest, desired, started_nodes,
-};
+pub use desired::{Desired, Guarding, Machine, NodeRequest, Preparation, ProjectRequest, desired};
 pub use observed::{Health, Observed, ObservedNode, ObservedProject};
 pub use operation::{Action, Change, NodeChange, Operation, Plan};
 pub use price::Price;

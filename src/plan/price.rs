@@ -24,7 +24,7 @@ impl Price {
         let mut counts = BTreeMap::<&str, usize>::new();
         let mut prices = Vec::new();
         for request in requests.into_iter().filter(|request| request.adopted.is_none()) {
-            let Some(HourlyPrice(price)) = request.price else { continue };
+            let Some(HourlyPrice(price)) = request.found.price else { continue };
             *counts.entry(request.label()).or_default() += 1;
             prices.push(price);
         }
@@ -66,15 +66,18 @@ mod tests {
 
     use super::*;
     use crate::name::Key;
-    use crate::provider::ResourceKind;
+    use crate::provider::{Finding, ResourceKind};
 
     fn request(index: usize, cents: Option<u64>, label: Option<&str>) -> ResourceRequest {
         ResourceRequest {
             key: Key::host(index),
             kind: ResourceKind("instance".to_owned()),
             settings: json!({}),
-            found: label.map_or(serde_json::Value::Null, |label| json!({ "label": label })),
-            price: cents.map(HourlyPrice::cents),
+            found: Finding {
+                label: label.map(str::to_owned),
+                price: cents.map(HourlyPrice::cents),
+                ..Finding::default()
+            },
             adopted: None,
             needs: Vec::new(),
             is_host: true,

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::name::{Key, Scope};
-use crate::provider::{ObservedResource, ResourceKind, ResourceRequest};
+use crate::provider::{Finding, ObservedResource, ResourceKind, ResourceRequest};
+use crate::ray::NodeSpec;
 use crate::spec::Spec;
 use crate::state::{ClusterState, ItemKind, Record};
 
@@ -42,8 +43,7 @@ fn host() -> ResourceRequest {
         settings: serde_json::Value::Null,
         needs: Vec::new(),
         is_host: true,
-        found: serde_json::Value::Null,
-        price: None,
+        found: Finding::default(),
         adopted: None,
     }
 }

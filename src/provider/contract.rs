@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::{Acquired, Capability, Login, Manifest, Recorder, Reservations};
-use crate::error::Result;
+use crate::error::{Doing as _, ErrorKind, Result};
 use crate::event::Bus;
 use crate::host::SshTarget;
 use crate::money::HourlyPrice;
@@ -98,13 +98,54 @@ pub struct HostRequest {
     pub settings: serde_json::Value,
     /// What [`Provider::resolve`] found for it.
     #[serde(default)]
-    pub found: serde_json::Value,
+    pub found: Finding,
+}
+
+/// What a provider found for what a spec leaves open. Nothing when all of it is empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What a person calls it when its price is told: `gpu_8x_a100`, `lease on liqid01`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// What it costs for as long as it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<HourlyPrice>,
+    /// The rest, in the provider's own form: [`Self::of`] writes it, [`Self::read`] reads it.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub data: serde_json::Value,
+}
+
+impl Finding {
+    /// What was found, in the provider's own form.
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON.
+    pub fn of(data: &impl Serialize) -> Result<Self> {
+        let data = serde_json::to_value(data).doing(ErrorKind::Internal, || "write down what was found".to_owned())?;
+        Ok(Self { data, ..Self::default() })
+    }
+
+    /// What was found; `None` when nothing was.
+    ///
+    /// # Errors
+    /// When it is not of this form: what was asked for by other words than these is not asked for at all.
+    pub fn read<T: serde::de::DeserializeOwned>(&self) -> Result<Option<T>> {
+        match &self.data {
+            serde_json::Value::Null => Ok(None),
+            data => T::deserialize(data).map(Some).doing(ErrorKind::Internal, || "read what was found".to_owned()),
+        }
+    }
+
+    /// Nothing was found.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl HostRequest {
     /// A host as the spec asks for it.
     pub fn new(key: Key, settings: serde_json::Value) -> Self {
-        Self { key, settings, found: serde_json::Value::Null }
+        Self { key, settings, found: Finding::default() }
     }
 }
 
@@ -146,12 +187,9 @@ pub struct ResourceRequest {
     pub kind: ResourceKind,
     /// The provider's own form of what is asked for; its digest tells whether it has changed.
     pub settings: serde_json::Value,
-    /// What was found for it; not part of its digest.
-    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
-    pub found: serde_json::Value,
-    /// What it costs for as long as it is there; not part of its digest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price: Option<HourlyPrice>,
+    /// What was found for it, with what it costs; not part of its digest.
+    #[serde(default, skip_serializing_if = "Finding::is_empty")]
+    pub found: Finding,
     /// The id of what is used and was not made for this cluster: it is neither acquired nor released.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopted: Option<String>,
@@ -164,10 +202,9 @@ pub struct ResourceRequest {
 }
 
 impl ResourceRequest {
-    /// What a person calls it when its price is told: what its provider wrote as `label` into what it found, such as
-    /// `gpu_8x_a100`; else its kind.
+    /// What a person calls it when its price is told; its kind where its provider has no other word for it.
     pub fn label(&self) -> &str {
-        self.found.get("label").and_then(serde_json::Value::as_str).unwrap_or(&self.kind.0)
+        self.found.label.as_deref().unwrap_or(&self.kind.0)
     }
 
     /// The digest of what is asked for: another one means that the spec has changed. What was found and what it costs is not part of it.

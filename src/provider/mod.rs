@@ -16,8 +16,8 @@ pub mod settings;
 
 pub use capability::{Capability, ProviderKind, Runtime, USUAL_POLL};
 pub use contract::{
-    Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider, Resolved,
-    ResourceKind, ResourceRequest, Start, Surroundings,
+    Context, Factory, FieldError, Finding, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider,
+    Resolved, ResourceKind, ResourceRequest, Start, Surroundings,
 };
 pub use login::{LoggedIn, Login, LoginAsk, LoginForm};
 pub use manifest::Manifest;

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::cost::Priced;
+use super::notes::{HostNotes, LeaseNotes, Notes, Pages, ProjectNotes};
 use crate::money::{HourlyPrice, Money};
 use crate::name::{ClusterName, Key, Owner, Scope};
+use crate::ray::NodeSpec;
 use crate::spec::Spec;
 
 /// What an item is.
@@ -54,9 +56,12 @@ pub struct Item {
     /// What it costs for as long as it is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priced: Option<Priced>,
+    /// It was not made for the cluster, and is not released with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub adopted: bool,
     /// What else is to be remembered of it, such as its ports.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub notes: BTreeMap<String, serde_json::Value>,
+    #[serde(default, skip_serializing_if = "Notes::is_none")]
+    pub notes: Notes,
 }
 
 /// A cluster as it is known.
@@ -126,14 +131,17 @@ pub enum Record {
         /// Its id.
         id: String,
     },
-    /// Something is to be remembered of an item.
+    /// An item was not made for the cluster, and is not released with it.
+    Adopted {
+        /// The item.
+        key: Key,
+    },
+    /// This is to be remembered of an item from now on.
     Noted {
         /// The item.
         key: Key,
-        /// What it is called.
-        name: String,
-        /// What it is.
-        value: serde_json::Value,
+        /// All that is.
+        notes: Notes,
     },
     /// An item did what it was made for.
     Ready {
@@ -175,10 +183,50 @@ impl ClusterState {
         Scope { owner: self.owner.clone(), cluster: self.name.clone() }
     }
 
-    /// A note of an item, in the form that it was written in.
-    pub fn note<T: serde::de::DeserializeOwned>(&self, key: &Key, name: &str) -> Option<T> {
-        let value = self.items.get(key)?.notes.get(name)?;
-        serde_json::from_value(value.clone()).ok()
+    /// What is remembered of a host; `None` while it was not asked for.
+    pub fn host(&self, key: &Key) -> Option<&HostNotes> {
+        match &self.items.get(key)?.notes {
+            Notes::Host(host) => Some(host),
+            _ => None,
+        }
+    }
+
+    /// What is remembered of the hosts that were asked for.
+    pub fn hosts(&self) -> impl Iterator<Item = (&Key, &HostNotes)> {
+        self.items.keys().filter_map(|key| Some((key, self.host(key)?)))
+    }
+
+    /// What is remembered of what runs on a host, by the key of its project.
+    pub fn project(&self, key: &Key) -> Option<&ProjectNotes> {
+        match &self.items.get(key)?.notes {
+            Notes::Project(project) => Some(project),
+            _ => None,
+        }
+    }
+
+    /// What is remembered of what runs on hosts.
+    pub fn projects(&self) -> impl Iterator<Item = (&Key, &ProjectNotes)> {
+        self.items.keys().filter_map(|key| Some((key, self.project(key)?)))
+    }
+
+    /// The ports of its pages on the user's machine, once they were chosen.
+    pub fn pages(&self) -> Option<&Pages> {
+        self.project(&Key::project(0))?.pages.as_ref()
+    }
+
+    /// What is remembered of a lease that belongs to no cluster.
+    pub fn lease(&self, key: &Key) -> Option<&LeaseNotes> {
+        match &self.items.get(key)?.notes {
+            Notes::Lease(lease) => Some(lease),
+            _ => None,
+        }
+    }
+
+    /// The nodes as they were last started, the head first.
+    pub fn started_nodes(&self) -> Vec<NodeSpec> {
+        let mut nodes: Vec<NodeSpec> = self.projects().flat_map(|(_, project)| project.nodes.clone()).collect();
+        nodes.sort_by_key(|node| node.role);
+        nodes
     }
 
     /// Adds one record.
@@ -193,9 +241,10 @@ impl ClusterState {
                 let before = self.items.remove(&key);
                 // Asked for anew, the one before is gone.
                 before.iter().for_each(|before| self.spend(before, at));
-                let notes = before.map(|item| item.notes).unwrap_or_default();
-                let (state, exists_since, priced) = (ItemState::Requested, None, None);
-                let item = Item { kind, state, id: None, digest, since: at, exists_since, priced, notes };
+                let notes = before.map(|item| item.notes).filter(|notes| !notes.is_none());
+                let notes = notes.unwrap_or_else(|| Notes::of(&key, &kind));
+                let (state, exists_since, priced, adopted) = (ItemState::Requested, None, None, false);
+                let item = Item { kind, state, id: None, digest, since: at, exists_since, priced, adopted, notes };
                 self.items.insert(key, item);
                 self.ready_since = None;
             }
@@ -216,9 +265,14 @@ impl ClusterState {
                 }
                 self.begin(&key);
             }
-            Record::Noted { key, name, value } => {
+            Record::Adopted { key } => {
                 if let Some(item) = self.items.get_mut(&key) {
-                    item.notes.insert(name, value);
+                    item.adopted = true;
+                }
+            }
+            Record::Noted { key, notes } => {
+                if let Some(item) = self.items.get_mut(&key) {
+                    item.notes = notes;
                 }
             }
             Record::Ready { key } => {

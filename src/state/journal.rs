@@ -12,7 +12,7 @@ use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::fs::{HISTORY_LIMIT, open_append, read_within};
 
 /// The version of the journal's and the snapshot's form.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// A record with its time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

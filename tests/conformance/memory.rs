@@ -9,7 +9,7 @@ use gpucl::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use gpucl::name::{Key, Scope, Tag};
 use gpucl::provider::Runtime;
 use gpucl::provider::{
-    Acquired, Capability, HostPlace, HostRequest, ObservedResource, Offer, Provider, ProviderKind, Recorder,
+    Acquired, Capability, Finding, HostPlace, HostRequest, ObservedResource, Offer, Provider, ProviderKind, Recorder,
     ResourceKind, ResourceRequest,
 };
 
@@ -263,8 +263,7 @@ impl Provider for Memory {
             settings: request.settings.clone(),
             needs,
             is_host,
-            found: serde_json::Value::Null,
-            price: None,
+            found: Finding::default(),
             adopted: None,
         };
         if !self.several {
@@ -365,8 +364,7 @@ impl Provider for Memory {
             settings: serde_json::json!({ "refuse": true }),
             needs: Vec::new(),
             is_host: true,
-            found: serde_json::Value::Null,
-            price: None,
+            found: Finding::default(),
             adopted: None,
         }
     }

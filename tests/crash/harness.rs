@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use gpucl::engine::{Cancel, Ledger, Pipeline};
+use gpucl::engine::{Cancel, Ledger, NothingElse, Pipeline};
 use gpucl::event::Bus;
 use gpucl::name::{Key, Scope};
 use gpucl::plan::{Desired, Goal, Guarding, NodeRequest, Preparation, ProjectRequest};
-use gpucl::provider::{ResourceKind, ResourceRequest};
+use gpucl::provider::{Finding, ResourceKind, ResourceRequest};
 use gpucl::state::{Paths, Store};
 
 use super::world::{Bug, MemoryWorld, Phase};
@@ -48,8 +48,7 @@ pub(crate) fn desired(workers: usize, cpus: u32, host: &str) -> Desired {
             settings: serde_json::json!({ "form": host }),
             needs: Vec::new(),
             is_host: true,
-            found: serde_json::Value::Null,
-            price: None,
+            found: Finding::default(),
             adopted: None,
         }],
         preparations: vec![Preparation { host: Key::host(0), digest: "prepared".to_owned(), behind: None }],
@@ -126,7 +125,8 @@ impl Harness {
             self.world.machine().wanted.clone_from(&desired.projects);
         }
         let ledger = self.ledger();
-        let pipeline = Pipeline { world: &self.world, ledger: &ledger, events: &bus, cancel: &cancel };
+        let pipeline =
+            Pipeline { world: &self.world, replan: &NothingElse, ledger: &ledger, events: &bus, cancel: &cancel };
         let result = match goal {
             Goalish::Down => pipeline.remove_all().await.map(|_| ()),
             _ => match pipeline.plan(&goal.goal()).await {

@@ -11,6 +11,7 @@ use crate::name::{Key, Tag};
 use crate::provider::{Acquired, ObservedResource, ResourceKind, ResourceRequest};
 use crate::providers::chameleon::api::{Effect, FailureKind, FloatingIp, Server, Who};
 use crate::providers::chameleon::cloud::{Cloud, tag_of_server};
+use crate::providers::chameleon::resolve::SharedFound;
 use crate::secret::Marks;
 
 /// How long an address that was made may be missing from the list.
@@ -140,8 +141,8 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
     if let Some(address) = own(cloud, tag).await? {
         return Ok(Acquired { id: address.id, was_there: true });
     }
-    let network = match request.found["public"].as_str() {
-        Some(id) => id.to_owned(),
+    let network = match request.found.read::<SharedFound>()?.and_then(|found| found.public) {
+        Some(id) => id,
         None => {
             let name = cloud.settings.public_network();
             let networks = site.networks(name).await?;

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
+use crate::error::{Doing as _, Error, ErrorKind, LeftBehind, Result, Status};
 use crate::event::EventKind;
 use crate::name::{Key, Tag};
 use crate::provider::{Acquired, LeaseState, ObservedResource, Outage, ResourceKind, ResourceRequest};
@@ -13,7 +14,7 @@ use crate::provider::{EndAsk, HostFilter, LeaseAsk, StartAsk};
 use crate::providers::chameleon::api::{Effect, Failure, FailureKind, Lease, NewLease, NewReservation, Site};
 use crate::providers::chameleon::cloud::{Cloud, tag_of};
 use crate::providers::chameleon::reservations::no_slot;
-use crate::providers::chameleon::resolve::{LeaseFound, Wanted};
+use crate::providers::chameleon::resolve::{LeaseFound, SharedFound, Wanted};
 use crate::providers::chameleon::slots;
 use crate::util::when;
 
@@ -108,15 +109,21 @@ fn is_there(leases: &[Lease]) -> Option<Acquired> {
 
 /// Makes the lease of this tag, or finds it.
 pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Acquired> {
-    let wanted: Wanted = serde_json::from_value(request.settings["hosts"].clone()).unwrap_or_default();
+    let wanted = match &request.settings["hosts"] {
+        Value::Null => Wanted::default(),
+        hosts => {
+            Wanted::deserialize(hosts).doing(ErrorKind::Internal, || format!("read which hosts {tag} asks for"))?
+        }
+    };
+    let found: Option<SharedFound> = request.found.read()?;
     let site = cloud.site_with(&wanted.nodes).await?;
     let before = tagged(site, tag).await?;
     if let Some(there) = is_there(&before) {
         return Ok(there);
     }
     let mut calendar = None;
-    let (start, end, hosts) = match serde_json::from_value(request.found["lease"].clone()) {
-        Ok(LeaseFound::New { start, end, hosts }) => (start, end, hosts),
+    let (start, end, hosts) = match found.as_ref().map(|found| found.lease.clone()) {
+        Some(LeaseFound::New { start, end, hosts }) => (start, end, hosts),
         // Asked for without a look before, or by what was true then.
         _ => {
             let ask = LeaseAsk {
@@ -137,7 +144,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
         Some(calendar) => calendar,
         None => cloud.calendar_now(&hosts).await?,
     };
-    let title = request.found["title"].as_str().unwrap_or(tag.cluster.as_str());
+    let title = found.as_ref().and_then(|found| found.title.as_deref()).unwrap_or(tag.cluster.as_str());
     let reservations = hosts.iter().map(|host| {
         let (property, value) = calendar.selector(host);
         NewReservation::host(property, &value)

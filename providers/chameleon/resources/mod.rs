@@ -14,11 +14,11 @@ use address::Whose;
 use super::api::FloatingIp;
 use super::cloud::Cloud;
 use super::config;
-use super::resolve::{Found, LeaseFound, Wanted};
+use super::resolve::{Found, LeaseFound, SharedFound, Wanted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Owner, Tag};
 use crate::provider::{
-    Acquired, HostPlace, HostRequest, ObservedResource, Recorder, ResourceKind, ResourceRequest, settings,
+    Acquired, Finding, HostPlace, HostRequest, ObservedResource, Recorder, ResourceKind, ResourceRequest, settings,
 };
 use crate::secret::Marks;
 
@@ -70,7 +70,7 @@ fn address_key() -> Key {
 pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
     let doing = || format!("read the entry of {}", request.key.display_name());
     let entry = config::read_host(&request.settings, "").map_err(|errors| settings::wrong(doing(), &errors))?;
-    let found: Option<Found> = serde_json::from_value(request.found.clone()).ok();
+    let found: Option<Found> = request.found.read()?;
     // Without what was found, a host is asked for as if it were the only one.
     let wanted = found.as_ref().map_or_else(|| Wanted::of(std::slice::from_ref(&entry)), |found| found.wanted.clone());
     let adopted_lease = match found.as_ref().map(|found| &found.lease) {
@@ -82,8 +82,7 @@ pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<Resourc
             key,
             kind: ResourceKind(kind.name().to_owned()),
             settings,
-            found: request.found.clone(),
-            price: None,
+            found: Finding::default(),
             adopted,
             needs,
             is_host: kind == Kind::Server,
@@ -107,18 +106,17 @@ pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<Resourc
         "entry": entry, "image": cloud.settings.image, "network": cloud.settings.network(), "flavor": cloud.settings.flavor(),
     });
     // What is shared must be the same in each: what is one host's stands in its server alone.
-    for shared in &mut requests {
-        shared.found = found.as_ref().map_or(
-            Value::Null,
-            |found| json!({ "lease": found.lease, "public": found.public, "wanted": found.wanted }),
-        );
+    if let Some(Found { lease, public, .. }) = &found {
+        let shared = SharedFound { lease: lease.clone(), title: None, public: Some(public.clone()) };
+        let shared = Finding::of(&shared)?;
+        requests.iter_mut().for_each(|request| request.found = shared.clone());
+        // It is the lease that is paid for, whether something runs on its hosts or not.
+        let Finding { label, price, .. } = request.found.clone();
+        requests[0].found = Finding { label, price, ..shared };
     }
-    // It is the lease that is paid for, whether something runs on its hosts or not.
-    if let (Some(lease), Some(found)) = (requests.first_mut(), &found) {
-        lease.price = found.price;
-        lease.found["label"] = json!(format!("lease on {}", found.hosts.join(", ")));
-    }
-    requests.push(request_of(request.key.clone(), Kind::Server, settings, None, needs));
+    let found = Finding { data: request.found.data.clone(), ..Finding::default() };
+    let server = request_of(request.key.clone(), Kind::Server, settings, None, needs);
+    requests.push(ResourceRequest { found, ..server });
     Ok(requests)
 }
 

@@ -107,9 +107,9 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
     if let Some(server) = tagged(site, tag).await? {
         return Ok(Acquired { id: server.id, was_there: true });
     }
-    let found = match serde_json::from_value::<Found>(request.found.clone()) {
-        Ok(found) => found,
-        Err(_) => look(cloud, tag, request).await?,
+    let found = match request.found.read::<Found>()? {
+        Some(found) => found,
+        None => look(cloud, tag, request).await?,
     };
     let lease = lease_of(site, tag, &found).await?;
     // The scheduler would say "No valid host" to it.
@@ -167,8 +167,7 @@ async fn look(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Fou
     let host = HostRequest::new(tag.key.clone(), request.settings["entry"].clone());
     let resolved = resolve(cloud, &scope, vec![host]).await?;
     let found = resolved.hosts.into_iter().next().map(|host| host.found).unwrap_or_default();
-    serde_json::from_value(found)
-        .map_err(|error| Error::new(ErrorKind::Internal, format!("read what was found for {tag}")).caused_by(&error))
+    found.read()?.ok_or_else(|| Error::new(ErrorKind::Internal, format!("find what {tag} takes")))
 }
 
 /// Waits until a server is active and has its address.
@@ -235,13 +234,13 @@ async fn give_address(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, id: &
     let doing = || format!("give {} its floating IP", tag.key.display_name());
     let scope = Scope { owner: tag.owner.clone(), cluster: tag.cluster.clone() };
     let wanted = scope.tag(&address_key());
-    let named = request.found["address"].as_str();
+    let named = request.found.read::<Found>()?.and_then(|found| found.address);
     let mut last = None;
     for attempt in 0..5_u64 {
         tokio::time::sleep(Duration::from_millis(500 * attempt)).await;
         let ports = site.ports(id).await?;
-        let own = match named {
-            Some(id) => site.floating_ips().await?.into_iter().find(|address| address.id == id),
+        let own = match &named {
+            Some(id) => site.floating_ips().await?.into_iter().find(|address| address.id == *id),
             None => address::own(cloud, &wanted).await?,
         };
         let Some(own) = own else {

@@ -66,9 +66,9 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
     if let Some(id) = super::look(cloud, &named).await? {
         return Ok(Acquired { id, was_there: true });
     }
-    let found = match serde_json::from_value::<Found>(request.found.clone()) {
-        Ok(found) => found,
-        Err(_) => look(cloud, tag, request).await?,
+    let found = match request.found.read::<Found>()? {
+        Some(found) => found,
+        None => look(cloud, tag, request).await?,
     };
     let new = new_instance(cloud, tag, request, &found).await?;
     // One after another, as Lambda takes them: what one is refused, the next does not ask for.
@@ -140,8 +140,8 @@ async fn look(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Fou
     };
     let resolved = resolve(cloud, &scope_of(tag), vec![HostRequest::new(tag.key.clone(), entry)]).await?;
     let found = resolved.hosts.into_iter().next().map(|host| host.found).unwrap_or_default();
-    let mut found: Found = serde_json::from_value(found)
-        .map_err(|error| Error::new(ErrorKind::Internal, format!("read what was found for {tag}")).caused_by(&error))?;
+    let found: Option<Found> = found.read()?;
+    let mut found = found.ok_or_else(|| Error::new(ErrorKind::Internal, format!("find what {tag} takes")))?;
     // It was asked for with a key of its own.
     found.key = KeyFound::Own;
     Ok(found)

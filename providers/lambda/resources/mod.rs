@@ -17,7 +17,7 @@ use super::resolve::{Found, KeyFound};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
-    Acquired, HostPlace, HostRequest, ObservedResource, Recorder, ResourceKind, ResourceRequest, settings,
+    Acquired, Finding, HostPlace, HostRequest, ObservedResource, Recorder, ResourceKind, ResourceRequest, settings,
 };
 
 pub(super) use instance::tag_of;
@@ -87,13 +87,12 @@ pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<Resourc
     let doing = || format!("read the entry of {}", request.key.display_name());
     let entry = config::read_host(&request.settings, "").map_err(|errors| settings::wrong(doing(), &errors))?;
     // Without what was found, a host is asked for as if it were the only one, in whichever region.
-    let found: Option<Found> = serde_json::from_value(request.found.clone()).ok();
+    let found: Option<Found> = request.found.read()?;
     let make = |key: Key, kind: Kind, settings: Value| ResourceRequest {
         key,
         kind: ResourceKind(kind.name().to_owned()),
         settings,
-        found: Value::Null,
-        price: None,
+        found: Finding::default(),
         adopted: None,
         needs: Vec::new(),
         is_host: kind == Kind::Instance,
@@ -118,7 +117,6 @@ pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<Resourc
     let settings = json!({ "type": kind, "gpus": need, "image": cloud.settings.image });
     requests.push(ResourceRequest {
         found: request.found.clone(),
-        price: found.as_ref().map(|found| found.price),
         needs,
         ..make(request.key.clone(), Kind::Instance, settings)
     });

@@ -8,13 +8,13 @@ use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::cli::reserving::{self, ProviderArgs};
-use crate::cluster::lease::Source;
 use crate::cluster::{Found, Gc, GcOptions, Settings, Standing};
 use crate::engine::Cancel;
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::Owner;
 use crate::provider::Provider;
 use crate::providers;
+use crate::state::LeaseSource;
 use crate::state::{check_here, known_owner};
 use crate::util::{human, when};
 
@@ -127,7 +127,7 @@ impl Desk<'_> {
 
     /// The provider that was named, or all that open, and those that do not.
     fn places(&self) -> Result<(Vec<Place>, Silent)> {
-        let open = |source: &Source| {
+        let open = |source: &LeaseSource| {
             let provider = reserving::open(self.app, source, self.settings.events.clone())?;
             Ok(Place { name: source.provider.clone(), provider })
         };
@@ -137,7 +137,7 @@ impl Desk<'_> {
         let (mut places, mut silent) = (Vec::new(), Vec::new());
         for name in providers::names() {
             let source =
-                Source { provider: name, settings: Value::Object(serde_json::Map::new()), place: String::new() };
+                LeaseSource { provider: name, settings: Value::Object(serde_json::Map::new()), place: String::new() };
             match open(&source) {
                 Ok(place) => places.push(place),
                 Err(error) => silent.push((source.provider, error)),

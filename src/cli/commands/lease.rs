@@ -16,10 +16,11 @@ use crate::cli::app::App;
 use crate::cli::reserving::{self, ProviderArgs};
 use crate::cluster::Settings;
 use crate::cluster::lease as standalone;
-use crate::cluster::lease::{Settled, Source};
+use crate::cluster::lease::Settled;
 use crate::engine::Cancel;
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::{Lease, LeaseState, Provider, Reservations};
+use crate::state::LeaseSource;
 use crate::util::when;
 
 /// The arguments of `lease`.
@@ -65,7 +66,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let (_handle, cancel) = Cancel::new();
     let makes = args.command.is_none() && !args.ask.dry_run;
     let settings = if makes { app.settings(events, cancel)? } else { app.settings_to_look(events, cancel)? };
-    let reopen = |source: &Source| reserving::open(app, source, settings.events.clone());
+    let reopen = |source: &LeaseSource| reserving::open(app, source, settings.events.clone());
     let flags = match &args.command {
         None => args.ask.provider.flags(),
         Some(command) => command.provider().flags(),
@@ -108,7 +109,7 @@ impl Command {
 struct Desk<'a> {
     app: &'a App,
     settings: Settings,
-    source: Source,
+    source: LeaseSource,
     provider: Arc<dyn Provider>,
     /// Opens what an earlier command used.
     reopen: standalone::Opener<'a>,

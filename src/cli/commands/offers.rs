@@ -8,10 +8,10 @@ use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::{Table, gantt};
 use crate::cli::reserving::{self, ProviderArgs};
-use crate::cluster::lease::Source;
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::{CalendarRow, HostFilter, Offer};
 use crate::providers;
+use crate::state::LeaseSource;
 use crate::util::{human, when};
 
 /// How far ahead free time is looked for.
@@ -155,7 +155,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
 }
 
 /// Whom to ask: the provider that is meant, else all that one is logged in to.
-fn sources(app: &App, args: &ProviderArgs) -> Result<Vec<Source>> {
+fn sources(app: &App, args: &ProviderArgs) -> Result<Vec<LeaseSource>> {
     if !args.is_open() {
         return Ok(vec![args.source()?]);
     }
@@ -165,7 +165,7 @@ fn sources(app: &App, args: &ProviderArgs) -> Result<Vec<Source>> {
         let (Some(login), manifest) = (factory.login(), factory.manifest()?) else { continue };
         // What is wrong with a credential is told when it is used.
         let settings = login.sources(&context).unwrap_or_else(|_| vec![json!({})]);
-        let source = |settings| Source { provider: manifest.name.clone(), settings, place: String::new() };
+        let source = |settings| LeaseSource { provider: manifest.name.clone(), settings, place: String::new() };
         found.extend(settings.into_iter().map(source));
         known.push(manifest.name.clone());
     }
@@ -178,7 +178,7 @@ fn sources(app: &App, args: &ProviderArgs) -> Result<Vec<Source>> {
 }
 
 /// What one provider has.
-async fn rows_of(app: &App, source: &Source, filter: &HostFilter, now: Timestamp) -> Result<Vec<CalendarRow>> {
+async fn rows_of(app: &App, source: &LeaseSource, filter: &HostFilter, now: Timestamp) -> Result<Vec<CalendarRow>> {
     let provider = reserving::open(app, source, app.plain_events())?;
     if let Some(reservations) = provider.reservations() {
         return reservations.calendar(filter, when::later(now, HORIZON)).await;

@@ -114,7 +114,7 @@ async fn what_cannot_be_asked_stays_open() {
     let bench = Bench::new();
     bench.memory.fails(Fault::CutAfter);
     bench.lease(&three_hours("liqid01")).await.unwrap_err();
-    let closed = |source: &Source| -> Result<Box<dyn Provider>> {
+    let closed = |source: &LeaseSource| -> Result<Box<dyn Provider>> {
         assert_eq!(source.place, "MEM", "where it is asked is remembered");
         Err(Error::new(ErrorKind::Provider, "log in"))
     };

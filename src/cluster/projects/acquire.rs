@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::world::{ProjectWorld, Purpose};
 use jiff::Timestamp;
 
-use crate::cluster::hunt::Next;
+use super::capacity::Next;
+use super::world::{ProjectWorld, Purpose};
 use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result};
 use crate::money;
 use crate::name::Key;
 use crate::plan::Observed;
 use crate::provider::{HostPlace, HostRequest, ObservedResource, Offer, Recorder as _, ResourceRequest, Start};
-use crate::state::{ClusterState, ItemKind, Record};
+use crate::state::{ClusterState, Record};
 
 /// How often a provider is asked whether a host is still there while something is done on it.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
@@ -106,7 +106,7 @@ impl ProjectWorld {
         let is_host = |key: &Key| wanted.is_empty() || wanted.contains(key);
         for found in observed.resources.iter().filter(|found| found.usable && is_host(&found.key)) {
             let noted = known.items.get(&found.key).is_some_and(|item| item.id.as_deref() == Some(found.id.as_str()));
-            let place = match known.note(&found.key, "place").filter(|_| noted) {
+            let place = match known.host(&found.key).and_then(|host| host.place.clone()).filter(|_| noted) {
                 Some(place) => Ok(place),
                 None => self.config.provider.place(&self.config.scope.tag(&found.key), &found.id).await,
             };
@@ -133,107 +133,16 @@ impl ProjectWorld {
         Ok(keys)
     }
 
-    /// Acquires one resource, and waits until it is usable. While the provider has none of it, whatever else the spec takes is asked for,
-    /// and it is asked again as long as that was asked for; the rest of the plan goes on meanwhile.
+    /// Acquires one resource, and waits until it is usable.
     pub(super) async fn acquire(&self, key: &Key, request: &ResourceRequest, ledger: &Ledger) -> Result<()> {
-        let config = &self.config;
-        let tag = config.scope.tag(key);
         self.forget(key, ledger).await?;
-        let (mut request, mut round) = (request.clone(), config.hunt.round().await);
-        let mut refused = Vec::new();
-        let acquired = loop {
-            match config.provider.acquire(&tag, &request, ledger).await {
-                Ok(acquired) => break acquired,
-                Err(error) if error.kind() == ErrorKind::Capacity => {
-                    refused.push(request.clone());
-                    request = match config.hunt.takes_what_is_next() {
-                        true => self.ask_for_next(&refused, error, ledger).await?,
-                        false => self.ask_again(key, &request, error, &mut round, ledger).await?,
-                    };
-                    // Its time counts from the call that is made now.
-                    let kind = ItemKind::Resource(request.kind.0.clone());
-                    ledger.write(Record::Requested { key: key.clone(), kind, digest: request.digest() })?;
-                    if let Some(price) = request.price {
-                        ledger.write(Record::Priced { key: key.clone(), price, from: None })?;
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        };
+        let acquired = self.config.provider.acquire(&self.config.scope.tag(key), request, ledger).await?;
         ledger.exists(key, &acquired.id).await?;
-        self.wait_for(key, &request, &acquired.id, ledger).await
-    }
-
-    /// What the spec takes as well, after these were refused; the refusal where there is nothing more.
-    async fn ask_for_next(
-        &self,
-        refused: &[ResourceRequest],
-        error: Error,
-        ledger: &Ledger,
-    ) -> Result<ResourceRequest> {
-        let Some(last) = refused.last() else { return Err(error) };
-        match self.choose().await {
-            Err(none) if none.kind() == ErrorKind::Capacity => return Err(error),
-            chosen => chosen?,
-        }
-        match self.chosen_for(last, ledger)? {
-            Some(next) if refused.iter().all(|one| (&one.settings, &one.found) != (&next.settings, &next.found)) => {
-                self.config.events.note(format!("{error}; the next choice is {}", next.label()));
-                Ok(next)
-            }
-            Some(_) => Err(error),
-            None => {
-                self.config.hunt.outgrow();
-                Err(error)
-            }
-        }
-    }
-
-    /// What was chosen last for this; `None` when what it needs is not what was made for it, such as rules of another region: a plan is
-    /// made anew then.
-    fn chosen_for(&self, request: &ResourceRequest, ledger: &Ledger) -> Result<Option<ResourceRequest>> {
-        let all = self.requests()?;
-        let known = ledger.state();
-        let is_there = |need: &ResourceRequest| {
-            let of_journal = known.items.get(&need.key).map(|item| item.digest.as_str());
-            need.adopted.is_some() || of_journal == Some(need.digest().as_str())
-        };
-        let fits = |chosen: &&ResourceRequest| {
-            chosen.needs == request.needs && all.iter().filter(|need| chosen.needs.contains(&need.key)).all(is_there)
-        };
-        let chosen = all.iter().find(|chosen| chosen.key == request.key && chosen.kind == request.kind);
-        Ok(chosen.filter(fits).cloned())
-    }
-
-    /// Waits until the provider may be asked again, and chooses anew by the order of the spec; hands back what is asked for then.
-    async fn ask_again(
-        &self,
-        key: &Key,
-        request: &ResourceRequest,
-        mut refused: Error,
-        round: &mut u64,
-        ledger: &Ledger,
-    ) -> Result<ResourceRequest> {
-        // Not all can be had, so that nothing is worth being waited for within this plan.
-        if self.config.hunt.gives_back() {
-            return Err(refused);
-        }
-        loop {
-            refused = match self.config.hunt.next(&key.display_name(), refused, round, || self.choose()).await? {
-                Next::Refused(error) => error,
-                Next::Ask(refused) => {
-                    let chosen = self.chosen_for(request, ledger)?;
-                    return chosen.ok_or_else(|| {
-                        self.config.hunt.outgrow();
-                        refused
-                    });
-                }
-            };
-        }
+        self.wait_for(key, request, &acquired.id, ledger).await
     }
 
     /// Chooses anew what each host is to be.
-    async fn choose(&self) -> Result<()> {
+    pub(super) async fn choose(&self) -> Result<()> {
         let hosts = self.spec_hosts();
         let resolved = self.config.provider.resolve(&self.config.scope, hosts).await?;
         let mut learned = self.learned();
@@ -251,9 +160,9 @@ impl ProjectWorld {
 
     /// Asks again for all hosts, after this refusal.
     pub(super) async fn resolve_again(&self, mut refused: Error) -> Result<Found> {
-        let mut round = self.config.hunt.round().await;
+        let mut seen = self.config.hunt.looks();
         loop {
-            refused = match self.config.hunt.next("all hosts", refused, &mut round, || self.choose()).await? {
+            refused = match self.config.hunt.next("all hosts", refused, &mut seen, || self.choose()).await? {
                 Next::Refused(error) => error,
                 Next::Ask(_) => match self.resolve().await {
                     Err(error) if error.kind() == ErrorKind::Capacity => error,
@@ -267,7 +176,7 @@ impl ProjectWorld {
     pub(super) fn hourly(&self, known: &ClusterState) -> Option<String> {
         let is_there = |key: &Key| known.items.get(key).is_some_and(|item| item.id.is_some());
         let requests = self.requests().unwrap_or_default();
-        let prices = requests.iter().filter(|request| is_there(&request.key)).filter_map(|request| request.price);
+        let prices = requests.iter().filter(|request| is_there(&request.key)).filter_map(|request| request.found.price);
         let sums = money::sums(prices.map(|price| price.0));
         (!sums.is_empty()).then(|| money::told(&sums))
     }
@@ -326,21 +235,15 @@ impl ProjectWorld {
     }
 
     pub(super) fn note_place(&self, key: &Key, place: &HostPlace, ledger: &Ledger) -> Result<()> {
-        if ledger.state().note::<HostPlace>(key, "place").as_ref() == Some(place) {
-            return Ok(());
-        }
-        ledger.note(key, "place", place)
+        ledger.note_host(key, |host| host.place = Some(place.clone()))
     }
 
     /// Writes down what is used and not ours, and until when what is there lasts.
     pub(super) fn note_resources(&self, observed: &Observed, ledger: &Ledger) -> Result<()> {
         let known = ledger.state();
         for found in &observed.resources {
-            if !known.items.contains_key(&found.key) {
-                continue;
-            }
-            if found.adopted && known.note::<bool>(&found.key, "adopted") != Some(true) {
-                ledger.note(&found.key, "adopted", &true)?;
+            if found.adopted && known.items.get(&found.key).is_some_and(|item| !item.adopted) {
+                ledger.write(Record::Adopted { key: found.key.clone() })?;
             }
         }
         match end_of(observed) {
@@ -357,9 +260,5 @@ pub(super) fn end_of(observed: &Observed) -> Option<Timestamp> {
 
 /// Writes down when a host is taken away.
 fn note_end(host: &Key, end: Timestamp, ledger: &Ledger) -> Result<()> {
-    let known = ledger.state();
-    if !known.items.contains_key(host) || known.note(host, "until") == Some(end) {
-        return Ok(());
-    }
-    ledger.note(host, "until", &end)
+    ledger.note_host(host, |host| host.until = Some(end))
 }

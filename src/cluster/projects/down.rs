@@ -6,7 +6,7 @@ use crate::agent::Ended;
 use crate::agent::deadline::lift;
 use crate::cluster::down::missed;
 use crate::cluster::{DownOptions, Proof, Settings};
-use crate::engine::{Ledger, Pipeline, World as _};
+use crate::engine::{Ledger, NothingElse, Pipeline, World as _};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::plan::Goal;
@@ -19,7 +19,13 @@ use crate::util::human;
 pub(super) async fn stop(settings: &Settings, spec: &Spec, store: Store) -> Result<Vec<String>> {
     let world = open_world(settings, spec, &store, Purpose::Look)?;
     let ledger = Ledger::new(store);
-    let pipeline = Pipeline { world: &world, ledger: &ledger, events: &settings.events, cancel: &settings.cancel };
+    let pipeline = Pipeline {
+        world: &world,
+        replan: &NothingElse,
+        ledger: &ledger,
+        events: &settings.events,
+        cancel: &settings.cancel,
+    };
     let planned = pipeline.plan(&Goal::Stop).await?;
     let result = pipeline.execute(&planned.plan).await.into_result();
     let kept = ledger.compact();
@@ -37,8 +43,7 @@ pub(super) async fn leaves_traces(settings: &Settings, spec: &Spec, store: &Stor
 
 /// What the cluster uses and was not made for it, by key and id.
 fn adopted(known: &ClusterState) -> Vec<(Key, String)> {
-    let is_adopted = |key: &Key| known.note::<bool>(key, "adopted") == Some(true);
-    let items = known.items.iter().filter(|(key, _)| is_adopted(key));
+    let items = known.items.iter().filter(|(_, item)| item.adopted);
     items.filter_map(|(key, item)| Some((key.clone(), item.id.clone()?))).collect()
 }
 
@@ -47,7 +52,13 @@ pub(super) async fn down(settings: &Settings, spec: &Spec, store: Store, options
     let clean = CleanOptions { keep_data: options.keep_data, purge: options.purge };
     let world = open_world(settings, spec, &store, Purpose::Remove(clean))?;
     let ledger = Ledger::new(store);
-    let pipeline = Pipeline { world: &world, ledger: &ledger, events: &settings.events, cancel: &settings.cancel };
+    let pipeline = Pipeline {
+        world: &world,
+        replan: &NothingElse,
+        ledger: &ledger,
+        events: &settings.events,
+        cancel: &settings.cancel,
+    };
     let adopted = adopted(&ledger.state());
     let known = ledger.state();
     let first = match pipeline.remove_all().await {

@@ -1,6 +1,7 @@
 //! What operations do on a host: it is prepared, opened to the others, given its project, stopped and cleaned.
 
 use std::net::TcpListener;
+use std::path::PathBuf;
 
 use super::goal::no_place;
 use super::images;
@@ -11,8 +12,8 @@ use crate::host::ExecEnd;
 use crate::name::Key;
 use crate::playbook;
 use crate::provider::Recorder as _;
-use crate::runtime::project::{self, CleanOptions, Pages};
-use crate::state::ClusterState;
+use crate::runtime::project::{self, CleanOptions};
+use crate::state::{ClusterState, Pages};
 
 impl ProjectWorld {
     pub(super) async fn prepare(&self, host: &Key, ledger: &Ledger) -> Result<()> {
@@ -26,7 +27,7 @@ impl ProjectWorld {
         let connected = self.connected_new(host, &known).await?;
         let survey = self.survey(&ledger.state());
         let own = survey.get(host).ok_or_else(|| no_place(host))?;
-        ledger.note(host, "ports", &own.ports)?;
+        ledger.note_host(host, |host| host.ports = Some(own.ports.clone()))?;
         let stage = self.prepare_stage(host, &survey, &self.nodes(&survey)?)?;
         let stop = self.config.cancel.at_least(Urgency::Now);
         let report = playbook::run_stage(connected.as_ref(), &stage, &self.config.events, stop).await?;
@@ -35,10 +36,11 @@ impl ProjectWorld {
             let lines = self.script(host, "give the recorded images to", &moved.script()).await?;
             moved.check(&host.display_name(), &lines)?;
         }
-        ledger.note(host, "address", &own.address)?;
-        ledger.note(host, "facts", &report.facts)?;
-        ledger.note(host, "installed", &report.values.get("installed"))?;
-        ledger.note(host, "ray_env", &report.values.get("ray_env"))?;
+        ledger.note_host(host, |host| {
+            host.address = Some(own.address.clone());
+            host.facts = Some(report.facts.clone());
+            host.ray_env = report.values.get("ray_env").map(PathBuf::from);
+        })?;
         self.learned().seen.insert(host.clone(), HostSeen { facts: report.facts, ..HostSeen::default() });
         Ok(())
     }
@@ -63,14 +65,16 @@ impl ProjectWorld {
         self.claim_ports(&known, &pages).await?;
         let survey = self.survey(&known);
         let own = survey.get(host).ok_or_else(|| no_place(host))?;
-        ledger.note(host, "ports", &own.ports)?;
-        ledger.note(host, "address", &own.address)?;
-        if *project == Key::project(0) {
-            ledger.note(project, "pages", &pages)?;
-        }
+        ledger.note_host(host, |host| {
+            (host.ports, host.address) = (Some(own.ports.clone()), Some(own.address.clone()));
+        })?;
         let deployment = self.deployment(host, &survey, &pages)?;
-        ledger.note(project, "nodes", &deployment.nodes)?;
-        ledger.note(project, "stopped", &false)?;
+        ledger.note_project(project, |noted| {
+            if *project == Key::project(0) {
+                noted.pages = Some(pages.clone());
+            }
+            (noted.nodes, noted.stopped) = (deployment.nodes.clone(), false);
+        })?;
         // Its name is known before it is made: whatever comes now, it is found by it.
         ledger.exists(project, &deployment.project).await?;
         let connected = if self.host_keys().len() > 1 {
@@ -91,7 +95,8 @@ impl ProjectWorld {
     /// The ports of the pages on this machine: chosen once, and then kept.
     fn pages(&self, known: &ClusterState) -> Result<Pages> {
         let mut learned = self.learned();
-        if let Some(pages) = known.note(&Key::project(0), "pages").or_else(|| learned.pages.clone()) {
+        let noted = known.pages().cloned();
+        if let Some(pages) = noted.or_else(|| learned.pages.clone()) {
             return Ok(pages);
         }
         let mut pages = Pages::new();
@@ -131,7 +136,7 @@ impl ProjectWorld {
         if !lines.iter().any(|line| line == "::stopped") {
             return Err(self.unfinished("stop the nodes on", host, &lines));
         }
-        ledger.note(project, "stopped", &true)
+        ledger.note_project(project, |project| project.stopped = true)
     }
 
     pub(super) async fn clean(&self, host: &Key) -> Result<()> {

@@ -7,13 +7,14 @@ use super::goal::no_place;
 use super::world::ProjectWorld;
 use crate::error::Result;
 use crate::name::Key;
-use crate::plan::{Machine, NodeSpec, desired};
+use crate::plan::{Machine, desired};
 use crate::playbook::{Facts, Stage};
 use crate::provider::HostPlace;
-use crate::runtime::project::{DeployRequest, Deployment, HostInput, HostPorts, Others, Pages, PrepareRequest};
+use crate::ray::NodeSpec;
+use crate::runtime::project::{DeployRequest, Deployment, HostInput, Others, PrepareRequest};
 use crate::secret::Secrets;
 use crate::spec::external_credentials;
-use crate::state::ClusterState;
+use crate::state::{ClusterState, HostNotes, HostPorts, Pages};
 
 /// A wrong promise: the path in the spec and the sentence.
 pub(super) type Impossible = (String, String);
@@ -69,10 +70,10 @@ impl ProjectWorld {
     pub(super) fn survey(&self, known: &ClusterState) -> Survey {
         let mut survey = Survey::new();
         for key in self.host_keys() {
-            let Some(facts) = self.seen_facts(&key).or_else(|| known.note(&key, "facts")) else { continue };
+            let Some(facts) = self.seen_facts(&key).or_else(|| known.host(&key)?.facts.clone()) else { continue };
             let address = match self.place_of(&key) {
                 Some(place) => address_of(&place, &facts),
-                None => known.note(&key, "address").unwrap_or_default(),
+                None => known.host(&key).and_then(|host| host.address.clone()).unwrap_or_default(),
             };
             let ports = self.ports_of(known, &key, &facts);
             survey.insert(key, Surveyed { facts, address, ports });
@@ -83,11 +84,8 @@ impl ProjectWorld {
     /// The hosts by what they told when they were prepared; `None` when one has not.
     fn recalled(&self, known: &ClusterState) -> Option<Survey> {
         let recall = |key: &Key| {
-            Some(Surveyed {
-                facts: known.note(key, "facts")?,
-                address: known.note(key, "address")?,
-                ports: known.note(key, "ports")?,
-            })
+            let HostNotes { facts, address, ports, .. } = known.host(key)?.clone();
+            Some(Surveyed { facts: facts?, address: address?, ports: ports? })
         };
         self.host_keys().into_iter().map(|key| Some((key.clone(), recall(&key)?))).collect()
     }
@@ -195,7 +193,7 @@ impl ProjectWorld {
         let recall = || -> Option<BTreeMap<Key, Expected>> {
             let survey = self.recalled(known)?;
             let nodes = self.nodes_on(&survey).ok()??;
-            let pages: Option<Pages> = known.note(&Key::project(0), "pages");
+            let pages = known.pages().cloned();
             let deployments =
                 pages.and_then(|pages| self.deployments(&nodes, &survey, &pages).ok()).unwrap_or_default();
             let mut remembered = BTreeMap::new();

@@ -4,11 +4,10 @@ use super::expected::{Impossible, Survey, machine_of, project_of};
 use super::world::ProjectWorld;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
-use crate::plan::{
-    Desired, Goal, Guarding, Machine, NodeRequest, NodeSpec, Observed, Preparation, ProjectRequest, desired,
-};
+use crate::plan::{Desired, Goal, Guarding, Machine, NodeRequest, Observed, Preparation, ProjectRequest, desired};
 use crate::provider::Offer;
-use crate::runtime::project::{Deployment, Pages};
+use crate::ray::NodeSpec;
+use crate::runtime::project::Deployment;
 use crate::spec::Loaded;
 use crate::state::ClusterState;
 
@@ -75,10 +74,11 @@ impl ProjectWorld {
         let prepared = preparations
             .iter()
             .all(|preparation| observed.prepared.get(&preparation.host) == Some(&preparation.digest));
-        let (true, Some(pages)) = (prepared, known.note::<Pages>(&Key::project(0), "pages")) else {
-            return Ok(Vec::new());
-        };
-        self.deployments(nodes, survey, &pages)
+        let pages = known.pages();
+        match pages.filter(|_| prepared) {
+            Some(pages) => self.deployments(nodes, survey, pages),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// How many GPUs the workers take of one host, as far as the spec says; one at least.

@@ -9,7 +9,7 @@ use super::world::{HostSeen, ProjectWorld, Purpose};
 use crate::error::{Error, Result};
 use crate::name::Key;
 use crate::plan::{Health, Observed, ObservedNode, ObservedProject};
-use crate::playbook::{self, Facts, Look, Stage};
+use crate::playbook::{self, Look, Stage};
 use crate::render::quote_path;
 use crate::runtime::project::{self, Container, Seen};
 use crate::state::{ClusterState, ItemKind};
@@ -147,5 +147,5 @@ fn is_known(known: &ClusterState, host: &Key) -> bool {
 
 /// The host that is known now has told what it is: what one told that was there before it is no more.
 pub(super) fn has_told(known: &ClusterState, host: &Key) -> bool {
-    known.note::<Facts>(host, "facts").is_some()
+    known.host(host).is_some_and(|host| host.facts.is_some())
 }

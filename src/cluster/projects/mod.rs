@@ -1,6 +1,7 @@
 //! Clusters on hosts of their own: one project per host, in whichever runtime, on this machine and by SSH alike.
 
 mod acquire;
+mod capacity;
 mod down;
 mod effects;
 mod expected;

@@ -10,7 +10,6 @@ use crate::event::CheckOutcome;
 use crate::name::Key;
 use crate::playbook::Facts;
 use crate::provider::HostPlace;
-use crate::runtime::project::HostPorts;
 use crate::state::ClusterState;
 
 /// How long a port may take to answer; a firewall that drops says nothing at all.
@@ -37,12 +36,12 @@ pub(super) async fn run(world: &ProjectWorld, known: &ClusterState) -> Vec<FromO
 }
 
 async fn one(world: &ProjectWorld, known: &ClusterState, host: &Key) -> FromOutside {
-    let mut ports: BTreeSet<u16> =
-        known.note::<HostPorts>(host, "ports").map(|ports| ports.all().into_iter().collect()).unwrap_or_default();
-    if let Some(own) = known.note::<HostPorts>(host, "ports") {
-        let nodes = crate::plan::started_nodes(known);
+    let own = known.host(host).and_then(|host| host.ports.as_ref());
+    let mut ports: BTreeSet<u16> = own.map(|ports| ports.all().into_iter().collect()).unwrap_or_default();
+    if let Some(own) = own {
+        let nodes = known.started_nodes();
         let here: Vec<_> = nodes.into_iter().filter(|node| node.host == *host).collect();
-        let ranges = world.runtime().ray_ports(&own, &here, *host == Key::host(0), world.host_keys().len());
+        let ranges = world.runtime().ray_ports(own, &here, *host == Key::host(0), world.host_keys().len());
         // Of a long range the beginning, where servers are, and what listens is enough.
         let listening = world.seen_facts(host).map(|facts| facts.listening).unwrap_or_default();
         for (first, last) in ranges {

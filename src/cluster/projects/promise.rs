@@ -23,11 +23,7 @@ impl ProjectWorld {
     pub(super) fn note_promises(&self, ledger: &Ledger) -> Result<()> {
         let promised = self.learned().promised.clone();
         for (host, gpus) in promised {
-            let known = ledger.state();
-            if known.items.contains_key(&host) && known.note::<Vec<GpuOffer>>(&host, "promised").as_ref() != Some(&gpus)
-            {
-                ledger.note(&host, "promised", &gpus)?;
-            }
+            ledger.note_host(&host, |host| host.promised = Some(gpus))?;
         }
         Ok(())
     }
@@ -40,9 +36,9 @@ impl ProjectWorld {
         }
         let survey = self.survey(known);
         let compare = |host: Key| {
-            let promised: Vec<GpuOffer> = known.note(&host, "promised")?;
+            let promised = known.host(&host)?.promised.as_ref()?;
             let found = &survey.get(&host)?.facts.gpus;
-            let (outcome, saw) = compare(&promised, found, takes_gpus(spec))?;
+            let (outcome, saw) = compare(promised, found, takes_gpus(spec))?;
             Some(Compared { host, outcome, saw })
         };
         self.host_keys().into_iter().filter_map(compare).collect()

@@ -11,27 +11,27 @@ use crate::cluster::{ContainerReport, NodeReport, Settings, StatusReport, is_her
 use crate::engine::World as _;
 use crate::error::Result;
 use crate::name::Key;
-use crate::plan::{NodeSpec, Observed, started_nodes};
+use crate::plan::Observed;
 use crate::playbook::Facts;
 use crate::provider::HostPlace;
-use crate::ray::Access;
-use crate::runtime::project::{Container, HostPorts, Pages};
+use crate::ray::{Access, NodeSpec};
+use crate::runtime::project::Container;
 use crate::spec::Spec;
-use crate::state::{ClusterState, ItemKind, Store};
+use crate::state::{ClusterState, HostNotes, Store};
 
 /// How long hosts may take to tell.
 const TELLS_WITHIN: Duration = Duration::from_secs(20);
 
 /// What is known without asking anybody.
 pub(super) fn known(state: &ClusterState, mut report: StatusReport) -> StatusReport {
-    let projects: Vec<_> = state.items.iter().filter(|(_, item)| item.kind == ItemKind::Project).collect();
-    let stopped = |key| state.note::<bool>(key, "stopped").unwrap_or_default();
-    report.nodes = started_nodes(state).iter().map(|node| unseen(state, node)).collect();
-    report.phase = if !projects.is_empty() && projects.iter().all(|(key, _)| stopped(key)) {
+    let mut projects = state.projects().map(|(_, project)| project).peekable();
+    let has_projects = projects.peek().is_some();
+    report.nodes = state.started_nodes().iter().map(|node| unseen(state, node)).collect();
+    report.phase = if has_projects && projects.all(|project| project.stopped) {
         "stopped"
     } else if state.ready_since.is_some() {
         "ready"
-    } else if projects.is_empty() && state.items.is_empty() {
+    } else if !has_projects && state.items.is_empty() {
         "stopped"
     } else {
         "unfinished"
@@ -42,19 +42,16 @@ pub(super) fn known(state: &ClusterState, mut report: StatusReport) -> StatusRep
 
 /// The ways in; where hosts are other machines, those while `gpucl dashboard` runs. `None` when nothing runs.
 pub(super) fn access_of(state: &ClusterState, folder: &Path) -> Option<Access> {
-    let project = Key::project(0);
-    let pages: Pages = state.note(&project, "pages")?;
-    if state.note(&project, "stopped").unwrap_or(true) {
-        return None;
-    }
-    let head = Key::host(0);
+    let project = state.project(&Key::project(0)).filter(|project| !project.stopped)?;
+    let pages = project.pages.as_ref()?;
     if is_here(state) {
-        let ports: HostPorts = state.note(&head, "ports")?;
+        let HostNotes { ports, ray_env, .. } = state.host(&Key::host(0))?;
+        let ports = ports.as_ref()?;
         return Some(Access {
             dashboard_url: format!("http://{LOOPBACK}:{}", ports.dashboard),
             gcs_address: format!("{LOOPBACK}:{}", ports.ray),
             token_path: crate::secret::ray_token_path(folder),
-            environment: state.note(&head, "ray_env"),
+            environment: ray_env.clone(),
             client_address: format!("ray://{LOOPBACK}:{}", ports.client),
         });
     }
@@ -82,7 +79,7 @@ fn unseen(state: &ClusterState, node: &NodeSpec) -> NodeReport {
 
 /// What ran on a host was ended by `stop`.
 fn was_stopped(state: &ClusterState, host: &Key) -> bool {
-    state.note(&project_of(host), "stopped").unwrap_or_default()
+    state.project(&project_of(host)).is_some_and(|project| project.stopped)
 }
 
 /// The same report by what the hosts tell now.
@@ -115,7 +112,7 @@ fn seen(
     let (mut running, is_here) = (0, is_here(state));
     let node_is = world.runtime().node_is();
     report.nodes.clear();
-    for node in started_nodes(state) {
+    for node in state.started_nodes() {
         let facts = world.seen_facts(&node.host);
         let containers = world.containers_seen(&node.host);
         let container = containers.iter().find(|container| container.key == node.key);
@@ -200,7 +197,7 @@ impl ProjectWorld {
 
 /// The host is another boot than the one that was prepared.
 fn restarted(state: &ClusterState, host: &Key, now: &Facts) -> bool {
-    let before: Option<Facts> = state.note(host, "facts");
+    let before = state.host(host).and_then(|host| host.facts.as_ref());
     before.is_some_and(|before| !now.boot_id.is_empty() && before.boot_id != now.boot_id)
 }
 

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::name::Key;
 use crate::plan::{Action, Plan};
 use crate::playbook::Stage;
-use crate::runtime::project::{Deployment, Pages};
+use crate::runtime::project::Deployment;
 use crate::state::ClusterState;
 
 /// What `up` may change on one host. What is there and works already is kept.
@@ -29,7 +29,7 @@ impl ProjectWorld {
         let mut survey = self.survey(known);
         // The names of containers are known before drivers tell the ids of GPUs.
         survey.values_mut().for_each(name_gpus);
-        let pages: Pages = known.note(&Key::project(0), "pages").unwrap_or_default();
+        let pages = known.pages().cloned().unwrap_or_default();
         let Ok(Some(nodes)) = self.nodes_on(&survey) else { return Ok(Vec::new()) };
         let deployments = self.deployments(&nodes, &survey, &pages)?;
         let mut all = Vec::new();

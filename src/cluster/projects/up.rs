@@ -1,30 +1,28 @@
 //! `up` and `plan` of a cluster of projects.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::SshReach;
 use super::acquire::Found;
+use super::capacity::{Hunt, carry_to};
 use super::status::access_of;
 use super::verify::judge;
 use super::world::{ProjectWorld, ProjectWorldConfig, Purpose};
 use crate::agent::Armed;
-use crate::cluster::hunt::Hunt;
 use crate::cluster::limits::About;
 use crate::cluster::up::{again, go_on};
 use crate::cluster::{Planned, Settings, UpOptions, UpOutcome, UpReport, Verified, is_here};
-use crate::engine::{Executed, Ledger, Pipeline, World as _};
-use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
+use crate::engine::{Ledger, Pipeline, World as _};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::Endpoint;
 use crate::name::Key;
-use crate::plan::{Action, Goal, Observed, Operation, Plan, Price, reconcile};
+use crate::plan::{Goal, Observed, Price, reconcile};
 use crate::provider::Start;
 use crate::ray::Access;
-use crate::runtime::project::{self, Pages};
+use crate::runtime::project::{self};
 use crate::secret::Secrets;
 use crate::spec::{Loaded, Spec};
 use crate::state::{ClusterState, Record, Store};
@@ -92,7 +90,8 @@ pub(super) async fn up(
     world.config.hunt = Hunt::new(wait, spec.capacity.as_ref(), poll, events, &settings.cancel);
     let before = store.state().clone();
     let ledger = Ledger::new(store);
-    let pipeline = Pipeline { world: &world, ledger: &ledger, events: &settings.events, cancel: &settings.cancel };
+    let pipeline =
+        Pipeline { world: &world, replan: &world, ledger: &ledger, events: &settings.events, cancel: &settings.cancel };
     let about = About { settings, loaded, options, known: &before };
     let looked = async {
         let found = world.resolve_when_there().await?;
@@ -163,11 +162,6 @@ fn later(found: &Found) -> Option<Start> {
     found.start.clone().filter(|start| start.at.duration_since(Timestamp::now()) > SOON)
 }
 
-/// In how many places more it is tried when the first has none, and nobody waits for it.
-const NEXT_PLACES: usize = 3;
-/// How long a plan that is given up may take to say what failed.
-const LAST_MOMENT: Duration = Duration::from_millis(500);
-
 /// Brings it to what was planned, and proves it.
 async fn bring_up(
     pipeline: &Pipeline<'_>,
@@ -182,152 +176,9 @@ async fn bring_up(
     Ok((operations, verified))
 }
 
-/// Does the plan; what came to be and cannot be used is made once more; for what there is none of the next choice is taken, and it is hunted
-/// for where that was asked for. Hands back how many operations it took.
-pub(super) async fn carry_to(
-    pipeline: &Pipeline<'_>,
-    world: &ProjectWorld,
-    loaded: &Loaded,
-    (found, mut observed, mut goal): (Found, Observed, Goal),
-) -> Result<usize> {
-    let (mut offers, mut operations, mut is_renewed) = (found.offers, 0, false);
-    let (mut made, mut next_places) = (BTreeSet::new(), 0);
-    loop {
-        let crate::engine::Planned { observed: seen, plan } = pipeline.settle_on(&goal, observed)?;
-        world.note_resources(&seen, pipeline.ledger)?;
-        operations += plan.operations.len();
-        made.extend(acquired(&plan));
-        world.config.hunt.begin();
-        let executed = carry_out(pipeline, world, &plan).await;
-        match what_now(&executed.errors, world, is_renewed) {
-            Now::Done => {
-                // Of several hosts each is looked at again once all are there: the head sees them all only then.
-                let deploys = |operation: &Operation| matches!(operation.action, Action::Deploy { .. });
-                if world.host_keys().len() > 1 && plan.operations.iter().any(deploys) {
-                    world.observe(&pipeline.ledger.state()).await?;
-                }
-                return Ok(operations);
-            }
-            Now::Fail => {
-                let (first, others) = first_of(executed.errors);
-                others.iter().for_each(|other| pipeline.events.warn(format!("failed to {other}")));
-                return Err(first);
-            }
-            Now::MakeAnew => {
-                is_renewed = true;
-                pipeline.events.warn(format!("failed to {}; it is made once more", first_of(executed.errors).0));
-            }
-            Now::Hunt => {
-                let (mut refused, _) = first_of(executed.errors);
-                if world.config.hunt.gives_back() && !made.is_empty() {
-                    refused = give_back(pipeline, &mut made, refused).await?;
-                } else if !world.config.hunt.goes_on() {
-                    refused = kept(world, &pipeline.ledger.state(), refused);
-                }
-                let is_outgrown = world.config.hunt.is_outgrown();
-                let takes_next = is_outgrown && world.config.hunt.takes_what_is_next() && next_places < NEXT_PLACES;
-                next_places += usize::from(takes_next);
-                world.config.hunt.begin();
-                let found = match (is_outgrown, world.config.hunt.goes_on() || takes_next) {
-                    (true, true) => world.resolve_when_there().await?,
-                    (false, true) => world.resolve_again(refused).await?,
-                    (_, false) => return Err(refused),
-                };
-                offers = found.offers;
-            }
-        }
-        observed = pipeline.observe_settled().await?;
-        goal = world.goal(loaded, &offers, &pipeline.ledger.state(), &observed)?;
-    }
-}
-
-/// What is to be done after a plan.
-enum Now {
-    Done,
-    Fail,
-    MakeAnew,
-    Hunt,
-}
-
-fn what_now(errors: &[Error], world: &ProjectWorld, is_renewed: bool) -> Now {
-    let others = || errors.iter().filter(|error| error.kind() != ErrorKind::Capacity);
-    if errors.is_empty() {
-        Now::Done
-    } else if others().next().is_none() {
-        Now::Hunt
-    } else if others().all(|error| error.retry_status() == Status::Temporary) && !is_renewed && world.makes_hosts() {
-        Now::MakeAnew
-    } else {
-        Now::Fail
-    }
-}
-
-/// The error to end with, and the others: what there is none of is the least of them.
-fn first_of(mut errors: Vec<Error>) -> (Error, Vec<Error>) {
-    let first = errors.iter().position(|error| error.kind() != ErrorKind::Capacity).unwrap_or_default();
-    if errors.is_empty() {
-        return (Error::new(ErrorKind::Internal, "do the plan").because("it failed without an error"), errors);
-    }
-    let error = errors.remove(first);
-    match errors.len() {
-        0 => (error, errors),
-        more => (error.because(format!("{more} more failed after it; each is shown above")), errors),
-    }
-}
-
-/// The keys of what a plan acquires.
-fn acquired(plan: &Plan) -> impl Iterator<Item = Key> {
-    let acquires = |operation: &&Operation| matches!(operation.action, Action::Acquire { .. });
-    plan.operations.iter().filter(acquires).map(|operation| operation.key.clone())
-}
-
-/// Does the plan to its end, or until what is there is to be given back: then nothing of it is worth going on with.
-async fn carry_out(pipeline: &Pipeline<'_>, world: &ProjectWorld, plan: &Plan) -> Executed {
-    let mut executed = Box::pin(pipeline.execute(plan));
-    tokio::select! {
-        biased;
-        executed = &mut executed => executed,
-        () = world.config.hunt.gave_up() => {
-            match tokio::time::timeout(LAST_MOMENT, executed).await {
-                Ok(executed) => executed,
-                Err(_) => Executed { errors: vec![world.config.hunt.refusal()], ..Executed::default() },
-            }
-        }
-    }
-}
-
-/// Gives back what this command has made, and asks again whether it is gone.
-async fn give_back(pipeline: &Pipeline<'_>, made: &mut BTreeSet<Key>, refused: Error) -> Result<Error> {
-    pipeline.events.note("not all hosts can be had: what was made is given back (`capacity: {partial: give_back}`)");
-    let goal = Goal::GiveBack(std::mem::take(made));
-    for _ in 0..3 {
-        let observed = pipeline.observe_settled().await?;
-        let planned = pipeline.settle_on(&goal, observed)?;
-        if planned.plan.is_empty() {
-            return Ok(refused.because("what was made was given back"));
-        }
-        pipeline.execute(&planned.plan).await.into_result()?;
-    }
-    Err(Error::new(ErrorKind::LeftBehind, "give back what was made")
-        .because("it was all released, and is seen again")
-        .left(LeftBehind::Unknown))
-}
-
-/// Says what is there, and what that costs.
-fn kept(world: &ProjectWorld, known: &ClusterState, refused: Error) -> Error {
-    let hosts = world.host_keys();
-    let there = hosts.iter().filter(|host| known.items.get(*host).is_some_and(|item| item.id.is_some()));
-    let names: Vec<String> = there.map(Key::display_name).collect();
-    if names.is_empty() {
-        return refused;
-    }
-    let cost = world.hourly(known).map(|cost| format!(", which costs {cost} an hour")).unwrap_or_default();
-    refused.because(format!("{} of {} hosts are there and kept: {}{cost}", names.len(), hosts.len(), names.join(", ")))
-}
-
 /// When what the cluster has ends by itself: the first of its leases.
 pub(in crate::cluster) fn ends_at(known: &ClusterState) -> Option<Timestamp> {
-    known.items.keys().filter_map(|key| known.note::<Timestamp>(key, "until")).min()
+    known.hosts().filter_map(|(_, host)| host.until).min()
 }
 
 /// Whatever failed: when the time of the hosts is over, that is why.
@@ -385,10 +236,10 @@ fn endpoints_here(access: &Access) -> Vec<Endpoint> {
 
 /// Where the pages are, once `gpucl dashboard` forwards them.
 fn endpoints(spec: &Spec, known: &ClusterState) -> Vec<Endpoint> {
-    let head = crate::name::Key::host(0);
-    let Some(ports) = known.note(&head, "ports") else { return Vec::new() };
+    let head = Key::host(0);
+    let Some(ports) = known.host(&head).and_then(|host| host.ports.clone()) else { return Vec::new() };
     let there = project::of(spec.runtime).pages(spec, &head, &ports);
-    let pages: Pages = known.note(&crate::name::Key::project(0), "pages").unwrap_or_default();
+    let pages = known.pages().cloned().unwrap_or_default();
     pages
         .into_iter()
         .filter(|(name, _)| there.iter().any(|page| page.name == *name))

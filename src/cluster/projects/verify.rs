@@ -11,7 +11,7 @@ use crate::engine::{Ledger, World as _};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Bus, CheckOutcome, EventKind, WorkerGpus};
 use crate::name::Key;
-use crate::plan::{NodeRole, NodeSpec};
+use crate::ray::{NodeRole, NodeSpec};
 use crate::runtime::project::{CheckLine, Deployment};
 use crate::spec::Spec;
 use crate::state::{ClusterState, Record, Store};
@@ -75,7 +75,7 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
         tell("gpu distinct", "workers", CheckOutcome::Passed, saw);
     }
     let logical = |node: &&NodeSpec| node.role == NodeRole::Worker && node.gpus > 0 && node.first_gpu.is_none();
-    for node in crate::plan::started_nodes(known).iter().filter(logical) {
+    for node in known.started_nodes().iter().filter(logical) {
         let saw = format!("{} declared, not seen", human::count(node.gpus as usize, "logical GPU"));
         tell("gpu", &node.key.display_name(), CheckOutcome::Declared, saw);
     }

@@ -6,26 +6,25 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
+use super::capacity::Hunt;
 use super::expected::{LOOPBACK, Survey, address_of, taken};
 use super::goal::no_place;
 use super::look::has_told;
 use super::reach::Reach;
-use crate::cluster::hunt::Hunt;
 use crate::engine::{Cancel, Ledger, World};
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::event::Bus;
 use crate::host::Host;
 use crate::name::{Key, Scope};
-use crate::plan::{Action, NodeSpec, Observed, Operation};
+use crate::plan::{Action, Observed, Operation};
 use crate::playbook::Facts;
 use crate::provider::{GpuOffer, HostPlace, HostRequest, ObservedResource, Provider, ResourceRequest};
+use crate::ray::NodeSpec;
 use crate::render::Library;
-use crate::runtime::project::{
-    self, CheckLine, CleanOptions, Container, HostFolders, HostPorts, Pages, ProjectRuntime,
-};
+use crate::runtime::project::{self, CheckLine, CleanOptions, Container, HostFolders, ProjectRuntime};
 use crate::secret::Secrets;
 use crate::spec::Spec;
-use crate::state::{ClusterState, Paths};
+use crate::state::{ClusterState, HostPorts, Pages, Paths};
 use crate::util::human;
 
 /// How long a host that stands there may take to answer.
@@ -136,12 +135,12 @@ impl ProjectWorld {
     /// Writes down which boot of each host it was that was proven; a later one is told as a restart.
     pub(super) fn note_boots(&self, ledger: &Ledger) -> Result<()> {
         for host in &self.host_keys() {
-            let before: Option<Facts> = ledger.state().note(host, "facts");
             let now = self.seen_facts(host).map(|facts| facts.boot_id).unwrap_or_default();
-            if let Some(mut facts) = before.filter(|before| !now.is_empty() && before.boot_id != now) {
-                facts.boot_id = now;
-                ledger.note(host, "facts", &facts)?;
-            }
+            ledger.note_host(host, |host| {
+                if let Some(facts) = host.facts.as_mut().filter(|_| !now.is_empty()) {
+                    facts.boot_id = now;
+                }
+            })?;
         }
         Ok(())
     }
@@ -200,7 +199,7 @@ impl ProjectWorld {
     /// A host that was just made may take as long as the spec says, or else its provider.
     pub(super) async fn connected_new(&self, host: &Key, known: &ClusterState) -> Result<Arc<dyn Host>> {
         let place = self.place_of(host).ok_or_else(|| no_place(host))?;
-        let is_new = known.note::<Facts>(host, "facts").is_none();
+        let is_new = !has_told(known, host);
         let wait = match &self.config.spec.timeouts.boot {
             Some(boot) if is_new => boot.0,
             None if is_new => ANSWERS_WITHIN.max(self.config.provider.capability().boot),
@@ -261,10 +260,7 @@ impl ProjectWorld {
             learned.last_seen = None;
         }
         self.config.reach.forget(host).await;
-        if has_told(&ledger.state(), host) {
-            ledger.note(host, "facts", &serde_json::Value::Null)?;
-        }
-        Ok(())
+        ledger.note_host(host, |host| host.facts = None)
     }
 
     /// The nodes of the spec; while a host has not told what it is, those of the others.
@@ -285,11 +281,11 @@ impl ProjectWorld {
         // Hosts may share a machine, and be looked at before any of them runs: what was chosen for another is taken.
         if learned.places.get(host).is_some_and(|place| address_of(place, facts) == LOOPBACK) {
             let others = self.host_keys().into_iter().filter(|other| other != host);
-            let ports = |other: Key| learned.ports.get(&other).cloned().or_else(|| known.note(&other, "ports"));
+            let ports = |other: Key| learned.ports.get(&other).cloned().or_else(|| known.host(&other)?.ports.clone());
             taken.extend(others.filter_map(ports).map(|ports| ports.ray));
         }
         let free = |ports: &HostPorts| !idle || ports.all().iter().all(|port| !taken.contains(port));
-        let chosen = learned.ports.get(host).cloned().or_else(|| known.note(host, "ports").filter(free));
+        let chosen = learned.ports.get(host).cloned().or_else(|| known.host(host)?.ports.clone().filter(free));
         let ports = chosen.unwrap_or_else(|| self.runtime().choose_ports(&taken));
         learned.ports.insert(host.clone(), ports.clone());
         ports
@@ -345,7 +341,7 @@ impl World for ProjectWorld {
 
     async fn perform(&self, operation: &Operation, ledger: &Ledger) -> Result<()> {
         let key = &operation.key;
-        let done = match &operation.action {
+        match &operation.action {
             Action::Acquire { request } => self.acquire(key, request, ledger).await,
             Action::Await { request, id } => self.wait_for(key, request, id, ledger).await,
             Action::Prepare { .. } => self.while_there(key, self.prepare(key, ledger)).await,
@@ -354,8 +350,7 @@ impl World for ProjectWorld {
             Action::StopProject { host } => self.stop_project(key, host, ledger).await,
             Action::Clean { host } => self.clean(host).await,
             Action::Release { resource } => self.config.provider.release(&self.config.scope, resource).await,
-        };
-        done.inspect_err(|error| self.config.hunt.heed(error))
+        }
     }
 
     fn costs_from(&self, _request: &ResourceRequest) -> Option<jiff::Timestamp> {

@@ -9,8 +9,8 @@ use super::clean::header;
 use super::view::{Cluster, gpus_of};
 use crate::error::Result;
 use crate::name::Key;
-use crate::plan::{NodeRole, NodeSpec};
 use crate::playbook::Vendor;
+use crate::ray::{NodeRole, NodeSpec};
 use crate::render::quote;
 use crate::runtime::native::resource_of;
 

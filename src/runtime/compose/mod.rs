@@ -22,8 +22,8 @@ pub use runtime::{Compose, logs_script, look_script};
 pub(super) use stage::look_inside;
 
 pub use super::project::{
-    CheckLine, CleanOptions, Container, DeployRequest, Deployment, HostFolders, HostInput, HostPorts, LogLine,
-    LogRequest, Page, Pages, Seen, checks_of, checks_told, log_line, seen_of,
+    CheckLine, CleanOptions, Container, DeployRequest, Deployment, HostFolders, HostInput, LogLine, LogRequest, Page,
+    Seen, checks_of, checks_told, log_line, seen_of,
 };
 use crate::util::digest;
 

@@ -1,9 +1,8 @@
 //! Which ports a host's containers take.
 
+use crate::ray::NodeSpec;
+use crate::state::HostPorts;
 use std::collections::{BTreeMap, BTreeSet};
-
-use super::HostPorts;
-use crate::plan::NodeSpec;
 
 /// Where ports are looked for when the usual ones are taken.
 const OTHERS_FROM: u16 = 20_000;

@@ -7,15 +7,16 @@ use serde_json::{Value, json};
 
 use super::images::{HostImages, host_images};
 use super::view::{Cluster, exporter_key, image, pairs, token_environment};
-use super::{DeployRequest, Deployment, HostInput, HostPorts, Page, checks, confirm_steps, containers_name, stage};
+use super::{DeployRequest, Deployment, HostInput, Page, checks, confirm_steps, containers_name, stage};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::StageFile;
 use crate::name::Key;
-use crate::plan::{NodeRole, NodeSpec};
 use crate::playbook::Stage;
+use crate::ray::{NodeRole, NodeSpec};
 use crate::render::render;
 use crate::secret::{GRAFANA_USER, PROMETHEUS_USER};
 use crate::spec::{JupyterSpec, PrometheusSpec, Spec};
+use crate::state::HostPorts;
 use crate::util::digest;
 
 /// The folder of the templates.

@@ -9,14 +9,15 @@ use super::{clean, ports, project};
 use crate::error::Result;
 use crate::host::Account;
 use crate::name::Key;
-use crate::plan::NodeSpec;
 use crate::playbook::Stage;
+use crate::ray::NodeSpec;
 use crate::render::quote;
 use crate::runtime::project::{
-    CleanOptions, DeployRequest, Deployment, HostFolders, HostPorts, LogRequest, Others, Page, PrepareRequest,
-    ProjectRuntime, nodes_of,
+    CleanOptions, DeployRequest, Deployment, HostFolders, LogRequest, Others, Page, PrepareRequest, ProjectRuntime,
+    nodes_of,
 };
 use crate::spec::Spec;
+use crate::state::HostPorts;
 
 const LOOK: &str = include_str!("shell/look.sh");
 const LOGS: &str = include_str!("shell/logs.sh");

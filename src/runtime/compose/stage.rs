@@ -9,8 +9,8 @@ use super::project::Project;
 use super::{closed_table, containers_name};
 use crate::host::StageFile;
 use crate::name::Key;
-use crate::plan::NodeSpec;
 use crate::playbook::{KnownError, Stage, Step};
+use crate::ray::NodeSpec;
 use crate::render::quote;
 use crate::util::digest;
 

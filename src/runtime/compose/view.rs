@@ -4,13 +4,14 @@ use serde::Serialize;
 
 use super::images::HostImages;
 use super::ports::NodePorts;
-use super::{DeployRequest, HostInput, HostPorts};
+use super::{DeployRequest, HostInput};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
-use crate::plan::{NodeRole, NodeSpec};
 use crate::playbook::{GpuFact, Vendor};
+use crate::ray::{NodeRole, NodeSpec};
 use crate::runtime::native::resource_of;
 use crate::spec::ObjectStoreSpec;
+use crate::state::HostPorts;
 
 /// The port of the GCS within a bridge network, which is the containers' own.
 const GCS: u16 = 6379;

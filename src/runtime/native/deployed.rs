@@ -15,15 +15,16 @@ use super::ports::BLOCK;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::Account;
 use crate::name::Key;
-use crate::plan::NodeSpec;
 use crate::playbook::{self, Stage};
+use crate::ray::NodeSpec;
 use crate::render::{quote, quote_path};
 use crate::runtime::compose::look_inside;
 use crate::runtime::project::{
-    CleanOptions, DeployRequest, Deployment, HostFolders, HostInput, HostPorts, LogRequest, Others, Page,
-    PrepareRequest, ProjectRuntime, nodes_of,
+    CleanOptions, DeployRequest, Deployment, HostFolders, HostInput, LogRequest, Others, Page, PrepareRequest,
+    ProjectRuntime, nodes_of,
 };
 use crate::spec::Spec;
+use crate::state::HostPorts;
 use crate::util::{digest, near};
 
 const PROCESSES: &str = include_str!("shell/processes.sh");

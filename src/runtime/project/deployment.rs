@@ -6,49 +6,12 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::name::{Key, Scope};
-use crate::plan::NodeSpec;
 use crate::playbook::{Facts, Stage};
+use crate::ray::NodeSpec;
 use crate::render::Library;
 use crate::secret::Secrets;
 use crate::spec::Spec;
-use crate::state::Paths;
-
-/// The ports of one host that what runs there is reached by. One that a runtime has not, or not yet, is 0.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostPorts {
-    /// Ray's dashboard and job API.
-    pub dashboard: u16,
-    /// Ray's client server.
-    pub client: u16,
-    /// The object store's S3 interface.
-    pub object_store: u16,
-    /// The object store's console.
-    pub console: u16,
-    /// Prometheus.
-    pub prometheus: u16,
-    /// Grafana.
-    pub grafana: u16,
-    /// Jupyter.
-    pub jupyter: u16,
-    /// The first of those that Ray's nodes take where they are on the host's network.
-    pub ray: u16,
-    /// The first port of each node's own block, where nodes have blocks.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub blocks: BTreeMap<Key, u16>,
-}
-
-impl HostPorts {
-    /// The ports that may be used on a host: what must be free before its first start.
-    pub fn all(&self) -> Vec<u16> {
-        let all =
-            [self.dashboard, self.client, self.object_store, self.console, self.prometheus, self.grafana, self.jupyter];
-        all.into_iter().filter(|port| *port != 0).collect()
-    }
-}
-
-/// The ports on the user's machine under which pages are shown: chosen once per cluster, since Grafana's must be known
-/// before the head starts. By the page's name.
-pub type Pages = BTreeMap<String, u16>;
+use crate::state::{HostPorts, Pages, Paths};
 
 /// The folders that gpucl has on a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -10,8 +10,7 @@ mod seen;
 use std::collections::BTreeSet;
 
 pub use deployment::{
-    CleanOptions, DeployRequest, Deployment, HostFolders, HostInput, HostPorts, Others, Page, Pages, PrepareRequest,
-    nodes_of,
+    CleanOptions, DeployRequest, Deployment, HostFolders, HostInput, Others, Page, PrepareRequest, nodes_of,
 };
 pub use logs::{LogLine, LogRequest, log_line};
 pub use seen::{CheckLine, Container, Seen, checks_of, checks_told, seen_of};
@@ -20,10 +19,11 @@ use super::{compose, native};
 use crate::error::Result;
 use crate::host::Account;
 use crate::name::Key;
-use crate::plan::NodeSpec;
 use crate::playbook::Stage;
 use crate::provider::Runtime;
+use crate::ray::NodeSpec;
 use crate::spec::Spec;
+use crate::state::HostPorts;
 
 /// How Ray runs on hosts that are reached by SSH.
 pub trait ProjectRuntime: Send + Sync {

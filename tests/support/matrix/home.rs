@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use async_trait::async_trait;
 use gpucl::cluster::{Gc, GcOptions, Settings};
-use gpucl::engine::{Cancel, Ledger, Pipeline, World};
+use gpucl::engine::{Cancel, Ledger, NothingElse, Pipeline, World};
 use gpucl::error::{Error, ErrorKind, Result};
 use gpucl::event::Bus;
 use gpucl::name::{Key, Owner, Scope};
@@ -155,7 +155,8 @@ impl<C: Cloud> Home<C> {
         self.process(death, async |process| {
             let ledger = self.ledger();
             let (events, cancel) = (Bus::new().0, Cancel::new().1);
-            let pipeline = Pipeline { world: process, ledger: &ledger, events: &events, cancel: &cancel };
+            let pipeline =
+                Pipeline { world: process, replan: &NothingElse, ledger: &ledger, events: &events, cancel: &cancel };
             let hosts = (0..).zip(self.cloud.hosts()).map(|(index, host)| HostRequest::new(Key::host(index), host));
             let resolved = process.provider.resolve(&self.scope, hosts.collect()).await?;
             let mut resources: Vec<ResourceRequest> = Vec::new();
@@ -186,7 +187,8 @@ impl<C: Cloud> Home<C> {
         self.process(death, async |process| {
             let ledger = self.ledger();
             let (events, cancel) = (Bus::new().0, Cancel::new().1);
-            let pipeline = Pipeline { world: process, ledger: &ledger, events: &events, cancel: &cancel };
+            let pipeline =
+                Pipeline { world: process, replan: &NothingElse, ledger: &ledger, events: &events, cancel: &cancel };
             pipeline.remove_all().await?;
             ledger.into_store().unwrap().remove()
         })

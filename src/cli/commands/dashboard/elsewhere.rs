@@ -12,7 +12,7 @@ use crate::cluster;
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::host::{Tunnel, Way};
 use crate::name::Key;
-use crate::runtime::project::{self, Page, Pages};
+use crate::runtime::project::{self, Page};
 use crate::util::ports;
 
 /// The name of the way for Ray's client, which is no page.
@@ -27,7 +27,7 @@ pub(super) async fn open(app: &App, run: &Run, port: Option<u16>, target: &Targe
     let state = &target.known.state;
     let not_running = || cluster::not_running(state);
     let spec = state.spec.as_ref().ok_or_else(not_running)?;
-    let places: Pages = state.note(&Key::project(0), "pages").ok_or_else(not_running)?;
+    let places = state.pages().ok_or_else(not_running)?;
     let ports = target.head_ports()?;
     let head = target.head(app).await?.ok_or_else(not_running)?;
     let mut opened = Opened { pages: Vec::new(), client: None, portals: Vec::new(), tunnels: Vec::new(), head: None };

@@ -7,6 +7,7 @@ use crate::cli::args::{Arguments, Command as Verb};
 use crate::cluster::lease::tests::memory::{Fault, Memory, settings_in, source};
 use crate::error::Result;
 use crate::provider::{EndAsk, LeaseAsk, StartAsk};
+use crate::state::LeaseSource;
 
 fn parse(line: &str) -> Args {
     let words = shlex(line);
@@ -51,7 +52,7 @@ impl Bench {
 
     async fn run(&self, line: &str) -> Result<u8> {
         let memory = self.memory.clone();
-        let reopen = move |_: &Source| -> Result<Box<dyn Provider>> { Ok(Box::new(memory.clone())) };
+        let reopen = move |_: &LeaseSource| -> Result<Box<dyn Provider>> { Ok(Box::new(memory.clone())) };
         let desk = Desk {
             app: &self.app,
             settings: self.settings.clone(),

@@ -10,7 +10,7 @@ use super::super::*;
 use crate::event::Bus;
 use crate::name::{Owner, Tag};
 use crate::provider::{
-    Acquired, Booking, CalendarRow, Capability, EndAsk, GpuOffer, HostFilter, HostPlace, HostRequest, Lease,
+    Acquired, Booking, CalendarRow, Capability, EndAsk, Finding, GpuOffer, HostFilter, HostPlace, HostRequest, Lease,
     LeaseState, ObservedResource, Offer, ProviderKind, Recorder, ResourceKind, ResourceRequest, Surroundings,
 };
 use crate::providers::chameleon::policy::Policy;
@@ -188,8 +188,7 @@ fn request(key: &Key, settings: serde_json::Value) -> ResourceRequest {
         key: key.clone(),
         kind: ResourceKind("lease".to_owned()),
         settings,
-        found: serde_json::Value::Null,
-        price: None,
+        found: Finding::default(),
         adopted: None,
         needs: Vec::new(),
         is_host: false,
@@ -300,6 +299,6 @@ pub(crate) fn settings_in(root: &std::path::Path) -> Settings {
     }
 }
 
-pub(crate) fn source() -> Source {
-    Source { provider: "memory".to_owned(), settings: serde_json::json!({}), place: String::new() }
+pub(crate) fn source() -> LeaseSource {
+    LeaseSource { provider: "memory".to_owned(), settings: serde_json::json!({}), place: String::new() }
 }

@@ -14,8 +14,8 @@ use crate::money::HourlyPrice;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::Runtime;
 use crate::provider::{
-    Acquired, Capability, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider, ProviderKind, Recorder,
-    Resolved, ResourceKind, ResourceRequest, USUAL_POLL,
+    Acquired, Capability, Finding, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider, ProviderKind,
+    Recorder, Resolved, ResourceKind, ResourceRequest, USUAL_POLL,
 };
 
 /// The time between two launches.
@@ -129,8 +129,8 @@ fn none_left(doing: String) -> Error {
         .because("there is no gpu_1x now; south or west would do")
 }
 
-fn region_of(found: &Value) -> String {
-    found["region"].as_str().unwrap_or_default().to_owned()
+fn region_of(found: &Finding) -> String {
+    found.data["region"].as_str().unwrap_or_default().to_owned()
 }
 
 fn observed(thing: &Thing) -> ObservedResource {
@@ -211,7 +211,8 @@ impl Provider for Cloud {
             free: "now".to_owned(),
         };
         let offers = vec![offer; hosts.len()];
-        let found = |host: HostRequest| HostRequest { found: json!({ "region": region }), ..host };
+        let found =
+            |host: HostRequest| HostRequest { found: Finding::of(&json!({ "region": region })).unwrap(), ..host };
         Ok(Resolved { hosts: hosts.into_iter().map(found).collect(), offers, ..Resolved::default() })
     }
 
@@ -238,8 +239,7 @@ impl Provider for Cloud {
             key: key.clone(),
             kind: ResourceKind(kind.to_owned()),
             settings: request.settings.clone(),
-            found: request.found.clone(),
-            price: (kind == "instance").then(|| HourlyPrice::cents(129)),
+            found: Finding { price: (kind == "instance").then(|| HourlyPrice::cents(129)), ..request.found.clone() },
             adopted: None,
             needs,
             is_host,
@@ -311,7 +311,7 @@ impl Provider for Cloud {
     fn refused_request(&self, key: &Key) -> ResourceRequest {
         let settings = Value::Null;
         let kind = ResourceKind("instance".to_owned());
-        let (found, price, adopted) = (Value::Null, None, None);
-        ResourceRequest { key: key.clone(), kind, settings, found, price, adopted, needs: Vec::new(), is_host: true }
+        let (found, adopted) = (Finding::default(), None);
+        ResourceRequest { key: key.clone(), kind, settings, found, adopted, needs: Vec::new(), is_host: true }
     }
 }

@@ -9,10 +9,9 @@ mod time;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::capacity::{Hunt, carry_to};
 use super::promise::Compared;
-use super::up::carry_to;
 use super::world::{ProjectWorld, ProjectWorldConfig, Purpose};
-use crate::cluster::hunt::Hunt;
 use crate::engine::{Cancel, CancelHandle, Ledger, Pipeline};
 use crate::error::Result;
 use crate::event::{Bus, EventKind};
@@ -111,7 +110,7 @@ impl Home {
             events: events.clone(),
             cancel: cancel.clone(),
         });
-        let pipeline = Pipeline { world: &world, ledger: &ledger, events: &events, cancel: &cancel };
+        let pipeline = Pipeline { world: &world, replan: &world, ledger: &ledger, events: &events, cancel: &cancel };
         let result = async {
             let found = world.resolve_when_there().await?;
             let observed = pipeline.observe_settled().await?;

@@ -25,7 +25,7 @@ async fn a_host_with_fewer_gpus_than_promised_is_told_whatever_workers_are_count
         let all = [("host-0".to_owned(), CheckOutcome::Passed, both), ("host-1".to_owned(), CheckOutcome::Failed, one)];
         assert_eq!(told, all, "{workers}");
         // A later `verify` asks no provider: the promise is on the disk.
-        assert!(went.known.note::<Vec<GpuOffer>>(&Key::host(1), "promised").is_some());
+        assert!(went.known.host(&Key::host(1)).unwrap().promised.is_some());
     }
 }
 

@@ -6,7 +6,7 @@ use super::claim::{blocks_of, ports_of_node};
 use super::stage::gpus_of;
 use super::{LOOPBACK, header};
 use crate::error::Result;
-use crate::plan::{NodeRole, NodeSpec};
+use crate::ray::{NodeRole, NodeSpec};
 use crate::render::quote;
 use crate::runtime::native::resource_of;
 use crate::runtime::project::{DeployRequest, HostInput};

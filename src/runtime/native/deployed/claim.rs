@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{PORTS, header};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
-use crate::plan::{NodeRole, NodeSpec};
+use crate::ray::{NodeRole, NodeSpec};
 use crate::render::quote;
 use crate::runtime::native::NodePorts;
 use crate::runtime::native::ports::{BLOCK, BLOCKS, first_block};
-use crate::runtime::project::{DeployRequest, HostFolders, HostInput, HostPorts, nodes_of};
+use crate::runtime::project::{DeployRequest, HostFolders, HostInput, nodes_of};
+use crate::state::HostPorts;
 use crate::util::text::shortened;
 
 const CLAIM: &str = include_str!("../shell/claim.sh");

@@ -5,8 +5,8 @@ use super::*;
 use crate::name::Scope;
 use crate::playbook::Facts;
 use crate::render::Library;
-use crate::runtime::project::Pages;
 use crate::secret::Secrets;
+use crate::state::Pages;
 
 fn spec(more: &str) -> Spec {
     serde_yaml::from_str(&format!("name: demo\nprovider: ssh\nruntime: native\ngpu: declared\n{more}")).unwrap()

@@ -9,9 +9,9 @@ use super::*;
 use crate::name::Scope;
 use crate::playbook::Facts;
 use crate::render::Library;
-use crate::runtime::project::Pages;
 use crate::secret::Secrets;
 use crate::spec::Spec;
+use crate::state::Pages;
 
 /// A cluster of this name with two workers on one host, whose links lie in this folder.
 struct Bench {

@@ -1,31 +1,38 @@
-//! Hunting: what `up` does while a provider has none of what is asked for.
+//! Hunting: waiting while a provider has none of what is asked for, and looking again, once for all who wait.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::decide::{AfterRefusal, Moment, Policy};
 use crate::engine::{Cancel, Urgency};
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::event::{Bus, EventKind};
-use crate::spec::{Capacity, Partial};
+use crate::name::Key;
+use crate::spec::Capacity;
 use crate::util::human;
 
 /// How often it is told what is waited for while that does not change.
 const TELL_EVERY: Duration = Duration::from_secs(300);
 
-/// How long, how often and for what it is asked again.
-pub(super) struct Hunt {
-    /// The end, and the same for people; `None` when nobody asked to wait.
-    until: Option<(Instant, Timestamp)>,
-    partial: Partial,
+/// How long and how often it is asked again, and what was seen so far.
+pub(in crate::cluster::projects) struct Hunt {
+    policy: Policy,
+    /// The end of the wait, for people.
+    end: Timestamp,
     poll: Duration,
     events: Bus,
     cancel: Cancel,
     round: tokio::sync::Mutex<Round>,
+    /// How often it was looked what there is.
+    looks: AtomicU64,
+    /// The look that each branch has seen; the others have seen the first of this plan.
+    seen: Mutex<Seen>,
     stop: watch::Sender<Option<Stop>>,
     /// What was chosen last is not what the plan was made for.
     outgrown: AtomicBool,
@@ -36,9 +43,14 @@ pub(super) struct Hunt {
 /// All who wait share one look at the provider.
 #[derive(Debug, Default)]
 struct Round {
-    number: u64,
     was_refused: bool,
     told: Option<(String, Instant)>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    first: u64,
+    by: BTreeMap<Key, u64>,
 }
 
 /// Why nobody is to wait within this plan any longer.
@@ -52,7 +64,7 @@ enum Stop {
 
 /// What comes of a wait.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(in crate::cluster::projects) enum Next {
     /// Something was chosen: it may be asked for. With the last refusal.
     Ask(Error),
     /// There is none of it still.
@@ -61,7 +73,7 @@ pub(super) enum Next {
 
 impl Hunt {
     /// One that follows the spec, and before that what the command was told.
-    pub(super) fn new(
+    pub(in crate::cluster::projects) fn new(
         asked: Option<Duration>,
         spec: Option<&Capacity>,
         poll: Duration,
@@ -69,17 +81,19 @@ impl Hunt {
         cancel: &Cancel,
     ) -> Self {
         let wait = asked.or(spec.and_then(|spec| spec.wait).map(|wait| wait.0));
-        let until = wait.map(|wait| {
-            let end = Timestamp::now().checked_add(jiff::SignedDuration::try_from(wait).unwrap_or_default());
-            (Instant::now() + wait, end.unwrap_or(Timestamp::MAX))
-        });
+        let end = wait.and_then(|wait| Timestamp::now().checked_add(SignedDuration::try_from(wait).ok()?).ok());
         Self {
-            until,
-            partial: spec.map(|spec| spec.partial).unwrap_or_default(),
+            policy: Policy {
+                until: wait.map(|wait| Instant::now() + wait),
+                partial: spec.map(|spec| spec.partial).unwrap_or_default(),
+            },
+            end: end.unwrap_or(Timestamp::MAX),
             poll,
             events: events.clone(),
             cancel: cancel.clone(),
             round: tokio::sync::Mutex::default(),
+            looks: AtomicU64::new(0),
+            seen: Mutex::default(),
             stop: watch::Sender::new(None),
             outgrown: AtomicBool::new(false),
             refusal: Mutex::default(),
@@ -87,36 +101,37 @@ impl Hunt {
     }
 
     /// One that waits for nothing and keeps what there is.
-    pub(super) fn none(events: &Bus, cancel: &Cancel) -> Self {
+    pub(in crate::cluster::projects) fn none(events: &Bus, cancel: &Cancel) -> Self {
         Self::new(None, None, Duration::from_secs(1), events, cancel)
     }
 
-    /// What is there is given back when not all of it can be had.
-    pub(super) fn gives_back(&self) -> bool {
-        self.partial == Partial::GiveBack
+    /// What was asked for.
+    pub(super) fn policy(&self) -> Policy {
+        self.policy
     }
 
-    /// It was asked to wait, and the time is not over.
-    pub(super) fn goes_on(&self) -> bool {
-        self.until.is_some_and(|(until, _)| Instant::now() < until) && self.cancel.urgency() == Urgency::None
+    /// Now.
+    pub(super) fn moment(&self) -> Moment {
+        Moment { now: Instant::now(), is_cancelled: self.cancel.urgency() != Urgency::None }
     }
 
-    /// Nobody waits: what the spec takes as well is asked for at once.
-    pub(super) fn takes_what_is_next(&self) -> bool {
-        self.until.is_none() && !self.gives_back() && self.cancel.urgency() == Urgency::None
+    /// What follows for a branch that was refused.
+    pub(super) fn after_refusal(&self) -> AfterRefusal {
+        self.policy.after_refusal(self.moment())
     }
 
-    /// A plan is begun: nothing failed in it yet.
+    /// A plan is begun: nothing failed in it yet, and what was looked at before is what it was made of.
     pub(super) fn begin(&self) {
         self.stop.send_replace(None);
         self.outgrown.store(false, Ordering::Relaxed);
+        *lock(&self.seen) = Seen { first: self.looks(), by: BTreeMap::new() };
     }
 
     /// Hears of what failed in a plan: nobody waits for hours while something must be seen to.
     pub(super) fn heed(&self, error: &Error) {
         let stop = match error.kind() {
-            ErrorKind::Capacity if self.gives_back() => {
-                *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+            ErrorKind::Capacity if self.policy.gives_back() => {
+                *lock(&self.refusal) = Some(error.clone());
                 Stop::GiveBack
             }
             ErrorKind::Capacity => return,
@@ -135,7 +150,7 @@ impl Hunt {
 
     /// The refusal for which all is given back.
     pub(super) fn refusal(&self) -> Error {
-        let refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let refusal = lock(&self.refusal).take();
         refusal.unwrap_or_else(|| {
             Error::new(ErrorKind::Capacity, "acquire all hosts").because("the provider has none of some of them now")
         })
@@ -151,36 +166,46 @@ impl Hunt {
         self.outgrown.load(Ordering::Relaxed)
     }
 
-    /// The number of the last look; who has seen it waits for the next.
-    pub(super) async fn round(&self) -> u64 {
-        self.round.lock().await.number
+    /// How often it was looked what there is.
+    pub(in crate::cluster::projects) fn looks(&self) -> u64 {
+        self.looks.load(Ordering::Relaxed)
+    }
+
+    /// The look that a branch has seen: it waits for the next.
+    pub(super) fn seen_by(&self, key: &Key) -> u64 {
+        let seen = lock(&self.seen);
+        seen.by.get(key).copied().unwrap_or(seen.first)
+    }
+
+    /// A branch has seen this look.
+    pub(super) fn has_seen(&self, key: &Key, look: u64) {
+        lock(&self.seen).by.insert(key.clone(), look);
     }
 
     /// Waits until the provider may be asked again, and lets choose anew: one for all who wait.
     ///
     /// # Errors
     /// The refusal itself, when it is not waited for, or was for long enough; what the choice failed with for good; Ctrl-C.
-    pub(super) async fn next(
+    pub(in crate::cluster::projects) async fn next(
         &self,
         what: &str,
         refused: Error,
-        round: &mut u64,
+        seen: &mut u64,
         choose: impl AsyncFnOnce() -> Result<()>,
     ) -> Result<Next> {
-        let Some((until, end)) = self.until else { return Err(refused) };
+        let Some(until) = self.policy.until else { return Err(refused) };
         let mut stop = self.stop.subscribe();
         let looked = async {
             let mut state = self.round.lock().await;
-            if state.number == *round {
-                self.tell(what, &refused, (until, end), &mut state);
+            if self.looks() == *seen {
+                self.tell(what, &refused, until, &mut state);
                 tokio::time::sleep(self.poll).await;
                 let chosen = choose().await;
-                state.number += 1;
+                *seen = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
                 state.was_refused = chosen.is_err();
-                *round = state.number;
                 return chosen.map(|()| false);
             }
-            *round = state.number;
+            *seen = self.looks();
             Ok(state.was_refused)
         };
         tokio::select! {
@@ -203,13 +228,13 @@ impl Hunt {
                 Err(error) => Err(error),
             },
             () = tokio::time::sleep_until(until) => {
-                Err(refused.because(format!("nothing came free until {}", human::local(end))))
+                Err(refused.because(format!("nothing came free until {}", human::local(self.end))))
             }
         }
     }
 
     /// Says what is waited for, what would do, how often it is asked, and until when.
-    fn tell(&self, what: &str, refused: &Error, (until, end): (Instant, Timestamp), state: &mut Round) {
+    fn tell(&self, what: &str, refused: &Error, until: Instant, state: &mut Round) {
         let causes = refused.causes().join("; ");
         let is_told = state.told.as_ref().is_some_and(|(told, at)| *told == causes && at.elapsed() < TELL_EVERY);
         if is_told {
@@ -220,10 +245,14 @@ impl Hunt {
             what: format!(
                 "capacity for {what}: {causes}; asked again in {} and as often after that, until {}",
                 human::duration(self.poll),
-                human::local(end)
+                human::local(self.end)
             ),
             limit_milliseconds: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
         });
         state.told = Some((causes, Instant::now()));
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

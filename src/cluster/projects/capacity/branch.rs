@@ -1,0 +1,94 @@
+//! One branch of the plan that was refused: what is asked for instead, while the other branches go on.
+
+use async_trait::async_trait;
+
+use super::decide::AfterRefusal;
+use super::hunt::Next;
+use crate::cluster::projects::world::ProjectWorld;
+use crate::engine::{Ledger, Replan};
+use crate::error::{Error, ErrorKind, Result};
+use crate::provider::ResourceRequest;
+
+#[async_trait]
+impl Replan for ProjectWorld {
+    async fn instead(&self, refused: &[ResourceRequest], refusal: Error, ledger: &Ledger) -> Result<ResourceRequest> {
+        let Some(last) = refused.last() else { return Err(refusal) };
+        match self.config.hunt.after_refusal() {
+            AfterRefusal::AskForNext => self.next_choice(refused, last, refusal, ledger).await,
+            AfterRefusal::Wait => self.choice_when_there(last, refusal, ledger).await,
+            AfterRefusal::End => Err(refusal),
+        }
+    }
+
+    fn heed(&self, error: &Error) {
+        self.config.hunt.heed(error);
+    }
+}
+
+impl ProjectWorld {
+    /// What the spec takes as well, after these were refused; the refusal where there is nothing more.
+    async fn next_choice(
+        &self,
+        refused: &[ResourceRequest],
+        last: &ResourceRequest,
+        refusal: Error,
+        ledger: &Ledger,
+    ) -> Result<ResourceRequest> {
+        match self.choose().await {
+            Err(none) if none.kind() == ErrorKind::Capacity => return Err(refusal),
+            chosen => chosen?,
+        }
+        match self.chosen_for(last, ledger)? {
+            Some(next) if refused.iter().all(|one| (&one.settings, &one.found) != (&next.settings, &next.found)) => {
+                self.config.events.note(format!("{refusal}; the next choice is {}", next.label()));
+                Ok(next)
+            }
+            Some(_) => Err(refusal),
+            None => {
+                self.config.hunt.outgrow();
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Waits until the provider may be asked again, and chooses anew by the order of the spec.
+    async fn choice_when_there(
+        &self,
+        last: &ResourceRequest,
+        mut refusal: Error,
+        ledger: &Ledger,
+    ) -> Result<ResourceRequest> {
+        let hunt = &self.config.hunt;
+        let mut seen = hunt.seen_by(&last.key);
+        loop {
+            let next = hunt.next(&last.key.display_name(), refusal, &mut seen, || self.choose()).await;
+            hunt.has_seen(&last.key, seen);
+            refusal = match next? {
+                Next::Refused(error) => error,
+                Next::Ask(refusal) => {
+                    let chosen = self.chosen_for(last, ledger)?;
+                    return chosen.ok_or_else(|| {
+                        hunt.outgrow();
+                        refusal
+                    });
+                }
+            };
+        }
+    }
+
+    /// What was chosen last for this; `None` when what it needs is not what was made for it, such as rules of another region: a plan is
+    /// made anew then.
+    fn chosen_for(&self, request: &ResourceRequest, ledger: &Ledger) -> Result<Option<ResourceRequest>> {
+        let all = self.requests()?;
+        let known = ledger.state();
+        let is_there = |need: &ResourceRequest| {
+            let of_journal = known.items.get(&need.key).map(|item| item.digest.as_str());
+            need.adopted.is_some() || of_journal == Some(need.digest().as_str())
+        };
+        let fits = |chosen: &&ResourceRequest| {
+            chosen.needs == request.needs && all.iter().filter(|need| chosen.needs.contains(&need.key)).all(is_there)
+        };
+        let chosen = all.iter().find(|chosen| chosen.key == request.key && chosen.kind == request.kind);
+        Ok(chosen.filter(fits).cloned())
+    }
+}

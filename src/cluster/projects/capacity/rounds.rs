@@ -1,0 +1,151 @@
+//! Runs of the plan, one after another, until all is as planned or nothing more can be done about it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::decide::{AfterRun, Run, Tried};
+use crate::cluster::projects::acquire::Found;
+use crate::cluster::projects::world::ProjectWorld;
+use crate::engine::{Executed, Pipeline, Planned, World as _};
+use crate::error::{Error, ErrorKind, LeftBehind, Result};
+use crate::name::Key;
+use crate::plan::{Action, Goal, Observed, Operation, Plan};
+use crate::spec::Loaded;
+use crate::state::ClusterState;
+
+/// How long a plan that is given up may take to say what failed.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
+
+/// Does the plan, and plans anew for as long as [`super::decide`] says so. Hands back how many operations it took.
+pub(in crate::cluster::projects) async fn carry_to(
+    pipeline: &Pipeline<'_>,
+    world: &ProjectWorld,
+    loaded: &Loaded,
+    (found, mut observed, mut goal): (Found, Observed, Goal),
+) -> Result<usize> {
+    let hunt = &world.config.hunt;
+    let (mut offers, mut operations, mut tried) = (found.offers, 0, Tried::default());
+    let mut made = BTreeSet::new();
+    loop {
+        let Planned { observed: seen, plan } = pipeline.settle_on(&goal, observed)?;
+        world.note_resources(&seen, pipeline.ledger)?;
+        operations += plan.operations.len();
+        made.extend(acquired(&plan));
+        hunt.begin();
+        let mut errors = carry_out(pipeline, world, &plan).await.errors;
+        let (is_outgrown, mut gave_back) = (hunt.is_outgrown(), false);
+        loop {
+            let (has_made, makes_hosts) = (!made.is_empty(), world.makes_hosts());
+            let run = Run { errors: &errors, has_made, is_outgrown, makes_hosts };
+            let at = hunt.moment();
+            match hunt.policy().after_run(run, tried, at) {
+                AfterRun::Done => {
+                    look_at_all_again(pipeline, world, &plan).await?;
+                    return Ok(operations);
+                }
+                AfterRun::Fail => {
+                    let (first, others) = first_of(errors);
+                    others.iter().for_each(|other| pipeline.events.warn(format!("failed to {other}")));
+                    return Err(first);
+                }
+                AfterRun::MakeAnew => {
+                    tried.renewed = true;
+                    pipeline.events.warn(format!("failed to {}; it is made once more", first_of(errors).0));
+                }
+                AfterRun::GiveBack => {
+                    errors = vec![give_back(pipeline, &mut made, first_of(errors).0).await?];
+                    gave_back = true;
+                    continue;
+                }
+                AfterRun::Resolve => {
+                    tried.places += usize::from(!hunt.policy().waits(at));
+                    hunt.begin();
+                    offers = world.resolve_when_there().await?.offers;
+                }
+                AfterRun::WaitAndResolve => {
+                    hunt.begin();
+                    offers = world.resolve_again(first_of(errors).0).await?.offers;
+                }
+                AfterRun::End => {
+                    let refused = first_of(errors).0;
+                    return Err(if gave_back { refused } else { kept(world, &pipeline.ledger.state(), refused) });
+                }
+            }
+            break;
+        }
+        observed = pipeline.observe_settled().await?;
+        goal = world.goal(loaded, &offers, &pipeline.ledger.state(), &observed)?;
+    }
+}
+
+/// Of several hosts each is looked at again once all are there: the head sees them all only then.
+async fn look_at_all_again(pipeline: &Pipeline<'_>, world: &ProjectWorld, plan: &Plan) -> Result<()> {
+    let deploys = |operation: &Operation| matches!(operation.action, Action::Deploy { .. });
+    if world.host_keys().len() > 1 && plan.operations.iter().any(deploys) {
+        world.observe(&pipeline.ledger.state()).await?;
+    }
+    Ok(())
+}
+
+/// The error to end with, and the others: what there is none of is the least of them.
+fn first_of(mut errors: Vec<Error>) -> (Error, Vec<Error>) {
+    let first = errors.iter().position(|error| error.kind() != ErrorKind::Capacity).unwrap_or_default();
+    if errors.is_empty() {
+        return (Error::new(ErrorKind::Internal, "do the plan").because("it failed without an error"), errors);
+    }
+    let error = errors.remove(first);
+    match errors.len() {
+        0 => (error, errors),
+        more => (error.because(format!("{more} more failed after it; each is shown above")), errors),
+    }
+}
+
+/// The keys of what a plan acquires.
+fn acquired(plan: &Plan) -> impl Iterator<Item = Key> {
+    let acquires = |operation: &&Operation| matches!(operation.action, Action::Acquire { .. });
+    plan.operations.iter().filter(acquires).map(|operation| operation.key.clone())
+}
+
+/// Does the plan to its end, or until what is there is to be given back: then nothing of it is worth going on with.
+async fn carry_out(pipeline: &Pipeline<'_>, world: &ProjectWorld, plan: &Plan) -> Executed {
+    let mut executed = Box::pin(pipeline.execute(plan));
+    tokio::select! {
+        biased;
+        executed = &mut executed => executed,
+        () = world.config.hunt.gave_up() => {
+            match tokio::time::timeout(LAST_MOMENT, executed).await {
+                Ok(executed) => executed,
+                Err(_) => Executed { errors: vec![world.config.hunt.refusal()], ..Executed::default() },
+            }
+        }
+    }
+}
+
+/// Gives back what this command has made, and asks again whether it is gone.
+async fn give_back(pipeline: &Pipeline<'_>, made: &mut BTreeSet<Key>, refused: Error) -> Result<Error> {
+    pipeline.events.note("not all hosts can be had: what was made is given back (`capacity: {partial: give_back}`)");
+    let goal = Goal::GiveBack(std::mem::take(made));
+    for _ in 0..3 {
+        let observed = pipeline.observe_settled().await?;
+        let planned = pipeline.settle_on(&goal, observed)?;
+        if planned.plan.is_empty() {
+            return Ok(refused.because("what was made was given back"));
+        }
+        pipeline.execute(&planned.plan).await.into_result()?;
+    }
+    Err(Error::new(ErrorKind::LeftBehind, "give back what was made")
+        .because("it was all released, and is seen again")
+        .left(LeftBehind::Unknown))
+}
+
+/// Says what is there, and what that costs.
+fn kept(world: &ProjectWorld, known: &ClusterState, refused: Error) -> Error {
+    let hosts = world.host_keys();
+    let there = hosts.iter().filter(|host| known.items.get(*host).is_some_and(|item| item.id.is_some()));
+    let names: Vec<String> = there.map(Key::display_name).collect();
+    if names.is_empty() {
+        return refused;
+    }
+    let cost = world.hourly(known).map(|cost| format!(", which costs {cost} an hour")).unwrap_or_default();
+    refused.because(format!("{} of {} hosts are there and kept: {}{cost}", names.len(), hosts.len(), names.join(", ")))
+}
