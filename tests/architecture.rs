@@ -1,5 +1,7 @@
 //! The borders that keep the tree understandable, looked after.
 
+mod circles;
+
 use std::path::{Path, PathBuf};
 
 fn root() -> &'static Path {

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::api::Who;
 use super::cloud::{Calendar, offer, tag_of};
+use super::leases::title;
 use super::policy::Policy;
-use super::resources::lease::title;
 use super::slots::plan;
 use crate::fuzz::{Target, demand};
 use crate::provider::{EndAsk, HostFilter, LeaseAsk, StartAsk};

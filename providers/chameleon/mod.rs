@@ -9,10 +9,13 @@ mod api;
 mod auth;
 mod cloud;
 mod config;
+mod found;
 #[cfg(test)]
 mod fuzz;
+mod leases;
 mod nodes;
 pub(crate) mod policy;
+mod proposal;
 mod reservations;
 mod resolve;
 mod resources;

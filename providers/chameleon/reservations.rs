@@ -8,11 +8,14 @@ use jiff::{SignedDuration, Timestamp};
 use super::api::Lease as SiteLease;
 use super::api::{Effect, FailureKind};
 use super::cloud::{Calendar, Cloud, restricted, tag_of};
+use super::found::{LeaseFound, SharedFound, Wanted};
+use super::leases::{state_of, title};
 use super::policy::{ExtensionAsk, may_extend};
-use super::resolve::{LeaseFound, SharedFound, Wanted, named};
+use super::proposal::{no_slot, price};
+use super::resolve::named;
 use super::resources::Kind;
 use super::resources::lease as leases;
-use super::slots::{self, NoSlot, Slot, matches, natural};
+use super::slots::{self, matches, natural};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Scope};
 use crate::provider::{
@@ -24,38 +27,12 @@ use crate::util::when;
 /// How long a change of a lease may take until the service shows it as done.
 const CHANGE_LIMIT: SignedDuration = SignedDuration::from_secs(60);
 
-/// The error of an ask that cannot be had, with the free slots.
-pub(super) fn no_slot(cloud: &Cloud, none: &NoSlot, ask: &LeaseAsk) -> Error {
-    none.error("reserve hosts", ask, &cloud.policy(), &cloud.zone())
-}
-
-/// What a person should know before a lease is made: when, on what, and for how much.
-pub(super) fn proposal_notes(cloud: &Cloud, rows: &[CalendarRow], slot: &Slot) -> Vec<String> {
-    let price = price(rows, slot);
-    let cost = if price.is_empty() { String::new() } else { format!(", {price}") };
-    let told = when::span(slot.start, slot.end, &cloud.zone());
-    let mut notes = vec![format!("it asks for a lease on {}: {told}{cost}", slot.hosts.join(", "))];
-    notes.extend(slot.notes.iter().cloned());
-    notes
-}
-
-/// What a slot costs in all, where the service tells what its hosts cost.
-fn price(rows: &[CalendarRow], slot: &Slot) -> String {
-    let hours = when::between(slot.start, slot.end).as_secs_f64() / 3600.0;
-    let per_hour =
-        |name: &String| Some(rows.iter().find(|row| row.name == *name)?.price_per_hour?.0.micros as f64 / 1e6);
-    match slot.hosts.iter().map(per_hour).sum::<Option<f64>>() {
-        Some(sum) => format!("{:.1} SU", sum * hours).replace(".0 ", " "),
-        None => String::new(),
-    }
-}
-
 impl Cloud {
     fn lease_told(&self, lease: &SiteLease, calendar: &Calendar, user: &str, place: &str) -> Lease {
         Lease {
             id: lease.id.clone(),
             name: lease.name.clone(),
-            state: leases::state_of(lease),
+            state: state_of(lease),
             status: lease.status.clone(),
             start: lease.start,
             end: lease.end,
@@ -153,7 +130,7 @@ impl Reservations for Cloud {
         let site = self.site().await?;
         let (who, calendar) = tokio::try_join!(async { Ok::<_, Error>(site.who().await?) }, self.calendar_now(&[]))?;
         let lease = named(&calendar, id)?.clone();
-        let doing = || format!("extend the lease {}", leases::title(&lease));
+        let doing = || format!("extend the lease {}", title(&lease));
         if lease.user_id != who.user_id {
             return Err(Error::new(ErrorKind::Provider, doing()).because("another user of the project made it"));
         }

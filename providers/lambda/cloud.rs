@@ -13,13 +13,16 @@ use tokio::time::Instant;
 use super::api::{self, Account, Api, FileSystem, Instance, Pace, Ruleset, SshKey};
 use super::config::Settings;
 use super::credentials;
+use super::found::key_key;
 use crate::error::Result;
-use crate::name::ClusterName;
+use crate::name::{ClusterName, Scope, Tag};
 use crate::provider::http::is_loopback;
 use crate::provider::{Context, Surroundings};
 
 /// Where Lambda is, when nobody says otherwise.
 const ENDPOINT: &str = "https://cloud.lambda.ai";
+/// The tag of an instance that carries ours.
+pub(super) const TAG: &str = "gpucl";
 /// How old a list may be that is told as what is there: with what the call takes, less than the settle time.
 const FRESH: Duration = Duration::from_secs(3);
 /// How long a refusal for want of capacity counts against what the list of types says.
@@ -195,6 +198,17 @@ impl<T> Shared<T> {
     fn forget(&self) {
         *self.not_before.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
+}
+
+/// The tag that an instance carries, written at its launch. Its name counts only where the key of the same cluster logs in as well:
+/// everybody in the account can change a name, and nobody the keys.
+pub(super) fn tag_of(instance: &Instance) -> Option<Tag> {
+    if let Some(tag) = instance.tag(TAG) {
+        return tag.parse().ok();
+    }
+    let tag: Tag = instance.name.parse().ok()?;
+    let key = Scope { owner: tag.owner.clone(), cluster: tag.cluster.clone() }.tag(&key_key()).to_string();
+    instance.ssh_key_names.contains(&key).then_some(tag)
 }
 
 #[cfg(test)]

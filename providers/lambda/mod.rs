@@ -8,6 +8,7 @@ mod choice;
 mod cloud;
 mod config;
 mod credentials;
+mod found;
 mod login;
 mod resolve;
 mod resources;

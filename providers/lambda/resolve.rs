@@ -1,61 +1,16 @@
 //! What a spec leaves open, pinned down before anything is asked for: type, region, key, file systems, image.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
 use super::api::{FileSystem, Instance, InstanceType, Status, TypeItem};
 use super::choice::{self, Ask, None as Nothing, gpu_offer, is_arm};
-use super::cloud::{Age, Cloud};
-use super::config::{self, FileSystemSettings, HostSettings};
-use super::resources;
+use super::cloud::{Age, Cloud, tag_of};
+use super::config::{self, HostSettings};
+use super::found::Found;
 use super::used::{files_of, image_of, key_of};
 use crate::error::{Error, ErrorKind, Result, Status as Retry};
 use crate::money::HourlyPrice;
 use crate::name::{Key, Scope};
 use crate::provider::{Finding, HostRequest, Offer, Resolved};
 use crate::util::near::nearest;
-
-/// Which key logs in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum KeyFound {
-    /// One that is made for the cluster.
-    Own,
-    /// One of the account's.
-    Account {
-        /// Its id.
-        id: String,
-        /// Its name.
-        name: String,
-    },
-}
-
-/// A file system that hosts have.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct FileSystemFound {
-    /// What the spec says of it.
-    pub(super) wanted: FileSystemSettings,
-    /// The account's own of that name, by id; `None` for one that is made.
-    pub(super) id: Option<String>,
-}
-
-/// What was found for one host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Found {
-    /// Where all hosts are.
-    pub(super) region: String,
-    /// What this one is.
-    #[serde(rename = "type")]
-    pub(super) kind: String,
-    /// There are several hosts: rules let them reach each other.
-    pub(super) several: bool,
-    /// The key.
-    pub(super) key: KeyFound,
-    /// The file systems.
-    pub(super) file_systems: Vec<FileSystemFound>,
-    /// The image, as Lambda takes it.
-    pub(super) image: Option<Value>,
-}
 
 /// What exists of the cluster already.
 pub(super) struct Existing<'a> {
@@ -168,12 +123,12 @@ fn told_costs(costs: &[(String, HourlyPrice)], region: &str) -> String {
 
 /// What of the cluster is there, and where.
 fn existing<'a>(scope: &Scope, hosts: &[HostRequest], instances: &'a [Instance], files: &[FileSystem]) -> Existing<'a> {
-    let of_scope = |instance: &&Instance| resources::tag_of(instance).is_some_and(|tag| scope.holds(&tag));
+    let of_scope = |instance: &&Instance| tag_of(instance).is_some_and(|tag| scope.holds(&tag));
     let ours: Vec<&Instance> = instances.iter().filter(of_scope).collect();
     let good =
         |instance: &&&Instance| !matches!(instance.status, Status::Unhealthy | Status::Preempted | Status::Terminating);
     let of_host = |key: &Key| {
-        let is_it = |instance: &&&Instance| resources::tag_of(instance).is_some_and(|tag| tag.key == *key);
+        let is_it = |instance: &&&Instance| tag_of(instance).is_some_and(|tag| tag.key == *key);
         ours.iter().filter(good).find(is_it).copied()
     };
     let place = ours.iter().find(|one| good(one)).map(|one| (one.region.name.clone(), "a host of it".to_owned()));

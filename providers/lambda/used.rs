@@ -8,8 +8,8 @@ use super::api::{FileSystem, Image, InstanceType, SshKey};
 use super::choice::is_arm;
 use super::cloud::Cloud;
 use super::config::FileSystemSettings;
-use super::resolve::{Existing, FileSystemFound, KeyFound};
-use super::resources;
+use super::found::{FileSystemFound, KeyFound, key_key};
+use super::resolve::Existing;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Scope;
 use crate::util::fs::{RECORD_LIMIT, read_text_within};
@@ -41,7 +41,7 @@ pub(super) fn key_of(
         return Ok(account(found));
     }
     // What was decided when the first host was launched stays.
-    let made = scope.tag(&resources::key_key()).to_string();
+    let made = scope.tag(&key_key()).to_string();
     let used: Vec<&String> = existing.hosts.iter().flatten().flat_map(|host| &host.ssh_key_names).collect();
     if used.contains(&&made) || keys.iter().any(|key| key.name == made) {
         return Ok(KeyFound::Own);

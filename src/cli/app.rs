@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use etcetera::BaseStrategy as _;
 
-use super::args::{Format, Global};
 use super::command_error::usage;
+use super::global::{Format, Global};
 use super::output::Ui;
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::{Context, Surroundings};
@@ -70,7 +70,7 @@ impl App {
     #[cfg(test)]
     pub(crate) fn for_test(paths: Paths) -> Self {
         Self {
-            ui: Ui::new(super::args::Format::Text, false, false, true),
+            ui: Ui::new(Format::Text, false, false, true),
             cluster: None,
             yes: true,
             data_dirs: Vec::new(),

@@ -1,10 +1,11 @@
 //! The command line. The doc comments are the help text.
 
-use std::path::PathBuf;
+use clap::{CommandFactory as _, Parser, Subcommand};
 
-use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
-
+use super::app::App;
 use super::commands;
+use super::global::Global;
+use crate::error::Result;
 
 /// From no GPU to a verified Ray cluster, and back to nothing left
 #[derive(Debug, Parser)]
@@ -14,35 +15,6 @@ pub(crate) struct Arguments {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-/// What every command takes.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Global {
-    /// The cluster meant; else GPUCL_CLUSTER, else ./cluster.yaml, else the only one there is
-    #[arg(short, long, global = true, value_name = "NAME")]
-    pub(crate) cluster: Option<String>,
-    /// How results are printed
-    #[arg(long, global = true, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
-    pub(crate) output: Format,
-    /// Answer yes to every question
-    #[arg(short, long, global = true)]
-    pub(crate) yes: bool,
-    /// Show less
-    #[arg(short, long, global = true)]
-    pub(crate) quiet: bool,
-    /// A folder of playbooks and templates that come before all others
-    #[arg(long, global = true, value_name = "DIR")]
-    pub(crate) data_dir: Option<PathBuf>,
-}
-
-/// How results are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people
-    Text,
-    /// JSON lines, versioned: see docs/reference/json.md
-    Json,
 }
 
 #[derive(Debug, Subcommand)]
@@ -118,4 +90,42 @@ pub(crate) enum Command {
 /// The whole command line, for completions and for the reference.
 pub fn command() -> clap::Command {
     Arguments::command()
+}
+
+impl Command {
+    /// Runs it; hands back the exit code.
+    pub(crate) async fn run(self, app: &App) -> Result<u8> {
+        match self {
+            Self::Up(args) => commands::up::run(app, args).await,
+            Self::Plan(args) => commands::plan::run(app, args).await,
+            Self::Stop(args) => commands::stop::run(app, args).await,
+            Self::Down(args) => commands::down::run(app, args).await,
+            Self::Status(args) => commands::status::run(app, args).await,
+            Self::Verify(args) => commands::verify::run(app, args).await,
+            Self::List(args) => commands::list::run(app, args).await,
+            Self::Job(command) => commands::job::run(app, command).await,
+            Self::Logs(args) => commands::logs::run(app, args).await,
+            Self::Exec(args) => commands::exec::run(app, args).await,
+            Self::Ssh(args) => commands::ssh::run(app, args).await,
+            Self::Cp(args) => commands::cp::run(app, args).await,
+            Self::PortForward(args) => commands::port_forward::run(app, args).await,
+            Self::Dashboard(args) => commands::dashboard::run(app, args).await,
+            Self::Env(args) => commands::env::run(app, args).await,
+            Self::Render(args) => commands::render::run(app, args).await,
+            Self::Offers(args) => commands::offers::run(app, args).await,
+            Self::Calendar(args) => commands::calendar::run(app, args).await,
+            Self::Lease(args) => commands::lease::run(app, *args).await,
+            Self::Gc(args) => commands::gc::run(app, args).await,
+            Self::Owner(command) => commands::owner::run(app, command).await,
+            Self::Doctor(args) => commands::doctor::run(app, args).await,
+            Self::Provider(command) => commands::provider::run(app, command).await,
+            Self::Sandbox(command) => commands::sandbox::run(app, command).await,
+            Self::Login(args) => commands::login::run(app, args).await,
+            Self::Logout(args) => commands::login::logout(app, &args),
+            Self::Template(command) => commands::template::run(app, command).await,
+            Self::Schema(args) => commands::schema::run(app, args).await,
+            Self::Completions(args) => commands::completions::run(app, args, self::command()).await,
+            Self::Agent(args) => commands::agent::run(app, args).await,
+        }
+    }
 }

@@ -8,6 +8,7 @@ mod armed;
 mod command_error;
 mod commands;
 pub mod exit_code;
+mod global;
 mod money;
 mod output;
 pub mod portal;
@@ -45,7 +46,7 @@ pub fn main() -> ExitCode {
         if !changes && !is_agent {
             app.revive_watchers();
         }
-        let code = runtime.block_on(commands::run(&app, arguments.command));
+        let code = runtime.block_on(arguments.command.run(&app));
         // A background read (a terminal, a follow) must not hold up the end.
         runtime.shutdown_background();
         if changes {

@@ -9,7 +9,6 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::app::App;
 use super::command_error::usage;
-use super::commands::status::in_time;
 use crate::agent::deadline::{kept_secrets, secrets_file};
 use crate::cluster::{self, Approval, Ask, LimitsReport, StatusReport};
 use crate::error::Result;
@@ -89,12 +88,13 @@ pub(crate) fn lines(report: &StatusReport) -> Vec<String> {
     }
     let Some(limits) = &report.deadline else { return lines };
     if let Some(at) = limits.at {
-        lines.push(format!("deadline: {}; then it is taken down{}", in_time(at), by(limits)));
+        lines.push(format!("deadline: {}; then it is taken down{}", human::in_time(at), by(limits)));
     } else if limits.max_cost.is_none() {
         lines.push(format!("deadline: counts from its first host on{}", by(limits)));
     }
     if let Some(cost) = limits.max_cost {
-        let when = limits.cost_reached_at.map(|at| format!(", reached about {}", in_time(at))).unwrap_or_default();
+        let when =
+            limits.cost_reached_at.map(|at| format!(", reached about {}", human::in_time(at))).unwrap_or_default();
         lines.push(format!("max_cost: {cost}{when}; then it is taken down{}", by(limits)));
     }
     lines.extend(warnings(limits));
@@ -122,7 +122,7 @@ fn warnings(limits: &LimitsReport) -> Vec<String> {
     }
     if limits.failed > 0 {
         let why = limits.last_error.clone().unwrap_or_default();
-        let next = limits.next.map(|at| format!("; again {}", in_time(at))).unwrap_or_default();
+        let next = limits.next.map(|at| format!("; again {}", human::in_time(at))).unwrap_or_default();
         lines.push(format!(
             "warning: taking it down failed {}: {why}{next}",
             human::count(limits.failed as usize, "time")

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::app::App;
-use super::args::Format;
+use super::global::Format;
 use super::output::{Json, Plain, Tty};
 use crate::engine::{Cancel, CancelHandle, Urgency};
 use crate::error::{ErrorKind, Result};

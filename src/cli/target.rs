@@ -1,9 +1,9 @@
 //! Which cluster a command means, and how to talk to it.
 
+use std::time::Duration;
+
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
-use crate::cli::commands::exec::ANSWER;
-use crate::cli::commands::status::in_time;
 use crate::cluster::{self, Known, Remote};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{SshHost, Tunnel};
@@ -12,6 +12,10 @@ use crate::providers;
 use crate::ray::{Access, Client};
 use crate::spec;
 use crate::state::HostPorts;
+use crate::util::human;
+
+/// How long a host may take to answer.
+pub(crate) const ANSWER: Duration = Duration::from_secs(20);
 
 /// A cluster that a command works on.
 pub(crate) struct Target {
@@ -52,7 +56,7 @@ impl Target {
         let known = cluster::status(&app.paths, &name)?.ok_or_else(|| cluster::unknown(&app.paths, &name))?;
         let access = cluster::access(&app.paths, &known.state);
         if let Some(ends) = known.report.ends {
-            app.ui.status(format!("{name}: its hosts are taken away at {}", in_time(ends)));
+            app.ui.status(format!("{name}: its hosts are taken away at {}", human::in_time(ends)));
         }
         Ok(Self { folder: app.paths.cluster(&name), name, known, access })
     }
@@ -88,7 +92,7 @@ impl Target {
 
     /// Its hosts are other machines, on which its nodes run.
     pub(crate) fn is_elsewhere(&self) -> bool {
-        !cluster::is_here(&self.known.state)
+        !self.known.state.is_here()
     }
 
     /// The ports of what runs on the head's host.

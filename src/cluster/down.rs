@@ -1,39 +1,13 @@
 //! `down`: removes everything of a cluster, and proves that nothing is left.
 
-use super::stop::unknown;
-use super::{Settings, backend};
+use super::errors::unknown;
+use super::{DownOptions, Proof, Settings, backend};
 use crate::agent::Armed;
 use crate::error::Result;
 use crate::name::ClusterName;
 use crate::provider::Runtime;
 use crate::spec::{ProviderChoice, Spec};
-use crate::state::{Lock, Spending, Store};
-
-/// How it is known that nothing is left.
-#[derive(Debug, Default)]
-pub struct Proof {
-    /// What was removed.
-    pub removed: Vec<String>,
-    /// What was looked at afterwards, and what was seen.
-    pub seen: Vec<String>,
-    /// What could not be known.
-    pub unknown: Vec<String>,
-    /// What stays on purpose.
-    pub kept: Vec<String>,
-    /// What it cost, from its first launch until it was gone.
-    pub spending: Spending,
-}
-
-/// What `down` leaves.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct DownOptions {
-    /// Keep the data volumes on the hosts.
-    pub keep_data: bool,
-    /// Remove what was installed on the hosts for the cluster as well.
-    pub purge: bool,
-    /// Delete the lease as well, though it was not made for the cluster.
-    pub release_lease: bool,
-}
+use crate::state::{Lock, Store};
 
 /// Removes everything of a cluster. It needs no spec: state is enough, and for what runs on this machine tags are.
 pub async fn down(settings: &Settings, name: &ClusterName, options: DownOptions) -> Result<Proof> {
@@ -52,14 +26,6 @@ pub async fn down(settings: &Settings, name: &ClusterName, options: DownOptions)
         None => lost_state(settings, name, older.flatten()).await?,
     };
     backend::of(&spec)?.down(settings, &spec, store, options).await
-}
-
-/// What is said of a node of which something may run on.
-pub(super) fn missed(node: &str) -> String {
-    format!(
-        "whether a job left a process behind on {node}: its reaper was killed while nothing looked after it, so that a process that \
-         had left it at that moment cannot be told from others"
-    )
 }
 
 /// The state is lost; what carries our tag is found all the same, at every provider that can be asked without settings, or by those

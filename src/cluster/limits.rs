@@ -1,14 +1,12 @@
 //! What a cluster costs and when it ends by itself, as `up` asks about it, writes it down, and sees that somebody looks after it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use secrecy::SecretString;
 
-use super::{Settings, UpOptions};
+use super::{Ask, Settings, UpOptions};
 use crate::agent::deadline::{self, Limits, Start};
 use crate::engine::Urgency;
 use crate::error::{Error, ErrorKind, Result};
@@ -20,35 +18,6 @@ use crate::util::{human, when};
 
 /// Variables that are no credentials, and that `gpucl down` may need: the way to an SSH agent, and to the desktop's keyring.
 const ALSO_NEEDED: &[&str] = &["SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "SSL_CERT_FILE", "SSL_CERT_DIR"];
-
-/// What somebody is asked before it is paid for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ask {
-    /// What it costs.
-    pub price: Price,
-    /// The limit that it is above.
-    pub above: Amount,
-}
-
-/// How somebody is asked; an error is a no.
-type Asks = dyn Fn(&Ask) -> Result<()> + Send + Sync;
-
-/// Who is asked; nobody where it is absent.
-#[derive(Clone, Default)]
-pub struct Approval(Option<Arc<Asks>>);
-
-impl Approval {
-    /// Somebody is asked by this; an error is a no.
-    pub fn by(ask: impl Fn(&Ask) -> Result<()> + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(ask)))
-    }
-}
-
-impl fmt::Debug for Approval {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(if self.0.is_some() { "asks" } else { "asks nobody" })
-    }
-}
 
 /// What `up` is about to do, as far as it costs and ends.
 pub(super) struct About<'a> {
@@ -75,7 +44,7 @@ impl About<'_> {
         }
         self.settings.events.note(format!("this costs {price}"));
         let above = self.spec().ask_above.unwrap_or(Amount(ASK_ABOVE));
-        let Some(asks) = self.options.approval.0.clone().filter(|_| price.is_above(above.0)) else { return Ok(()) };
+        let Some(asks) = self.options.approval.asked().filter(|_| price.is_above(above.0)) else { return Ok(()) };
         let ask = Ask { price, above };
         // Whoever thinks about it holds up nothing else, and may press Ctrl-C.
         let answer = tokio::task::spawn_blocking(move || asks(&ask));

@@ -3,31 +3,35 @@
 mod backend;
 mod connections;
 mod down;
+mod errors;
 mod gc;
 pub mod lease;
 mod limits;
 mod open;
+mod options;
+mod outcome;
 mod plan;
 mod projects;
 mod render;
+mod report;
 mod status;
 mod stop;
 mod up;
 mod verify;
 
 pub use connections::{Remote, RemoteHost, connections};
-pub use down::{DownOptions, Proof, down};
+pub use down::down;
+pub(crate) use errors::{not_running, unknown};
 pub use gc::{Found, Gc, GcOptions, Standing};
-pub use limits::{Approval, Ask, secrets_of};
+pub use limits::secrets_of;
 pub use open::Settings;
-pub use plan::{Planned, plan};
-pub use projects::{HostTouches, Reach};
+pub use options::{Approval, Ask, DownOptions, UpOptions};
+pub use outcome::{HostTouches, Planned, Proof, UpOutcome, UpReport, Verified};
+pub use plan::plan;
+pub use projects::Reach;
 pub use render::{RenderedFile, ray_cluster_yaml, render};
-pub use status::{
-    ContainerReport, Known, LimitsReport, NodeReport, StatusReport, is_here, list, local_hosts, look, node_logs, status,
-};
+pub use report::{ContainerReport, Known, LimitsReport, NodeReport, StatusReport};
+pub use status::{list, local_hosts, look, node_logs, status};
 pub use stop::stop;
-pub(crate) use stop::unknown;
-pub use up::{UpOptions, UpOutcome, UpReport, up};
-pub(crate) use verify::not_running;
-pub use verify::{Verified, access, verify};
+pub use up::up;
+pub use verify::{access, verify};

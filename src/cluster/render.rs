@@ -13,11 +13,10 @@ use crate::name::Key;
 use crate::plan::{Machine, desired};
 use crate::playbook::{self, Facts, GpuFact, Vendor};
 use crate::provider::{HostPlace, HostRequest};
-use crate::ray::NodeSpec;
 use crate::runtime::compose;
 use crate::runtime::project::{self, DeployRequest, HostFolders, HostInput, Others, PrepareRequest};
 use crate::secret::{Secrets, ray_token_path};
-use crate::spec::{Loaded, Per, Spec};
+use crate::spec::{Loaded, NodeSpec, Per, Spec};
 use crate::state::{ClusterState, Store};
 
 const README: &str = "\

@@ -1,26 +1,17 @@
 //! `verify`: all checks of a cluster once more.
 
-use super::{Settings, backend};
-use crate::error::{Error, ErrorKind, Result};
-use crate::event::WorkerGpus;
+use super::errors::{not_running, unknown};
+use super::{Settings, Verified, backend};
+use crate::error::Result;
 use crate::name::ClusterName;
 use crate::ray::Access;
 use crate::state::{ClusterState, Lock, Store};
 
-/// What checks came to when none failed.
-#[derive(Debug, Clone, Default)]
-pub struct Verified {
-    /// How many passed.
-    pub passed: usize,
-    /// The GPUs that workers were seen to own, where containers were looked into.
-    pub gpus: Vec<WorkerGpus>,
-}
-
 /// Runs all checks; hands back what was seen.
 pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<Verified> {
     let _lock = Lock::take(&settings.paths, name, "verify")?;
-    let store = Store::open(&settings.paths, name)?.ok_or_else(|| super::stop::unknown(&settings.paths, name))?;
-    let spec = store.state().spec.clone().ok_or_else(|| super::stop::unknown(&settings.paths, name))?;
+    let store = Store::open(&settings.paths, name)?.ok_or_else(|| unknown(&settings.paths, name))?;
+    let spec = store.state().spec.clone().ok_or_else(|| unknown(&settings.paths, name))?;
     backend::of(&spec)?.verify(settings, &spec, store).await
 }
 
@@ -30,14 +21,4 @@ pub fn access(settings_paths: &crate::state::Paths, state: &ClusterState) -> Res
     let folder = settings_paths.cluster(&state.name);
     let access = state.spec.as_ref().map(backend::of).transpose()?.and_then(|backend| backend.access(state, &folder));
     access.ok_or_else(|| not_running(state))
-}
-
-/// The error of a cluster of which nothing runs.
-pub(crate) fn not_running(state: &ClusterState) -> Error {
-    Error::new(ErrorKind::NotFound, format!("reach the cluster {}", state.name)).because("it does not run").hint(
-        match &state.spec_path {
-            Some(path) => format!("gpucl up {path}"),
-            None => "gpucl up cluster.yaml".to_owned(),
-        },
-    )
 }

@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::name::Key;
 use crate::provider::ResourceRequest;
-use crate::ray::{NodeRole, NodeSpec};
-use crate::spec::{GpuProof, Per, Spec};
+use crate::spec::{GpuProof, NodeRole, NodeSpec, Per, Spec};
 use crate::util::human::{bytes, count};
 
 /// What a host has, as far as it is known before the plan: from the offer, or from the host itself.

@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::name::{Key, Scope};
 use crate::provider::{Finding, ObservedResource, ResourceKind, ResourceRequest};
-use crate::ray::NodeSpec;
-use crate::spec::Spec;
+use crate::spec::{NodeSpec, Spec};
 use crate::state::{ClusterState, ItemKind, Record};
 
 fn spec(text: &str) -> Spec {

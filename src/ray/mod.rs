@@ -1,11 +1,10 @@
-//! Ray: a node as it is asked for, and its HTTP API with its token: nodes, jobs, logs, packages.
+//! Ray's HTTP API, with its token: nodes, jobs, logs, packages.
 
 mod access;
 mod client;
 mod entrypoint;
 mod jobs;
 mod logs;
-mod node_spec;
 mod nodes;
 mod package;
 mod runtime_env;
@@ -15,7 +14,6 @@ pub use client::{Client, TokenChoice, Version};
 pub use entrypoint::shell_line;
 pub use jobs::{Job, JobStatus, SubmitRequest, check_id, exit_code};
 pub use logs::{Follow, FollowOptions, Followed, LogTail};
-pub use node_spec::{NodeRole, NodeSpec};
 pub use nodes::Node;
 pub use package::{OnProgress, Package, SIZE_LIMIT, UploadOutcome};
 pub use runtime_env::{RuntimeEnv, WorkingDir};

@@ -16,6 +16,7 @@ mod load;
 mod model;
 mod node;
 mod place;
+mod ray_node;
 mod schema;
 mod services;
 mod validate;
@@ -31,6 +32,7 @@ pub use model::{
     WorkersSpec,
 };
 pub use place::Places;
+pub use ray_node::{NodeRole, NodeSpec};
 pub use schema::schema;
 pub use services::{
     BuildSpec, ExternalStore, Fragment, GrafanaSpec, IMAGE_NAMES, Images, JupyterSpec, ObjectStoreSpec, PrometheusSpec,

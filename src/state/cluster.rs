@@ -8,8 +8,8 @@ use super::cost::Priced;
 use super::notes::{HostNotes, LeaseNotes, Notes, Pages, ProjectNotes};
 use crate::money::{HourlyPrice, Money};
 use crate::name::{ClusterName, Key, Owner, Scope};
-use crate::ray::NodeSpec;
-use crate::spec::Spec;
+use crate::provider::HostPlace;
+use crate::spec::{NodeSpec, Spec};
 
 /// What an item is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -194,6 +194,17 @@ impl ClusterState {
     /// What is remembered of the hosts that were asked for.
     pub fn hosts(&self) -> impl Iterator<Item = (&Key, &HostNotes)> {
         self.items.keys().filter_map(|key| Some((key, self.host(key)?)))
+    }
+
+    /// Its hosts are this machine: what answers there answers here.
+    pub fn is_here(&self) -> bool {
+        let mut places = self.hosts().map(|(_, host)| &host.place).peekable();
+        places.peek().is_some() && places.all(|place| matches!(place, Some(HostPlace::Local { .. })))
+    }
+
+    /// When what it has ends by itself: the first of its leases.
+    pub fn ends(&self) -> Option<jiff::Timestamp> {
+        self.hosts().filter_map(|(_, host)| host.until).min()
     }
 
     /// What is remembered of what runs on a host, by the key of its project.

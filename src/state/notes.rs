@@ -10,7 +10,7 @@ use super::ItemKind;
 use crate::name::Key;
 use crate::playbook::Facts;
 use crate::provider::{GpuOffer, HostPlace};
-use crate::ray::NodeSpec;
+use crate::spec::NodeSpec;
 
 /// What is remembered of an item.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -55,6 +55,16 @@ pub fn local(at: jiff::Timestamp) -> String {
     at.to_zoned(jiff::tz::TimeZone::system()).strftime("%a %-d %b %H:%M %Z").to_string()
 }
 
+/// A time, and how far away it is.
+pub fn in_time(at: jiff::Timestamp) -> String {
+    let left = at.duration_since(jiff::Timestamp::now());
+    let told = local(at);
+    match left.is_positive() {
+        true => format!("{told} (in {})", short_duration(left.unsigned_abs())),
+        false => format!("{told} ({} ago)", short_duration(left.unsigned_abs())),
+    }
+}
+
 /// A name in the order that people expect: `c2` before `c11`.
 pub fn natural(name: &str) -> Vec<(String, u64)> {
     let mut parts = Vec::new();

@@ -33,20 +33,20 @@ fn a_state_of_a_newer_version_is_refused_and_nothing_is_changed() {
     node_script(&env, SLEEPER);
     let _ = env.run(&["up"]).exits(7);
     let (nodes, guard) = (pids(&env), supervisor(&env));
-    edit_state(&env, |text| text.replacen("\"version\": 2,", "\"version\": 99,", 1));
+    edit_state(&env, |text| text.replacen("\"version\": 3,", "\"version\": 99,", 1));
     let before = contents(&state_folder(&env));
     for verb in [&["up"][..], &["plan"], &["status"], &["stop"], &["verify"], &["down"]] {
         let _ = env
             .run(verb)
             .exits(1)
             .says("error: failed to read $TEST/home/.local/state/gpucl/clusters/t/snapshot.json\n")
-            .says("Caused by: it has version 99, and this gpucl knows version 2: a newer gpucl wrote it\n")
+            .says("Caused by: it has version 99, and this gpucl knows version 3: a newer gpucl wrote it\n")
             .says("hint: use that newer gpucl, or update this one with `cargo install gpucl`; nothing was changed\n");
     }
     // One that cannot be read does not hide the others.
     let _ = env.run(&["list"]).exits(1).prints(" t        unreadable").says("a newer gpucl wrote it");
     assert_eq!(contents(&state_folder(&env)), before);
-    edit_state(&env, |text| text.replacen("\"version\": 99,", "\"version\": 2,", 1));
+    edit_state(&env, |text| text.replacen("\"version\": 99,", "\"version\": 3,", 1));
     assert_eq!((pids(&env), supervisor(&env)), (nodes, guard), "what ran runs on");
     let _ = down_leaves_nothing(&env);
 }
@@ -144,7 +144,7 @@ fn what_a_gpucl_before_has_left_is_refused_and_down_removes_it_all() {
         let _ = env
             .run(verb)
             .exits(1)
-            .says("Caused by: it has version 1, and this gpucl knows version 2: a gpucl before 0.1 wrote it\n")
+            .says("Caused by: it has version 1, and this gpucl knows version 3: a gpucl before 0.1 wrote it\n")
             .says("hint: gpucl down -c t   # finds what that cluster has by its tag, and removes it\n");
     }
     let collects = std::thread::spawn(move || children.iter_mut().for_each(|child| drop(child.wait())));

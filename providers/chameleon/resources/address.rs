@@ -11,7 +11,7 @@ use crate::name::{Key, Tag};
 use crate::provider::{Acquired, ObservedResource, ResourceKind, ResourceRequest};
 use crate::providers::chameleon::api::{Effect, FailureKind, FloatingIp, Server, Who};
 use crate::providers::chameleon::cloud::{Cloud, tag_of_server};
-use crate::providers::chameleon::resolve::SharedFound;
+use crate::providers::chameleon::found::SharedFound;
 use crate::secret::Marks;
 
 /// How long an address that was made may be missing from the list.

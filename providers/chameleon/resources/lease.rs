@@ -13,8 +13,9 @@ use crate::provider::{Acquired, LeaseState, ObservedResource, Outage, ResourceKi
 use crate::provider::{EndAsk, HostFilter, LeaseAsk, StartAsk};
 use crate::providers::chameleon::api::{Effect, Failure, FailureKind, Lease, NewLease, NewReservation, Site};
 use crate::providers::chameleon::cloud::{Cloud, tag_of};
-use crate::providers::chameleon::reservations::no_slot;
-use crate::providers::chameleon::resolve::{LeaseFound, SharedFound, Wanted};
+use crate::providers::chameleon::found::{LeaseFound, SharedFound, Wanted};
+use crate::providers::chameleon::leases::{is_degraded, is_leaving, state_of, title, told_degraded};
+use crate::providers::chameleon::proposal::no_slot;
 use crate::providers::chameleon::slots;
 use crate::util::when;
 
@@ -28,43 +29,6 @@ const END_LIMIT: Duration = Duration::from_secs(5 * 60);
 const SHOWS_WITHIN: Duration = Duration::from_secs(5);
 /// The longest time between two looks at a lease whose time has not come.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(20);
-
-/// A lease's name without our tag.
-pub(in crate::providers::chameleon) fn title(lease: &Lease) -> &str {
-    match (tag_of(lease), lease.name.rsplit_once(' ')) {
-        (Some(_), Some((title, _))) => title,
-        _ => &lease.name,
-    }
-}
-
-/// How far a lease has come.
-pub(in crate::providers::chameleon) fn state_of(lease: &Lease) -> LeaseState {
-    match lease.status.to_uppercase().as_str() {
-        "PENDING" => LeaseState::Pending,
-        "ACTIVE" => LeaseState::Active,
-        "TERMINATED" => LeaseState::Ended,
-        "ERROR" => LeaseState::Failed,
-        _ => LeaseState::Changing,
-    }
-}
-
-/// Some of its hosts have failed.
-pub(in crate::providers::chameleon) fn is_degraded(lease: &Lease) -> bool {
-    lease.degraded || lease.reservations.iter().any(|reservation| reservation.missing_resources)
-}
-
-/// What that means.
-pub(in crate::providers::chameleon) fn told_degraded(lease: &Lease) -> String {
-    format!(
-        "the lease {} is degraded: one of its hosts has failed, and the service found no other; a server may not start",
-        title(lease)
-    )
-}
-
-/// A lease that is on its way out.
-fn is_leaving(lease: &Lease) -> bool {
-    ["TERMINATING", "DELETING"].contains(&lease.status.to_uppercase().as_str())
-}
 
 /// A lease as a resource under this key.
 pub(super) fn as_resource(lease: &Lease, key: &Key) -> ObservedResource {

@@ -14,7 +14,7 @@ use address::Whose;
 use super::api::FloatingIp;
 use super::cloud::Cloud;
 use super::config;
-use super::resolve::{Found, LeaseFound, SharedFound, Wanted};
+use super::found::{Found, LeaseFound, SharedFound, Wanted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Owner, Tag};
 use crate::provider::{

@@ -14,7 +14,9 @@ use crate::provider::{
 };
 use crate::providers::chameleon::api::{Effect, FloatingIp, Lease, NewServer, Server, Site};
 use crate::providers::chameleon::cloud::{Cloud, TAG, tag_of, tag_of_server};
-use crate::providers::chameleon::resolve::{Found, LeaseFound, resolve};
+use crate::providers::chameleon::found::{Found, LeaseFound};
+use crate::providers::chameleon::leases::{state_of, title};
+use crate::providers::chameleon::resolve::resolve;
 use crate::secret::{ensure_key_pair, key_pair};
 use crate::util::when;
 
@@ -89,7 +91,7 @@ async fn lease_of(site: &Site, tag: &Tag, found: &Found) -> Result<Lease> {
             let wanted = scope.tag(&lease_key());
             let (who, leases) = tokio::try_join!(site.who(), site.leases())?;
             leases.into_iter().find(|lease| {
-                let state = super::lease::state_of(lease);
+                let state = state_of(lease);
                 lease.user_id == who.user_id && tag_of(lease).as_ref() == Some(&wanted) && state != LeaseState::Ended
             })
         }
@@ -113,10 +115,10 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
     };
     let lease = lease_of(site, tag, &found).await?;
     // The scheduler would say "No valid host" to it.
-    if super::lease::state_of(&lease) == LeaseState::Ended {
+    if state_of(&lease) == LeaseState::Ended {
         let when = when::both(lease.end, &cloud.zone());
         return Err(Error::new(ErrorKind::Provider, format!("boot {}", tag.key.display_name()))
-            .because(format!("the time of the lease {} was over at {when}", super::lease::title(&lease)))
+            .because(format!("the time of the lease {} was over at {when}", title(&lease)))
             .hint(format!("gpucl lease --node {} --hours 3   # then up again", found.node)));
     }
     let named =
@@ -126,7 +128,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
         None => cloud.calendar_now(&[]).await?.reservation_of(&lease, &found.node),
     };
     let reservation = reservation.ok_or_else(|| {
-        Error::new(ErrorKind::Provider, format!("boot {} on the lease {}", found.node, super::lease::title(&lease)))
+        Error::new(ErrorKind::Provider, format!("boot {} on the lease {}", found.node, title(&lease)))
             .because("the lease does not hold that host")
     })?;
     let folder = cloud.folder(&tag.cluster);

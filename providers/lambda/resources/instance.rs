@@ -5,20 +5,19 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::key::LOGIN;
-use super::{Kind, Named, POLL, file_system, key_key, made, rules, scope_of, there};
+use super::{Kind, Named, POLL, file_system, made, rules, scope_of, there};
 use crate::error::{Error, ErrorKind, LeftBehind, Result, Status as Retry};
 use crate::event::EventKind;
 use crate::host::SshTarget;
 use crate::name::Tag;
 use crate::provider::{Acquired, HostPlace, HostRequest, ObservedResource, Outage, ResourceRequest};
 use crate::providers::lambda::api::{Effect, Failure, FailureKind, Instance, NewInstance, Status};
-use crate::providers::lambda::cloud::{Age, Cloud};
-use crate::providers::lambda::resolve::{Found, KeyFound, resolve};
+use crate::providers::lambda::cloud::{Age, Cloud, TAG, tag_of};
+use crate::providers::lambda::found::{Found, KeyFound, key_key};
+use crate::providers::lambda::resolve::resolve;
 use crate::providers::lambda::used::public_keys;
 use crate::secret::{ensure_key_pair, key_pair};
 
-/// The tag of an instance that carries ours.
-const TAG: &str = "gpucl";
 /// How long an instance may take until it is active and has its address: with 8 GPUs it was seen to take 15 minutes.
 const BOOT_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// How long an instance may take until it is terminated.
@@ -29,17 +28,6 @@ const LEAST_LOOKS: u32 = 3;
 const WAIT: &str = "wait for it: the same with --wait-capacity 6h";
 /// How often a termination is sent again whose answer was lost. It goes by id: nothing is done twice.
 const AGAIN: u32 = 3;
-
-/// The tag that an instance carries, written at its launch. Its name counts only where the key of the same cluster logs in as well:
-/// everybody in the account can change a name, and nobody the keys.
-pub(in crate::providers::lambda) fn tag_of(instance: &Instance) -> Option<Tag> {
-    if let Some(tag) = instance.tag(TAG) {
-        return tag.parse().ok();
-    }
-    let tag: Tag = instance.name.parse().ok()?;
-    let key = scope_of(&tag).tag(&key_key()).to_string();
-    instance.ssh_key_names.contains(&key).then_some(tag)
-}
 
 /// An instance that carries a tag.
 pub(super) fn observed(instance: &Instance) -> Option<(Tag, ObservedResource)> {

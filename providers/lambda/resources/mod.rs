@@ -11,16 +11,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::api::{Effect, Failure, FailureKind, Instance, Ruleset, Status};
-use super::cloud::{Age, Cloud};
+use super::cloud::{Age, Cloud, tag_of};
 use super::config;
-use super::resolve::{Found, KeyFound};
+use super::found::{Found, KeyFound, key_key};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Finding, HostPlace, HostRequest, ObservedResource, Recorder, ResourceKind, ResourceRequest, settings,
 };
-
-pub(super) use instance::tag_of;
 
 /// How long what was made may be missing from the list.
 const SHOWS_WITHIN: Duration = Duration::from_secs(5);
@@ -56,11 +54,6 @@ impl Kind {
                 .because(format!("there is no resource of kind `{}` here", kind.0))
         })
     }
-}
-
-/// The key of the SSH key that all hosts share.
-pub(super) fn key_key() -> Key {
-    Key::numbered("key", 0)
 }
 
 /// The key of the rules that all hosts share.
@@ -145,9 +138,8 @@ pub(super) async fn tagged(cloud: &Cloud) -> Result<Vec<(Tag, ObservedResource)>
     };
     let keys = keys.iter().filter_map(|one| named(Kind::SshKey, &one.name, &one.id, ""));
     // Everybody in the account can change its name: one that another's machine has is not ours.
-    let is_used_by_others = |one: &&Ruleset| {
-        instances.iter().any(|host| one.instance_ids.contains(&host.id) && instance::tag_of(host).is_none())
-    };
+    let is_used_by_others =
+        |one: &&Ruleset| instances.iter().any(|host| one.instance_ids.contains(&host.id) && tag_of(host).is_none());
     let rulesets = rulesets.iter().filter(|one| !is_used_by_others(one));
     let rulesets = rulesets.filter_map(|one| named(Kind::Ruleset, &one.name, &one.id, &one.region.name));
     let files = files.iter().filter_map(|one| named(Kind::FileSystem, &one.name, &one.id, &one.region.name));

@@ -8,8 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Scope, Tag};
 use crate::provider::{Acquired, ResourceRequest};
 use crate::providers::lambda::api::{Effect, FailureKind, Instance, Rule};
-use crate::providers::lambda::cloud::{Age, Cloud};
-use crate::providers::lambda::resources::tag_of;
+use crate::providers::lambda::cloud::{Age, Cloud, tag_of};
 
 /// How often a change of rules is sent again whose answer was lost. It replaces all of them, so that nothing is done twice.
 const AGAIN: usize = 3;

@@ -3,7 +3,6 @@
 use clap_complete::Shell;
 
 use crate::cli::app::App;
-use crate::cli::args::command;
 use crate::cli::exit_code;
 use crate::error::Result;
 
@@ -14,9 +13,9 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, args: Args, mut command: clap::Command) -> Result<u8> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut command(), "gpucl", &mut text);
+    clap_complete::generate(args.shell, &mut command, "gpucl", &mut text);
     app.ui.verbatim(&String::from_utf8_lossy(&text));
     Ok(exit_code::DONE)
 }

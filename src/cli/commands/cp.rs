@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
-use crate::cli::commands::exec::ANSWER;
 use crate::cli::exit_code;
+use crate::cli::target::ANSWER;
 use crate::cli::target::Target;
 use crate::cluster::{self, Remote};
 use crate::error::{Error, ErrorKind, Result};

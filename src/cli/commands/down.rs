@@ -101,7 +101,7 @@ fn what_goes(app: &App, args: &Args, name: &ClusterName) -> Result<Vec<String>> 
     }
     lines.extend(report.resources.iter().cloned());
     let spec = known.state.spec.as_ref();
-    if spec.is_some_and(|spec| spec.runtime == Runtime::Native) && !cluster::is_here(&known.state) {
+    if spec.is_some_and(|spec| spec.runtime == Runtime::Native) && !known.state.is_here() {
         lines.push("on each host: processes, the folder of ours".to_owned());
         lines.push(match args.purge {
             true => "the Ray environment there, where it was made for it (--purge)".to_owned(),

@@ -1,20 +1,15 @@
 //! `gpucl exec`.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
-use crate::cli::target::Target;
+use crate::cli::target::{ANSWER, Target};
 use crate::cluster::{self, Remote};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{ExecEnd, Host, Stream};
 use crate::ray::shell_line;
-
-/// How long a host may take to answer.
-pub(crate) const ANSWER: Duration = Duration::from_secs(20);
 
 /// The arguments of `exec`.
 #[derive(Debug, clap::Args)]

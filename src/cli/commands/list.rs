@@ -45,7 +45,7 @@ pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
 /// What is known of a cluster; this machine is asked, and no other.
 async fn look(app: &App, name: &ClusterName) -> Result<Option<Known>> {
     let known = cluster::status(&app.paths, name)?;
-    if !known.as_ref().is_some_and(|known| cluster::is_here(&known.state)) {
+    if !known.as_ref().is_some_and(|known| known.state.is_here()) {
         return Ok(known);
     }
     let (_handle, cancel) = Cancel::new();

@@ -4,8 +4,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
-use crate::cli::commands::exec::ANSWER;
 use crate::cli::exit_code;
+use crate::cli::target::ANSWER;
 use crate::cli::target::Target;
 use crate::cluster;
 use crate::error::{Doing as _, Error, ErrorKind, Result};

@@ -44,7 +44,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     ));
     money::lines(report).iter().for_each(|line| app.ui.data(line));
     if let (Some(what), Some(at)) = (&report.waits_for, report.waits_until) {
-        app.ui.data(format!("it waits for {what}, which begins at {}", in_time(at)));
+        app.ui.data(format!("it waits for {what}, which begins at {}", human::in_time(at)));
     }
     if let (None, Some(process)) = (&report.waits_for, report.brought_up_by) {
         app.ui.data(format!("process {process} brings it up; `gpucl up` watches"));
@@ -166,16 +166,6 @@ pub(crate) fn json(report: &StatusReport, ray: Option<&FromRay>) -> serde_json::
         }
     }
     value
-}
-
-/// A time, and how far away it is.
-pub(crate) fn in_time(at: jiff::Timestamp) -> String {
-    let left = at.duration_since(jiff::Timestamp::now());
-    let told = human::local(at);
-    match left.is_positive() {
-        true => format!("{told} (in {})", human::short_duration(left.unsigned_abs())),
-        false => format!("{told} ({} ago)", human::short_duration(left.unsigned_abs())),
-    }
 }
 
 fn local(at: jiff::Timestamp) -> String {

@@ -1,7 +1,7 @@
 //! How an error is shown.
 
-use crate::cli::args::Format;
 use crate::cli::exit_code;
+use crate::cli::global::Format;
 use crate::error::{Error, LeftBehind};
 
 /// Prints an error and hands back its exit code.

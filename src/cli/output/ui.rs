@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::io::{IsTerminal as _, Write as _};
 
 use super::Drawn;
-use crate::cli::args::Format;
+use crate::cli::global::Format;
 use crate::util::text::{self, Plainer, printable};
 
 /// How things are shown.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::capacity::Next;
 use super::world::{ProjectWorld, Purpose};
 use crate::engine::Ledger;
 use crate::error::{Error, ErrorKind, Result};
@@ -148,28 +147,6 @@ impl ProjectWorld {
         let mut learned = self.learned();
         (learned.hosts, learned.end) = (Some(resolved.hosts), resolved.end);
         Ok(())
-    }
-
-    /// The same as [`Self::resolve`], asked again while the provider has none of it, as long as that was asked for.
-    pub(super) async fn resolve_when_there(&self) -> Result<Found> {
-        match self.resolve().await {
-            Err(error) if error.kind() == ErrorKind::Capacity => self.resolve_again(error).await,
-            done => done,
-        }
-    }
-
-    /// Asks again for all hosts, after this refusal.
-    pub(super) async fn resolve_again(&self, mut refused: Error) -> Result<Found> {
-        let mut seen = self.config.hunt.looks();
-        loop {
-            refused = match self.config.hunt.next("all hosts", refused, &mut seen, || self.choose()).await? {
-                Next::Refused(error) => error,
-                Next::Ask(_) => match self.resolve().await {
-                    Err(error) if error.kind() == ErrorKind::Capacity => error,
-                    done => return done,
-                },
-            };
-        }
     }
 
     /// What an hour of what is there costs, in words.

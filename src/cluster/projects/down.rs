@@ -4,7 +4,7 @@ use super::up::open_world;
 use super::world::Purpose;
 use crate::agent::Ended;
 use crate::agent::deadline::lift;
-use crate::cluster::down::missed;
+use crate::cluster::errors::missed;
 use crate::cluster::{DownOptions, Proof, Settings};
 use crate::engine::{Ledger, NothingElse, Pipeline, World as _};
 use crate::error::{Error, ErrorKind, Result};

@@ -10,10 +10,9 @@ use crate::name::Key;
 use crate::plan::{Machine, desired};
 use crate::playbook::{Facts, Stage};
 use crate::provider::HostPlace;
-use crate::ray::NodeSpec;
 use crate::runtime::project::{DeployRequest, Deployment, HostInput, Others, PrepareRequest};
 use crate::secret::Secrets;
-use crate::spec::external_credentials;
+use crate::spec::{NodeSpec, external_credentials};
 use crate::state::{ClusterState, HostNotes, HostPorts, Pages};
 
 /// A wrong promise: the path in the spec and the sentence.

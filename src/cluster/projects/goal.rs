@@ -6,9 +6,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::plan::{Desired, Goal, Guarding, Machine, NodeRequest, Observed, Preparation, ProjectRequest, desired};
 use crate::provider::Offer;
-use crate::ray::NodeSpec;
 use crate::runtime::project::Deployment;
-use crate::spec::Loaded;
+use crate::spec::{Loaded, NodeSpec};
 use crate::state::ClusterState;
 
 impl ProjectWorld {

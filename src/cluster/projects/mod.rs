@@ -25,8 +25,6 @@ use async_trait::async_trait;
 
 pub use reach::Reach;
 pub(super) use reach::SshReach;
-pub use touch::HostTouches;
-pub(super) use up::ends_at;
 
 use super::backend::Backend;
 use super::{DownOptions, Planned, Proof, Settings, StatusReport, UpOptions, UpOutcome, Verified};

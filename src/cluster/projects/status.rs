@@ -7,16 +7,16 @@ use super::acquire::end_of;
 use super::expected::{LOOPBACK, project_of};
 use super::up::open_world;
 use super::world::{ProjectWorld, Purpose};
-use crate::cluster::{ContainerReport, NodeReport, Settings, StatusReport, is_here};
+use crate::cluster::{ContainerReport, NodeReport, Settings, StatusReport};
 use crate::engine::World as _;
 use crate::error::Result;
 use crate::name::Key;
 use crate::plan::Observed;
 use crate::playbook::Facts;
 use crate::provider::HostPlace;
-use crate::ray::{Access, NodeSpec};
+use crate::ray::Access;
 use crate::runtime::project::Container;
-use crate::spec::Spec;
+use crate::spec::{NodeSpec, Spec};
 use crate::state::{ClusterState, HostNotes, Store};
 
 /// How long hosts may take to tell.
@@ -44,7 +44,7 @@ pub(super) fn known(state: &ClusterState, mut report: StatusReport) -> StatusRep
 pub(super) fn access_of(state: &ClusterState, folder: &Path) -> Option<Access> {
     let project = state.project(&Key::project(0)).filter(|project| !project.stopped)?;
     let pages = project.pages.as_ref()?;
-    if is_here(state) {
+    if state.is_here() {
         let HostNotes { ports, ray_env, .. } = state.host(&Key::host(0))?;
         let ports = ports.as_ref()?;
         return Some(Access {
@@ -109,7 +109,7 @@ fn seen(
         let made = world.makes_hosts() && state.items.get(host).is_some_and(|item| item.id.is_some());
         made && observed.is_some_and(|observed| !observed.resources.iter().any(|found| found.key == *host))
     };
-    let (mut running, is_here) = (0, is_here(state));
+    let (mut running, is_here) = (0, state.is_here());
     let node_is = world.runtime().node_is();
     report.nodes.clear();
     for node in state.started_nodes() {

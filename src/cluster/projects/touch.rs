@@ -2,26 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
 use serde_yaml::Value;
 
 use super::expected::{Surveyed, project_of};
 use super::world::ProjectWorld;
+use crate::cluster::HostTouches;
 use crate::error::Result;
 use crate::name::Key;
 use crate::plan::{Action, Plan};
 use crate::playbook::Stage;
 use crate::runtime::project::Deployment;
 use crate::state::ClusterState;
-
-/// What `up` may change on one host. What is there and works already is kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct HostTouches {
-    /// The host: `host-0`.
-    pub host: String,
-    /// In words: `package docker.io`, `file /etc/docker/daemon.json`, `container gpucl-…-head`.
-    pub touches: Vec<String>,
-}
 
 impl ProjectWorld {
     /// What this plan touches on the hosts that have told what they are.

@@ -7,14 +7,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::SshReach;
 use super::acquire::Found;
-use super::capacity::{Hunt, carry_to};
+use super::capacity::{Hunt, Hunting, carry_to};
 use super::status::access_of;
 use super::verify::judge;
 use super::world::{ProjectWorld, ProjectWorldConfig, Purpose};
 use crate::agent::Armed;
+use crate::cluster::errors::{again, go_on};
 use crate::cluster::limits::About;
-use crate::cluster::up::{again, go_on};
-use crate::cluster::{Planned, Settings, UpOptions, UpOutcome, UpReport, Verified, is_here};
+use crate::cluster::{Planned, Settings, UpOptions, UpOutcome, UpReport, Verified};
 use crate::engine::{Ledger, Pipeline, World as _};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Endpoint;
@@ -52,7 +52,6 @@ fn world(settings: &Settings, spec: &Spec, folder: &Path, secrets: Secrets, purp
         paths: settings.paths.clone(),
         secrets,
         purpose,
-        hunt: Hunt::none(&settings.events, &settings.cancel),
         events: settings.events.clone(),
         cancel: settings.cancel.clone(),
     }))
@@ -84,17 +83,23 @@ pub(super) async fn up(
         Some(store) => store,
         None => Store::create(&settings.paths, &scope, jiff::Timestamp::now())?,
     };
-    let mut world = open_world(settings, spec, &store, Purpose::Check)?;
+    let world = open_world(settings, spec, &store, Purpose::Check)?;
     let poll = world.config.provider.capability().poll;
     let (wait, events) = (options.wait_capacity, &settings.events);
-    world.config.hunt = Hunt::new(wait, spec.capacity.as_ref(), poll, events, &settings.cancel);
+    let hunt = Hunt::new(wait, spec.capacity.as_ref(), poll, events, &settings.cancel);
+    let hunting = Hunting { world: &world, hunt };
     let before = store.state().clone();
     let ledger = Ledger::new(store);
-    let pipeline =
-        Pipeline { world: &world, replan: &world, ledger: &ledger, events: &settings.events, cancel: &settings.cancel };
+    let pipeline = Pipeline {
+        world: &world,
+        replan: &hunting,
+        ledger: &ledger,
+        events: &settings.events,
+        cancel: &settings.cancel,
+    };
     let about = About { settings, loaded, options, known: &before };
     let looked = async {
-        let found = world.resolve_when_there().await?;
+        let found = hunting.resolve().await?;
         let start = later(&found);
         if let Some(start) = start.clone().filter(|_| !options.armed) {
             about.approve_price(Price::of(&world.requests()?)).await?;
@@ -134,7 +139,7 @@ pub(super) async fn up(
     if let Some(armed) = later(&found).and_then(|start| Armed::this_process(start.at, &start.what)) {
         armed.write(&folder)?;
     }
-    let result = bring_up(&pipeline, &world, loaded, (found, observed, goal)).await;
+    let result = bring_up(&pipeline, &hunting, loaded, (found, observed, goal)).await;
     Armed::forget(&folder);
     // Whatever came: what is known is put in order, so that the next command reads one file.
     let kept = ledger.compact();
@@ -148,7 +153,7 @@ pub(super) async fn up(
         ledger.write(Record::ClusterReady)?;
     }
     let Verified { passed: checks, gpus } = verified;
-    let (known, is_here) = (ledger.state(), is_here(&ledger.state()));
+    let (known, is_here) = (ledger.state(), ledger.state().is_here());
     let endpoints = match access_of(&known, &folder).filter(|_| is_here) {
         Some(access) => endpoints_here(&access),
         None => endpoints(spec, &known),
@@ -165,25 +170,21 @@ fn later(found: &Found) -> Option<Start> {
 /// Brings it to what was planned, and proves it.
 async fn bring_up(
     pipeline: &Pipeline<'_>,
-    world: &ProjectWorld,
+    hunting: &Hunting<'_>,
     loaded: &Loaded,
     planned: (Found, Observed, Goal),
 ) -> Result<(usize, Verified)> {
-    let operations = carry_to(pipeline, world, loaded, planned).await?;
+    let world = hunting.world;
+    let operations = carry_to(pipeline, hunting, loaded, planned).await?;
     world.note_promises(pipeline.ledger)?;
     let verified = judge(world, &pipeline.ledger.state(), pipeline.events).await?;
     world.note_boots(pipeline.ledger)?;
     Ok((operations, verified))
 }
 
-/// When what the cluster has ends by itself: the first of its leases.
-pub(in crate::cluster) fn ends_at(known: &ClusterState) -> Option<Timestamp> {
-    known.hosts().filter_map(|(_, host)| host.until).min()
-}
-
 /// Whatever failed: when the time of the hosts is over, that is why.
 fn if_time_is_over(error: Error, known: &ClusterState) -> Error {
-    match ends_at(known).filter(|end| *end <= Timestamp::now()) {
+    match known.ends().filter(|end| *end <= Timestamp::now()) {
         Some(end) => error
             .because(format!("the time that its hosts were reserved for ended at {}", human::local(end)))
             .hint("reserve them again, and bring the cluster up anew"),
@@ -214,7 +215,7 @@ pub(super) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Sto
     if let Some(start) = found.start {
         notes.push(format!("{} begins at {}; `up` waits for it", start.what, human::local(start.at)));
     }
-    notes.extend(what_is_lost(spec, found.end.or_else(|| ends_at(&known))));
+    notes.extend(what_is_lost(spec, found.end.or_else(|| known.ends())));
     Ok(Planned { touches: world.touches(&known, &plan)?, plan, notes })
 }
 

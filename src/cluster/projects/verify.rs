@@ -11,9 +11,8 @@ use crate::engine::{Ledger, World as _};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Bus, CheckOutcome, EventKind, WorkerGpus};
 use crate::name::Key;
-use crate::ray::{NodeRole, NodeSpec};
 use crate::runtime::project::{CheckLine, Deployment};
-use crate::spec::Spec;
+use crate::spec::{NodeRole, NodeSpec, Spec};
 use crate::state::{ClusterState, Record, Store};
 use crate::util::human;
 

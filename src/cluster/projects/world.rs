@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use super::capacity::Hunt;
 use super::expected::{LOOPBACK, Survey, address_of, taken};
 use super::goal::no_place;
 use super::look::has_told;
@@ -19,11 +18,10 @@ use crate::name::{Key, Scope};
 use crate::plan::{Action, Observed, Operation};
 use crate::playbook::Facts;
 use crate::provider::{GpuOffer, HostPlace, HostRequest, ObservedResource, Provider, ResourceRequest};
-use crate::ray::NodeSpec;
 use crate::render::Library;
 use crate::runtime::project::{self, CheckLine, CleanOptions, Container, HostFolders, ProjectRuntime};
 use crate::secret::Secrets;
-use crate::spec::Spec;
+use crate::spec::{NodeSpec, Spec};
 use crate::state::{ClusterState, HostPorts, Pages, Paths};
 use crate::util::human;
 
@@ -61,8 +59,6 @@ pub(super) struct ProjectWorldConfig {
     pub(super) secrets: Secrets,
     /// What it is opened for.
     pub(super) purpose: Purpose,
-    /// What is done while the provider has none of what is asked for.
-    pub(super) hunt: Hunt,
     /// Who is told.
     pub(super) events: Bus,
     /// Whether to go on.

@@ -10,9 +10,9 @@ use super::view::{Cluster, gpus_of};
 use crate::error::Result;
 use crate::name::Key;
 use crate::playbook::Vendor;
-use crate::ray::{NodeRole, NodeSpec};
 use crate::render::quote;
 use crate::runtime::native::resource_of;
+use crate::spec::{NodeRole, NodeSpec};
 
 const CHECKS: &str = include_str!("shell/checks.sh");
 /// How long a look at GPUs may take, in seconds: the first use of a driver takes some.

@@ -1,6 +1,6 @@
 //! Which ports a host's containers take.
 
-use crate::ray::NodeSpec;
+use crate::spec::NodeSpec;
 use crate::state::HostPorts;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -12,10 +12,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::host::StageFile;
 use crate::name::Key;
 use crate::playbook::Stage;
-use crate::ray::{NodeRole, NodeSpec};
 use crate::render::render;
 use crate::secret::{GRAFANA_USER, PROMETHEUS_USER};
-use crate::spec::{JupyterSpec, PrometheusSpec, Spec};
+use crate::spec::{JupyterSpec, NodeRole, NodeSpec, PrometheusSpec, Spec};
 use crate::state::HostPorts;
 use crate::util::digest;
 

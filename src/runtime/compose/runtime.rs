@@ -10,13 +10,12 @@ use crate::error::Result;
 use crate::host::Account;
 use crate::name::Key;
 use crate::playbook::Stage;
-use crate::ray::NodeSpec;
 use crate::render::quote;
 use crate::runtime::project::{
     CleanOptions, DeployRequest, Deployment, HostFolders, LogRequest, Others, Page, PrepareRequest, ProjectRuntime,
     nodes_of,
 };
-use crate::spec::Spec;
+use crate::spec::{NodeSpec, Spec};
 use crate::state::HostPorts;
 
 const LOOK: &str = include_str!("shell/look.sh");

@@ -10,8 +10,8 @@ use super::{closed_table, containers_name};
 use crate::host::StageFile;
 use crate::name::Key;
 use crate::playbook::{KnownError, Stage, Step};
-use crate::ray::NodeSpec;
 use crate::render::quote;
+use crate::spec::NodeSpec;
 use crate::util::digest;
 
 const START: &str = include_str!("shell/deploy_start.sh");

@@ -8,9 +8,8 @@ use super::{DeployRequest, HostInput};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::playbook::{GpuFact, Vendor};
-use crate::ray::{NodeRole, NodeSpec};
 use crate::runtime::native::resource_of;
-use crate::spec::ObjectStoreSpec;
+use crate::spec::{NodeRole, NodeSpec, ObjectStoreSpec};
 use crate::state::HostPorts;
 
 /// The port of the GCS within a bridge network, which is the containers' own.

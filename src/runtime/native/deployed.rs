@@ -16,14 +16,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::host::Account;
 use crate::name::Key;
 use crate::playbook::{self, Stage};
-use crate::ray::NodeSpec;
 use crate::render::{quote, quote_path};
 use crate::runtime::compose::look_inside;
 use crate::runtime::project::{
     CleanOptions, DeployRequest, Deployment, HostFolders, HostInput, LogRequest, Others, Page, PrepareRequest,
     ProjectRuntime, nodes_of,
 };
-use crate::spec::Spec;
+use crate::spec::{NodeSpec, Spec};
 use crate::state::HostPorts;
 use crate::util::{digest, near};
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Layout, NodePorts};
 use crate::name::{Key, Scope};
-use crate::ray::{NodeRole, NodeSpec};
+use crate::spec::{NodeRole, NodeSpec};
 
 /// One process for the supervisor of its host to start and to look after.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

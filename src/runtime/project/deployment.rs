@@ -7,10 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::name::{Key, Scope};
 use crate::playbook::{Facts, Stage};
-use crate::ray::NodeSpec;
 use crate::render::Library;
 use crate::secret::Secrets;
-use crate::spec::Spec;
+use crate::spec::{NodeSpec, Spec};
 use crate::state::{HostPorts, Pages, Paths};
 
 /// The folders that gpucl has on a host.

@@ -21,8 +21,7 @@ use crate::host::Account;
 use crate::name::Key;
 use crate::playbook::Stage;
 use crate::provider::Runtime;
-use crate::ray::NodeSpec;
-use crate::spec::Spec;
+use crate::spec::{NodeSpec, Spec};
 use crate::state::HostPorts;
 
 /// How Ray runs on hosts that are reached by SSH.

@@ -8,8 +8,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Args, Shown};
 use crate::cli::app::App;
-use crate::cli::commands::exec::ANSWER;
 use crate::cli::exit_code;
+use crate::cli::target::ANSWER;
 use crate::cli::target::Target;
 use crate::cluster::{self, Remote, RemoteHost};
 use crate::error::{Doing as _, Error, ErrorKind, Result};

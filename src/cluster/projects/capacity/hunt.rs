@@ -100,11 +100,6 @@ impl Hunt {
         }
     }
 
-    /// One that waits for nothing and keeps what there is.
-    pub(in crate::cluster::projects) fn none(events: &Bus, cancel: &Cancel) -> Self {
-        Self::new(None, None, Duration::from_secs(1), events, cancel)
-    }
-
     /// What was asked for.
     pub(super) fn policy(&self) -> Policy {
         self.policy

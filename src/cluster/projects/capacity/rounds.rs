@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::decide::{AfterRun, Run, Tried};
+use super::hunt::Hunt;
+use super::hunting::Hunting;
 use crate::cluster::projects::acquire::Found;
 use crate::cluster::projects::world::ProjectWorld;
 use crate::engine::{Executed, Pipeline, Planned, World as _};
@@ -19,11 +21,11 @@ const LAST_MOMENT: Duration = Duration::from_millis(500);
 /// Does the plan, and plans anew for as long as [`super::decide`] says so. Hands back how many operations it took.
 pub(in crate::cluster::projects) async fn carry_to(
     pipeline: &Pipeline<'_>,
-    world: &ProjectWorld,
+    hunting: &Hunting<'_>,
     loaded: &Loaded,
     (found, mut observed, mut goal): (Found, Observed, Goal),
 ) -> Result<usize> {
-    let hunt = &world.config.hunt;
+    let Hunting { world, hunt } = hunting;
     let (mut offers, mut operations, mut tried) = (found.offers, 0, Tried::default());
     let mut made = BTreeSet::new();
     loop {
@@ -32,7 +34,7 @@ pub(in crate::cluster::projects) async fn carry_to(
         operations += plan.operations.len();
         made.extend(acquired(&plan));
         hunt.begin();
-        let mut errors = carry_out(pipeline, world, &plan).await.errors;
+        let mut errors = carry_out(pipeline, hunt, &plan).await.errors;
         let (is_outgrown, mut gave_back) = (hunt.is_outgrown(), false);
         loop {
             let (has_made, makes_hosts) = (!made.is_empty(), world.makes_hosts());
@@ -60,11 +62,11 @@ pub(in crate::cluster::projects) async fn carry_to(
                 AfterRun::Resolve => {
                     tried.places += usize::from(!hunt.policy().waits(at));
                     hunt.begin();
-                    offers = world.resolve_when_there().await?.offers;
+                    offers = hunting.resolve().await?.offers;
                 }
                 AfterRun::WaitAndResolve => {
                     hunt.begin();
-                    offers = world.resolve_again(first_of(errors).0).await?.offers;
+                    offers = hunting.resolve_again(first_of(errors).0).await?.offers;
                 }
                 AfterRun::End => {
                     let refused = first_of(errors).0;
@@ -107,15 +109,15 @@ fn acquired(plan: &Plan) -> impl Iterator<Item = Key> {
 }
 
 /// Does the plan to its end, or until what is there is to be given back: then nothing of it is worth going on with.
-async fn carry_out(pipeline: &Pipeline<'_>, world: &ProjectWorld, plan: &Plan) -> Executed {
+async fn carry_out(pipeline: &Pipeline<'_>, hunt: &Hunt, plan: &Plan) -> Executed {
     let mut executed = Box::pin(pipeline.execute(plan));
     tokio::select! {
         biased;
         executed = &mut executed => executed,
-        () = world.config.hunt.gave_up() => {
+        () = hunt.gave_up() => {
             match tokio::time::timeout(LAST_MOMENT, executed).await {
                 Ok(executed) => executed,
-                Err(_) => Executed { errors: vec![world.config.hunt.refusal()], ..Executed::default() },
+                Err(_) => Executed { errors: vec![hunt.refusal()], ..Executed::default() },
             }
         }
     }

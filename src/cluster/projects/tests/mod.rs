@@ -9,7 +9,7 @@ mod time;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::capacity::{Hunt, carry_to};
+use super::capacity::{Hunt, Hunting, carry_to};
 use super::promise::Compared;
 use super::world::{ProjectWorld, ProjectWorldConfig, Purpose};
 use crate::engine::{Cancel, CancelHandle, Ledger, Pipeline};
@@ -106,16 +106,17 @@ impl Home {
             paths: self.paths(),
             secrets: Secrets::placeholders(),
             purpose: Purpose::Check,
-            hunt: Hunt::new(wait, loaded.spec.capacity.as_ref(), poll, &events, &cancel),
             events: events.clone(),
             cancel: cancel.clone(),
         });
-        let pipeline = Pipeline { world: &world, replan: &world, ledger: &ledger, events: &events, cancel: &cancel };
+        let hunt = Hunt::new(wait, loaded.spec.capacity.as_ref(), poll, &events, &cancel);
+        let hunting = Hunting { world: &world, hunt };
+        let pipeline = Pipeline { world: &world, replan: &hunting, ledger: &ledger, events: &events, cancel: &cancel };
         let result = async {
-            let found = world.resolve_when_there().await?;
+            let found = hunting.resolve().await?;
             let observed = pipeline.observe_settled().await?;
             let goal = world.goal(loaded, &found.offers, &ledger.state(), &observed)?;
-            carry_to(&pipeline, &world, loaded, (found, observed, goal)).await
+            carry_to(&pipeline, &hunting, loaded, (found, observed, goal)).await
         }
         .await;
         let mut told = Vec::new();

@@ -6,10 +6,10 @@ use super::claim::{blocks_of, ports_of_node};
 use super::stage::gpus_of;
 use super::{LOOPBACK, header};
 use crate::error::Result;
-use crate::ray::{NodeRole, NodeSpec};
 use crate::render::quote;
 use crate::runtime::native::resource_of;
 use crate::runtime::project::{DeployRequest, HostInput};
+use crate::spec::{NodeRole, NodeSpec};
 
 const CHECKS: &str = include_str!("../shell/checks.sh");
 

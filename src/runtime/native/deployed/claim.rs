@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{PORTS, header};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
-use crate::ray::{NodeRole, NodeSpec};
 use crate::render::quote;
 use crate::runtime::native::NodePorts;
 use crate::runtime::native::ports::{BLOCK, BLOCKS, first_block};
 use crate::runtime::project::{DeployRequest, HostFolders, HostInput, nodes_of};
+use crate::spec::{NodeRole, NodeSpec};
 use crate::state::HostPorts;
 use crate::util::text::shortened;
 

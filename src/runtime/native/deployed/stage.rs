@@ -13,9 +13,9 @@ use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::StageFile;
 use crate::name::{Key, Scope};
 use crate::playbook::{KnownError, Stage, Step, Vendor};
-use crate::ray::{NodeRole, NodeSpec};
 use crate::runtime::native::{HeadAddress, Launch, Layout, launch};
 use crate::runtime::project::{DeployRequest, HostInput};
+use crate::spec::{NodeRole, NodeSpec};
 use crate::util::digest;
 
 const START: &str = include_str!("../shell/deploy_start.sh");

@@ -1,21 +1,18 @@
-//! What runs a cluster's nodes, by the kind of its provider. The verbs take locks and stores, and leave the rest to it.
+//! What every backend does. The verbs take locks and stores, and leave the rest to it.
 
 use std::path::Path;
 
 use async_trait::async_trait;
 
-use super::projects::Hosts;
-use super::{DownOptions, Planned, Proof, Settings, StatusReport, UpOptions, UpOutcome, Verified};
-use crate::error::{Error, ErrorKind, Result};
-use crate::provider::ProviderKind;
-use crate::providers;
+use crate::cluster::{DownOptions, Planned, Proof, Settings, StatusReport, UpOptions, UpOutcome, Verified};
+use crate::error::Result;
 use crate::ray::Access;
 use crate::spec::{Loaded, Spec};
 use crate::state::{ClusterState, Store};
 
 /// All that can be done with a cluster. The compiler sees that whoever runs nodes does each of it.
 #[async_trait(?Send)]
-pub(super) trait Backend {
+pub(in crate::cluster) trait Backend {
     /// Brings it up, or to what its spec says now, and verifies it.
     async fn up(
         &self,
@@ -49,17 +46,4 @@ pub(super) trait Backend {
 
     /// The ways into what runs; `None` when nothing does.
     fn access(&self, state: &ClusterState, folder: &Path) -> Option<Access>;
-}
-
-/// What runs the nodes of a spec's cluster.
-///
-/// # Errors
-/// When its provider is unknown, or of a kind that nothing here runs yet.
-pub(super) fn of(spec: &Spec) -> Result<&'static dyn Backend> {
-    let name = spec.provider.name();
-    match providers::find(name)?.capability().kind {
-        ProviderKind::Host => Ok(&Hosts),
-        ProviderKind::Platform => Err(Error::new(ErrorKind::Unsupported, format!("use the provider `{name}`"))
-            .because("it is a platform, and nothing here runs a cluster on one yet")),
-    }
 }

@@ -1,19 +1,26 @@
-//! One branch of the plan that was refused: what is asked for instead, while the other branches go on.
+//! One world with what is done while its provider has none: for one branch of the plan while the others go on, and for all hosts before.
 
 use async_trait::async_trait;
 
 use super::decide::AfterRefusal;
-use super::hunt::Next;
+use super::hunt::{Hunt, Next};
+use crate::cluster::projects::acquire::Found;
 use crate::cluster::projects::world::ProjectWorld;
 use crate::engine::{Ledger, Replan};
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::ResourceRequest;
 
+/// A world, and what is done while its provider has none of what is asked for.
+pub(in crate::cluster::projects) struct Hunting<'a> {
+    pub(in crate::cluster::projects) world: &'a ProjectWorld,
+    pub(in crate::cluster::projects) hunt: Hunt,
+}
+
 #[async_trait]
-impl Replan for ProjectWorld {
+impl Replan for Hunting<'_> {
     async fn instead(&self, refused: &[ResourceRequest], refusal: Error, ledger: &Ledger) -> Result<ResourceRequest> {
         let Some(last) = refused.last() else { return Err(refusal) };
-        match self.config.hunt.after_refusal() {
+        match self.hunt.after_refusal() {
             AfterRefusal::AskForNext => self.next_choice(refused, last, refusal, ledger).await,
             AfterRefusal::Wait => self.choice_when_there(last, refusal, ledger).await,
             AfterRefusal::End => Err(refusal),
@@ -21,11 +28,34 @@ impl Replan for ProjectWorld {
     }
 
     fn heed(&self, error: &Error) {
-        self.config.hunt.heed(error);
+        self.hunt.heed(error);
     }
 }
 
-impl ProjectWorld {
+impl Hunting<'_> {
+    /// What the spec comes to at the provider; asked again while there is none of it, as long as that was asked for.
+    pub(in crate::cluster::projects) async fn resolve(&self) -> Result<Found> {
+        match self.world.resolve().await {
+            Err(error) if error.kind() == ErrorKind::Capacity => self.resolve_again(error).await,
+            done => done,
+        }
+    }
+
+    /// Asks again for all hosts, after this refusal.
+    pub(super) async fn resolve_again(&self, mut refused: Error) -> Result<Found> {
+        let mut seen = self.hunt.looks();
+        loop {
+            let choose = || self.world.choose();
+            refused = match self.hunt.next("all hosts", refused, &mut seen, choose).await? {
+                Next::Refused(error) => error,
+                Next::Ask(_) => match self.world.resolve().await {
+                    Err(error) if error.kind() == ErrorKind::Capacity => error,
+                    done => return done,
+                },
+            };
+        }
+    }
+
     /// What the spec takes as well, after these were refused; the refusal where there is nothing more.
     async fn next_choice(
         &self,
@@ -34,18 +64,18 @@ impl ProjectWorld {
         refusal: Error,
         ledger: &Ledger,
     ) -> Result<ResourceRequest> {
-        match self.choose().await {
+        match self.world.choose().await {
             Err(none) if none.kind() == ErrorKind::Capacity => return Err(refusal),
             chosen => chosen?,
         }
         match self.chosen_for(last, ledger)? {
             Some(next) if refused.iter().all(|one| (&one.settings, &one.found) != (&next.settings, &next.found)) => {
-                self.config.events.note(format!("{refusal}; the next choice is {}", next.label()));
+                self.world.config.events.note(format!("{refusal}; the next choice is {}", next.label()));
                 Ok(next)
             }
             Some(_) => Err(refusal),
             None => {
-                self.config.hunt.outgrow();
+                self.hunt.outgrow();
                 Err(refusal)
             }
         }
@@ -58,10 +88,10 @@ impl ProjectWorld {
         mut refusal: Error,
         ledger: &Ledger,
     ) -> Result<ResourceRequest> {
-        let hunt = &self.config.hunt;
+        let hunt = &self.hunt;
         let mut seen = hunt.seen_by(&last.key);
         loop {
-            let next = hunt.next(&last.key.display_name(), refusal, &mut seen, || self.choose()).await;
+            let next = hunt.next(&last.key.display_name(), refusal, &mut seen, || self.world.choose()).await;
             hunt.has_seen(&last.key, seen);
             refusal = match next? {
                 Next::Refused(error) => error,
@@ -79,7 +109,7 @@ impl ProjectWorld {
     /// What was chosen last for this; `None` when what it needs is not what was made for it, such as rules of another region: a plan is
     /// made anew then.
     fn chosen_for(&self, request: &ResourceRequest, ledger: &Ledger) -> Result<Option<ResourceRequest>> {
-        let all = self.requests()?;
+        let all = self.world.requests()?;
         let known = ledger.state();
         let is_there = |need: &ResourceRequest| {
             let of_journal = known.items.get(&need.key).map(|item| item.digest.as_str());

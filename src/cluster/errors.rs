@@ -1,0 +1,80 @@
+//! Errors and sentences that several verbs have.
+
+use super::{Settings, UpOptions};
+use crate::agent::Ended;
+use crate::error::{Error, ErrorKind, LeftBehind};
+use crate::money::{Money, told};
+use crate::name::ClusterName;
+use crate::state::{ClusterState, ItemKind, Paths, Store};
+use crate::util::{human, near};
+
+/// The error of a cluster of which nothing is known.
+pub(crate) fn unknown(paths: &Paths, name: &ClusterName) -> Error {
+    let error = Error::new(ErrorKind::NotFound, format!("find the cluster {name}"));
+    let error = match Ended::of(paths, name) {
+        Some(ended) => error.because(format!(
+            "it was taken down at {}, since {}; it cost about {} in all",
+            human::local(ended.at),
+            ended.why,
+            ended.cost
+        )),
+        None => error.because("nothing is known of a cluster of that name"),
+    };
+    let names: Vec<String> = Store::names(paths).unwrap_or_default().iter().map(ToString::to_string).collect();
+    match near::nearest(name.as_str(), names.iter().map(String::as_str)) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None if names.is_empty() => error.hint("there is no cluster; `gpucl up cluster.yaml` brings one up"),
+        None => error.hint(format!("there are: {}", names.join(", "))),
+    }
+}
+
+/// The error of a cluster of which nothing runs.
+pub(crate) fn not_running(state: &ClusterState) -> Error {
+    Error::new(ErrorKind::NotFound, format!("reach the cluster {}", state.name)).because("it does not run").hint(
+        match &state.spec_path {
+            Some(path) => format!("gpucl up {path}"),
+            None => "gpucl up cluster.yaml".to_owned(),
+        },
+    )
+}
+
+/// The command that brings it up again; what there is none of may be there later.
+pub(super) fn again(options: &UpOptions, kind: ErrorKind) -> String {
+    let up = options.path.as_deref().map_or_else(|| "gpucl up".to_owned(), |path| format!("gpucl up {path}"));
+    if kind == ErrorKind::Capacity { format!("{up} --wait-capacity 6h") } else { up }
+}
+
+/// What is there of a cluster, by the names that people have for it.
+fn what_is_there(known: &ClusterState) -> Vec<String> {
+    let nodes = known.started_nodes().into_iter().map(|node| node.key.display_name());
+    let others = known.items.iter().filter(|(_, item)| item.kind != ItemKind::Project);
+    let mut names: Vec<String> = others.map(|(key, _)| key.display_name()).chain(nodes).collect();
+    names.sort();
+    names
+}
+
+/// Says what there is now, how to go on, and how to get rid of it.
+pub(super) fn go_on(error: Error, settings: &Settings, options: &UpOptions, name: &ClusterName) -> Error {
+    let again = again(options, error.kind());
+    let (held, per_hour): (Vec<String>, Vec<Money>) = match Store::open(&settings.paths, name) {
+        Ok(Some(store)) => (what_is_there(store.state()), store.state().spending(jiff::Timestamp::now()).per_hour),
+        _ => Default::default(),
+    };
+    let costs = if per_hour.is_empty() { String::new() } else { format!(", which costs {} an hour", told(&per_hour)) };
+    let error = if held.is_empty() || *error.left_behind() != LeftBehind::Clear {
+        error
+    } else {
+        error.left(LeftBehind::Remaining(held))
+    };
+    error
+        .hint(format!("{again}   # goes on from here"))
+        .hint(format!("gpucl down -c {name}   # removes what is there{costs}"))
+}
+
+/// What is said of a node of which something may run on.
+pub(super) fn missed(node: &str) -> String {
+    format!(
+        "whether a job left a process behind on {node}: its reaper was killed while nothing looked after it, so that a process that \
+         had left it at that moment cannot be told from others"
+    )
+}

@@ -1,0 +1,152 @@
+//! No circle of files goes through more than one room of the house. A room is a folder; a file with a folder of its own name is in that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use regex::Regex;
+
+use super::{code, none, root, rust};
+
+/// A path of modules: `["cluster", "backend"]`.
+type Place = Vec<String>;
+
+/// The files, by their places, and what each takes from where.
+struct House {
+    files: BTreeMap<Place, String>,
+    exports: BTreeMap<String, Vec<Place>>,
+    uses: BTreeMap<String, Vec<Place>>,
+}
+
+/// Where a file stands in the tree of modules; `None` for the program's own, which nobody can use.
+fn place_of(file: &str) -> Option<Place> {
+    let path = file.strip_prefix("src/").unwrap_or(file).trim_end_matches(".rs").trim_end_matches("/mod");
+    match path {
+        "main" => None,
+        "lib" => Some(Vec::new()),
+        path => Some(path.split('/').map(str::to_owned).collect()),
+    }
+}
+
+fn room_of(file: &str) -> &str {
+    let own = file.trim_end_matches(".rs").trim_end_matches("/mod");
+    let parts = std::fs::read_dir(root().join(own)).into_iter().flatten().flatten();
+    match parts.map(|part| part.file_name()).any(|name| name != "tests" && name != "tests.rs") {
+        true => own,
+        false => own.rsplit_once('/').map_or("", |(folder, _)| folder),
+    }
+}
+
+/// `a::{b, c::{d, self}}` -> `a::b`, `a::c::d`, `a::c`.
+fn paths_of(tree: &str) -> Vec<String> {
+    let Some((before, inner)) = tree.split_once('{') else {
+        return vec![tree.split(" as ").next().unwrap().trim().to_owned()];
+    };
+    let (inner, before) = (inner.trim_end().trim_end_matches('}'), before.trim());
+    let (mut depth, mut part, mut parts) = (0, String::new(), Vec::new());
+    for letter in inner.chars() {
+        depth += i32::from(letter == '{') - i32::from(letter == '}');
+        if letter == ',' && depth == 0 { parts.push(std::mem::take(&mut part)) } else { part.push(letter) }
+    }
+    parts.push(part);
+    let all = parts.iter().filter(|part| !part.trim().is_empty()).flat_map(|part| paths_of(part.trim()));
+    all.map(|path| if path == "self" { before.trim_end_matches(':').to_owned() } else { format!("{before}{path}") })
+        .collect()
+}
+
+impl House {
+    fn read() -> Self {
+        let files: BTreeMap<Place, String> = rust(&["src", "providers", "sandbox"])
+            .into_iter()
+            .filter_map(|file| Some((place_of(&file)?, file)))
+            .collect();
+        let (mut exports, mut uses) = (BTreeMap::new(), BTreeMap::new());
+        let text = Regex::new(r#""(\\.|[^"\\])*""#).unwrap();
+        let within = Regex::new(r"pub\(in [^)]*\)").unwrap();
+        let import = Regex::new(r"(pub(?:\([a-z]*\))? )?(?-u:\b)use ([^;]+);").unwrap();
+        let path = Regex::new(r"(?-u:\b)(?:crate|super|self)(?:::[A-Za-z0-9_]+)+").unwrap();
+        for (place, file) in files.iter().filter(|(_, file)| !file.ends_with("tests.rs") && !file.contains("/tests/")) {
+            let lines: Vec<String> = code(file).into_iter().map(|(_, line)| line).collect();
+            let code = within.replace_all(&text.replace_all(&lines.join("\n"), "''"), "pub").into_owned();
+            let (mut out, mut used) = (Vec::new(), Vec::new());
+            for import in import.captures_iter(&code) {
+                let list = if import.get(1).is_some() { &mut out } else { &mut used };
+                list.extend(paths_of(&import[2]).iter().filter_map(|path| absolute(&files, place, path)));
+            }
+            let rest = import.replace_all(&code, "");
+            used.extend(path.find_iter(&rest).filter_map(|path| absolute(&files, place, path.as_str())));
+            let parts = files.keys().filter(|part| part.len() == place.len() + 1 && part.starts_with(place));
+            used.extend(parts.filter(|part| rest.contains(&format!(" {}::", part.last().unwrap()))).cloned());
+            exports.insert(file.clone(), out);
+            uses.insert(file.clone(), used);
+        }
+        Self { files, exports, uses }
+    }
+
+    /// The file that holds what this path names, through what others hand on.
+    fn file_of(&self, path: &[String], depth: usize) -> Option<&String> {
+        let held = (0..=path.len()).rev().find(|length| self.files.contains_key(&path[..*length]))?;
+        let file = &self.files[&path[..held]];
+        let Some(name) = path.get(held).filter(|_| depth < 8) else { return Some(file) };
+        let handed_on = self.exports.get(file).into_iter().flatten().find(|export| export.last() == Some(name));
+        handed_on.and_then(|export| self.file_of(export, depth + 1)).or(Some(file))
+    }
+
+    /// Which files each file knows.
+    fn known(&self) -> BTreeMap<&str, BTreeSet<&str>> {
+        let known = |(file, paths): (&'_ String, &'_ Vec<Place>)| -> BTreeSet<&str> {
+            let found = paths.iter().filter_map(|path| self.file_of(path, 0)).map(String::as_str);
+            found.filter(|known| known != file && *known != "src/lib.rs").collect()
+        };
+        self.uses.iter().map(|(file, paths)| (file.as_str(), known((file, paths)))).collect()
+    }
+}
+
+/// A path from the root of the crate; `None` for another crate's.
+fn absolute(files: &BTreeMap<Place, String>, from: &Place, path: &str) -> Option<Place> {
+    let mut parts: Vec<&str> = path.split("::").collect();
+    let mut place = from.clone();
+    match parts[0] {
+        "crate" => place.clear(),
+        "self" => {}
+        "super" => {
+            while parts.get(1) == Some(&"super") {
+                parts.remove(0);
+                place.pop();
+            }
+            place.pop();
+        }
+        part => {
+            place.push(part.to_owned());
+            files.get(&place)?;
+        }
+    }
+    place.extend(parts[1..].iter().map(|part| (*part).to_owned()));
+    Some(place)
+}
+
+/// All that is known from here, step by step.
+fn reach<'a>(known: &BTreeMap<&'a str, BTreeSet<&'a str>>, from: &'a str) -> BTreeSet<&'a str> {
+    let (mut met, mut left) = (BTreeSet::new(), vec![from]);
+    while let Some(file) = left.pop() {
+        left.extend(known.get(file).into_iter().flatten().filter(|next| met.insert(**next)));
+    }
+    met
+}
+
+#[test]
+fn no_circle_of_files_leaves_its_room() {
+    let house = House::read();
+    let known = house.known();
+    let steps: usize = known.values().map(BTreeSet::len).sum();
+    assert!(known.len() > 300 && steps > 1000, "{} files, {steps} steps between them", known.len());
+    // It sees what there is: this pair is in a circle, and in one room.
+    assert!(known["src/plan/reconcile.rs"].contains("src/plan/reconcile/hosts.rs"));
+    assert!(known["src/plan/reconcile/hosts.rs"].contains("src/plan/reconcile.rs"));
+    let mut found = Vec::new();
+    for (file, next) in &known {
+        let others = next.iter().filter(|other| room_of(other) != room_of(file));
+        found.extend(
+            others.filter(|other| reach(&known, other).contains(file)).map(|other| format!("{file} -> {other}")),
+        );
+    }
+    none(&found, "these steps are parts of circles through several rooms");
+}
