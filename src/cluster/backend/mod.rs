@@ -1,14 +1,16 @@
 //! What runs a cluster's nodes, by the kind of its provider.
 
 mod contract;
+mod hosts;
 
-pub(super) use contract::Backend;
+use contract::Backend;
+pub use hosts::Reach;
 
-use super::projects::Hosts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::ProviderKind;
 use crate::providers;
 use crate::spec::Spec;
+use hosts::Hosts;
 
 /// What runs the nodes of a spec's cluster.
 ///

@@ -1,7 +1,7 @@
 //! The `docker` runtime: one compose project per host.
 //!
 //! Everything here is pure: from a spec, the nodes and what the hosts told come the files of each project, the stages that
-//! bring a host there, the script that looks at it and the one that removes it. `cluster::projects` runs them.
+//! bring a host there, the script that looks at it and the one that removes it. `cluster::backend::hosts` runs them.
 
 mod checks;
 mod clean;

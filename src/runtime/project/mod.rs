@@ -1,7 +1,7 @@
 //! What a runtime does on hosts that are reached by SSH: one *project* per host, all that runs there of one cluster.
 //!
 //! Everything behind [`ProjectRuntime`] is pure: from a spec, the nodes and what the hosts told come files, stages and scripts.
-//! `cluster::projects` runs them, and knows no runtime.
+//! `cluster::backend::hosts` runs them, and knows no runtime.
 
 mod deployment;
 mod logs;

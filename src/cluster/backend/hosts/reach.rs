@@ -37,7 +37,7 @@ pub trait Reach: Send + Sync {
 }
 
 /// Hosts by SSH, and this machine.
-pub(in crate::cluster) struct SshReach {
+pub(in crate::cluster) struct HostReach {
     /// All of the environment that programs on this machine have.
     environment: Vec<(OsString, OsString)>,
     connections: Connections,
@@ -47,7 +47,7 @@ pub(in crate::cluster) struct SshReach {
     hosts: Mutex<BTreeMap<Key, Arc<dyn Host>>>,
 }
 
-impl SshReach {
+impl HostReach {
     /// Makes it of the folder of the cluster's state; the runtime says as whom programs run.
     pub(in crate::cluster) fn new(folder: &Path, runtime: Runtime, settings: &Settings) -> Self {
         let (runtime_dir, home) = (settings.paths.runtime.clone(), settings.surroundings.home.clone());
@@ -91,7 +91,7 @@ fn entry(key: &Key, target: &SshTarget) -> HostEntry {
 }
 
 #[async_trait]
-impl Reach for SshReach {
+impl Reach for HostReach {
     async fn know(&self, key: &Key, place: &HostPlace) {
         if let HostPlace::Ssh { target } = place {
             self.known.lock().await.insert(key.clone(), entry(key, target));

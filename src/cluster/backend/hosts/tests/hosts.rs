@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use crate::cluster::projects::Reach;
+use crate::cluster::backend::hosts::Reach;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{ExecEnd, Host, OnLine, Stream};
 use crate::name::Key;

@@ -23,11 +23,11 @@ use std::path::Path;
 
 use async_trait::async_trait;
 
+use reach::HostReach;
 pub use reach::Reach;
-pub(super) use reach::SshReach;
 
-use super::backend::Backend;
-use super::{DownOptions, Planned, Proof, Settings, StatusReport, UpOptions, UpOutcome, Verified};
+use super::Backend;
+use crate::cluster::{DownOptions, Planned, Proof, Settings, StatusReport, UpOptions, UpOutcome, Verified};
 use crate::error::Result;
 use crate::ray::Access;
 use crate::spec::{Loaded, Spec};

@@ -21,7 +21,7 @@ use crate::util::human;
 const TELL_EVERY: Duration = Duration::from_secs(300);
 
 /// How long and how often it is asked again, and what was seen so far.
-pub(in crate::cluster::projects) struct Hunt {
+pub(in crate::cluster::backend::hosts) struct Hunt {
     policy: Policy,
     /// The end of the wait, for people.
     end: Timestamp,
@@ -64,7 +64,7 @@ enum Stop {
 
 /// What comes of a wait.
 #[derive(Debug)]
-pub(in crate::cluster::projects) enum Next {
+pub(in crate::cluster::backend::hosts) enum Next {
     /// Something was chosen: it may be asked for. With the last refusal.
     Ask(Error),
     /// There is none of it still.
@@ -73,7 +73,7 @@ pub(in crate::cluster::projects) enum Next {
 
 impl Hunt {
     /// One that follows the spec, and before that what the command was told.
-    pub(in crate::cluster::projects) fn new(
+    pub(in crate::cluster::backend::hosts) fn new(
         asked: Option<Duration>,
         spec: Option<&Capacity>,
         poll: Duration,
@@ -162,7 +162,7 @@ impl Hunt {
     }
 
     /// How often it was looked what there is.
-    pub(in crate::cluster::projects) fn looks(&self) -> u64 {
+    pub(in crate::cluster::backend::hosts) fn looks(&self) -> u64 {
         self.looks.load(Ordering::Relaxed)
     }
 
@@ -181,7 +181,7 @@ impl Hunt {
     ///
     /// # Errors
     /// The refusal itself, when it is not waited for, or was for long enough; what the choice failed with for good; Ctrl-C.
-    pub(in crate::cluster::projects) async fn next(
+    pub(in crate::cluster::backend::hosts) async fn next(
         &self,
         what: &str,
         refused: Error,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::SshReach;
+use super::HostReach;
 use super::acquire::Found;
 use super::capacity::{Hunt, Hunting, carry_to};
 use super::status::access_of;
@@ -42,7 +42,7 @@ fn secrets(spec: &Spec, folder: &Path) -> Result<Secrets> {
 }
 
 fn world(settings: &Settings, spec: &Spec, folder: &Path, secrets: Secrets, purpose: Purpose) -> Result<ProjectWorld> {
-    let reach = SshReach::new(folder, spec.runtime, settings);
+    let reach = HostReach::new(folder, spec.runtime, settings);
     Ok(ProjectWorld::new(ProjectWorldConfig {
         scope: settings.scope(&spec.name),
         spec: spec.clone(),

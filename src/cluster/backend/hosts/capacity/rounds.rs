@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::decide::{AfterRun, Run, Tried};
 use super::hunt::Hunt;
 use super::hunting::Hunting;
-use crate::cluster::projects::acquire::Found;
-use crate::cluster::projects::world::ProjectWorld;
+use crate::cluster::backend::hosts::acquire::Found;
+use crate::cluster::backend::hosts::world::ProjectWorld;
 use crate::engine::{Executed, Pipeline, Planned, World as _};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::Key;
@@ -19,7 +19,7 @@ use crate::state::ClusterState;
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 
 /// Does the plan, and plans anew for as long as [`super::decide`] says so. Hands back how many operations it took.
-pub(in crate::cluster::projects) async fn carry_to(
+pub(in crate::cluster::backend::hosts) async fn carry_to(
     pipeline: &Pipeline<'_>,
     hunting: &Hunting<'_>,
     loaded: &Loaded,

@@ -4,16 +4,16 @@ use async_trait::async_trait;
 
 use super::decide::AfterRefusal;
 use super::hunt::{Hunt, Next};
-use crate::cluster::projects::acquire::Found;
-use crate::cluster::projects::world::ProjectWorld;
+use crate::cluster::backend::hosts::acquire::Found;
+use crate::cluster::backend::hosts::world::ProjectWorld;
 use crate::engine::{Ledger, Replan};
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::ResourceRequest;
 
 /// A world, and what is done while its provider has none of what is asked for.
-pub(in crate::cluster::projects) struct Hunting<'a> {
-    pub(in crate::cluster::projects) world: &'a ProjectWorld,
-    pub(in crate::cluster::projects) hunt: Hunt,
+pub(in crate::cluster::backend::hosts) struct Hunting<'a> {
+    pub(in crate::cluster::backend::hosts) world: &'a ProjectWorld,
+    pub(in crate::cluster::backend::hosts) hunt: Hunt,
 }
 
 #[async_trait]
@@ -34,7 +34,7 @@ impl Replan for Hunting<'_> {
 
 impl Hunting<'_> {
     /// What the spec comes to at the provider; asked again while there is none of it, as long as that was asked for.
-    pub(in crate::cluster::projects) async fn resolve(&self) -> Result<Found> {
+    pub(in crate::cluster::backend::hosts) async fn resolve(&self) -> Result<Found> {
         match self.world.resolve().await {
             Err(error) if error.kind() == ErrorKind::Capacity => self.resolve_again(error).await,
             done => done,
