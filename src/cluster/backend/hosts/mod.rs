@@ -26,7 +26,7 @@ use async_trait::async_trait;
 use reach::HostReach;
 pub use reach::Reach;
 
-use super::Backend;
+use super::contract::Backend;
 use crate::cluster::{DownOptions, Planned, Proof, Settings, StatusReport, UpOptions, UpOutcome, Verified};
 use crate::error::Result;
 use crate::ray::Access;
