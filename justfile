@@ -80,6 +80,10 @@ new-provider name:
     sed -i 's/^name: _template/name: {{ name }}/' providers/{{ name }}/provider.yaml
     cargo run --quiet -- provider list
 
+# a copy of the template under another name is built, listed and checked (two minutes)
+template-provider:
+    cargo test --test main template_provider -- --ignored
+
 # a crash at every effect
 crash-matrix:
     cargo test --test main crash -- --include-ignored

@@ -4,6 +4,7 @@ mod install;
 mod keyboard;
 mod machine;
 mod nodes;
+mod one_cluster;
 mod rounds;
 mod state;
 mod supervisor;

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! store (journal, snapshot) --+
-//! world.observe --------------+--> plan::reconcile --> executor --> world.perform
-//!                                                         |  journal before and after each call
+//! world.observe --------------+--> plan::reconcile --> executor --> write_ahead: journal, world.perform, journal
+//!                                                         ^                          |
+//!                                                         +---- replan <-- there is none of it now
 //! ```
 
 mod cancel;

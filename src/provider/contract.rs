@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{Acquired, Capability, Login, Manifest, Recorder, Reservations};
-use crate::error::{Doing as _, ErrorKind, Result};
+use super::{Acquired, Capability, Finding, Login, Manifest, Recorder, Reservations};
+use crate::error::Result;
 use crate::event::Bus;
 use crate::host::SshTarget;
 use crate::money::HourlyPrice;
@@ -99,47 +99,6 @@ pub struct HostRequest {
     /// What [`Provider::resolve`] found for it.
     #[serde(default)]
     pub found: Finding,
-}
-
-/// What a provider found for what a spec leaves open. Nothing when all of it is empty.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
-    /// What a person calls it when its price is told: `gpu_8x_a100`, `lease on liqid01`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub label: Option<String>,
-    /// What it costs for as long as it is there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price: Option<HourlyPrice>,
-    /// The rest, in the provider's own form: [`Self::of`] writes it, [`Self::read`] reads it.
-    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
-    pub data: serde_json::Value,
-}
-
-impl Finding {
-    /// What was found, in the provider's own form.
-    ///
-    /// # Errors
-    /// When it cannot be written as JSON.
-    pub fn of(data: &impl Serialize) -> Result<Self> {
-        let data = serde_json::to_value(data).doing(ErrorKind::Internal, || "write down what was found".to_owned())?;
-        Ok(Self { data, ..Self::default() })
-    }
-
-    /// What was found; `None` when nothing was.
-    ///
-    /// # Errors
-    /// When it is not of this form: what was asked for by other words than these is not asked for at all.
-    pub fn read<T: serde::de::DeserializeOwned>(&self) -> Result<Option<T>> {
-        match &self.data {
-            serde_json::Value::Null => Ok(None),
-            data => T::deserialize(data).map(Some).doing(ErrorKind::Internal, || "read what was found".to_owned()),
-        }
-    }
-
-    /// Nothing was found.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 impl HostRequest {

@@ -6,6 +6,7 @@
 mod capability;
 pub mod conformance;
 mod contract;
+mod finding;
 pub mod http;
 mod login;
 mod manifest;
@@ -16,9 +17,10 @@ pub mod settings;
 
 pub use capability::{Capability, ProviderKind, Runtime, USUAL_POLL};
 pub use contract::{
-    Context, Factory, FieldError, Finding, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider,
-    Resolved, ResourceKind, ResourceRequest, Start, Surroundings,
+    Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider, Resolved,
+    ResourceKind, ResourceRequest, Start, Surroundings,
 };
+pub use finding::Finding;
 pub use login::{LoggedIn, Login, LoginAsk, LoginForm};
 pub use manifest::Manifest;
 pub use outage::Outage;

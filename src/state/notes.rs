@@ -143,3 +143,73 @@ impl HostPorts {
 /// The ports on the user's machine under which pages are shown: chosen once per cluster, since Grafana's must be known
 /// before the head starts. By the page's name.
 pub type Pages = BTreeMap<String, u16>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::Scope;
+    use crate::state::{Paths, Record, Store};
+
+    fn paths(folder: &std::path::Path) -> Paths {
+        let of = |name: &str| folder.join(name);
+        Paths { config: of("config"), state: of("state"), data: of("data"), cache: of("cache"), runtime: of("run") }
+    }
+
+    /// A host with ports and a lease that ends, and what runs on it, in a store on the disk.
+    fn written(paths: &Paths) -> Store {
+        let scope = Scope { owner: "abcd1234".parse().unwrap(), cluster: "demo".parse().unwrap() };
+        let mut store = Store::create(paths, &scope, Timestamp::now()).unwrap();
+        let asked = |key: &Key, kind| Record::Requested { key: key.clone(), kind, digest: String::new() };
+        let (host, project) = (Key::host(0), Key::project(0));
+        store.write(asked(&host, ItemKind::Resource("instance".to_owned()))).unwrap();
+        store.write(asked(&project, ItemKind::Project)).unwrap();
+        let ports = HostPorts { ray: 6379, blocks: [(Key::head(), 23_900)].into(), ..HostPorts::default() };
+        let until = Some("2026-11-23T10:00:00Z".parse().unwrap());
+        let notes = HostNotes { ports: Some(ports), until, ..HostNotes::default() };
+        store.write(Record::Noted { key: host, notes: Notes::Host(Box::new(notes)) }).unwrap();
+        store
+    }
+
+    #[test]
+    fn notes_outlive_the_command_and_a_host_that_is_asked_for_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = paths(folder.path());
+        let mut store = written(&paths);
+        let before = store.state().host(&Key::host(0)).unwrap().clone();
+        let kind = ItemKind::Resource("instance".to_owned());
+        store.write(Record::Requested { key: Key::host(0), kind, digest: "another".to_owned() }).unwrap();
+        // By the journal, and by the snapshot.
+        for _ in 0..2 {
+            let name = store.state().name.clone();
+            store = Store::open(&paths, &name).unwrap().unwrap();
+            assert_eq!(store.state().host(&Key::host(0)), Some(&before));
+            assert_eq!(store.state().project(&Key::project(0)), Some(&ProjectNotes::default()));
+            assert_eq!(store.state().ends(), before.until);
+            store.compact().unwrap();
+        }
+    }
+
+    /// Taken for none, ports would be chosen anew under a head that listens, and a lease would seem to have no end.
+    #[test]
+    fn what_cannot_be_read_is_an_error_that_names_its_file() {
+        for (file, is_snapshot) in [("journal-1.jsonl", false), ("snapshot.json", true)] {
+            for (whole, broken) in
+                [("6379", "\"6379\""), ("2026-11-23T10:00:00Z", "soon"), ("\"of\":\"host\"", "\"of\":\"horse\"")]
+            {
+                let folder = tempfile::tempdir().unwrap();
+                let paths = paths(folder.path());
+                let mut store = written(&paths);
+                if is_snapshot {
+                    store.compact().unwrap();
+                }
+                let name = store.state().name.clone();
+                let path = paths.cluster(&name).join(file);
+                let text = fs_err::read_to_string(&path).unwrap().replace("\": ", "\":");
+                assert!(text.contains(whole), "{text}");
+                fs_err::write(&path, text.replace(whole, broken)).unwrap();
+                let error = Store::open(&paths, &name).unwrap_err().to_string();
+                assert!(error.contains(file), "{error}");
+            }
+        }
+    }
+}

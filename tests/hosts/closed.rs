@@ -50,11 +50,13 @@ pub(crate) fn a_neighbour_reaches_nothing(env: &TestEnv, host: &TestHost) {
     }
     assert!(targets.len() > 10, "{targets:?}");
     let script = format!(
-        "import socket, subprocess\nsubprocess.run('ip addr del 127.0.0.1/8 dev lo', shell=True, check=True)\n\
+        "import socket, subprocess\nfrom concurrent.futures import ThreadPoolExecutor\nsubprocess.run('ip addr del 127.0.0.1/8 dev lo', shell=True, check=True)\n\
          targets = {targets:?}\nfor address in sorted(set(address for address, _ in targets)):\n    \
          subprocess.run(f'ip route replace {{address}}/32 via {} dev eth0', shell=True, check=True)\n\
-         for address, port in targets:\n    s = socket.socket(); s.settimeout(1)\n    \
-         if s.connect_ex((address, int(port))) == 0: print('open', address, port)\n    s.close()\nprint('tried')\n",
+         def is_open(target):\n    s = socket.socket(); s.settimeout(3)\n    \
+         code = s.connect_ex((target[0], int(target[1]))); s.close()\n    return code == 0\n\
+         with ThreadPoolExecutor(len(targets)) as pool:\n    for target, found in zip(targets, pool.map(is_open, targets)):\n        \
+         if found: print('open', *target)\nprint('tried')\n",
         host.address()
     );
     let network = testbed()["network"].as_str().unwrap();

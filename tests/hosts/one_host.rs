@@ -95,7 +95,7 @@ fn grafana_is_provisioned_as_ray_does_it(host: &TestHost) {
 /// A second `up` changes nothing, costs one session, and a job that runs does not feel it.
 fn again_beside_a_job(env: &TestEnv, host: &TestHost) {
     let started = "docker inspect -f '{{.Name}} {{.State.StartedAt}}' $(docker ps -aq) | sort";
-    let code = "import ray, time; ray.init(); t = time.time();\nwhile time.time() - t < 45: time.sleep(1)\nprint('counted to the end')";
+    let code = "import ray, time; ray.init(); t = time.time();\nwhile time.time() - t < 25: time.sleep(1)\nprint('counted to the end')";
     let job = gpucl(env, &["job", "submit", "--no-wait", "--id", "long", "--", "python", "-c", code]).exits(0);
     println!("{}{}", job.stdout, job.stderr);
     let (before, sessions) = (host.sh(started), host.sessions());

@@ -9,7 +9,7 @@ use super::tools::{
     SLEEPER, SLEEPERS, SPEC, contents, down_leaves_nothing, edit_state, kill, kill_all, node_script, nothing_left,
     pids, processes, real_python, runs, state_folder, status, supervisor, tools, until,
 };
-use crate::support::{TestEnv, turn};
+use crate::support::TestEnv;
 
 /// Says why a test that needs a small disk cannot be run, where the kernel lets nobody but root mount one.
 #[expect(clippy::print_stderr, reason = "a test that is skipped says why")]
@@ -150,26 +150,30 @@ fn restart_machine(env: &TestEnv) {
     }
 }
 
-#[test]
-fn a_machine_that_was_restarted() {
-    let _turn = turn();
-    let env = TestEnv::with_shared_ray();
-    let _ = env.write("cluster.yaml", SPEC);
-    let _ = env.run(&["up"]).exits(0).prints("ready: 8 checks passed");
-    restart_machine(&env);
+/// A cluster of two workers, by this spec, after a restart of the machine. Leaves it as it was, of other processes.
+pub(super) fn the_machine_is_restarted(env: &TestEnv, spec: &str) {
+    restart_machine(env);
     let _ = env
         .run(&["status"])
         .exits(0)
         .prints("t: stopped on local\n")
         .prints("this machine was restarted since: nothing of it runs; `gpucl up` builds it again\n");
-    assert_eq!(status(&env)["restarted"], true);
-    let _ = env.run(&["verify"]).exits(3).says("not asked, as these do not run: head worker0");
+    assert_eq!(status(env)["restarted"], true);
+    let _ = env.run(&["verify"]).exits(3).says("not asked, as these do not run: head worker0 worker1");
     let _ = env
-        .run(&["up"])
+        .run(&["up", spec])
         .exits(0)
         .says("this machine was restarted since the cluster was started: none of its processes outlived that\n")
-        .prints("ready: 8 checks passed, 1 operation (");
-    assert_eq!((status(&env)["restarted"].as_bool(), pids(&env).len()), (Some(false), 2));
+        .prints("ready: 11 checks passed, 1 operation (");
+    assert_eq!((status(env)["restarted"].as_bool(), pids(env).len()), (Some(false), 3));
+}
+
+#[test]
+fn down_after_a_restart_of_the_machine() {
+    let env = TestEnv::with_shared_ray();
+    let _ = env.write("cluster.yaml", SLEEPERS);
+    node_script(&env, SLEEPER);
+    let _ = env.run(&["up"]).exits(7);
     restart_machine(&env);
     let outcome = down_leaves_nothing(&env);
     let _ = outcome

@@ -53,20 +53,16 @@ fn a_head_that_never_answers() {
     let _ = down_leaves_nothing(&env);
 }
 
-#[test]
-fn a_worker_that_is_killed_is_started_again_and_nothing_of_it_is_left() {
-    let _turn = turn();
-    let env = TestEnv::with_shared_ray();
-    let _ = env.write("cluster.yaml", SPEC);
-    let _ = env.run(&["up"]).exits(0).prints("ready: 8 checks passed");
-    let [head, worker] = pids(&env)[..] else { unreachable!("a head and a worker: {:?}", pids(&env)) };
+/// A worker that is killed is started again, and nothing of it is left. Leaves the cluster as it was.
+pub(super) fn a_worker_is_killed(env: &TestEnv) {
+    let [head, worker] = pids(env)[..] else { unreachable!("a head and a worker: {:?}", pids(env)) };
     let old = below(&table(), [u32::try_from(worker).unwrap()]);
     assert!(old.len() >= 5, "a worker is several processes: {old:?}");
-    let hidden = Hidden::by_a_task(&env, "t", "hides");
+    let hidden = Hidden::by_a_task(env, "t", "hides");
 
     kill(u32::try_from(worker).unwrap());
     until("the worker was started again", 30, || {
-        matches!(pids(&env)[..], [still, new] if still == head && new != worker).then_some(())
+        matches!(pids(env)[..], [still, new] if still == head && new != worker).then_some(())
     });
     assert_eq!(old.iter().filter(|pid| runs(**pid)).count(), 0, "of the first one something is left");
     assert_eq!(hidden.running(), [0; 0], "what a task has hidden survived its worker");
@@ -76,11 +72,10 @@ fn a_worker_that_is_killed_is_started_again_and_nothing_of_it_is_left() {
         .prints("worker-0 ended with exit code 137")
         .prints("worker-0 was started again");
     until("Ray knows the new worker", 60, || {
-        status(&env)["ray_nodes"].as_array()?.iter().filter(|node| node["alive"] == true).nth(1).map(|_| ())
+        status(env)["ray_nodes"].as_array()?.iter().filter(|node| node["alive"] == true).nth(1).map(|_| ())
     });
     let _ = env.run(&["status"]).exits(0).prints("t: running on local");
     until("all checks passed", 60, || (env.run(&["verify"]).code == Some(0)).then_some(()));
     let _ = env.run(&["status"]).exits(0).prints("t: ready since");
     let _ = env.run(&["up"]).exits(0).prints("nothing was changed");
-    let _ = down_leaves_nothing(&env);
 }

@@ -4,7 +4,7 @@ use super::tools::{
     SLEEPER, SLEEPERS, SPEC, contents, down_leaves_nothing, edit_state, node_script, nothing_left, pids, state_folder,
     status, supervisor, tools, until,
 };
-use crate::support::{TestEnv, turn};
+use crate::support::TestEnv;
 
 /// Permissions do not bind root; a file in the place of the folder binds everybody.
 #[test]
@@ -51,27 +51,22 @@ fn a_state_of_a_newer_version_is_refused_and_nothing_is_changed() {
     let _ = down_leaves_nothing(&env);
 }
 
-#[test]
-fn a_cluster_of_that_name_from_another_spec() {
-    let _turn = turn();
-    let env = TestEnv::with_shared_ray();
-    let _ = env.write("cluster.yaml", SPEC);
-    let _ = env.run(&["up"]).exits(0).prints("ready: 8 checks passed");
-    let nodes = pids(&env);
+/// Another spec of the same name is refused, and taken where that is said: it asks for one worker more.
+pub(super) fn another_spec_of_that_name(env: &TestEnv) {
+    let nodes = pids(env);
     let _ = env.write("other.yaml", &SPEC.replace("count: 1", "count: 2"));
-    let before = contents(&state_folder(&env));
+    let before = contents(&state_folder(env));
     let _ = env
         .run(&["up", "other.yaml"])
         .exits(2)
         .says("error: failed to bring up the cluster t from $TEST/work/other.yaml\n")
         .says("Caused by: a cluster of that name runs from another spec: $TEST/work/cluster.yaml\n")
         .says("hint: give one of them another `name:`, or replace the running one: gpucl up $TEST/work/other.yaml --new-spec\n");
-    assert_eq!((contents(&state_folder(&env)), pids(&env)), (before, nodes.clone()), "something was changed");
+    assert_eq!((contents(&state_folder(env)), pids(env)), (before, nodes.clone()), "something was changed");
 
     let _ = env.run(&["up", "other.yaml", "--new-spec"]).exits(0).prints("ready: 11 checks passed, 1 operation (");
-    assert_eq!((&pids(&env)[..2], pids(&env).len()), (&nodes[..], 3), "the new spec adds one worker");
-    assert!(status(&env)["spec_path"].as_str().unwrap().ends_with("/other.yaml"));
-    let _ = down_leaves_nothing(&env);
+    assert_eq!((&pids(env)[..2], pids(env).len()), (&nodes[..], 3), "the new spec adds one worker");
+    assert!(status(env)["spec_path"].as_str().unwrap().ends_with("/other.yaml"));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! The supervisor dies; what it leaves is taken over.
 
 use super::tools::{
-    SLEEPER, SLEEPERS, SPEC, down_leaves_nothing, kill, node_script, nothing_left, pids, process, processes,
-    supervisor, until,
+    SLEEPER, SLEEPERS, down_leaves_nothing, kill, node_script, nothing_left, pids, process, processes, supervisor,
+    until,
 };
-use crate::support::{Hidden, TestEnv, turn};
+use crate::support::{Hidden, TestEnv};
 
 /// What the reaper of a node has written down.
 fn record(env: &TestEnv, key: &str) -> String {
@@ -26,35 +26,33 @@ fn all_are_told(env: &TestEnv) {
     assert!(process(env, "ray::DashboardAgent").is_some(), "the processes with titles are among them");
 }
 
-#[test]
-fn a_supervisor_that_was_killed_is_missed_by_nobody_and_started_again() {
-    let _turn = turn();
-    let env = TestEnv::with_shared_ray();
-    let _ = env.write("cluster.yaml", SPEC);
-    let _ = env.run(&["up"]).exits(0).prints("ready: 8 checks passed");
-    all_are_told(&env);
-    let nodes = pids(&env);
-    kill(supervisor(&env).unwrap());
+/// A supervisor that is killed is missed by no node, and started again. Leaves the cluster as it was.
+pub(super) fn the_supervisor_is_killed(env: &TestEnv) {
+    all_are_told(env);
+    let nodes = pids(env);
+    kill(supervisor(env).unwrap());
 
     let _ = env.run(&["status"]).exits(0).prints("t: ready since").prints("supervisor  exited");
-    assert_eq!(pids(&env), nodes, "nodes go on");
+    assert_eq!(pids(env), nodes, "nodes go on");
     let _ = env.run(&["verify"]).exits(0).prints("ready: 8 checks passed");
     let plan = env.run(&["plan"]).exits(0);
     let keeps = "    keep head: it is as it should be\n    keep worker-0: it is as it should be\n";
     assert_eq!(plan.stdout, format!("#1 project-0, deploy: supervisor is exited\n{keeps}"));
     let _ = env.run(&["up"]).exits(0).prints("ready: 8 checks passed, 1 operation (");
-    assert_eq!(pids(&env), nodes);
-    assert!(supervisor(&env).is_some());
+    assert_eq!(pids(env), nodes);
+    assert!(supervisor(env).is_some());
+}
 
-    // With its reaper killed as well, nobody lives who saw what a job has started.
-    let hidden = Hidden::by_a_job(&env, "t", "hides");
-    kill(supervisor(&env).unwrap());
+/// With its reaper killed as well, nobody lives who saw what a job has started. Ends with `down`.
+pub(super) fn the_supervisor_and_a_reaper_are_killed(env: &TestEnv) {
+    let hidden = Hidden::by_a_job(env, "t", "hides-again");
+    kill(supervisor(env).unwrap());
     std::thread::sleep(std::time::Duration::from_secs(1));
-    let in_group = record(&env, "head").contains("\ngroup ");
-    kill(u32::try_from(pids(&env)[0]).unwrap());
+    let in_group = record(env, "head").contains("\ngroup ");
+    kill(u32::try_from(pids(env)[0]).unwrap());
     let down = env.run(&["down", "-c", "t"]).exits(0);
     assert_eq!(hidden.running(), [0; 0], "what a job has hidden survived `down`");
-    nothing_left(&env);
+    nothing_left(env);
     // A control group holds everything; without one `down` claims no more than it knows.
     let claims =
         [("nothing of t is left", in_group), ("not known: whether a job left a process behind on head", !in_group)];

@@ -1,0 +1,18 @@
+//! One real cluster, and one trouble after another: what each leaves is what the next begins with.
+
+use super::tools::SPEC;
+use super::{machine, nodes, state, supervisor};
+use crate::support::{TestEnv, turn};
+
+#[test]
+fn a_bad_day_of_one_cluster() {
+    let _turn = turn();
+    let env = TestEnv::with_shared_ray();
+    let _ = env.write("cluster.yaml", SPEC);
+    let _ = env.run(&["up"]).exits(0).prints("ready: 8 checks passed");
+    nodes::a_worker_is_killed(&env);
+    supervisor::the_supervisor_is_killed(&env);
+    state::another_spec_of_that_name(&env);
+    machine::the_machine_is_restarted(&env, "other.yaml");
+    supervisor::the_supervisor_and_a_reaper_are_killed(&env);
+}
