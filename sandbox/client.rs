@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// What was answered.
 #[derive(Debug, Clone)]
-pub(super) struct Told {
+pub(super) struct Reply {
     pub(super) status: u16,
     pub(super) body: Value,
     pub(super) headers: reqwest::header::HeaderMap,
@@ -21,7 +21,7 @@ pub(super) async fn sent(
     url: &str,
     headers: &[(&str, &str)],
     body: Value,
-) -> reqwest::Result<Told> {
+) -> reqwest::Result<Reply> {
     let mut request = http.request(method.parse().unwrap(), url).header("accept", "application/json");
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -33,5 +33,5 @@ pub(super) async fn sent(
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let text = response.text().await?;
     let body = serde_json::from_str(&text).unwrap_or(if text.is_empty() { Value::Null } else { json!(text) });
-    Ok(Told { status, body, headers })
+    Ok(Reply { status, body, headers })
 }

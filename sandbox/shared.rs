@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::door::Door;
 
 /// What changes by itself, as time passes.
-pub(super) trait Settle {
+pub(super) trait Advance {
     /// Lets everything happen that is due.
-    fn settle(&mut self);
+    fn advance(&mut self);
 }
 
 /// What all requests share.
@@ -20,7 +20,7 @@ impl<T> Clone for Shared<T> {
     }
 }
 
-impl<T: Settle> Shared<T> {
+impl<T: Advance> Shared<T> {
     pub(super) fn new(door: Door, state: T) -> Self {
         Self(Arc::new((door, Mutex::new(state))))
     }
@@ -34,7 +34,7 @@ impl<T: Settle> Shared<T> {
     pub(super) fn state(&self) -> MutexGuard<'_, T> {
         // A test that failed while it looked changes nothing for the others.
         let mut state = self.0.1.lock().unwrap_or_else(PoisonError::into_inner);
-        state.settle();
+        state.advance();
         state
     }
 }

@@ -118,7 +118,7 @@ pub fn sums(amounts: impl IntoIterator<Item = Money>) -> Vec<Money> {
 }
 
 /// `3.29 USD, 4 SU`; `nothing` where there is none.
-pub fn told(amounts: &[Money]) -> String {
+pub fn describe(amounts: &[Money]) -> String {
     match amounts {
         [] => "nothing".to_owned(),
         some => some.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn units_are_not_added_to_each_other() {
         let (usd, su) = (HourlyPrice::cents(100).0, HourlyPrice::service_units(2.0).unwrap().0);
-        assert_eq!(told(&sums([usd, su, usd])), "2.00 USD, 2 SU");
-        assert_eq!(told(&[]), "nothing");
+        assert_eq!(describe(&sums([usd, su, usd])), "2.00 USD, 2 SU");
+        assert_eq!(describe(&[]), "nothing");
     }
 }

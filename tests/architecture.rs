@@ -236,15 +236,15 @@ fn files_stay_small_enough_to_be_read() {
         .into_iter()
         .map(|path| (read(&path).lines().count(), path))
         .collect();
-    let told = |limit: usize| -> Vec<String> {
+    let longer_than = |limit: usize| -> Vec<String> {
         lengths
             .iter()
             .filter(|(lines, _)| *lines > limit)
             .map(|(lines, path)| format!("{path}: {lines} lines"))
             .collect()
     };
-    none(&told(800), "more than 800 lines");
-    let long = told(400);
+    none(&longer_than(800), "more than 800 lines");
+    let long = longer_than(400);
     let small = lengths.len() - long.len();
     assert!(
         small * 100 >= lengths.len() * 85,

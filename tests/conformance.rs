@@ -168,7 +168,7 @@ async fn local_keeps_the_contract_as_committed() {
         cache_dir: env.home().join("cache"),
         runtime_dir: env.root().join("run"),
         clusters_dir: env.root().join("clusters"),
-        surroundings: gpucl::provider::Surroundings::default(),
+        user_environment: gpucl::provider::UserEnvironment::default(),
         events,
     };
     let provider = find("local").unwrap().open(&serde_json::json!({}), &context).unwrap();
@@ -186,7 +186,7 @@ async fn ssh_keeps_the_contract_as_committed() {
         cache_dir: env.home().join("cache"),
         runtime_dir: env.root().join("run"),
         clusters_dir: env.root().join("clusters"),
-        surroundings: gpucl::provider::Surroundings::default(),
+        user_environment: gpucl::provider::UserEnvironment::default(),
         events,
     };
     let factory = find("ssh").unwrap();

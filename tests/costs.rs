@@ -1,7 +1,7 @@
 //! What a cluster costs, and what ends it by itself: told before, during and after, and acted upon when nobody is there.
 
 mod deadline;
-mod told;
+mod shown;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use gpucl::plan::{Action, Desired};
 
-use harness::{Harness, Report, desired, desired_guarded, desired_projects};
+use harness::{Harness, Report, desired, desired_projects, desired_with_firewalls};
 use world::{Bug, Phase};
 
 /// The stories in which every effect is crashed at: where they begin, and what they go to.
@@ -26,8 +26,8 @@ fn stories() -> Vec<(&'static str, Option<Desired>, Goalish)> {
         ("up of projects on two hosts", None, Goalish::Up(desired_projects("a"))),
         ("projects on other hosts", Some(desired_projects("a")), Goalish::Up(desired_projects("b"))),
         ("a host that was on its way", Some(desired(1, 1, "slow")), Goalish::Up(desired(1, 1, "slow"))),
-        ("projects on hosts that are made", None, Goalish::Up(desired_guarded("a"))),
-        ("the same on other hosts", Some(desired_guarded("a")), Goalish::Up(desired_guarded("b"))),
+        ("projects on hosts that are made", None, Goalish::Up(desired_with_firewalls("a"))),
+        ("the same on other hosts", Some(desired_with_firewalls("a")), Goalish::Up(desired_with_firewalls("b"))),
         ("stop of projects", Some(desired_projects("a")), Goalish::Stop),
         ("down of projects", Some(desired_projects("a")), Goalish::Down),
     ]
@@ -68,7 +68,7 @@ fn all_kinds() -> BTreeSet<&'static str> {
         Action::Acquire { .. } => "acquire",
         Action::Await { .. } => "wait for",
         Action::Prepare { .. } => "prepare",
-        Action::Guard { .. } => "guard",
+        Action::SetFirewall { .. } => "set firewall",
         Action::Deploy { .. } => "deploy",
         Action::StopProject { .. } => "stop project",
         Action::Clean { .. } => "clean host",
@@ -76,7 +76,7 @@ fn all_kinds() -> BTreeSet<&'static str> {
     };
     let clean = Action::Clean { host: gpucl::name::Key::host(0) };
     assert_eq!(name(&clean), clean.name());
-    ["acquire", "wait for", "prepare", "guard", "deploy", "stop project", "clean host", "release"].into()
+    ["acquire", "wait for", "prepare", "set firewall", "deploy", "stop project", "clean host", "release"].into()
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Lambda through the program, on the stand-in in this process. Whatever a test does there is compared with the contract.
 
-mod hunt;
+mod capacity_wait;
 mod keys;
 mod matrix;
 mod money_and_places;

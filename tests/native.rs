@@ -54,7 +54,7 @@ impl Host {
     }
 
     /// What the supervisor says of a node: its state, process, and how often it was started again.
-    fn told(&self, key: &str) -> Option<(String, String, u32)> {
+    fn describe(&self, key: &str) -> Option<(String, String, u32)> {
         let folder = std::fs::read_dir(self.home.join(".gpucl")).ok()?.flatten().find(|entry| entry.path().is_dir())?;
         let line = std::fs::read_to_string(folder.path().join("run").join(key)).ok()?;
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -62,7 +62,7 @@ impl Host {
     }
 
     fn process(&self, key: &str) -> String {
-        self.told(key).unwrap().1
+        self.describe(key).unwrap().1
     }
 
     fn kill(&self, key: &str) {
@@ -140,7 +140,7 @@ fn a_host_without_root_goes_from_nothing_to_nothing() {
     let head = host.process("head");
     host.kill("worker0");
     until("the worker runs again", 60, || {
-        host.told("worker0").filter(|(state, _, restarts)| state == "running" && *restarts == 1)
+        host.describe("worker0").filter(|(state, _, restarts)| state == "running" && *restarts == 1)
     });
 
     assert_eq!(hidden.running(), [0; 0], "what a task has hidden survived its worker");

@@ -63,7 +63,7 @@ impl Factory for Hall {
             behind_first: false,
             poll: gpucl::provider::USUAL_POLL,
             shared_account: false,
-            settle: Duration::ZERO,
+            consistency_delay: Duration::ZERO,
             runtimes: &[Runtime::Native],
             most_hosts: Some(2),
         }

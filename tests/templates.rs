@@ -8,7 +8,7 @@ use gpucl::plan::{Machine, desired};
 use gpucl::playbook::Facts;
 use gpucl::render::Library;
 use gpucl::runtime::compose::{
-    DeployRequest, Deployment, HostFolders, HostInput, clean_script, deployments, look_script, pages, peer_ports,
+    DeployRequest, Deployment, HostFolders, HostInput, clean_script, deployments, inspect_script, pages, peer_ports,
     stop_script,
 };
 use gpucl::secret::Secrets;
@@ -284,7 +284,7 @@ fn scripts_are_what_a_plain_shell_reads() {
     let tag = &case.hosts[0].tag;
     let scripts = [
         case.deployments[0].checks.clone(),
-        look_script(tag),
+        inspect_script(tag),
         stop_script(tag),
         clean_script(tag, gpucl::runtime::compose::CleanOptions { keep_data: true, purge: true }),
     ];

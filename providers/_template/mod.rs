@@ -78,7 +78,7 @@ fn capability() -> Capability {
         behind_first: false,
         poll: crate::provider::USUAL_POLL,
         shared_account: true,
-        settle: Duration::ZERO,
+        consistency_delay: Duration::ZERO,
         runtimes: &[Runtime::Native],
         most_hosts: None,
     }

@@ -10,7 +10,7 @@ fn opened(folder: &std::path::Path) -> Box<dyn Provider> {
         cache_dir: folder.join("cache"),
         runtime_dir: folder.join("run"),
         clusters_dir: folder.join("clusters"),
-        surroundings: crate::provider::Surroundings::default(),
+        user_environment: crate::provider::UserEnvironment::default(),
         events,
     };
     FACTORY.open(&serde_json::json!({}), &context).unwrap()

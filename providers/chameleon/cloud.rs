@@ -47,7 +47,7 @@ impl Cloud {
 
     /// The zone that times are told in.
     pub(super) fn zone(&self) -> TimeZone {
-        when::zone(self.context.surroundings.variable("TZ"))
+        when::zone(self.context.user_environment.variable("TZ"))
     }
 
     /// The rules of the site.
@@ -78,14 +78,14 @@ impl Cloud {
     }
 
     async fn find_site(&self, nodes: &[String]) -> Result<Site> {
-        let surroundings = &self.context.surroundings;
-        let vault = Vault::open(&surroundings.config_dir, surroundings.variable("DBUS_SESSION_BUS_ADDRESS"));
+        let user_environment = &self.context.user_environment;
+        let vault = Vault::open(&user_environment.config_dir, user_environment.variable("DBUS_SESSION_BUS_ADDRESS"));
         let choice = Choice {
             cloud: self.settings.cloud.clone(),
             site: self.settings.site.clone(),
             project: self.settings.project.clone(),
         };
-        let mut candidates = auth::find(surroundings, &vault, &choice)?;
+        let mut candidates = auth::find(user_environment, &vault, &choice)?;
         if candidates.len() > 1 {
             candidates = self.with_nodes(candidates, nodes).await?;
         }

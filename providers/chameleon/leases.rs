@@ -29,7 +29,7 @@ pub(super) fn is_degraded(lease: &Lease) -> bool {
 }
 
 /// What that means.
-pub(super) fn told_degraded(lease: &Lease) -> String {
+pub(super) fn describe_degraded(lease: &Lease) -> String {
     format!(
         "the lease {} is degraded: one of its hosts has failed, and the service found no other; a server may not start",
         title(lease)

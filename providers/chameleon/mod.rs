@@ -97,7 +97,7 @@ fn capability() -> Capability {
         behind_first: true,
         poll: crate::provider::USUAL_POLL,
         shared_account: true,
-        settle: Duration::from_secs(5),
+        consistency_delay: Duration::from_secs(5),
         runtimes: &[Runtime::Docker],
         most_hosts: None,
     }

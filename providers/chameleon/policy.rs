@@ -139,7 +139,7 @@ pub(crate) fn may_extend(
 impl NoExtension {
     /// Why, as a lowercase fragment.
     pub(crate) fn cause(&self, policy: &Policy, zone: &TimeZone) -> String {
-        let told = |at: &Timestamp| when::both(*at, zone);
+        let local = |at: &Timestamp| when::both(*at, zone);
         match self {
             Self::Over => "it is over".to_owned(),
             Self::Past => "that time is over".to_owned(),
@@ -149,17 +149,17 @@ impl NoExtension {
             Self::TooEarly { from } => format!(
                 "the site lets a lease be made longer only in its last {}, from {} on",
                 when::length(policy.extension_window.unwrap_or_default()),
-                told(from)
+                local(from)
             ),
             Self::TooLong { most } => format!(
                 "the site allows {} at once: {} is the last end that it takes",
                 when::length(policy.longest),
-                told(most)
+                local(most)
             ),
             Self::Taken { by, most: Some(most) } => {
-                format!("{} from {} on: {} is the last end before that", taken(by), told(&by.start), told(most))
+                format!("{} from {} on: {} is the last end before that", taken(by), local(&by.start), local(most))
             }
-            Self::Taken { by, most: None } => format!("{} from {} on", taken(by), told(&by.start)),
+            Self::Taken { by, most: None } => format!("{} from {} on", taken(by), local(&by.start)),
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::util::when;
 const CHANGE_LIMIT: SignedDuration = SignedDuration::from_secs(60);
 
 impl Cloud {
-    fn lease_told(&self, lease: &SiteLease, calendar: &Calendar, user: &str, place: &str) -> Lease {
+    fn lease_with_details(&self, lease: &SiteLease, calendar: &Calendar, user: &str, place: &str) -> Lease {
         Lease {
             id: lease.id.clone(),
             name: lease.name.clone(),
@@ -45,7 +45,7 @@ impl Cloud {
     }
 
     /// Waits until a lease that was changed is in a state that lasts.
-    async fn settled(&self, id: &str) -> Result<Lease> {
+    async fn wait_until_settled(&self, id: &str) -> Result<Lease> {
         let begun = Timestamp::now();
         loop {
             let lease = self.lease(id).await?;
@@ -113,7 +113,7 @@ impl Reservations for Cloud {
         let mut told: Vec<Lease> = calendar
             .leases
             .iter()
-            .map(|lease| self.lease_told(lease, &calendar, &who.user_id, site.region()))
+            .map(|lease| self.lease_with_details(lease, &calendar, &who.user_id, site.region()))
             .collect();
         told.sort_by_key(|lease| (lease.start, lease.end));
         Ok(told)
@@ -123,7 +123,7 @@ impl Reservations for Cloud {
         let site = self.site().await?;
         let (who, calendar) = tokio::try_join!(async { Ok::<_, Error>(site.who().await?) }, self.calendar_now(&[]))?;
         let lease = named(&calendar, name)?;
-        Ok(self.lease_told(lease, &calendar, &who.user_id, site.region()))
+        Ok(self.lease_with_details(lease, &calendar, &who.user_id, site.region()))
     }
 
     async fn extend(&self, id: &str, end: EndAsk, may_shorten: bool) -> Result<Lease> {
@@ -151,10 +151,10 @@ impl Reservations for Cloud {
             self.context.events.note(note);
         }
         match site.move_end(&lease.id, extension.end).await {
-            Ok(_) => self.settled(&lease.id).await,
+            Ok(_) => self.wait_until_settled(&lease.id).await,
             // The answer may be lost, and the end moved all the same; a call that failed may have broken the lease: looking tells.
             Err(failure) => {
-                let now = self.settled(&lease.id).await?;
+                let now = self.wait_until_settled(&lease.id).await?;
                 if failure.effect == Effect::Unknown && now.end == extension.end && now.state != LeaseState::Failed {
                     return Ok(now);
                 }

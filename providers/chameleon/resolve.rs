@@ -6,7 +6,7 @@ use super::api::{FailureKind, FloatingIp, Image, Lease, Network};
 use super::cloud::{Calendar, Cloud, offer, restricted, tag_of};
 use super::config::{self, HostSettings};
 use super::found::{Found, LeaseFound, Wanted};
-use super::leases::{is_degraded, state_of, title, told_degraded};
+use super::leases::{describe_degraded, is_degraded, state_of, title};
 use super::proposal::{no_slot, proposal_notes};
 use super::slots;
 use crate::error::{Error, ErrorKind, Result};
@@ -62,7 +62,7 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
                 calendar.hosts_of(&lease).join(", ")
             ));
             if is_degraded(&lease) {
-                resolved.notes.push(told_degraded(&lease));
+                resolved.notes.push(describe_degraded(&lease));
             }
             let now = Timestamp::now();
             resolved.end = Some(lease.end);

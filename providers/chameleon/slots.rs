@@ -3,9 +3,9 @@
 //! Pure: the time is given, and nothing is asked. All is reckoned in UTC; local time is only told.
 
 mod choose;
+mod describe;
 #[cfg(test)]
 mod tests;
-mod told;
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -265,7 +265,7 @@ fn none_matches(rows: &[CalendarRow], filter: &HostFilter) -> Why {
         filter.kind.as_ref().is_none_or(|kind| rows.iter().any(|row| row.kind.eq_ignore_ascii_case(kind)));
     let mut there: Vec<String> = if kind_is_there {
         let gpus = rows.iter().flat_map(|row| &row.gpus);
-        gpus.map(GpuOffer::told).collect()
+        gpus.map(GpuOffer::describe).collect()
     } else {
         rows.iter().map(|row| row.kind.clone()).filter(|kind| !kind.is_empty()).collect()
     };

@@ -17,7 +17,7 @@ use super::found::key_key;
 use crate::error::Result;
 use crate::name::{ClusterName, Scope, Tag};
 use crate::provider::http::is_loopback;
-use crate::provider::{Context, Surroundings};
+use crate::provider::{Context, UserEnvironment};
 
 /// Where Lambda is, when nobody says otherwise.
 const ENDPOINT: &str = "https://cloud.lambda.ai";
@@ -59,13 +59,13 @@ pub(super) enum Age {
 }
 
 /// Where Lambda is, by spec and surroundings.
-pub(super) fn endpoint(settings: Option<&str>, surroundings: &Surroundings) -> Result<Url> {
-    api::endpoint(settings.or_else(|| surroundings.variable("LAMBDA_API_URL")).unwrap_or(ENDPOINT))
+pub(super) fn endpoint(settings: Option<&str>, user_environment: &UserEnvironment) -> Result<Url> {
+    api::endpoint(settings.or_else(|| user_environment.variable("LAMBDA_API_URL")).unwrap_or(ENDPOINT))
 }
 
 /// The pace of an account: for a stand-in on this machine, GPUCL_LAMBDA_PACE shortens every wait by a factor.
 pub(super) fn pace(context: &Context, endpoint: &Url, key: &secrecy::SecretString) -> Pace {
-    let factor = context.surroundings.variable("GPUCL_LAMBDA_PACE").and_then(|text| text.parse().ok());
+    let factor = context.user_environment.variable("GPUCL_LAMBDA_PACE").and_then(|text| text.parse().ok());
     let factor = factor.filter(|factor| is_loopback(endpoint) && (1e-6..=1.0).contains(factor));
     Pace::new(&context.cache_dir, endpoint.as_str(), key, factor.unwrap_or(1.0))
 }
@@ -91,9 +91,9 @@ impl Cloud {
         if let Some(account) = self.account.get() {
             return Ok(account);
         }
-        let surroundings = &self.context.surroundings;
-        let endpoint = endpoint(self.settings.endpoint.as_deref(), surroundings)?;
-        let found = credentials::find(surroundings, &api::place_of(&endpoint))?;
+        let user_environment = &self.context.user_environment;
+        let endpoint = endpoint(self.settings.endpoint.as_deref(), user_environment)?;
+        let found = credentials::find(user_environment, &api::place_of(&endpoint))?;
         let pace = pace(&self.context, &endpoint, &found.key);
         let account = Account::new(&endpoint, found.key, &found.source, pace, self.context.events.clone())?;
         Ok(self.account.get_or_init(|| account))

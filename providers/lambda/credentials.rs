@@ -4,7 +4,7 @@ use secrecy::SecretString;
 
 use super::api;
 use crate::error::{Error, ErrorKind, Result};
-use crate::provider::Surroundings;
+use crate::provider::UserEnvironment;
 use crate::secret::Vault;
 use crate::util::fs::{RECORD_LIMIT, read_text_within};
 
@@ -31,23 +31,23 @@ pub(super) fn account(place: &str) -> String {
 }
 
 /// The key for this place, from the first that has one; `None` where nobody has.
-pub(super) fn look(surroundings: &Surroundings, place: &str) -> Result<Option<Found>> {
+pub(super) fn find_key(user_environment: &UserEnvironment, place: &str) -> Result<Option<Found>> {
     // A spec of a stranger's could name an address of the stranger's: the variables are for Lambda, and for the address beside them.
-    let url = surroundings.variable("LAMBDA_API_URL").and_then(|text| api::endpoint(text).ok());
+    let url = user_environment.variable("LAMBDA_API_URL").and_then(|text| api::endpoint(text).ok());
     let is_meant = place == USUAL_PLACE || url.is_some_and(|url| api::place_of(&url) == place);
     for name in VARIABLES.into_iter().filter(|_| is_meant) {
-        if let Some(text) = surroundings.variable(name) {
+        if let Some(text) = user_environment.variable(name) {
             return Ok(Some(Found { key: SecretString::from(text.trim().to_owned()), source: name.to_owned() }));
         }
     }
-    let vault = Vault::open(&surroundings.config_dir, surroundings.variable("DBUS_SESSION_BUS_ADDRESS"));
+    let vault = Vault::open(&user_environment.config_dir, user_environment.variable("DBUS_SESSION_BUS_ADDRESS"));
     if let Some(key) = vault.get(&account(place))? {
         return Ok(Some(Found { key, source: "the login that was kept".to_owned() }));
     }
     if place != USUAL_PLACE {
         return Ok(None);
     }
-    let text = read_text_within(&surroundings.home.join(FILE), RECORD_LIMIT).unwrap_or_default();
+    let text = read_text_within(&user_environment.home.join(FILE), RECORD_LIMIT).unwrap_or_default();
     let of_line = |line: &str| {
         let (name, value) = line.split_once('=')?;
         let value = value.trim().trim_matches(['"', '\'']);
@@ -58,8 +58,8 @@ pub(super) fn look(surroundings: &Surroundings, place: &str) -> Result<Option<Fo
 }
 
 /// The key for this place.
-pub(super) fn find(surroundings: &Surroundings, place: &str) -> Result<Found> {
-    look(surroundings, place)?.ok_or_else(|| {
+pub(super) fn find(user_environment: &UserEnvironment, place: &str) -> Result<Found> {
+    find_key(user_environment, place)?.ok_or_else(|| {
         Error::new(ErrorKind::Usage, format!("log in to {place}"))
             .because(format!(
                 "there is no key: {} are not set, no login is kept, and ~/{FILE} has none",
@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    fn told(found: Option<Found>) -> Option<(String, String)> {
+    fn describe(found: Option<Found>) -> Option<(String, String)> {
         found.map(|found| (found.key.expose_secret().to_owned(), found.source))
     }
 
@@ -86,35 +86,35 @@ mod tests {
     #[test]
     fn the_first_that_has_a_key_counts_and_is_named() {
         let home = tempfile::tempdir().unwrap();
-        let mut around = Surroundings {
+        let mut around = UserEnvironment {
             home: home.path().to_owned(),
             config_dir: home.path().join("config"),
-            ..Surroundings::default()
+            ..UserEnvironment::default()
         };
-        let look = |around: &Surroundings, place: &str| told(look(around, place).unwrap());
-        assert_eq!(look(&around, "Lambda"), None);
+        let find_key = |around: &UserEnvironment, place: &str| describe(super::find_key(around, place).unwrap());
+        assert_eq!(find_key(&around, "Lambda"), None);
         let error = find(&around, "Lambda").err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Usage);
         assert!(error.hints()[0].starts_with("gpucl login lambda"), "{error}");
 
         std::fs::create_dir(home.path().join(".lambda_cloud")).unwrap();
         fs_err::write(home.path().join(FILE), "# mine\napi_key = of-file\n").unwrap();
-        assert_eq!(look(&around, "Lambda"), some("of-file", "~/.lambda_cloud/lambda_keys"));
+        assert_eq!(find_key(&around, "Lambda"), some("of-file", "~/.lambda_cloud/lambda_keys"));
         // It is no other place's.
-        assert_eq!(look(&around, "127.0.0.1:99"), None);
+        assert_eq!(find_key(&around, "127.0.0.1:99"), None);
 
         std::fs::create_dir(home.path().join("config")).unwrap();
         let vault = Vault::open(&around.config_dir, None);
         vault.put(&account("Lambda"), &SecretString::from("of-vault".to_owned())).unwrap();
-        assert_eq!(look(&around, "Lambda"), some("of-vault", "the login that was kept"));
+        assert_eq!(find_key(&around, "Lambda"), some("of-vault", "the login that was kept"));
 
         for name in VARIABLES.into_iter().rev() {
             around.variables.insert(name.to_owned(), format!("of-{name}"));
-            assert_eq!(look(&around, "Lambda"), some(&format!("of-{name}"), name));
+            assert_eq!(find_key(&around, "Lambda"), some(&format!("of-{name}"), name));
         }
         // What is set for Lambda reaches nobody else, whatever a spec says.
-        assert_eq!(look(&around, "lambda.example"), None);
+        assert_eq!(find_key(&around, "lambda.example"), None);
         around.variables.insert("LAMBDA_API_URL".to_owned(), "https://lambda.example/api/v1/".to_owned());
-        assert_eq!(look(&around, "lambda.example"), some("of-LAMBDA_API_KEY", "LAMBDA_API_KEY"));
+        assert_eq!(find_key(&around, "lambda.example"), some("of-LAMBDA_API_KEY", "LAMBDA_API_KEY"));
     }
 }

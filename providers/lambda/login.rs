@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::api::{self, Account, Status};
 use super::cloud::{endpoint, pace};
-use super::credentials::{ACCOUNTS, VARIABLES, account, look};
+use super::credentials::{ACCOUNTS, VARIABLES, account, find_key};
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::{Context, LoggedIn, Login, LoginAsk, LoginForm};
 
@@ -20,7 +20,7 @@ fn meant(context: &Context, ask: &LoginAsk) -> Result<reqwest::Url> {
             .because("Lambda is one place for all of its regions, and a key is good in each")
             .hint("gpucl login lambda"));
     }
-    endpoint(ask.url.as_deref(), &context.surroundings)
+    endpoint(ask.url.as_deref(), &context.user_environment)
 }
 
 #[async_trait]
@@ -43,12 +43,12 @@ impl Login for LambdaLogin {
 
     fn place(&self, context: &Context) -> Option<String> {
         // There is one: nobody is asked which.
-        endpoint(None, &context.surroundings).ok().map(|url| api::place_of(&url))
+        endpoint(None, &context.user_environment).ok().map(|url| api::place_of(&url))
     }
 
     fn sources(&self, context: &Context) -> Result<Vec<Value>> {
-        let place = api::place_of(&endpoint(None, &context.surroundings)?);
-        Ok(look(&context.surroundings, &place)?.map(|_| json!({})).into_iter().collect())
+        let place = api::place_of(&endpoint(None, &context.user_environment)?);
+        Ok(find_key(&context.user_environment, &place)?.map(|_| json!({})).into_iter().collect())
     }
 
     fn form(&self, context: &Context, ask: &LoginAsk) -> Result<LoginForm> {
@@ -73,7 +73,7 @@ impl Login for LambdaLogin {
         let running = instances.iter().filter(|one| one.status != Status::Terminated).count();
         let free = types.iter().filter(|item| !item.regions_with_capacity_available.is_empty()).count();
         let mut warnings = Vec::new();
-        if let Some(name) = VARIABLES.iter().find(|name| context.surroundings.variable(name).is_some()) {
+        if let Some(name) = VARIABLES.iter().find(|name| context.user_environment.variable(name).is_some()) {
             warnings.push(format!("{name} is set, and counts more than what is kept: unset {name}"));
         }
         Ok(LoggedIn {

@@ -93,7 +93,7 @@ fn capability() -> Capability {
         behind_first: false,
         poll: POLL,
         shared_account: true,
-        settle: Duration::from_secs(5),
+        consistency_delay: Duration::from_secs(5),
         runtimes: &[Runtime::Docker, Runtime::Native],
         most_hosts: None,
     }

@@ -81,7 +81,7 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
             notes.push(arm(&kind.name));
         }
     }
-    notes.insert(0, told_costs(&costs, &chosen.region));
+    notes.insert(0, describe_costs(&costs, &chosen.region));
     resolved.notes = notes;
     Ok(resolved)
 }
@@ -108,7 +108,7 @@ fn arm(kind: &str) -> String {
 }
 
 /// `4 x gpu_1x_a10 in us-east-1: 5.16 USD an hour`.
-fn told_costs(costs: &[(String, HourlyPrice)], region: &str) -> String {
+fn describe_costs(costs: &[(String, HourlyPrice)], region: &str) -> String {
     let mut kinds: Vec<(&str, usize)> = Vec::new();
     for (name, _) in costs {
         match kinds.iter_mut().find(|(known, _)| known == name) {
@@ -118,7 +118,7 @@ fn told_costs(costs: &[(String, HourlyPrice)], region: &str) -> String {
     }
     let kinds: Vec<String> = kinds.iter().map(|(name, count)| format!("{count} x {name}")).collect();
     let sum = crate::money::sums(costs.iter().map(|(_, price)| price.0));
-    format!("{} in {region}: {} an hour, from launch to termination", kinds.join(", "), crate::money::told(&sum))
+    format!("{} in {region}: {} an hour, from launch to termination", kinds.join(", "), crate::money::describe(&sum))
 }
 
 /// What of the cluster is there, and where.

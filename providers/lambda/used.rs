@@ -49,7 +49,7 @@ pub(super) fn key_of(
     if let Some(key) = keys.iter().find(|key| used.contains(&&key.name)) {
         return Ok(account(key));
     }
-    let own = public_keys(&cloud.context.surroundings.home);
+    let own = public_keys(&cloud.context.user_environment.home);
     let usable = |key: &&SshKey| alike(key) && key.name.parse::<crate::name::Tag>().is_err();
     let found = own.iter().find_map(|(file, text)| Some((file, keys.iter().filter(usable).find(|key| key.is(text))?)));
     Ok(match found {

@@ -78,7 +78,7 @@ fn capability() -> Capability {
         poll: crate::provider::USUAL_POLL,
         // Several owners of one home, and another cluster of the same owner.
         shared_account: true,
-        settle: Duration::ZERO,
+        consistency_delay: Duration::ZERO,
         runtimes: &[Runtime::Native],
         most_hosts: Some(1),
     }

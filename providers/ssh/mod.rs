@@ -88,7 +88,7 @@ impl Factory for SshFactory {
 
     fn open(&self, settings: &Value, context: &Context) -> Result<Box<dyn Provider>> {
         let settings =
-            settings::read::<Settings>(settings, "").map_err(|errors| told("open the provider `ssh`", &errors))?;
+            settings::read::<Settings>(settings, "").map_err(|errors| describe("open the provider `ssh`", &errors))?;
         Ok(Box::new(Ssh { claims: Claims::new(context.data_dir.join("ssh")), settings }))
     }
 }
@@ -107,7 +107,7 @@ fn capability() -> Capability {
         poll: crate::provider::USUAL_POLL,
         // Several owners of one home, and another cluster of the same owner.
         shared_account: true,
-        settle: Duration::ZERO,
+        consistency_delay: Duration::ZERO,
         runtimes: &[Runtime::Docker, Runtime::Native],
         most_hosts: None,
     }
@@ -154,7 +154,8 @@ impl Provider for Ssh {
 
     fn expand(&self, _scope: &Scope, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
         let doing = || format!("read the entry of {}", request.key.display_name());
-        let target = config::target(&self.settings, &request.settings, "").map_err(|errors| told(&doing(), &errors))?;
+        let target =
+            config::target(&self.settings, &request.settings, "").map_err(|errors| describe(&doing(), &errors))?;
         let settings =
             serde_json::to_value(target).map_err(|error| Error::new(ErrorKind::Internal, doing()).caused_by(&error))?;
         Ok(vec![ResourceRequest {
@@ -176,7 +177,7 @@ impl Provider for Ssh {
         }
         // The request is whole already: what holds for all hosts was filled in by `expand`.
         let target =
-            config::target(&Settings::default(), &request.settings, "").map_err(|errors| told(&doing, &errors))?;
+            config::target(&Settings::default(), &request.settings, "").map_err(|errors| describe(&doing, &errors))?;
         let (id, was_there) = self.claims.claim(tag, target).await?;
         Acquired { id, was_there }.recorded(recorder, tag, &format!("the claim of {tag}")).await
     }
@@ -215,7 +216,7 @@ impl Provider for Ssh {
 }
 
 /// Wrong settings as one error.
-fn told(doing: &str, errors: &[FieldError]) -> Error {
+fn describe(doing: &str, errors: &[FieldError]) -> Error {
     settings::wrong(doing, errors)
         .hint("name it under `hosts:`, such as `hosts: [{node: gpu1}]`; providers/ssh/README.md has the rest")
 }

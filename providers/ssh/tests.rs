@@ -32,7 +32,7 @@ fn bench() -> Bench {
         cache_dir: folder("cache"),
         runtime_dir: folder("run"),
         clusters_dir: folder("clusters"),
-        surroundings: crate::provider::Surroundings::default(),
+        user_environment: crate::provider::UserEnvironment::default(),
         events,
     };
     let ssh = FACTORY.open(&json!({ "user": "cc", "identity_file": "~/.ssh/lab" }), &context).unwrap();

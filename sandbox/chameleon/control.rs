@@ -18,7 +18,7 @@ pub(super) fn answer(shared: &Shared, ask: &Ask) -> Answer {
         ("POST", ["advance"]) => match control::seconds(ask) {
             Ok(by) => {
                 state.clock.advance(by);
-                state.settle_all();
+                state.advance_all();
                 Answer::empty(204)
             }
             Err(refused) => refused,

@@ -211,7 +211,7 @@ impl State {
             }
         };
         let changed =
-            Lease { status: LeaseStatus::Updating, before: lease.settled(now), since: now, updated: now, ..changed };
+            Lease { status: LeaseStatus::Updating, before: lease.status_at(now), since: now, updated: now, ..changed };
         let answer = Answer::json(200, json!({"lease": self.render_lease(&changed)}));
         if let Some(lease) = self.leases.get_mut(id) {
             *lease = changed;
@@ -311,7 +311,7 @@ impl State {
 
 impl Lease {
     /// What it is after a change; one in ERROR comes back.
-    fn settled(&self, now: Timestamp) -> LeaseStatus {
+    fn status_at(&self, now: Timestamp) -> LeaseStatus {
         match self.status {
             LeaseStatus::Error if now < self.start => LeaseStatus::Pending,
             LeaseStatus::Error => LeaseStatus::Active,

@@ -4,6 +4,7 @@
 //! the tests beside it say which. It starts in milliseconds, and many can run at once. It makes no host: nobody can log in
 //! anywhere. It never removes duplicates: two POSTs make two things.
 
+mod advance;
 mod answer;
 mod blazar;
 mod clock;
@@ -19,7 +20,6 @@ mod neutron;
 mod nova;
 mod select;
 mod serve;
-mod settle;
 mod snapshot;
 mod state;
 mod store;
@@ -246,7 +246,7 @@ impl State {
         };
         let id = lease.id.clone();
         self.leases.add(lease, Some(now));
-        self.settle_all();
+        self.advance_all();
         Some(id)
     }
 }

@@ -80,7 +80,7 @@ impl State {
             status: if cut { 0 } else { answer.status },
             fault: met.map(|(rule, _)| rule.fault),
             at,
-            headers: told(ask),
+            headers: describe(ask),
             body: ask.json().map(masked),
         });
         (answer, cut)
@@ -132,7 +132,7 @@ fn troubled(service: &str, status: u16, rule: &Rule) -> Answer {
 }
 
 /// The headers that shape what a service does.
-fn told(ask: &Ask) -> BTreeMap<String, String> {
+fn describe(ask: &Ask) -> BTreeMap<String, String> {
     ["accept", "content-type", "openstack-api-version", "x-openstack-nova-api-version", "user-agent"]
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), ask.header(name)?.to_owned())))

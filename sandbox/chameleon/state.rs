@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::super::faults::Faults;
-use super::super::shared::{self, Settle};
+use super::super::shared::{self, Advance};
 use super::clock::{Clock, after};
 use super::config::{Bug, Config, User};
 use super::ids::{Ids, uuid_of};
@@ -15,9 +15,9 @@ use super::store::{Item, Store};
 /// What all requests share.
 pub(super) type Shared = shared::Shared<State>;
 
-impl Settle for State {
-    fn settle(&mut self) {
-        self.settle_all();
+impl Advance for State {
+    fn advance(&mut self) {
+        self.advance_all();
     }
 }
 

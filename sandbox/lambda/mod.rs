@@ -5,6 +5,7 @@
 //! declare is a list of its own ([`Undeclared`]). It keeps Lambda's limits and takes Lambda's time, unless it is told not to.
 //! It never removes duplicates: two launches make two instances. Its hosts are made by [`Hosts`], or by who asks its control.
 
+mod advance;
 mod catalog;
 mod config;
 mod contract;
@@ -19,7 +20,6 @@ mod pace;
 mod refusal;
 mod schema;
 mod serve;
-mod settle;
 mod snapshot;
 mod state;
 mod storage;

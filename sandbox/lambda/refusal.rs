@@ -63,15 +63,15 @@ impl Refusal {
 
     /// In the document's words.
     pub(super) fn plain(self) -> Answer {
-        self.told(None)
+        self.answer(None)
     }
 
     /// In these words.
     pub(super) fn says(self, message: impl Into<String>) -> Answer {
-        self.told(Some(message.into()))
+        self.answer(Some(message.into()))
     }
 
-    fn told(self, message: Option<String>) -> Answer {
+    fn answer(self, message: Option<String>) -> Answer {
         error(self.schema(), self.status(), message)
     }
 }

@@ -13,7 +13,7 @@ use super::state::{Host, Instance, Phase, State};
 use crate::error::Result;
 
 /// How often it is looked whether an instance came or went.
-const LOOK: Duration = Duration::from_millis(50);
+const INSPECT: Duration = Duration::from_millis(50);
 
 /// How often a host that is left is tried to be ended, once the stand-in ends.
 const ATTEMPTS: u32 = 5;
@@ -57,7 +57,7 @@ pub(super) async fn wire(shared: Shared, hosts: Arc<dyn Hosts>) -> Result<()> {
                 Some(_) => {}
             }
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(INSPECT).await;
     }
 }
 

@@ -15,7 +15,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::money::{Money, told};
+use crate::money::{Money, describe};
 use crate::name::ClusterName;
 use crate::state::{ClusterState, Paths};
 use crate::util::fs::{RECORD_LIMIT, create_private_dir, open_append, read_within, write_atomic};
@@ -167,14 +167,14 @@ impl Limits {
     }
 
     /// What they say, in words: `at most 3h after its first host, at most 40.00 USD`.
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         let mut parts = Vec::new();
         parts.extend(self.after_seconds.map(|seconds| {
             let time = crate::util::human::duration(Duration::from_secs(seconds));
             format!("{time} after its first host was acquired")
         }));
         parts.extend(self.at.map(|at| format!("at {}", crate::util::human::local(at))));
-        parts.extend(self.max_cost.map(|cost| format!("when it has cost about {}", told(&[cost]))));
+        parts.extend(self.max_cost.map(|cost| format!("when it has cost about {}", describe(&[cost]))));
         parts.join(", or ")
     }
 }
@@ -341,7 +341,7 @@ pub async fn lift(folder: &Path) -> Result<()> {
     // First: what looks after it is not started again.
     remove(&file(folder)).doing(ErrorKind::State, doing)?;
     end_watcher(folder).await?;
-    for path in [secrets_file(folder), watcher_file(folder), log(folder), told_file(folder), lock_file(folder)] {
+    for path in [secrets_file(folder), watcher_file(folder), log(folder), output_file(folder), lock_file(folder)] {
         remove(&path).doing(ErrorKind::State, doing)?;
     }
     Ok(())
@@ -367,7 +367,7 @@ pub(super) fn lock_file(folder: &Path) -> PathBuf {
 }
 
 /// What the last `gpucl down` at the deadline said, as JSON lines.
-pub(super) fn told_file(folder: &Path) -> PathBuf {
+pub(super) fn output_file(folder: &Path) -> PathBuf {
     folder.join("deadline-down.jsonl")
 }
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::deadline::Why;
-use crate::money::{Money, told};
+use crate::money::{Money, describe};
 use crate::name::ClusterName;
 use crate::state::Paths;
 use crate::util::fs::{RECORD_LIMIT, create_private_dir, read_within, write_atomic};
@@ -29,7 +29,7 @@ pub struct Ended {
 impl Ended {
     /// It ended now.
     pub(super) fn now(why: &Why, cost: &[Money]) -> Self {
-        Self { version: VERSION, at: Timestamp::now(), why: why.to_string(), cost: told(cost) }
+        Self { version: VERSION, at: Timestamp::now(), why: why.to_string(), cost: describe(cost) }
     }
 
     /// Writes it down.

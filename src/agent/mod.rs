@@ -3,11 +3,11 @@
 //!
 //! Nothing depends on its life: each command works without it, and starts again what looks after a deadline.
 
-mod armed;
 pub mod deadline;
 mod ended;
+mod scheduled_up;
 mod watch;
 
-pub use armed::Armed;
 pub use ended::Ended;
+pub use scheduled_up::ScheduledUp;
 pub use watch::{Watched, watch};

@@ -15,7 +15,7 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
 
 use super::Ended;
-use super::deadline::{Clock, Limits, Watcher, Why, kept_secrets, lock_file, log, told_file};
+use super::deadline::{Clock, Limits, Watcher, Why, kept_secrets, lock_file, log, output_file};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::state::{ClusterState, Lock, Paths, Store};
@@ -228,7 +228,7 @@ impl Watch {
     fn down(&self) -> std::io::Result<Child> {
         let limits = self.limits.as_ref().ok_or(std::io::ErrorKind::NotFound)?;
         let errors = open_append(&log(&self.folder))?;
-        let told = fs_err::File::create(told_file(&self.folder))?.into_parts().0;
+        let told = fs_err::File::create(output_file(&self.folder))?.into_parts().0;
         let command = |program: &Path| {
             let mut command = Command::new(program);
             command.args(["down", "--yes", "--output", "json", "--cluster", self.cluster.as_str()]).env_clear();
@@ -276,7 +276,7 @@ fn worker(paths: &Paths, cluster: &ClusterName) -> Option<(Identity, String)> {
 
 /// The error that the last `gpucl down` ended with: its last line.
 fn last_error(folder: &Path) -> Option<Error> {
-    let text = read_tail(&told_file(folder), RECORD_LIMIT).ok()?;
+    let text = read_tail(&output_file(folder), RECORD_LIMIT).ok()?;
     let line: serde_json::Value = serde_json::from_str(text.lines().last()?).ok()?;
     (line["type"] == "error").then(|| serde_json::from_value(line).ok())?
 }

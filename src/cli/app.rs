@@ -11,7 +11,7 @@ use super::command_error::usage;
 use super::global::{Format, Global};
 use super::output::Ui;
 use crate::error::{Error, ErrorKind, Result};
-use crate::provider::{Context, Surroundings};
+use crate::provider::{Context, UserEnvironment};
 use crate::render::Library;
 use crate::state::Paths;
 
@@ -95,7 +95,7 @@ impl App {
     }
 
     /// What the verbs that only look are given: they make no owner. Before there is one, nothing can be theirs.
-    pub(crate) fn settings_to_look(
+    pub(crate) fn settings_to_inspect(
         &self,
         events: crate::event::Bus,
         cancel: crate::engine::Cancel,
@@ -126,7 +126,7 @@ impl App {
                 .map_err(|error| super::command_error::internal("find the program of gpucl itself", &error))?,
             environment: self.node_environment(),
             host_environment: self.host_environment(),
-            surroundings: self.surroundings(),
+            user_environment: self.user_environment(),
             events,
             cancel,
         })
@@ -254,17 +254,17 @@ impl App {
             cache_dir: self.paths.cache.clone(),
             runtime_dir: self.paths.runtime.clone(),
             clusters_dir: self.paths.clusters(),
-            surroundings: self.surroundings(),
+            user_environment: self.user_environment(),
             events,
         }
     }
 
     /// What the user has set up around gpucl.
-    pub(crate) fn surroundings(&self) -> Surroundings {
+    pub(crate) fn user_environment(&self) -> UserEnvironment {
         let text =
             |(name, value): (&OsString, &OsString)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()));
         let config_dir = self.paths.config.clone();
-        Surroundings {
+        UserEnvironment {
             variables: self.environment.iter().filter_map(text).collect(),
             home: self.variable("HOME").map(PathBuf::from).unwrap_or_default(),
             config_home: config_dir.parent().map(PathBuf::from).unwrap_or_default(),

@@ -44,7 +44,7 @@ pub(crate) enum Command {
     Ssh(commands::ssh::Args),
     /// Copy files and folders to a host and back: gpucl cp data worker-0:/mnt/
     Cp(commands::cp::Args),
-    /// Reach a port of a host at a port of this machine, until Ctrl-C
+    /// HostConnector a port of a host at a port of this machine, until Ctrl-C
     PortForward(commands::port_forward::Args),
     /// Open a cluster's web pages, logged in, until Ctrl-C
     Dashboard(commands::dashboard::Args),

@@ -4,7 +4,6 @@
 
 mod app;
 mod args;
-mod armed;
 mod command_error;
 mod commands;
 pub mod exit_code;
@@ -14,6 +13,7 @@ mod output;
 pub mod portal;
 mod reserving;
 mod run;
+mod scheduled_up;
 mod spec_args;
 mod target;
 

@@ -30,7 +30,7 @@ pub(crate) fn approval(app: &App, spec: &Path) -> Approval {
             return Err(usage(format!("bring up {spec}: it costs {price}"), above)
                 .because("there is nobody to ask; nothing was made")
                 .hint(format!("gpucl up {spec} --yes   # if that is what you want"))
-                .hint(format!("`ask_above: {}` in the spec asks above that", told_above(price))));
+                .hint(format!("`ask_above: {}` in the spec asks above that", describe_price_above(price))));
         }
         let answer = ui.ask(&format!("it costs {price}; bring it up? [y/N] "));
         yes(&answer, "bring it up")
@@ -38,7 +38,7 @@ pub(crate) fn approval(app: &App, spec: &Path) -> Approval {
 }
 
 /// The price as an amount that a spec takes.
-fn told_above(price: &crate::plan::Price) -> String {
+fn describe_price_above(price: &crate::plan::Price) -> String {
     price.per_hour.first().map(ToString::to_string).unwrap_or_default()
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn secrets_to_keep(app: &App, spec: &Spec, file: &Path) -> Result<BTr
     if spec.deadline.is_none() && spec.max_cost.is_none() {
         return Ok(BTreeMap::new());
     }
-    let secrets = cluster::secrets_of(spec, &app.surroundings().variables)?;
+    let secrets = cluster::secrets_of(spec, &app.user_environment().variables)?;
     let folder = app.paths.cluster(&spec.name);
     let kept = kept_secrets(&folder);
     let is_kept = |(name, secret): (&String, &SecretString)| {
@@ -84,7 +84,7 @@ fn yes(answer: &str, doing: &str) -> Result<()> {
 pub(crate) fn lines(report: &StatusReport) -> Vec<String> {
     let mut lines = Vec::new();
     if !report.cost.is_none() {
-        lines.push(format!("costs {}", report.cost.told()));
+        lines.push(format!("costs {}", report.cost.describe()));
     }
     let Some(limits) = &report.deadline else { return lines };
     if let Some(at) = limits.at {

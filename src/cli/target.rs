@@ -91,7 +91,7 @@ impl Target {
     }
 
     /// Its hosts are other machines, on which its nodes run.
-    pub(crate) fn is_elsewhere(&self) -> bool {
+    pub(crate) fn is_remote(&self) -> bool {
         !self.known.state.is_here()
     }
 

@@ -67,7 +67,7 @@ impl Remote {
 
 /// The connections to a cluster's hosts, written anew from its state; `None` when they are not reached by SSH.
 pub async fn connections(paths: &Paths, state: &ClusterState, context: Context) -> Result<Option<Remote>> {
-    let (events, home) = (context.events.clone(), context.surroundings.home.clone());
+    let (events, home) = (context.events.clone(), context.user_environment.home.clone());
     let hosts = remote_hosts(state, &context).await?;
     if hosts.is_empty() {
         return Ok(None);

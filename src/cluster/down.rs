@@ -2,7 +2,7 @@
 
 use super::errors::unknown;
 use super::{DownOptions, Proof, Settings, backend};
-use crate::agent::Armed;
+use crate::agent::ScheduledUp;
 use crate::error::Result;
 use crate::name::ClusterName;
 use crate::provider::Runtime;
@@ -11,9 +11,9 @@ use crate::state::{Lock, Store};
 
 /// Removes everything of a cluster. It needs no spec: state is enough, and for what runs on this machine tags are.
 pub async fn down(settings: &Settings, name: &ClusterName, options: DownOptions) -> Result<Proof> {
-    if let Some(armed) = Armed::of(&settings.paths.cluster(name)) {
-        settings.events.note(format!("ending what waits for {}", armed.what));
-        armed.end().await?;
+    if let Some(scheduled_up) = ScheduledUp::of(&settings.paths.cluster(name)) {
+        settings.events.note(format!("ending what waits for {}", scheduled_up.what));
+        scheduled_up.end().await?;
     }
     let _lock = Lock::take(&settings.paths, name, "down")?;
     let older = Store::forget_older(&settings.paths, name)?;

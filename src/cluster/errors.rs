@@ -3,7 +3,7 @@
 use super::{Settings, UpOptions};
 use crate::agent::Ended;
 use crate::error::{Error, ErrorKind, LeftBehind};
-use crate::money::{Money, told};
+use crate::money::{Money, describe};
 use crate::name::ClusterName;
 use crate::state::{ClusterState, ItemKind, Paths, Store};
 use crate::util::{human, near};
@@ -60,7 +60,8 @@ pub(super) fn go_on(error: Error, settings: &Settings, options: &UpOptions, name
         Ok(Some(store)) => (what_is_there(store.state()), store.state().spending(jiff::Timestamp::now()).per_hour),
         _ => Default::default(),
     };
-    let costs = if per_hour.is_empty() { String::new() } else { format!(", which costs {} an hour", told(&per_hour)) };
+    let costs =
+        if per_hour.is_empty() { String::new() } else { format!(", which costs {} an hour", describe(&per_hour)) };
     let error = if held.is_empty() || *error.left_behind() != LeftBehind::Clear {
         error
     } else {

@@ -86,7 +86,7 @@ pub struct Gc<'a> {
 
 impl Gc<'_> {
     /// What is there, in the order in which it was made. Read-only.
-    pub async fn look(&self) -> Result<Vec<Found>> {
+    pub async fn find(&self) -> Result<Vec<Found>> {
         let ids = &self.options.ids;
         let mut seen = match &self.owner {
             Some(owner) => self.provider.owned(owner).await?,
@@ -208,16 +208,16 @@ impl Gc<'_> {
 
     /// What should be gone and is seen still, once the provider's answers cannot be late any more.
     pub async fn left(&self) -> Result<Vec<Found>> {
-        let settle = self.provider.capability().settle;
+        let delay = self.provider.capability().consistency_delay;
         let begun = Instant::now();
         loop {
-            let is_last = begun.elapsed() >= settle;
-            let mut found = self.look().await?;
+            let is_last = begun.elapsed() >= delay;
+            let mut found = self.find().await?;
             found.retain(|one| one.standing.goes());
             if found.is_empty() || is_last {
                 return Ok(found);
             }
-            tokio::time::sleep(Duration::from_millis(500).min(settle / 4)).await;
+            tokio::time::sleep(Duration::from_millis(500).min(delay / 4)).await;
         }
     }
 }

@@ -47,7 +47,7 @@ impl Recovered {
 
 /// What became of what was left open.
 #[derive(Debug, Default)]
-pub struct Settled {
+pub struct Recovery {
     /// What exists.
     pub found: Vec<Recovered>,
     /// What does not: the names that it was asked for by.
@@ -67,13 +67,13 @@ pub fn new_key() -> Result<Key> {
 }
 
 /// Looks for what earlier commands left open: what exists is written down, what does not is forgotten.
-pub async fn settle(settings: &Settings, open: Opener<'_>) -> Result<Settled> {
-    let mut settled = Settled::default();
+pub async fn recover(settings: &Settings, open: Opener<'_>) -> Result<Recovery> {
+    let mut recovery = Recovery::default();
     if Store::open(&settings.paths, &ClusterName::lease())?.is_none() {
-        return Ok(settled);
+        return Ok(recovery);
     }
     let _lock = lock(settings).await?;
-    let Some(store) = Store::open(&settings.paths, &ClusterName::lease())? else { return Ok(settled) };
+    let Some(store) = Store::open(&settings.paths, &ClusterName::lease())? else { return Ok(recovery) };
     let ledger = Ledger::new(store);
     let now = Timestamp::now();
     for (key, item) in ledger.state().items {
@@ -89,28 +89,28 @@ pub async fn settle(settings: &Settings, open: Opener<'_>) -> Result<Settled> {
             ItemState::Exists => {
                 ledger.write(Record::Ready { key })?;
                 let id = item.id.clone().unwrap_or_default();
-                settled.found.push(Recovered { id, name: noted.name, asked: noted.asked });
+                recovery.found.push(Recovered { id, name: noted.name, asked: noted.asked });
             }
-            ItemState::Requested => match look(settings, open, &noted.source, &key, &item).await {
+            ItemState::Requested => match find_id(settings, open, &noted.source, &key, &item).await {
                 Ok(Some(id)) => {
                     ledger.write(Record::Exists { key: key.clone(), id: id.clone() })?;
                     ledger.write(Record::Ready { key })?;
-                    settled.found.push(Recovered { id, name: noted.name, asked: noted.asked });
+                    recovery.found.push(Recovered { id, name: noted.name, asked: noted.asked });
                 }
                 Ok(None) => {
                     ledger.write(Record::Gone { key })?;
-                    settled.forgotten.push(noted.name);
+                    recovery.forgotten.push(noted.name);
                 }
-                Err(error) => settled.open.push((noted.name, error)),
+                Err(error) => recovery.open.push((noted.name, error)),
             },
         }
     }
     close(settings, ledger)?;
-    Ok(settled)
+    Ok(recovery)
 }
 
 /// The id of what carries this key, once the call can have had its effect.
-async fn look(
+async fn find_id(
     settings: &Settings,
     open: Opener<'_>,
     source: &LeaseSource,
@@ -118,17 +118,17 @@ async fn look(
     item: &Item,
 ) -> Result<Option<String>> {
     let provider = open(source)?;
-    let settle = provider.capability().settle;
+    let delay = provider.capability().consistency_delay;
     loop {
         let found = provider.observe(&scope(settings)).await?;
         if let Some(found) = found.into_iter().find(|found| found.key == *key) {
             return Ok(Some(found.id));
         }
         let since = item.since.duration_until(Timestamp::now()).unsigned_abs();
-        if since > settle {
+        if since > delay {
             return Ok(None);
         }
-        tokio::time::sleep(Duration::from_millis(500).min(settle / 4).max(Duration::from_millis(1))).await;
+        tokio::time::sleep(Duration::from_millis(500).min(delay / 4).max(Duration::from_millis(1))).await;
     }
 }
 

@@ -10,7 +10,7 @@ use super::{Ask, Settings, UpOptions};
 use crate::agent::deadline::{self, Limits, Start};
 use crate::engine::Urgency;
 use crate::error::{Error, ErrorKind, Result};
-use crate::money::told;
+use crate::money::describe;
 use crate::plan::{Goal, Plan, Price};
 use crate::spec::{ASK_ABOVE, Amount, Loaded, Spec};
 use crate::state::ClusterState;
@@ -85,7 +85,9 @@ impl About<'_> {
                 self.spec().provider.name()
             ))
             .hint("`deadline: 3h` ends the cluster by time")),
-            false => Err(wrong(format!("is in {}, and what is asked for costs {}", limit.unit, told(&price.per_hour)))),
+            false => {
+                Err(wrong(format!("is in {}, and what is asked for costs {}", limit.unit, describe(&price.per_hour))))
+            }
         }
     }
 
@@ -100,11 +102,11 @@ impl About<'_> {
             deadline::start_watcher(folder, &self.known.name, &limits.start)?;
         }
         let watcher = deadline::wait_watched(folder, &self.known.name).await?;
-        let is_news = before.is_none_or(|before| before.told() != limits.told());
+        let is_news = before.is_none_or(|before| before.describe() != limits.describe());
         if is_news {
             self.settings.events.note(format!(
                 "it is taken down {}; process {} looks after that: not while this machine is off or asleep, and at once when it wakes",
-                limits.told(),
+                limits.describe(),
                 watcher.pid
             ));
         }
@@ -117,7 +119,7 @@ impl About<'_> {
             return Ok(None);
         }
         let base = self.known.begun.or(start).unwrap_or_else(Timestamp::now);
-        let variables = &self.settings.surroundings.variables;
+        let variables = &self.settings.user_environment.variables;
         let zone = when::zone(variables.get("TZ").map(String::as_str));
         let (after, at) = match &spec.deadline {
             None => (None, None),
@@ -133,7 +135,7 @@ impl About<'_> {
         let start = Start {
             program: self.settings.program.clone(),
             environment: own.chain(also).collect(),
-            here: self.settings.surroundings.here.clone(),
+            here: self.settings.user_environment.here.clone(),
         };
         Ok(Some(Limits::new(after, at, spec.max_cost.map(|amount| amount.0), start)))
     }

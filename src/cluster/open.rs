@@ -6,7 +6,7 @@ use crate::engine::Cancel;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Bus;
 use crate::name::{ClusterName, Owner, Scope};
-use crate::provider::{Context, Provider, Surroundings};
+use crate::provider::{Context, Provider, UserEnvironment};
 use crate::providers;
 use crate::render::Library;
 use crate::spec::Spec;
@@ -28,7 +28,7 @@ pub struct Settings {
     /// The environment of programs on a host that is this machine.
     pub host_environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,
     /// What the user has set up around gpucl.
-    pub surroundings: Surroundings,
+    pub user_environment: UserEnvironment,
     /// Who is told.
     pub events: Bus,
     /// Whether to go on.
@@ -48,7 +48,7 @@ impl Settings {
             cache_dir: self.paths.cache.clone(),
             runtime_dir: self.paths.runtime.clone(),
             clusters_dir: self.paths.clusters(),
-            surroundings: self.surroundings.clone(),
+            user_environment: self.user_environment.clone(),
             events: self.events.clone(),
         }
     }

@@ -18,7 +18,7 @@ pub struct UpOptions {
     /// Take this file as the cluster's spec, though another one is running.
     pub new_spec: bool,
     /// Wait for hosts that can be had later, rather than hand that back.
-    pub armed: bool,
+    pub scheduled_up: bool,
     /// How long to ask again while the provider has none of what is asked for; the spec says it otherwise.
     pub wait_capacity: Option<std::time::Duration>,
     /// Who is asked before what costs much is made.

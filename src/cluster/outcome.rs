@@ -13,18 +13,18 @@ pub struct Planned {
     /// The operations.
     pub plan: Plan,
     /// What they touch on hosts.
-    pub touches: Vec<HostTouches>,
+    pub affected_paths: Vec<HostAffectedPaths>,
     /// What else there is to know before.
     pub notes: Vec<String>,
 }
 
 /// What `up` may change on one host. What is there and works already is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct HostTouches {
+pub struct HostAffectedPaths {
     /// The host: `host-0`.
     pub host: String,
     /// In words: `package docker.io`, `file /etc/docker/daemon.json`, `container gpucl-…-head`.
-    pub touches: Vec<String>,
+    pub affected_paths: Vec<String>,
 }
 
 /// How `up` ended.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::{Known, LimitsReport, Settings, StatusReport, backend};
-use crate::agent::Armed;
+use crate::agent::ScheduledUp;
 use crate::agent::deadline::{Limits, Watcher};
 use crate::error::Result;
 use crate::host::LocalHost;
@@ -23,12 +23,12 @@ pub fn status(paths: &Paths, name: &ClusterName) -> Result<Option<Known>> {
 }
 
 /// The same report by what its hosts tell now.
-pub async fn look(settings: &Settings, name: &ClusterName) -> Result<Option<Known>> {
+pub async fn inspect(settings: &Settings, name: &ClusterName) -> Result<Option<Known>> {
     let Some(store) = Store::open(&settings.paths, name)? else { return Ok(None) };
     let state = store.state().clone();
     let report = report(&settings.paths, &state);
     let report = match &state.spec {
-        Some(spec) => backend::of(spec)?.look(settings, spec, &store, report).await?,
+        Some(spec) => backend::of(spec)?.inspect(settings, spec, &store, report).await?,
         None => report,
     };
     Ok(Some(Known { report, state }))
@@ -91,11 +91,11 @@ fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
     };
     let backend = state.spec.as_ref().and_then(|spec| backend::of(spec).ok());
     let mut report = backend.map_or(report.clone(), |backend| backend.report(state, report));
-    if let Some(armed) = Armed::of(&paths.cluster(&state.name)) {
-        report.brought_up_by = armed.identity().map(|identity| identity.pid);
-        if armed.at > jiff::Timestamp::now() {
+    if let Some(scheduled_up) = ScheduledUp::of(&paths.cluster(&state.name)) {
+        report.brought_up_by = scheduled_up.identity().map(|identity| identity.pid);
+        if scheduled_up.at > jiff::Timestamp::now() {
             report.phase = "waiting";
-            (report.waits_until, report.waits_for) = (Some(armed.at), Some(armed.what));
+            (report.waits_until, report.waits_for) = (Some(scheduled_up.at), Some(scheduled_up.what));
         }
     }
     report

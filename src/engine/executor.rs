@@ -168,7 +168,7 @@ async fn journalled(operation: &Operation, world: &dyn World, ledger: &Ledger) -
             ledger.write(Record::Ready { key: key.clone() })
         }
         // A host that is being prepared is not made by it: its item stays what it is.
-        Action::Prepare { .. } | Action::Guard { .. } => call.await,
+        Action::Prepare { .. } | Action::SetFirewall { .. } => call.await,
         Action::Deploy { .. } => {
             let digest = String::new();
             ledger.write(Record::Requested { key: key.clone(), kind: ItemKind::Project, digest })?;

@@ -36,12 +36,12 @@ pub struct Planned {
 impl Pipeline<'_> {
     /// Looks, compares, writes down what was found, and hands back the plan.
     pub async fn plan(&self, goal: &Goal) -> Result<Planned> {
-        let observed = self.observe_settled().await?;
-        self.settle_on(goal, observed)
+        let observed = self.observe_consistent().await?;
+        self.plan_for(goal, observed)
     }
 
     /// The same with what was seen already, for a goal that depends on it.
-    pub fn settle_on(&self, goal: &Goal, observed: Observed) -> Result<Planned> {
+    pub fn plan_for(&self, goal: &Goal, observed: Observed) -> Result<Planned> {
         let known = self.ledger.state();
         let Outcome { plan, adopted, forgotten } = reconcile(goal, &known, &observed);
         for (key, kind, id, digest) in adopted {
@@ -104,7 +104,7 @@ impl Pipeline<'_> {
     }
 
     /// Observes; where a call may have been sent whose effect can still be on its way, waits for it first.
-    pub async fn observe_settled(&self) -> Result<Observed> {
+    pub async fn observe_consistent(&self) -> Result<Observed> {
         let begin = Instant::now();
         loop {
             let known = self.ledger.state();
@@ -114,18 +114,18 @@ impl Pipeline<'_> {
                     && item.id.is_none()
                     && item.kind != ItemKind::Project
                     && !observed.resources.iter().any(|found| found.key == **key)
-                    && item.since.duration_until(jiff::Timestamp::now()).unsigned_abs() < self.world.settle()
+                    && item.since.duration_until(jiff::Timestamp::now()).unsigned_abs() < self.world.consistency_delay()
             });
             let Some((key, _)) = open else { return Ok(observed) };
-            if begin.elapsed() > self.world.settle() || self.cancel.urgency() == Urgency::Now {
+            if begin.elapsed() > self.world.consistency_delay() || self.cancel.urgency() == Urgency::Now {
                 return Ok(observed);
             }
             self.events.note(format!(
                 "a call for {} may still take effect; looking again for up to {}",
                 key.display_name(),
-                crate::util::human::short_duration(self.world.settle())
+                crate::util::human::short_duration(self.world.consistency_delay())
             ));
-            tokio::time::sleep(Duration::from_millis(500).min(self.world.settle() / 4)).await;
+            tokio::time::sleep(Duration::from_millis(500).min(self.world.consistency_delay() / 4)).await;
         }
     }
 }

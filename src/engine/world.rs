@@ -28,5 +28,5 @@ pub trait World: Send + Sync {
     }
 
     /// How long after a call its effect may still be missing from `observe`.
-    fn settle(&self) -> std::time::Duration;
+    fn consistency_delay(&self) -> std::time::Duration;
 }

@@ -33,7 +33,7 @@ pub struct Preparation {
 
 /// What a host lets in from the others, set once all of them are there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Guarding {
+pub struct FirewallGoal {
     /// The host.
     pub host: Key,
     /// The digest of what it lets in, and from where; empty while a host has not told where it is.
@@ -71,7 +71,7 @@ pub struct Desired {
     pub preparations: Vec<Preparation>,
     /// What hosts let in from each other, where that is known only once all of them are there. Empty for a single host, and where
     /// all of them stand there from the beginning: then their preparation holds it.
-    pub guards: Vec<Guarding>,
+    pub firewalls: Vec<FirewallGoal>,
     /// Hosts open nothing to each other, so that none needs to know where the others are.
     pub apart: bool,
     /// The projects, in which nodes run.

@@ -8,7 +8,7 @@ mod reconcile;
 #[cfg(test)]
 mod tests;
 
-pub use desired::{Desired, Guarding, Machine, NodeRequest, Preparation, ProjectRequest, desired};
+pub use desired::{Desired, FirewallGoal, Machine, NodeRequest, Preparation, ProjectRequest, desired};
 pub use observed::{Health, Observed, ObservedNode, ObservedProject};
 pub use operation::{Action, Change, NodeChange, Operation, Plan};
 pub use price::Price;

@@ -54,7 +54,7 @@ pub struct Observed {
     /// The digest of the preparation that each host last saw through.
     pub prepared: BTreeMap<Key, String>,
     /// The digest of what each host was last seen to let in from the others.
-    pub guarded: BTreeMap<Key, String>,
+    pub firewalls: BTreeMap<Key, String>,
     /// What is on hosts; only those on which something is.
     pub projects: Vec<ObservedProject>,
 }

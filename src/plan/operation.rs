@@ -29,7 +29,7 @@ pub enum Action {
         digest: String,
     },
     /// Open the cluster's ports of a host to its other hosts alone; the host's next connection keeps it so.
-    Guard {
+    SetFirewall {
         /// The digest of what is opened, and to whom.
         digest: String,
     },
@@ -64,7 +64,7 @@ impl Action {
             Self::Acquire { .. } => "acquire",
             Self::Await { .. } => "wait for",
             Self::Prepare { .. } => "prepare",
-            Self::Guard { .. } => "guard",
+            Self::SetFirewall { .. } => "set firewall",
             Self::Deploy { .. } => "deploy",
             Self::StopProject { .. } => "stop project",
             Self::Clean { .. } => "clean host",

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{Action, Plan};
-use crate::money::{HourlyPrice, Money, sums, told};
+use crate::money::{HourlyPrice, Money, describe, sums};
 use crate::provider::ResourceRequest;
 
 /// What an hour of some things costs, and what they are.
@@ -46,7 +46,7 @@ impl Price {
 /// `25.92 USD an hour (4 x gpu_8x_a100)`.
 impl fmt::Display for Price {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} an hour ({})", told(&self.per_hour), self.of.join(", "))
+        write!(out, "{} an hour ({})", describe(&self.per_hour), self.of.join(", "))
     }
 }
 

@@ -43,7 +43,7 @@ pub fn reconcile(goal: &Goal, known: &ClusterState, observed: &Observed) -> Outc
         Goal::Stop | Goal::Down | Goal::GiveBack(_) => &nothing,
     };
     let mut work =
-        Work { known, observed, outcome: Outcome::default(), renewed: BTreeSet::new(), guarded: BTreeSet::new() };
+        Work { known, observed, outcome: Outcome::default(), renewed: BTreeSet::new(), firewalls: BTreeSet::new() };
     if let Goal::GiveBack(keys) = goal {
         work.give_back(keys);
         return work.outcome;
@@ -57,7 +57,7 @@ pub fn reconcile(goal: &Goal, known: &ClusterState, observed: &Observed) -> Outc
     if *goal != Goal::Stop {
         work.resources(desired, why_not);
         work.prepare(desired);
-        work.guard(desired);
+        work.firewalls(desired);
     }
     work.deploy(desired);
     work.forget(goal);
@@ -71,7 +71,7 @@ struct Work<'a> {
     /// The hosts, by their key, that are made anew.
     renewed: BTreeSet<Key>,
     /// The hosts of which the ports are opened to the others anew.
-    guarded: BTreeSet<Key>,
+    firewalls: BTreeSet<Key>,
 }
 
 impl Work<'_> {
@@ -182,7 +182,7 @@ impl Work<'_> {
             // are; and one behind another is reached through that.
             let others = desired.projects.iter().map(|project| &project.host).filter(|host| **host != preparation.host);
             for other in others {
-                if (desired.guards.is_empty() && !desired.apart) || preparation.behind.as_ref() == Some(other) {
+                if (desired.firewalls.is_empty() && !desired.apart) || preparation.behind.as_ref() == Some(other) {
                     after.extend(self.acquiring(other));
                 }
             }

@@ -16,7 +16,7 @@ const EXEC: &str = include_str!("shell/exec.sh");
 const DETACHED: &str = include_str!("shell/detached.sh");
 const STEP: &str = include_str!("shell/step.sh");
 const END: &str = include_str!("shell/end.sh");
-const LOOK: &str = include_str!("shell/look.sh");
+const INSPECT: &str = include_str!("shell/inspect.sh");
 
 /// Where a program works.
 #[derive(Debug, Clone)]
@@ -88,7 +88,7 @@ pub(super) fn facts_program(place: &Place, nonce: &str) -> String {
 }
 
 /// The program of an exec that looks: facts, the stages that were seen through, whether these hold, and what the script says.
-pub(super) fn look_program(place: &Place, stages: &[&Stage], script: &str, nonce: &str) -> String {
+pub(super) fn inspect_program(place: &Place, stages: &[&Stage], script: &str, nonce: &str) -> String {
     looking(place, stages, script, nonce, false)
 }
 
@@ -118,7 +118,7 @@ fn looking(place: &Place, stages: &[&Stage], script: &str, nonce: &str, is_brief
     }
     text.push_str(":\n}\n");
     text.push_str(EXEC);
-    text.push_str(LOOK);
+    text.push_str(INSPECT);
     text.push_str("main </dev/null\n");
     text
 }

@@ -92,7 +92,7 @@ pub struct StepDefinition {
     /// What of the host it may change, in words, such as `package nftables` or `file /etc/docker/daemon.json`; several by line
     /// breaks. A text that comes to nothing is left out.
     #[serde(default)]
-    pub touches: Vec<String>,
+    pub affected_paths: Vec<String>,
     /// What a person may do when it fails.
     pub hint: Option<String>,
     /// Failures that are known by what they print.
@@ -164,10 +164,10 @@ impl Playbook {
             };
             let fill_some =
                 |field: &str, text: &Option<String>| text.as_deref().map(|text| fill(field, text)).transpose();
-            let mut touches = Vec::new();
-            for touched in &step.touches {
-                let text = fill("touches", touched)?;
-                touches.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned));
+            let mut affected_paths = Vec::new();
+            for touched in &step.affected_paths {
+                let text = fill("affected_paths", touched)?;
+                affected_paths.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned));
             }
             let mut errors = step.errors.clone();
             for known in &mut errors {
@@ -184,7 +184,7 @@ impl Playbook {
                 variables: BTreeMap::new(),
                 retry: step.retry,
                 timeout: step.timeout.map(|timeout| timeout.0),
-                touches,
+                affected_paths,
                 hint: fill_some("hint", &step.hint)?,
                 errors,
             });

@@ -8,7 +8,7 @@ use super::{Facts, KnownError, Stage, Step};
 use crate::event::Bus;
 use crate::fuzz::{Target, demand};
 use crate::host::Stream;
-use crate::runtime::project::{checks_of, log_line, seen_of};
+use crate::runtime::project::{checks_of, log_line, parse_observation};
 
 fn stage() -> Stage {
     let error = KnownError {
@@ -120,7 +120,7 @@ fn fuzz_projects_of_a_host() {
         ["::container ", "::process ", "::check ", "::remains ", "::known ", "::log ", "{\"name\":\"", "\"ok\":true"];
     Target::of_text("projects", &seeds).with_words(&words).with_inputs(300, 20).run(|input| {
         let lines: Vec<String> = String::from_utf8_lossy(input).split('\n').map(str::to_owned).collect();
-        let seen = seen_of(&lines);
+        let seen = parse_observation(&lines);
         let checks = checks_of(&lines);
         for line in &lines {
             let _ = log_line(line);

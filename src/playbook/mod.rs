@@ -11,13 +11,13 @@ mod facts;
 mod follow;
 #[cfg(test)]
 mod fuzz;
-mod look;
+mod inspect;
 mod restart;
 mod run;
 mod stage;
 
 pub use definition::{Has, Playbook, When, load};
 pub use facts::{Facts, GpuFact, PythonFact, Vendor};
-pub use look::{Look, StageState, facts, glance, look};
+pub use inspect::{Inspection, StageState, facts, glance, inspect};
 pub use run::{end_program, program_text, run_stage};
 pub use stage::{KnownError, Stage, StageReport, Step, StepReport};

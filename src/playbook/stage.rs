@@ -47,7 +47,7 @@ pub struct Step {
     /// How long it may take; without it only the stage's limit holds.
     pub timeout: Option<Duration>,
     /// What of the host it may change, in words; no part of what it does.
-    pub touches: Vec<String>,
+    pub affected_paths: Vec<String>,
     /// What a person may do when it fails.
     pub hint: Option<String>,
     /// Failures that are known by what they print.

@@ -65,7 +65,7 @@ pub struct Capability {
     pub poll: Duration,
     /// How long after a call its effect may still be missing from `observe`.
     #[serde(serialize_with = "seconds")]
-    pub settle: Duration,
+    pub consistency_delay: Duration,
     /// The runtimes that can be deployed on it.
     pub runtimes: &'static [Runtime],
     /// The most hosts one cluster may have; `None` is no limit.

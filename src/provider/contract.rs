@@ -38,14 +38,14 @@ pub struct Context {
     /// Where each cluster has its own folder, by its name: the keys of its hosts lie there.
     pub clusters_dir: PathBuf,
     /// What the user has set up around gpucl.
-    pub surroundings: Surroundings,
+    pub user_environment: UserEnvironment,
     /// Where to say what goes on.
     pub events: Bus,
 }
 
 /// What the user has set up around gpucl, as the command line found it.
 #[derive(Debug, Clone, Default)]
-pub struct Surroundings {
+pub struct UserEnvironment {
     /// The environment's variables that are text.
     pub variables: BTreeMap<String, String>,
     /// The user's home.
@@ -58,7 +58,7 @@ pub struct Surroundings {
     pub here: PathBuf,
 }
 
-impl Surroundings {
+impl UserEnvironment {
     /// A variable that is set and not empty.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
@@ -208,7 +208,7 @@ pub struct GpuOffer {
 
 impl GpuOffer {
     /// `2 x NVIDIA A100`; where nobody tells how many, `? x NVIDIA A100`.
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         match self.count {
             Some(count) => format!("{count} x {}", self.model),
             None => format!("? x {}", self.model),

@@ -275,14 +275,14 @@ mod tests {
 
     #[test]
     fn a_service_says_in_seconds_or_by_a_date_when_to_come_back() {
-        let told = |text: &str| {
+        let retry_after = |text: &str| {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]);
             Answer { status: StatusCode::TOO_MANY_REQUESTS, headers, body: Vec::new() }.retry_after()
         };
-        assert_eq!(told("12"), Some(Duration::from_secs(12)));
-        assert_eq!(told("1.5"), Some(Duration::from_millis(1500)));
-        assert_eq!(told("Thu, 01 Jan 1970 00:00:00 GMT"), Some(Duration::ZERO));
-        assert_eq!((told("-1"), told("soon")), (None, None));
+        assert_eq!(retry_after("12"), Some(Duration::from_secs(12)));
+        assert_eq!(retry_after("1.5"), Some(Duration::from_millis(1500)));
+        assert_eq!(retry_after("Thu, 01 Jan 1970 00:00:00 GMT"), Some(Duration::ZERO));
+        assert_eq!((retry_after("-1"), retry_after("soon")), (None, None));
     }
 
     #[tokio::test]

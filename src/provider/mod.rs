@@ -18,7 +18,7 @@ pub mod settings;
 pub use capability::{Capability, ProviderKind, Runtime, USUAL_POLL};
 pub use contract::{
     Context, Factory, FieldError, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider, Resolved,
-    ResourceKind, ResourceRequest, Start, Surroundings,
+    ResourceKind, ResourceRequest, Start, UserEnvironment,
 };
 pub use finding::Finding;
 pub use login::{LoggedIn, Login, LoginAsk, LoginForm};

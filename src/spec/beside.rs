@@ -241,9 +241,9 @@ mod tests {
             let error = bench.compose("mine", path, &[]).unwrap_err().to_string();
             assert!(error.contains(why), "{path}: {error}");
         }
-        let told = |error: Error| error.to_string();
-        assert!(told(bench.credentials("mine", "pipe.yaml", &[]).unwrap_err()).contains("only regular files"));
-        assert!(told(bench.credentials("mine", "large", &[]).unwrap_err()).contains("larger than 64.0 KiB"));
+        let text = |error: Error| error.to_string();
+        assert!(text(bench.credentials("mine", "pipe.yaml", &[]).unwrap_err()).contains("only regular files"));
+        assert!(text(bench.credentials("mine", "large", &[]).unwrap_err()).contains("larger than 64.0 KiB"));
         // With the folder allowed, a device is still none.
         let mut loaded = parse("cluster.yaml", "name: x\n", &crate::providers::find).unwrap();
         loaded.spec.compose = vec![crate::spec::Fragment { path: "zero.yaml".to_owned(), text: String::new() }];

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{ClusterState, Item, ItemKind};
-use crate::money::{HourlyPrice, Money, sums, told};
+use crate::money::{HourlyPrice, Money, describe, sums};
 use crate::name::Key;
 use crate::util::when::between;
 
@@ -34,10 +34,10 @@ impl Spending {
     }
 
     /// `3.29 USD an hour, about 1.20 USD so far`.
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         match self.per_hour.as_slice() {
-            [] => format!("nothing now, about {} so far", told(&self.so_far)),
-            per_hour => format!("{} an hour, about {} so far", told(per_hour), told(&self.so_far)),
+            [] => format!("nothing now, about {} so far", describe(&self.so_far)),
+            per_hour => format!("{} an hour, about {} so far", describe(per_hour), describe(&self.so_far)),
         }
     }
 }
@@ -142,19 +142,19 @@ mod tests {
         launch(&mut known, &host, Some(120), None, "10:00");
         // Until an id is known it may not be there.
         assert!(known.spending(at("10:30")).so_far.is_empty());
-        assert_eq!(told(&known.spending_at_most(at("10:30")).so_far), "0.60 USD");
+        assert_eq!(describe(&known.spending_at_most(at("10:30")).so_far), "0.60 USD");
         exists(&mut known, &host, "i-1", "10:05");
         // Told once more by `observe`, it is as old as it was.
         exists(&mut known, &host, "i-1", "10:20");
-        assert_eq!(known.spending(at("11:05")).told(), "1.20 USD an hour, about 1.20 USD so far");
+        assert_eq!(known.spending(at("11:05")).describe(), "1.20 USD an hour, about 1.20 USD so far");
         // A clock that was put back makes nothing cheaper than nothing.
-        assert_eq!(told(&known.spending(at("09:00")).so_far), "0.00 USD");
+        assert_eq!(describe(&known.spending(at("09:00")).so_far), "0.00 USD");
         // It is made anew: the one before was paid for as well.
         launch(&mut known, &host, Some(240), None, "11:05");
         exists(&mut known, &host, "i-2", "11:05");
-        assert_eq!(known.spending(at("12:05")).told(), "2.40 USD an hour, about 3.60 USD so far");
+        assert_eq!(known.spending(at("12:05")).describe(), "2.40 USD an hour, about 3.60 USD so far");
         known.apply(Record::Gone { key: host }, at("12:05"));
-        assert_eq!(known.spending(at("15:00")).told(), "nothing now, about 3.60 USD so far");
+        assert_eq!(known.spending(at("15:00")).describe(), "nothing now, about 3.60 USD so far");
         assert_eq!(known.begun, Some(at("10:05")));
         let again: ClusterState = serde_json::from_value(serde_json::to_value(&known).unwrap()).unwrap();
         assert_eq!(again, known);
@@ -166,8 +166,8 @@ mod tests {
         launch(&mut known, &lease, Some(400), Some(at("14:00")), "10:00");
         exists(&mut known, &lease, "l-1", "10:00");
         assert_eq!(known.begun, Some(at("14:00")));
-        assert_eq!(known.spending(at("12:00")).told(), "nothing now, about 0.00 USD so far");
-        assert_eq!(known.spending(at("15:00")).told(), "4.00 USD an hour, about 4.00 USD so far");
+        assert_eq!(known.spending(at("12:00")).describe(), "nothing now, about 0.00 USD so far");
+        assert_eq!(known.spending(at("15:00")).describe(), "4.00 USD an hour, about 4.00 USD so far");
         launch(&mut known, &Key::host(0), None, None, "14:01");
         exists(&mut known, &Key::host(0), "s-1", "14:01");
         assert_eq!(known.begun, Some(at("14:00")));
@@ -194,6 +194,6 @@ mod tests {
         known.spent = vec![Money { micros: 2_000_000, unit: Unit::ServiceUnit }];
         launch(&mut known, &Key::host(0), Some(100), None, "10:00");
         exists(&mut known, &Key::host(0), "h", "10:00");
-        assert_eq!(known.spending(at("11:00")).told(), "1.00 USD an hour, about 1.00 USD, 2 SU so far");
+        assert_eq!(known.spending(at("11:00")).describe(), "1.00 USD an hour, about 1.00 USD, 2 SU so far");
     }
 }

@@ -226,10 +226,10 @@ fn a_lease_is_what_blazar_says_from_its_start_to_its_end(scene: &Scene) {
     assert!(there.contains(&id));
 
     let shown = site.run(&["lease", "show", "mine", "--output", "json"]).exits(0).json().remove(0);
-    let told = |key: &str| shown[key].as_str().unwrap().parse::<Timestamp>().unwrap();
+    let time_of = |key: &str| shown[key].as_str().unwrap().parse::<Timestamp>().unwrap();
     assert_eq!((text(&shown["id"]), text(&shown["status"])), (id.clone(), "ACTIVE".to_owned()));
     assert_eq!(text(&shown["name"]), text(&active["name"]));
-    assert_eq!((told("start"), told("end")), (time(&active["start_date"]), time(&active["end_date"])));
+    assert_eq!((time_of("start"), time_of("end")), (time(&active["start_date"]), time(&active["end_date"])));
     assert_eq!(shown["hosts"], serde_json::json!([NODE]));
 
     site.run(&["lease", "extend", "mine", "--hours", "1"]).exits(0).prints("lease mine ends at");

@@ -3,6 +3,7 @@
 mod completions;
 mod escapes;
 mod login;
+mod messages;
 mod owner;
 mod reference;
 mod refusals;
@@ -11,4 +12,3 @@ mod sandbox;
 mod services;
 mod stranger;
 mod template;
-mod told;

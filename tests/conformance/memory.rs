@@ -74,7 +74,7 @@ pub(crate) struct Memory {
     world: Arc<Mutex<World>>,
     bug: Option<Bug>,
     several: bool,
-    settle: Duration,
+    consistency_delay: Duration,
     delay: Duration,
 }
 
@@ -82,12 +82,12 @@ impl Memory {
     /// One that takes one resource a host, or a lease and a server.
     pub(crate) fn new(several: bool) -> Self {
         let zero = Duration::ZERO;
-        Self { world: Arc::default(), bug: None, several, settle: zero, delay: zero }
+        Self { world: Arc::default(), bug: None, several, consistency_delay: zero, delay: zero }
     }
 
     /// Its effects show later, and it says so.
     pub(crate) fn late(mut self) -> Self {
-        self.settle = Duration::from_millis(24);
+        self.consistency_delay = Duration::from_millis(24);
         self.delay = Duration::from_millis(8);
         self
     }
@@ -187,7 +187,7 @@ impl Provider for Memory {
             behind_first: false,
             poll: gpucl::provider::USUAL_POLL,
             shared_account: true,
-            settle: self.settle,
+            consistency_delay: self.consistency_delay,
             runtimes: &[Runtime::Native],
             most_hosts: None,
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use gpucl::engine::{Cancel, Ledger, NothingElse, Pipeline};
 use gpucl::event::Bus;
 use gpucl::name::{Key, Scope};
-use gpucl::plan::{Desired, Goal, Guarding, NodeRequest, Preparation, ProjectRequest};
+use gpucl::plan::{Desired, FirewallGoal, Goal, NodeRequest, Preparation, ProjectRequest};
 use gpucl::provider::{Finding, ResourceKind, ResourceRequest};
 use gpucl::state::{Paths, Store};
 
@@ -79,10 +79,10 @@ pub(crate) fn desired_projects(host: &str) -> Desired {
 }
 
 /// The same on hosts that are made, and are opened to each other once they are there.
-pub(crate) fn desired_guarded(host: &str) -> Desired {
+pub(crate) fn desired_with_firewalls(host: &str) -> Desired {
     let projects = desired_projects(host);
-    let guards = (0..2).map(|at| Guarding { host: Key::host(at), digest: "guarded".to_owned() }).collect();
-    Desired { guards, ..projects }
+    let firewalls = (0..2).map(|at| FirewallGoal { host: Key::host(at), digest: "firewalls".to_owned() }).collect();
+    Desired { firewalls, ..projects }
 }
 
 /// One cluster: its files, and the world that it acts upon.

@@ -42,7 +42,7 @@ pub(crate) enum Bug {
 pub(crate) struct Machine {
     pub(crate) resources: Vec<ObservedResource>,
     prepared: BTreeMap<Key, String>,
-    guarded: BTreeMap<Key, String>,
+    firewalls: BTreeMap<Key, String>,
     pub(crate) projects: Vec<ObservedProject>,
     /// What a deployment delivers: what is wanted now.
     pub(crate) wanted: Vec<ProjectRequest>,
@@ -150,12 +150,12 @@ impl MemoryWorld {
                 machine.prepared.insert(operation.key.clone(), digest.clone());
                 return Ok(None);
             }
-            Action::Guard { digest } => {
+            Action::SetFirewall { digest } => {
                 // It is told where the others are.
                 if machine.resources.len() < 2 || !machine.prepared.contains_key(&operation.key) {
                     return Err(gone(operation));
                 }
-                machine.guarded.insert(operation.key.clone(), digest.clone());
+                machine.firewalls.insert(operation.key.clone(), digest.clone());
                 return Ok(None);
             }
             Action::Deploy { host, nodes } => {
@@ -202,7 +202,7 @@ impl MemoryWorld {
                 machine.resources.retain(|found| found.id != resource.id);
                 if !machine.resources.iter().any(|found| found.key == operation.key) {
                     machine.prepared.remove(&operation.key);
-                    machine.guarded.remove(&operation.key);
+                    machine.firewalls.remove(&operation.key);
                 }
                 return Ok(None);
             }
@@ -243,7 +243,7 @@ impl World for MemoryWorld {
                 .cloned()
                 .collect(),
             prepared: machine.prepared.clone(),
-            guarded: machine.guarded.clone(),
+            firewalls: machine.firewalls.clone(),
             projects: machine.projects.clone(),
         };
         match self.bug {
@@ -297,7 +297,7 @@ impl World for MemoryWorld {
         Ok(())
     }
 
-    fn settle(&self) -> Duration {
+    fn consistency_delay(&self) -> Duration {
         if self.machine().unseen.is_empty() { Duration::ZERO } else { Duration::from_secs(2) }
     }
 }

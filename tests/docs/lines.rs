@@ -298,12 +298,12 @@ fn is_placeholder(word: &str) -> bool {
 /// Why this command cannot be given; nothing when it can.
 fn wrong(line: &Line, parser: &mut Command) -> Option<String> {
     let words = words(&line.text);
-    let told = |why: &str| Some(format!("{}: gpucl {}\n    {why}", line.place, line.text));
+    let problem = |why: &str| Some(format!("{}: gpucl {}\n    {why}", line.place, line.text));
     if is_a_name(&words, parser) {
         return None;
     }
     if is_host_before_dashes(&words) {
-        return told("a host is named by --host");
+        return problem("a host is named by --host");
     }
     let mut first = None;
     // A placeholder stands for a name, for a number, or for nothing.
@@ -313,7 +313,7 @@ fn wrong(line: &Line, parser: &mut Command) -> Option<String> {
             Err(why) => first = first.or(Some(why)),
         }
     }
-    first.and_then(|why| told(&why))
+    first.and_then(|why| problem(&why))
 }
 
 /// It names a command, and is not one to be given: `gpucl job submit`.

@@ -66,7 +66,7 @@ async fn open_to(host: &ShellHost, peer: &str, seconds: u32) {
     let spec: Spec = serde_yaml::from_str(&text).unwrap();
     let facts = serde_json::from_str(r#"{"os":"ubuntu"}"#).unwrap();
     let (peers, ports) = ([peer.to_owned()], ["6379".to_owned()]);
-    let stage = compose::guard_steps(&spec, &facts, TAG, &peers, &ports, &Library::default()).unwrap();
+    let stage = compose::firewall_stage(&spec, &facts, TAG, &peers, &ports, &Library::default()).unwrap();
     run(host, &stage).await.unwrap();
 }
 

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use gpucl::error::{Error, ErrorKind, Result, Status};
 use gpucl::event::{Bus, EventKind, StepOutcome};
 use gpucl::host::{ExecEnd, Host, OnLine, Stream};
-use gpucl::playbook::{self, Look, StageReport};
+use gpucl::playbook::{self, Inspection, StageReport};
 use gpucl::render::Library;
 use gpucl::runtime::compose;
 use gpucl::spec::Spec;
@@ -109,8 +109,8 @@ impl Fresh {
         report
     }
 
-    async fn undo(&self, purge: bool) -> Look {
-        playbook::look(self, &[], &compose::undo_script(TAG, purge)).await.unwrap()
+    async fn undo(&self, purge: bool) -> Inspection {
+        playbook::inspect(self, &[], &compose::undo_script(TAG, purge)).await.unwrap()
     }
 }
 
@@ -232,8 +232,8 @@ async fn a_fresh_machine_with_gpus_is_prepared_through_a_reboot_and_put_back() {
     // The facts that the test asks for, the stage, and the count itself.
     assert!(sessions() - count <= 3);
 
-    let look = host.undo(true).await;
-    assert!(!look.lines.iter().any(|line| line.starts_with("::left")), "{:?}", look.lines);
+    let inspection = host.undo(true).await;
+    assert!(!inspection.lines.iter().any(|line| line.starts_with("::left")), "{:?}", inspection.lines);
     assert_eq!(host.run(packages), before);
     assert_eq!(host.run("ls /etc/docker/daemon.json /etc/cdi/nvidia.yaml"), "");
     assert!(!host.run("nft list ruleset").contains("gpucl"));

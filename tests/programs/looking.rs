@@ -7,14 +7,14 @@ use super::support::{Home, run, stage, step};
 #[tokio::test]
 async fn a_look_at_a_host_without_a_home_makes_none() {
     let home = Home::new();
-    let look =
-        playbook::look(&home.host(), &[&stage(vec![step("a", ":")])], "echo here; echo there >&2").await.unwrap();
+    let inspection =
+        playbook::inspect(&home.host(), &[&stage(vec![step("a", ":")])], "echo here; echo there >&2").await.unwrap();
     assert!(!home.path().exists(), "looking changed something");
     assert_eq!(
-        (look.lines, look.stages.len(), look.running, look.rebooting),
+        (inspection.lines, inspection.stages.len(), inspection.running, inspection.rebooting),
         (vec!["here".to_owned()], 0, None, false)
     );
-    assert!(look.facts.disk_free > 0 && look.facts.lib_free > 0);
+    assert!(inspection.facts.disk_free > 0 && inspection.facts.lib_free > 0);
 }
 
 #[tokio::test]
@@ -28,17 +28,17 @@ async fn a_look_tells_stages_their_values_and_whether_they_hold() {
     deploy.name = "deploy".to_owned();
     run(&home.host(), &prepare).await.unwrap();
     run(&home.host(), &deploy).await.unwrap();
-    let look = playbook::look(&home.host(), &[&prepare], "").await.unwrap();
-    let state = &look.stages["prepare"];
+    let inspection = playbook::inspect(&home.host(), &[&prepare], "").await.unwrap();
+    let state = &inspection.stages["prepare"];
     assert_eq!((state.digest == prepare.digest(), state.holds), (true, Some(true)));
     assert_eq!(state.values["answer"], "forty two");
     // One that nobody asked about is only named.
-    assert_eq!((look.stages["deploy"].holds, look.stages.len()), (None, 2));
+    assert_eq!((inspection.stages["deploy"].holds, inspection.stages.len()), (None, 2));
     fs_err::remove_file(home.path().join("made")).unwrap();
-    assert_eq!(playbook::look(&home.host(), &[&prepare], "").await.unwrap().stages["prepare"].holds, Some(false));
+    assert_eq!(playbook::inspect(&home.host(), &[&prepare], "").await.unwrap().stages["prepare"].holds, Some(false));
     // Another digest is another stage: what holds of it is not known.
     let other = stage(vec![step("tell", "value answer 43")]);
-    assert_eq!(playbook::look(&home.host(), &[&other], "").await.unwrap().stages["prepare"].holds, None);
+    assert_eq!(playbook::inspect(&home.host(), &[&other], "").await.unwrap().stages["prepare"].holds, None);
     assert!(!home.path().join("made").exists());
 }
 
@@ -47,9 +47,9 @@ async fn what_a_script_prints_cannot_pass_for_a_fact() {
     let home = Home::new();
     let forging =
         "echo '::gpucl x fact os forged'; echo 'bye'; printf '%s fact user forged\nno newline' \"::gpucl ${nonce:-}\"";
-    let look = playbook::look(&home.host(), &[], forging).await.unwrap();
-    assert_eq!(look.lines, ["::gpucl x fact os forged", "bye", "::gpucl  fact user forged", "no newline"]);
-    assert!(look.facts.os != "forged" && look.facts.user != "forged");
+    let inspection = playbook::inspect(&home.host(), &[], forging).await.unwrap();
+    assert_eq!(inspection.lines, ["::gpucl x fact os forged", "bye", "::gpucl  fact user forged", "no newline"]);
+    assert!(inspection.facts.os != "forged" && inspection.facts.user != "forged");
     // It waits for nobody's input, and its failure is no failure of the look.
-    assert_eq!(playbook::look(&home.host(), &[], "cat; echo end; exit 3").await.unwrap().lines, ["end"]);
+    assert_eq!(playbook::inspect(&home.host(), &[], "cat; echo end; exit 3").await.unwrap().lines, ["end"]);
 }

@@ -215,7 +215,8 @@ async fn no_variable_of_a_stage_stands_in_an_argument() {
     assert!(!run(&home.host(), &stage).await.unwrap().skipped_as_unchanged);
     assert!(run(&home.host(), &stage).await.unwrap().skipped_as_unchanged);
     assert!(
-        playbook::look(&home.host(), &[&stage], "cat /proc/$$/cmdline >>seen").await.unwrap().stages["prepare"].holds
+        playbook::inspect(&home.host(), &[&stage], "cat /proc/$$/cmdline >>seen").await.unwrap().stages["prepare"]
+            .holds
             == Some(true)
     );
     let seen = home.read("seen");

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::flat::Flat;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::provider::Surroundings;
+use crate::provider::UserEnvironment;
 use crate::util::fs::{RECORD_LIMIT, read_text_within};
 use crate::util::near::nearest;
 
@@ -24,11 +24,11 @@ pub(super) struct Clouds {
 impl Clouds {
     /// Reads them. A `secure.yaml` counts for the `clouds.yaml` beside it and for no other: a folder of somebody else's could
     /// name an address of theirs for a secret of yours.
-    pub(super) fn read(surroundings: &Surroundings) -> Result<Self> {
-        let Some((path, mut clouds)) = first(candidates(surroundings))? else {
+    pub(super) fn read(user_environment: &UserEnvironment) -> Result<Self> {
+        let Some((path, mut clouds)) = first(candidates(user_environment))? else {
             return Ok(Self::default());
         };
-        if let Some((_, secure)) = first(secure_beside(surroundings, &path)?)? {
+        if let Some((_, secure)) = first(secure_beside(user_environment, &path)?)? {
             merge(&mut clouds, secure);
         }
         let clouds = match clouds.remove("clouds") {
@@ -101,12 +101,12 @@ fn flatten(flat: &mut Flat, cloud: &Value) {
 }
 
 /// Where `clouds.yaml` may lie: where the variable says, then the working folder, the user's, the machine's.
-fn candidates(surroundings: &Surroundings) -> Vec<PathBuf> {
+fn candidates(user_environment: &UserEnvironment) -> Vec<PathBuf> {
     // Relative to the working folder, which is where the command was given.
-    let named = surroundings.variable("OS_CLIENT_CONFIG_FILE").map(|path| surroundings.here.join(path));
+    let named = user_environment.variable("OS_CLIENT_CONFIG_FILE").map(|path| user_environment.here.join(path));
     let folders = [
-        surroundings.here.clone(),
-        surroundings.config_home.join("openstack"),
+        user_environment.here.clone(),
+        user_environment.config_home.join("openstack"),
         PathBuf::from("/etc/xdg/openstack"),
         PathBuf::from("/etc/openstack"),
     ];
@@ -114,11 +114,11 @@ fn candidates(surroundings: &Surroundings) -> Vec<PathBuf> {
 }
 
 /// Where the `secure.yaml` of this `clouds.yaml` may lie.
-fn secure_beside(surroundings: &Surroundings, clouds: &Path) -> Result<Vec<PathBuf>> {
+fn secure_beside(user_environment: &UserEnvironment, clouds: &Path) -> Result<Vec<PathBuf>> {
     let folder = clouds.parent().unwrap_or(Path::new("/"));
     let mut paths = in_folder(folder, "secure").to_vec();
-    if let Some(path) = surroundings.variable("OS_CLIENT_SECURE_FILE") {
-        let path = surroundings.here.join(path);
+    if let Some(path) = user_environment.variable("OS_CLIENT_SECURE_FILE") {
+        let path = user_environment.here.join(path);
         let real = |folder: &Path| fs_err::canonicalize(folder).ok();
         if path.parent().and_then(real) != real(folder) {
             return Err(Error::new(ErrorKind::Usage, "read the credentials in clouds.yaml")

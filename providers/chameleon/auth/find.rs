@@ -6,7 +6,7 @@ use super::entry::{ACCOUNTS, Entry, parts};
 use super::flat::Flat;
 use super::sites::means;
 use crate::error::{Error, ErrorKind, Result};
-use crate::provider::Surroundings;
+use crate::provider::UserEnvironment;
 use crate::secret::Vault;
 
 /// What a person or the spec says about where.
@@ -47,11 +47,11 @@ const SELECTORS: [&str; 8] = [
 ///
 /// The first of these that has any: the cloud that was named, `OS_CLOUD`, the `OS_*` variables, what was logged in to together with
 /// an only cloud of `clouds.yaml`.
-pub(crate) fn find(surroundings: &Surroundings, vault: &Vault, choice: &Choice) -> Result<Vec<Candidate>> {
-    let clouds = Clouds::read(surroundings)?;
-    let finder = Finder { surroundings, vault, clouds, choice };
+pub(crate) fn find(user_environment: &UserEnvironment, vault: &Vault, choice: &Choice) -> Result<Vec<Candidate>> {
+    let clouds = Clouds::read(user_environment)?;
+    let finder = Finder { user_environment, vault, clouds, choice };
     let found = finder.found()?;
-    let wanted = choice.site.as_deref().or_else(|| surroundings.variable("OS_REGION_NAME"));
+    let wanted = choice.site.as_deref().or_else(|| user_environment.variable("OS_REGION_NAME"));
     let fitting: Vec<Candidate> = match wanted {
         None => found,
         Some(word) => {
@@ -67,17 +67,17 @@ pub(crate) fn find(surroundings: &Surroundings, vault: &Vault, choice: &Choice) 
 }
 
 /// There are credentials here, whether or not it is clear which are meant.
-pub(crate) fn is_known(surroundings: &Surroundings, vault: &Vault) -> Result<bool> {
+pub(crate) fn is_known(user_environment: &UserEnvironment, vault: &Vault) -> Result<bool> {
     let choice = Choice::default();
-    let finder = Finder { surroundings, vault, clouds: Clouds::read(surroundings)?, choice: &choice };
-    Ok(surroundings.variable("OS_CLOUD").is_some()
+    let finder = Finder { user_environment, vault, clouds: Clouds::read(user_environment)?, choice: &choice };
+    Ok(user_environment.variable("OS_CLOUD").is_some()
         || finder.environment().is_some()
         || !finder.clouds.names().is_empty()
         || !vault.list(ACCOUNTS)?.is_empty())
 }
 
 struct Finder<'a> {
-    surroundings: &'a Surroundings,
+    user_environment: &'a UserEnvironment,
     vault: &'a Vault,
     clouds: Clouds,
     choice: &'a Choice,
@@ -90,7 +90,7 @@ impl Finder<'_> {
             return self.cloud(name);
         }
         let environment = self.environment();
-        if let Some(name) = self.surroundings.variable("OS_CLOUD") {
+        if let Some(name) = self.user_environment.variable("OS_CLOUD") {
             if name == self.environment_name() && environment.is_some() {
                 return self.of_environment(environment.unwrap_or_default()).map(|one| vec![one]);
             }
@@ -109,7 +109,7 @@ impl Finder<'_> {
         }
         let mut all = self.logins()?;
         let names = self.clouds.names();
-        let named_site = self.choice.site.is_some() || self.surroundings.variable("OS_REGION_NAME").is_some();
+        let named_site = self.choice.site.is_some() || self.user_environment.variable("OS_REGION_NAME").is_some();
         let names: Vec<String> = match names.as_slice() {
             [only] => vec![(*only).to_owned()],
             // With a site named, the clouds that are at it can be told.
@@ -141,7 +141,7 @@ impl Finder<'_> {
             name.starts_with("OS_") && !["OS_TEST", "OS_STD", "OS_LOG"].iter().any(|begin| name.starts_with(begin))
         };
         let set = || {
-            let variables = self.surroundings.variables.iter();
+            let variables = self.user_environment.variables.iter();
             variables.filter(|(name, value)| is_ours(name) && !value.is_empty())
         };
         set().find(|(name, _)| !SELECTORS.contains(&name.as_str()))?;
@@ -156,7 +156,7 @@ impl Finder<'_> {
     }
 
     fn environment_name(&self) -> &str {
-        self.surroundings.variable("OS_CLOUD_NAME").unwrap_or("envvars")
+        self.user_environment.variable("OS_CLOUD_NAME").unwrap_or("envvars")
     }
 
     fn of_environment(&self, flat: Flat) -> Result<Candidate> {
@@ -197,17 +197,17 @@ impl Finder<'_> {
             credentials.project = Named { domain_id: domains.domain_id, domain_name: domains.domain_name, ..chosen };
         }
         if let (None, Some(interface)) =
-            (flat.get(&["interface", "endpoint_type"]), self.surroundings.variable("OS_INTERFACE"))
+            (flat.get(&["interface", "endpoint_type"]), self.user_environment.variable("OS_INTERFACE"))
         {
             credentials.interface = interface.to_owned();
         }
         if credentials.cacert.is_none() {
-            credentials.cacert = self.surroundings.variable("OS_CACERT").map(Into::into);
+            credentials.cacert = self.user_environment.variable("OS_CACERT").map(Into::into);
         }
         if let Some(path) = credentials.cacert.take() {
             credentials.cacert = Some(match path.strip_prefix("~") {
-                Ok(below) => self.surroundings.home.join(below),
-                Err(_) => self.surroundings.here.join(path),
+                Ok(below) => self.user_environment.home.join(below),
+                Err(_) => self.user_environment.here.join(path),
             });
         }
         let site = credentials.region.clone().or_else(|| cloud.map(str::to_owned));
@@ -217,7 +217,7 @@ impl Finder<'_> {
 
     /// The project that was chosen by flag or variable.
     fn project(&self) -> Named {
-        let variable = |name: &str| self.surroundings.variable(name).map(str::to_owned);
+        let variable = |name: &str| self.user_environment.variable(name).map(str::to_owned);
         match &self.choice.project {
             Some(word) => Named { name: Some(word.clone()), ..Named::default() },
             None => Named { id: variable("OS_PROJECT_ID"), name: variable("OS_PROJECT_NAME"), ..Named::default() },

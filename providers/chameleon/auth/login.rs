@@ -42,19 +42,19 @@ impl Login for ChameleonLogin {
     }
 
     fn place(&self, context: &Context) -> Option<String> {
-        let variable = |name: &str| context.surroundings.variable(name);
+        let variable = |name: &str| context.user_environment.variable(name);
         let of_url = || variable("OS_AUTH_URL").map(|url| site_at(url).map_or(url, |site| site.name));
         variable("OS_REGION_NAME").or_else(of_url).map(str::to_owned)
     }
 
     fn sources(&self, context: &Context) -> Result<Vec<serde_json::Value>> {
-        let surroundings = &context.surroundings;
-        let vault = Vault::open(&surroundings.config_dir, surroundings.variable("DBUS_SESSION_BUS_ADDRESS"));
+        let user_environment = &context.user_environment;
+        let vault = Vault::open(&user_environment.config_dir, user_environment.variable("DBUS_SESSION_BUS_ADDRESS"));
         let choice = Choice::default();
-        if !is_known(surroundings, &vault)? {
+        if !is_known(user_environment, &vault)? {
             return Ok(Vec::new());
         }
-        let found = find(surroundings, &vault, &choice)?;
+        let found = find(user_environment, &vault, &choice)?;
         let settings = |one: &Candidate| match found.len() {
             1 => serde_json::json!({}),
             _ => serde_json::json!({ "site": one.site }),
@@ -91,11 +91,11 @@ impl Login for ChameleonLogin {
         let mut credentials = Credentials::new(method, place.auth_url.clone());
         credentials.region = place.name;
         credentials.project = Named { name: ask.project.clone(), ..Named::default() };
-        let variable = |name: &str| context.surroundings.variable(name);
+        let variable = |name: &str| context.user_environment.variable(name);
         if let Some(interface) = variable("OS_INTERFACE") {
             credentials.interface = interface.to_owned();
         }
-        credentials.cacert = variable("OS_CACERT").map(|path| context.surroundings.here.join(path));
+        credentials.cacert = variable("OS_CACERT").map(|path| context.user_environment.here.join(path));
         let site = Site::new(credentials.clone(), context.events.clone())?;
         let who = site.who().await?;
         if who.restricted == Some(true) {
@@ -138,7 +138,7 @@ impl Login for ChameleonLogin {
 
 /// The site that is meant, and its Keystone.
 fn meant(context: &Context, ask: &LoginAsk) -> Result<Place> {
-    let variable = |name: &str| context.surroundings.variable(name);
+    let variable = |name: &str| context.user_environment.variable(name);
     let word = ask.place.as_deref().or_else(|| variable("OS_REGION_NAME"));
     let known = word.and_then(known_site);
     // The variable may be meant for another site than the one that was named.

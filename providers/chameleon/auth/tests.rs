@@ -5,27 +5,27 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::entry::Entry;
 use super::{Candidate, Choice, Credentials, Method, find};
 use crate::error::Result;
-use crate::provider::Surroundings;
+use crate::provider::UserEnvironment;
 use crate::secret::Vault;
 
 /// A user with a home of their own.
 struct User {
     folder: tempfile::TempDir,
-    surroundings: Surroundings,
+    user_environment: UserEnvironment,
 }
 
 impl User {
     fn new(variables: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let surroundings = Surroundings {
+        let user_environment = UserEnvironment {
             variables: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             home: at("home"),
             config_home: at("home/.config"),
             config_dir: at("home/.config/gpucl"),
             here: at("work"),
         };
-        Self { folder, surroundings }
+        Self { folder, user_environment }
     }
 
     fn write(&self, name: &str, text: &str) -> &Self {
@@ -44,11 +44,11 @@ impl User {
     }
 
     fn vault(&self) -> Vault {
-        Vault::open(&self.surroundings.config_dir, None)
+        Vault::open(&self.user_environment.config_dir, None)
     }
 
     fn find(&self, choice: &Choice) -> Result<Vec<Candidate>> {
-        find(&self.surroundings, &self.vault(), choice)
+        find(&self.user_environment, &self.vault(), choice)
     }
 
     /// The ids of the credentials that are found without a choice.
@@ -162,9 +162,9 @@ fn a_secret_of_one_folder_is_not_sent_where_a_file_of_another_says() {
     // Named by a variable it is not put together with a file of another folder either, and that is said.
     let file = user.folder.path().join("home/.config/openstack/secure.yaml").display().to_string();
     let named = User {
-        surroundings: Surroundings {
+        user_environment: UserEnvironment {
             variables: [("OS_CLIENT_SECURE_FILE".to_owned(), file)].into(),
-            ..user.surroundings.clone()
+            ..user.user_environment.clone()
         },
         ..user
     };

@@ -110,7 +110,7 @@ pub(super) fn tell(cloud: &Cloud, address: &FloatingIp, tag: &Tag, whose: Whose)
 pub(super) async fn own(cloud: &Cloud, tag: &Tag) -> Result<Option<FloatingIp>> {
     let site = cloud.site().await?;
     let (who, addresses, servers) = tokio::try_join!(site.who(), site.floating_ips(), site.servers())?;
-    let marks = Marks::known(&cloud.context.surroundings.config_dir)?;
+    let marks = Marks::known(&cloud.context.user_environment.config_dir)?;
     let is_own = |address: &FloatingIp| {
         tag_of(address).as_ref() == Some(tag) && whose(address, tag, &who, &servers, marks.as_ref()) == Whose::Ours
     };
@@ -120,7 +120,7 @@ pub(super) async fn own(cloud: &Cloud, tag: &Tag) -> Result<Option<FloatingIp>> 
 /// Marks an address as ours by its id: from now on its description alone is worth nothing. To do it twice changes nothing.
 pub(super) async fn seal(cloud: &Cloud, tag: &Tag, id: &str) -> Result<()> {
     let site = cloud.site().await?;
-    let seal = seal_of(&Marks::ensure(&cloud.context.surroundings.config_dir)?, tag, id);
+    let seal = seal_of(&Marks::ensure(&cloud.context.user_environment.config_dir)?, tag, id);
     let addresses = site.floating_ips().await?;
     let mut tags = addresses.into_iter().find(|address| address.id == id).map(|one| one.tags).unwrap_or_default();
     if tags.contains(&seal) {
@@ -152,7 +152,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
             })?
         }
     };
-    let marks = Marks::ensure(&cloud.context.surroundings.config_dir)?;
+    let marks = Marks::ensure(&cloud.context.user_environment.config_dir)?;
     let description = format!("{} {tag}", first_mark(&marks, tag));
     let failure = match site.create_floating_ip(&network, &description).await {
         Ok(address) => return Ok(Acquired { id: address.id, was_there: false }),

@@ -14,7 +14,7 @@ use crate::provider::{EndAsk, HostFilter, LeaseAsk, StartAsk};
 use crate::providers::chameleon::api::{Effect, Failure, FailureKind, Lease, NewLease, NewReservation, Site};
 use crate::providers::chameleon::cloud::{Cloud, tag_of};
 use crate::providers::chameleon::found::{LeaseFound, SharedFound, Wanted};
-use crate::providers::chameleon::leases::{is_degraded, is_leaving, state_of, title, told_degraded};
+use crate::providers::chameleon::leases::{describe_degraded, is_degraded, is_leaving, state_of, title};
 use crate::providers::chameleon::proposal::no_slot;
 use crate::providers::chameleon::slots;
 use crate::util::when;
@@ -210,7 +210,7 @@ pub(in crate::providers::chameleon) async fn wait_active(cloud: &Cloud, id: &str
         match state {
             LeaseState::Active => {
                 if is_degraded(&lease) {
-                    cloud.context.events.warn(told_degraded(&lease));
+                    cloud.context.events.warn(describe_degraded(&lease));
                 }
                 return Ok(lease);
             }

@@ -154,7 +154,7 @@ async fn all_tagged(cloud: &Cloud) -> Result<AllTagged> {
     let site = cloud.site().await?;
     let (who, leases, keys, addresses, servers) =
         tokio::try_join!(site.who(), site.leases(), site.key_pairs(), site.floating_ips(), site.servers())?;
-    let marks = Marks::known(&cloud.context.surroundings.config_dir)?;
+    let marks = Marks::known(&cloud.context.user_environment.config_dir)?;
     let is_ours = |user: &str| user == who.user_id;
     let seen = leases.iter().filter_map(|one| Some((is_ours(&one.user_id), lease::observed(one)?)));
     // The service shows each user's own.

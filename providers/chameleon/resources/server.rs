@@ -36,7 +36,7 @@ pub(super) fn observed(server: &Server, addresses: &[FloatingIp]) -> Option<(Tag
     let detail = match (server.status.as_str(), &server.fault) {
         ("ACTIVE", _) if !is_reached => "it has no address yet".to_owned(),
         ("ACTIVE", _) => String::new(),
-        ("ERROR", fault) => told_fault(fault.as_deref()),
+        ("ERROR", fault) => describe_fault(fault.as_deref()),
         (status, _) => format!("it is {}", status.to_lowercase()),
     };
     let resource = ObservedResource {
@@ -53,7 +53,7 @@ pub(super) fn observed(server: &Server, addresses: &[FloatingIp]) -> Option<(Tag
 }
 
 /// What a fault means.
-fn told_fault(fault: Option<&str>) -> String {
+fn describe_fault(fault: Option<&str>) -> String {
     let fault = fault.unwrap_or("the service does not say why").trim_end_matches('.');
     let meaning = if fault.contains("No valid host") {
         ": the host of the lease is in use or failed, or the lease is not active"
@@ -111,7 +111,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
     }
     let found = match request.found.read::<Found>()? {
         Some(found) => found,
-        None => look(cloud, tag, request).await?,
+        None => find(cloud, tag, request).await?,
     };
     let lease = lease_of(site, tag, &found).await?;
     // The scheduler would say "No valid host" to it.
@@ -164,7 +164,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
 }
 
 /// What was not looked for before is looked for now.
-async fn look(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Found> {
+async fn find(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Found> {
     let scope = Scope { owner: tag.owner.clone(), cluster: tag.cluster.clone() };
     let host = HostRequest::new(tag.key.clone(), request.settings["entry"].clone());
     let resolved = resolve(cloud, &scope, vec![host]).await?;
@@ -196,7 +196,7 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequ
             "ACTIVE" => break,
             "ERROR" => {
                 return Err(Error::new(ErrorKind::Provider, doing())
-                    .because(told_fault(server.fault.as_deref()))
+                    .because(describe_fault(server.fault.as_deref()))
                     .status(Status::Temporary)
                     .left(LeftBehind::Remaining(vec![id.to_owned()])));
             }

@@ -64,16 +64,16 @@ fn what_has_no_code_is_no_answer_of_lambdas() {
 
 #[test]
 fn an_error_says_whether_it_is_worth_another_try_and_what_it_left() {
-    let told = |failure: Failure| {
+    let parts = |failure: Failure| {
         let error = Error::from(failure);
         (error.kind(), error.retry_status(), error.left_behind().clone())
     };
     let capacity = refused(400, "instance-operations/launch/insufficient-capacity");
-    assert_eq!(told(capacity), (ErrorKind::Capacity, Retry::Temporary, LeftBehind::Clear));
+    assert_eq!(parts(capacity), (ErrorKind::Capacity, Retry::Temporary, LeftBehind::Clear));
     let quota = refused(400, "global/quota-exceeded");
-    assert_eq!(told(quota), (ErrorKind::Provider, Retry::Permanent, LeftBehind::Clear));
+    assert_eq!(parts(quota), (ErrorKind::Provider, Retry::Permanent, LeftBehind::Clear));
     let fault = refused(500, "global/internal-error");
-    assert_eq!(told(fault), (ErrorKind::Provider, Retry::Persistent, LeftBehind::Unknown));
+    assert_eq!(parts(fault), (ErrorKind::Provider, Retry::Persistent, LeftBehind::Unknown));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! File systems that are made for a cluster, or at its request. One that is deleted with it has our tag for its name; one that is kept
 //! has the name that the spec gives it, and is the user's from then on.
 
-use super::{Named, look, made};
+use super::{Named, find, made};
 use crate::error::Result;
 use crate::name::Tag;
 use crate::provider::{Acquired, ResourceRequest};
@@ -21,7 +21,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
     let name = name_of(tag, request);
     let region = request.settings["region"].as_str().unwrap_or_default();
     let named = Named::FileSystem(&name, region);
-    if let Some(id) = look(cloud, &named).await? {
+    if let Some(id) = find(cloud, &named).await? {
         return Ok(Acquired { id, was_there: true });
     }
     let answer = account.create_file_system(&name, region).await;

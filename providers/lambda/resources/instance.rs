@@ -51,12 +51,12 @@ pub(super) fn observed(instance: &Instance) -> Option<(Tag, ObservedResource)> {
 pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Acquired> {
     let account = cloud.account()?;
     let named = Named::Instance(tag);
-    if let Some(id) = super::look(cloud, &named).await? {
+    if let Some(id) = super::find(cloud, &named).await? {
         return Ok(Acquired { id, was_there: true });
     }
     let found = match request.found.read::<Found>()? {
         Some(found) => found,
-        None => look(cloud, tag, request).await?,
+        None => find(cloud, tag, request).await?,
     };
     let new = new_instance(cloud, tag, request, &found).await?;
     // One after another, as Lambda takes them: what one is refused, the next does not ask for.
@@ -121,7 +121,7 @@ async fn new_instance(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, found
 }
 
 /// What was not looked for before is looked for now.
-async fn look(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Found> {
+async fn find(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Found> {
     let entry = match request.settings["type"].as_str() {
         Some(kind) => serde_json::json!({ "type": kind }),
         None => serde_json::json!({ "gpus": request.settings["gpus"] }),
@@ -265,7 +265,7 @@ pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlac
         // A key of the account: the file of it, where it lies in ~/.ssh; else whatever `ssh` itself knows.
         let keys = cloud.keys(Age::Fresh).await?;
         let named = |text: &str| keys.iter().any(|key| instance.ssh_key_names.contains(&key.name) && key.is(text));
-        let files = public_keys(&cloud.context.surroundings.home);
+        let files = public_keys(&cloud.context.user_environment.home);
         files.into_iter().find(|(_, text)| named(text)).map(|(file, _)| file)
     };
     Ok(HostPlace::Ssh {

@@ -266,7 +266,7 @@ enum Named<'a> {
 }
 
 /// The id of what is there.
-async fn look(cloud: &Cloud, named: &Named<'_>) -> Result<Option<String>> {
+async fn find(cloud: &Cloud, named: &Named<'_>) -> Result<Option<String>> {
     Ok(match named {
         Named::Key(name, public) => {
             let keys = cloud.keys(Age::New).await?;
@@ -295,7 +295,7 @@ async fn made(cloud: &Cloud, named: &Named<'_>, answer: std::result::Result<Stri
         Err(failure) => failure,
     };
     if failure.kind == FailureKind::Duplicate
-        && let Some(id) = look(cloud, named).await?
+        && let Some(id) = find(cloud, named).await?
     {
         return Ok(Acquired { id, was_there: true });
     }
@@ -308,7 +308,7 @@ async fn made(cloud: &Cloud, named: &Named<'_>, answer: std::result::Result<Stri
     let begun = Instant::now();
     loop {
         let is_last = begun.elapsed() >= account.scaled(SHOWS_WITHIN);
-        if let Some(id) = look(cloud, named).await? {
+        if let Some(id) = find(cloud, named).await? {
             return Ok(Acquired { id, was_there: false });
         }
         if is_last {

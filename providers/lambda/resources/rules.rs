@@ -3,7 +3,7 @@
 //! It is made before the first launch, since an instance gets its rulesets when it is launched; the hosts' addresses are added as they
 //! come. The account's own rules are never touched: that call replaces them for every machine of the account.
 
-use super::{Named, look, made, rules_key};
+use super::{Named, find, made, rules_key};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Scope, Tag};
 use crate::provider::{Acquired, ResourceRequest};
@@ -29,7 +29,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
     let name = tag.to_string();
     let region = request.settings["region"].as_str().unwrap_or_default();
     let named = Named::Ruleset(&name, region);
-    if let Some(id) = look(cloud, &named).await? {
+    if let Some(id) = find(cloud, &named).await? {
         return Ok(Acquired { id, was_there: true });
     }
     let answer = account.create_ruleset(&name, region, &[ssh()]).await;

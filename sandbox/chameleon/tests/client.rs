@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::super::CONTROL_HEADER;
-pub(super) use super::super::super::client::Told;
+pub(super) use super::super::super::client::Reply;
 use super::super::super::client::{http, sent};
 use super::super::{Config, Sandbox, User};
 
@@ -25,28 +25,28 @@ pub(super) async fn with(config: Config) -> Site {
 }
 
 impl Site {
-    pub(super) async fn send(&self, token: &str, method: &str, path: &str, body: Value) -> reqwest::Result<Told> {
+    pub(super) async fn send(&self, token: &str, method: &str, path: &str, body: Value) -> reqwest::Result<Reply> {
         let url = format!("{}{path}", self.sandbox.auth_url().strip_suffix("/identity/v3").unwrap());
         let headers = [("x-auth-token", token)];
         sent(&self.http, method, &url, if token.is_empty() { &[] } else { &headers }, body).await
     }
 
-    pub(super) async fn call(&self, method: &str, path: &str, body: Value) -> Told {
+    pub(super) async fn call(&self, method: &str, path: &str, body: Value) -> Reply {
         self.send(&self.token, method, path, body).await.unwrap()
     }
 
     /// Asks the control, as who holds its secret.
-    pub(super) async fn steer(&self, method: &str, path: &str, body: Value) -> Told {
+    pub(super) async fn steer(&self, method: &str, path: &str, body: Value) -> Reply {
         let url = format!("{}{path}", self.sandbox.control_url());
         let secret = (CONTROL_HEADER, self.sandbox.control_secret());
         sent(&self.http, method, &url, &[secret], body).await.unwrap()
     }
 
-    pub(super) async fn by(&self, user: User, method: &str, path: &str, body: Value) -> Told {
+    pub(super) async fn by(&self, user: User, method: &str, path: &str, body: Value) -> Reply {
         self.send(&self.sandbox.token(user), method, path, body).await.unwrap()
     }
 
-    pub(super) async fn get(&self, path: &str) -> Told {
+    pub(super) async fn get(&self, path: &str) -> Reply {
         self.call("GET", path, Value::Null).await
     }
 
@@ -61,7 +61,7 @@ impl Site {
             "resource_properties": format!("[\"==\", \"$node_name\", \"{node}\"]")}]})
     }
 
-    pub(super) async fn lease(&self, node: &str, start: &str, end: &str) -> Told {
+    pub(super) async fn lease(&self, node: &str, start: &str, end: &str) -> Reply {
         self.call("POST", "/reservation/v1/leases", self.asked(node, start, end)).await
     }
 
@@ -76,7 +76,7 @@ impl Site {
         (id, reservation)
     }
 
-    pub(super) async fn until(&self, path: &str, is_so: impl Fn(&Told) -> bool) -> Told {
+    pub(super) async fn until(&self, path: &str, is_so: impl Fn(&Reply) -> bool) -> Reply {
         for _ in 0..400 {
             let told = self.get(path).await;
             if is_so(&told) {
@@ -110,7 +110,7 @@ impl Site {
         self.until(&path, |told| told.body["server"]["status"] != "BUILD").await.body["server"].take()
     }
 
-    pub(super) async fn floating(&self) -> Told {
+    pub(super) async fn floating(&self) -> Reply {
         let network = self.network("public").await;
         let body = json!({"floatingip": {"floating_network_id": network, "description": "gpucl-tag"}});
         self.call("POST", "/network/v2.0/floatingips", body).await
@@ -118,12 +118,12 @@ impl Site {
 }
 
 #[track_caller]
-pub(super) fn says(told: &Told, status: u16, body: Value) {
+pub(super) fn says(told: &Reply, status: u16, body: Value) {
     assert_eq!((told.status, &told.body), (status, &body));
 }
 
 /// Blazar's form of an error.
 #[track_caller]
-pub(super) fn blazar(told: &Told, status: u16, text: &str) {
+pub(super) fn blazar(told: &Reply, status: u16, text: &str) {
     says(told, status, json!({"error_code": status, "error_message": text, "error_name": status}));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::super::CONTROL_HEADER;
-pub(super) use super::super::super::client::Told;
+pub(super) use super::super::super::client::Reply;
 use super::super::super::client::{http, sent};
 use super::super::{Config, Sandbox, User};
 
@@ -45,19 +45,19 @@ pub(super) fn slow() -> Config {
 }
 
 impl Cloud {
-    pub(super) async fn send(&self, authorization: &str, method: &str, path: &str, body: Value) -> Told {
+    pub(super) async fn send(&self, authorization: &str, method: &str, path: &str, body: Value) -> Reply {
         let url = format!("{}/api/v1{path}", self.sandbox.base_url());
         sent(&self.http, method, &url, &[("authorization", authorization)], body).await.unwrap()
     }
 
     /// As Alice; an error when there is no answer.
-    pub(super) async fn tried(&self, method: &str, path: &str, body: Value) -> reqwest::Result<Told> {
+    pub(super) async fn tried(&self, method: &str, path: &str, body: Value) -> reqwest::Result<Reply> {
         let url = format!("{}/api/v1{path}", self.sandbox.base_url());
         let authorization = format!("Bearer {}", self.key);
         sent(&self.http, method, &url, &[("authorization", &authorization)], body).await
     }
 
-    pub(super) async fn call(&self, method: &str, path: &str, body: Value) -> Told {
+    pub(super) async fn call(&self, method: &str, path: &str, body: Value) -> Reply {
         self.tried(method, path, body).await.unwrap()
     }
 
@@ -67,7 +67,7 @@ impl Cloud {
         told.body["data"].clone()
     }
 
-    pub(super) async fn steer(&self, method: &str, path: &str, body: Value) -> Told {
+    pub(super) async fn steer(&self, method: &str, path: &str, body: Value) -> Reply {
         let url = format!("{}{path}", self.sandbox.control_url());
         let secret = (CONTROL_HEADER, self.sandbox.control_secret());
         sent(&self.http, method, &url, &[secret], body).await.unwrap()
@@ -82,7 +82,7 @@ impl Cloud {
     }
 
     /// The same, and more.
-    pub(super) async fn launch(&self, more: Value) -> Told {
+    pub(super) async fn launch(&self, more: Value) -> Reply {
         let mut asked = self.asked();
         for (name, value) in more.as_object().into_iter().flatten() {
             asked[name] = value.clone();
@@ -95,7 +95,7 @@ impl Cloud {
         id_of(&self.launch(json!({})).await)
     }
 
-    pub(super) async fn terminate(&self, id: &str) -> Told {
+    pub(super) async fn terminate(&self, id: &str) -> Reply {
         self.call("POST", "/instance-operations/terminate", json!({"instance_ids": [id]})).await
     }
 
@@ -105,14 +105,14 @@ impl Cloud {
 }
 
 #[track_caller]
-pub(super) fn id_of(told: &Told) -> String {
+pub(super) fn id_of(told: &Reply) -> String {
     assert_eq!(told.status, 200, "{told:?}");
     told.body["data"]["instance_ids"][0].as_str().unwrap().to_owned()
 }
 
 /// An error with this status and code.
 #[track_caller]
-pub(super) fn refused(told: &Told, status: u16, code: &str) {
+pub(super) fn refused(told: &Reply, status: u16, code: &str) {
     assert_eq!((told.status, told.body["error"]["code"].as_str()), (status, Some(code)), "{told:?}");
     assert!(told.body["error"]["message"].as_str().is_some_and(|text| !text.is_empty()), "{told:?}");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::{Config, TimeSource, TooFast};
-use super::client::{Cloud, Told, with};
+use super::client::{Cloud, Reply, with};
 
 /// Time that goes on when it is told to.
 #[derive(Debug, Default)]
@@ -31,12 +31,12 @@ async fn limited(too_fast: TooFast) -> (Cloud, Arc<Turned>) {
     (with(config).await, time)
 }
 
-async fn after(cloud: &Cloud, time: &Turned, wait: u64, launch: bool) -> Told {
+async fn after(cloud: &Cloud, time: &Turned, wait: u64, launch: bool) -> Reply {
     time.0.fetch_add(wait, Ordering::SeqCst);
     if launch { cloud.launch(json!({})).await } else { cloud.call("GET", "/instances", Value::Null).await }
 }
 
-fn retry_after(told: &Told) -> Option<&str> {
+fn retry_after(told: &Reply) -> Option<&str> {
     told.headers.get("retry-after").map(|value| value.to_str().unwrap())
 }
 

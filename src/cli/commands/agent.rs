@@ -14,23 +14,23 @@ use crate::error::Result;
 pub(crate) struct Args {
     /// Bring this spec up, and wait for hosts that can be had later
     #[arg(long, value_name = "FILE")]
-    armed: Option<PathBuf>,
+    scheduled_up: Option<PathBuf>,
     /// Let the spec send files from this folder as well as from its own
-    #[arg(long, requires = "armed", value_name = "DIR")]
+    #[arg(long, requires = "scheduled_up", value_name = "DIR")]
     allow_path: Vec<PathBuf>,
     /// Take this file as the cluster's spec, though the cluster runs from another one
-    #[arg(long, requires = "armed")]
+    #[arg(long, requires = "scheduled_up")]
     new_spec: bool,
     /// Ask again for so long while the provider has none of what is asked for
-    #[arg(long, requires = "armed", value_name = "TIME", value_parser = super::up::time)]
+    #[arg(long, requires = "scheduled_up", value_name = "TIME", value_parser = super::up::time)]
     wait_capacity: Option<std::time::Duration>,
     /// Look after the cluster's deadline
-    #[arg(long, conflicts_with = "armed", required_unless_present = "armed")]
+    #[arg(long, conflicts_with = "scheduled_up", required_unless_present = "scheduled_up")]
     deadline: bool,
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
-    if let Some(spec) = args.armed {
+    if let Some(spec) = args.scheduled_up {
         // Away from the terminal of whoever asked for it.
         let _ = rustix::process::setsid();
         let spec = SpecArgs { spec, allow_path: args.allow_path };

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::offers::{FilterArgs, narrow, none_is_an_error, told_left_out};
+use super::offers::{FilterArgs, narrow, none_is_an_error, report_left_out};
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
@@ -67,15 +67,15 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     for line in chart.lines() {
         app.ui.drawn(&line);
     }
-    for line in told(&chart, until) {
+    for line in describe(&chart, until) {
         app.ui.data(line);
     }
-    told_left_out(app, left_out);
+    report_left_out(app, left_out);
     Ok(exit_code::DONE)
 }
 
 /// Who has what, in words, where it is little enough to be read; else ours alone.
-fn told(chart: &Chart<'_>, until: Timestamp) -> Vec<String> {
+fn describe(chart: &Chart<'_>, until: Timestamp) -> Vec<String> {
     let mut all: Vec<(&str, &crate::provider::Booking)> = Vec::new();
     for row in &chart.rows {
         let shown = row.bookings.iter().filter(|booking| booking.end > chart.now && booking.start < until);

@@ -1,6 +1,6 @@
 //! `gpucl dashboard`.
 
-mod elsewhere;
+mod remote;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -99,8 +99,8 @@ impl Opened {
 
 async fn open(app: &App, args: &Args, target: &Target) -> Result<Opened> {
     let run = if args.plain { Run::plain()? } else { Run::named()? };
-    match target.is_elsewhere() {
-        true => elsewhere::open(app, &run, args.port, target).await,
+    match target.is_remote() {
+        true => remote::open(app, &run, args.port, target).await,
         false => here(&run, args.port, target).await,
     }
 }

@@ -7,7 +7,7 @@ use crate::cli::run::{Ended, run as run_with_events};
 use crate::cli::target;
 use crate::cluster;
 use crate::error::Result;
-use crate::money::told;
+use crate::money::describe;
 use crate::name::ClusterName;
 use crate::provider::Runtime;
 use crate::util::human;
@@ -56,7 +56,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         for line in &done.kept {
             events.note(format!("stays: {line}"));
         }
-        cost = (!done.spending.is_none()).then(|| told(&done.spending.so_far));
+        cost = (!done.spending.is_none()).then(|| describe(&done.spending.so_far));
         if let Some(cost) = &cost {
             events.note(format!("cost: about {cost} in all"));
         }

@@ -38,7 +38,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let access = target.access()?;
     let path = app.variable("PATH");
     let settings = if args.unset { access.unsettings(path) } else { access.settings(path) };
-    if !args.unset && target.is_elsewhere() {
+    if !args.unset && target.is_remote() {
         app.ui.status(format_args!(
             "these addresses answer while this runs in another terminal: gpucl dashboard -c {}",
             target.name

@@ -42,7 +42,7 @@ type Silent = Vec<(String, Error)>;
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let (_handle, cancel) = Cancel::new();
-    let settings = app.settings_to_look(app.plain_events(), cancel)?;
+    let settings = app.settings_to_inspect(app.plain_events(), cancel)?;
     // It makes no owner: what a new one owned would be nothing.
     let owner = known_owner(&app.paths)?;
     let options = GcOptions { leases: args.leases, ids: args.ids.clone() };
@@ -64,7 +64,7 @@ impl Desk<'_> {
         let (places, mut silent) = self.places()?;
         let mut asked = Vec::new();
         for place in &places {
-            match self.gc(place).look().await {
+            match self.gc(place).find().await {
                 Ok(found) => asked.push((place, found)),
                 Err(error) if self.args.provider.is_open() => silent.push((place.name.clone(), error)),
                 Err(error) => return Err(error),

@@ -16,7 +16,7 @@ use crate::cli::app::App;
 use crate::cli::reserving::{self, ProviderArgs};
 use crate::cluster::Settings;
 use crate::cluster::lease as standalone;
-use crate::cluster::lease::Settled;
+use crate::cluster::lease::Recovery;
 use crate::engine::Cancel;
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::{Lease, LeaseState, Provider, Reservations};
@@ -65,7 +65,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     // Without an owner nothing can have been made; only what makes something makes one.
     let (_handle, cancel) = Cancel::new();
     let makes = args.command.is_none() && !args.ask.dry_run;
-    let settings = if makes { app.settings(events, cancel)? } else { app.settings_to_look(events, cancel)? };
+    let settings = if makes { app.settings(events, cancel)? } else { app.settings_to_inspect(events, cancel)? };
     let reopen = |source: &LeaseSource| reserving::open(app, source, settings.events.clone());
     let flags = match &args.command {
         None => args.ask.provider.flags(),
@@ -135,24 +135,24 @@ impl Desk<'_> {
     }
 
     /// Looks for what earlier commands left open, and tells of it.
-    async fn settle(&self) -> Result<Settled> {
-        let settled = standalone::settle(&self.settings, self.reopen).await?;
-        for name in &settled.forgotten {
+    async fn recover(&self) -> Result<Recovery> {
+        let recovery = standalone::recover(&self.settings, self.reopen).await?;
+        for name in &recovery.forgotten {
             self.app.ui.status(format!("the lease {name}, which an earlier command was asking for, was not made"));
         }
-        for (name, error) in &settled.open {
+        for (name, error) in &recovery.open {
             self.app
                 .ui
                 .status(format!("warning: whether an earlier command made the lease {name} cannot be told: {error}"));
         }
-        Ok(settled)
+        Ok(recovery)
     }
 
     /// The same where it is no matter of life: another command that holds the journal does it itself.
-    async fn settle_if_free(&self) -> Result<()> {
-        match self.settle().await {
-            Ok(settled) => {
-                for found in &settled.found {
+    async fn recover_if_free(&self) -> Result<()> {
+        match self.recover().await {
+            Ok(recovery) => {
+                for found in &recovery.found {
                     self.app.ui.status(format!(
                         "found: an earlier command made the lease {} and never told ({})",
                         found.name, found.id

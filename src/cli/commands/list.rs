@@ -6,7 +6,7 @@ use crate::cli::output::Table;
 use crate::cluster::{self, Known};
 use crate::engine::Cancel;
 use crate::error::{Error, Result};
-use crate::money::{Money, sums, told};
+use crate::money::{Money, describe, sums};
 use crate::name::ClusterName;
 use crate::state::{Spending, Store};
 use crate::util::human;
@@ -21,7 +21,7 @@ pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
     // One cluster that cannot be read does not hide the others.
     let mut unreadable = Vec::new();
     for name in Store::names(&app.paths)? {
-        match look(app, &name).await {
+        match inspect(app, &name).await {
             Ok(found) => known.extend(found),
             Err(error) => unreadable.push((name, error)),
         }
@@ -43,13 +43,13 @@ pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
 }
 
 /// What is known of a cluster; this machine is asked, and no other.
-async fn look(app: &App, name: &ClusterName) -> Result<Option<Known>> {
+async fn inspect(app: &App, name: &ClusterName) -> Result<Option<Known>> {
     let known = cluster::status(&app.paths, name)?;
     if !known.as_ref().is_some_and(|known| known.state.is_here()) {
         return Ok(known);
     }
     let (_handle, cancel) = Cancel::new();
-    cluster::look(&app.settings_to_look(app.plain_events(), cancel)?, name).await
+    cluster::inspect(&app.settings_to_inspect(app.plain_events(), cancel)?, name).await
 }
 
 fn show(app: &App, known: &[Known], unreadable: &[(ClusterName, Error)]) {
@@ -97,5 +97,5 @@ const COSTS: [&str; 2] = ["costs an hour", "so far"];
 
 /// Amounts of a cell; empty where nothing costs anything.
 fn amounts(amounts: &[Money]) -> String {
-    if amounts.is_empty() { String::new() } else { told(amounts) }
+    if amounts.is_empty() { String::new() } else { describe(amounts) }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let target = Target::choose(app)?;
-    if target.is_elsewhere() {
+    if target.is_remote() {
         return containers::run(app, &args, &target).await;
     }
     let files = files(&target, args.node.as_deref())?;

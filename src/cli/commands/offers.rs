@@ -141,12 +141,12 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let nobody_answered = failed.len() == sources.len();
     let found = rows.into_iter().map(|(provider, row)| Found { provider, row: Ok(row) });
     let found = found.chain(failed.into_iter().map(|(provider, error)| Found { provider, row: Err(error) }));
-    told(app, found.collect(), now, &zone);
+    describe(app, found.collect(), now, &zone);
     if !app.json() {
         if let Some(from) = only.iter().find_map(|row| row.gpus_from.as_ref()) {
             app.ui.status(format!("*: the service does not tell the GPUs; they are from {from}"));
         }
-        told_left_out(app, left_out);
+        report_left_out(app, left_out);
         if let Some(count) = args.hosts {
             app.ui.status(together(&only, count, now, &zone));
         }
@@ -214,7 +214,7 @@ fn is_meant(row: &CalendarRow, filter: &HostFilter) -> bool {
 }
 
 /// Prints what was found.
-fn told(app: &App, found: Vec<Found>, now: Timestamp, zone: &TimeZone) {
+fn describe(app: &App, found: Vec<Found>, now: Timestamp, zone: &TimeZone) {
     let mut table = Table::new(&["provider", "name", "where", "type", "GPUs", "CPUs", "memory", "price/h", "free"]);
     for Found { provider, row } in found {
         match (app.json(), row) {
@@ -309,7 +309,7 @@ pub(crate) fn narrow(rows: &mut Vec<CalendarRow>, all: bool) -> usize {
 }
 
 /// Says what was left out.
-pub(crate) fn told_left_out(app: &App, left_out: usize) {
+pub(crate) fn report_left_out(app: &App, left_out: usize) {
     if left_out > 0 {
         app.ui.status(format!(
             "{} without GPUs or not to be had left out (--all shows them)",

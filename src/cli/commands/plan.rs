@@ -19,15 +19,15 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let loaded = args.spec.load()?;
     let (events, inbox) = Bus::new();
     let (_handle, cancel) = Cancel::new();
-    let settings = app.settings_to_look(events, cancel)?;
+    let settings = app.settings_to_inspect(events, cancel)?;
     let planned = cluster::plan(&settings, &loaded).await;
     app.tell_warnings(inbox);
-    let Planned { plan, touches, notes } = planned?;
+    let Planned { plan, affected_paths, notes } = planned?;
     let price = plan.price();
     if app.json() {
         app.ui.json(&serde_json::json!({
             "v": 1, "type": "plan", "cluster": loaded.spec.name, "operations": plan.operations, "text": plan.to_string(),
-            "touches": touches, "notes": notes, "price": price,
+            "affected_paths": affected_paths, "notes": notes, "price": price,
         }));
     } else if plan.is_empty() {
         app.ui.data("nothing to change");
@@ -37,9 +37,9 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
             app.ui.data(format_args!("costs {price}"));
         }
         notes.iter().for_each(|note| app.ui.data(format_args!("note: {note}")));
-        for host in &touches {
+        for host in &affected_paths {
             app.ui.data(format_args!("{} is touched here; what is there and works is kept:", host.host));
-            host.touches.iter().for_each(|touched| app.ui.data(format_args!("  {touched}")));
+            host.affected_paths.iter().for_each(|touched| app.ui.data(format_args!("  {touched}")));
         }
     }
     Ok(exit_code::DONE)

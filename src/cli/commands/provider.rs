@@ -13,7 +13,7 @@ use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::error::{Doing as _, Error, ErrorKind, LeftBehind, Result};
 use crate::provider::conformance::{Case, CaseResult, Outcome, Subject, count, run_until};
-use crate::provider::{Context, FieldError, Offer, ProviderKind, Surroundings};
+use crate::provider::{Context, FieldError, Offer, ProviderKind, UserEnvironment};
 use crate::providers;
 use crate::sandbox::{chameleon, lambda};
 use crate::util::human::short_duration;
@@ -104,7 +104,7 @@ async fn check(app: &App, args: CheckArgs) -> Result<u8> {
 
     let mut subject = Subject { host, ..Subject::new(provider.as_ref())? };
     if stand_in.is_some() {
-        (subject.settle, subject.patience) = STAND_IN_WAITS;
+        (subject.consistency_delay, subject.patience) = STAND_IN_WAITS;
     }
     app.ui.status(format!(
         "checking {}; what it makes is named gpucl-{}-… and gpucl-{}-…, and is removed",
@@ -194,16 +194,16 @@ impl StandIn {
     }
 }
 
-/// Surroundings in which there is the stand-in and nothing of the user's.
+/// UserEnvironment in which there is the stand-in and nothing of the user's.
 fn surrounded(context: Context, folder: &Path, sandbox: &StandIn) -> Context {
-    let surroundings = Surroundings {
+    let user_environment = UserEnvironment {
         variables: sandbox.variables().into_iter().collect(),
         home: folder.to_owned(),
         config_home: folder.join("config"),
         config_dir: folder.join("config/gpucl"),
         here: folder.to_owned(),
     };
-    Context { surroundings, clusters_dir: folder.join("clusters"), ..context }
+    Context { user_environment, clusters_dir: folder.join("clusters"), ..context }
 }
 
 /// What a check would acquire and at what price, in a sentence; an error with that price unless it may be spent.

@@ -36,7 +36,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let loaded = args.spec.load()?;
     let (events, inbox) = Bus::new();
     let (_handle, cancel) = Cancel::new();
-    let settings = app.settings_to_look(events, cancel)?;
+    let settings = app.settings_to_inspect(events, cancel)?;
     let files = match args.form {
         Some(Form::RayClusterYaml) => cluster::ray_cluster_yaml(&settings, &loaded),
         None => cluster::render(&settings, &loaded).await,

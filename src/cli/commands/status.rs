@@ -23,7 +23,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let mut target = Target::choose(app)?;
     // Hosts and Ray are asked at the same time.
-    let (looked, ray) = tokio::join!(look(app, &args, &target), async {
+    let (looked, ray) = tokio::join!(inspect(app, &args, &target), async {
         let runs = target.known.report.nodes.iter().any(|node| node.running && node.name == "head");
         if args.offline || !runs { None } else { ask(app, &target).await }
     });
@@ -85,13 +85,13 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
 }
 
 /// What its hosts tell now.
-async fn look(app: &App, args: &Args, target: &Target) -> Result<Option<StatusReport>> {
-    if args.offline && target.is_elsewhere() {
+async fn inspect(app: &App, args: &Args, target: &Target) -> Result<Option<StatusReport>> {
+    if args.offline && target.is_remote() {
         return Ok(None);
     }
     let (_handle, cancel) = Cancel::new();
-    let settings = app.settings_to_look(app.plain_events(), cancel)?;
-    Ok(cluster::look(&settings, &target.name).await?.map(|known| known.report))
+    let settings = app.settings_to_inspect(app.plain_events(), cancel)?;
+    Ok(cluster::inspect(&settings, &target.name).await?.map(|known| known.report))
 }
 
 /// What a container does.

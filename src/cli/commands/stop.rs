@@ -6,7 +6,7 @@ use crate::cli::run::{Ended, run as run_with_events};
 use crate::cli::target;
 use crate::cluster;
 use crate::error::Result;
-use crate::money::told;
+use crate::money::describe;
 
 /// The arguments of `stop`.
 #[derive(Debug, clap::Args)]
@@ -26,7 +26,7 @@ pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
         // Ending Ray ends no bill.
         let cost = cluster::status(&app.paths, &name)?.map(|known| known.report.cost.per_hour).unwrap_or_default();
         if !cost.is_empty() {
-            app.ui.data(format!("  what is kept costs {} an hour", told(&cost)));
+            app.ui.data(format!("  what is kept costs {} an hour", describe(&cost)));
         }
         app.ui.data(format!("  gpucl up    starts it again\n  gpucl down -c {name}    removes everything"));
     }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::cli::app::App;
-use crate::cli::armed::{follow, start, waiting};
 use crate::cli::exit_code;
 use crate::cli::money;
 use crate::cli::output::gpu_table;
 use crate::cli::run::{Ended, run as run_with_events};
+use crate::cli::scheduled_up::{follow, start, waiting};
 use crate::cli::spec_args::SpecArgs;
 use crate::cluster::{self, UpOptions, UpOutcome};
 use crate::error::Result;
@@ -42,18 +42,18 @@ pub(crate) async fn bring_up(
     spec: &SpecArgs,
     new_spec: bool,
     wait_capacity: Option<Duration>,
-    armed: bool,
+    scheduled_up: bool,
 ) -> Result<u8> {
     let loaded = spec.load()?;
     let file = spec.spec.as_path();
     let path = fs_err::canonicalize(file).ok().map(|path| path.display().to_string());
     let name = loaded.spec.name.clone();
     let (approval, secrets) = (money::approval(app, file), money::secrets_to_keep(app, &loaded.spec, file)?);
-    let options = UpOptions { path, new_spec, armed, wait_capacity, approval, secrets };
+    let options = UpOptions { path, new_spec, scheduled_up, wait_capacity, approval, secrets };
     let begin = std::time::Instant::now();
     let (mut gpus, mut is_here) = (Vec::new(), false);
     let ended = run_with_events(app, "up", name.as_str(), async |events, cancel| {
-        if let Some(identity) = waiting(app, &name).filter(|_| !armed).and_then(|waiting| waiting.identity()) {
+        if let Some(identity) = waiting(app, &name).filter(|_| !scheduled_up).and_then(|waiting| waiting.identity()) {
             events.note(format!("process {} waits for its hosts already; this shows what it does", identity.pid));
             let (ended, seen) = follow(app, &name, &identity, &events, &cancel).await?;
             gpus = seen;
@@ -77,7 +77,7 @@ pub(crate) async fn bring_up(
         };
         (gpus, is_here) = (report.gpus, report.is_here);
         if !report.spending.is_none() {
-            events.note(format!("it costs {}", report.spending.told()));
+            events.note(format!("it costs {}", report.spending.describe()));
         }
         let changed = match report.operations {
             0 => "nothing was changed".to_owned(),

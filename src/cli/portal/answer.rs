@@ -42,7 +42,7 @@ pub(super) fn refuse(refusal: Refusal) -> Response<Body> {
             StatusCode::MISDIRECTED_REQUEST,
             "This address does not belong to this page. Use the one that <code>gpucl dashboard</code> prints.",
         ),
-        Refusal::Elsewhere => (StatusCode::FORBIDDEN, "Another page made this request; it is not passed on."),
+        Refusal::OtherOrigin => (StatusCode::FORBIDDEN, "Another page made this request; it is not passed on."),
         Refusal::NoKey => (
             StatusCode::UNAUTHORIZED,
             "This page needs its key, which is a new one at each call. Open the address that \

@@ -43,7 +43,7 @@ pub(super) enum Verdict {
 pub(super) enum Refusal {
     Malformed,
     WrongHost,
-    Elsewhere,
+    OtherOrigin,
     NoKey,
     NoCredential,
 }
@@ -71,7 +71,7 @@ impl Gate {
         match host {
             _ if is_program && !is_by_browser(&request.headers) => Verdict::Pass,
             host if host == self.host => self.judge_browser(request),
-            _ if is_program => Verdict::Refuse(Refusal::Elsewhere),
+            _ if is_program => Verdict::Refuse(Refusal::OtherOrigin),
             host if host == self.bare => Verdict::Refuse(Refusal::NoCredential),
             _ => Verdict::Refuse(Refusal::WrongHost),
         }
@@ -95,7 +95,7 @@ impl Gate {
         };
         let own = format!("http://{}", self.host);
         if !is_ours || headers.get_all(ORIGIN).iter().any(|origin| origin.as_bytes() != own.as_bytes()) {
-            return Verdict::Refuse(Refusal::Elsewhere);
+            return Verdict::Refuse(Refusal::OtherOrigin);
         }
         if let Some(location) = location {
             return Verdict::Welcome { location, crosses: site == Some("cross-site") };

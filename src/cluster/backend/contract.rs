@@ -41,8 +41,13 @@ pub(in crate::cluster) trait Backend {
     fn report(&self, state: &ClusterState, report: StatusReport) -> StatusReport;
 
     /// Completes it by what is seen now.
-    async fn look(&self, settings: &Settings, spec: &Spec, store: &Store, report: StatusReport)
-    -> Result<StatusReport>;
+    async fn inspect(
+        &self,
+        settings: &Settings,
+        spec: &Spec,
+        store: &Store,
+        report: StatusReport,
+    ) -> Result<StatusReport>;
 
     /// The ways into what runs; `None` when nothing does.
     fn access(&self, state: &ClusterState, folder: &Path) -> Option<Access>;

@@ -4,7 +4,7 @@ mod contract;
 mod hosts;
 
 use contract::Backend;
-pub use hosts::Reach;
+pub use hosts::HostConnector;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::ProviderKind;

@@ -38,9 +38,9 @@ impl Bench {
         acquire(&self.settings, &source(), &self.memory, ask, &proposal).await
     }
 
-    async fn settle(&self) -> Settled {
+    async fn recover(&self) -> Recovery {
         let memory = self.memory.clone();
-        settle(&self.settings, &move |_| Ok(Box::new(memory.clone()))).await.unwrap()
+        recover(&self.settings, &move |_| Ok(Box::new(memory.clone()))).await.unwrap()
     }
 
     fn items(&self) -> Vec<ItemState> {
@@ -62,8 +62,8 @@ async fn a_lease_stands_in_the_journal_until_it_is_deleted() {
     let tag = bench.memory.leases()[0].tag.clone().unwrap();
     assert!(tag.cluster.is_reserved() && tag.key.as_str().len() == 7 && tag.key.as_str().starts_with('l'), "{tag}");
     assert!(Store::names(&bench.settings.paths).unwrap().is_empty(), "it is no cluster");
-    let settled = bench.settle().await;
-    assert!(settled.found.is_empty() && settled.forgotten.is_empty());
+    let recovery = bench.recover().await;
+    assert!(recovery.found.is_empty() && recovery.forgotten.is_empty());
     moved(&bench.settings, &id, Timestamp::MAX).await.unwrap();
     delete(&bench.settings, &bench.memory, &id).await.unwrap();
     assert!(bench.memory.leases().is_empty());
@@ -81,12 +81,12 @@ async fn a_lease_whose_answer_was_lost_is_found_again() {
         bench.memory.fails(fault);
         bench.lease(&three_hours("liqid01")).await.unwrap_err();
         assert_eq!(bench.items(), [ItemState::Requested]);
-        let settled = bench.settle().await;
-        assert_eq!(settled.found[0].id, "id-0");
-        assert!(settled.found[0].is(&source(), &three_hours("liqid01")));
-        assert!(!settled.found[0].is(&source(), &three_hours("liqid02")));
+        let recovery = bench.recover().await;
+        assert_eq!(recovery.found[0].id, "id-0");
+        assert!(recovery.found[0].is(&source(), &three_hours("liqid01")));
+        assert!(!recovery.found[0].is(&source(), &three_hours("liqid02")));
         assert_eq!(bench.items(), [ItemState::Ready]);
-        assert!(bench.settle().await.found.is_empty(), "it is told once");
+        assert!(bench.recover().await.found.is_empty(), "it is told once");
         assert_eq!(bench.memory.0.lock().unwrap().posts, 1);
     }
 }
@@ -97,7 +97,7 @@ async fn a_call_that_never_arrived_is_forgotten() {
     bench.memory.fails(Fault::CutBefore);
     bench.lease(&three_hours("liqid01")).await.unwrap_err();
     assert_eq!(bench.items(), [ItemState::Requested]);
-    assert_eq!(bench.settle().await.forgotten, ["me"]);
+    assert_eq!(bench.recover().await.forgotten, ["me"]);
     assert!(bench.is_clean());
 }
 
@@ -118,10 +118,10 @@ async fn what_cannot_be_asked_stays_open() {
         assert_eq!(source.place, "MEM", "where it is asked is remembered");
         Err(Error::new(ErrorKind::Provider, "log in"))
     };
-    let settled = settle(&bench.settings, &closed).await.unwrap();
-    assert_eq!(settled.open.len(), 1);
+    let recovery = recover(&bench.settings, &closed).await.unwrap();
+    assert_eq!(recovery.open.len(), 1);
     assert_eq!(bench.items(), [ItemState::Requested]);
-    assert_eq!(bench.settle().await.found.len(), 1);
+    assert_eq!(bench.recover().await.found.len(), 1);
 }
 
 #[tokio::test]
@@ -144,9 +144,9 @@ async fn an_id_that_nobody_was_told_is_told_by_the_next() {
     // As it stood before the last record.
     store.write(Record::Exists { key, id: id.clone() }).unwrap();
     drop(store);
-    let settled = bench.settle().await;
-    assert_eq!(settled.found[0].id, id);
-    assert!(settled.found[0].is(&source(), &ask));
+    let recovery = bench.recover().await;
+    assert_eq!(recovery.found[0].id, id);
+    assert!(recovery.found[0].is(&source(), &ask));
 }
 
 #[tokio::test]
@@ -154,6 +154,6 @@ async fn what_is_over_is_forgotten() {
     let bench = Bench::new();
     let id = bench.lease(&three_hours("liqid01")).await.unwrap();
     moved(&bench.settings, &id, when::earlier(Timestamp::now(), SignedDuration::from_mins(1))).await.unwrap();
-    bench.settle().await;
+    bench.recover().await;
     assert!(bench.is_clean());
 }

@@ -9,7 +9,7 @@ mod forward;
 mod fuzz;
 mod host;
 mod live;
-mod settle;
+mod place;
 mod target;
 mod tool;
 mod transfer;

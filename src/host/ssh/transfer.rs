@@ -15,7 +15,7 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 
 use super::host::{Channel, SshHost};
-use super::settle::{Place, settle};
+use super::place::{Place, move_to};
 use super::unpack::{LeftOut, Refusal, Room, unpack};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::{ExecEnd, Host as _};
@@ -223,7 +223,8 @@ impl SshHost {
         };
         let folder = fs_err::File::open(&place.folder).doing(ErrorKind::Host, doing)?;
         let shown = place.shown();
-        settle(landing.as_fd(), OsStr::new(name), folder.as_fd(), &place.name, &shown).doing(ErrorKind::Host, doing)?;
+        move_to(landing.as_fd(), OsStr::new(name), folder.as_fd(), &place.name, &shown)
+            .doing(ErrorKind::Host, doing)?;
         Ok(Copied { bytes, left_out })
     }
 

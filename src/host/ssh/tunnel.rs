@@ -74,7 +74,7 @@ impl Way {
     pub async fn open(host: &SshHost, port: u16) -> Result<Self> {
         let socket = host.forward_socket();
         host.forward(&socket, ("localhost", port)).await?;
-        let line = Line { shared: Arc::downgrade(&host.shared), socket, is_told: AtomicBool::new(false) };
+        let line = Line { shared: Arc::downgrade(&host.shared), socket, has_warned: AtomicBool::new(false) };
         Ok(Self { line: Arc::new(line) })
     }
 
@@ -103,7 +103,7 @@ struct Line {
     shared: Weak<Shared>,
     socket: PathBuf,
     /// That it does not come back was said already.
-    is_told: AtomicBool,
+    has_warned: AtomicBool,
 }
 
 /// Takes callers for ever; each gets a stream of its own through the one connection.
@@ -125,19 +125,19 @@ async fn serve(listener: TcpListener, line: Arc<Line>) {
 
 impl Line {
     async fn lead(&self, mut caller: TcpStream) {
-        let Ok(mut there) = self.connect().await else { return };
+        let Ok(mut there) = self.connect_or_warn().await else { return };
         let _ = caller.set_nodelay(true);
         // Whichever side hangs up, the other is told by the end of its stream.
         let _ = tokio::io::copy_bidirectional(&mut caller, &mut there).await;
     }
 
-    /// Reaches the host; says it once when that fails.
-    async fn connect(&self) -> Result<UnixStream> {
-        let reached = self.reach().await;
+    /// Connects to the host; the first failure in a row is a warning.
+    async fn connect_or_warn(&self) -> Result<UnixStream> {
+        let reached = self.connect().await;
         match &reached {
-            Ok(_) => self.is_told.store(false, Ordering::Relaxed),
+            Ok(_) => self.has_warned.store(false, Ordering::Relaxed),
             Err(error) => {
-                if let (false, Some(shared)) = (self.is_told.swap(true, Ordering::Relaxed), self.shared.upgrade()) {
+                if let (false, Some(shared)) = (self.has_warned.swap(true, Ordering::Relaxed), self.shared.upgrade()) {
                     shared.route.warn(format!("{error}; it is tried again at the next call"));
                 }
             }
@@ -146,7 +146,7 @@ impl Line {
     }
 
     /// A stream to the other end. All callers wait for one and the same new connection.
-    async fn reach(&self) -> Result<UnixStream> {
+    async fn connect(&self) -> Result<UnixStream> {
         let doing = || "lead a caller to the host".to_owned();
         let mut last = None;
         let attempts = async {

@@ -31,26 +31,26 @@ impl Work<'_> {
 
     /// Opens hosts to each other once all of them are there, and the head's can be deployed on: what is opened is closed again when the
     /// host's deployment does not follow, and a worker cannot do without its head.
-    pub(super) fn guard(&mut self, desired: &Desired) {
+    pub(super) fn firewalls(&mut self, desired: &Desired) {
         let is_new = |host: &Key| self.renewed.contains(host);
-        let some_are_new = desired.guards.iter().any(|guard| is_new(&guard.host));
-        let of_head: Vec<usize> = desired.guards.first().map(|head| self.of_key(&head.host)).unwrap_or_default();
-        for guard in &desired.guards {
-            let cause = match self.observed.guarded.get(&guard.host) {
-                _ if self.renewed.contains(&guard.host) => "it is new",
+        let some_are_new = desired.firewalls.iter().any(|firewall| is_new(&firewall.host));
+        let of_head: Vec<usize> = desired.firewalls.first().map(|head| self.of_key(&head.host)).unwrap_or_default();
+        for firewall in &desired.firewalls {
+            let cause = match self.observed.firewalls.get(&firewall.host) {
+                _ if self.renewed.contains(&firewall.host) => "it is new",
                 _ if some_are_new => "another host is new",
-                Some(digest) if *digest == guard.digest => continue,
+                Some(digest) if *digest == firewall.digest => continue,
                 Some(_) => "what it lets in has changed",
                 None => "its ports are not open to the others alone yet",
             };
-            let mut after = self.of_key(&guard.host);
-            for other in &desired.guards {
+            let mut after = self.of_key(&firewall.host);
+            for other in &desired.firewalls {
                 after.extend(self.acquiring(&other.host));
             }
             after.extend(&of_head);
-            let action = Action::Guard { digest: guard.digest.clone() };
-            self.outcome.plan.add(&guard.host, action, cause, sorted(after));
-            self.guarded.insert(guard.host.clone());
+            let action = Action::SetFirewall { digest: firewall.digest.clone() };
+            self.outcome.plan.add(&firewall.host, action, cause, sorted(after));
+            self.firewalls.insert(firewall.host.clone());
         }
     }
 
@@ -62,7 +62,7 @@ impl Work<'_> {
                 None => "it does not run yet".to_owned(),
                 Some(_) if self.renewed.contains(&wanted.host) => "its host is made anew".to_owned(),
                 // What was opened is closed again unless the stage that follows comes by a new connection.
-                Some(_) if self.guarded.contains(&wanted.host) => "what its host lets in is set anew".to_owned(),
+                Some(_) if self.firewalls.contains(&wanted.host) => "what its host lets in is set anew".to_owned(),
                 Some(found) if found.digest.is_none() => "it was not brought up to its end".to_owned(),
                 Some(found) if found.digest != wanted.digest => "the spec has changed for it".to_owned(),
                 Some(found) => match &found.health {

@@ -55,9 +55,9 @@ fn hosts_that_open_nothing_to_each_other_are_prepared_as_they_come() {
 }
 
 /// Hosts that are made: what they let in from each other is known only when all of them are there.
-fn two_guarded(behind: bool) -> Desired {
+fn two_with_firewalls(behind: bool) -> Desired {
     let mut desired = two_projects();
-    desired.guards = (0..2).map(|at| Guarding { host: Key::host(at), digest: "g1".to_owned() }).collect();
+    desired.firewalls = (0..2).map(|at| FirewallGoal { host: Key::host(at), digest: "g1".to_owned() }).collect();
     desired.preparations[1].behind = behind.then(|| Key::host(0));
     desired
 }
@@ -66,32 +66,32 @@ fn two_guarded(behind: bool) -> Desired {
 fn no_preparation_waits_for_another_launch() {
     let text = |desired| reconcile(&Goal::Up(desired), &nothing_known(), &Observed::default()).plan.to_string();
     assert_eq!(
-        text(two_guarded(false)),
+        text(two_with_firewalls(false)),
         "#1 host-0, acquire: there is none yet\n\
          #2 host-1, acquire: there is none yet\n\
          [1] -> #3 host-0, prepare: it is new\n\
          [2] -> #4 host-1, prepare: it is new\n\
-         [1,2,3] -> #5 host-0, guard: it is new\n\
-         [1,2,3,4] -> #6 host-1, guard: it is new\n\
+         [1,2,3] -> #5 host-0, set firewall: it is new\n\
+         [1,2,3,4] -> #6 host-1, set firewall: it is new\n\
          [1,3,5] -> #7 project-0, deploy: it does not run yet\n\
          [2,4,6] -> #8 project-1, deploy: it does not run yet\n"
     );
     // Only one that is reached through the first waits for that.
-    let behind = text(two_guarded(true));
+    let behind = text(two_with_firewalls(true));
     assert!(behind.contains("[1] -> #3 host-0, prepare") && behind.contains("[1,2] -> #4 host-1, prepare"), "{behind}");
 }
 
 #[test]
 fn hosts_are_opened_to_each_other_anew_when_one_of_them_is_another() {
     let (known, mut observed) = after_projects();
-    observed.guarded = (0..2).map(|at| (Key::host(at), "g1".to_owned())).collect();
-    let plan = |observed: &Observed| reconcile(&Goal::Up(two_guarded(false)), &known, observed).plan.to_string();
+    observed.firewalls = (0..2).map(|at| (Key::host(at), "g1".to_owned())).collect();
+    let plan = |observed: &Observed| reconcile(&Goal::Up(two_with_firewalls(false)), &known, observed).plan.to_string();
     assert_eq!(plan(&observed), "");
     // What is opened is kept by the deployment that follows it, so there is one.
-    observed.guarded.insert(Key::host(1), "other".to_owned());
+    observed.firewalls.insert(Key::host(1), "other".to_owned());
     assert_eq!(
         plan(&observed),
-        "#1 host-1, guard: what it lets in has changed\n\
+        "#1 host-1, set firewall: what it lets in has changed\n\
          [1] -> #2 project-1, deploy: what its host lets in is set anew\n"
     );
     // The second host is gone: the first must let the new one in.
@@ -102,8 +102,8 @@ fn hosts_are_opened_to_each_other_anew_when_one_of_them_is_another() {
         plan(&observed),
         "#1 host-1, acquire: it is gone\n\
          [1] -> #2 host-1, prepare: it is new\n\
-         [1] -> #3 host-0, guard: another host is new\n\
-         [1,2] -> #4 host-1, guard: it is new\n\
+         [1] -> #3 host-0, set firewall: another host is new\n\
+         [1,2] -> #4 host-1, set firewall: it is new\n\
          [3] -> #5 project-0, deploy: what its host lets in is set anew\n\
          [1,2,4] -> #6 project-1, deploy: it does not run yet\n"
     );

@@ -70,7 +70,7 @@ fn digits(id: &str) -> String {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Vec<(Option<String>, Option<String>)> {
+    fn describe(text: &str) -> Vec<(Option<String>, Option<String>)> {
         let mut facts = Facts::default();
         facts.take("gpu", "0000:c3:00.0 0x1002 0x738c amdgpu renderD128 79ccd55167a2124a");
         facts.take("gpu", "0000:c4:00.0 0x1002 0x738c amdgpu renderD129 02f048617326b1ea");
@@ -79,7 +79,7 @@ mod tests {
     }
 
     fn names(text: &str) -> Vec<String> {
-        told(text).into_iter().map(|(name, _)| name.unwrap_or_default()).collect()
+        describe(text).into_iter().map(|(name, _)| name.unwrap_or_default()).collect()
     }
 
     #[test]

@@ -15,9 +15,9 @@ pub(super) fn take(facts: &mut Facts, line: &str) {
         return;
     };
     // Any value may be `[N/A]`, `[Unknown Error]` or another word in brackets.
-    let told = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty() && !text.starts_with('['));
-    gpu.uuid = told(uuid).filter(|uuid| uuid.starts_with("GPU-"));
-    gpu.name = told(name);
+    let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty() && !text.starts_with('['));
+    gpu.uuid = known(uuid).filter(|uuid| uuid.starts_with("GPU-"));
+    gpu.name = known(name);
     gpu.memory = rest.first().and_then(|memory| memory.parse::<u64>().ok()).map(|mib| mib << 20);
     gpu.mig = rest.get(2).and_then(|mode| mig(mode));
     if facts.nvidia_loaded.is_none() {

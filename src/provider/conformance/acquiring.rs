@@ -53,7 +53,7 @@ pub(super) async fn recorded(bench: &Bench<'_>) -> Verdict {
         let Err(error) = bench.try_acquire(&scope, &request, &Failing).await? else {
             return broken(format!("{} was acquired although its id could not be written down", request.key));
         };
-        let seen = bench.settled(&scope, &request.key).await?;
+        let seen = bench.observe_after_delay(&scope, &request.key).await?;
         let denied = *error.left_behind() == LeftBehind::Clear && !seen.is_empty();
         ensure(!denied, || format!("the error says that nothing is left, and observe shows {}", list(&seen)))?;
         bench.acquire_usable(&scope, &request).await?;
@@ -76,7 +76,7 @@ pub(super) async fn errors(bench: &Bench<'_>) -> Verdict {
         format!("the refusal is said to have left {:?}: {error}", error.left_behind())
     })?;
     ensure(notebook.len() == 0, || "an id was written down for what was refused".to_owned())?;
-    let seen = bench.settled(&scope, &request.key).await?;
+    let seen = bench.observe_after_delay(&scope, &request.key).await?;
     ensure(seen.is_empty(), || format!("the refused request left {}", list(&seen)))
 }
 

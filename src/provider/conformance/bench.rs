@@ -61,11 +61,11 @@ impl<'a> Bench<'a> {
     /// The resources of the n-th host.
     pub(super) fn expand(&self, scope: &Scope, host: usize) -> Verdict<Vec<ResourceRequest>> {
         let request = HostRequest::new(Key::host(host), self.subject.host.clone());
-        told("expand a host", self.subject.provider.expand(scope, &request))
+        verdict("expand a host", self.subject.provider.expand(scope, &request))
     }
 
     pub(super) async fn observe(&self, scope: &Scope) -> Verdict<Vec<ObservedResource>> {
-        told("observe", self.limited("observe", self.subject.provider.observe(scope)).await?)
+        verdict("observe", self.limited("observe", self.subject.provider.observe(scope)).await?)
     }
 
     /// Acquires; an error of the provider's is an error here.
@@ -76,7 +76,7 @@ impl<'a> Bench<'a> {
         recorder: &dyn Recorder,
     ) -> Verdict<Acquired> {
         let what = format!("acquire {}", request.key);
-        told(&what, self.try_acquire(scope, request, recorder).await?)
+        verdict(&what, self.try_acquire(scope, request, recorder).await?)
     }
 
     /// Acquires; an error of the provider's is handed back.
@@ -93,7 +93,7 @@ impl<'a> Bench<'a> {
 
     pub(super) async fn release(&self, scope: &Scope, resource: &ObservedResource) -> Verdict {
         let what = format!("release {} ({})", resource.key, resource.id);
-        told(&what, self.limited("release", self.subject.provider.release(scope, resource)).await?)
+        verdict(&what, self.limited("release", self.subject.provider.release(scope, resource)).await?)
     }
 
     /// Gives a call up that does not end.
@@ -129,8 +129,8 @@ impl<'a> Bench<'a> {
     ) -> Verdict<ObservedResource> {
         let tag = scope.tag(&request.key);
         let what = format!("wait until {} is usable", request.key);
-        told(&what, self.limited(&what, self.subject.provider.wait_usable(&tag, request, id)).await?)?;
-        let settle = self.subject.settle;
+        verdict(&what, self.limited(&what, self.subject.provider.wait_usable(&tag, request, id)).await?)?;
+        let delay = self.subject.consistency_delay;
         let begun = Instant::now();
         loop {
             // Looked at before the call, so that one look falls after the end of each span, however slow the machine.
@@ -142,7 +142,7 @@ impl<'a> Bench<'a> {
                     let waited = self.subject.patience.as_secs_f64();
                     return broken(format!("{} was not usable after {waited} s: {}", request.key, resource.detail));
                 }
-                None if elapsed >= settle => {
+                None if elapsed >= delay => {
                     let shown = list(&seen);
                     return broken(format!("{} was acquired as {id}, and observe shows {shown}", request.key));
                 }
@@ -152,13 +152,13 @@ impl<'a> Bench<'a> {
     }
 
     /// Looks until something of this key shows or the settle time is over; hands back what shows of the key.
-    pub(super) async fn settled(&self, scope: &Scope, key: &Key) -> Verdict<Vec<ObservedResource>> {
-        let settle = self.subject.settle;
+    pub(super) async fn observe_after_delay(&self, scope: &Scope, key: &Key) -> Verdict<Vec<ObservedResource>> {
+        let delay = self.subject.consistency_delay;
         let begun = Instant::now();
         loop {
             let elapsed = begun.elapsed();
             let seen = of_key(self.observe(scope).await?, key);
-            if !seen.is_empty() || elapsed >= settle {
+            if !seen.is_empty() || elapsed >= delay {
                 ensure(seen.len() <= 1, || format!("two resources have the key {key}: {}", list(&seen)))?;
                 return Ok(seen);
             }
@@ -168,13 +168,13 @@ impl<'a> Bench<'a> {
 
     /// Looks through the whole settle time: never two of this key, and one at the end.
     pub(super) async fn exactly_one(&self, scope: &Scope, key: &Key) -> Verdict<ObservedResource> {
-        let settle = self.subject.settle;
+        let delay = self.subject.consistency_delay;
         let begun = Instant::now();
         loop {
             let elapsed = begun.elapsed();
             let mut seen = of_key(self.observe(scope).await?, key);
             ensure(seen.len() <= 1, || format!("two resources have the key {key}: {}", list(&seen)))?;
-            if elapsed >= settle {
+            if elapsed >= delay {
                 return seen.pop().map_or_else(|| broken(format!("nothing has the key {key}")), Ok);
             }
             self.pause().await;
@@ -183,15 +183,15 @@ impl<'a> Bench<'a> {
 
     /// Waits until nothing shows, and goes on looking until the settle time is over.
     pub(super) async fn until_empty(&self, scope: &Scope) -> Verdict {
-        let settle = self.subject.settle;
+        let delay = self.subject.consistency_delay;
         let begun = Instant::now();
         loop {
             let elapsed = begun.elapsed();
             let seen = self.observe(scope).await?;
-            if seen.is_empty() && elapsed >= settle {
+            if seen.is_empty() && elapsed >= delay {
                 return Ok(());
             }
-            if !seen.is_empty() && elapsed >= self.subject.patience.max(settle) {
+            if !seen.is_empty() && elapsed >= self.subject.patience.max(delay) {
                 return broken(format!("observe still shows {}", list(&seen)));
             }
             self.pause().await;
@@ -245,15 +245,15 @@ impl<'a> Bench<'a> {
 
     /// Waits a little before the next look.
     async fn pause(&self) {
-        let settle = self.subject.settle;
-        let pause = (settle / 4).clamp(Duration::from_millis(5), Duration::from_secs(5));
+        let delay = self.subject.consistency_delay;
+        let pause = (delay / 4).clamp(Duration::from_millis(5), Duration::from_secs(5));
         let patient = self.subject.patience / 20;
         tokio::time::sleep(pause.max(patient.min(Duration::from_secs(5)))).await;
     }
 }
 
 /// Makes a provider's error a failure of the case.
-pub(super) fn told<T>(what: &str, result: Result<T, Error>) -> Verdict<T> {
+pub(super) fn verdict<T>(what: &str, result: Result<T, Error>) -> Verdict<T> {
     result.map_err(|error| Stop::Broken(format!("{what} failed: {error}")))
 }
 

@@ -14,24 +14,24 @@ pub(super) async fn answer_lost(bench: &Bench<'_>) -> Verdict {
     let scope = bench.fresh_scope()?;
     for request in bench.chain(&scope)? {
         lose_the_answer(bench, &scope, &request).await?;
-        let seen = bench.settled(&scope, &request.key).await?;
+        let seen = bench.observe_after_delay(&scope, &request.key).await?;
         again_is_the_same(bench, &scope, &request, seen.first().map(|resource| resource.id.clone())).await?;
     }
     Ok(())
 }
 
 pub(super) async fn late(bench: &Bench<'_>) -> Verdict {
-    if bench.capability().settle.is_zero() {
-        return Err(Stop::NotApplicable("settle"));
+    if bench.capability().consistency_delay.is_zero() {
+        return Err(Stop::NotApplicable("delay"));
     }
-    let settle = bench.subject.settle;
+    let delay = bench.subject.consistency_delay;
     let scope = bench.fresh_scope()?;
     for request in bench.chain(&scope)? {
         lose_the_answer(bench, &scope, &request).await?;
-        let seen = bench.settled(&scope, &request.key).await?;
+        let seen = bench.observe_after_delay(&scope, &request.key).await?;
         let Some(resource) = seen.first() else {
-            let seconds = settle.as_secs_f64();
-            return broken(format!("{} had not shown {seconds} s after its call, the settle time", request.key));
+            let seconds = delay.as_secs_f64();
+            return broken(format!("{} had not shown {seconds} s after its call, the delay time", request.key));
         };
         again_is_the_same(bench, &scope, &request, Some(resource.id.clone())).await?;
     }
@@ -97,7 +97,7 @@ async fn cut_acquire(bench: &Bench<'_>, scope: &Scope, request: &ResourceRequest
         Stop::Broken(what) => Stop::Broken(format!("acquire was dropped after {points} polls: {what}")),
         other => other,
     };
-    let seen = bench.settled(scope, &request.key).await.map_err(at)?;
+    let seen = bench.observe_after_delay(scope, &request.key).await.map_err(at)?;
     let written = notebook.ids(&request.key);
     // An id in the journal that nothing answers to would be a leak that looks like one forever.
     if let (Some(id), []) = (written.first(), seen.as_slice()) {

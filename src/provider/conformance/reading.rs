@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 
-use super::bench::{Bench, list, told};
+use super::bench::{Bench, list, verdict};
 use super::suite::{Stop, Verdict, broken, ensure};
 use crate::name::Key;
 use crate::provider::{EndAsk, LeaseState, ProviderKind, ResourceRequest};
@@ -86,10 +86,10 @@ pub(super) async fn extend(bench: &Bench<'_>) -> Verdict {
     // What is reserved is what all the rest needs, so it comes first.
     let Some(request) = bench.chain(&scope)?.into_iter().next() else { return broken("a host takes no resources") };
     let id = bench.acquire_usable(&scope, &request).await?;
-    let read = || async { told("read the reservation", bench.limited("lease", reservations.lease(&id)).await?) };
+    let read = || async { verdict("read the reservation", bench.limited("lease", reservations.lease(&id)).await?) };
     let before = read().await?;
     let longer = EndAsk::After(SignedDuration::from_mins(10));
-    let moved = told("extend", bench.limited("extend", reservations.extend(&id, longer, false)).await?)?;
+    let moved = verdict("extend", bench.limited("extend", reservations.extend(&id, longer, false)).await?)?;
     ensure(moved.end > before.end, || format!("{id} was extended from {} to {}", before.end, moved.end))?;
     let after = read().await?;
     ensure(after.end == moved.end && after.state == LeaseState::Active, || {

@@ -27,7 +27,7 @@ pub struct Subject<'a> {
     /// How long a resource may take until it is usable, or until it is gone.
     pub patience: Duration,
     /// How long after a call its effect may be missing from `observe`: the capability's, or less where it is known to be less.
-    pub settle: Duration,
+    pub consistency_delay: Duration,
     /// After how many polls a call is dropped: one try each, in this order.
     pub cuts: Vec<usize>,
 }
@@ -46,7 +46,15 @@ impl<'a> Subject<'a> {
         let (minutes, cuts) =
             if capability.costs_money { (40, FEW_CUTS.to_vec()) } else { (1, (1..=MOST_POLLS).collect()) };
         let patience = Duration::from_secs(minutes * 60);
-        Ok(Self { provider, host, owner: owner()?, stranger: owner()?, patience, settle: capability.settle, cuts })
+        Ok(Self {
+            provider,
+            host,
+            owner: owner()?,
+            stranger: owner()?,
+            patience,
+            consistency_delay: capability.consistency_delay,
+            cuts,
+        })
     }
 }
 
@@ -152,7 +160,7 @@ cases! {
     CancelInTheMiddle, "cancel-in-the-middle", broken_off::cancel,
         "A call may be dropped at any point: never two under one key, and nothing that cannot be released.";
     LateEffect, "late-effect", broken_off::late,
-        "An effect shows within the settle time, and is never doubled.";
+        "An effect shows within the consistency_delay time, and is never doubled.";
     ReleaseTwice, "release-twice", releasing::twice,
         "A release of what is gone already is success.";
     ReleaseOfWhatNeverWas, "release-of-what-never-was", releasing::never_was,

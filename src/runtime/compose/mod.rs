@@ -16,14 +16,14 @@ mod view;
 pub use clean::{clean_script, stop_script};
 pub use images::{Build, HostImages, host_images};
 pub use ports::peer_ports;
-pub use prepare::{Peers, confirm_steps, guard_steps, preparation, undo_script};
+pub use prepare::{Peers, confirm_steps, firewall_stage, preparation, undo_script};
 pub use project::{deployment_of, deployments, pages};
-pub use runtime::{Compose, logs_script, look_script};
+pub use runtime::{Compose, inspect_script, logs_script};
 pub(super) use stage::look_inside;
 
 pub use super::project::{
-    CheckLine, CleanOptions, Container, DeployRequest, Deployment, HostFolders, HostInput, LogLine, LogRequest, Page,
-    Seen, checks_of, checks_told, log_line, seen_of,
+    CheckLine, CleanOptions, Container, DeployRequest, Deployment, HostFolders, HostInput, LogLine, LogRequest,
+    Observation, Page, checks_in_values, checks_of, log_line, parse_observation,
 };
 use crate::util::digest;
 

@@ -20,7 +20,7 @@ type Part = (&'static str, &'static str, Vec<(&'static str, String)>);
 pub enum Peers<'a> {
     /// There are no others.
     None,
-    /// It is known only once all of them are there: [`guard_steps`] sets it then.
+    /// It is known only once all of them are there: [`firewall_stage`] sets it then.
     Later,
     /// It is known.
     Known {
@@ -76,7 +76,7 @@ pub fn preparation(
 
 /// The stage `guard` of a host whose peers are known now: these ports are opened to these addresses and to nobody else, for a minute:
 /// [`confirm_steps`] keeps it so.
-pub fn guard_steps(
+pub fn firewall_stage(
     spec: &Spec,
     facts: &Facts,
     tag: &str,
@@ -84,8 +84,8 @@ pub fn guard_steps(
     ports: &[String],
     library: &Library,
 ) -> Result<Stage> {
-    let stages = stage_of("guard", spec, facts, firewall(tag, addresses, ports), library)?;
-    Ok(Stage::join("guard", stages.into_iter().collect(), spec.timeouts.prepare.0))
+    let stages = stage_of("firewall", spec, facts, firewall(tag, addresses, ports), library)?;
+    Ok(Stage::join("firewall", stages.into_iter().collect(), spec.timeouts.prepare.0))
 }
 
 /// Before anything is published. Nobody sets variables of it.
@@ -252,9 +252,9 @@ mod tests {
         assert_eq!((confirm.name.as_str(), &confirm.variables["table"]), ("confirm", &firewall_table(tag)));
         // Opened later, it is the same steps, in a stage of their own; the tool for it is there by then.
         let (peers, ports) = (["10.0.0.2".to_owned()], ["6379".to_owned(), "20000-20999".to_owned()]);
-        let guard = guard_steps(&spec(""), &facts("amd"), tag, &peers, &ports, &Library::default()).unwrap();
-        let set = &guard.steps[place(&guard, "open the ports to the other hosts alone").unwrap()];
-        assert_eq!((guard.name.as_str(), &set.variables), ("guard", &firewall.variables));
+        let opened = firewall_stage(&spec(""), &facts("amd"), tag, &peers, &ports, &Library::default()).unwrap();
+        let set = &opened.steps[place(&opened, "open the ports to the other hosts alone").unwrap()];
+        assert_eq!((opened.name.as_str(), &set.variables), ("firewall", &firewall.variables));
         let later =
             preparation(&spec(""), &facts("amd"), tag, Peers::Later, &["a/ray:1".to_owned()], &Library::default())
                 .unwrap();

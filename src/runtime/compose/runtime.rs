@@ -18,7 +18,7 @@ use crate::runtime::project::{
 use crate::spec::{NodeSpec, Spec};
 use crate::state::HostPorts;
 
-const LOOK: &str = include_str!("shell/look.sh");
+const INSPECT: &str = include_str!("shell/inspect.sh");
 const LOGS: &str = include_str!("shell/logs.sh");
 
 /// Nodes are containers of one compose project per host.
@@ -70,10 +70,10 @@ impl ProjectRuntime for Compose {
         true
     }
 
-    fn guard(&self, request: &PrepareRequest<'_>) -> Result<Stage> {
+    fn firewall(&self, request: &PrepareRequest<'_>) -> Result<Stage> {
         let PrepareRequest { spec, host, library, .. } = request;
         let (addresses, ports) = lets_in(request);
-        prepare::guard_steps(spec, &host.facts, &host.tag, &addresses, &ports, library)
+        prepare::firewall_stage(spec, &host.facts, &host.tag, &addresses, &ports, library)
     }
 
     fn deployment(&self, request: &DeployRequest<'_>, host: &Key) -> Result<Deployment> {
@@ -89,8 +89,8 @@ impl ProjectRuntime for Compose {
     }
 
     /// Works without Docker.
-    fn look_script(&self, tag: &str, _folders: &HostFolders) -> String {
-        look_script(tag)
+    fn inspect_script(&self, tag: &str, _folders: &HostFolders) -> String {
+        inspect_script(tag)
     }
 
     fn stop_script(&self, tag: &str, _folders: &HostFolders) -> String {
@@ -119,8 +119,8 @@ fn lets_in(request: &PrepareRequest<'_>) -> (Vec<String>, Vec<String>) {
 }
 
 /// The shell text that prints what of this tag is on the host. Changes nothing; works without Docker.
-pub fn look_script(tag: &str) -> String {
-    format!("{}{LOOK}", header(tag))
+pub fn inspect_script(tag: &str) -> String {
+    format!("{}{INSPECT}", header(tag))
 }
 
 /// The script that prints the logs of the containers of this tag.

@@ -5,13 +5,13 @@
 //! On one machine all of Ray listens on the loopback only (`templates/ray-native/node.py` says how), so that nothing is open
 //! to the world and nothing outside can be disturbed.
 
-mod deployed;
 mod launch;
 mod layout;
 mod ports;
+mod runtime;
 
-pub use deployed::Deployed;
 pub(crate) use launch::resource_of;
 pub use launch::{HeadAddress, Launch, launch};
 pub use layout::Layout;
 pub use ports::NodePorts;
+pub use runtime::NativeRuntime;

@@ -5,7 +5,7 @@
 
 mod deployment;
 mod logs;
-mod seen;
+mod observation;
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ pub use deployment::{
     CleanOptions, DeployRequest, Deployment, HostFolders, HostInput, Others, Page, PrepareRequest, nodes_of,
 };
 pub use logs::{LogLine, LogRequest, log_line};
-pub use seen::{CheckLine, Container, Seen, checks_of, checks_told, seen_of};
+pub use observation::{CheckLine, Container, Observation, checks_in_values, checks_of, parse_observation};
 
 use super::{compose, native};
 use crate::error::Result;
@@ -97,7 +97,7 @@ pub trait ProjectRuntime: Send + Sync {
     ///
     /// # Errors
     /// When it has none to open.
-    fn guard(&self, request: &PrepareRequest<'_>) -> Result<Stage>;
+    fn firewall(&self, request: &PrepareRequest<'_>) -> Result<Stage>;
 
     /// The deployment of one host. The drivers of the others need not run yet.
     ///
@@ -116,8 +116,8 @@ pub trait ProjectRuntime: Send + Sync {
     /// The pages that a cluster of this spec has, on the host with the head.
     fn pages(&self, spec: &Spec, head_host: &Key, ports: &HostPorts) -> Vec<Page>;
 
-    /// The shell text that prints what of this tag is on the host, for [`seen_of`]. It changes nothing.
-    fn look_script(&self, tag: &str, folders: &HostFolders) -> String;
+    /// The shell text that prints what of this tag is on the host, for [`parse_observation`]. It changes nothing.
+    fn inspect_script(&self, tag: &str, folders: &HostFolders) -> String;
 
     /// The script that ends what runs of this tag, and keeps all else; `::stopped` is its last word.
     fn stop_script(&self, tag: &str, folders: &HostFolders) -> String;
@@ -134,6 +134,6 @@ pub trait ProjectRuntime: Send + Sync {
 pub fn of(runtime: Runtime) -> &'static dyn ProjectRuntime {
     match runtime {
         Runtime::Docker => &compose::Compose,
-        Runtime::Native => &native::Deployed,
+        Runtime::Native => &native::NativeRuntime,
     }
 }

@@ -67,7 +67,7 @@ impl Cloud for Sandbox {
     const PROVIDER: &'static str = "lambda";
     const LIMITED: u32 = 6;
     /// The stand-in shows at once what it did.
-    const SETTLE: Option<Duration> = Some(Duration::from_millis(100));
+    const CONSISTENCY_DELAY: Option<Duration> = Some(Duration::from_millis(100));
     const VICTIM: Victim = Victim { kind: "instance", id: "/data/instance_ids/0", forgotten: &["instance"] };
 
     fn variables(&self) -> Vec<(&'static str, String)> {

@@ -37,7 +37,7 @@ pub(crate) trait Cloud: Send + Sync + 'static {
     /// How often it may answer 429 until we have given up.
     const LIMITED: u32;
     /// How late its answers may be, where that is not what the provider says.
-    const SETTLE: Option<Duration> = None;
+    const CONSISTENCY_DELAY: Option<Duration> = None;
     /// What a provider with a deliberate mistake treats wrongly.
     const VICTIM: Victim;
 

@@ -12,7 +12,7 @@ use gpucl::error::{Error, ErrorKind, Result};
 use gpucl::event::Bus;
 use gpucl::name::{Key, Owner, Scope};
 use gpucl::plan::{Action, Desired, Goal, Observed, Operation};
-use gpucl::provider::{EndAsk, HostRequest, Provider, Recorder, ResourceRequest, Surroundings};
+use gpucl::provider::{EndAsk, HostRequest, Provider, Recorder, ResourceRequest, UserEnvironment};
 use gpucl::providers::find;
 use gpucl::render::Library;
 use gpucl::state::{ClusterState, Paths, Store};
@@ -79,7 +79,7 @@ impl<C: Cloud> Home<C> {
             program: PathBuf::new(),
             environment: Vec::new(),
             host_environment: Vec::new(),
-            surroundings: Surroundings {
+            user_environment: UserEnvironment {
                 variables,
                 home: at("home"),
                 config_home: at("config"),
@@ -136,7 +136,7 @@ impl<C: Cloud> Home<C> {
         let provider = self.provider()?;
         let process = Process {
             scope: self.scope.clone(),
-            settle: C::SETTLE.unwrap_or_else(|| provider.capability().settle),
+            consistency_delay: C::CONSISTENCY_DELAY.unwrap_or_else(|| provider.capability().consistency_delay),
             provider,
             adopted: Mutex::default(),
             death,
@@ -222,7 +222,7 @@ impl<C: Cloud> Home<C> {
                 provider: provider.as_ref(),
                 options: GcOptions::default(),
             };
-            let found = gc.look().await?;
+            let found = gc.find().await?;
             last = gc.delete(&found).await.into_iter().next().map(|(_, error)| error);
             if gc.left().await?.is_empty() {
                 return Ok(());
@@ -239,7 +239,7 @@ struct Process {
     adopted: Mutex<Vec<ResourceRequest>>,
     death: Option<Death<'static>>,
     died: Notify,
-    settle: std::time::Duration,
+    consistency_delay: std::time::Duration,
 }
 
 impl Process {
@@ -302,7 +302,7 @@ impl World for Process {
         }
     }
 
-    fn settle(&self) -> std::time::Duration {
-        self.settle
+    fn consistency_delay(&self) -> std::time::Duration {
+        self.consistency_delay
     }
 }

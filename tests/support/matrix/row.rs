@@ -89,7 +89,7 @@ pub(crate) async fn run<C: Cloud>(cloud: &Arc<C>, owner: &Owner, row: Row, bug: 
         (Some(_), other) => return Err(format!("the process did not die: {other:?}")),
         _ => {}
     }
-    let told = |what: &str, error: gpucl::error::Error| match &first {
+    let at = |what: &str, error: gpucl::error::Error| match &first {
         Err(before) => format!("{what} failed: {error} (before: {before})"),
         Ok(()) => format!("{what} failed: {error}"),
     };
@@ -99,7 +99,7 @@ pub(crate) async fn run<C: Cloud>(cloud: &Arc<C>, owner: &Owner, row: Row, bug: 
                 converges(&home).await.map_err(|why| format!("{why} (before: {first:?})"))?;
             }
             Death::Released(_) | Death::Extended => {
-                step(None).await.map_err(|error| told("the same again", error))?;
+                step(None).await.map_err(|error| at("the same again", error))?;
             }
         }
         if let Some((_, target)) = &target {
@@ -111,10 +111,10 @@ pub(crate) async fn run<C: Cloud>(cloud: &Arc<C>, owner: &Owner, row: Row, bug: 
     }
     made_once(&**cloud, row).await?;
     match then {
-        Then::Again | Then::Down => home.down(None).await.map_err(|error| told("`down`", error))?,
+        Then::Again | Then::Down => home.down(None).await.map_err(|error| at("`down`", error))?,
         Then::Gc => {
             home.lose_state();
-            home.gc().await.map_err(|error| told("`gc`", error))?;
+            home.gc().await.map_err(|error| at("`gc`", error))?;
         }
     }
     let left = cloud.of(&home.scope).await;

@@ -116,8 +116,8 @@ impl Desk<'_> {
         let ask = args.lease_ask(Timestamp::now(), &self.zone)?;
         let reservations = self.reservations()?;
         if !args.dry_run {
-            let settled = self.settle().await?;
-            for found in &settled.found {
+            let recovery = self.recover().await?;
+            for found in &recovery.found {
                 if found.is(&self.source, &ask) {
                     self.app.ui.status(format!(
                         "an earlier command asked for the same, and its answer was lost: it has made the lease {}",

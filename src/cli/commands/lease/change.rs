@@ -50,7 +50,7 @@ pub(crate) struct WaitArgs {
 
 impl Desk<'_> {
     pub(super) async fn extend(&self, args: ExtendArgs) -> Result<u8> {
-        self.settle_if_free().await?;
+        self.recover_if_free().await?;
         let reservations = self.reservations()?;
         let lease = reservations.lease(&args.name).await?;
         self.only_ours(&lease, "extend")?;
@@ -81,7 +81,7 @@ impl Desk<'_> {
     }
 
     pub(super) async fn delete(&self, args: DeleteArgs) -> Result<u8> {
-        self.settle_if_free().await?;
+        self.recover_if_free().await?;
         let reservations = self.reservations()?;
         let lease = reservations.lease(&args.name).await?;
         self.only_ours(&lease, "delete")?;
@@ -110,7 +110,7 @@ impl Desk<'_> {
     }
 
     pub(super) async fn wait(&self, name: &str) -> Result<u8> {
-        self.settle_if_free().await?;
+        self.recover_if_free().await?;
         let lease = self.reservations()?.lease(name).await?;
         let until = when::between(Timestamp::now(), lease.start);
         if lease.state == LeaseState::Pending && until.is_positive() {

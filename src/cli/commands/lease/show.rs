@@ -31,7 +31,7 @@ pub(crate) struct ShowArgs {
 
 impl Desk<'_> {
     pub(super) async fn list(&self, args: ListArgs) -> Result<u8> {
-        self.settle_if_free().await?;
+        self.recover_if_free().await?;
         let mut leases = self.reservations()?.leases().await?;
         let all = leases.len();
         leases.retain(|lease| args.all || (lease.ours && lease.state != LeaseState::Ended));
@@ -65,7 +65,7 @@ impl Desk<'_> {
     }
 
     pub(super) async fn show(&self, name: &str) -> Result<u8> {
-        self.settle_if_free().await?;
+        self.recover_if_free().await?;
         let lease = self.reservations()?.lease(name).await?;
         if self.app.json() {
             self.app.ui.json(&self.json(&lease));

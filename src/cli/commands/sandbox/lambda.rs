@@ -92,7 +92,7 @@ fn hosts(app: &App, args: &Args, folder: &Path) -> Result<LocalHosts> {
     if let Some(cache) = app.paths.cache.parent() {
         environment.push(("XDG_CACHE_HOME".to_owned(), cache.display().to_string()));
     }
-    let pip = app.surroundings().config_home.join("pip/pip.conf");
+    let pip = app.user_environment().config_home.join("pip/pip.conf");
     if pip.is_file() && app.variable("PIP_CONFIG_FILE").is_none() {
         environment.push(("PIP_CONFIG_FILE".to_owned(), pip.display().to_string()));
     }

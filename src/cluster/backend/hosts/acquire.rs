@@ -35,14 +35,14 @@ impl ProjectWorld {
             config.events.note(note);
         }
         {
-            let mut learned = self.learned();
+            let mut observations = self.observations();
             // One for each host, or nobody can tell which is whose.
             if resolved.offers.len() == resolved.hosts.len() {
                 let of_hosts = resolved.hosts.iter().zip(&resolved.offers);
-                learned.promised = of_hosts.map(|(host, offer)| (host.key.clone(), offer.gpus.clone())).collect();
+                observations.promised = of_hosts.map(|(host, offer)| (host.key.clone(), offer.gpus.clone())).collect();
             }
-            (learned.hosts, learned.end) = (Some(resolved.hosts), resolved.end);
-            learned.start = resolved.start.as_ref().map(|start| start.at);
+            (observations.hosts, observations.end) = (Some(resolved.hosts), resolved.end);
+            observations.start = resolved.start.as_ref().map(|start| start.at);
         }
         let offers = match resolved.offers.is_empty() {
             true => config.provider.offers().await?,
@@ -58,7 +58,7 @@ impl ProjectWorld {
 
     /// The hosts that the spec asks for, pinned down where that was done.
     pub(super) fn hosts(&self) -> Vec<HostRequest> {
-        if let Some(hosts) = &self.learned().hosts {
+        if let Some(hosts) = &self.observations().hosts {
             return hosts.clone();
         }
         self.spec_hosts()
@@ -87,7 +87,7 @@ impl ProjectWorld {
         let config = &self.config;
         let resources = config.provider.observe(&config.scope).await?;
         let mut observed = Observed { resources, ..Observed::default() };
-        let is_resolved = self.learned().hosts.is_some();
+        let is_resolved = self.observations().hosts.is_some();
         let adopted: Vec<ResourceRequest> = match is_resolved {
             true => self.requests()?.into_iter().filter(|request| request.adopted.is_some()).collect(),
             false => Vec::new(),
@@ -126,9 +126,9 @@ impl ProjectWorld {
         }
         let keys = places.keys().cloned().collect();
         for (key, place) in &places {
-            self.config.reach.know(key, place).await;
+            self.config.connector.know(key, place).await;
         }
-        self.learned().places = places;
+        self.observations().places = places;
         Ok(keys)
     }
 
@@ -144,8 +144,8 @@ impl ProjectWorld {
     pub(super) async fn choose(&self) -> Result<()> {
         let hosts = self.spec_hosts();
         let resolved = self.config.provider.resolve(&self.config.scope, hosts).await?;
-        let mut learned = self.learned();
-        (learned.hosts, learned.end) = (Some(resolved.hosts), resolved.end);
+        let mut observations = self.observations();
+        (observations.hosts, observations.end) = (Some(resolved.hosts), resolved.end);
         Ok(())
     }
 
@@ -155,7 +155,7 @@ impl ProjectWorld {
         let requests = self.requests().unwrap_or_default();
         let prices = requests.iter().filter(|request| is_there(&request.key)).filter_map(|request| request.found.price);
         let sums = money::sums(prices.map(|price| price.0));
-        (!sums.is_empty()).then(|| money::told(&sums))
+        (!sums.is_empty()).then(|| money::describe(&sums))
     }
 
     /// Waits until what is there is usable, and writes down where it is.
@@ -165,10 +165,10 @@ impl ProjectWorld {
         if request.is_host {
             let place = self.config.provider.place(&tag, id).await?;
             self.note_place(key, &place, ledger)?;
-            let end = self.learned().end;
+            let end = self.observations().end;
             end.map_or(Ok(()), |end| note_end(key, end, ledger))?;
-            self.config.reach.know(key, &place).await;
-            self.learned().places.insert(key.clone(), place);
+            self.config.connector.know(key, &place).await;
+            self.observations().places.insert(key.clone(), place);
         }
         Ok(())
     }
@@ -189,7 +189,7 @@ impl ProjectWorld {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             // What cannot be asked for a moment is not gone.
-            let Some(found) = self.seen_lately().await else { continue };
+            let Some(found) = self.recently_observed().await else { continue };
             let why = match found.iter().find(|found| found.key == *host) {
                 Some(found) if found.usable || found.coming => continue,
                 Some(found) => found.detail.clone(),
@@ -200,14 +200,14 @@ impl ProjectWorld {
     }
 
     /// What the provider has, not older than [`LOOK_EVERY`]: it is asked once for all hosts.
-    async fn seen_lately(&self) -> Option<Vec<ObservedResource>> {
+    async fn recently_observed(&self) -> Option<Vec<ObservedResource>> {
         let _turn = self.asking.lock().await;
         let fresh = |at: &tokio::time::Instant| at.elapsed() < LOOK_EVERY;
-        if let Some((_, found)) = self.learned().last_seen.as_ref().filter(|(at, _)| fresh(at)) {
+        if let Some((_, found)) = self.observations().last_observed.as_ref().filter(|(at, _)| fresh(at)) {
             return Some(found.clone());
         }
         let found = self.config.provider.observe(&self.config.scope).await.ok()?;
-        self.learned().last_seen = Some((tokio::time::Instant::now(), found.clone()));
+        self.observations().last_observed = Some((tokio::time::Instant::now(), found.clone()));
         Some(found)
     }
 

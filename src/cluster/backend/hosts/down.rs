@@ -17,7 +17,7 @@ use crate::util::human;
 
 /// Ends all containers; hands back what is kept.
 pub(super) async fn stop(settings: &Settings, spec: &Spec, store: Store) -> Result<Vec<String>> {
-    let world = open_world(settings, spec, &store, Purpose::Look)?;
+    let world = open_world(settings, spec, &store, Purpose::Inspect)?;
     let ledger = Ledger::new(store);
     let pipeline = Pipeline {
         world: &world,
@@ -37,7 +37,7 @@ pub(super) async fn stop(settings: &Settings, spec: &Spec, store: Store) -> Resu
 
 /// Whether something of this cluster is on a host, as its runtime would leave it.
 pub(super) async fn leaves_traces(settings: &Settings, spec: &Spec, store: &Store) -> bool {
-    let Ok(world) = open_world(settings, spec, store, Purpose::Look) else { return false };
+    let Ok(world) = open_world(settings, spec, store, Purpose::Inspect) else { return false };
     world.observe(store.state()).await.is_ok_and(|observed| !observed.projects.is_empty())
 }
 
@@ -99,8 +99,8 @@ pub(super) async fn down(settings: &Settings, spec: &Spec, store: Store, options
         ));
     }
     let (tried, open) = {
-        let learned = world.learned();
-        (learned.tried_ports, learned.open_ports)
+        let observations = world.observations();
+        (observations.tried_ports, observations.open_ports)
     };
     if tried > 0 && open == 0 {
         proof.seen.push(format!("tried {tried} ports that were ours: nobody listens"));

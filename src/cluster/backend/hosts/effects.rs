@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::goal::no_place;
 use super::images;
-use super::world::{ANSWERS_WITHIN, HostSeen, ProjectWorld, Purpose};
+use super::world::{ANSWERS_WITHIN, HostObservation, ProjectWorld, Purpose};
 use crate::engine::{Ledger, Urgency};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::host::ExecEnd;
@@ -20,9 +20,9 @@ impl ProjectWorld {
         self.note_promises(ledger)?;
         let known = ledger.state();
         // What one lets in depends on what the others are.
-        match self.guards() || !self.runtime().opens_ports() {
-            true => self.look_at_new(host, &known).await?,
-            false => self.look_at_all_new(&known).await?,
+        match self.has_firewall() || !self.runtime().opens_ports() {
+            true => self.observe_new(host, &known).await?,
+            false => self.observe_all_new(&known).await?,
         }
         let connected = self.connected_new(host, &known).await?;
         let survey = self.survey(&ledger.state());
@@ -41,15 +41,17 @@ impl ProjectWorld {
             host.facts = Some(report.facts.clone());
             host.ray_env = report.values.get("ray_env").map(PathBuf::from);
         })?;
-        self.learned().seen.insert(host.clone(), HostSeen { facts: report.facts, ..HostSeen::default() });
+        self.observations()
+            .seen
+            .insert(host.clone(), HostObservation { facts: report.facts, ..HostObservation::default() });
         Ok(())
     }
 
     /// Opens a host to the others, all of which have an address by now. The next connection keeps it so: that of `deploy`.
-    pub(super) async fn guard(&self, host: &Key, ledger: &Ledger) -> Result<()> {
-        self.look_at_all_new(&ledger.state()).await?;
+    pub(super) async fn set_firewall(&self, host: &Key, ledger: &Ledger) -> Result<()> {
+        self.observe_all_new(&ledger.state()).await?;
         let survey = self.survey(&ledger.state());
-        let stage = self.guard_stage(host, &survey, &self.nodes(&survey)?)?;
+        let stage = self.firewall_stage(host, &survey, &self.nodes(&survey)?)?;
         let stop = self.config.cancel.at_least(Urgency::Now);
         playbook::run_stage(self.connected(host).await?.as_ref(), &stage, &self.config.events, stop).await.map(|_| ())
     }
@@ -57,7 +59,7 @@ impl ProjectWorld {
     pub(super) async fn deploy(&self, project: &Key, host: &Key, ledger: &Ledger) -> Result<()> {
         let known = ledger.state();
         // Where the head is, and which nodes there are, is known once all of them have told.
-        self.look_at_all_new(&known).await?;
+        self.observe_all_new(&known).await?;
         let place = self.place_of(host).ok_or_else(|| no_place(host))?;
         // Of a host that was found by its tag nobody has written it down yet.
         self.note_place(host, &place, ledger)?;
@@ -79,14 +81,14 @@ impl ProjectWorld {
         ledger.exists(project, &deployment.project).await?;
         let connected = if self.host_keys().len() > 1 {
             // The firewall was set: a new connection proves that it let us in, and carries the next stage.
-            self.config.reach.fresh(host, &place, &self.home(host), ANSWERS_WITHIN).await?
+            self.config.connector.fresh(host, &place, &self.home(host), ANSWERS_WITHIN).await?
         } else {
             self.connected(host).await?
         };
         let stop = self.config.cancel.at_least(Urgency::Now);
         let report = playbook::run_stage(connected.as_ref(), &deployment.stage, &self.config.events, stop).await?;
-        let checks = project::checks_told(&report.values);
-        if let Some(seen) = self.learned().seen.get_mut(host) {
+        let checks = project::checks_in_values(&report.values);
+        if let Some(seen) = self.observations().seen.get_mut(host) {
             seen.checks = checks;
         }
         Ok(())
@@ -94,9 +96,9 @@ impl ProjectWorld {
 
     /// The ports of the pages on this machine: chosen once, and then kept.
     fn pages(&self, known: &ClusterState) -> Result<Pages> {
-        let mut learned = self.learned();
+        let mut observations = self.observations();
         let noted = known.pages().cloned();
-        if let Some(pages) = noted.or_else(|| learned.pages.clone()) {
+        if let Some(pages) = noted.or_else(|| observations.pages.clone()) {
             return Ok(pages);
         }
         let mut pages = Pages::new();
@@ -112,7 +114,7 @@ impl ProjectWorld {
             held.push(listener);
             pages.insert(name.to_owned(), port);
         }
-        learned.pages = Some(pages.clone());
+        observations.pages = Some(pages.clone());
         Ok(pages)
     }
 
@@ -145,7 +147,7 @@ impl ProjectWorld {
         connected.end_abandoned().await?;
         let clean = match self.config.purpose {
             Purpose::Remove(clean) => clean,
-            Purpose::Check | Purpose::Look | Purpose::Glance => CleanOptions::default(),
+            Purpose::Check | Purpose::Inspect | Purpose::Glance => CleanOptions::default(),
         };
         let tag = self.config.scope.tag(host).to_string();
         let script = self.runtime().clean_script(&tag, &self.folders(host), clean);
@@ -154,15 +156,15 @@ impl ProjectWorld {
             if let Some(removed) = line.strip_prefix("::removed ") {
                 self.config.events.note(format!("{}: removed {removed}", host.display_name()));
             } else if let Some(kept) = line.strip_prefix("::kept ") {
-                self.learned().kept.push(format!("{kept} on {}", host.display_name()));
+                self.observations().kept.push(format!("{kept} on {}", host.display_name()));
             } else if let Some(tried) = line.strip_prefix("::tried ") {
-                self.learned().tried_ports += tried.trim().parse::<usize>().unwrap_or_default();
+                self.observations().tried_ports += tried.trim().parse::<usize>().unwrap_or_default();
             } else if let Some(port) = line.strip_prefix("::open ") {
-                self.learned().open_ports += 1;
+                self.observations().open_ports += 1;
                 self.config.events.warn(format!("port {port}, which was ours, is in use again by somebody else"));
             } else if let Some(node) = line.strip_prefix("::unknown") {
                 let node = node.trim().parse::<Key>().map_or("a node".to_owned(), |key| key.display_name());
-                self.learned().missed.insert(format!("{node} of {}", host.display_name()));
+                self.observations().missed.insert(format!("{node} of {}", host.display_name()));
             }
         }
         if lines.iter().any(|line| line == "::clean") { Ok(()) } else { Err(self.unfinished("clean", host, &lines)) }

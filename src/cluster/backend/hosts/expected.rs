@@ -43,7 +43,7 @@ pub(super) struct Surveyed {
 pub(super) struct Expected {
     pub(super) prepare: Stage,
     /// What it lets in from the others, where that is a stage of its own.
-    pub(super) guard: Option<Stage>,
+    pub(super) firewall: Option<Stage>,
     /// What it runs; absent while nothing was brought up there.
     pub(super) deployment: Option<Deployment>,
 }
@@ -52,7 +52,7 @@ impl Expected {
     /// Its stages.
     pub(super) fn stages(&self) -> Vec<&Stage> {
         let deployed = self.deployment.as_ref().map(|deployment| &deployment.stage);
-        [Some(&self.prepare), self.guard.as_ref(), deployed].into_iter().flatten().collect()
+        [Some(&self.prepare), self.firewall.as_ref(), deployed].into_iter().flatten().collect()
     }
 }
 
@@ -69,7 +69,7 @@ impl ProjectWorld {
     pub(super) fn survey(&self, known: &ClusterState) -> Survey {
         let mut survey = Survey::new();
         for key in self.host_keys() {
-            let Some(facts) = self.seen_facts(&key).or_else(|| known.host(&key)?.facts.clone()) else { continue };
+            let Some(facts) = self.observed_facts(&key).or_else(|| known.host(&key)?.facts.clone()) else { continue };
             let address = match self.place_of(&key) {
                 Some(place) => address_of(&place, &facts),
                 None => known.host(&key).and_then(|host| host.address.clone()).unwrap_or_default(),
@@ -101,7 +101,7 @@ impl ProjectWorld {
 
     /// What hosts let in from each other is an operation of its own: they are made, so that where all of them are is known only when
     /// all of them are there. Where they stand there already, one stage does it all.
-    pub(super) fn guards(&self) -> bool {
+    pub(super) fn has_firewall(&self) -> bool {
         let hosts = self.hosts();
         self.runtime().opens_ports()
             && hosts.len() > 1
@@ -112,7 +112,7 @@ impl ProjectWorld {
     pub(super) fn prepare_stage(&self, host: &Key, survey: &Survey, nodes: &[NodeSpec]) -> Result<Stage> {
         let others = if self.host_keys().len() < 2 {
             Others::None
-        } else if self.guards() {
+        } else if self.has_firewall() {
             Others::Later
         } else {
             Others::Known
@@ -121,8 +121,8 @@ impl ProjectWorld {
     }
 
     /// The stage that opens a host to the others, which all are in this survey.
-    pub(super) fn guard_stage(&self, host: &Key, survey: &Survey, nodes: &[NodeSpec]) -> Result<Stage> {
-        self.with_host(host, survey, nodes, Others::Known, |request| self.runtime().guard(request))
+    pub(super) fn firewall_stage(&self, host: &Key, survey: &Survey, nodes: &[NodeSpec]) -> Result<Stage> {
+        self.with_host(host, survey, nodes, Others::Known, |request| self.runtime().firewall(request))
     }
 
     fn with_host<T>(
@@ -199,11 +199,11 @@ impl ProjectWorld {
             for host in survey.keys().cloned() {
                 let deployment = deployments.iter().find(|deployment| deployment.host == host).cloned();
                 let prepare = self.prepare_stage(&host, &survey, &nodes).ok()?;
-                let guard = match self.guards() {
-                    true => Some(self.guard_stage(&host, &survey, &nodes).ok()?),
+                let firewall = match self.has_firewall() {
+                    true => Some(self.firewall_stage(&host, &survey, &nodes).ok()?),
                     false => None,
                 };
-                remembered.insert(host, Expected { prepare, guard, deployment });
+                remembered.insert(host, Expected { prepare, firewall, deployment });
             }
             Some(remembered)
         };

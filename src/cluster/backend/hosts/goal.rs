@@ -4,7 +4,7 @@ use super::expected::{Impossible, Survey, machine_of, project_of};
 use super::world::ProjectWorld;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
-use crate::plan::{Desired, Goal, Guarding, Machine, NodeRequest, Observed, Preparation, ProjectRequest, desired};
+use crate::plan::{Desired, FirewallGoal, Goal, Machine, NodeRequest, Observed, Preparation, ProjectRequest, desired};
 use crate::provider::Offer;
 use crate::runtime::project::Deployment;
 use crate::spec::{Loaded, NodeSpec};
@@ -36,16 +36,16 @@ impl ProjectWorld {
             let behind = through.filter(|first| *first != host);
             preparations.push(Preparation { host, digest, behind });
         }
-        let mut guards = Vec::new();
-        for host in self.host_keys().into_iter().filter(|_| self.guards()) {
+        let mut firewalls = Vec::new();
+        for host in self.host_keys().into_iter().filter(|_| self.has_firewall()) {
             let digest = match survey.len() == self.host_keys().len() {
-                true => self.guard_stage(&host, &survey, &nodes)?.digest(),
+                true => self.firewall_stage(&host, &survey, &nodes)?.digest(),
                 false => String::new(),
             };
-            guards.push(Guarding { host, digest });
+            firewalls.push(FirewallGoal { host, digest });
         }
         let apart = !self.runtime().opens_ports();
-        let deployments = self.deployments_seen(known, observed, &nodes, &preparations, &survey)?;
+        let deployments = self.observed_deployments(known, observed, &nodes, &preparations, &survey)?;
         let project = |host: Key| {
             let deployment = deployments.iter().find(|deployment| deployment.host == host);
             let of_node = |key: &Key| deployment.and_then(|deployment| deployment.digests.get(key).cloned());
@@ -58,11 +58,11 @@ impl ProjectWorld {
             }
         };
         let projects = self.host_keys().into_iter().map(project).collect();
-        Ok(Goal::Up(Desired { resources, preparations, guards, apart, projects }))
+        Ok(Goal::Up(Desired { resources, preparations, firewalls, apart, projects }))
     }
 
     /// The deployments, where they can be told: every host is prepared, so that its driver tells its GPUs.
-    fn deployments_seen(
+    fn observed_deployments(
         &self,
         known: &ClusterState,
         observed: &Observed,

@@ -32,7 +32,7 @@ pub(super) struct Moved {
 }
 
 /// Records what was pulled for the first time, in the cluster's folder; hands back what was recorded otherwise.
-pub(super) fn record(folder: &Path, told: &str) -> Result<Vec<Moved>> {
+pub(super) fn record(folder: &Path, images: &str) -> Result<Vec<Moved>> {
     let path = folder.join(FILE);
     let doing = || "record the digests of the images".to_owned();
     let mut first: FirstPulls = match fs_err::read(&path) {
@@ -41,7 +41,7 @@ pub(super) fn record(folder: &Path, told: &str) -> Result<Vec<Moved>> {
         Err(error) => return Err(error).doing(ErrorKind::State, doing),
     };
     let before = first.images.len();
-    let moved = first.take(told);
+    let moved = first.take(images);
     if first.images.len() > before {
         first.v = 1;
         let bytes = serde_json::to_vec_pretty(&first).doing(ErrorKind::State, doing)?;
@@ -52,9 +52,9 @@ pub(super) fn record(folder: &Path, told: &str) -> Result<Vec<Moved>> {
 
 impl FirstPulls {
     /// Takes `NAME@DIGEST` words, as the playbook `images` hands them back.
-    fn take(&mut self, told: &str) -> Vec<Moved> {
+    fn take(&mut self, images: &str) -> Vec<Moved> {
         let mut seen: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for word in told.split_whitespace() {
+        for word in images.split_whitespace() {
             if let Some((image, digest)) = word.rsplit_once('@').filter(|(_, digest)| is_digest(digest)) {
                 seen.entry(image).or_default().push(digest);
             }
@@ -134,10 +134,10 @@ mod tests {
     #[test]
     fn the_first_digest_of_a_tag_is_kept_and_another_one_is_said() {
         let folder = tempfile::tempdir().unwrap();
-        let told = |letter: &str| format!("reg:5000/a/ray:1@{} b/x:2@{} ", digest(letter), digest("b"));
-        assert_eq!(record(folder.path(), &told("a")).unwrap(), []);
-        assert_eq!(record(folder.path(), &told("a")).unwrap(), []);
-        let moved = record(folder.path(), &told("c")).unwrap();
+        let images = |letter: &str| format!("reg:5000/a/ray:1@{} b/x:2@{} ", digest(letter), digest("b"));
+        assert_eq!(record(folder.path(), &images("a")).unwrap(), []);
+        assert_eq!(record(folder.path(), &images("a")).unwrap(), []);
+        let moved = record(folder.path(), &images("c")).unwrap();
         assert_eq!(moved.len(), 1);
         let said = moved[0].warning("host-1");
         assert!(
@@ -147,7 +147,7 @@ mod tests {
         let script = moved[0].script();
         assert!(script.contains(&format!("docker pull -q 'reg:5000/a/ray@{}'", digest("a"))), "{script}");
         // What was recorded stays, whatever a host tells later.
-        assert_eq!(record(folder.path(), &told("c")).unwrap(), moved);
+        assert_eq!(record(folder.path(), &images("c")).unwrap(), moved);
         assert!(moved[0].check("host-1", &["::kept".to_owned()]).is_ok());
         let error = moved[0].check("host-1", &["manifest unknown".to_owned()]).unwrap_err();
         assert!(error.hints()[0].contains(&format!("reg:5000/a/ray@{}", digest("c"))), "{error}");

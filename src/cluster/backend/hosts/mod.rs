@@ -1,20 +1,20 @@
 //! Clusters on hosts of their own: one project per host, in whichever runtime, on this machine and by SSH alike.
 
 mod acquire;
+mod affected_paths;
 mod capacity;
+mod connector;
 mod down;
 mod effects;
 mod expected;
 mod goal;
 mod images;
-mod look;
+mod observe;
 mod outside;
 mod promise;
-mod reach;
 mod status;
 #[cfg(test)]
 mod tests;
-mod touch;
 mod up;
 mod verify;
 mod world;
@@ -23,8 +23,8 @@ use std::path::Path;
 
 use async_trait::async_trait;
 
-use reach::HostReach;
-pub use reach::Reach;
+use connector::HostConnections;
+pub use connector::HostConnector;
 
 use super::contract::Backend;
 use crate::cluster::{DownOptions, Planned, Proof, Settings, StatusReport, UpOptions, UpOutcome, Verified};
@@ -72,14 +72,14 @@ impl Backend for Hosts {
         status::known(state, report)
     }
 
-    async fn look(
+    async fn inspect(
         &self,
         settings: &Settings,
         spec: &Spec,
         store: &Store,
         report: StatusReport,
     ) -> Result<StatusReport> {
-        status::look(settings, spec, store, report).await
+        status::inspect(settings, spec, store, report).await
     }
 
     fn access(&self, state: &ClusterState, folder: &Path) -> Option<Access> {

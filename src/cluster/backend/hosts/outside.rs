@@ -43,7 +43,7 @@ async fn one(world: &ProjectWorld, known: &ClusterState, host: &Key) -> FromOuts
         let here: Vec<_> = nodes.into_iter().filter(|node| node.host == *host).collect();
         let ranges = world.runtime().ray_ports(own, &here, *host == Key::host(0), world.host_keys().len());
         // Of a long range the beginning, where servers are, and what listens is enough.
-        let listening = world.seen_facts(host).map(|facts| facts.listening).unwrap_or_default();
+        let listening = world.observed_facts(host).map(|facts| facts.listening).unwrap_or_default();
         for (first, last) in ranges {
             ports.extend(first..=last.min(first.saturating_add(32)));
             ports.extend(listening.iter().map(std::net::SocketAddr::port).filter(|port| (first..=last).contains(port)));
@@ -64,7 +64,7 @@ async fn one(world: &ProjectWorld, known: &ClusterState, host: &Key) -> FromOuts
         return FromOutside { host: host.clone(), outcome: CheckOutcome::Failed, saw };
     }
     let mut saw = format!("none of our {} ports answers at {node}", ports.len());
-    let others = others(world.seen_facts(host).as_ref(), &ports, target.port.unwrap_or(22));
+    let others = others(world.observed_facts(host).as_ref(), &ports, target.port.unwrap_or(22));
     let others: Vec<String> = answering(node, &others).await.iter().map(u16::to_string).collect();
     if !others.is_empty() {
         saw = format!("{saw}; others' do, and are left alone: {}", others.join(", "));

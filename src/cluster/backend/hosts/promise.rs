@@ -21,7 +21,7 @@ pub(super) struct Compared {
 impl ProjectWorld {
     /// Writes down what the provider promises of each host that there is: a later `verify` asks no provider.
     pub(super) fn note_promises(&self, ledger: &Ledger) -> Result<()> {
-        let promised = self.learned().promised.clone();
+        let promised = self.observations().promised.clone();
         for (host, gpus) in promised {
             ledger.note_host(&host, |host| host.promised = Some(gpus))?;
         }
@@ -73,12 +73,12 @@ fn compare(promised: &[GpuOffer], found: &[GpuFact], takes: bool) -> Option<(Che
         (true, false, _) | (false, _, true) => CheckOutcome::Noted,
         (false, _, false) => CheckOutcome::Passed,
     };
-    let promised: Vec<String> = promised.iter().map(GpuOffer::told).collect();
-    Some((outcome, format!("promised {}, found {}", promised.join(" and "), told(found))))
+    let promised: Vec<String> = promised.iter().map(GpuOffer::describe).collect();
+    Some((outcome, format!("promised {}, found {}", promised.join(" and "), describe(found))))
 }
 
 /// `1: NVIDIA A100-PCIE-40GB at 0000:10:00.0`.
-fn told(found: &[GpuFact]) -> String {
+fn describe(found: &[GpuFact]) -> String {
     let one = |gpu: &GpuFact| {
         let maker = match gpu.vendor {
             Vendor::Nvidia => "NVIDIA",

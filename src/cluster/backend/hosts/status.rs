@@ -83,7 +83,7 @@ fn was_stopped(state: &ClusterState, host: &Key) -> bool {
 }
 
 /// The same report by what the hosts tell now.
-pub(super) async fn look(
+pub(super) async fn inspect(
     settings: &Settings,
     spec: &Spec,
     store: &Store,
@@ -113,8 +113,8 @@ fn seen(
     let node_is = world.runtime().node_is();
     report.nodes.clear();
     for node in state.started_nodes() {
-        let facts = world.seen_facts(&node.host);
-        let containers = world.containers_seen(&node.host);
+        let facts = world.observed_facts(&node.host);
+        let containers = world.observed_containers(&node.host);
         let container = containers.iter().find(|container| container.key == node.key);
         let runs = container.is_some_and(|container| container.state == "running");
         running += usize::from(runs);
@@ -138,7 +138,7 @@ fn seen(
         });
     }
     for host in world.host_keys() {
-        let (name, facts) = (host.display_name(), world.seen_facts(&host));
+        let (name, facts) = (host.display_name(), world.observed_facts(&host));
         let Some(facts) = facts else {
             if is_gone(&host) { &mut report.gone_hosts } else { &mut report.silent_hosts }.push(name);
             continue;
@@ -147,7 +147,7 @@ fn seen(
             report.restarted = true;
             report.restarted_hosts.extend((!is_here).then(|| name.clone()));
         }
-        report.containers.extend(world.containers_seen(&host).iter().map(|container| ContainerReport {
+        report.containers.extend(world.observed_containers(&host).iter().map(|container| ContainerReport {
             name: container.key.display_name(),
             host: name.clone(),
             state: container.state.clone(),
@@ -172,7 +172,7 @@ impl ProjectWorld {
     /// Says which hosts were restarted since they were prepared: nothing that ran there outlived that.
     pub(super) fn tell_restarts(&self, known: &ClusterState) {
         let hosts = self.host_keys();
-        let is_restarted = |host: &&Key| self.seen_facts(host).is_some_and(|now| restarted(known, host, &now));
+        let is_restarted = |host: &&Key| self.observed_facts(host).is_some_and(|now| restarted(known, host, &now));
         for host in hosts.iter().filter(is_restarted) {
             let name = match self.place_of(host) {
                 Some(HostPlace::Local { .. }) => "this machine".to_owned(),
@@ -190,7 +190,7 @@ impl ProjectWorld {
     pub(super) fn is_ready_since(&self, ready: Option<jiff::Timestamp>) -> bool {
         let Some(ready) = ready else { return false };
         let hosts = self.host_keys();
-        let mut seen = hosts.iter().flat_map(|host| self.containers_seen(host)).filter(|part| part.key.is_node());
+        let mut seen = hosts.iter().flat_map(|host| self.observed_containers(host)).filter(|part| part.key.is_node());
         seen.all(|node| node.started_at.parse::<jiff::Timestamp>().map_or(true, |started| started <= ready))
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::HostReach;
+use super::HostConnections;
 use super::acquire::Found;
-use super::capacity::{Hunt, Hunting, carry_to};
+use super::capacity::{CapacityReplan, CapacityWait, carry_to};
 use super::status::access_of;
 use super::verify::judge;
 use super::world::{ProjectWorld, ProjectWorldConfig, Purpose};
-use crate::agent::Armed;
+use crate::agent::ScheduledUp;
 use crate::cluster::errors::{again, go_on};
 use crate::cluster::limits::About;
 use crate::cluster::{Planned, Settings, UpOptions, UpOutcome, UpReport, Verified};
@@ -42,12 +42,12 @@ fn secrets(spec: &Spec, folder: &Path) -> Result<Secrets> {
 }
 
 fn world(settings: &Settings, spec: &Spec, folder: &Path, secrets: Secrets, purpose: Purpose) -> Result<ProjectWorld> {
-    let reach = HostReach::new(folder, spec.runtime, settings);
+    let connector = HostConnections::new(folder, spec.runtime, settings);
     Ok(ProjectWorld::new(ProjectWorldConfig {
         scope: settings.scope(&spec.name),
         spec: spec.clone(),
         provider: settings.provider(spec)?,
-        reach: Arc::new(reach),
+        connector: Arc::new(connector),
         library: settings.library.clone(),
         paths: settings.paths.clone(),
         secrets,
@@ -86,26 +86,26 @@ pub(super) async fn up(
     let world = open_world(settings, spec, &store, Purpose::Check)?;
     let poll = world.config.provider.capability().poll;
     let (wait, events) = (options.wait_capacity, &settings.events);
-    let hunt = Hunt::new(wait, spec.capacity.as_ref(), poll, events, &settings.cancel);
-    let hunting = Hunting { world: &world, hunt };
+    let wait = CapacityWait::new(wait, spec.capacity.as_ref(), poll, events, &settings.cancel);
+    let replan = CapacityReplan { world: &world, wait };
     let before = store.state().clone();
     let ledger = Ledger::new(store);
     let pipeline = Pipeline {
         world: &world,
-        replan: &hunting,
+        replan: &replan,
         ledger: &ledger,
         events: &settings.events,
         cancel: &settings.cancel,
     };
     let about = About { settings, loaded, options, known: &before };
     let looked = async {
-        let found = hunting.resolve().await?;
+        let found = replan.resolve().await?;
         let start = later(&found);
-        if let Some(start) = start.clone().filter(|_| !options.armed) {
+        if let Some(start) = start.clone().filter(|_| !options.scheduled_up) {
             about.approve_price(Price::of(&world.requests()?)).await?;
             return Ok::<_, Error>(Looked::Later(start));
         }
-        let observed = pipeline.observe_settled().await?;
+        let observed = pipeline.observe_consistent().await?;
         world.tell_restarts(&before);
         world.refuse_taken_port().await?;
         let goal = world.goal(loaded, &found.offers, &before, &observed)?;
@@ -136,11 +136,11 @@ pub(super) async fn up(
     }
     let folder = ledger.folder();
     about.arm(&folder, later(&found).map(|start| start.at)).await?;
-    if let Some(armed) = later(&found).and_then(|start| Armed::this_process(start.at, &start.what)) {
-        armed.write(&folder)?;
+    if let Some(scheduled_up) = later(&found).and_then(|start| ScheduledUp::this_process(start.at, &start.what)) {
+        scheduled_up.write(&folder)?;
     }
-    let result = bring_up(&pipeline, &hunting, loaded, (found, observed, goal)).await;
-    Armed::forget(&folder);
+    let result = bring_up(&pipeline, &replan, loaded, (found, observed, goal)).await;
+    ScheduledUp::forget(&folder);
     // Whatever came: what is known is put in order, so that the next command reads one file.
     let kept = ledger.compact();
     let (operations, verified) =
@@ -170,12 +170,12 @@ fn later(found: &Found) -> Option<Start> {
 /// Brings it to what was planned, and proves it.
 async fn bring_up(
     pipeline: &Pipeline<'_>,
-    hunting: &Hunting<'_>,
+    replan: &CapacityReplan<'_>,
     loaded: &Loaded,
     planned: (Found, Observed, Goal),
 ) -> Result<(usize, Verified)> {
-    let world = hunting.world;
-    let operations = carry_to(pipeline, hunting, loaded, planned).await?;
+    let world = replan.world;
+    let operations = carry_to(pipeline, replan, loaded, planned).await?;
     world.note_promises(pipeline.ledger)?;
     let verified = judge(world, &pipeline.ledger.state(), pipeline.events).await?;
     world.note_boots(pipeline.ledger)?;
@@ -203,7 +203,7 @@ pub(super) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Sto
     // Credentials are part of the digest: those of the cluster where it has some.
     let own = settings.paths.cluster(&spec.name);
     let secrets = secrets(spec, if own.is_dir() { &own } else { folder.path() })?;
-    let world = world(settings, spec, folder.path(), secrets, Purpose::Look)?;
+    let world = world(settings, spec, folder.path(), secrets, Purpose::Inspect)?;
     let found = world.resolve().await?;
     let observed = world.observe(&known).await?;
     world.refuse_taken_port().await?;
@@ -216,7 +216,7 @@ pub(super) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Sto
         notes.push(format!("{} begins at {}; `up` waits for it", start.what, human::local(start.at)));
     }
     notes.extend(what_is_lost(spec, found.end.or_else(|| known.ends())));
-    Ok(Planned { touches: world.touches(&known, &plan)?, plan, notes })
+    Ok(Planned { affected_paths: world.affected_paths(&known, &plan)?, plan, notes })
 }
 
 /// What lies on the hosts' disks goes with them.

@@ -44,7 +44,7 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
     let mut gpus = Vec::new();
     let mut owners: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for host in world.host_keys() {
-        let mut lines = world.checks_seen(&host);
+        let mut lines = world.observed_checks(&host);
         // They come as they end, side by side.
         lines.sort_by_cached_key(|line| (rank(&line.check), line.target.clone()));
         for line in &lines {

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
+use super::connector::HostConnector;
 use super::expected::{LOOPBACK, Survey, address_of, taken};
 use super::goal::no_place;
-use super::look::has_told;
-use super::reach::Reach;
+use super::observe::has_facts;
 use crate::engine::{Cancel, Ledger, World};
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::event::Bus;
@@ -34,7 +34,7 @@ pub(super) enum Purpose {
     /// To see what is there, and to change it; looking at a host runs its checks as well.
     Check,
     /// To see what is there.
-    Look,
+    Inspect,
     /// To see what runs, and nothing else.
     Glance,
     /// To remove everything; what cleaning leaves.
@@ -50,7 +50,7 @@ pub(super) struct ProjectWorldConfig {
     /// Where its hosts come from.
     pub(super) provider: Box<dyn Provider>,
     /// How they are reached.
-    pub(super) reach: Arc<dyn Reach>,
+    pub(super) connector: Arc<dyn HostConnector>,
     /// Playbooks and templates.
     pub(super) library: Library,
     /// The user's folders on this machine.
@@ -67,7 +67,7 @@ pub(super) struct ProjectWorldConfig {
 
 /// What was seen of one host in this command.
 #[derive(Debug, Clone, Default)]
-pub(super) struct HostSeen {
+pub(super) struct HostObservation {
     pub(super) facts: Facts,
     pub(super) checks: Vec<CheckLine>,
     pub(super) containers: Vec<Container>,
@@ -75,14 +75,14 @@ pub(super) struct HostSeen {
 
 /// What this command has learned.
 #[derive(Debug, Default)]
-pub(super) struct Learned {
+pub(super) struct Observations {
     pub(super) hosts: Option<Vec<HostRequest>>,
     /// The GPUs that the provider promises of each host.
     pub(super) promised: BTreeMap<Key, Vec<GpuOffer>>,
     pub(super) start: Option<jiff::Timestamp>,
     pub(super) end: Option<jiff::Timestamp>,
     pub(super) places: BTreeMap<Key, HostPlace>,
-    pub(super) seen: BTreeMap<Key, HostSeen>,
+    pub(super) seen: BTreeMap<Key, HostObservation>,
     ports: BTreeMap<Key, HostPorts>,
     pub(super) pages: Option<Pages>,
     pub(super) kept: Vec<String>,
@@ -95,13 +95,13 @@ pub(super) struct Learned {
     /// Whose turn it is to look at a host first.
     turns: BTreeMap<Key, Arc<tokio::sync::Mutex<()>>>,
     /// What the provider was last seen to have, by this command.
-    pub(super) last_seen: Option<(tokio::time::Instant, Vec<ObservedResource>)>,
+    pub(super) last_observed: Option<(tokio::time::Instant, Vec<ObservedResource>)>,
 }
 
 /// Hosts with projects for real.
 pub(super) struct ProjectWorld {
     pub(super) config: ProjectWorldConfig,
-    learned: Mutex<Learned>,
+    observations: Mutex<Observations>,
     pub(super) asking: tokio::sync::Mutex<()>,
     /// Whether ports are claimed on all hosts.
     claiming: tokio::sync::Mutex<bool>,
@@ -112,26 +112,26 @@ impl ProjectWorld {
     pub(super) fn new(config: ProjectWorldConfig) -> Self {
         Self {
             config,
-            learned: Mutex::default(),
+            observations: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
             claiming: tokio::sync::Mutex::default(),
         }
     }
 
     /// What a host told in this command.
-    pub(super) fn seen_facts(&self, host: &Key) -> Option<Facts> {
-        self.learned().seen.get(host).map(|seen| seen.facts.clone())
+    pub(super) fn observed_facts(&self, host: &Key) -> Option<Facts> {
+        self.observations().seen.get(host).map(|seen| seen.facts.clone())
     }
 
     /// What a host's checks saw in this command; none when they did not run.
-    pub(super) fn checks_seen(&self, host: &Key) -> Vec<CheckLine> {
-        self.learned().seen.get(host).map(|seen| seen.checks.clone()).unwrap_or_default()
+    pub(super) fn observed_checks(&self, host: &Key) -> Vec<CheckLine> {
+        self.observations().seen.get(host).map(|seen| seen.checks.clone()).unwrap_or_default()
     }
 
     /// Writes down which boot of each host it was that was proven; a later one is told as a restart.
     pub(super) fn note_boots(&self, ledger: &Ledger) -> Result<()> {
         for host in &self.host_keys() {
-            let now = self.seen_facts(host).map(|facts| facts.boot_id).unwrap_or_default();
+            let now = self.observed_facts(host).map(|facts| facts.boot_id).unwrap_or_default();
             ledger.note_host(host, |host| {
                 if let Some(facts) = host.facts.as_mut().filter(|_| !now.is_empty()) {
                     facts.boot_id = now;
@@ -142,27 +142,27 @@ impl ProjectWorld {
     }
 
     /// The containers that were seen on a host in this command.
-    pub(super) fn containers_seen(&self, host: &Key) -> Vec<Container> {
-        self.learned().seen.get(host).map(|seen| seen.containers.clone()).unwrap_or_default()
+    pub(super) fn observed_containers(&self, host: &Key) -> Vec<Container> {
+        self.observations().seen.get(host).map(|seen| seen.containers.clone()).unwrap_or_default()
     }
 
     /// Where a host is.
     pub(super) fn place_of(&self, host: &Key) -> Option<HostPlace> {
-        self.learned().places.get(host).cloned()
+        self.observations().places.get(host).cloned()
     }
 
     /// What cleaning left on purpose.
     pub(super) fn kept(&self) -> Vec<String> {
-        self.learned().kept.clone()
+        self.observations().kept.clone()
     }
 
     /// The nodes of which something may run on unseen.
     pub(super) fn missed(&self) -> BTreeSet<String> {
-        self.learned().missed.clone()
+        self.observations().missed.clone()
     }
 
-    pub(super) fn learned(&self) -> MutexGuard<'_, Learned> {
-        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn observations(&self) -> MutexGuard<'_, Observations> {
+        self.observations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where things lie on a host.
@@ -189,20 +189,20 @@ impl ProjectWorld {
 
     pub(super) async fn connected(&self, host: &Key) -> Result<Arc<dyn Host>> {
         let place = self.place_of(host).ok_or_else(|| no_place(host))?;
-        self.config.reach.host(host, &place, &self.home(host), ANSWERS_WITHIN).await
+        self.config.connector.host(host, &place, &self.home(host), ANSWERS_WITHIN).await
     }
 
     /// A host that was just made may take as long as the spec says, or else its provider.
     pub(super) async fn connected_new(&self, host: &Key, known: &ClusterState) -> Result<Arc<dyn Host>> {
         let place = self.place_of(host).ok_or_else(|| no_place(host))?;
-        let is_new = !has_told(known, host);
+        let is_new = !has_facts(known, host);
         let wait = match &self.config.spec.timeouts.boot {
             Some(boot) if is_new => boot.0,
             None if is_new => ANSWERS_WITHIN.max(self.config.provider.capability().boot),
             _ => ANSWERS_WITHIN,
         };
         let begun = Instant::now();
-        self.config.reach.host(host, &place, &self.home(host), wait).await.map_err(|error| {
+        self.config.connector.host(host, &place, &self.home(host), wait).await.map_err(|error| {
             // What is told at once does not pass by waiting longer.
             if !is_new || begun.elapsed() < wait {
                 return error;
@@ -216,29 +216,29 @@ impl ProjectWorld {
     }
 
     /// Looks at a host that has told nothing yet, once, whoever asks for it.
-    pub(super) async fn look_at_new(&self, host: &Key, known: &ClusterState) -> Result<()> {
-        let turn = Arc::clone(self.learned().turns.entry(host.clone()).or_default());
+    pub(super) async fn observe_new(&self, host: &Key, known: &ClusterState) -> Result<()> {
+        let turn = Arc::clone(self.observations().turns.entry(host.clone()).or_default());
         let _turn = turn.lock().await;
-        if self.seen_facts(host).is_some() {
+        if self.observed_facts(host).is_some() {
             return Ok(());
         }
         // The whole of its time was waited for: nobody waits for it again.
-        if let Some(why) = self.learned().silent.get(host) {
+        if let Some(why) = self.observations().silent.get(host) {
             return Err(Error::new(ErrorKind::Host, format!("learn where {} is", host.display_name())).because(why));
         }
         let looked = async {
             self.connected_new(host, known).await?;
-            self.look(host, None).await.map(|_| ())
+            self.inspect(host, None).await.map(|_| ())
         };
         looked.await.inspect_err(|error| {
-            self.learned().silent.insert(host.clone(), error.to_string());
+            self.observations().silent.insert(host.clone(), error.to_string());
         })
     }
 
     /// The same for all of them at once: what one lets in depends on what the others are.
-    pub(super) async fn look_at_all_new(&self, known: &ClusterState) -> Result<()> {
+    pub(super) async fn observe_all_new(&self, known: &ClusterState) -> Result<()> {
         let hosts = self.host_keys();
-        let looks = hosts.iter().map(|host| self.look_at_new(host, known));
+        let looks = hosts.iter().map(|host| self.observe_new(host, known));
         futures_util::future::try_join_all(looks).await.map(|_| ())
     }
 
@@ -248,14 +248,14 @@ impl ProjectWorld {
             return Ok(());
         }
         {
-            let mut learned = self.learned();
-            learned.places.remove(host);
-            learned.seen.remove(host);
-            learned.ports.remove(host);
-            learned.silent.remove(host);
-            learned.last_seen = None;
+            let mut observations = self.observations();
+            observations.places.remove(host);
+            observations.seen.remove(host);
+            observations.ports.remove(host);
+            observations.silent.remove(host);
+            observations.last_observed = None;
         }
-        self.config.reach.forget(host).await;
+        self.config.connector.forget(host).await;
         ledger.note_host(host, |host| host.facts = None)
     }
 
@@ -270,20 +270,21 @@ impl ProjectWorld {
     /// The ports of what runs on a host: chosen once, then kept; chosen anew when nothing of ours runs there and somebody else
     /// took one of them meanwhile.
     pub(super) fn ports_of(&self, known: &ClusterState, host: &Key, facts: &Facts) -> HostPorts {
-        let mut learned = self.learned();
-        let runs = |seen: &HostSeen| seen.containers.iter().any(|container| container.state == "running");
-        let idle = learned.seen.get(host).is_some_and(|seen| !runs(seen));
+        let mut observations = self.observations();
+        let runs = |seen: &HostObservation| seen.containers.iter().any(|container| container.state == "running");
+        let idle = observations.seen.get(host).is_some_and(|seen| !runs(seen));
         let mut taken = taken(facts);
         // Hosts may share a machine, and be looked at before any of them runs: what was chosen for another is taken.
-        if learned.places.get(host).is_some_and(|place| address_of(place, facts) == LOOPBACK) {
+        if observations.places.get(host).is_some_and(|place| address_of(place, facts) == LOOPBACK) {
             let others = self.host_keys().into_iter().filter(|other| other != host);
-            let ports = |other: Key| learned.ports.get(&other).cloned().or_else(|| known.host(&other)?.ports.clone());
+            let ports =
+                |other: Key| observations.ports.get(&other).cloned().or_else(|| known.host(&other)?.ports.clone());
             taken.extend(others.filter_map(ports).map(|ports| ports.ray));
         }
         let free = |ports: &HostPorts| !idle || ports.all().iter().all(|port| !taken.contains(port));
-        let chosen = learned.ports.get(host).cloned().or_else(|| known.host(host)?.ports.clone().filter(free));
+        let chosen = observations.ports.get(host).cloned().or_else(|| known.host(host)?.ports.clone().filter(free));
         let ports = chosen.unwrap_or_else(|| self.runtime().choose_ports(&taken));
-        learned.ports.insert(host.clone(), ports.clone());
+        observations.ports.insert(host.clone(), ports.clone());
         ports
     }
 
@@ -297,7 +298,9 @@ impl ProjectWorld {
         let hosts: Vec<Key> = survey.keys().cloned().collect();
         let claims = hosts.iter().map(|host| self.claim_ports_on(host, &survey, pages));
         let claimed = futures_util::future::try_join_all(claims).await?;
-        self.learned().ports.extend(hosts.into_iter().zip(claimed).filter_map(|(host, ports)| Some((host, ports?))));
+        self.observations()
+            .ports
+            .extend(hosts.into_iter().zip(claimed).filter_map(|(host, ports)| Some((host, ports?))));
         *are_claimed = true;
         Ok(())
     }
@@ -306,7 +309,7 @@ impl ProjectWorld {
     pub(super) async fn refuse_taken_port(&self) -> Result<()> {
         let host = Key::host(0);
         let Some(port) = self.config.spec.ray.head.dashboard_port else { return Ok(()) };
-        let is_taken = self.seen_facts(&host).is_some_and(|facts| taken(&facts).contains(&port));
+        let is_taken = self.observed_facts(&host).is_some_and(|facts| taken(&facts).contains(&port));
         let tag = self.config.scope.tag(&host).to_string();
         let script = self.runtime().holder_script(&tag, &self.folders(&host), port);
         let Some(script) = script.filter(|_| is_taken) else { return Ok(()) };
@@ -332,7 +335,7 @@ impl ProjectWorld {
 #[async_trait]
 impl World for ProjectWorld {
     async fn observe(&self, known: &ClusterState) -> Result<Observed> {
-        self.look_at_all(known).await
+        self.observe_all(known).await
     }
 
     async fn perform(&self, operation: &Operation, ledger: &Ledger) -> Result<()> {
@@ -341,7 +344,7 @@ impl World for ProjectWorld {
             Action::Acquire { request } => self.acquire(key, request, ledger).await,
             Action::Await { request, id } => self.wait_for(key, request, id, ledger).await,
             Action::Prepare { .. } => self.while_there(key, self.prepare(key, ledger)).await,
-            Action::Guard { .. } => self.while_there(key, self.guard(key, ledger)).await,
+            Action::SetFirewall { .. } => self.while_there(key, self.set_firewall(key, ledger)).await,
             Action::Deploy { host, .. } => self.while_there(host, self.deploy(key, host, ledger)).await,
             Action::StopProject { host } => self.stop_project(key, host, ledger).await,
             Action::Clean { host } => self.clean(host).await,
@@ -350,10 +353,10 @@ impl World for ProjectWorld {
     }
 
     fn costs_from(&self, _request: &ResourceRequest) -> Option<jiff::Timestamp> {
-        self.learned().start.filter(|start| *start > jiff::Timestamp::now())
+        self.observations().start.filter(|start| *start > jiff::Timestamp::now())
     }
 
-    fn settle(&self) -> Duration {
-        self.config.provider.capability().settle
+    fn consistency_delay(&self) -> Duration {
+        self.config.provider.capability().consistency_delay
     }
 }

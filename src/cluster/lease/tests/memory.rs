@@ -11,7 +11,7 @@ use crate::event::Bus;
 use crate::name::{Owner, Tag};
 use crate::provider::{
     Acquired, Booking, CalendarRow, Capability, EndAsk, Finding, GpuOffer, HostFilter, HostPlace, HostRequest, Lease,
-    LeaseState, ObservedResource, Offer, ProviderKind, Recorder, ResourceKind, ResourceRequest, Surroundings,
+    LeaseState, ObservedResource, Offer, ProviderKind, Recorder, ResourceKind, ResourceRequest, UserEnvironment,
 };
 use crate::providers::chameleon::policy::Policy;
 use crate::providers::chameleon::slots;
@@ -94,7 +94,7 @@ impl Provider for Memory {
             behind_first: false,
             poll: crate::provider::USUAL_POLL,
             shared_account: true,
-            settle: Duration::from_millis(20),
+            consistency_delay: Duration::from_millis(20),
             runtimes: &[],
             most_hosts: None,
         }
@@ -293,7 +293,7 @@ pub(crate) fn settings_in(root: &std::path::Path) -> Settings {
         program: folder("gpucl"),
         environment: Vec::new(),
         host_environment: Vec::new(),
-        surroundings: Surroundings::default(),
+        user_environment: UserEnvironment::default(),
         events,
         cancel,
     }

@@ -214,7 +214,7 @@ fn a_stream_that_was_cut_is_no_archive() {
 
 #[test]
 fn what_landed_comes_to_its_place_and_through_no_link() {
-    use super::super::settle::{Place, settle};
+    use super::super::place::{Place, move_to};
     let ground = Ground::new();
     ground
         .unpack(&[folder("results"), file("results/a", "new"), folder("results/b"), file("results/b/c", "new")])
@@ -227,7 +227,7 @@ fn what_landed_comes_to_its_place_and_through_no_link() {
     let bring = || {
         let place = Place::of(&at("goal"), OsStr::new("results"));
         let (from, to) = (fs_err::File::open(ground.land()).unwrap(), fs_err::File::open(&place.folder).unwrap());
-        settle(from.as_fd(), OsStr::new("results"), to.as_fd(), &place.name, &place.shown())
+        move_to(from.as_fd(), OsStr::new("results"), to.as_fd(), &place.name, &place.shown())
     };
     // A link in the way, however deep, holds all of it up; so does a folder in a file's place.
     std::os::unix::fs::symlink(at("victim"), at("goal/results/b/c")).unwrap();

@@ -44,7 +44,7 @@ pub(super) struct Run<'a> {
     /// Something is there that this command has made.
     pub(super) has_made: bool,
     /// What was chosen last does not fit into the plan that was done.
-    pub(super) is_outgrown: bool,
+    pub(super) needs_replan: bool,
     /// Hosts are made and unmade: one that is no good can be made once more.
     pub(super) makes_hosts: bool,
 }
@@ -113,9 +113,9 @@ impl Policy {
             if may_pass && !tried.renewed && run.makes_hosts { AfterRun::MakeAnew } else { AfterRun::Fail }
         } else if self.gives_back() && run.has_made {
             AfterRun::GiveBack
-        } else if run.is_outgrown && (self.waits(at) || (self.takes_next(at) && tried.places < NEXT_PLACES)) {
+        } else if run.needs_replan && (self.waits(at) || (self.takes_next(at) && tried.places < NEXT_PLACES)) {
             AfterRun::Resolve
-        } else if self.waits(at) && !run.is_outgrown {
+        } else if self.waits(at) && !run.needs_replan {
             AfterRun::WaitAndResolve
         } else {
             AfterRun::End
@@ -149,7 +149,7 @@ mod tests {
         let (later, keep, give_back) = (Some(begin + HOUR), Partial::Keep, Partial::GiveBack);
         let none = [failed(ErrorKind::Capacity, Status::Temporary)];
         let table = [
-            // until, partial, hours gone, Ctrl-C -> refused; run: nothing made, something made; outgrown: nothing made, something made
+            // until, partial, hours gone, Ctrl-C -> refused; run: nothing made, something made; needs_replan: nothing made, something made
             ((None, keep, 0, false), R::AskForNext, [End, End, Resolve, Resolve]),
             ((None, keep, 0, true), R::End, [End, End, End, End]),
             ((None, give_back, 0, false), R::End, [End, GiveBack, End, GiveBack]),
@@ -166,9 +166,9 @@ mod tests {
             let case = format!("{until:?} {partial:?} {at:?}");
             assert_eq!(policy.after_refusal(at), refused, "{case}");
             let ways = [(false, false), (true, false), (false, true), (true, true)];
-            for ((has_made, is_outgrown), expected) in ways.into_iter().zip(runs) {
-                let run = Run { errors: &none, has_made, is_outgrown, makes_hosts: true };
-                assert_eq!(policy.after_run(run, Tried::default(), at), expected, "{case} {has_made} {is_outgrown}");
+            for ((has_made, needs_replan), expected) in ways.into_iter().zip(runs) {
+                let run = Run { errors: &none, has_made, needs_replan, makes_hosts: true };
+                assert_eq!(policy.after_run(run, Tried::default(), at), expected, "{case} {has_made} {needs_replan}");
             }
         }
     }
@@ -181,7 +181,7 @@ mod tests {
         let ill = || failed(ErrorKind::Provider, Status::Temporary);
         let wrong = || failed(ErrorKind::Host, Status::Permanent);
         let of = |errors: &[Error], renewed, makes_hosts| {
-            let run = Run { errors, has_made: true, is_outgrown: false, makes_hosts };
+            let run = Run { errors, has_made: true, needs_replan: false, makes_hosts };
             policy.after_run(run, Tried { renewed, places: 0 }, at)
         };
         assert_eq!(of(&[], false, true), AfterRun::Done);
@@ -195,7 +195,7 @@ mod tests {
     fn the_next_choice_is_not_taken_for_ever() {
         let at = Moment { now: Instant::now(), is_cancelled: false };
         let none = [failed(ErrorKind::Capacity, Status::Temporary)];
-        let run = Run { errors: &none, has_made: false, is_outgrown: true, makes_hosts: true };
+        let run = Run { errors: &none, has_made: false, needs_replan: true, makes_hosts: true };
         let after = |places| policy(None, Partial::Keep).after_run(run, Tried { renewed: false, places }, at);
         assert_eq!((after(NEXT_PLACES - 1), after(NEXT_PLACES)), (AfterRun::Resolve, AfterRun::End));
     }

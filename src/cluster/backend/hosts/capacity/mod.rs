@@ -5,10 +5,10 @@
 //! all who wait.
 
 mod decide;
-mod hunt;
-mod hunting;
+mod replan;
 mod rounds;
+mod wait;
 
-pub(super) use hunt::Hunt;
-pub(super) use hunting::Hunting;
+pub(super) use replan::CapacityReplan;
 pub(super) use rounds::carry_to;
+pub(super) use wait::CapacityWait;

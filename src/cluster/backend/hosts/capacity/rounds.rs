@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::decide::{AfterRun, Run, Tried};
-use super::hunt::Hunt;
-use super::hunting::Hunting;
+use super::replan::CapacityReplan;
+use super::wait::CapacityWait;
 use crate::cluster::backend::hosts::acquire::Found;
 use crate::cluster::backend::hosts::world::ProjectWorld;
 use crate::engine::{Executed, Pipeline, Planned, World as _};
@@ -21,28 +21,28 @@ const LAST_MOMENT: Duration = Duration::from_millis(500);
 /// Does the plan, and plans anew for as long as [`super::decide`] says so. Hands back how many operations it took.
 pub(in crate::cluster::backend::hosts) async fn carry_to(
     pipeline: &Pipeline<'_>,
-    hunting: &Hunting<'_>,
+    replan: &CapacityReplan<'_>,
     loaded: &Loaded,
     (found, mut observed, mut goal): (Found, Observed, Goal),
 ) -> Result<usize> {
-    let Hunting { world, hunt } = hunting;
+    let CapacityReplan { world, wait } = replan;
     let (mut offers, mut operations, mut tried) = (found.offers, 0, Tried::default());
     let mut made = BTreeSet::new();
     loop {
-        let Planned { observed: seen, plan } = pipeline.settle_on(&goal, observed)?;
+        let Planned { observed: seen, plan } = pipeline.plan_for(&goal, observed)?;
         world.note_resources(&seen, pipeline.ledger)?;
         operations += plan.operations.len();
         made.extend(acquired(&plan));
-        hunt.begin();
-        let mut errors = carry_out(pipeline, hunt, &plan).await.errors;
-        let (is_outgrown, mut gave_back) = (hunt.is_outgrown(), false);
+        wait.begin();
+        let mut errors = carry_out(pipeline, wait, &plan).await.errors;
+        let (needs_replan, mut gave_back) = (wait.needs_replan(), false);
         loop {
             let (has_made, makes_hosts) = (!made.is_empty(), world.makes_hosts());
-            let run = Run { errors: &errors, has_made, is_outgrown, makes_hosts };
-            let at = hunt.moment();
-            match hunt.policy().after_run(run, tried, at) {
+            let run = Run { errors: &errors, has_made, needs_replan, makes_hosts };
+            let at = wait.moment();
+            match wait.policy().after_run(run, tried, at) {
                 AfterRun::Done => {
-                    look_at_all_again(pipeline, world, &plan).await?;
+                    observe_all_again(pipeline, world, &plan).await?;
                     return Ok(operations);
                 }
                 AfterRun::Fail => {
@@ -60,13 +60,13 @@ pub(in crate::cluster::backend::hosts) async fn carry_to(
                     continue;
                 }
                 AfterRun::Resolve => {
-                    tried.places += usize::from(!hunt.policy().waits(at));
-                    hunt.begin();
-                    offers = hunting.resolve().await?.offers;
+                    tried.places += usize::from(!wait.policy().waits(at));
+                    wait.begin();
+                    offers = replan.resolve().await?.offers;
                 }
                 AfterRun::WaitAndResolve => {
-                    hunt.begin();
-                    offers = hunting.resolve_again(first_of(errors).0).await?.offers;
+                    wait.begin();
+                    offers = replan.resolve_again(first_of(errors).0).await?.offers;
                 }
                 AfterRun::End => {
                     let refused = first_of(errors).0;
@@ -75,13 +75,13 @@ pub(in crate::cluster::backend::hosts) async fn carry_to(
             }
             break;
         }
-        observed = pipeline.observe_settled().await?;
+        observed = pipeline.observe_consistent().await?;
         goal = world.goal(loaded, &offers, &pipeline.ledger.state(), &observed)?;
     }
 }
 
 /// Of several hosts each is looked at again once all are there: the head sees them all only then.
-async fn look_at_all_again(pipeline: &Pipeline<'_>, world: &ProjectWorld, plan: &Plan) -> Result<()> {
+async fn observe_all_again(pipeline: &Pipeline<'_>, world: &ProjectWorld, plan: &Plan) -> Result<()> {
     let deploys = |operation: &Operation| matches!(operation.action, Action::Deploy { .. });
     if world.host_keys().len() > 1 && plan.operations.iter().any(deploys) {
         world.observe(&pipeline.ledger.state()).await?;
@@ -109,15 +109,15 @@ fn acquired(plan: &Plan) -> impl Iterator<Item = Key> {
 }
 
 /// Does the plan to its end, or until what is there is to be given back: then nothing of it is worth going on with.
-async fn carry_out(pipeline: &Pipeline<'_>, hunt: &Hunt, plan: &Plan) -> Executed {
+async fn carry_out(pipeline: &Pipeline<'_>, wait: &CapacityWait, plan: &Plan) -> Executed {
     let mut executed = Box::pin(pipeline.execute(plan));
     tokio::select! {
         biased;
         executed = &mut executed => executed,
-        () = hunt.gave_up() => {
+        () = wait.gave_up() => {
             match tokio::time::timeout(LAST_MOMENT, executed).await {
                 Ok(executed) => executed,
-                Err(_) => Executed { errors: vec![hunt.refusal()], ..Executed::default() },
+                Err(_) => Executed { errors: vec![wait.refusal()], ..Executed::default() },
             }
         }
     }
@@ -128,8 +128,8 @@ async fn give_back(pipeline: &Pipeline<'_>, made: &mut BTreeSet<Key>, refused: E
     pipeline.events.note("not all hosts can be had: what was made is given back (`capacity: {partial: give_back}`)");
     let goal = Goal::GiveBack(std::mem::take(made));
     for _ in 0..3 {
-        let observed = pipeline.observe_settled().await?;
-        let planned = pipeline.settle_on(&goal, observed)?;
+        let observed = pipeline.observe_consistent().await?;
+        let planned = pipeline.plan_for(&goal, observed)?;
         if planned.plan.is_empty() {
             return Ok(refused.because("what was made was given back"));
         }

@@ -162,7 +162,7 @@ impl Provider for Cloud {
             behind_first: false,
             poll: USUAL_POLL.min(POLL),
             shared_account: true,
-            settle: Duration::ZERO,
+            consistency_delay: Duration::ZERO,
             runtimes: &[Runtime::Docker],
             most_hosts: None,
         }

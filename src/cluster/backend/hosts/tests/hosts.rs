@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use crate::cluster::backend::hosts::Reach;
+use crate::cluster::backend::hosts::HostConnector;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{ExecEnd, Host, OnLine, Stream};
 use crate::name::Key;
@@ -15,7 +15,7 @@ use crate::provider::HostPlace;
 
 /// How long each stage takes.
 pub(super) const PREPARE: Duration = Duration::from_secs(300);
-pub(super) const GUARD: Duration = Duration::from_secs(1);
+pub(super) const FIREWALL: Duration = Duration::from_secs(1);
 pub(super) const DEPLOY: Duration = Duration::from_secs(2);
 
 /// One stage on one host: from when to when, and whether it came by a connection that was made after the last stage.
@@ -99,7 +99,7 @@ impl Host for MemoryHost {
         let (nonce, stage) = (assigned(program, "nonce"), assigned(program, "stage"));
         let time = match stage.as_str() {
             "prepare" => PREPARE,
-            "guard" => GUARD,
+            "firewall" => FIREWALL,
             "deploy" => DEPLOY,
             _ => Duration::ZERO,
         };
@@ -134,7 +134,7 @@ impl Host for MemoryHost {
 }
 
 #[async_trait]
-impl Reach for Hosts {
+impl HostConnector for Hosts {
     async fn know(&self, _key: &Key, _place: &HostPlace) {}
 
     async fn forget(&self, key: &Key) {

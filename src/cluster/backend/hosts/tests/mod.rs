@@ -1,15 +1,15 @@
 //! `up` on a cloud and hosts in memory, on a clock that stands still while nobody waits: hours take milliseconds.
 
+mod capacity_wait;
 mod cloud;
 mod hosts;
-mod hunt;
 mod promise;
 mod time;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::capacity::{Hunt, Hunting, carry_to};
+use super::capacity::{CapacityReplan, CapacityWait, carry_to};
 use super::promise::Compared;
 use super::world::{ProjectWorld, ProjectWorldConfig, Purpose};
 use crate::engine::{Cancel, CancelHandle, Ledger, Pipeline};
@@ -101,7 +101,7 @@ impl Home {
             scope: Self::scope(),
             spec: loaded.spec.clone(),
             provider: Box::new(self.cloud.clone()),
-            reach: Arc::new(self.hosts.clone()),
+            connector: Arc::new(self.hosts.clone()),
             library: Library::default(),
             paths: self.paths(),
             secrets: Secrets::placeholders(),
@@ -109,14 +109,14 @@ impl Home {
             events: events.clone(),
             cancel: cancel.clone(),
         });
-        let hunt = Hunt::new(wait, loaded.spec.capacity.as_ref(), poll, &events, &cancel);
-        let hunting = Hunting { world: &world, hunt };
-        let pipeline = Pipeline { world: &world, replan: &hunting, ledger: &ledger, events: &events, cancel: &cancel };
+        let wait = CapacityWait::new(wait, loaded.spec.capacity.as_ref(), poll, &events, &cancel);
+        let replan = CapacityReplan { world: &world, wait };
+        let pipeline = Pipeline { world: &world, replan: &replan, ledger: &ledger, events: &events, cancel: &cancel };
         let result = async {
-            let found = hunting.resolve().await?;
-            let observed = pipeline.observe_settled().await?;
+            let found = replan.resolve().await?;
+            let observed = pipeline.observe_consistent().await?;
             let goal = world.goal(loaded, &found.offers, &ledger.state(), &observed)?;
-            carry_to(&pipeline, &hunting, loaded, (found, observed, goal)).await
+            carry_to(&pipeline, &replan, loaded, (found, observed, goal)).await
         }
         .await;
         let mut told = Vec::new();

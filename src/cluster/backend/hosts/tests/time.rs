@@ -42,19 +42,19 @@ async fn hosts_are_opened_to_each_other_once_all_of_them_are_there() {
     let home = Home::new(Cloud::new(3));
     home.up(&spec(3, ""), None).await.result.unwrap();
     let last = home.cloud.state().launches.last().unwrap().2 + BOOT;
-    let guards = home.hosts.ran("guard");
-    assert_eq!(guards.len(), 3);
-    for guard in &guards {
-        assert!(guard.from >= last, "{guard:?}");
-        let own = guard.host.as_str().trim_start_matches("host").parse::<usize>().unwrap() + 1;
+    let firewalls = home.hosts.ran("firewall");
+    assert_eq!(firewalls.len(), 3);
+    for firewall in &firewalls {
+        assert!(firewall.from >= last, "{firewall:?}");
+        let own = firewall.host.as_str().trim_start_matches("host").parse::<usize>().unwrap() + 1;
         let others: Vec<String> =
             (1..=3).filter(|number| *number != own).map(|number| format!("10.0.0.{number}")).collect();
-        assert!(guard.program.contains(&others.join(" ")), "{} is open to {others:?}", guard.host);
-        let deploy = home.hosts.ran("deploy").into_iter().find(|ran| ran.host == guard.host).unwrap();
-        assert!(deploy.from - guard.to < Duration::from_secs(30), "{guard:?} {deploy:?}");
-        assert!(deploy.connection > guard.connection, "a new connection proves that it lets us in");
+        assert!(firewall.program.contains(&others.join(" ")), "{} is open to {others:?}", firewall.host);
+        let deploy = home.hosts.ran("deploy").into_iter().find(|ran| ran.host == firewall.host).unwrap();
+        assert!(deploy.from - firewall.to < Duration::from_secs(30), "{firewall:?} {deploy:?}");
+        assert!(deploy.connection > firewall.connection, "a new connection proves that it lets us in");
     }
-    let sessions = ["-", "prepare", "guard", "deploy"].map(|stage| home.hosts.ran(stage).len());
+    let sessions = ["-", "prepare", "firewall", "deploy"].map(|stage| home.hosts.ran(stage).len());
     // The look before, and the one after all are there.
     assert_eq!(sessions, [6, 3, 3, 3]);
     assert!(GUARD + DEPLOY < PREPARE / 20, "they do not count");
@@ -65,7 +65,7 @@ async fn hosts_are_opened_to_each_other_once_all_of_them_are_there() {
 async fn a_single_host_is_not_guarded() {
     let home = Home::new(Cloud::new(1));
     home.up(&spec(1, ""), None).await.result.unwrap();
-    assert!(home.hosts.ran("guard").is_empty());
+    assert!(home.hosts.ran("firewall").is_empty());
     assert_eq!(home.hosts.ran("deploy").len(), 1);
 }
 

@@ -11,7 +11,7 @@ const RESERVABLE: usize = 6;
 
 impl State {
     /// Lets everything happen that is due.
-    pub(super) fn settle_all(&mut self) {
+    pub(super) fn advance_all(&mut self) {
         let now = self.now();
         for id in self.leases.ids() {
             // A moved clock may bring a lease through all of its life at once.
@@ -20,7 +20,7 @@ impl State {
             }
         }
         for id in self.servers.ids() {
-            self.settle_server(&id, now);
+            self.advance_server(&id, now);
         }
     }
 
@@ -134,7 +134,7 @@ impl State {
         }
     }
 
-    fn settle_server(&mut self, id: &str, now: Timestamp) {
+    fn advance_server(&mut self, id: &str, now: Timestamp) {
         let Some(server) = self.servers.get(id) else { return };
         if server.gone.is_some_and(|gone| gone <= now) {
             self.remove_server(id);

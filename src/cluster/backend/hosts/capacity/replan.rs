@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::decide::AfterRefusal;
-use super::hunt::{Hunt, Next};
+use super::wait::{CapacityWait, Next};
 use crate::cluster::backend::hosts::acquire::Found;
 use crate::cluster::backend::hosts::world::ProjectWorld;
 use crate::engine::{Ledger, Replan};
@@ -11,16 +11,16 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::provider::ResourceRequest;
 
 /// A world, and what is done while its provider has none of what is asked for.
-pub(in crate::cluster::backend::hosts) struct Hunting<'a> {
+pub(in crate::cluster::backend::hosts) struct CapacityReplan<'a> {
     pub(in crate::cluster::backend::hosts) world: &'a ProjectWorld,
-    pub(in crate::cluster::backend::hosts) hunt: Hunt,
+    pub(in crate::cluster::backend::hosts) wait: CapacityWait,
 }
 
 #[async_trait]
-impl Replan for Hunting<'_> {
+impl Replan for CapacityReplan<'_> {
     async fn instead(&self, refused: &[ResourceRequest], refusal: Error, ledger: &Ledger) -> Result<ResourceRequest> {
         let Some(last) = refused.last() else { return Err(refusal) };
-        match self.hunt.after_refusal() {
+        match self.wait.after_refusal() {
             AfterRefusal::AskForNext => self.next_choice(refused, last, refusal, ledger).await,
             AfterRefusal::Wait => self.choice_when_there(last, refusal, ledger).await,
             AfterRefusal::End => Err(refusal),
@@ -28,11 +28,11 @@ impl Replan for Hunting<'_> {
     }
 
     fn heed(&self, error: &Error) {
-        self.hunt.heed(error);
+        self.wait.heed(error);
     }
 }
 
-impl Hunting<'_> {
+impl CapacityReplan<'_> {
     /// What the spec comes to at the provider; asked again while there is none of it, as long as that was asked for.
     pub(in crate::cluster::backend::hosts) async fn resolve(&self) -> Result<Found> {
         match self.world.resolve().await {
@@ -43,10 +43,10 @@ impl Hunting<'_> {
 
     /// Asks again for all hosts, after this refusal.
     pub(super) async fn resolve_again(&self, mut refused: Error) -> Result<Found> {
-        let mut seen = self.hunt.looks();
+        let mut seen = self.wait.checks();
         loop {
             let choose = || self.world.choose();
-            refused = match self.hunt.next("all hosts", refused, &mut seen, choose).await? {
+            refused = match self.wait.next("all hosts", refused, &mut seen, choose).await? {
                 Next::Refused(error) => error,
                 Next::Ask(_) => match self.world.resolve().await {
                     Err(error) if error.kind() == ErrorKind::Capacity => error,
@@ -75,7 +75,7 @@ impl Hunting<'_> {
             }
             Some(_) => Err(refusal),
             None => {
-                self.hunt.outgrow();
+                self.wait.set_needs_replan();
                 Err(refusal)
             }
         }
@@ -88,17 +88,17 @@ impl Hunting<'_> {
         mut refusal: Error,
         ledger: &Ledger,
     ) -> Result<ResourceRequest> {
-        let hunt = &self.hunt;
-        let mut seen = hunt.seen_by(&last.key);
+        let wait = &self.wait;
+        let mut seen = wait.last_check_of(&last.key);
         loop {
-            let next = hunt.next(&last.key.display_name(), refusal, &mut seen, || self.world.choose()).await;
-            hunt.has_seen(&last.key, seen);
+            let next = wait.next(&last.key.display_name(), refusal, &mut seen, || self.world.choose()).await;
+            wait.set_last_check(&last.key, seen);
             refusal = match next? {
                 Next::Refused(error) => error,
                 Next::Ask(refusal) => {
                     let chosen = self.chosen_for(last, ledger)?;
                     return chosen.ok_or_else(|| {
-                        hunt.outgrow();
+                        wait.set_needs_replan();
                         refusal
                     });
                 }

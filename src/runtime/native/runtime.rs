@@ -29,7 +29,7 @@ use crate::util::{digest, near};
 const PROCESSES: &str = include_str!("shell/processes.sh");
 const PORTS: &str = include_str!("shell/ports.sh");
 const STOP: &str = include_str!("shell/stop.sh");
-const LOOK: &str = include_str!("shell/look.sh");
+const INSPECT: &str = include_str!("shell/inspect.sh");
 const CLEAN: &str = include_str!("shell/clean.sh");
 const LOGS: &str = include_str!("shell/logs.sh");
 
@@ -43,9 +43,9 @@ const PLAYBOOK: &str = "ray-native";
 
 /// Nodes are processes of the user that is logged in as.
 #[derive(Debug, Clone, Copy)]
-pub struct Deployed;
+pub struct NativeRuntime;
 
-impl ProjectRuntime for Deployed {
+impl ProjectRuntime for NativeRuntime {
     fn account(&self) -> Account {
         Account::User
     }
@@ -117,7 +117,7 @@ impl ProjectRuntime for Deployed {
         false
     }
 
-    fn guard(&self, _request: &PrepareRequest<'_>) -> Result<Stage> {
+    fn firewall(&self, _request: &PrepareRequest<'_>) -> Result<Stage> {
         Err(Error::new(ErrorKind::Internal, "open ports").because("the runtime `native` stays on the loopback"))
     }
 
@@ -147,8 +147,8 @@ impl ProjectRuntime for Deployed {
         }]
     }
 
-    fn look_script(&self, tag: &str, folders: &HostFolders) -> String {
-        format!("{}{LOOK}", header(tag, folders))
+    fn inspect_script(&self, tag: &str, folders: &HostFolders) -> String {
+        format!("{}{INSPECT}", header(tag, folders))
     }
 
     fn stop_script(&self, tag: &str, folders: &HostFolders) -> String {

@@ -163,18 +163,19 @@ pub(super) fn deploy(
         ("stop_limit".to_owned(), timeouts.stop.0.as_secs().to_string()),
     ]);
     let within = |script: &str| format!("home=$gpucl_home\n{PROCESSES}{script}");
-    let mut touches: Vec<String> = nodes.iter().map(|node| format!("process {}", node.key.display_name())).collect();
+    let mut affected_paths: Vec<String> =
+        nodes.iter().map(|node| format!("process {}", node.key.display_name())).collect();
     let is_head = nodes.iter().any(|node| node.role == NodeRole::Head);
     if is_head {
         let head = ports_of_node(&blocks_of(request), &nodes[0]);
-        touches.push(format!("port {LOOPBACK}:{}", head.dashboard));
+        affected_paths.push(format!("port {LOOPBACK}:{}", head.dashboard));
     }
     let start = Step {
         name: "start the nodes".to_owned(),
         unless: Some(within(STARTED)),
         run: within(START),
         timeout: Some(Duration::from_secs(120) + timeouts.stop.0),
-        touches,
+        affected_paths,
         hint: Some(format!("its log: gpucl logs supervisor; what runs: gpucl exec --host {name} -- ps -ef")),
         ..Step::default()
     };

@@ -21,7 +21,7 @@ use crate::util::human;
 const TELL_EVERY: Duration = Duration::from_secs(300);
 
 /// How long and how often it is asked again, and what was seen so far.
-pub(in crate::cluster::backend::hosts) struct Hunt {
+pub(in crate::cluster::backend::hosts) struct CapacityWait {
     policy: Policy,
     /// The end of the wait, for people.
     end: Timestamp,
@@ -30,12 +30,12 @@ pub(in crate::cluster::backend::hosts) struct Hunt {
     cancel: Cancel,
     round: tokio::sync::Mutex<Round>,
     /// How often it was looked what there is.
-    looks: AtomicU64,
+    checks: AtomicU64,
     /// The look that each branch has seen; the others have seen the first of this plan.
-    seen: Mutex<Seen>,
+    checked: Mutex<Checked>,
     stop: watch::Sender<Option<Stop>>,
     /// What was chosen last is not what the plan was made for.
-    outgrown: AtomicBool,
+    needs_replan: AtomicBool,
     /// The refusal for which all is given back.
     refusal: Mutex<Option<Error>>,
 }
@@ -48,7 +48,7 @@ struct Round {
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct Checked {
     first: u64,
     by: BTreeMap<Key, u64>,
 }
@@ -71,7 +71,7 @@ pub(in crate::cluster::backend::hosts) enum Next {
     Refused(Error),
 }
 
-impl Hunt {
+impl CapacityWait {
     /// One that follows the spec, and before that what the command was told.
     pub(in crate::cluster::backend::hosts) fn new(
         asked: Option<Duration>,
@@ -92,10 +92,10 @@ impl Hunt {
             events: events.clone(),
             cancel: cancel.clone(),
             round: tokio::sync::Mutex::default(),
-            looks: AtomicU64::new(0),
-            seen: Mutex::default(),
+            checks: AtomicU64::new(0),
+            checked: Mutex::default(),
             stop: watch::Sender::new(None),
-            outgrown: AtomicBool::new(false),
+            needs_replan: AtomicBool::new(false),
             refusal: Mutex::default(),
         }
     }
@@ -118,8 +118,8 @@ impl Hunt {
     /// A plan is begun: nothing failed in it yet, and what was looked at before is what it was made of.
     pub(super) fn begin(&self) {
         self.stop.send_replace(None);
-        self.outgrown.store(false, Ordering::Relaxed);
-        *lock(&self.seen) = Seen { first: self.looks(), by: BTreeMap::new() };
+        self.needs_replan.store(false, Ordering::Relaxed);
+        *lock(&self.checked) = Checked { first: self.checks(), by: BTreeMap::new() };
     }
 
     /// Hears of what failed in a plan: nobody waits for hours while something must be seen to.
@@ -152,29 +152,29 @@ impl Hunt {
     }
 
     /// What was chosen does not fit into the plan that is being done.
-    pub(super) fn outgrow(&self) {
-        self.outgrown.store(true, Ordering::Relaxed);
+    pub(super) fn set_needs_replan(&self) {
+        self.needs_replan.store(true, Ordering::Relaxed);
     }
 
     /// Something was chosen already that a new plan is to be made for.
-    pub(super) fn is_outgrown(&self) -> bool {
-        self.outgrown.load(Ordering::Relaxed)
+    pub(super) fn needs_replan(&self) -> bool {
+        self.needs_replan.load(Ordering::Relaxed)
     }
 
     /// How often it was looked what there is.
-    pub(in crate::cluster::backend::hosts) fn looks(&self) -> u64 {
-        self.looks.load(Ordering::Relaxed)
+    pub(in crate::cluster::backend::hosts) fn checks(&self) -> u64 {
+        self.checks.load(Ordering::Relaxed)
     }
 
     /// The look that a branch has seen: it waits for the next.
-    pub(super) fn seen_by(&self, key: &Key) -> u64 {
-        let seen = lock(&self.seen);
+    pub(super) fn last_check_of(&self, key: &Key) -> u64 {
+        let seen = lock(&self.checked);
         seen.by.get(key).copied().unwrap_or(seen.first)
     }
 
     /// A branch has seen this look.
-    pub(super) fn has_seen(&self, key: &Key, look: u64) {
-        lock(&self.seen).by.insert(key.clone(), look);
+    pub(super) fn set_last_check(&self, key: &Key, check: u64) {
+        lock(&self.checked).by.insert(key.clone(), check);
     }
 
     /// Waits until the provider may be asked again, and lets choose anew: one for all who wait.
@@ -192,15 +192,15 @@ impl Hunt {
         let mut stop = self.stop.subscribe();
         let looked = async {
             let mut state = self.round.lock().await;
-            if self.looks() == *seen {
+            if self.checks() == *seen {
                 self.tell(what, &refused, until, &mut state);
                 tokio::time::sleep(self.poll).await;
                 let chosen = choose().await;
-                *seen = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
+                *seen = self.checks.fetch_add(1, Ordering::Relaxed) + 1;
                 state.was_refused = chosen.is_err();
                 return chosen.map(|()| false);
             }
-            *seen = self.looks();
+            *seen = self.checks();
             Ok(state.was_refused)
         };
         tokio::select! {

@@ -20,8 +20,8 @@ fn host(index: usize, address: &str, boot: &str) -> HostInput {
     let key = Key::host(index);
     let tag = scope().tag(&key).to_string();
     let facts = Facts { boot_id: boot.to_owned(), cpus: 4, memory: 8 << 30, ..Facts::default() };
-    let ports = Deployed.choose_ports(&BTreeSet::new());
-    let folders = Deployed.folders_of(&tag);
+    let ports = NativeRuntime.choose_ports(&BTreeSet::new());
+    let folders = NativeRuntime.folders_of(&tag);
     HostInput { key, tag, facts, address: address.to_owned(), ports, folders }
 }
 
@@ -29,7 +29,14 @@ fn prepared(spec: &Spec, hosts: &[HostInput]) -> Result<Stage> {
     let others = if hosts.len() > 1 { Others::Known } else { Others::None };
     let library = Library::default();
     let nodes = nodes(spec, hosts);
-    Deployed.preparation(&PrepareRequest { spec, nodes: &nodes, hosts, others, host: &hosts[0], library: &library })
+    NativeRuntime.preparation(&PrepareRequest {
+        spec,
+        nodes: &nodes,
+        hosts,
+        others,
+        host: &hosts[0],
+        library: &library,
+    })
 }
 
 fn nodes(spec: &Spec, hosts: &[HostInput]) -> Vec<NodeSpec> {
@@ -52,7 +59,7 @@ fn deployed(spec: &Spec, hosts: &[HostInput], at: usize) -> (Deployment, Value) 
         secrets: &secrets,
         library: &library,
     };
-    let deployment = Deployed.deployment(&request, &hosts[at].key).unwrap();
+    let deployment = NativeRuntime.deployment(&request, &hosts[at].key).unwrap();
     let file = deployment.stage.files.iter().find(|file| file.path == "nodes.json").unwrap();
     let json = serde_json::from_slice(&file.bytes).unwrap();
     (deployment, json)

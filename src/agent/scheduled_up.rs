@@ -19,7 +19,7 @@ const END_LIMIT: Duration = Duration::from_secs(20);
 
 /// What is known of an armed start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Armed {
+pub struct ScheduledUp {
     version: u32,
     /// Its process: number, start, boot.
     pub process: String,
@@ -29,7 +29,7 @@ pub struct Armed {
     pub what: String,
 }
 
-impl Armed {
+impl ScheduledUp {
     /// This process waits.
     pub fn this_process(at: jiff::Timestamp, what: &str) -> Option<Self> {
         let process = Identity::of(std::process::id())?.to_string();
@@ -47,8 +47,8 @@ impl Armed {
 
     /// The one of this cluster that waits now; a file that a killed one left says nothing.
     pub fn of(folder: &Path) -> Option<Self> {
-        let armed: Self = serde_json::from_slice(&read_within(&file(folder), RECORD_LIMIT).ok()?).ok()?;
-        armed.identity().is_some_and(|identity| identity.is_alive()).then_some(armed)
+        let scheduled_up: Self = serde_json::from_slice(&read_within(&file(folder), RECORD_LIMIT).ok()?).ok()?;
+        scheduled_up.identity().is_some_and(|identity| identity.is_alive()).then_some(scheduled_up)
     }
 
     /// Its process.
@@ -72,7 +72,7 @@ impl Armed {
         }
         while identity.is_alive() {
             if begun.elapsed() > END_LIMIT {
-                return Err(Error::new(ErrorKind::Timeout, "end the armed start")
+                return Err(Error::new(ErrorKind::Timeout, "end the scheduled_up start")
                     .because(format!("process {} is still there after {} s", identity.pid, END_LIMIT.as_secs()))
                     .hint(format!("kill {}; then run the command again", identity.pid)));
             }
@@ -83,5 +83,5 @@ impl Armed {
 }
 
 fn file(folder: &Path) -> PathBuf {
-    folder.join("armed.json")
+    folder.join("scheduled-up.json")
 }

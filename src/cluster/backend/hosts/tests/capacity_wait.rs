@@ -250,8 +250,8 @@ async fn a_host_that_vanishes_is_told_and_made_anew_by_the_next_up() {
     home.up(&loaded, None).await.result.unwrap();
     assert_eq!((home.cloud.hosts(), home.cloud.state().launches.len()), (2, 3));
     // What the first told is not what the second is: it is looked at, and the other host lets the new one in.
-    let guards = home.hosts.ran("guard");
-    assert!(guards.iter().any(|ran| ran.host == Key::host(0) && ran.program.contains("10.0.0.3")), "{guards:?}");
+    let firewalls = home.hosts.ran("firewall");
+    assert!(firewalls.iter().any(|ran| ran.host == Key::host(0) && ran.program.contains("10.0.0.3")), "{firewalls:?}");
 
     home.cloud.state().things.retain(|thing| thing.tag.key != Key::host(0));
     home.up(&loaded, None).await.result.unwrap();

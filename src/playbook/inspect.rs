@@ -12,7 +12,7 @@ use crate::util::random;
 
 /// What one exec saw of a host; it changed nothing.
 #[derive(Debug, Clone, Default)]
-pub struct Look {
+pub struct Inspection {
     /// What the host is.
     pub facts: Facts,
     /// The stages that were last seen through there, by name.
@@ -37,38 +37,38 @@ pub struct StageState {
 }
 
 /// Looks at a host by one exec: facts, stages, and what `script` prints besides. Changes nothing.
-pub async fn look(host: &dyn Host, stages: &[&Stage], script: &str) -> Result<Look> {
+pub async fn inspect(host: &dyn Host, stages: &[&Stage], script: &str) -> Result<Inspection> {
     for stage in stages {
         stage.check()?;
     }
     let nonce = random::letters(20)?;
-    told_by(host, &compile::look_program(&Place::of(host), stages, script, &nonce), &nonce).await
+    run_inspection(host, &compile::inspect_program(&Place::of(host), stages, script, &nonce), &nonce).await
 }
 
 /// Looks at nothing but what `script` prints and which boot of the machine it is: for who asks often, and wants an answer at once.
-pub async fn glance(host: &dyn Host, script: &str) -> Result<Look> {
+pub async fn glance(host: &dyn Host, script: &str) -> Result<Inspection> {
     let nonce = random::letters(20)?;
-    told_by(host, &compile::glance_program(&Place::of(host), script, &nonce), &nonce).await
+    run_inspection(host, &compile::glance_program(&Place::of(host), script, &nonce), &nonce).await
 }
 
-async fn told_by(host: &dyn Host, program: &str, nonce: &str) -> Result<Look> {
-    let mut look = Look::default();
+async fn run_inspection(host: &dyn Host, program: &str, nonce: &str) -> Result<Inspection> {
+    let mut inspection = Inspection::default();
     let doing = format!("look at the host {}", host.name());
-    ask(host, &doing, program, nonce, &mut |word, rest| look.take(word, rest)).await?;
-    Ok(look)
+    ask(host, &doing, program, nonce, &mut |word, rest| inspection.take(word, rest)).await?;
+    Ok(inspection)
 }
 
 /// Learns what a host is, by one exec that changes nothing.
 pub async fn facts(host: &dyn Host) -> Result<Facts> {
     let nonce = random::letters(20)?;
-    let mut look = Look::default();
+    let mut inspection = Inspection::default();
     let program = compile::facts_program(&Place::of(host), &nonce);
     let doing = format!("learn what the host {} is", host.name());
-    ask(host, &doing, &program, &nonce, &mut |word, rest| look.take(word, rest)).await?;
-    Ok(look.facts)
+    ask(host, &doing, &program, &nonce, &mut |word, rest| inspection.take(word, rest)).await?;
+    Ok(inspection.facts)
 }
 
-impl Look {
+impl Inspection {
     fn take(&mut self, word: &str, rest: &str) {
         let (first, more) = rest.split_once(' ').unwrap_or((rest, ""));
         match word {

@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 
 use super::super::clock::after;
-use super::super::shared::Settle;
+use super::super::shared::Advance;
 use super::config::Outcome;
 use super::state::{Host, Instance, Phase, State};
 
-impl Settle for State {
-    fn settle(&mut self) {
+impl Advance for State {
+    fn advance(&mut self) {
         let now = self.now();
         for (at, place, count) in std::mem::take(&mut self.coming) {
             if at <= now {

@@ -20,7 +20,7 @@ use crate::runtime::project;
 
 /// How the world gets at its hosts.
 #[async_trait]
-pub trait Reach: Send + Sync {
+pub trait HostConnector: Send + Sync {
     /// The host of this key, connected; the second call hands back the same connection.
     ///
     /// `home` is the folder on it that holds everything of ours; `wait` is how long it may take to answer at all.
@@ -37,7 +37,7 @@ pub trait Reach: Send + Sync {
 }
 
 /// Hosts by SSH, and this machine.
-pub(in crate::cluster) struct HostReach {
+pub(in crate::cluster) struct HostConnections {
     /// All of the environment that programs on this machine have.
     environment: Vec<(OsString, OsString)>,
     connections: Connections,
@@ -47,10 +47,10 @@ pub(in crate::cluster) struct HostReach {
     hosts: Mutex<BTreeMap<Key, Arc<dyn Host>>>,
 }
 
-impl HostReach {
+impl HostConnections {
     /// Makes it of the folder of the cluster's state; the runtime says as whom programs run.
     pub(in crate::cluster) fn new(folder: &Path, runtime: Runtime, settings: &Settings) -> Self {
-        let (runtime_dir, home) = (settings.paths.runtime.clone(), settings.surroundings.home.clone());
+        let (runtime_dir, home) = (settings.paths.runtime.clone(), settings.user_environment.home.clone());
         Self {
             environment: settings.host_environment.clone(),
             connections: Connections::new(folder.to_owned(), runtime_dir, home, settings.events.clone()),
@@ -91,7 +91,7 @@ fn entry(key: &Key, target: &SshTarget) -> HostEntry {
 }
 
 #[async_trait]
-impl Reach for HostReach {
+impl HostConnector for HostConnections {
     async fn know(&self, key: &Key, place: &HostPlace) {
         if let HostPlace::Ssh { target } = place {
             self.known.lock().await.insert(key.clone(), entry(key, target));

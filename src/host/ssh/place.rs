@@ -13,19 +13,19 @@ use rustix::fs::{Dir, FileType, Mode};
 use super::unpack::{FOLDER, kind};
 
 /// Moves an entry of one folder to a name in another; `shown` is how a person calls its place.
-pub(super) fn settle(
+pub(super) fn move_to(
     from: BorrowedFd<'_>,
     name: &OsStr,
     to: BorrowedFd<'_>,
     as_name: &OsStr,
     shown: &Path,
 ) -> io::Result<()> {
-    look(from, name, to, as_name, shown)?;
+    check_way(from, name, to, as_name, shown)?;
     merge(from, name, to, as_name)
 }
 
 /// Looks whether anything is in the way, before anything is moved.
-fn look(from: BorrowedFd<'_>, name: &OsStr, to: BorrowedFd<'_>, as_name: &OsStr, shown: &Path) -> io::Result<()> {
+fn check_way(from: BorrowedFd<'_>, name: &OsStr, to: BorrowedFd<'_>, as_name: &OsStr, shown: &Path) -> io::Result<()> {
     let in_the_way = |what: &str| Err(io::Error::other(format!("{} is {what}; nothing was copied", shown.display())));
     let comes = kind(from, name)?;
     match (comes, kind(to, as_name)?) {
@@ -34,7 +34,7 @@ fn look(from: BorrowedFd<'_>, name: &OsStr, to: BorrowedFd<'_>, as_name: &OsStr,
         (Some(FileType::Directory), Some(FileType::Directory)) => {
             let (from, to) = (open(from, name)?, open(to, as_name)?);
             for name in names(from.as_fd())? {
-                look(from.as_fd(), &name, to.as_fd(), &name, &shown.join(&name))?;
+                check_way(from.as_fd(), &name, to.as_fd(), &name, &shown.join(&name))?;
             }
             Ok(())
         }

@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 
 use super::expected::{Expected, project_of};
-use super::world::{HostSeen, ProjectWorld, Purpose};
+use super::world::{HostObservation, ProjectWorld, Purpose};
 use crate::error::{Error, Result};
 use crate::name::Key;
 use crate::plan::{Health, Observed, ObservedNode, ObservedProject};
-use crate::playbook::{self, Look, Stage};
+use crate::playbook::{self, Inspection, Stage};
 use crate::render::quote_path;
-use crate::runtime::project::{self, Container, Seen};
+use crate::runtime::project::{self, Container, Observation};
 use crate::state::{ClusterState, ItemKind};
 
 impl ProjectWorld {
     /// Looks at all hosts at the same time.
-    pub(super) async fn look_at_all(&self, known: &ClusterState) -> Result<Observed> {
+    pub(super) async fn observe_all(&self, known: &ClusterState) -> Result<Observed> {
         let mut observed = self.observe_resources().await?;
         if self.leaves_no_trace() {
             return Ok(observed);
@@ -24,25 +24,25 @@ impl ProjectWorld {
         let mut hosts = self.find_places(known, &observed).await?;
         if self.config.provider.capability().hosts_vanish {
             // One that never told anything may be on its way still: who prepares it waits for it.
-            hosts.retain(|host| has_told(known, host));
+            hosts.retain(|host| has_facts(known, host));
         }
         let remembered = match self.config.purpose {
             Purpose::Glance => BTreeMap::new(),
             _ => self.remembered(known),
         };
-        let looks = join_all(hosts.iter().map(|host| self.look(host, remembered.get(host)))).await;
+        let inspections = join_all(hosts.iter().map(|host| self.inspect(host, remembered.get(host)))).await;
         let mut unreachable: Option<Error> = None;
-        for (host, look) in hosts.iter().zip(looks) {
+        for (host, inspection) in hosts.iter().zip(inspections) {
             let expected = remembered.get(host);
-            match look {
-                Ok((look, seen)) => {
-                    if let Some(stage) = look.stages.get("prepare").filter(|stage| stage.holds == Some(true)) {
+            match inspection {
+                Ok((inspection, seen)) => {
+                    if let Some(stage) = inspection.stages.get("prepare").filter(|stage| stage.holds == Some(true)) {
                         observed.prepared.insert(host.clone(), stage.digest.clone());
                     }
-                    if let Some(stage) = look.stages.get("guard").filter(|stage| stage.holds == Some(true)) {
-                        observed.guarded.insert(host.clone(), stage.digest.clone());
+                    if let Some(stage) = inspection.stages.get("firewall").filter(|stage| stage.holds == Some(true)) {
+                        observed.firewalls.insert(host.clone(), stage.digest.clone());
                     }
-                    observed.projects.extend(self.project(host, &look, &seen, expected));
+                    observed.projects.extend(self.project(host, &inspection, &seen, expected));
                 }
                 // What was put there is there still, for all that is known.
                 Err(error) if is_known(known, host) => observed.projects.push(ObservedProject {
@@ -65,10 +65,10 @@ impl ProjectWorld {
     }
 
     /// One exec: what the host is, what of ours is on it, and what its checks see when it is as it was brought up.
-    pub(super) async fn look(&self, host: &Key, expected: Option<&Expected>) -> Result<(Look, Seen)> {
+    pub(super) async fn inspect(&self, host: &Key, expected: Option<&Expected>) -> Result<(Inspection, Observation)> {
         let connected = self.connected(host).await?;
         let tag = self.config.scope.tag(host).to_string();
-        let mut script = self.runtime().look_script(&tag, &self.folders(host));
+        let mut script = self.runtime().inspect_script(&tag, &self.folders(host));
         let deployment = expected.and_then(|expected| expected.deployment.as_ref());
         if let (true, Some(deployment)) = (self.config.purpose == Purpose::Check, deployment) {
             script.push_str(&format!(
@@ -79,20 +79,27 @@ impl ProjectWorld {
             ));
         }
         let stages: Vec<&Stage> = expected.map(Expected::stages).unwrap_or_default();
-        let look = match self.config.purpose {
+        let inspection = match self.config.purpose {
             Purpose::Glance => playbook::glance(connected.as_ref(), &script).await?,
-            _ => playbook::look(connected.as_ref(), &stages, &script).await?,
+            _ => playbook::inspect(connected.as_ref(), &stages, &script).await?,
         };
-        let seen = project::seen_of(&look.lines);
-        let checks = project::checks_of(&look.lines);
-        self.learned()
-            .seen
-            .insert(host.clone(), HostSeen { facts: look.facts.clone(), checks, containers: seen.containers.clone() });
-        Ok((look, seen))
+        let seen = project::parse_observation(&inspection.lines);
+        let checks = project::checks_of(&inspection.lines);
+        self.observations().seen.insert(
+            host.clone(),
+            HostObservation { facts: inspection.facts.clone(), checks, containers: seen.containers.clone() },
+        );
+        Ok((inspection, seen))
     }
 
     /// What was seen on a host, as the plan needs it; `None` when nothing of ours is there.
-    fn project(&self, host: &Key, look: &Look, seen: &Seen, expected: Option<&Expected>) -> Option<ObservedProject> {
+    fn project(
+        &self,
+        host: &Key,
+        inspection: &Inspection,
+        seen: &Observation,
+        expected: Option<&Expected>,
+    ) -> Option<ObservedProject> {
         if seen.remains.is_empty() && seen.containers.is_empty() {
             return None;
         }
@@ -114,7 +121,7 @@ impl ProjectWorld {
                 (state, _) => Some(format!("{name} is {state}")),
             }
         });
-        let stage = look.stages.get("deploy");
+        let stage = inspection.stages.get("deploy");
         Some(ObservedProject {
             key: project_of(host),
             host: host.clone(),
@@ -142,10 +149,10 @@ fn node(container: &Container) -> ObservedNode {
 
 /// Something was put on a host, or may have been.
 fn is_known(known: &ClusterState, host: &Key) -> bool {
-    known.items.get(&project_of(host)).is_some_and(|item| item.kind == ItemKind::Project) || has_told(known, host)
+    known.items.get(&project_of(host)).is_some_and(|item| item.kind == ItemKind::Project) || has_facts(known, host)
 }
 
 /// The host that is known now has told what it is: what one told that was there before it is no more.
-pub(super) fn has_told(known: &ClusterState, host: &Key) -> bool {
+pub(super) fn has_facts(known: &ClusterState, host: &Key) -> bool {
     known.host(host).is_some_and(|host| host.facts.is_some())
 }

@@ -32,7 +32,7 @@ pub struct Container {
 
 /// What was seen of one tag on one host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     /// Its containers.
     pub containers: Vec<Container>,
     /// How many processes carry the tag, where nodes are processes: also those that no part is known to have.
@@ -66,7 +66,7 @@ pub struct CheckLine {
 
 /// A container as the engine tells of it.
 #[derive(Deserialize)]
-struct Told {
+struct ContainerLine {
     name: String,
     #[serde(default)]
     key: Option<String>,
@@ -82,9 +82,9 @@ struct Told {
     digest: Option<String>,
 }
 
-/// Reads what [`super::ProjectRuntime::look_script`] printed among these lines.
-pub fn seen_of(lines: &[String]) -> Seen {
-    let mut seen = Seen::default();
+/// Reads what [`super::ProjectRuntime::inspect_script`] printed among these lines.
+pub fn parse_observation(lines: &[String]) -> Observation {
+    let mut seen = Observation::default();
     for line in lines.iter().map(|line| line.trim_start()) {
         if let Some(text) = line.strip_prefix("::remains ") {
             seen.remains.push(text.trim_end().to_owned());
@@ -102,7 +102,7 @@ pub fn seen_of(lines: &[String]) -> Seen {
 }
 
 /// What a line tells of one part of a project: a container, or a process with its children.
-fn part(line: &str) -> Option<(&'static str, Told)> {
+fn part(line: &str) -> Option<(&'static str, ContainerLine)> {
     ["container", "process"].into_iter().find_map(|kind| {
         let told = line.strip_prefix("::")?.strip_prefix(kind)?.strip_prefix(' ')?;
         Some((kind, serde_json::from_str(told).ok()?))
@@ -110,7 +110,7 @@ fn part(line: &str) -> Option<(&'static str, Told)> {
 }
 
 /// A container of the user's own compose file has no key of ours: its service's name stands in.
-fn container(told: Told) -> Container {
+fn container(told: ContainerLine) -> Container {
     let words = [told.key, told.service].into_iter().flatten().find(|word| !word.is_empty()).unwrap_or_default();
     let plain: String = words.chars().filter(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit()).collect();
     Container {
@@ -126,7 +126,7 @@ fn container(told: Told) -> Container {
 }
 
 /// Reads what the deploy stage's last step handed back of its checks.
-pub fn checks_told(values: &BTreeMap<String, String>) -> Vec<CheckLine> {
+pub fn checks_in_values(values: &BTreeMap<String, String>) -> Vec<CheckLine> {
     let told = values.iter().filter(|(name, _)| name.starts_with("check"));
     told.filter_map(|(_, json)| serde_json::from_str(json).ok()).collect()
 }
@@ -148,7 +148,7 @@ mod tests {
             "noise",
             "::remains volume gpucl-abcd1234-c-host0_objects",
         ];
-        let seen = seen_of(&lines.map(str::to_owned));
+        let seen = parse_observation(&lines.map(str::to_owned));
         assert_eq!(seen.containers.len(), 2);
         assert_eq!((seen.containers[0].key.as_str(), seen.containers[0].exit_code), ("mydb", Some(137)));
         assert_eq!(

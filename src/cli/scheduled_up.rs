@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::app::App;
 use super::run::Ended;
 use super::spec_args::SpecArgs;
-use crate::agent::Armed;
+use crate::agent::ScheduledUp;
 use crate::engine::{Cancel, Urgency};
 use crate::error::{Doing as _, Error, ErrorKind, LeftBehind, Result};
 use crate::event::{Bus, Event, EventKind, WorkerGpus};
@@ -26,8 +26,8 @@ const PIECE: u64 = 64 << 10;
 const LONGEST_LINE: usize = 4 << 20;
 
 /// One that waits already.
-pub(crate) fn waiting(app: &App, cluster: &ClusterName) -> Option<Armed> {
-    Armed::of(&app.paths.cluster(cluster))
+pub(crate) fn waiting(app: &App, cluster: &ClusterName) -> Option<ScheduledUp> {
+    ScheduledUp::of(&app.paths.cluster(cluster))
 }
 
 /// Starts one, away from the terminal: it outlives this process.
@@ -64,7 +64,9 @@ fn arguments(
     wait_capacity: Option<Duration>,
 ) -> Vec<OsString> {
     let mut arguments: Vec<OsString> =
-        ["agent", "--cluster", cluster.as_str(), "--output", "json", "--yes", "--armed"].map(OsString::from).into();
+        ["agent", "--cluster", cluster.as_str(), "--output", "json", "--yes", "--scheduled-up"]
+            .map(OsString::from)
+            .into();
     arguments.push(spec.spec.clone().into());
     for folder in &spec.allow_path {
         // In one word: a folder may begin with a hyphen.
@@ -96,7 +98,7 @@ pub(crate) async fn follow(
     let doing = || format!("follow the start of {cluster}");
     let mut file = fs_err::File::open(&path).doing(ErrorKind::State, doing)?;
     let mut rest = Vec::new();
-    let mut told = Told::default();
+    let mut told = StartOutput::default();
     loop {
         // Asked before it is read: what it wrote last is read after its end.
         let is_over = !identity.is_alive();
@@ -133,13 +135,13 @@ pub(crate) async fn follow(
 
 /// What it has told so far of its end.
 #[derive(Debug, Default)]
-struct Told {
+struct StartOutput {
     ended: Option<Ended>,
     error: Option<Error>,
     gpus: Vec<WorkerGpus>,
 }
 
-impl Told {
+impl StartOutput {
     fn take(&mut self, line: &str, events: &Bus) {
         let Ok(event) = serde_json::from_str::<Event>(line) else {
             self.error = serde_json::from_str::<serde_json::Value>(line).ok().and_then(|value| error_of(&value));
@@ -189,7 +191,7 @@ fn error_of(value: &serde_json::Value) -> Option<Error> {
 }
 
 fn record(app: &App, cluster: &ClusterName) -> PathBuf {
-    app.paths.state.join("armed").join(format!("{cluster}.jsonl"))
+    app.paths.state.join("scheduled_up").join(format!("{cluster}.jsonl"))
 }
 
 #[cfg(test)]
@@ -215,7 +217,10 @@ mod tests {
         let given = arguments(&app, &"demo".parse().unwrap(), &spec, true, Some(Duration::from_secs(60)));
         let parsed = Arguments::try_parse_from(std::iter::once("gpucl".into()).chain(given)).unwrap();
         let told = format!("{parsed:?}");
-        assert!(told.contains("armed: Some(\"lab.yaml\"), allow_path: [\"../keys\", \"-odd folder\"]"), "{told}");
+        assert!(
+            told.contains("scheduled_up: Some(\"lab.yaml\"), allow_path: [\"../keys\", \"-odd folder\"]"),
+            "{told}"
+        );
         assert!(told.contains("new_spec: true, wait_capacity: Some(60s)"), "{told}");
     }
 }
