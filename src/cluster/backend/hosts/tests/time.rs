@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::cloud::{BOOT, Cloud, SPACING};
-use super::hosts::{DEPLOY, GUARD, PREPARE};
+use super::hosts::{DEPLOY, FIREWALL, PREPARE};
 use super::{Home, spec};
 use crate::name::Key;
 
@@ -57,7 +57,7 @@ async fn hosts_are_opened_to_each_other_once_all_of_them_are_there() {
     let sessions = ["-", "prepare", "firewall", "deploy"].map(|stage| home.hosts.ran(stage).len());
     // The look before, and the one after all are there.
     assert_eq!(sessions, [6, 3, 3, 3]);
-    assert!(GUARD + DEPLOY < PREPARE / 20, "they do not count");
+    assert!(FIREWALL + DEPLOY < PREPARE / 20, "they do not count");
 }
 
 /// A single host is opened to nobody.
