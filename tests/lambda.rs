@@ -1,6 +1,7 @@
 //! Lambda through the program, on the stand-in in this process. Whatever a test does there is compared with the contract.
 
 mod capacity_wait;
+mod keyring;
 mod keys;
 mod matrix;
 mod money_and_places;

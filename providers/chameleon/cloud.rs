@@ -1,4 +1,4 @@
-//! What all parts of this provider work with: the site, logged in to when first needed, and what it tells.
+//! Shared context of this provider: the site, authenticated on first use, and its calendar of hosts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -21,18 +21,18 @@ use crate::provider::{Booking, CalendarRow, Context, Offer};
 use crate::secret::Vault;
 use crate::util::when;
 
-/// The metadata that carries our tag.
+/// The server metadata key that holds our tag.
 pub(super) const TAG: &str = "gpucl";
 
-/// A site and what a spec says of it.
+/// A site and the spec's settings for it.
 pub(super) struct Cloud {
     pub(super) settings: Settings,
     pub(super) context: Context,
     site: OnceCell<Site>,
-    told: Mutex<BTreeSet<String>>,
+    warned: Mutex<BTreeSet<String>>,
 }
 
-/// The hosts of a site and their bookings, as they were told at one time.
+/// A snapshot of a site's hosts and their bookings.
 pub(super) struct Calendar {
     pub(super) rows: Vec<CalendarRow>,
     pub(super) hosts: Vec<Host>,
@@ -42,44 +42,44 @@ pub(super) struct Calendar {
 
 impl Cloud {
     pub(super) fn new(settings: Settings, context: &Context) -> Self {
-        Self { settings, context: context.clone(), site: OnceCell::new(), told: Mutex::default() }
+        Self { settings, context: context.clone(), site: OnceCell::new(), warned: Mutex::default() }
     }
 
-    /// The zone that times are told in.
+    /// The time zone for display, from `TZ`.
     pub(super) fn zone(&self) -> TimeZone {
         when::zone(self.context.user_environment.variable("TZ"))
     }
 
-    /// The rules of the site.
+    /// The site's reservation rules.
     pub(super) fn policy(&self) -> Policy {
         Policy::default()
     }
 
-    /// The folder of a cluster's state.
+    /// The state folder of a cluster.
     pub(super) fn folder(&self, cluster: &ClusterName) -> PathBuf {
         self.context.clusters_dir.join(cluster.as_str())
     }
 
-    /// Says something, unless it was said already.
+    /// Warns, at most once per text.
     pub(super) fn warn_once(&self, text: String) {
-        if self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(text.clone()) {
+        if self.warned.lock().unwrap_or_else(PoisonError::into_inner).insert(text.clone()) {
             self.context.events.warn(text);
         }
     }
 
-    /// The site that is meant, where no host says which.
+    /// The selected site, when no host name narrows it.
     pub(super) async fn site(&self) -> Result<&Site> {
         self.site_with(&[]).await
     }
 
-    /// The site that is meant, or the only one that we can log in to that has these hosts.
+    /// The selected site, or the only one with credentials that has these hosts.
     pub(super) async fn site_with(&self, nodes: &[String]) -> Result<&Site> {
         self.site.get_or_try_init(|| self.find_site(nodes)).await
     }
 
     async fn find_site(&self, nodes: &[String]) -> Result<Site> {
         let user_environment = &self.context.user_environment;
-        let vault = Vault::open(&user_environment.config_dir, user_environment.variable("DBUS_SESSION_BUS_ADDRESS"));
+        let vault = Vault::open(&user_environment.config_dir, user_environment.keyring_bus());
         let choice = Choice {
             cloud: self.settings.cloud.clone(),
             site: self.settings.site.clone(),
@@ -99,14 +99,14 @@ impl Cloud {
                     .map(|one| format!("{} ({})", one.site, one.source))
                     .collect();
                 Err(Error::new(ErrorKind::Usage, "choose the site")
-                    .because(format!("you are logged in to several: {}", names.join(", ")))
+                    .because(format!("there are credentials for several sites: {}", names.join(", ")))
                     .hint("name one with `--site`, or `provider: {name: chameleon, site: …}` in the spec"))
             }
-            (None, _) => Err(Error::new(ErrorKind::Usage, "choose the site").because("none of yours has these hosts")),
+            (None, _) => Err(Error::new(ErrorKind::Usage, "choose the site").because("none of your sites has these hosts")),
         }
     }
 
-    /// Those of several sites that have all of these hosts; by the built-in table where it knows them, else by asking.
+    /// The candidates whose site has all of these hosts: by the built-in table, else by querying each site.
     async fn with_nodes(&self, candidates: Vec<Candidate>, nodes: &[String]) -> Result<Vec<Candidate>> {
         if nodes.is_empty() {
             return Ok(candidates);
@@ -128,7 +128,7 @@ impl Cloud {
         Ok(having)
     }
 
-    /// Hosts, and who has them when.
+    /// Fetches the hosts and their bookings.
     pub(super) async fn calendar_now(&self, nodes: &[String]) -> Result<Calendar> {
         let site = self.site_with(nodes).await?;
         let (who, hosts, allocations, leases) =
@@ -136,7 +136,7 @@ impl Cloud {
         Ok(Calendar::of(site.region(), &who, hosts, allocations, leases))
     }
 
-    /// What could be had, host by host.
+    /// Every host that can be reserved, as an offer.
     pub(super) async fn offers(&self) -> Result<Vec<Offer>> {
         let calendar = self.calendar_now(&[]).await?;
         let now = Timestamp::now();
@@ -146,7 +146,7 @@ impl Cloud {
     }
 }
 
-/// A host as an offer.
+/// Turns a calendar row into an offer.
 pub(super) fn offer(row: &CalendarRow, now: Timestamp, zone: &TimeZone) -> Offer {
     let busy =
         row.bookings.iter().filter(|booking| booking.start <= now && booking.end > now).map(|booking| booking.end);
@@ -167,7 +167,7 @@ fn row(host: &Host, site: &str, project: &str) -> CalendarRow {
     nodes::row_of(&map, site, Some(project))
 }
 
-/// Who holds a reservation, where the service tells: the user, else the project.
+/// The holder of a reservation, if the service reports it: the user, else the project.
 fn holder(extras: &Value) -> Option<String> {
     ["user_name", "user", "project_name", "project"]
         .iter()
@@ -176,7 +176,7 @@ fn holder(extras: &Value) -> Option<String> {
 }
 
 impl Calendar {
-    /// Puts together what the service told: hosts, and who has them when.
+    /// Joins hosts, allocations and leases into one calendar.
     pub(super) fn of(
         region: &str,
         who: &Who,
@@ -206,7 +206,7 @@ impl Calendar {
         Calendar { rows, hosts, allocations, leases }
     }
 
-    /// The names of the hosts that a lease holds, as far as the calendar tells.
+    /// The names of the hosts that a lease holds, as far as known.
     pub(super) fn hosts_of(&self, lease: &Lease) -> Vec<String> {
         let mut names: Vec<String> = self
             .rows
@@ -214,14 +214,14 @@ impl Calendar {
             .filter(|row| row.bookings.iter().any(|booking| booking.lease.as_deref() == Some(lease.id.as_str())))
             .map(|row| row.name.clone())
             .collect();
-        // What is over is in no calendar; what was asked for by name is in the lease.
+        // An ended lease has no allocations; hosts requested by name are still in the lease itself.
         names.extend(lease.reservations.iter().filter_map(|reservation| reservation.asked("node_name")));
         names.sort();
         names.dedup();
         names
     }
 
-    /// The reservation of a lease that gave it this host.
+    /// The id of the lease's reservation that holds this host.
     pub(super) fn reservation_of(&self, lease: &Lease, node: &str) -> Option<String> {
         let hosts = || lease.reservations.iter().filter(|reservation| reservation.is_host());
         let named = hosts().find(|reservation| reservation.asked("node_name").as_deref() == Some(node));
@@ -235,7 +235,7 @@ impl Calendar {
         named.or_else(booked).or_else(only).map(|reservation| reservation.id.clone())
     }
 
-    /// What a host is to be asked for by: its name, or what the service calls it where it has none.
+    /// The property and value that select a host: its name, or its hypervisor name if it has none.
     pub(super) fn selector(&self, node: &str) -> (&'static str, String) {
         match self.hosts.iter().find(|host| host.name() == node) {
             Some(host) if host.property("node_name").is_none() => {
@@ -256,9 +256,9 @@ pub(super) fn tag_of(lease: &Lease) -> Option<Tag> {
     lease.name.rsplit(' ').next()?.parse().ok()
 }
 
-/// The credential is a restricted one: the service would answer "Internal Server Error" to whoever asks for a lease with it.
+/// The error for a restricted credential; with one, the service answers a lease request with "Internal Server Error".
 pub(super) fn restricted(site: &Site) -> Error {
     Error::new(ErrorKind::Provider, format!("reserve hosts at {}", site.region()))
-        .because("the application credential is restricted, and a lease needs one that is not")
+        .because("the application credential is restricted, and a lease needs an unrestricted one")
         .hint(site.unrestricted_hint())
 }

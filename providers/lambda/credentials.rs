@@ -40,7 +40,7 @@ pub(super) fn find_key(user_environment: &UserEnvironment, place: &str) -> Resul
             return Ok(Some(Found { key: SecretString::from(text.trim().to_owned()), source: name.to_owned() }));
         }
     }
-    let vault = Vault::open(&user_environment.config_dir, user_environment.variable("DBUS_SESSION_BUS_ADDRESS"));
+    let vault = Vault::open(&user_environment.config_dir, user_environment.keyring_bus());
     if let Some(key) = vault.get(&account(place))? {
         return Ok(Some(Found { key, source: "the login that was kept".to_owned() }));
     }

@@ -63,6 +63,11 @@ impl UserEnvironment {
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
+
+    /// The address of the session bus, where the desktop's keyring answers; `None` without one, and with `GPUCL_KEYRING=off`.
+    pub fn keyring_bus(&self) -> Option<&str> {
+        self.variable("DBUS_SESSION_BUS_ADDRESS").filter(|_| self.variable("GPUCL_KEYRING") != Some("off"))
+    }
 }
 
 /// Makes a provider of its settings. One `static FACTORY` per provider folder.

@@ -2,6 +2,7 @@
 
 mod access;
 mod cluster;
+mod keyring;
 mod marks;
 mod vault;
 

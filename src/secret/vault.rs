@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
+use super::keyring;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::state::way_to_write;
 use crate::util::fs;
 
-/// The name under which the keyring shows our entries.
-const SERVICE: &str = "gpucl";
 /// The form of the file.
 const VERSION: u32 = 1;
 
@@ -134,74 +133,6 @@ impl Vault {
         write().map_err(|error| {
             Error::new(ErrorKind::State, doing()).caused_by(&error).hint(way_to_write(&self.file, &error))
         })
-    }
-}
-
-/// The keyring of the desktop, by the session's bus. Only the one that outlives the session.
-mod keyring {
-    use std::collections::HashMap;
-
-    use dbus_secret_service::{EncryptionType, Error as Cause, Item, SecretService};
-    use secrecy::ExposeSecret as _;
-
-    use super::{Error, ErrorKind, Result, SERVICE, SecretString};
-    use crate::error::Doing as _;
-
-    const HINT: &str = "the keyring is the desktop's, and a login by SSH has none; log in again from here: gpucl login";
-    /// How long a person may take to unlock it.
-    const PROMPT_SECONDS: u64 = 120;
-
-    /// The bus is this user's own, so what goes over it needs no cipher of its own.
-    fn service() -> std::result::Result<SecretService, Cause> {
-        SecretService::connect_with_max_prompt_timeout(EncryptionType::Plain, PROMPT_SECONDS)
-    }
-
-    fn attributes(account: &str) -> HashMap<&str, &str> {
-        [("service", SERVICE), ("account", account)].into()
-    }
-
-    /// The items of an account, unlocked.
-    fn items<'a>(service: &'a SecretService, account: &str) -> std::result::Result<Vec<Item<'a>>, Cause> {
-        let found = service.search_items(attributes(account))?;
-        let items: Vec<Item<'_>> = found.unlocked.into_iter().chain(found.locked).collect();
-        items.iter().try_for_each(Item::ensure_unlocked)?;
-        Ok(items)
-    }
-
-    pub(super) fn get(account: &str) -> Result<SecretString> {
-        let doing = || format!("read the credential {account} from the keyring");
-        let read = || {
-            let service = service()?;
-            let item = items(&service, account)?.into_iter().next().ok_or(Cause::NoResult)?;
-            item.get_secret()
-        };
-        let bytes = read().doing(ErrorKind::State, doing).map_err(|error| error.hint(HINT))?;
-        let text = String::from_utf8(bytes).map_err(|_| {
-            Error::new(ErrorKind::State, doing()).because("it is no text").hint("log in again: gpucl login")
-        })?;
-        Ok(SecretString::from(text))
-    }
-
-    pub(super) fn put(account: &str, secret: &SecretString) -> Result<()> {
-        let put = || {
-            let service = service()?;
-            let collection = service.get_default_collection()?;
-            collection.ensure_unlocked()?;
-            let label = format!("{SERVICE}: {account}");
-            let bytes = secret.expose_secret().as_bytes();
-            collection.create_item(&label, attributes(account), bytes, true, "text/plain").map(|_| ())
-        };
-        put().doing(ErrorKind::State, || format!("put the credential {account} into the keyring"))
-    }
-
-    pub(super) fn remove(account: &str) -> Result<()> {
-        let remove = || {
-            let service = service()?;
-            let items = items(&service, account)?;
-            items.iter().try_for_each(Item::delete)
-        };
-        let doing = || format!("remove the credential {account} from the keyring");
-        remove().doing(ErrorKind::State, doing).map_err(|error| error.hint(HINT))
     }
 }
 

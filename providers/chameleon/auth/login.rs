@@ -49,7 +49,7 @@ impl Login for ChameleonLogin {
 
     fn sources(&self, context: &Context) -> Result<Vec<serde_json::Value>> {
         let user_environment = &context.user_environment;
-        let vault = Vault::open(&user_environment.config_dir, user_environment.variable("DBUS_SESSION_BUS_ADDRESS"));
+        let vault = Vault::open(&user_environment.config_dir, user_environment.keyring_bus());
         let choice = Choice::default();
         if !is_known(user_environment, &vault)? {
             return Ok(Vec::new());

@@ -187,7 +187,7 @@ pub(crate) fn logout(app: &App, args: &LogoutArgs) -> Result<u8> {
 }
 
 fn vault(app: &App) -> Vault {
-    Vault::open(&app.paths.config, app.variable("DBUS_SESSION_BUS_ADDRESS"))
+    Vault::open(&app.paths.config, app.user_environment().keyring_bus())
 }
 
 fn login_of(name: &str) -> Result<&'static dyn Login> {
