@@ -1,9 +1,9 @@
-//! Lists `providers/*/mod.rs` into a registry and embeds `playbooks/` and `templates/`, so that adding
-//! a provider, a playbook or a template is adding one folder or file and editing no other.
+//! Generates the provider registry from `providers/*/mod.rs` and embeds `playbooks/` and `templates/`: adding
+//! a provider, a playbook or a template takes one new folder or file and no other edit.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "cargo speaks to build scripts by the environment, and they add no dependency"
+    reason = "cargo passes settings to build scripts in the environment, and this one adds no dependency"
 )]
 
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Every folder under `providers/` that holds a `mod.rs`; those whose name begins with `_` are compiled for their tests alone.
+/// Every folder under `providers/` that has a `mod.rs`; those whose name begins with `_` are compiled only for tests.
 fn providers(root: &Path) -> std::io::Result<String> {
     let folder = root.join("providers");
     println!("cargo::rerun-if-changed={}", folder.display());
@@ -39,7 +39,7 @@ fn providers(root: &Path) -> std::io::Result<String> {
     names.retain(|name| !name.starts_with('_'));
     let _ = writeln!(
         text,
-        "/// Every provider that is built in, in the order of their names.\n\
+        "/// All built-in providers, sorted by name.\n\
          pub static BUILTIN: &[&dyn crate::provider::Factory] = &["
     );
     for name in &names {
@@ -49,7 +49,7 @@ fn providers(root: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Every file under `playbooks/` and `templates/`, by its path from the project's root.
+/// Every file under `playbooks/` and `templates/`, by its path relative to the project root.
 fn embedded(root: &Path) -> std::io::Result<String> {
     let mut files = Vec::new();
     for folder in ["playbooks", "templates"] {
@@ -57,7 +57,7 @@ fn embedded(root: &Path) -> std::io::Result<String> {
     }
     files.sort();
     let mut text = String::from(
-        "/// The built-in data files: path from the project's root, and bytes.\n\
+        "/// The built-in data files: path relative to the project root, and content.\n\
          pub static FILES: &[(&str, &[u8])] = &[\n",
     );
     for file in files {
@@ -73,7 +73,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() && path.ends_with("tests") {
-            // What a template is tested with is no part of it.
+            // A template's tests are not part of it.
             continue;
         }
         if path.is_dir() {

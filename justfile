@@ -1,12 +1,12 @@
-# Short names; each is one or two commands that can be typed as well.
+# Shortcuts for one or two commands each.
 
 set shell := ["bash", "-cu"]
 
-# what there is
+# list the recipes
 default:
     @just --list
 
-# all tests that need Rust and python3 only
+# all tests that need only Rust and python3
 test *filter:
     cargo test {{ filter }}
 
@@ -21,7 +21,7 @@ fmt:
 ci:
     .ci/run
 
-# the README's first two commands on a machine that has nothing, as an ordinary user (root, Debian or Ubuntu; a quarter of an hour)
+# the README's first two commands on a bare machine, as an ordinary user (root, Debian or Ubuntu; fifteen minutes)
 fresh:
     testbed/fresh/run
 
@@ -29,22 +29,22 @@ fresh:
 fresh-as-root:
     testbed/fresh/run --as-root
 
-# what hosts by SSH need, as containers on this machine (root; minutes the first time, seconds later)
+# the testbed of SSH hosts, as containers on this machine (root; minutes the first time, seconds later)
 testbed-up:
     testbed/hosts/up
 
-# all hosts of the testbed, its services and its network; what was built stays
+# remove all hosts of the testbed, its services and its network; builds stay
 testbed-down:
     testbed/hosts/down
 
-# a real OpenStack with Blazar on this machine's loopback, and hosts behind its servers (root; four minutes the first time)
+# a real OpenStack with Blazar on the loopback, and hosts behind its servers (root; four minutes the first time)
 openstack-up:
     testbed/openstack/up
 
 openstack-down:
     testbed/openstack/down
 
-# the conformance suite on the real services: twenty minutes, with nobody else on the testbed
+# the conformance suite on the real services: twenty minutes; nothing else may use the testbed
 chameleon-check: openstack-up
     cargo test --test main chameleon_keeps_the_contract_on_the_real_services -- --ignored --nocapture
 
@@ -56,20 +56,20 @@ testbed-all *filter: testbed-up openstack-up
 kill-points:
     GPUCL_POINTS=all cargo test --test main crash::real -- --ignored --nocapture
 
-# eight hosts at 40 ms: a playbook of twelve steps, against one plain ssh for each host
+# eight hosts at 40 ms: a playbook of twelve steps, compared with one plain ssh for each host
 fan-out: testbed-up
     cargo test --test main hosts::many -- --ignored --nocapture
 
-# how long the program takes to say anything, and how much memory
+# startup time and memory of the program
 bench:
     cargo build --release
     python3 benches/startup.py
 
-# what a newcomer waits for: a release build from nothing
+# the time of a release build from scratch, as a newcomer sees it
 build-time:
     dir=$(mktemp -d) && (time CARGO_TARGET_DIR="$dir" cargo build --release); rm -rf "$dir"
 
-# write the generated files anew
+# regenerate the generated files
 gen:
     cargo run --quiet -- schema > docs/reference/spec.schema.json
     GPUCL_WRITE=1 cargo test --test main cli::reference
@@ -80,7 +80,7 @@ new-provider name:
     sed -i 's/^name: _template/name: {{ name }}/' providers/{{ name }}/provider.yaml
     cargo run --quiet -- provider list
 
-# a copy of the template under another name is built, listed and checked (two minutes)
+# build, list and check a copy of the template under another name (two minutes)
 template-provider:
     cargo test --test main template_provider -- --ignored
 
@@ -88,16 +88,16 @@ template-provider:
 crash-matrix:
     cargo test --test main crash -- --include-ignored
 
-# `up` and `down` are killed at random moments of a real cluster; what runs after the next `down`?
+# kill `up` and `down` at random moments of a real cluster; what still runs after the next `down`?
 kill-rounds rounds="8":
-    GPUCL_ROUNDS={{ rounds }} cargo test --test main killed_at_random_moments -- --ignored --nocapture
+    GPUCL_ROUNDS={{ rounds }} cargo test --test main after_random_kills -- --ignored --nocapture
 
-# every call that changes something at Chameleon, in every trouble: on stand-ins, then on the real services (half an hour)
+# every mutating call to Chameleon, with every fault: on stand-ins, then on the real services (half an hour)
 chameleon-matrix:
     testbed/openstack/up
     cargo test --test main chameleon::matrix -- --include-ignored --nocapture --test-threads=1
 
-# every call that changes something at Lambda, in every trouble and all ways on
+# every mutating call to Lambda, with every fault and every way to continue
 lambda-matrix:
     cargo test --test main lambda::matrix -- --include-ignored --nocapture
 
@@ -105,11 +105,11 @@ lambda-matrix:
 lambda-contract:
     @cat target/tmp/lambda-contract.txt
 
-# ten million inputs over all that reads what others wrote: most of an hour on one core. `just fuzz 100000` for a look
+# ten million inputs to all parsers of foreign data: most of an hour on one core. `just fuzz 100000` for a quick run
 fuzz inputs="10000000" round="0":
     cargo test --profile fuzz --lib --no-run
     ulimit -v 8000000; GPUCL_FUZZ_INPUTS={{ inputs }} GPUCL_FUZZ_ROUND={{ round }} nice cargo test --profile fuzz --lib fuzz:: -- --nocapture --test-threads=1
 
-# licences, sources and advisories of what we depend on (needs cargo-deny and, for advisories, the network)
+# licences, sources and advisories of the dependencies (needs cargo-deny and, for advisories, the network)
 deny:
     cargo deny check

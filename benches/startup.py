@@ -1,8 +1,9 @@
-"""Median wall time and peak memory of the release build's quick commands, beside `true` in the same run.
+"""Median wall time and peak memory of the release build's quick commands, compared with `true` in the same run.
 
     cargo build --release && python3 benches/startup.py [--runs N] [PROGRAM]
 
-The programs take turns, so that whatever else the machine does meets all of them. `status` is asked of a cluster that is known and does not run.
+The programs take turns, so that other load on the machine affects all of them. `status` is for an existing cluster that
+does not run.
 """
 
 import argparse
@@ -22,13 +23,13 @@ GOAL_MIB = 20
 
 
 def spawn(argv, environment):
-    """Starts a program with nothing to read and nobody to listen."""
+    """Starts a program with stdin, stdout and stderr on /dev/null."""
     nothing = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
     return os.posix_spawn(argv[0], argv, environment, file_actions=nothing)
 
 
 def wall(argv, environment):
-    """Runs a program; hands back its wall time in milliseconds."""
+    """Runs a program; returns its wall time in milliseconds."""
     begin = time.perf_counter()
     _, status = os.waitpid(spawn(argv, environment), 0)
     took = (time.perf_counter() - begin) * 1000
@@ -38,16 +39,16 @@ def wall(argv, environment):
 
 
 def memory(argv, environment):
-    """Runs a program; hands back the peak of its memory in MiB, as it was last seen.
+    """Runs a program; returns its last observed peak memory in MiB.
 
-    What `wait4` tells cannot be used: it counts the memory of whoever started the program, which is this Python.
+    `wait4` is no use: its figure includes the parent's memory, which is this Python's.
     """
     program = os.path.realpath(argv[0])
     pid = spawn(argv, environment)
     peak = 0
     while os.waitpid(pid, os.WNOHANG) == (0, 0):
         try:
-            # Before its exec it is a copy of this Python.
+            # Before its exec, it is a copy of this Python.
             if os.readlink(f"/proc/{pid}/exe") != program:
                 continue
             with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
@@ -59,7 +60,7 @@ def memory(argv, environment):
 
 
 def known_cluster(program, environment, home):
-    """Makes the state of a cluster: as `up` leaves it that failed at its first step, which is a missing Python."""
+    """Makes the state of a cluster whose `up` failed at its first step, for lack of Python."""
     (home / "cluster.yaml").write_text("name: bench\n")
     empty = home / "bin"
     empty.mkdir()
@@ -71,9 +72,9 @@ def known_cluster(program, environment, home):
     without_python = {**environment, "PATH": str(empty)}
     subprocess.run([program, "up", str(home / "cluster.yaml")], env=without_python, cwd=home, stdin=subprocess.DEVNULL,
                    capture_output=True, timeout=120, check=False)
-    told = subprocess.run([program, "list", "--output", "json"], env=environment, cwd=home, capture_output=True, check=True)
-    if json.loads(told.stdout or b"{}").get("cluster") != "bench":
-        sys.exit("no cluster is known to ask about")
+    listed = subprocess.run([program, "list", "--output", "json"], env=environment, cwd=home, capture_output=True, check=True)
+    if json.loads(listed.stdout or b"{}").get("cluster") != "bench":
+        sys.exit("`up` left no cluster to ask about")
 
 
 def main():
@@ -99,7 +100,7 @@ def main():
         for _ in range(arguments.runs):
             for name, argv in asked.items():
                 walls[name].append(wall(argv, environment))
-        # Looking at a program slows it down: its memory is measured in runs of its own.
+        # Observing a program slows it down, so memory is measured in separate runs.
         for _ in range(arguments.runs):
             for name, argv in asked.items():
                 peaks[name] = max(peaks[name], memory(argv, environment))

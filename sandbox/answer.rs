@@ -1,4 +1,4 @@
-//! What is asked and what is answered, before it is HTTP and after.
+//! Requests and answers of the stand-ins, independent of HTTP.
 
 use axum::body::{Body as HttpBody, to_bytes};
 use axum::http::header::{CONTENT_TYPE, DATE, HeaderName, HeaderValue};
@@ -6,16 +6,16 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Response, StatusCode, Uri};
 use serde_json::Value;
 
-/// The longest request; user data is the longest part of one.
+/// The longest accepted request body, in bytes; user data is the longest part of one.
 const LONGEST: usize = 4 << 20;
 
-/// One request of one service.
+/// One request to one service.
 #[derive(Debug)]
 pub(super) struct Ask {
     pub(super) method: String,
-    /// The path below the service's prefix, in parts.
+    /// Path segments below the service's prefix.
     pub(super) path: Vec<String>,
-    /// The whole path and query, without the prefix.
+    /// Full path and query, without the prefix.
     pub(super) uri: String,
     pub(super) query: Vec<(String, String)>,
     pub(super) headers: HeaderMap,
@@ -23,7 +23,7 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    /// Method and path, to be matched.
+    /// Method and path, in a form that `match` takes.
     pub(super) fn route(&self) -> (&str, Vec<&str>) {
         (&self.method, self.path.iter().map(String::as_str).collect())
     }
@@ -36,13 +36,13 @@ impl Ask {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The body as JSON; `None` when it is none.
+    /// The body as JSON; `None` when it is not JSON.
     pub(super) fn json(&self) -> Option<Value> {
         serde_json::from_slice(&self.body).ok()
     }
 }
 
-/// What is answered.
+/// An answer to one request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -50,7 +50,7 @@ pub(super) struct Answer {
     pub(super) body: Option<Body>,
 }
 
-/// What an answer carries.
+/// The body of an answer; the text has its content type.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Body {
     Json(Value),
@@ -70,7 +70,7 @@ impl Answer {
         Self { status, headers: Vec::new(), body: None }
     }
 
-    /// A page of HTML, as a proxy in front of a service writes one.
+    /// An HTML page, as a proxy in front of a service returns it.
     pub(super) fn page(status: u16, body: Option<&str>) -> Self {
         let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Error");
         let plain = format!("<html><body><h1>{status} {reason}</h1>\n</body></html>\n");
@@ -108,12 +108,12 @@ impl Answer {
     }
 }
 
-/// The service that is meant: the first part of the path.
+/// Name of the requested service: the first path segment.
 pub(super) fn service(uri: &Uri) -> String {
     uri.path().split('/').nth(1).map(decoded).unwrap_or_default()
 }
 
-/// The service that is meant, and what is asked of it.
+/// Reads a request: the name of the service, and what is asked of it.
 pub(super) async fn read(parts: &Parts, body: HttpBody) -> (String, Ask) {
     let body = to_bytes(body, LONGEST).await.map(|bytes| bytes.to_vec()).unwrap_or_default();
     let service = service(&parts.uri);
@@ -139,7 +139,7 @@ pub(super) async fn read(parts: &Parts, body: HttpBody) -> (String, Ask) {
     (service, ask)
 }
 
-/// Without the `%20` of URLs.
+/// Decodes percent-encoding, such as `%20`.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

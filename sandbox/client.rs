@@ -1,8 +1,8 @@
-//! A client of few words, for the tests of stand-ins.
+//! A minimal HTTP client for the tests of stand-ins.
 
 use serde_json::{Value, json};
 
-/// What was answered.
+/// The reply to one request; a body that is not JSON is kept as a JSON string.
 #[derive(Debug, Clone)]
 pub(super) struct Reply {
     pub(super) status: u16,
@@ -14,7 +14,7 @@ pub(super) fn http() -> reqwest::Client {
     crate::util::http::client().no_proxy().build().unwrap()
 }
 
-/// Asks once; a body of null is none.
+/// Sends one request without retries; a null body means no body.
 pub(super) async fn sent(
     http: &reqwest::Client,
     method: &str,

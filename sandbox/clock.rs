@@ -1,4 +1,4 @@
-//! The clocks of stand-ins: they can be moved on, and what they count can be given.
+//! The clock of a stand-in: it can be moved forward, and a test can supply its time source.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// What tells how much time has passed; a test can give its own.
+/// A source of elapsed time; a test can supply its own.
 pub trait TimeSource: Debug + Send + Sync {
-    /// The time since a moment that stays the same.
+    /// Time since a fixed moment.
     fn elapsed(&self) -> Duration;
 }
 
-/// The runtime's own time, which stands still in a test that has paused it.
+/// Tokio's time, which stands still in a test that has paused it.
 #[derive(Debug)]
 struct Runtime(Instant);
 
@@ -23,7 +23,7 @@ impl TimeSource for Runtime {
     }
 }
 
-/// A clock that can be moved on.
+/// A clock that can be moved forward.
 #[derive(Debug)]
 pub(super) struct Clock {
     source: Arc<dyn TimeSource>,
@@ -37,7 +37,7 @@ impl Clock {
         Self::counted(offset, Arc::new(Runtime(Instant::now())))
     }
 
-    /// A clock that goes as fast as the source tells.
+    /// A clock that runs at the pace of `source`.
     pub(super) fn counted(offset: SignedDuration, source: Arc<dyn TimeSource>) -> Self {
         Self { began: source.elapsed(), source, base: Timestamp::now() + offset, advanced: Duration::ZERO }
     }
@@ -51,7 +51,7 @@ impl Clock {
     }
 }
 
-/// This long after that.
+/// `time` plus `by`; `Timestamp::MAX` on overflow.
 pub(super) fn after(time: Timestamp, by: Duration) -> Timestamp {
     SignedDuration::try_from(by).ok().and_then(|by| time.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
 }

@@ -1,4 +1,4 @@
-//! What steers any stand-in from outside: the rules of its faults and the record of what was asked, as the testbed's fault proxy has them.
+//! Remote control common to all stand-ins: fault rules and the request log, in the format of the testbed's fault proxy.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use serde_json::json;
 use super::answer::{Answer, Ask};
 use super::faults::{Faults, Rule};
 
-/// A refusal of what was asked of the control.
+/// A 400 of the control, with its reason.
 pub(super) fn refused(because: impl std::fmt::Display) -> Answer {
     Answer::text(400, "text/plain", format!("{because}\n"))
 }
 
-/// `rules` and `log`; none when something else is asked for.
+/// Answers requests for `rules` and `log`; `None` for any other path.
 pub(super) fn answer(faults: &mut Faults, ask: &Ask) -> Option<Answer> {
     let (method, path) = ask.route();
     Some(match (method, &path[..]) {
@@ -22,7 +22,7 @@ pub(super) fn answer(faults: &mut Faults, ask: &Ask) -> Option<Answer> {
             Err(error) => refused(error),
         },
         ("DELETE", ["rules"]) => {
-            // No rule can be read wrongly.
+            // An empty list cannot fail to parse.
             let _ = faults.set(Vec::new());
             Answer::empty(204)
         }
@@ -35,48 +35,48 @@ pub(super) fn answer(faults: &mut Faults, ask: &Ask) -> Option<Answer> {
     })
 }
 
-/// How far the clock is to be moved: `{"seconds": 7200}`.
+/// How far to move the clock, from a body such as `{"seconds": 7200}`.
 pub(super) fn seconds(ask: &Ask) -> Result<Duration, Answer> {
     let seconds = ask.json().and_then(|body| body["seconds"].as_f64()).unwrap_or(0.0);
     Duration::try_from_secs_f64(seconds).map_err(refused)
 }
 
-/// How tests in this process steer a stand-in that has its state in `shared`.
+/// Methods by which tests in this process control a stand-in that keeps its state in `shared`.
 macro_rules! steering {
     ($sandbox:ty, $config:ty) => {
         impl $sandbox {
-            /// Takes these rules in the place of those there are; an error says which cannot be read.
+            /// Replaces the fault rules. Fails on a rule that cannot be parsed, and keeps the old ones then.
             pub fn faults(&self, rules: Vec<Rule>) -> Result<()> {
                 self.shared.state().faults.set(rules)
             }
 
-            /// Adds one rule.
+            /// Adds one fault rule. Fails when it cannot be parsed.
             pub fn fault(&self, rule: Rule) -> Result<()> {
                 self.shared.state().faults.add(rule)
             }
 
-            /// All requests so far, with the statuses of their answers.
+            /// All logged requests, with the status of each answer.
             pub fn log(&self) -> Vec<LogEntry> {
                 self.shared.state().faults.log.clone()
             }
 
-            /// Forgets the requests so far.
+            /// Clears the request log.
             pub fn forget_log(&self) {
                 self.shared.state().faults.log.clear();
             }
 
-            /// The stand-in's own time.
+            /// The current time of the stand-in's clock.
             pub fn now(&self) -> Timestamp {
                 self.shared.state().now()
             }
 
-            /// Moves its clock on; all that becomes due happens.
+            /// Moves the clock forward and applies everything that becomes due.
             pub fn advance(&self, by: Duration) {
                 self.shared.state().clock.advance(by);
                 drop(self.shared.state());
             }
 
-            /// Changes how it behaves from now on: bugs, quotas, times.
+            /// Changes the configuration of the running stand-in: bugs, quotas, times.
             pub fn change(&self, change: impl FnOnce(&mut $config)) {
                 change(&mut self.shared.state().config);
             }

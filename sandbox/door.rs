@@ -1,8 +1,9 @@
-//! Who is heard by a stand-in: it serves on the loopback, which every user of the machine and every web page in a browser reaches.
+//! Access checks of a stand-in: it serves on the loopback, which every user of the machine and every web page in a
+//! browser can reach.
 //!
-//! A request must name the address that is served (`Host`), must not come from a web page of somewhere else (`Origin`,
-//! `Sec-Fetch-Site`), and must carry the secret when it is for the control. All of it is looked at before anything of the request is
-//! read or answered. Who may use the services themselves is theirs to say, as it is at the real ones.
+//! A request must name the served address (`Host`), must not come from a web page of another site (`Origin`,
+//! `Sec-Fetch-Site`), and must carry the secret when it is for the control. All of this is checked before the body is
+//! read or anything is answered. Each service authenticates its own users, as the real one does.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -16,15 +17,15 @@ use sha2::{Digest as _, Sha256};
 use super::answer::{Answer, service};
 use crate::error::{Doing as _, ErrorKind, Result};
 
-/// The header that carries the control's secret.
+/// Name of the header that carries the control's secret.
 pub const CONTROL_HEADER: &str = "x-gpucl-control";
 
-/// The service that steers a stand-in.
+/// First path segment of the control.
 pub(super) const CONTROL: &str = "control";
 
-/// What a request must have to be heard.
+/// Conditions that a request must meet.
 pub(super) struct Door {
-    /// Where the stand-in serves; none when it has no socket, and is asked within this process only.
+    /// The served address; `None` without a socket, when requests come from this process only.
     address: Option<SocketAddr>,
     secret: String,
 }
@@ -36,11 +37,11 @@ impl std::fmt::Debug for Door {
 }
 
 impl Door {
-    /// The door of a stand-in that serves there, with a secret that nobody had before.
+    /// The door of a stand-in that serves at `address`, with a new random secret.
     pub(super) fn of(address: SocketAddr) -> Result<Self> {
         let mut bytes = [0_u8; 32];
         getrandom::fill(&mut bytes)
-            .doing(ErrorKind::Internal, || "make the secret of a stand-in's control".to_owned())?;
+            .doing(ErrorKind::Internal, || "generate the secret of a stand-in's control".to_owned())?;
         let secret = bytes.iter().fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
             text
@@ -48,7 +49,7 @@ impl Door {
         Ok(Self { address: Some(address), secret })
     }
 
-    /// The door of a stand-in without a socket; its control is reached by nobody.
+    /// The door of a stand-in without a socket; its control refuses everything.
     pub(super) fn shut() -> Self {
         Self { address: None, secret: String::new() }
     }
@@ -61,32 +62,30 @@ impl Door {
         &self.secret
     }
 
-    /// The refusal of a request that is not to be heard.
+    /// The refusal of a request that does not pass the checks.
     pub(super) fn refuses(&self, parts: &Parts) -> Option<Answer> {
         if let Some(address) = self.address {
             if !self.is_for_us(parts, address) {
-                return Some(refusal(
-                    421,
-                    "this stand-in is not what the request was made for: its Host is another one",
-                ));
+                return Some(refusal(421, "the Host header does not name this stand-in"));
             }
             if is_from_a_foreign_page(&parts.headers, address) {
-                return Some(refusal(403, "requests of web pages are refused"));
+                return Some(refusal(403, "requests from web pages are refused"));
             }
         }
         (service(&parts.uri) == CONTROL && !self.has_secret(&parts.headers)).then(|| {
             refusal(
                 403,
-                "the control takes requests with its secret only: the file that `gpucl sandbox` names holds the header",
+                "requests to the control need its secret: the file that `gpucl sandbox` names holds the header",
             )
         })
     }
 
-    /// It names the very address that is served, once. A page whose name was made to lead here names something else.
+    /// Whether the request names exactly the served address, once. After DNS rebinding a web page still sends its own
+    /// name.
     fn is_for_us(&self, parts: &Parts, address: SocketAddr) -> bool {
         let mut named = parts.headers.get_all(HOST).iter().map(|host| host.to_str().unwrap_or_default());
         let host = named.next();
-        // HTTP/2 names it here, and who takes this for a proxy as well.
+        // HTTP/2 puts the host here, and so does a client that uses this as a proxy.
         let authority = parts.uri.authority().map(|authority| authority.as_str());
         named.next().is_none()
             && (host.is_some() || authority.is_some())
@@ -94,18 +93,18 @@ impl Door {
     }
 
     fn has_secret(&self, headers: &HeaderMap) -> bool {
-        let told = only(headers, &HeaderName::from_static(CONTROL_HEADER));
-        !self.secret.is_empty() && told.is_some_and(|told| is_same(told, &self.secret))
+        let given = only(headers, &HeaderName::from_static(CONTROL_HEADER));
+        !self.secret.is_empty() && given.is_some_and(|given| is_same(given, &self.secret))
     }
 }
 
-/// `127.0.0.1:4000`, or `localhost:4000`.
+/// Whether a text is the address, such as `127.0.0.1:4000` or `localhost:4000`.
 fn is_address(text: &str, address: SocketAddr) -> bool {
     text == address.to_string()
         || (address.ip().is_loopback() && text.eq_ignore_ascii_case(&format!("localhost:{}", address.port())))
 }
 
-/// Browsers say where a request comes from; programs say nothing.
+/// Browsers send the origin of a request; programs do not.
 fn is_from_a_foreign_page(headers: &HeaderMap, address: SocketAddr) -> bool {
     let is_ours = |origin: &str| origin.strip_prefix("http://").is_some_and(|rest| is_address(rest, address));
     let origins_are_ours = headers.get_all(ORIGIN).iter().all(|origin| origin.to_str().is_ok_and(is_ours));
@@ -114,17 +113,18 @@ fn is_from_a_foreign_page(headers: &HeaderMap, address: SocketAddr) -> bool {
     !(origins_are_ours && sites_are_ours)
 }
 
-/// The header's value, when there is exactly one.
+/// The value of a header that occurs exactly once.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(first)
 }
 
-/// Whether these are the same secret, in a time that does not tell how much of it was right.
-pub(super) fn is_same(told: &str, secret: &str) -> bool {
-    let (told, secret) = (Sha256::digest(told), Sha256::digest(secret));
-    let differs = told.iter().zip(secret.iter()).fold(0_u8, |differs, (one, other)| black_box(differs | (one ^ other)));
+/// Compares secrets in constant time.
+pub(super) fn is_same(given: &str, secret: &str) -> bool {
+    let (given, secret) = (Sha256::digest(given), Sha256::digest(secret));
+    let differs =
+        given.iter().zip(secret.iter()).fold(0_u8, |differs, (one, other)| black_box(differs | (one ^ other)));
     differs == 0
 }
 
@@ -142,7 +142,7 @@ mod tests {
         Door::of("127.0.0.1:4000".parse().unwrap()).unwrap()
     }
 
-    /// The status of a refusal; 0 when it is heard.
+    /// The status of a refusal; 0 when the request passes.
     fn status(door: &Door, uri: &str, headers: &[(&str, &str)]) -> u16 {
         let mut request = Request::builder().uri(uri);
         for (name, value) in headers {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_very_address_is_served() {
+    fn only_the_exact_host_header_is_accepted() {
         let door = door();
         for right in ["127.0.0.1:4000", "localhost:4000", "LOCALHOST:4000"] {
             assert_eq!(status(&door, "/api/v1/instances", &[("host", right)]), 0, "{right}");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_web_page_of_somewhere_else_is_not_heard_whatever_it_knows() {
+    fn a_web_page_of_another_site_is_refused_even_with_the_secret() {
         let door = door();
         let secret = door.secret().to_owned();
         let with = |name: &str, value: &str| {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_control_wants_its_secret_in_one_header_and_each_stand_in_has_its_own() {
+    fn the_control_needs_the_secret_of_its_own_stand_in_in_one_header() {
         let (ours, other) = (door(), door());
         assert_ne!(ours.secret(), other.secret());
         assert_eq!(ours.secret().len(), 64);
@@ -218,7 +218,7 @@ mod tests {
                 "{path} twice"
             );
         }
-        // A stand-in without a socket has no control, and an empty secret opens none.
+        // A stand-in without a socket has no control, and an empty secret opens nothing.
         assert_eq!(status(&Door::shut(), "/control/snapshot", &[(CONTROL_HEADER, "")]), 403);
         assert_eq!(status(&Door::shut(), "/api/v1/instances", &[]), 0);
     }

@@ -1,4 +1,4 @@
-//! Trouble on purpose, and what was asked. The fault proxy of the testbed takes the same rules.
+//! Injected faults, and the request log. The testbed's fault proxy takes the same rules.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,27 +10,27 @@ use serde_json::Value;
 use super::answer::Answer;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Which requests meet which trouble.
+/// A fault rule: which requests meet which fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// The method; absent for any.
+    /// HTTP method; absent for any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// A regular expression on the path with the service's prefix: `^/reservation/v1/leases$`.
+    /// Regular expression for the path with the service's prefix: `^/reservation/v1/leases$`.
     pub path: String,
-    /// So many matching requests are let through first.
+    /// Number of matching requests to let through first.
     #[serde(default)]
     pub skip: u32,
-    /// So many then meet the trouble.
+    /// Number of requests that then meet the fault; default 1.
     #[serde(default = "once")]
     pub count: u32,
-    /// `status:429`, `html:502`, `delay:1.5`, `cut-before`, `cut-after`, `malformed`, `token-expire`; `after:500` and `after-html:502` act, and
-    /// then answer so.
+    /// `status:429`, `html:502`, `delay:1.5`, `cut-before`, `cut-after`, `malformed`, `token-expire`; `after:500` and
+    /// `after-html:502` act, and then answer with that status.
     pub fault: String,
-    /// Headers of the answer that the trouble gives.
+    /// Headers of the faulty answer: `Retry-After`, `Location` or `Content-Type`; others are ignored.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// The body of it; absent for one as the services give it.
+    /// Body of the faulty answer; absent for the one that the service would send.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
 }
@@ -40,7 +40,7 @@ fn once() -> u32 {
 }
 
 impl Rule {
-    /// A rule for the next request of this kind.
+    /// A rule for the next request with this method and path expression.
     pub fn new(method: &str, path: &str, fault: &str) -> Self {
         Self {
             method: Some(method.to_owned()),
@@ -53,35 +53,35 @@ impl Rule {
         }
     }
 
-    /// The same, for so many requests.
+    /// Applies the fault to `count` requests.
     #[must_use]
     pub fn times(mut self, count: u32) -> Self {
         self.count = count;
         self
     }
 
-    /// The same, after so many were let through.
+    /// Lets `skip` requests through first.
     #[must_use]
     pub fn skipping(mut self, skip: u32) -> Self {
         self.skip = skip;
         self
     }
 
-    /// The same, with this body.
+    /// Sets the body of the faulty answer.
     #[must_use]
     pub fn with_body(mut self, body: impl Into<String>) -> Self {
         self.body = Some(body.into());
         self
     }
 
-    /// The same, with this header.
+    /// Adds a header to the faulty answer.
     #[must_use]
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
         self.headers.insert(name.to_owned(), value.to_owned());
         self
     }
 
-    /// An answer with the few headers that trouble comes with.
+    /// Adds the rule's headers to an answer; only three names are supported.
     pub(super) fn onto(&self, mut answer: Answer) -> Answer {
         for (name, value) in &self.headers {
             let known = ["retry-after", "location", "content-type"];
@@ -93,16 +93,16 @@ impl Rule {
     }
 }
 
-/// A trouble.
+/// A parsed fault.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Fault {
-    /// Answered so, without an effect.
+    /// Answers with this status, without acting.
     Status(u16),
-    /// Acted, and answered so.
+    /// Acts, then answers with this status.
     After(u16),
-    /// A page of a proxy in front, without an effect.
+    /// Answers with a proxy's error page, without acting.
     Html(u16),
-    /// Acted, and a page of a proxy in front.
+    /// Acts, then answers with a proxy's error page.
     AfterHtml(u16),
     Delay(Duration),
     CutBefore,
@@ -130,28 +130,28 @@ impl Fault {
     }
 }
 
-/// One request that was answered, or was not.
+/// One logged request, answered or cut.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LogEntry {
-    /// The method.
+    /// HTTP method.
     pub method: String,
-    /// The path with the service's prefix, without the query.
+    /// Path with the service's prefix, without the query.
     pub path: String,
-    /// The query; empty for none.
+    /// Decoded query, `a=b&c=d`; empty for none.
     pub query: String,
-    /// What was answered; 0 when the connection was cut.
+    /// Status of the answer; 0 when the connection was cut.
     pub status: u16,
-    /// The trouble that it met.
+    /// The fault that it met, as the rule writes it.
     pub fault: Option<String>,
-    /// When, by the stand-in's clock.
+    /// Time by the stand-in's clock.
     pub at: jiff::Timestamp,
-    /// The headers that shape the answer; no token.
+    /// The headers that affect the answer; never a token.
     pub headers: BTreeMap<String, String>,
-    /// The body as JSON, secrets masked.
+    /// The body as JSON, with secrets masked.
     pub body: Option<Value>,
 }
 
-/// The rules, and the record.
+/// The fault rules, and the request log.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     rules: Vec<Live>,
@@ -167,7 +167,7 @@ struct Live {
 }
 
 impl Faults {
-    /// Takes these rules in the place of those there are.
+    /// Replaces all rules; keeps the old ones when a new one cannot be parsed.
     pub(super) fn set(&mut self, rules: Vec<Rule>) -> Result<()> {
         let live: Result<Vec<Live>> = rules.into_iter().map(live).collect();
         self.rules = live?;
@@ -183,7 +183,7 @@ impl Faults {
         self.rules.iter().map(|live| live.rule.clone()).collect()
     }
 
-    /// The trouble that this request meets.
+    /// Counts a request, and returns the fault that it meets.
     pub(super) fn take(&mut self, method: &str, path: &str) -> Option<(Rule, Fault)> {
         let mut met = None;
         for live in &mut self.rules {
@@ -205,7 +205,7 @@ fn live(rule: Rule) -> Result<Live> {
     let path = Regex::new(&rule.path).map_err(|error| Error::new(ErrorKind::Usage, doing()).because(error))?;
     let fault = Fault::read(&rule.fault).ok_or_else(|| {
         Error::new(ErrorKind::Usage, doing())
-            .because(format!("`{}` is no fault", rule.fault))
+            .because(format!("`{}` is not a fault", rule.fault))
             .hint("status:429, after:500, html:502, after-html:502, delay:2, cut-before, cut-after, malformed or token-expire")
     })?;
     Ok(Live { path, fault, rule, seen: 0 })

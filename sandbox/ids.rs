@@ -1,11 +1,11 @@
-//! Ids as the services make them.
+//! Ids in the formats of the real services.
 
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest as _, Sha256};
 
-/// Makes ids; no two stand-ins make the same.
+/// A generator of ids, unique across stand-ins.
 #[derive(Debug)]
 pub(super) struct Ids {
     seed: [u8; 16],
@@ -22,7 +22,7 @@ impl Ids {
         Self { seed, made: 0 }
     }
 
-    /// 64 hexadecimal digits.
+    /// A new id of 64 hexadecimal digits.
     pub(super) fn digits(&mut self) -> String {
         self.made += 1;
         hex(&[&self.seed[..], &self.made.to_be_bytes()].concat())
@@ -39,7 +39,7 @@ impl Ids {
     }
 }
 
-/// A digest of it in hexadecimal digits.
+/// SHA-256 in hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -47,7 +47,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// In the form of a UUID.
+/// The first 32 digits in the format of a UUID.
 pub(super) fn dashed(digits: &str) -> String {
     format!("{}-{}-4{}-a{}-{}", &digits[..8], &digits[8..12], &digits[13..16], &digits[17..20], &digits[20..32])
 }

@@ -1,6 +1,7 @@
-//! Stand-ins of services, for tests, for the README and for whoever wants to try gpucl without an account.
+//! Stand-ins for cloud services: for tests, for the README, and for trying gpucl without an account.
 //!
-//! They are no mocks of gpucl's own making: each answers what the real service was seen to answer, and remembers what it was asked for.
+//! They are not mocks of gpucl's own interfaces: each answers as the real service does, by observation or by its
+//! documents, and keeps state.
 
 mod answer;
 pub mod chameleon;

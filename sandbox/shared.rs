@@ -1,16 +1,16 @@
-//! The state of a stand-in, shared by all its requests and by who steers it.
+//! The state of a stand-in, shared by all its requests and by its control.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::door::Door;
 
-/// What changes by itself, as time passes.
+/// State that changes as time passes.
 pub(super) trait Advance {
-    /// Lets everything happen that is due.
+    /// Applies everything that is due.
     fn advance(&mut self);
 }
 
-/// What all requests share.
+/// The access checks and the state, shared by all requests.
 #[derive(Debug)]
 pub(super) struct Shared<T>(Arc<(Door, Mutex<T>)>);
 
@@ -25,14 +25,14 @@ impl<T: Advance> Shared<T> {
         Self(Arc::new((door, Mutex::new(state))))
     }
 
-    /// Who is heard.
+    /// The access checks.
     pub(super) fn door(&self) -> &Door {
         &self.0.0
     }
 
-    /// The state, with everything done that is due.
+    /// Locks the state, after everything due was applied.
     pub(super) fn state(&self) -> MutexGuard<'_, T> {
-        // A test that failed while it looked changes nothing for the others.
+        // A test that panicked with the lock held must not break the others.
         let mut state = self.0.1.lock().unwrap_or_else(PoisonError::into_inner);
         state.advance();
         state

@@ -1,4 +1,4 @@
-//! Connections that break when they are told to.
+//! Connections that can be cut on purpose.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Accepts connections that can be broken from inside.
+/// A listener whose connections the server can cut.
 pub(super) struct Breakable(pub(super) TcpListener);
 
 impl Listener for Breakable {
@@ -21,11 +21,11 @@ impl Listener for Breakable {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
             if let Ok((stream, from)) = self.0.accept().await {
-                // Small answers are not held back; without it they are only slower.
+                // Without this, small answers are only slower.
                 let _ = stream.set_nodelay(true);
                 return (Connection { stream, wire: Wire::default() }, from);
             }
-            // No more files, most likely: others will close theirs.
+            // Most likely out of file descriptors: other connections will close theirs.
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
     }
@@ -35,7 +35,7 @@ impl Listener for Breakable {
     }
 }
 
-/// What breaks a connection.
+/// A handle that cuts one connection.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Wire(Arc<AtomicBool>);
 
@@ -55,7 +55,7 @@ impl Connected<IncomingStream<'_, Breakable>> for Wire {
     }
 }
 
-/// A connection that sends nothing more once it is cut.
+/// A connection that neither reads nor sends once it is cut.
 pub(super) struct Connection {
     stream: TcpStream,
     wire: Wire,

@@ -1,76 +1,76 @@
-//! The one error of the core: what we were doing, to what, why it failed, what it left behind, and what to do.
+//! The core's only error type: the failed action, its causes, what it left behind, and hints.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The result of nearly everything here.
+/// A result with the core's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What kind of failure it is; the command line maps it to an exit code.
+/// The kind of a failure; the command line maps it to an exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The command line or the choice of a cluster is wrong; nothing was done.
+    /// The command line or the selected cluster is wrong; nothing was done.
     Usage,
     /// The spec is wrong; nothing was done.
     Spec,
     /// The state on this machine cannot be read or written.
     State,
-    /// Another gpucl works on this cluster.
+    /// Another gpucl process is working on this cluster.
     Locked,
-    /// A provider refused or failed.
+    /// A provider refused a request or failed.
     Provider,
-    /// A provider has none of what was asked for now; it may have some later.
+    /// A provider has no capacity for the request now; it may have some later.
     Capacity,
-    /// A host cannot be reached or a program on it failed.
+    /// A host cannot be reached, or a program on it failed.
     Host,
-    /// Ray, or a node of it, failed.
+    /// Ray, or one of its nodes, failed.
     Ray,
-    /// The cluster runs but a check did not pass.
+    /// The cluster runs, but a check did not pass.
     NotReady,
-    /// Something of the cluster is still there after `down`.
+    /// Part of the cluster still exists after `down`.
     LeftBehind,
-    /// What was asked for does not exist.
+    /// The requested thing does not exist.
     NotFound,
-    /// The person at the keyboard stopped it.
+    /// The user stopped it.
     Cancelled,
     /// A wait reached its limit.
     Timeout,
-    /// What was asked for is not something this version or this provider can do.
+    /// This version or this provider does not support the request.
     Unsupported,
-    /// A mistake of ours.
+    /// A bug in gpucl.
     Internal,
 }
 
-/// Whether trying again may help.
+/// Whether a retry may help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It will fail again until something is changed.
+    /// A retry fails again until something is changed.
     #[default]
     Permanent,
-    /// It may succeed when tried again.
+    /// A retry may succeed.
     Temporary,
-    /// It was temporary, was tried again, and went on failing.
+    /// Temporary, but the retries failed as well.
     Persistent,
 }
 
-/// What a failed call left at the provider or on the host.
+/// What a failed call left at the provider or on a host.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftBehind {
     /// Nothing.
     #[default]
     Clear,
-    /// These ids.
+    /// Resources with these ids.
     Remaining(Vec<String>),
-    /// It cannot be told; only `observe` knows.
+    /// Unknown; only `observe` can determine it.
     Unknown,
 }
 
-/// An error of the core. Cloned, written and read again it is the same, with all that it says.
+/// An error of the core. Cloning and serialization keep everything in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Error {
@@ -89,7 +89,7 @@ struct Inner {
 }
 
 impl Error {
-    /// Makes an error of what we were doing and to what: `start worker-0 of cluster demo`.
+    /// Creates an error from the failed action and its target: `start worker-0 of cluster demo`.
     pub fn new(kind: ErrorKind, doing: impl Into<String>) -> Self {
         Self {
             inner: Box::new(Inner {
@@ -111,7 +111,7 @@ impl Error {
         self
     }
 
-    /// Adds an error and all that caused it.
+    /// Adds an error and its chain of sources as causes.
     #[must_use]
     pub fn caused_by(mut self, error: &dyn std::error::Error) -> Self {
         let mut next = Some(error);
@@ -125,35 +125,35 @@ impl Error {
         self
     }
 
-    /// Adds what to do, best a command that can be run.
+    /// Adds a hint, preferably a command that can be run.
     #[must_use]
     pub fn hint(mut self, hint: impl fmt::Display) -> Self {
         self.inner.hints.push(hint.to_string());
         self
     }
 
-    /// Says whether trying again may help.
+    /// Sets whether a retry may help.
     #[must_use]
     pub fn status(mut self, status: Status) -> Self {
         self.inner.status = status;
         self
     }
 
-    /// Says what the failed call left behind.
+    /// Sets what the failed call left behind.
     #[must_use]
     pub fn left(mut self, left_behind: LeftBehind) -> Self {
         self.inner.left_behind = left_behind;
         self
     }
 
-    /// Shows the piece of a file that is meant.
+    /// Adds the excerpt of the file that the error refers to.
     #[must_use]
     pub fn snippet(mut self, snippet: impl Into<String>) -> Self {
         self.inner.snippet = Some(snippet.into());
         self
     }
 
-    /// Puts what we were doing at a higher level in front; what was the headline becomes the first cause.
+    /// Sets a higher-level action as the headline; the previous headline becomes the first cause.
     #[must_use]
     pub fn while_doing(mut self, doing: impl Into<String>) -> Self {
         let before = std::mem::replace(&mut self.inner.doing, doing.into());
@@ -161,12 +161,12 @@ impl Error {
         self
     }
 
-    /// What kind of failure it is.
+    /// The kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         self.inner.kind
     }
 
-    /// Whether trying again may help.
+    /// Whether a retry may help.
     pub fn retry_status(&self) -> Status {
         self.inner.status
     }
@@ -176,7 +176,7 @@ impl Error {
         &self.inner.left_behind
     }
 
-    /// What we were doing.
+    /// The action that failed, as it follows on "failed to".
     pub fn doing(&self) -> &str {
         &self.inner.doing
     }
@@ -186,12 +186,12 @@ impl Error {
         &self.inner.causes
     }
 
-    /// What to do.
+    /// The hints, in the order in which they were added.
     pub fn hints(&self) -> &[String] {
         &self.inner.hints
     }
 
-    /// The piece of a file that is meant.
+    /// The excerpt of the file that the error refers to.
     pub fn shown_snippet(&self) -> Option<&str> {
         self.inner.snippet.as_deref()
     }
@@ -200,7 +200,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.inner.doing)?;
-        // A piece of a file begins with what is wrong in it.
+        // A snippet's first line says what is wrong.
         if let Some(first) = self.inner.snippet.as_deref().and_then(|snippet| snippet.lines().next()) {
             write!(out, ": {}", first.trim())?;
         }
@@ -213,9 +213,9 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Gives an I/O or other foreign error its place: what we were doing.
+/// Converts an I/O or other foreign error into an [`Error`].
 pub trait Doing<T> {
-    /// Makes it an [`Error`] of this kind.
+    /// Converts it into an [`Error`] of this kind; `doing` is the action that failed.
     fn doing(self, kind: ErrorKind, doing: impl FnOnce() -> String) -> Result<T>;
 }
 

@@ -1,7 +1,7 @@
-//! gpucl: from no GPU to a verified Ray cluster, and back to nothing left.
+//! gpucl: from no GPU to a verified Ray cluster, and back to nothing.
 //!
-//! The library is public for the program and for our own tests; it promises no stable interface.
-//! `ARCHITECTURE.md` is the map. In one line:
+//! The library is public for the program and its tests; its API is not stable.
+//! `ARCHITECTURE.md` has the overview. In one line:
 //!
 //! ```text
 //! args -> spec -> lock + journal -> observe -> reconcile (pure) -> plan -> executor -> events -> sinks

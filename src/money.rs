@@ -1,17 +1,17 @@
-//! What things cost: amounts in a unit, and prices by the hour.
+//! Costs: amounts in a unit, and hourly prices.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What is paid with.
+/// The unit of an amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Unit {
-    /// Dollars of the United States.
+    /// US dollars.
     #[serde(rename = "USD")]
     Usd,
-    /// Service units of a research site: an allocation is counted in them.
+    /// Service units of a research site, in which allocations are counted.
     #[serde(rename = "SU")]
     ServiceUnit,
 }
@@ -37,7 +37,7 @@ pub struct Money {
     pub unit: Unit,
 }
 
-/// As it stands in files and in JSON.
+/// The serialized form, in files and in JSON.
 #[derive(Serialize, Deserialize)]
 struct Form {
     amount: f64,
@@ -58,7 +58,7 @@ impl From<Money> for Form {
 
 impl fmt::Display for Money {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Service units are told as sites tell them: whole where they are.
+        // Sites show service units without decimals where they are whole.
         if self.unit == Unit::ServiceUnit && self.micros.is_multiple_of(1_000_000) {
             return write!(out, "{} {}", self.micros / 1_000_000, self.unit);
         }
@@ -67,31 +67,31 @@ impl fmt::Display for Money {
     }
 }
 
-/// What an hour of something costs.
+/// The price of one hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct HourlyPrice(pub Money);
 
 impl HourlyPrice {
-    /// A price in cents of a dollar an hour, as cloud providers list it. One that cannot be held is the most that can: what is
-    /// asked about and limited by its price must never look cheaper than it is.
+    /// A price in US cents an hour, as cloud providers list it. Saturates on overflow: confirmations and cost limits
+    /// depend on it, so a price must never look lower than it is.
     pub const fn cents(cents: u64) -> Self {
         Self(Money { micros: cents.saturating_mul(10_000), unit: Unit::Usd })
     }
 
-    /// A price in service units an hour; `None` for what is no amount.
+    /// A price in service units an hour; `None` if negative, not finite or too large.
     pub fn service_units(units: f64) -> Option<Self> {
         let micros = (units * 1e6).round();
         (0.0..1e15).contains(&micros).then_some(Self(Money { micros: micros as u64, unit: Unit::ServiceUnit }))
     }
 
-    /// What so long a time costs.
+    /// The cost of this much time.
     pub fn over(self, time: Duration) -> Money {
         let micros = u128::from(self.0.micros).saturating_mul(time.as_millis()) / 3_600_000;
         Money { micros: u64::try_from(micros).unwrap_or(u64::MAX), unit: self.0.unit }
     }
 
-    /// How long it may go on until it has cost this much; `None` for another unit, and for what costs nothing.
+    /// How much time this amount pays for; `None` if the units differ or the price is zero.
     pub fn time_for(self, money: Money) -> Option<Duration> {
         if self.0.unit != money.unit || self.0.micros == 0 {
             return None;
@@ -107,7 +107,7 @@ impl fmt::Display for HourlyPrice {
     }
 }
 
-/// The sums of these amounts, one for each unit.
+/// The sums of these amounts, one per unit.
 pub fn sums(amounts: impl IntoIterator<Item = Money>) -> Vec<Money> {
     let mut sums = std::collections::BTreeMap::<Unit, u64>::new();
     for money in amounts {
@@ -117,7 +117,7 @@ pub fn sums(amounts: impl IntoIterator<Item = Money>) -> Vec<Money> {
     sums.into_iter().map(|(unit, micros)| Money { micros, unit }).collect()
 }
 
-/// `3.29 USD, 4 SU`; `nothing` where there is none.
+/// Amounts as text: `3.29 USD, 4 SU`, or `nothing` if there are none.
 pub fn describe(amounts: &[Money]) -> String {
     match amounts {
         [] => "nothing".to_owned(),
@@ -130,17 +130,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_told_as_people_write_them() {
+    fn amounts_are_shown_as_people_write_them() {
         assert_eq!(HourlyPrice::cents(329).to_string(), "3.29 USD");
         assert_eq!(HourlyPrice::service_units(4.0).unwrap().to_string(), "4 SU");
         assert_eq!(HourlyPrice::service_units(1.5).unwrap().to_string(), "1.50 SU");
-        // Never less than it is.
+        // Rounded up: never less than the amount.
         assert_eq!(Money { micros: 1, unit: Unit::Usd }.to_string(), "0.01 USD");
         assert_eq!(HourlyPrice::service_units(f64::NAN), None);
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_price_survives_serialization() {
         let price = HourlyPrice::cents(329);
         let text = serde_json::to_string(&price).unwrap();
         assert_eq!(text, r#"{"amount":3.29,"unit":"USD"}"#);

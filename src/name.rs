@@ -1,6 +1,6 @@
-//! The names that make our things ours: cluster, owner, key and the tag built of them.
+//! The names that identify what belongs to gpucl: cluster, owner, key, and the tag built from them.
 //!
-//! A tag is parsed whole (owner by its length, key after the last hyphen) and never compared by
+//! Tags are parsed as a whole (owner by its length, key after the last hyphen) and never compared by
 //! prefix: the cluster `a` is not the cluster `a-b`.
 
 use std::fmt;
@@ -9,33 +9,33 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The word that stands for a cluster in the tags of leases that belong to none.
+/// The reserved name used as the cluster in the tags of standalone leases.
 pub const LEASES: &str = "lease";
-/// How many characters an owner has.
+/// The length of an owner, in characters.
 const OWNER_LENGTH: usize = 8;
-/// What every tag begins with.
+/// The prefix of every tag.
 const TAG_PREFIX: &str = "gpucl-";
-/// What stands in the place of the cluster in the tags of standalone leases.
+/// The reserved name used as the cluster in the tags of standalone leases.
 const LEASE: &str = "lease";
 
-/// Why a text is not a name.
+/// Why a text is not a valid name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NameError(pub String);
 
-/// A cluster's name: `[a-z][a-z0-9-]{0,19}`, unique for its owner.
+/// A cluster's name: `[a-z][a-z0-9-]{0,19}`, unique per owner.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^[a-z][a-z0-9-]{0,19}$"))]
 pub struct ClusterName(String);
 
 impl ClusterName {
-    /// The word that stands for the cluster in the tag of a lease that belongs to none. No cluster has this name.
+    /// The reserved name used as the cluster in the tags of standalone leases. No cluster may have it.
     pub fn lease() -> Self {
         Self(LEASE.to_owned())
     }
 
-    /// It is a word that no cluster may have for its name.
+    /// Whether the name is reserved, so that no cluster may have it.
     pub fn is_reserved(&self) -> bool {
         self.0 == LEASE
     }
@@ -58,13 +58,13 @@ impl FromStr for ClusterName {
             Ok(Self(text.to_owned()))
         } else {
             Err(NameError(format!(
-                "`{text}` is no cluster name: it takes 1 to 20 of a-z, 0-9 and -, and begins with a letter"
+                "`{text}` is not a cluster name: use 1 to 20 of a-z, 0-9 and -, beginning with a letter"
             )))
         }
     }
 }
 
-/// Eight characters of `[a-z0-9]`, made once per user; what makes two users of one account distinct.
+/// Eight random characters of `[a-z0-9]`, generated once per user; they distinguish users who share an account.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Owner(String);
@@ -83,12 +83,12 @@ impl FromStr for Owner {
         if text.len() == OWNER_LENGTH && text.chars().all(is_key_letter) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(NameError(format!("`{text}` is no owner: it takes {OWNER_LENGTH} of a-z and 0-9")))
+            Err(NameError(format!("`{text}` is not an owner: use {OWNER_LENGTH} of a-z and 0-9")))
         }
     }
 }
 
-/// What one thing of a cluster is called within it: `[a-z0-9]+`, such as `host0`, `head` or `worker1`.
+/// The name of one part of a cluster, unique within it: `[a-z0-9]+`, such as `host0`, `head` or `worker1`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Key(String);
@@ -104,7 +104,7 @@ impl Key {
         Self(format!("host{index}"))
     }
 
-    /// It is the key of a host.
+    /// Whether it is the key of a host.
     pub fn is_host(&self) -> bool {
         let number = self.0.strip_prefix("host").unwrap_or_default();
         !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
@@ -120,7 +120,7 @@ impl Key {
         Self(format!("worker{index}"))
     }
 
-    /// It is the key of a node.
+    /// Whether it is the key of a node.
     pub fn is_node(&self) -> bool {
         let number = self.0.strip_prefix("worker").unwrap_or_default();
         self.0 == "head" || (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
@@ -131,17 +131,17 @@ impl Key {
         Self(format!("project{index}"))
     }
 
-    /// The key of the n-th of other things, such as `nodeexporter1`; `kind` takes a-z only.
+    /// The key of the n-th thing of another kind, such as `nodeexporter1`; `kind` is a-z only.
     pub(crate) fn numbered(kind: &str, index: usize) -> Self {
         Self(format!("{kind}{index}"))
     }
 
-    /// The key of a standalone lease; `letters` takes a-z and 0-9 only.
+    /// The key of a standalone lease; `letters` is a-z and 0-9 only.
     pub(crate) fn lease(letters: &str) -> Self {
         Self(format!("l{letters}"))
     }
 
-    /// The key of a service, such as `grafana`; `kind` takes a-z only.
+    /// The key of a service, such as `grafana`; `kind` is a-z only.
     pub(crate) fn service(kind: &str) -> Self {
         Self(kind.to_owned())
     }
@@ -151,7 +151,7 @@ impl Key {
         Self("agent".to_owned())
     }
 
-    /// What a person calls it: `worker-0` for `worker0`.
+    /// The key as shown to users: `worker-0` for `worker0`.
     pub fn display_name(&self) -> String {
         match self.0.find(|letter: char| letter.is_ascii_digit()) {
             Some(at) if at > 0 => format!("{}-{}", &self.0[..at], &self.0[at..]),
@@ -167,7 +167,7 @@ impl FromStr for Key {
         if !text.is_empty() && text.chars().all(is_key_letter) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(NameError(format!("`{text}` is no key: it takes a-z and 0-9 only")))
+            Err(NameError(format!("`{text}` is not a key: use a-z and 0-9 only")))
         }
     }
 }
@@ -176,15 +176,15 @@ fn is_key_letter(letter: char) -> bool {
     letter.is_ascii_lowercase() || letter.is_ascii_digit()
 }
 
-/// What every resource carries from the call that makes it: `gpucl-<owner>-<cluster>-<key>`.
+/// The tag that every resource has from its creation on: `gpucl-<owner>-<cluster>-<key>`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Tag {
-    /// Whose it is.
+    /// The owner of the resource.
     pub owner: Owner,
-    /// Which cluster's it is.
+    /// The cluster it belongs to.
     pub cluster: ClusterName,
-    /// Which thing of that cluster it is.
+    /// Its key within that cluster.
     pub key: Key,
 }
 
@@ -212,7 +212,7 @@ impl FromStr for Tag {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
-        let wrong = || NameError(format!("`{text}` is no tag of ours"));
+        let wrong = || NameError(format!("`{text}` is not a gpucl tag"));
         let rest = text.strip_prefix(TAG_PREFIX).ok_or_else(wrong)?;
         let owner = rest.get(..OWNER_LENGTH).ok_or_else(wrong)?.parse()?;
         let rest = rest[OWNER_LENGTH..].strip_prefix('-').ok_or_else(wrong)?;
@@ -221,22 +221,22 @@ impl FromStr for Tag {
     }
 }
 
-/// Whose things of which cluster are meant: what `observe` is asked with.
+/// One cluster of one owner: the argument of `observe`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scope {
-    /// Whose they are.
+    /// The owner.
     pub owner: Owner,
-    /// Which cluster's they are.
+    /// The owner's cluster.
     pub cluster: ClusterName,
 }
 
 impl Scope {
-    /// The tag of one thing in this scope.
+    /// The tag for a key in this scope.
     pub fn tag(&self, key: &Key) -> Tag {
         Tag { owner: self.owner.clone(), cluster: self.cluster.clone(), key: key.clone() }
     }
 
-    /// Says whether a tag is of this scope.
+    /// Whether a tag belongs to this scope.
     pub fn holds(&self, tag: &Tag) -> bool {
         tag.owner == self.owner && tag.cluster == self.cluster
     }
@@ -276,11 +276,11 @@ mod tests {
         assert_eq!(tag.key.as_str(), "worker0");
         assert_eq!(tag.to_string(), text);
         let a = Scope { owner: tag.owner.clone(), cluster: "a".parse().unwrap() };
-        assert!(!a.holds(&tag), "the cluster `a` does not hold what is of `a-b`");
+        assert!(!a.holds(&tag), "the cluster `a` does not include what belongs to `a-b`");
     }
 
     #[test]
-    fn foreign_texts_are_no_tags() {
+    fn foreign_texts_are_not_tags() {
         for text in ["gpucl-abcd123-a-k", "gpucl-ABCD1234-a-k", "other-abcd1234-a-k", "gpucl-abcd1234-a", "gpucl-"] {
             assert!(text.parse::<Tag>().is_err(), "{text}");
         }

@@ -1,4 +1,4 @@
-//! The providers by name: the folders of `providers/`, listed by `build.rs`.
+//! The registry of providers: the folders of `providers/`, listed by `build.rs`.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::Factory;
@@ -6,17 +6,17 @@ use crate::util::near::nearest;
 
 include!(concat!(env!("OUT_DIR"), "/providers.rs"));
 
-/// Every provider that is built in, in the order of their names.
+/// All built-in providers, sorted by name.
 pub fn all() -> &'static [&'static dyn Factory] {
     BUILTIN
 }
 
-/// The names of all providers.
+/// The names of all built-in providers, sorted.
 pub fn names() -> Vec<String> {
     BUILTIN.iter().filter_map(|factory| factory.manifest().ok()).map(|manifest| manifest.name).collect()
 }
 
-/// Finds a provider by its name.
+/// Finds a provider by name; the error for an unknown one lists all providers and suggests the nearest.
 pub fn find(name: &str) -> Result<&'static dyn Factory> {
     for factory in BUILTIN {
         if factory.manifest()?.name == name {

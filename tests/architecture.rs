@@ -1,4 +1,4 @@
-//! The borders that keep the tree understandable, looked after.
+//! The boundaries that keep the tree understandable, checked.
 
 mod circles;
 
@@ -195,12 +195,12 @@ fn a_module_knows_only_those_before_it() {
             }
         }
     }
-    none(&found, "a module knows one that comes after it; a part may belong elsewhere");
+    none(&found, "a module knows one that comes after it; a part may belong in another module");
 }
 
 /// A stand-in that shared code with what it stands in for would share its mistakes.
 #[test]
-fn stand_ins_know_nothing_of_what_they_stand_in_for() {
+fn stand_ins_share_no_code_with_the_providers() {
     let paths = rust(&["sandbox"]);
     let used = places(&paths, &["crate::"]);
     let known = |line: &String| {
@@ -216,7 +216,8 @@ fn stand_ins_know_nothing_of_what_they_stand_in_for() {
     );
 }
 
-/// `unsafe` is forbidden and lints are not silenced: an exception gives its reason, and is told when it is none any more.
+/// `unsafe` is forbidden and lints are not silenced: an exception gives its reason, and is reported once it is not
+/// needed.
 #[test]
 fn lints_are_expected_with_a_reason_and_never_allowed() {
     let paths = rust(&["src", "providers", "sandbox", "tests", "fuzz", "benches", "build.rs"]);
@@ -231,7 +232,7 @@ fn lints_are_expected_with_a_reason_and_never_allowed() {
 }
 
 #[test]
-fn files_stay_small_enough_to_be_read() {
+fn files_stay_within_800_lines() {
     let lengths: Vec<(usize, String)> = rust(&["src", "providers", "sandbox", "tests", "benches", "build.rs"])
         .into_iter()
         .map(|path| (read(&path).lines().count(), path))
@@ -269,7 +270,7 @@ fn every_provider_folder_is_complete() {
     none(&missing, "provider folders lack");
 }
 
-/// A clone of the project is all that there is.
+/// A clone of the project is self-contained.
 #[test]
 fn no_file_names_a_place_outside_the_project() {
     // Put together here, so that this file does not name them.

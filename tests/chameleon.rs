@@ -1,4 +1,5 @@
-//! Chameleon through the program: on the stand-in in this process, and, where it is said, on the real services of `testbed/openstack`.
+//! Chameleon through the program: on the stand-in in this process, and, where noted, on the real services of
+//! `testbed/openstack`.
 
 mod gc;
 mod lease;

@@ -1,4 +1,4 @@
-//! The conformance suite passes what keeps the contract, and fails what does not in the case it breaks.
+//! The conformance suite passes providers that keep the contract, and fails others in exactly the case that they break.
 
 #![expect(clippy::unwrap_used, reason = "what a helper cannot do fails its test")]
 
@@ -18,7 +18,7 @@ use crate::support::TestEnv;
 
 fn subject(provider: &Memory) -> Subject<'_> {
     let mut subject = Subject::new(provider).unwrap();
-    // What a healthy one does at once, a broken one never does; there is nothing to wait for.
+    // A healthy provider acts at once, a broken one never does; there is nothing to wait for.
     subject.patience = Duration::from_millis(40);
     subject
 }
@@ -120,9 +120,9 @@ fn the_cases_are_documented() {
     assert!(include_str!("../providers/README.md").contains(&table), "write into providers/README.md:\n{table}");
 }
 
-/// A suite that is not sure what is ours must release nothing.
+/// A suite that cannot be sure what is ours must release nothing.
 #[tokio::test]
-async fn a_provider_that_shows_what_never_was_is_tried_no_further() {
+async fn a_provider_that_invents_resources_is_not_tested_further() {
     let provider = Memory::new(true).with(Bug::ObserveInventsOne);
     let results = run(&subject(&provider), &mut |_| {}).await;
     assert_eq!(results.last().map(|result| result.case), Some(Case::ObserveOfNothingIsEmpty));
@@ -149,7 +149,7 @@ async fn a_run_that_is_stopped_anywhere_leaves_nothing() {
     assert!(points > 200, "the run was stopped at too few points: {points}");
 }
 
-/// The cases and how they ended, without times: what is committed beside each provider.
+/// The cases with their results, without times, as committed beside each provider.
 fn listing(results: &[CaseResult]) -> String {
     let line = |result: &CaseResult| match &result.outcome {
         Outcome::Passed => format!("{} passed\n", result.case.name()),
@@ -197,7 +197,7 @@ async fn ssh_keeps_the_contract_as_committed() {
     assert!(!env.home().join("data").exists(), "the suite left a folder");
 }
 
-/// The same from what `provider check` prints as JSON.
+/// The same from the JSON output of `provider check`.
 fn printed_listing(outcome: &crate::support::Outcome) -> String {
     let line = |line: &serde_json::Value| {
         let (case, detail) = (line["case"].as_str().unwrap(), line["detail"].as_str().unwrap_or_default());
@@ -210,7 +210,7 @@ fn printed_listing(outcome: &crate::support::Outcome) -> String {
     outcome.json().iter().filter(|line| line["type"] == "conformance_case").map(line).collect()
 }
 
-/// What is asked of the real services below is asked of their stand-in, and the answers are the same.
+/// The suite that runs on the real services below also runs on their stand-in, with the same results.
 const CHAMELEON: &str = include_str!("../providers/chameleon/conformance.txt");
 
 #[test]
@@ -288,7 +288,7 @@ fn provider_check_refuses_what_it_cannot_check() {
     let _ = env.run(&["provider", "check", "local", "--sandbox"]).exits(2).says("`local` has no stand-in");
     let _ =
         env.run(&["provider", "check", "local", "--host", "{\"gpu\": 1}"]).exits(2).says("`hosts[0].gpu`: unknown key");
-    let _ = env.run(&["provider", "check", "local", "--settings", "3"]).exits(2).says("it is no JSON object");
+    let _ = env.run(&["provider", "check", "local", "--settings", "3"]).exits(2).says("it is not a JSON object");
     assert!(!env.home().join(".local/share").exists(), "a refused check made something");
 }
 

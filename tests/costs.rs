@@ -1,4 +1,4 @@
-//! What a cluster costs, and what ends it by itself: told before, during and after, and acted upon when nobody is there.
+//! The costs of a cluster and its limits: shown before, during and after, and enforced without a running command.
 
 mod deadline;
 mod shown;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::chameleon::site::Site;
 use crate::support::{Outcome, TestEnv, until};
 
-/// How long after a limit is reached the cluster may still be there: what is promised.
+/// The promised maximum time between reaching a limit and the end of the cluster.
 const ACTS_WITHIN: u64 = 60;
 
 /// The state folder of the cluster that tests bring up.
@@ -20,12 +20,12 @@ fn folder(env: &TestEnv) -> PathBuf {
     env.home().join(".local/state/gpucl/clusters/demo")
 }
 
-/// What looks after the limits tells of itself.
+/// The record that the agent of the limits keeps of itself.
 fn watcher(env: &TestEnv) -> Option<Value> {
     serde_json::from_slice(&std::fs::read(folder(env).join("deadline-agent.json")).ok()?).ok()
 }
 
-/// The process that looks after the limits, while it runs.
+/// The agent's process, while it runs.
 fn pid(env: &TestEnv) -> Option<Pid> {
     let process = watcher(env)?["process"].as_str()?.to_owned();
     let pid = process.split(':').next()?.parse::<i32>().ok()?;
@@ -52,7 +52,8 @@ fn spec(site: &Site, limits: &str) -> String {
     site.spec("", &format!("timeouts: {{ boot: 2s }}\n{limits}\n"))
 }
 
-/// Waits until the services hold nothing of ours and this machine knows nothing of the cluster, with no command running.
+/// Waits until the services hold nothing of ours and this machine knows nothing of the cluster, with no command
+/// running.
 #[track_caller]
 fn gone(site: &Site) {
     until("nothing of it at the services", ACTS_WITHIN, || (site.ours().counts() == [0; 4]).then_some(()));

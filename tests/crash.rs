@@ -1,7 +1,7 @@
 //! A crash at every effect of `up`, `stop` and `down`: before it, done but not journalled, journalled.
 //!
 //! The engine, the plan, the journal and its files are the real ones. The world is in memory, outlives the crash, never
-//! removes duplicates by itself, and is looked at directly afterwards. A crash is the executor dropped where it stands, and
+//! removes duplicates, and is inspected directly afterwards. A crash is the executor dropped where it stands, and
 //! the state read again from its files.
 
 mod harness;
@@ -80,7 +80,7 @@ fn all_kinds() -> BTreeSet<&'static str> {
 }
 
 #[tokio::test]
-async fn a_crash_at_any_effect_leaks_nothing_and_is_gone_on_from() {
+async fn a_crash_at_any_effect_leaks_nothing_and_can_be_resumed() {
     let report = every_point(Bug::None).await;
     assert_eq!(report.kinds, all_kinds(), "every kind of operation was crashed at");
     assert!(report.failures.is_empty(), "{} failures, the first: {:#?}", report.failures.len(), &report.failures[..1]);
@@ -105,7 +105,7 @@ async fn a_deliberate_bug_of_each_class_is_caught() {
 
 /// Two crashes in a row: the second hits the run that goes on from the first.
 #[tokio::test]
-async fn a_crash_while_going_on_from_a_crash_leaks_nothing() {
+async fn a_crash_while_resuming_from_a_crash_leaks_nothing() {
     let goal = Goalish::Up(desired(2, 1, "a"));
     let effects = Harness::new(Bug::None).effects(None, &goal).await.len();
     for first in 0..effects {
@@ -121,7 +121,7 @@ async fn a_crash_while_going_on_from_a_crash_leaks_nothing() {
 
 /// Two of everything, as two runs on two machines could have made them: one of each stays, and `down` leaves none.
 #[tokio::test]
-async fn duplicates_are_seen_and_removed() {
+async fn duplicates_are_found_and_removed() {
     let goal = Goalish::Up(desired(2, 1, "a"));
     for (bug, caught) in [(Bug::None, false), (Bug::HidesDuplicates, true)] {
         let mut harness = Harness::new(bug);

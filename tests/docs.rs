@@ -1,4 +1,4 @@
-//! The documents are true: what the README shows is run, links lead somewhere, and references name what the code has.
+//! The documents are true: the README's commands are run, links are valid, and references match the code.
 
 mod console;
 mod lines;
@@ -68,7 +68,7 @@ fn slug(heading: &str) -> String {
 
 #[test]
 fn the_readme_is_short() {
-    assert!(read("README.md").lines().count() <= 310);
+    assert!(read("README.md").lines().count() <= 330);
 }
 
 /// Every document can be found from the index.

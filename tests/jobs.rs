@@ -1,4 +1,4 @@
-//! Jobs, `env` and the portal, as far as no Ray is needed; what needs one is in the scenarios.
+//! Jobs, `env` and the portal, as far as they need no Ray; the rest is in the scenarios.
 
 #![expect(clippy::unwrap_used, reason = "what a test stands on may fail it")]
 
@@ -111,7 +111,7 @@ fn links_are_followed_within_the_folder_only() {
     assert_eq!(names, ["again/", "again/a.py", "src/", "src/a.py"]);
     let skipped = package.skipped().join("\n");
     for name in ["away: ", "secret: ", "broken: ", "pipe: ", "src/up: "] {
-        assert!(skipped.contains(name), "{name} is not told of:\n{skipped}");
+        assert!(skipped.contains(name), "{name} is not reported:\n{skipped}");
     }
 }
 
@@ -131,7 +131,7 @@ fn a_package_too_large_names_the_largest_files() {
 }
 
 #[test]
-fn a_shell_sees_the_arguments_as_they_were() {
+fn a_shell_gets_the_arguments_unchanged() {
     let arguments = ["a b", "", "it's", "$HOME", "*", "two\nlines", "--x=1,2", "~", "\\", "\"q\"", "a;b", "!x", "ü"];
     let line = ray::shell_line(&[&["printf", "<%s>"], &arguments[..]].concat());
     let output = Command::new("sh").args(["-c", &line]).output().unwrap();
@@ -141,7 +141,7 @@ fn a_shell_sees_the_arguments_as_they_were() {
 }
 
 #[test]
-fn the_exit_status_is_the_jobs() {
+fn the_exit_code_is_that_of_the_job() {
     let cases = [
         (JobStatus::Succeeded, Some(0), 0),
         (JobStatus::Failed, Some(3), 3),
@@ -167,7 +167,7 @@ fn an_id_is_part_of_an_address() {
 }
 
 #[test]
-fn a_runtime_environment_is_read_and_made_fit_to_travel() {
+fn a_runtime_environment_is_read_and_packed() {
     let place = folder();
     let root = place.path();
     write(root, "env.yaml", "working_dir: ./src\nexcludes: ['*.bin']\npip: req.txt\nenv_vars: {A: one}\n");
@@ -204,7 +204,7 @@ fn access(environment: Option<&str>) -> Access {
 }
 
 #[test]
-fn env_sets_what_ray_needs_and_takes_it_away_again() {
+fn env_sets_and_unsets_what_ray_needs() {
     let access = access(Some("/env/ray"));
     let path = "/usr/bin:/env/ray/bin:/bin";
     let (set, unset) = (
@@ -227,7 +227,7 @@ fn env_sets_what_ray_needs_and_takes_it_away_again() {
 }
 
 #[test]
-fn env_speaks_fish_and_csh_and_knows_a_cluster_elsewhere() {
+fn env_supports_fish_csh_and_a_remote_cluster() {
     let fish = Shell::Fish.render(&access(Some("/e")).settings(Some("/a b:/c")));
     assert!(fish.contains("set -gx RAY_AUTH_TOKEN_PATH '/state/it\\'s a/token';\n"), "{fish}");
     assert!(

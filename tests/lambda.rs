@@ -1,4 +1,4 @@
-//! Lambda through the program, on the stand-in in this process. Whatever a test does there is compared with the contract.
+//! Lambda through the program, on the stand-in in this process. Every request and answer is compared with the contract.
 
 mod capacity_wait;
 mod keyring;

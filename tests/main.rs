@@ -2,7 +2,7 @@
 //! `#[ignore = "testbed"]` and run by `.ci/run`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails where it stands")]
-#![expect(clippy::print_stdout, reason = "tests on hosts tell their figures")]
+#![expect(clippy::print_stdout, reason = "tests on hosts print their figures")]
 #![expect(clippy::disallowed_methods, reason = "tests look at files and at the environment as they are")]
 
 mod architecture;

@@ -1,4 +1,5 @@
-//! The runtime `native` on a host that is reached by SSH: a real `sshd` of this user with a home of its own, and real Ray.
+//! The runtime `native` on a host that is reached by SSH: a real `sshd` of this user with a home of its own, and real
+//! Ray.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -25,11 +26,11 @@ impl Host {
         let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status();
         assert!(made.unwrap().success());
         let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/cache").to_owned();
-        // How packages are reached is the machine's business.
+        // Package indexes are configured by the machine.
         let passes = |name: &str| name.starts_with("PIP_") || name.starts_with("UV_");
         let environment = std::env::vars().filter(|(name, _)| passes(name));
         let folder = env.root().join("hosts");
-        // Whoever has the host decides what its programs are.
+        // The owner of the host chooses its programs.
         let path = format!("{}/one/home/bin:{}", folder.display(), std::env::var("PATH").unwrap());
         let environment =
             environment.chain([("XDG_CACHE_HOME".to_owned(), cache), ("PATH".to_owned(), path)]).collect();
@@ -114,13 +115,13 @@ fn a_host_without_root_goes_from_nothing_to_nothing() {
     let again = env.run(&["up"]);
     assert!(again.stdout.contains("nothing was changed"), "{}", again.stdout);
 
-    // Nothing of it is outside of the host's home, but for the short link into it.
+    // Everything is in the host's home, except for the short link into it.
     assert!(!env.home().join(".gpucl").exists());
     assert_eq!(links(&host.home).len(), 1);
     let logs = env.run(&["logs", "worker-0", "-n", "1"]);
     assert_eq!((logs.code, logs.stdout.lines().count()), (Some(0), 1), "{}{}", logs.stdout, logs.stderr);
 
-    // A host that has been taken over gives what it likes, and writes no file here but the one that was asked for.
+    // A compromised host may send anything, but only the requested file is written here.
     let tar = host.home.join("bin/tar");
     std::fs::create_dir(host.home.join("bin")).unwrap();
     std::fs::write(&tar, format!("#!/bin/sh\nexec cat {}\n", host.home.join("stream").display())).unwrap();
@@ -135,7 +136,8 @@ fn a_host_without_root_goes_from_nothing_to_nothing() {
     let copy = env.run(&["cp", "head:results.txt", "."]);
     assert_eq!((copy.code, written("results.txt")), (Some(0), true), "{}{}", copy.stdout, copy.stderr);
 
-    // A worker that ends is started again by the supervisor, with no command of ours. What a task hid there ends with it.
+    // A worker that ends is started again by the supervisor, with no command of ours. What a task hid there ends with
+    // it.
     let hidden = Hidden::by_a_task(&env, "bare", "task");
     let head = host.process("head");
     host.kill("worker0");
@@ -145,7 +147,8 @@ fn a_host_without_root_goes_from_nothing_to_nothing() {
 
     assert_eq!(hidden.running(), [0; 0], "what a task has hidden survived its worker");
 
-    // The supervisor may die: it is told, and the next one takes over what runs. Only what the spec changes is started anew.
+    // The supervisor may die: this is reported, and the next one adopts the running nodes. Only changed nodes are
+    // restarted.
     host.kill("supervisor");
     let status = env.run(&["status"]);
     assert!(
@@ -172,7 +175,7 @@ fn a_host_without_root_goes_from_nothing_to_nothing() {
     assert!(verify.stderr.contains("not asked, as these do not run: head worker0"), "{}", verify.stderr);
     assert!(begun.elapsed().as_secs() < 60, "what does not run was waited for");
 
-    // What is on the host is found also when nothing is known of it here any more.
+    // The host's cluster is found even when the local state is lost.
     std::fs::remove_dir_all(env.home().join(".local/state/gpucl/clusters/bare")).unwrap();
     let down = env.run(&["down", "--yes", "-c", "bare"]);
     assert_eq!(down.code, Some(0), "{}{}", down.stdout, down.stderr);

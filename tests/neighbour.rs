@@ -1,5 +1,6 @@
-//! What another user of the same machine finds, with everything of gpucl running: every port, every socket and every file of ours is
-//! tried as that user. It takes root, since it becomes somebody else; the owner is root here and has no more than an owner has.
+//! The view of another user of the same machine while all of gpucl runs: every port, every socket and every file of
+//! ours is tried as that user. It takes root, since it becomes somebody else; the owner is root here and has no more
+//! than an owner has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -24,7 +25,7 @@ const SCAN: &str = include_str!("neighbour/scan.py");
 /// Where SECURITY.md lists what answers.
 const LIST: &str = "## What another user of the same machine reaches";
 
-/// A command of another user: nothing of ours is open in it, and nothing of our environment is told.
+/// A command of another user, without our open files and our environment.
 fn as_a_stranger(program: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", STRANGER, "--regid", STRANGER, "--clear-groups", "--no-new-privs", program]);
@@ -42,8 +43,8 @@ impl Running {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let told = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {line}"));
-        (Self(child), told)
+        let printed = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {line}"));
+        (Self(child), printed)
     }
 }
 
@@ -54,8 +55,8 @@ impl Drop for Running {
     }
 }
 
-fn secret_of(told: &Value) -> String {
-    let header = std::fs::read_to_string(told["control_file"].as_str().unwrap()).unwrap();
+fn secret_of(printed: &Value) -> String {
+    let header = std::fs::read_to_string(printed["control_file"].as_str().unwrap()).unwrap();
     header.trim().strip_prefix(&format!("{CONTROL_HEADER}: ")).unwrap().to_owned()
 }
 
@@ -72,17 +73,17 @@ struct Cloud {
 
 impl Cloud {
     fn start(env: &TestEnv, ssh_port: &'static str) -> Self {
-        let (running, told) = Running::start(env, &["sandbox", "lambda", "--ssh-port", ssh_port]);
-        let exports = std::fs::read_to_string(told["env_file"].as_str().unwrap()).unwrap();
+        let (running, printed) = Running::start(env, &["sandbox", "lambda", "--ssh-port", ssh_port]);
+        let exports = std::fs::read_to_string(printed["env_file"].as_str().unwrap()).unwrap();
         let key = exports.split("LAMBDA_API_KEY='").nth(1).unwrap().split('\'').next().unwrap().to_owned();
-        let url = told["variables"]["LAMBDA_API_URL"].as_str().unwrap().to_owned();
-        let control = told["control"].as_str().unwrap().to_owned();
+        let url = printed["variables"]["LAMBDA_API_URL"].as_str().unwrap().to_owned();
+        let control = printed["control"].as_str().unwrap().to_owned();
         let folder = env.root().join("keys");
         std::fs::create_dir(&folder).unwrap();
-        Self { url, key, control, secret: secret_of(&told), folder, ssh_port, running }
+        Self { url, key, control, secret: secret_of(&printed), folder, ssh_port, running }
     }
 
-    /// A pair of keys of this user; hands back its private file and its public key.
+    /// A pair of keys of this user; returns its private file and its public key.
     fn pair(&self, name: &str) -> (PathBuf, String) {
         let file = self.folder.join(name);
         let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&file).status();
@@ -96,21 +97,21 @@ impl Cloud {
         std::thread::sleep(Duration::from_millis(1100));
         let authorization = format!("Bearer {}", self.key);
         let headers = [("authorization", authorization.as_str()), ("content-type", "application/json")];
-        let (status, told) = ask("POST", &format!("{}/api/v1{path}", self.url), &headers, &body.to_string()).unwrap();
-        assert_eq!(status, 200, "{path}: {told}");
-        serde_json::from_str(&told).unwrap()
+        let (status, reply) = ask("POST", &format!("{}/api/v1{path}", self.url), &headers, &body.to_string()).unwrap();
+        assert_eq!(status, 200, "{path}: {reply}");
+        serde_json::from_str(&reply).unwrap()
     }
 
-    /// An instance that takes this key; hands back where it is once it is there.
+    /// An instance that takes this key; returns where it is once it is there.
     fn instance(&self, public: &str) -> String {
         self.post("/ssh-keys", &json!({"name": "ours", "public_key": public}));
         let launch = json!({"region_name": "us-east-1", "instance_type_name": "gpu_1x_a10", "ssh_key_names": ["ours"]});
         self.post("/instance-operations/launch", &launch);
         until("the instance is there", 60, || {
             let url = format!("{}/instances", self.control);
-            let (_, told) = ask("GET", &url, &[(CONTROL_HEADER, &self.secret)], "").unwrap();
-            let told: Value = serde_json::from_str(&told).unwrap();
-            told[0]["is_wired"].as_bool().unwrap_or(false).then_some(())
+            let (_, reply) = ask("GET", &url, &[(CONTROL_HEADER, &self.secret)], "").unwrap();
+            let reply: Value = serde_json::from_str(&reply).unwrap();
+            reply[0]["is_wired"].as_bool().unwrap_or(false).then_some(())
         });
         // The first address that was free: it is looked for, as another user would look.
         let address = (2..=254)
@@ -133,11 +134,11 @@ const SSH: [&str; 10] = [
     "IdentitiesOnly=yes",
 ];
 
-/// A user of the machine who has no key of the stand-in gets no shell: by none of the ways in which a key comes in, and by none of those
-/// in which a key could be had.
+/// A user of the machine without a key of the stand-in gets no shell: neither by registering a key nor by obtaining
+/// one.
 #[test]
 #[ignore = "testbed"]
-fn a_host_of_a_stand_in_admits_nobody_but_who_has_a_key_of_it() {
+fn a_stand_in_host_admits_only_holders_of_its_keys() {
     let env = TestEnv::new();
     open_to_all(&env);
     let cloud = Cloud::start(&env, SSH_PORTS[0]);
@@ -171,10 +172,10 @@ fn a_host_of_a_stand_in_admits_nobody_but_who_has_a_key_of_it() {
     }
     let sent = |headers: &[(&str, &str)], path: &str, body: &Value| {
         let headers = [headers, &[("content-type", "application/json")]].concat();
-        let (status, told) = ask("POST", &format!("{}{path}", cloud.url), &headers, &body.to_string()).unwrap();
-        println!("POST {path} {headers:?} -> {status} {}", told.trim());
-        assert!((400..500).contains(&status), "{path}: {status} {told}");
-        assert!(!told.contains("secret_"), "{told}");
+        let (status, reply) = ask("POST", &format!("{}{path}", cloud.url), &headers, &body.to_string()).unwrap();
+        println!("POST {path} {headers:?} -> {status} {}", reply.trim());
+        assert!((400..500).contains(&status), "{path}: {status} {reply}");
+        assert!(!reply.contains("secret_"), "{reply}");
     };
     let register = json!({"name": "theirs", "public_key": their_public});
     let launch = json!({"region_name": "us-east-1", "instance_type_name": "gpu_1x_a10", "ssh_key_names": ["ours"],
@@ -196,7 +197,7 @@ fn a_host_of_a_stand_in_admits_nobody_but_who_has_a_key_of_it() {
     }
 }
 
-/// What was tried, and what came of it.
+/// An attempt, and its result.
 #[derive(Debug, Deserialize)]
 struct Tried {
     what: String,
@@ -210,7 +211,7 @@ struct Tried {
     port: Option<u16>,
 }
 
-/// What SECURITY.md says is answered without a credential: whose it is, and to what.
+/// The services that answer without a credential according to SECURITY.md: the program, and the request.
 fn listed() -> BTreeSet<(String, String)> {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/SECURITY.md")).unwrap();
     let section = text.split(&format!("\n{LIST}\n")).nth(1).unwrap().split("\n## ").next().unwrap();
@@ -225,7 +226,7 @@ fn listed() -> BTreeSet<(String, String)> {
 }
 
 #[test]
-fn the_list_of_what_answers_can_be_read() {
+fn the_list_of_answering_services_can_be_parsed() {
     let listed = listed();
     assert!(listed.len() > 5, "{listed:?}");
     assert!(listed.iter().all(|(of, _)| !of.is_empty()), "{listed:?}");
@@ -257,7 +258,7 @@ fn tried(found: &Value) -> Vec<Tried> {
     String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// For each port what was sent and what came; what came to the same is said once.
+/// Prints what was sent to each port and what came back; equal results only once.
 fn tell(tried: &[Tried]) {
     let mut ports: BTreeMap<(String, String), BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
     for one in tried.iter().filter(|one| one.what == "port" || one.what == "udp") {
@@ -277,10 +278,10 @@ fn tell(tried: &[Tried]) {
     println!("tried as {}", tried.iter().find(|one| one.what == "who").map_or("?", |who| &who.came));
 }
 
-/// Everything of gpucl runs; a user of the machine who is somebody else tries all of it.
+/// With all of gpucl running, another user of the machine tries everything.
 #[test]
 #[ignore = "testbed"]
-fn another_user_of_the_machine_is_refused_by_all_that_runs() {
+fn another_user_of_the_machine_is_refused_by_every_service() {
     let _turn = alone();
     let env = TestEnv::with_shared_ray();
     open_to_all(&env);

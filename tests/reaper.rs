@@ -1,4 +1,4 @@
-//! What a node started is found and ended, whatever it did: trees of processes, without Ray.
+//! The processes of a node are found and ended, whatever they did: process trees, without Ray.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,12 +12,12 @@ use crate::support::until;
 
 const REAPER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/templates/ray-native/reaper.py");
 
-/// A program that hides processes in every way there is, and says so: `env -i`, another session, two forks, another name, and a
-/// first thread that ends before the others.
+/// A program that hides processes in every way there is, and says so: `env -i`, another session, two forks, another
+/// name, and a first thread that ends before the others.
 const HIDES: &str = r#"
 import ctypes, os, subprocess, sys, threading, time
 
-mark, told, then = sys.argv[1:4]
+mark, ready, then = sys.argv[1:4]
 subprocess.check_call(["sh", "-c", f"env -i setsid sleep 300.{mark} >/dev/null 2>&1 </dev/null &"])
 for number in (1, 2):
     child = os.fork()
@@ -36,7 +36,7 @@ for number in (1, 2):
         os._exit(0)
     os.waitpid(child, 0)
 time.sleep(0.2)
-open(told, "w").close()
+open(ready, "w").close()
 if then == "stays":
     time.sleep(300)
 os.kill(os.getpid(), 11) if then == "crashes" else sys.exit(3)
@@ -49,7 +49,7 @@ struct Node {
     mark: String,
 }
 
-/// What `stop` does on the host of this owner's cluster, where nodes may take so many seconds to end; hands back what it printed.
+/// Runs `stop` on the host of this owner's cluster, where nodes may take `seconds` to end; returns its output.
 fn stop(root: &Path, owner: &str, seconds: u32) -> String {
     let host = Node::host_in(root, owner);
     std::fs::create_dir_all(host.join("run")).unwrap();
@@ -68,7 +68,8 @@ fn stop(root: &Path, owner: &str, seconds: u32) -> String {
 }
 
 impl Node {
-    /// Starts it, and waits until it has hidden what it hides. `then` is what it does after that: stays, ends or crashes.
+    /// Starts it, and waits until it has hidden what it hides. `then` is what it does after that: stays, ends or
+    /// crashes.
     fn new(then: &str, owner: &str) -> Self {
         let root = tempfile::Builder::new().prefix("gt-").tempdir().unwrap();
         let host = Self::host_in(root.path(), owner);
@@ -79,13 +80,13 @@ impl Node {
         let mark = format!("{}{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let mut command = Command::new("python3");
         command.args(["-I", "-B", REAPER, "run"]).arg(&host).args(["worker0", "python3"]);
-        command.arg(root.path().join("hides.py")).arg(&mark).arg(root.path().join("told")).arg(then);
+        command.arg(root.path().join("hides.py")).arg(&mark).arg(root.path().join("ready")).arg(then);
         command
             .env("GPUCL_TAG", format!("gpucl-{owner}-t-worker0"))
             .env("GPUCL_HOST", format!("gpucl-{owner}-t-host0"));
         let reaper = command.stdin(Stdio::null()).spawn().unwrap();
         let node = Self { root, reaper, mark };
-        until("it has hidden all", 20, || node.root.path().join("told").exists().then_some(()));
+        until("it has hidden all", 20, || node.root.path().join("ready").exists().then_some(()));
         node
     }
 
@@ -125,7 +126,7 @@ impl Node {
         std::fs::read_to_string(host.path().join("processes/worker0")).unwrap_or_default()
     }
 
-    /// Waits until all are written down, and kills the reaper; hands back whether a control group holds them.
+    /// Waits until all are written down, and kills the reaper; returns whether a control group holds them.
     fn kill_reaper(&mut self) -> bool {
         until("all are written down", 10, || {
             let record = self.record();
@@ -156,7 +157,7 @@ impl Drop for Node {
 }
 
 #[test]
-fn what_a_node_has_hidden_ends_with_it() {
+fn hidden_processes_end_with_their_node() {
     for (then, code, ended) in [("ends", Some(3), "exit status: 3"), ("crashes", None, "signal: 11")] {
         let mut node = Node::new(then, "abcd1111");
         let status = node.reaper.wait().unwrap();
@@ -169,7 +170,7 @@ fn what_a_node_has_hidden_ends_with_it() {
 }
 
 #[test]
-fn a_node_that_is_asked_to_end_takes_all_with_it() {
+fn stopping_a_node_ends_all_its_processes() {
     let mut node = Node::new("stays", "abcd1234");
     node.hides_three();
     let waits = std::thread::spawn({
@@ -184,7 +185,7 @@ fn a_node_that_is_asked_to_end_takes_all_with_it() {
 }
 
 #[test]
-fn a_reaper_that_does_not_answer_is_ended_with_all_that_it_would_have_ended() {
+fn a_hanging_reaper_is_ended_with_all_its_processes() {
     let mut node = Node::new("stays", "abcd1235");
     node.hides_three();
     kill_process(Pid::from_child(&node.reaper), Signal::STOP).unwrap();
@@ -199,7 +200,7 @@ fn a_reaper_that_does_not_answer_is_ended_with_all_that_it_would_have_ended() {
 }
 
 #[test]
-fn what_was_written_down_is_ended_when_nobody_lives_who_saw_it() {
+fn recorded_processes_are_ended_after_their_reaper_died() {
     let mut node = Node::new("stays", "abcd1236");
     node.hides_three();
     let in_group = node.kill_reaper();
@@ -212,7 +213,7 @@ fn what_was_written_down_is_ended_when_nobody_lives_who_saw_it() {
 }
 
 #[test]
-fn the_same_is_done_on_a_host_by_its_own_program() {
+fn the_host_program_ends_recorded_processes_too() {
     let mut node = Node::new("stays", "abcd1237");
     node.hides_three();
     let in_group = node.kill_reaper();
@@ -229,18 +230,18 @@ fn the_same_is_done_on_a_host_by_its_own_program() {
 
 /// A supervisor that is its parent gets what a killed reaper leaves, written down or not.
 #[test]
-fn a_supervisor_ends_what_a_killed_reaper_leaves() {
+fn a_supervisor_ends_processes_that_a_killed_reaper_left() {
     let root = tempfile::Builder::new().prefix("gt-").tempdir().unwrap();
     let mark = format!("{}99", std::process::id());
     let folder = Path::new(REAPER).parent().unwrap();
-    let (hides, told) = (root.path().join("hides.py"), root.path().join("told"));
+    let (hides, ready) = (root.path().join("hides.py"), root.path().join("ready"));
     std::fs::write(&hides, HIDES).unwrap();
     let supervisor = format!(
         "import os, subprocess, sys, time\nsys.path.insert(0, {folder:?})\nimport reaper\n\
          assert reaper.become_subreaper()\n\
-         own = subprocess.Popen([sys.executable, '-B', {REAPER:?}, 'run', {root:?}, 'worker0', sys.executable, {hides:?}, {mark:?}, {told:?}, 'stays'])\n\
+         own = subprocess.Popen([sys.executable, '-B', {REAPER:?}, 'run', {root:?}, 'worker0', sys.executable, {hides:?}, {mark:?}, {ready:?}, 'stays'])\n\
          other = subprocess.Popen(['sleep', '300'])\n\
-         while not os.path.exists({told:?}): time.sleep(0.01)\n\
+         while not os.path.exists({ready:?}): time.sleep(0.01)\n\
          seen = reaper.below(reaper.table(), [own.pid])\n\
          assert len(seen) >= 4, seen\n\
          own.kill()\nown.wait()\n\
@@ -255,9 +256,9 @@ fn a_supervisor_ends_what_a_killed_reaper_leaves() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "all ended\n", "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A number that was written down may be a stranger's by now: it is told by when it started.
+/// A recorded pid may belong to a foreign process by now: the start time distinguishes them.
 #[test]
-fn a_stranger_with_a_number_that_was_written_down_is_left_alone() {
+fn a_foreign_process_with_a_recorded_pid_is_left_alone() {
     let root = tempfile::Builder::new().prefix("gt-").tempdir().unwrap();
     let mut stranger = Command::new("sleep").arg("60").spawn().unwrap();
     let host = Node::host_in(root.path(), "abcd1238");

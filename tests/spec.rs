@@ -1,4 +1,4 @@
-//! What a spec may say, and what a wrong one is answered.
+//! Valid specs, and the errors for invalid ones.
 
 mod form;
 mod meaning;

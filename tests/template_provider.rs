@@ -7,15 +7,15 @@ use std::process::Command;
 
 use crate::support::TestEnv;
 
-/// What the copy is called, as a package version and as a program, so that it shares the folder of the built crates with
-/// this build and overwrites nothing of it.
+/// What the copy is called, as a package version and as a program, so that it shares the folder of the built crates
+/// with this build and overwrites nothing of it.
 const COPY: &str = "0.0.0-copy";
 const PROGRAM: &str = "gpucl-with-acme";
 
-/// What the template does is seen by its own tests, among those of the library: it keeps the contract. What is left is that its folder is all
-/// that it takes.
+/// The template's own tests, among those of the library, show that it keeps the contract. This test shows that a
+/// provider needs nothing but its folder.
 #[test]
-fn the_build_script_lists_a_new_folder_as_it_lists_all_others() {
+fn the_build_script_lists_a_new_provider_folder() {
     let project = Path::new(env!("CARGO_MANIFEST_DIR"));
     let tree = tempfile::tempdir().unwrap();
     let of = |name: &str| tree.path().join("providers").join(name).join("mod.rs");
@@ -44,7 +44,7 @@ fn the_build_script_lists_a_new_folder_as_it_lists_all_others() {
     assert!(list.contains(&format!("#[cfg(test)]\n{}", module("_template"))), "{list}");
     assert!(list.contains(&format!("\n{}{}", module("acme"), module("local"))), "{list}");
     assert!(list.ends_with("= &[\n    &acme::FACTORY,\n    &local::FACTORY,\n];\n"), "{list}");
-    // And this is how those that this program has came into it.
+    // This is how the program's own providers get into it.
     let built = TestEnv::new().run(&["provider", "list"]).exits(0);
     for name in ["local", "ssh"] {
         assert!(project.join("providers").join(name).join("mod.rs").is_file());
@@ -52,14 +52,15 @@ fn the_build_script_lists_a_new_folder_as_it_lists_all_others() {
     }
 }
 
-/// The whole program is built once more, with the copy in it: by `just template-provider`, and in the workflow on GitHub.
+/// The whole program is built once more, with the copy in it: by `just template-provider`, and in the workflow on
+/// GitHub.
 #[test]
 #[ignore = "testbed"]
 fn a_copy_of_the_template_under_a_new_name_is_listed_and_keeps_the_contract() {
     let project = Path::new(env!("CARGO_MANIFEST_DIR"));
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("project-with-acme");
     copy_project(project, &copy);
-    // All that a person does: copy the folder, write the name.
+    // All that a user has to do: copy the folder, write the name.
     let acme = copy.join("providers/acme");
     mirror(&project.join("providers/_template"), &acme, &|path, text| {
         let is_manifest = path.ends_with("provider.yaml");
@@ -68,8 +69,8 @@ fn a_copy_of_the_template_under_a_new_name_is_listed_and_keeps_the_contract() {
 
     let built = Path::new(env!("CARGO_BIN_EXE_gpucl")).parent().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
-    // An integration test among the targets has the program built, with the features that this build has. The template's own tests
-    // are among those of the library.
+    // An integration test among the targets has the program built, with the features that this build has. The
+    // template's own tests are among those of the library.
     cargo.args(["test", "--offline", "--locked", "--no-run", "--test", "main"]);
     cargo.arg("--target-dir").arg(built.parent().unwrap()).current_dir(&copy).env("CARGO_INCREMENTAL", "0");
     if built.ends_with("release") {

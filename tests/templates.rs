@@ -1,4 +1,4 @@
-//! The templates: what each case is rendered to, compared with the files beside it.
+//! The templates: each case is rendered and compared with the files beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ fn rendered(case: &serde_json::Value) -> Case {
     Case { spec, hosts, deployments }
 }
 
-/// All that a host is delivered and asked, by its path; secrets and Python are not compared.
+/// All texts that are delivered to or run on a host, by path; secrets and Python are not compared.
 fn texts(deployment: &Deployment) -> BTreeMap<String, String> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let files = deployment.stage.files.iter().filter(|file| file.path.starts_with("compose/"));
@@ -131,7 +131,7 @@ fn every_published_port_is_on_the_loopback() {
 }
 
 #[test]
-fn no_container_has_a_capability_but_what_the_spec_gives_back() {
+fn no_container_has_a_capability_beyond_the_spec() {
     let of = |project: &serde_json::Value| project["services"].as_object().unwrap().clone();
     for name in ["nvidia-two-gpus", "amd-two-gpus", "nvidia-old-engine", "two-hosts"] {
         for deployment in &render(name).deployments {
@@ -189,7 +189,7 @@ fn no_secret_is_in_a_project_a_variable_or_a_script() {
         for deployment in &case.deployments {
             let texts: String = texts(deployment).into_values().collect();
             for text in [&texts, &deployment.checks] {
-                assert!(!text.contains("of the cluster; up makes it"), "{name}: a secret outside of its file");
+                assert!(!text.contains("of the cluster; created by up"), "{name}: a secret outside of its file");
             }
             let secrets = deployment.stage.files.iter().filter(|file| file.path.starts_with("secrets/"));
             assert!(secrets.clone().count() >= 2);
@@ -227,7 +227,7 @@ fn a_host_without_nodes_gets_no_credentials_at_all() {
     assert_eq!(names(&deployments[1]), Vec::<String>::new());
 }
 
-/// Jupyter is user 1000 in a folder that is that user's own; the owner is told by a stand-in of `stat`.
+/// Jupyter runs as user 1000 in a folder of that user; a fake `stat` reports the owner.
 #[test]
 fn a_workspace_that_is_not_jupyters_own_is_refused_before_the_start() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -255,9 +255,9 @@ fn a_workspace_that_is_not_jupyters_own_is_refused_before_the_start() {
     };
     let unless = step.unless.clone().unwrap();
     let refused = |owner: &str, says: &str| {
-        let (passed, told) = run(owner, &step.run);
-        assert!(!passed && told.contains(says), "{told}");
-        assert!(step.errors.iter().any(|known| known.matches(&told)), "{told}");
+        let (passed, printed) = run(owner, &step.run);
+        assert!(!passed && printed.contains(says), "{printed}");
+        assert!(step.errors.iter().any(|known| known.matches(&printed)), "{printed}");
         assert!(!run(owner, &unless).0);
     };
     refused("1000", "there is no folder");
@@ -279,7 +279,7 @@ fn pages_name_their_credential() {
 }
 
 #[test]
-fn scripts_are_what_a_plain_shell_reads() {
+fn scripts_are_valid_in_a_plain_shell() {
     let case = render("nvidia-two-gpus");
     let tag = &case.hosts[0].tag;
     let scripts = [
@@ -300,7 +300,7 @@ fn scripts_are_what_a_plain_shell_reads() {
 /// Ray's own schema, read by Ray's own Python.
 #[test]
 #[ignore = "testbed"]
-fn the_file_for_ray_up_is_what_ray_takes() {
+fn the_file_for_ray_up_fits_rays_schema() {
     let env = crate::support::TestEnv::with_shared_ray();
     env.write(
         "cluster.yaml",

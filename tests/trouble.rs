@@ -1,4 +1,4 @@
-//! Whatever goes wrong: the exit code, the message with its hint, and what the machine looks like afterwards.
+//! Failures: the exit code, the message with its hint, and the state of the machine afterwards.
 
 mod install;
 mod keyboard;

@@ -1,15 +1,15 @@
-//! The calls, one function each. Here the cloud is a folder and a machine is a folder in it, `<name>~<id>`; put a client
-//! of the real thing in its place.
+//! The API calls, one function each. Here the cloud is a folder and a machine is a folder in it, `<name>~<id>`; replace
+//! it with a client of the real API.
 
 use std::io::{Error, ErrorKind, Result};
 use std::path::PathBuf;
 
 use crate::util::{fs, random};
 
-/// The sizes there are, and their processors.
+/// The available sizes with their processors.
 pub(super) const SIZES: [(&str, u32); 2] = [("small", 2), ("large", 8)];
 
-/// A machine as the cloud tells it.
+/// A machine as reported by the cloud.
 pub(super) struct Machine {
     pub(super) id: String,
     pub(super) name: String,
@@ -25,9 +25,9 @@ impl Api {
         Self { folder }
     }
 
-    /// All machines of the account, whoever's they are.
+    /// All machines of the account, of any owner.
     pub(super) async fn list(&self) -> Result<Vec<Machine>> {
-        // A call over a network waits, and may be dropped while it does.
+        // An await point where the call can be dropped, as in a call over a network.
         tokio::task::yield_now().await;
         let entries = match fs_err::read_dir(&self.folder) {
             Ok(entries) => entries,
@@ -44,7 +44,7 @@ impl Api {
         Ok(machines)
     }
 
-    /// Makes a machine. Its name is there from the moment it is; two may have the same one, as in most clouds.
+    /// Creates a machine. It has its name from the start; two may have the same name, as in most clouds.
     pub(super) async fn create(&self, name: &str, size: &str) -> Result<Machine> {
         if !SIZES.iter().any(|(known, _)| *known == size) {
             return Err(Error::new(ErrorKind::InvalidInput, format!("there is no size `{size}`")));
@@ -62,10 +62,10 @@ impl Api {
         found.map(|machine| self.folder.join(format!("{}~{id}", machine.name))).ok_or_else(gone)
     }
 
-    /// Removes a machine.
+    /// Deletes a machine.
     pub(super) async fn delete(&self, id: &str) -> Result<()> {
         fs_err::remove_dir_all(self.find(id).await?)?;
-        // Nothing is left means nothing: what held the last one goes with it.
+        // Also removes the parent folders of the last machine.
         for empty in self.folder.ancestors().take(3) {
             if fs_err::remove_dir(empty).is_err() {
                 break;

@@ -1,13 +1,13 @@
-//! The settings, strict. The doc comments go into the JSON Schema of a spec.
+//! The settings, read strictly. The doc comments become part of the spec's JSON Schema.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What stands under `provider:` beside `name`.
+/// The keys under `provider:` other than `name`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Settings {
-    /// Where the machines are.
+    /// The region of the machines.
     pub(super) region: String,
 }
 
@@ -21,7 +21,7 @@ impl Default for Settings {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct HostSettings {
-    /// How big the machine is.
+    /// The size of the machine.
     pub(super) size: String,
 }
 

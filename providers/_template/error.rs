@@ -1,31 +1,31 @@
-//! What an error of the cloud means: may it be tried again, and what does it leave behind?
+//! Classifies the cloud's errors: whether a retry may help, and what is left behind.
 
 use std::io::ErrorKind as Io;
 
 use crate::error::{Error, ErrorKind, LeftBehind, Status};
 use crate::provider::FieldError;
 
-/// It says that the thing is not there.
+/// Whether the error says that the resource does not exist.
 pub(super) fn is_gone(failure: &std::io::Error) -> bool {
     failure.kind() == Io::NotFound
 }
 
-/// Gives an error its class. A real cloud's answers are told apart by their codes, and by their text where codes lie.
+/// Classifies an error. For a real cloud, distinguish answers by their codes, and by their text where codes are wrong.
 pub(super) fn of(doing: &str, failure: &std::io::Error) -> Error {
     let (status, left) = match failure.kind() {
-        // It was refused before anything was done.
+        // Refused before anything was done.
         Io::InvalidInput | Io::PermissionDenied | Io::NotFound | Io::StorageFull => {
             (Status::Permanent, LeftBehind::Clear)
         }
-        // Nobody knows whether it was done; `observe` tells.
+        // Unknown whether it was done; `observe` shows it.
         Io::TimedOut | Io::ConnectionReset | Io::Interrupted => (Status::Temporary, LeftBehind::Unknown),
         _ => (Status::Permanent, LeftBehind::Unknown),
     };
     Error::new(ErrorKind::Provider, doing).caused_by(failure).status(status).left(left)
 }
 
-/// The request does not even have the right form.
+/// The error for invalid settings.
 pub(super) fn wrong_settings(errors: &[FieldError]) -> Error {
-    let told = errors.iter().map(|error| format!("`{}`: {}", error.path, error.message)).collect::<Vec<_>>();
-    Error::new(ErrorKind::Provider, "read the settings").because(told.join(", "))
+    let texts = errors.iter().map(|error| format!("`{}`: {}", error.path, error.message)).collect::<Vec<_>>();
+    Error::new(ErrorKind::Provider, "read the settings").because(texts.join(", "))
 }

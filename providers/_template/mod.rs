@@ -1,4 +1,4 @@
-//! Machines of a place that does not exist: the form of a provider, to be copied.
+//! Machines of a place that does not exist: a template for new providers, to be copied.
 
 mod api;
 mod config;
@@ -20,13 +20,13 @@ use crate::provider::{
 use api::Api;
 use config::{HostSettings, Settings};
 
-/// The one kind of resource there is here. A real one may have several: lease, key pair, server, address.
+/// The only kind of resource here. A real provider may have several: lease, key pair, server, address.
 const MACHINE: &str = "machine";
 
-/// What the registry knows this provider by. The name `FACTORY` is all that the build looks for.
+/// This provider's entry in the registry. The build script expects the name `FACTORY`.
 pub static FACTORY: TheFactory = TheFactory;
 
-/// Opens it.
+/// Opens this place as a provider.
 #[derive(Debug)]
 pub struct TheFactory;
 
@@ -57,14 +57,14 @@ impl Factory for TheFactory {
 
     fn open(&self, settings: &Value, context: &Context) -> Result<Box<dyn Provider>> {
         let settings: Settings = settings::read(settings, "").map_err(|errors| error::wrong_settings(&errors))?;
-        // Two providers must not share a folder, so its name is that of this module.
+        // Two providers must not share a folder, so it has this module's name.
         let name = module_path!().rsplit("::").next().unwrap_or_default();
         let folder = context.data_dir.join(name).join(&settings.region);
         Ok(Box::new(Place { api: Api::new(folder), region: settings.region }))
     }
 }
 
-/// What it can do. The engine asks nothing else about it.
+/// The provider's capabilities, the only thing the engine decides by.
 fn capability() -> Capability {
     Capability {
         kind: ProviderKind::Host,
@@ -113,7 +113,7 @@ impl Provider for Place {
 
     async fn owned(&self, owner: &Owner) -> Result<Vec<(Tag, ObservedResource)>> {
         let machines = self.api.list().await.map_err(|failure| error::of("list the machines", &failure))?;
-        // The tag is parsed whole: `a` is not `a-b`, and what has no tag of ours is nobody's business here.
+        // Tags are parsed as a whole: `a` is not `a-b`. Machines without a gpucl tag are ignored.
         let ours = machines.into_iter().filter_map(|machine| {
             let tag: Tag = machine.name.parse().ok()?;
             (tag.owner == *owner).then_some((tag, machine))
@@ -151,18 +151,18 @@ impl Provider for Place {
         let doing = format!("create the machine {tag}");
         let wanted: HostSettings =
             settings::read(&request.settings, "").map_err(|errors| error::wrong_settings(&errors))?;
-        // Whoever was here before and lost the answer: what they made carries the tag.
+        // An earlier call may have lost its answer: its machine carries the tag.
         let machines = self.api.list().await.map_err(|failure| error::of(&doing, &failure))?;
         let before = machines.into_iter().find(|machine| machine.name == tag.to_string());
         let was_there = before.is_some();
         let machine = match before {
             Some(machine) => machine,
-            // The one mutating call. It carries the tag, so that there is no moment without it.
+            // The only mutating call. It sets the tag, so that no machine ever exists without it.
             None => {
                 self.api.create(&tag.to_string(), &wanted.size).await.map_err(|failure| error::of(&doing, &failure))?
             }
         };
-        // The id is safe before anything else happens.
+        // Record the id before anything else happens.
         match recorder.exists(&tag.key, &machine.id).await {
             Ok(()) => Ok(Acquired { id: machine.id, was_there }),
             Err(failed) => Err(failed.while_doing(doing).left(LeftBehind::Remaining(vec![machine.id]))),

@@ -1,4 +1,4 @@
-//! The contract first; then what is this provider's own.
+//! The provider contract first, then tests of this provider's specifics.
 
 use super::*;
 use crate::provider::conformance::{Outcome, Subject, run};
@@ -23,7 +23,7 @@ async fn it_keeps_the_contract() {
     let results = run(&Subject::new(provider.as_ref()).unwrap(), &mut |_| {}).await;
     let failed: Vec<_> = results.iter().filter(|result| matches!(result.outcome, Outcome::Failed(_))).collect();
     assert!(failed.is_empty(), "{failed:#?}");
-    assert!(!folder.path().join("data").exists(), "something is left");
+    assert!(!folder.path().join("data").exists(), "something is left behind");
 }
 
 #[test]

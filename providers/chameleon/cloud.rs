@@ -102,7 +102,9 @@ impl Cloud {
                     .because(format!("there are credentials for several sites: {}", names.join(", ")))
                     .hint("name one with `--site`, or `provider: {name: chameleon, site: …}` in the spec"))
             }
-            (None, _) => Err(Error::new(ErrorKind::Usage, "choose the site").because("none of your sites has these hosts")),
+            (None, _) => {
+                Err(Error::new(ErrorKind::Usage, "choose the site").because("none of your sites has these hosts"))
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a spec says under `provider:` and under `hosts:` for this provider.
+//! The settings of this provider under `provider:` and `hosts:` of a spec.
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -9,41 +9,41 @@ use crate::host::user_fault;
 use crate::provider::{EndAsk, FieldError, HostFilter, LeaseAsk, StartAsk, settings};
 use crate::util::when;
 
-/// How long a lease is that `up` makes when the spec does not say.
+/// The length of a lease that `up` makes, unless the spec sets it.
 const USUAL_HOURS: f64 = 3.0;
 
-/// What stands under `provider:` beside `name`.
+/// The settings under `provider:` beside `name`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Settings {
-    /// The site, such as `CHI@TACC`; else OS_REGION_NAME, OS_CLOUD, or the only site you are logged in to that has the hosts.
+    /// The site, such as `CHI@TACC`; default: OS_REGION_NAME, OS_CLOUD, or your only site that has the hosts.
     pub(super) site: Option<String>,
-    /// The cloud of `clouds.yaml` to log in by.
+    /// The cloud in `clouds.yaml` whose credentials to use.
     pub(super) cloud: Option<String>,
-    /// The project, by name or id; else OS_PROJECT_NAME, or the one that the credential is of.
+    /// The project, by name or id; default: OS_PROJECT_NAME, or the credential's project.
     pub(super) project: Option<String>,
-    /// A lease that there is, by name or id: it is used, and kept by `down`.
+    /// An existing lease to use, by name or id; `down` keeps it.
     pub(super) lease: Option<String>,
-    /// How many hours a lease that `up` makes lasts; 3 when absent.
+    /// The length of a lease that `up` makes, in hours; default: 3.
     #[schemars(range(min = 0.1, max = 168))]
     pub(super) hours: Option<f64>,
     /// When a lease that `up` makes ends, in local time: `14:00`, `2026-11-22 14:00`. Excludes `hours`.
     pub(super) until: Option<String>,
-    /// When it begins: `next` (the next time that the hosts are free; the default), `now`, or a time.
+    /// When it begins: `next` (as soon as the hosts are free; the default), `now`, or a time.
     pub(super) start: Option<String>,
-    /// Take a shorter lease rather than none.
+    /// Accept a shorter lease if the full length is not free.
     pub(super) shorten: bool,
     /// The image of all hosts, by name or id.
     pub(super) image: Option<String>,
-    /// The flavor of all hosts; `baremetal` when absent.
+    /// The flavor of all hosts; default: `baremetal`.
     pub(super) flavor: Option<String>,
-    /// The network that the hosts are on; `sharednet1` when absent.
+    /// The network of the hosts; default: `sharednet1`.
     pub(super) network: Option<String>,
-    /// The network that floating IPs come from; `public` when absent.
+    /// The network that floating IPs come from; default: `public`.
     pub(super) public_network: Option<String>,
-    /// A floating IP of yours for the head; it is used, and kept by `down`. One is made when absent.
+    /// An existing floating IP of yours for the head; `down` keeps it. Default: a new one is allocated.
     pub(super) floating_ip: Option<String>,
-    /// The user that the image logs in; `cc` when absent.
+    /// The login user of the image; default: `cc`.
     pub(super) user: Option<String>,
 }
 
@@ -51,16 +51,16 @@ pub(super) struct Settings {
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct HostSettings {
-    /// The very host, by its name: `liqid01`.
+    /// One specific host, by name: `liqid01`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) node: Option<String>,
     /// Any host of this type: `gpu_mi100`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub(super) kind: Option<String>,
-    /// Any host with a GPU whose name holds this: `a100`.
+    /// Any host with a GPU whose model contains this: `a100`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) gpu: Option<String>,
-    /// Any host with at least so many GPUs.
+    /// Any host with at least this many GPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16))]
     pub(super) gpus: Option<u32>,
@@ -82,7 +82,7 @@ pub(super) fn read_host(value: &Value, path: &str) -> Result<HostSettings, Vec<F
     settings::read::<HostSettings>(value, path)
 }
 
-/// Everything that is wrong with them; touches nothing.
+/// Returns every mistake in these settings; offline.
 pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut refuse = |path: String, message: &str| {
@@ -123,10 +123,10 @@ pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
         let filtered = host.kind.is_some() || host.gpu.is_some() || host.gpus.is_some();
         match (&host.node, filtered) {
             (None, false) => {
-                refuse(path.clone(), "must name a host (`node:`), or say which: `type:`, `gpu:`".to_owned())
+                refuse(path.clone(), "must name a host (`node:`) or describe one: `type:`, `gpu:`, `gpus:`".to_owned())
             }
             (Some(_), true) => {
-                refuse(path.clone(), "names a host: `type`, `gpu` and `gpus` are for any host".to_owned())
+                refuse(path.clone(), "names a host, so `type`, `gpu` and `gpus` do not apply".to_owned())
             }
             (Some(node), false) => {
                 if let Some(first) = read[..index].iter().position(|(_, other)| other.node.as_ref() == Some(node)) {
@@ -141,13 +141,13 @@ pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
     if errors.is_empty() && named != 0 && named != read.len() {
         errors.push(FieldError {
             path: String::new(),
-            message: "`hosts` must be all named, or none: one lease holds them all".to_owned(),
+            message: "either all `hosts` are named, or none: one lease holds them all".to_owned(),
             known: Vec::new(),
         });
     } else if errors.is_empty() && read.windows(2).any(|pair| !same(&pair[0].1, &pair[1].1)) {
         errors.push(FieldError {
             path: String::new(),
-            message: "`hosts` without a name must all be alike: one lease holds them all".to_owned(),
+            message: "`hosts` without a name must all be the same: one lease holds them all".to_owned(),
             known: Vec::new(),
         });
     }
@@ -155,7 +155,7 @@ pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
 }
 
 impl Settings {
-    /// What is asked of the calendar for these hosts.
+    /// The lease request for these hosts.
     pub(super) fn ask(&self, hosts: &[HostSettings], zone: &jiff::tz::TimeZone) -> Result<LeaseAsk, String> {
         let now = Timestamp::now();
         let start = match self.start.as_deref() {
@@ -180,7 +180,7 @@ impl Settings {
         })
     }
 
-    /// The image of a host: its own, that of all, else the one for its GPUs.
+    /// The image of a host: its own, else the cluster's, else the default for its GPUs.
     pub(super) fn image(&self, host: &HostSettings, has_amd: bool) -> String {
         let usual = if has_amd { "CC-Ubuntu24.04-ROCm" } else { "CC-Ubuntu24.04-CUDA" };
         host.image.clone().or_else(|| self.image.clone()).unwrap_or_else(|| usual.to_owned())
@@ -203,7 +203,7 @@ impl Settings {
     }
 }
 
-/// Which hosts are meant by these entries, which are all named or all alike.
+/// The filter for these entries, which are either all named or all the same.
 pub(super) fn filter(hosts: &[HostSettings]) -> HostFilter {
     let first = hosts.first().cloned().unwrap_or_default();
     HostFilter {

@@ -1,4 +1,4 @@
-//! What was found for what a spec leaves open, as it stands in the plan: the provider's own form of a `Finding`.
+//! Resolved values for what a spec leaves open, as stored in the plan: this provider's data of a `Finding`.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,39 +6,31 @@ use serde::{Deserialize, Serialize};
 use super::config::{self, HostSettings};
 use crate::provider::HostFilter;
 
-/// Which lease the hosts come from.
+/// The lease that the hosts come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum LeaseFound {
-    /// The one that was made for this cluster.
-    Own {
-        /// Its id.
-        id: String,
-    },
-    /// One that the user made otherwise.
-    Adopted {
-        /// Its id.
-        id: String,
-    },
-    /// One that is to be made.
+    /// The lease made for this cluster.
+    Own { id: String },
+    /// An existing lease of the user's.
+    Adopted { id: String },
+    /// A lease to be made.
     New {
-        /// When it begins; `None` for at once.
+        /// `None` for at once.
         start: Option<Timestamp>,
-        /// When it ends.
         end: Timestamp,
-        /// Its hosts, by name.
+        /// The hosts, by name.
         hosts: Vec<String>,
     },
 }
 
-/// What was found for one host.
+/// The resolved values of one host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Found {
-    /// Which hosts the cluster asks for, as its spec says it.
+    /// The hosts that the cluster's spec asks for.
     pub(super) wanted: Wanted,
-    /// The lease.
     pub(super) lease: LeaseFound,
-    /// The host.
+    /// The host, by name.
     pub(super) node: String,
     /// The image, by id.
     pub(super) image: String,
@@ -52,12 +44,11 @@ pub(super) struct Found {
     pub(super) address: Option<String>,
 }
 
-/// What was found for what the hosts of a cluster share, and for a lease of its own.
+/// The resolved values of resources that the hosts of a cluster share, and of a standalone lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SharedFound {
-    /// The lease.
     pub(super) lease: LeaseFound,
-    /// How the lease is to be called, before its tag; by the cluster's name otherwise.
+    /// The lease's name before its tag; default: the cluster's name.
     #[serde(default)]
     pub(super) title: Option<String>,
     /// The network of floating IPs, by id.
@@ -65,7 +56,7 @@ pub(super) struct SharedFound {
     pub(super) public: Option<String>,
 }
 
-/// Which hosts a cluster asks for.
+/// The hosts that a cluster asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Wanted {
@@ -80,7 +71,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// What these entries ask for.
+    /// The hosts that these entries ask for.
     pub(super) fn of(hosts: &[HostSettings]) -> Self {
         let HostFilter { nodes, kind, gpu, gpus } = config::filter(hosts);
         Self { nodes, kind, gpu, gpus, count: hosts.len() }

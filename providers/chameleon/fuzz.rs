@@ -1,4 +1,4 @@
-//! A calendar of whatever a site tells, and what is made of it: rows, offers, slots, refusals.
+//! Fuzzes the calendar with arbitrary site data: rows, offers, slots, refusals.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -99,7 +99,7 @@ fn fuzz_calendars() {
             Ok(slot) => demand(slot.start < slot.end && !slot.hosts.is_empty(), || format!("a slot {slot:?}")),
             Err(none) => {
                 let error = none.error("reserve hosts", &ask, &policy, &zone);
-                demand(!error.causes().is_empty(), || "refused without a word".to_owned())
+                demand(!error.causes().is_empty(), || "refused without a cause".to_owned())
             }
         }
     });

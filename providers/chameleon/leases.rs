@@ -1,4 +1,4 @@
-//! What the site tells of a lease.
+//! Title, state and condition of a lease.
 
 use super::api::Lease;
 use super::cloud::tag_of;
@@ -12,7 +12,7 @@ pub(super) fn title(lease: &Lease) -> &str {
     }
 }
 
-/// How far a lease has come.
+/// Maps the service's status to a lease state.
 pub(super) fn state_of(lease: &Lease) -> LeaseState {
     match lease.status.to_uppercase().as_str() {
         "PENDING" => LeaseState::Pending,
@@ -23,12 +23,12 @@ pub(super) fn state_of(lease: &Lease) -> LeaseState {
     }
 }
 
-/// Some of its hosts have failed.
+/// Whether some of the lease's hosts have failed.
 pub(super) fn is_degraded(lease: &Lease) -> bool {
     lease.degraded || lease.reservations.iter().any(|reservation| reservation.missing_resources)
 }
 
-/// What that means.
+/// The warning for a degraded lease.
 pub(super) fn describe_degraded(lease: &Lease) -> String {
     format!(
         "the lease {} is degraded: one of its hosts has failed, and the service found no other; a server may not start",
@@ -36,7 +36,7 @@ pub(super) fn describe_degraded(lease: &Lease) -> String {
     )
 }
 
-/// A lease that is on its way out.
+/// Whether a lease is being ended or deleted.
 pub(super) fn is_leaving(lease: &Lease) -> bool {
     ["TERMINATING", "DELETING"].contains(&lease.status.to_uppercase().as_str())
 }

@@ -1,9 +1,9 @@
-//! Bare-metal hosts of the Chameleon testbed: OpenStack, with hosts that are reserved by name and time (Blazar).
+//! Bare-metal hosts of the Chameleon testbed: OpenStack plus Blazar, which reserves hosts by name and time.
 //!
-//! One host takes a lease, a key pair, a server, and the head's a floating IP. All hosts of a cluster share the lease and the key.
-//! Everything carries our tag from the call that makes it: the lease at the end of its name, the key pair as its name, the server in
-//! its metadata, the address in its description. What carries it and is not our user's is not ours; an address, whose user is not told,
-//! carries a mark as well.
+//! Each host takes a lease, a key pair and a server; the head also a floating IP. The hosts of a cluster share the
+//! lease and the key pair. Every resource is tagged by the call that creates it: the lease at the end of its name, the
+//! key pair as its name, the server in its metadata, the floating IP in its description. A tagged resource of another
+//! user is not ours. The API does not report who made a floating IP, so it carries a signed mark as well.
 
 mod api;
 mod auth;
@@ -39,10 +39,10 @@ use cloud::Cloud;
 use config::HostSettings;
 use resources::Kind;
 
-/// What the registry knows this provider by.
+/// The provider's entry in the registry.
 pub static FACTORY: ChameleonFactory = ChameleonFactory;
 
-/// Opens Chameleon as a provider.
+/// Opens the Chameleon provider.
 #[derive(Debug)]
 pub struct ChameleonFactory;
 
@@ -64,7 +64,7 @@ impl Factory for ChameleonFactory {
     }
 
     fn example_host(&self) -> Value {
-        // Any host, since the suite asks for three at once.
+        // Any host: the conformance suite requests three at once.
         serde_json::json!({ "gpus": 1 })
     }
 
@@ -90,7 +90,7 @@ fn capability() -> Capability {
         extend: true,
         reserves: true,
         hosts_vanish: true,
-        // A bare-metal host takes 10 to 20 minutes until it is active, and up to 10 more until it answers.
+        // A bare-metal host takes 10 to 20 minutes to become active, and up to 10 more to answer by SSH.
         boot: Duration::from_secs(30 * 60),
         console: false,
         several_resources: true,
@@ -103,7 +103,6 @@ fn capability() -> Capability {
     }
 }
 
-/// Chameleon.
 struct Chameleon {
     cloud: Cloud,
 }

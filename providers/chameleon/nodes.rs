@@ -1,4 +1,4 @@
-//! Hosts as the reservation service tells them, and the table that fills gaps.
+//! Calendar rows from the reservation service's hosts, and the built-in table that fills gaps.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -24,13 +24,13 @@ struct Group {
     #[serde(rename = "type")]
     kind: String,
     model: String,
-    /// `unknown` where what is published contradicts itself.
+    /// `unknown` if the published sources disagree.
     #[serde(deserialize_with = "count_or_unknown")]
     count: Option<u32>,
     nodes: Vec<String>,
 }
 
-/// A number, or the word `unknown`.
+/// Reads a number, or the word `unknown` as `None`.
 fn count_or_unknown<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::String(word) if word == "unknown" => Ok(None),
@@ -38,19 +38,17 @@ fn count_or_unknown<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result
     }
 }
 
-/// A test reads the table, so here it is whole; without it gaps stay gaps.
+/// A unit test parses the table, so it is valid here; an empty one would only leave gaps.
 static TABLE: LazyLock<Table> = LazyLock::new(|| serde_yaml::from_str(include_str!("nodes.yaml")).unwrap_or_default());
 
 /// A host of the built-in table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KnownNode {
-    /// Its type.
     pub(crate) kind: &'static str,
-    /// Its GPUs.
     pub(crate) gpus: GpuOffer,
 }
 
-/// What the built-in table knows of a host.
+/// Finds a host in the built-in table.
 pub(crate) fn known(site: &str, name: &str) -> Option<KnownNode> {
     let groups = TABLE.sites.iter().find(|(known, _)| known.eq_ignore_ascii_case(site))?.1;
     let group = groups.iter().find(|group| group.nodes.iter().any(|node| node == name))?;
@@ -63,8 +61,8 @@ pub(crate) fn sites_of(name: &str) -> Vec<&'static str> {
     TABLE.sites.iter().filter(|(_, groups)| has(groups)).map(|(site, _)| site.as_str()).collect()
 }
 
-/// A host of the reservation service as a row without bookings. Every property may be absent, and most are texts.
-/// `project` is ours, for hosts that are kept for certain projects.
+/// Turns a host of the reservation service into a row without bookings. Any property may be absent, most are strings.
+/// `project` is the user's project, for hosts reserved for certain projects.
 pub(crate) fn row_of(host: &Map<String, Value>, site: &str, project: Option<&str>) -> CalendarRow {
     let id = text(host, "id").unwrap_or_default();
     let name = text(host, "node_name").or_else(|| text(host, "hypervisor_hostname")).unwrap_or_else(|| id.clone());
@@ -86,7 +84,7 @@ pub(crate) fn row_of(host: &Map<String, Value>, site: &str, project: Option<&str
     }
 }
 
-/// Its GPUs, and whether the table had to be asked.
+/// The host's GPUs, and whether they come from the built-in table.
 fn gpus(host: &Map<String, Value>, built_in: Option<KnownNode>) -> (Vec<GpuOffer>, bool) {
     let says_none = flag(host, "gpu.gpu") == Some(false);
     let count = number(host, "gpu.gpu_count").map(|count| count as u32);
@@ -102,7 +100,7 @@ fn gpus(host: &Map<String, Value>, built_in: Option<KnownNode>) -> (Vec<GpuOffer
         (None, None, Some(node)) => (vec![node.gpus], true),
         (Some(model), None, Some(node)) => (vec![GpuOffer { model, ..node.gpus }], true),
         (None, Some(count), Some(node)) => (vec![GpuOffer { count: Some(count), ..node.gpus }], true),
-        // There is a model, or it says that there are some: how many nobody tells.
+        // The service reports a model, or that there are GPUs, but no count.
         (Some(model), None, None) => (vec![GpuOffer { model, count: None }], false),
         (None, Some(count), None) => (vec![GpuOffer { model: "GPU".to_owned(), count: Some(count) }], false),
         (None, None, None) if flag(host, "gpu.gpu") == Some(true) => {
@@ -112,7 +110,7 @@ fn gpus(host: &Map<String, Value>, built_in: Option<KnownNode>) -> (Vec<GpuOffer
     }
 }
 
-/// Why it cannot be reserved, if so.
+/// The reason why a host cannot be reserved, if any.
 fn closed(host: &Map<String, Value>, project: Option<&str>) -> Option<String> {
     let reason = text(host, "restricted_reason");
     if flag(host, "reservable") == Some(false) {
@@ -123,20 +121,20 @@ fn closed(host: &Map<String, Value>, project: Option<&str>) -> Option<String> {
     }
     let allowed = text(host, "authorized_projects")?;
     let mut names = allowed.split(|letter: char| !(letter.is_alphanumeric() || "-_".contains(letter)));
-    // Whoever does not know the project cannot tell; the service will.
+    // Without a known project this cannot be decided here; the service decides.
     let project = project?;
     if names.any(|name| name == project) {
         return None;
     }
-    Some(format!("kept for other projects{}", reason.map(|reason| format!(": {reason}")).unwrap_or_default()))
+    Some(format!("reserved for other projects{}", reason.map(|reason| format!(": {reason}")).unwrap_or_default()))
 }
 
 fn memory(host: &Map<String, Value>) -> Option<u64> {
     if let Some(bytes) = number(host, "main_memory.ram_size") {
         return Some(bytes as u64);
     }
-    if let Some(told) = text(host, "main_memory.humanized_ram_size") {
-        let (amount, unit) = told.split_at(told.find(|letter: char| letter.is_alphabetic()).unwrap_or(told.len()));
+    if let Some(size) = text(host, "main_memory.humanized_ram_size") {
+        let (amount, unit) = size.split_at(size.find(|letter: char| letter.is_alphabetic()).unwrap_or(size.len()));
         let scale: u64 = match unit.chars().next().map(|letter| letter.to_ascii_uppercase()) {
             Some('T') => 1 << 40,
             Some('G') => 1 << 30,
@@ -150,7 +148,7 @@ fn memory(host: &Map<String, Value>) -> Option<u64> {
     number(host, "memory_mb").map(|megabytes| (megabytes as u64) << 20)
 }
 
-/// A property as text; what is empty or says that there is nothing is absent.
+/// A property as text; empty values, `none` and `null` count as absent.
 fn text(host: &Map<String, Value>, name: &str) -> Option<String> {
     let text = match host.get(name)? {
         Value::String(text) => text.trim().to_owned(),
@@ -192,13 +190,13 @@ mod tests {
         assert_eq!(nodes.len(), 101);
         assert_eq!(known("CHI@TACC", "liqid01").unwrap().gpus.count, Some(2));
         assert_eq!(known("chi@uc", "307G3Q3").unwrap().gpus.count, Some(4));
-        assert_eq!(known("CHI@TACC", "c03-04").unwrap().gpus.count, None, "what is published contradicts itself");
+        assert_eq!(known("CHI@TACC", "c03-04").unwrap().gpus.count, None, "the published sources disagree");
         assert_eq!(sites_of("liqid01"), ["CHI@TACC"]);
         assert!(sites_of("liqid99").is_empty());
     }
 
     #[test]
-    fn what_the_service_tells_comes_first() {
+    fn the_service_takes_precedence_over_the_table() {
         let row = row(json!({
             "id": "2", "vcpus": 2, "memory_mb": 8192, "reservable": true, "node_name": "liqid01",
             "node_type": "compute_liqid", "gpu.gpu": "True", "gpu.gpu_count": "1", "gpu.gpu_model": "A100",
@@ -217,11 +215,11 @@ mod tests {
         assert_eq!(filled.gpus_from.as_deref(), Some("gpucl's own table of 2026-06"));
         let counted = row(json!({ "id": 7, "node_name": "liqid01", "gpu.gpu_count": "1" }));
         assert_eq!((counted.gpus[0].count, counted.gpus[0].model.as_str()), (Some(1), "NVIDIA A100 PCIe 40GB"));
-        // What the site tells of itself comes before what is not known here.
+        // The site's own data takes precedence over an unknown count in the table.
         let site = row(json!({ "id": 8, "node_name": "c03-04", "gpu.gpu_count": "1", "gpu.gpu_model": "MI100" }));
         assert_eq!(site.gpus, [GpuOffer { model: "MI100".to_owned(), count: Some(1) }]);
-        let untold = row(json!({ "id": 8, "node_name": "c03-04" }));
-        assert_eq!(untold.gpus, [GpuOffer { model: "AMD Instinct MI100".to_owned(), count: None }]);
+        let unknown = row(json!({ "id": 8, "node_name": "c03-04" }));
+        assert_eq!(unknown.gpus, [GpuOffer { model: "AMD Instinct MI100".to_owned(), count: None }]);
         let none = row(json!({ "id": 7, "node_name": "liqid01", "gpu.gpu": "False" }));
         assert_eq!((none.gpus.len(), none.gpus_from), (0, None));
         let bare = row(json!({ "id": "9", "hypervisor_hostname": "0d1c", "vcpus": 48, "memory_mb": 1024 }));
@@ -234,10 +232,10 @@ mod tests {
     fn hosts_that_cannot_be_reserved_say_why() {
         let why = |host: Value| row(host).closed;
         assert_eq!(why(json!({ "reservable": false })).as_deref(), Some("not reservable"));
-        let told = json!({ "reservable": "False", "restricted_reason": "in repair" });
-        assert_eq!(why(told).as_deref(), Some("not reservable: in repair"));
+        let repair = json!({ "reservable": "False", "restricted_reason": "in repair" });
+        assert_eq!(why(repair).as_deref(), Some("not reservable: in repair"));
         let others = json!({ "authorized_projects": "p7, p8", "restricted_reason": "early access" });
-        assert_eq!(why(others).as_deref(), Some("kept for other projects: early access"));
+        assert_eq!(why(others).as_deref(), Some("reserved for other projects: early access"));
         assert_eq!(why(json!({ "authorized_projects": "['p7', 'p1']" })), None);
         assert_eq!(why(json!({ "authorized_projects": "None" })), None);
     }

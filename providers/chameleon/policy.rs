@@ -1,4 +1,4 @@
-//! What a site asks of those who reserve its hosts.
+//! A site's rules for reserving hosts.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -9,13 +9,13 @@ use crate::util::when;
 /// A site's rules for leases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Policy {
-    /// What stays free between two leases on one host: the service ends and starts leases in one batch, and hosts are cleaned.
+    /// Free time between two leases on a host: the service ends and starts leases in one batch, and cleans hosts.
     pub(crate) gap: SignedDuration,
-    /// The longest lease.
+    /// The maximum length of a lease.
     pub(crate) longest: SignedDuration,
-    /// A lease can be made longer only within this time before its end; `None` where the whole lease is what is limited.
+    /// How long before its end a lease may be extended; `None` if `longest` limits the lease as a whole.
     pub(crate) extension_window: Option<SignedDuration>,
-    /// How far ahead free time is looked for.
+    /// How far ahead to search for free time.
     pub(crate) horizon: SignedDuration,
 }
 
@@ -31,57 +31,57 @@ impl Default for Policy {
     }
 }
 
-/// Why a lease's end is not moved.
+/// Why the end of a lease cannot be moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NoExtension {
-    /// The lease is over.
+    /// The lease has ended.
     Over,
-    /// The new end is over already.
+    /// The new end is in the past, or not after the start.
     Past,
-    /// It would end earlier than it does.
+    /// The new end is not later than the current one.
     Shorter,
-    /// It can be made longer only from then on.
+    /// The extension window is not open yet.
     TooEarly {
-        /// From when on.
+        /// When the window opens.
         from: Timestamp,
     },
-    /// It would be longer than is allowed.
+    /// The lease would be longer than the site allows.
     TooLong {
-        /// The last end that is allowed.
+        /// The latest allowed end.
         most: Timestamp,
     },
-    /// Somebody else has a host then.
+    /// Another booking has a host at that time.
     Taken {
-        /// Whose turn it is.
+        /// The other booking.
         by: Booking,
-        /// The last end before that; `None` when there is no time left.
+        /// The latest end before it; `None` if no time is left.
         most: Option<Timestamp>,
     },
 }
 
-/// A new end that the site would take.
+/// A new end that the site accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Extension {
-    /// The end.
+    /// The end, possibly earlier than requested.
     pub(crate) end: Timestamp,
-    /// What else a person should know before.
+    /// Notes for the user, such as why it ends earlier.
     pub(crate) notes: Vec<String>,
 }
 
-/// What is asked of a lease that there is.
+/// A request to move the end of an existing lease.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ExtensionAsk {
-    /// When the lease begins.
+    /// The start of the lease.
     pub(crate) start: Timestamp,
-    /// When it ends.
+    /// The current end.
     pub(crate) end: Timestamp,
-    /// When it is to end.
+    /// The requested end.
     pub(crate) new_end: Timestamp,
-    /// It may end earlier than it does, or than was asked for.
+    /// The result may end earlier than the lease does now, or than requested.
     pub(crate) may_shorten: bool,
 }
 
-/// Whether the end of a lease may be moved, and to when. `next` is the first booking of others on its hosts after its end.
+/// Decides whether a lease's end may move, and to when. `next` is the first other booking on its hosts after its end.
 pub(crate) fn may_extend(
     ask: ExtensionAsk,
     now: Timestamp,
@@ -106,7 +106,7 @@ pub(crate) fn may_extend(
     {
         return Err(NoExtension::TooEarly { from });
     }
-    // With a window, what is added counts; without, the lease as a whole.
+    // With an extension window, `longest` limits the added time; without one, the lease as a whole.
     let counted_from = if policy.extension_window.is_some() { ask.end } else { ask.start };
     let mut end = wanted;
     let mut notes = Vec::new();
@@ -116,7 +116,7 @@ pub(crate) fn may_extend(
             return Err(NoExtension::TooLong { most });
         }
         end = most;
-        notes.push(format!("it ends at {} and not later: the site allows no more", when::both(most, zone)));
+        notes.push(format!("it ends at {} at the latest: the site allows no more", when::both(most, zone)));
     }
     if let Some(next) = next {
         let most = when::earlier(next.start, policy.gap);
@@ -137,34 +137,30 @@ pub(crate) fn may_extend(
 }
 
 impl NoExtension {
-    /// Why, as a lowercase fragment.
+    /// The cause, as a lowercase fragment for an error.
     pub(crate) fn cause(&self, policy: &Policy, zone: &TimeZone) -> String {
         let local = |at: &Timestamp| when::both(*at, zone);
         match self {
-            Self::Over => "it is over".to_owned(),
-            Self::Past => "that time is over".to_owned(),
-            Self::Shorter => {
-                "it would end earlier than it does, which is not done unless --shorten is given".to_owned()
-            }
+            Self::Over => "it has ended".to_owned(),
+            Self::Past => "that time is in the past".to_owned(),
+            Self::Shorter => "the new end is not later than the current one; --shorten allows that".to_owned(),
             Self::TooEarly { from } => format!(
-                "the site lets a lease be made longer only in its last {}, from {} on",
+                "the site extends a lease only in its last {}, from {} on",
                 when::length(policy.extension_window.unwrap_or_default()),
                 local(from)
             ),
-            Self::TooLong { most } => format!(
-                "the site allows {} at once: {} is the last end that it takes",
-                when::length(policy.longest),
-                local(most)
-            ),
+            Self::TooLong { most } => {
+                format!("the site allows {} at once: {} is the latest end", when::length(policy.longest), local(most))
+            }
             Self::Taken { by, most: Some(most) } => {
-                format!("{} from {} on: {} is the last end before that", taken(by), local(&by.start), local(most))
+                format!("{} from {} on: {} is the latest end before that", taken(by), local(&by.start), local(most))
             }
             Self::Taken { by, most: None } => format!("{} from {} on", taken(by), local(&by.start)),
         }
     }
 }
 
-/// Who has a host, as far as it is told: `lease demo has it`.
+/// Describes who has a host, as far as known: `lease demo has it`.
 pub(super) fn taken(by: &Booking) -> String {
     match (&by.holder, by.ours) {
         (Some(holder), true) => format!("your own lease {holder} has it"),
@@ -206,7 +202,7 @@ mod tests {
     const NOW: &str = "2026-11-22T15:00:00Z";
 
     #[test]
-    fn the_end_only_moves_later_unless_told() {
+    fn the_end_moves_only_later_unless_shortening_is_allowed() {
         assert_eq!(extend(ask("2026-11-22T18:50:30Z", false), NOW, None).unwrap(), "2026-11-22T18:50:00Z 0");
         assert_eq!(extend(ask("2026-11-22T16:50:00Z", false), NOW, None), Err(NoExtension::Shorter));
         assert_eq!(extend(ask("2026-11-22T15:30:00Z", false), NOW, None), Err(NoExtension::Shorter));
@@ -225,7 +221,7 @@ mod tests {
         assert_eq!(refused, NoExtension::Taken { by: by.clone(), most });
         assert_eq!(
             refused.cause(&Policy::default(), &TimeZone::UTC),
-            "another lease has it from Sun 22 Nov 19:00 UTC on: Sun 22 Nov 18:50 UTC is the last end before that"
+            "another lease has it from Sun 22 Nov 19:00 UTC on: Sun 22 Nov 18:50 UTC is the latest end before that"
         );
         assert_eq!(extend(ask("2026-11-22T20:00:00Z", true), NOW, Some(&by)).unwrap(), "2026-11-22T18:50:00Z 1");
         let close = next("2026-11-22T17:00:00Z");
@@ -247,7 +243,7 @@ mod tests {
         assert!(extend(week("2026-11-29T14:00:00Z"), "2026-11-20T14:00:00Z", None).is_ok());
         let refused = extend(week("2026-11-29T14:01:00Z"), "2026-11-20T14:00:00Z", None).unwrap_err();
         assert_eq!(refused, NoExtension::TooLong { most: at("2026-11-29T14:00:00Z") });
-        // Where the lease as a whole is limited, a week is all.
+        // If the lease as a whole is limited, a week is the maximum.
         let whole = Policy { extension_window: None, ..Policy::default() };
         let refused =
             may_extend(week("2026-11-22T15:00:00Z"), at("2026-11-20T14:00:00Z"), &whole, None, &TimeZone::UTC);

@@ -1,4 +1,4 @@
-//! Leases by their own commands: the calendar, what could be had, and what is there.
+//! The `lease` and `calendar` commands: calendar, proposals, and existing leases.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::provider::{
 };
 use crate::util::when;
 
-/// How long a change of a lease may take until the service shows it as done.
+/// How long to wait for the service to show a change of a lease as done.
 const CHANGE_LIMIT: SignedDuration = SignedDuration::from_secs(60);
 
 impl Cloud {
@@ -44,8 +44,8 @@ impl Cloud {
         }
     }
 
-    /// Waits until a lease that was changed is in a state that lasts.
-    async fn wait_until_settled(&self, id: &str) -> Result<Lease> {
+    /// Waits until a lease is no longer `Changing`, or `CHANGE_LIMIT` is over.
+    async fn wait_changed(&self, id: &str) -> Result<Lease> {
         let begun = Timestamp::now();
         loop {
             let lease = self.lease(id).await?;
@@ -110,13 +110,13 @@ impl Reservations for Cloud {
     async fn leases(&self) -> Result<Vec<Lease>> {
         let site = self.site().await?;
         let (who, calendar) = tokio::try_join!(async { Ok::<_, Error>(site.who().await?) }, self.calendar_now(&[]))?;
-        let mut told: Vec<Lease> = calendar
+        let mut leases: Vec<Lease> = calendar
             .leases
             .iter()
             .map(|lease| self.lease_with_details(lease, &calendar, &who.user_id, site.region()))
             .collect();
-        told.sort_by_key(|lease| (lease.start, lease.end));
-        Ok(told)
+        leases.sort_by_key(|lease| (lease.start, lease.end));
+        Ok(leases)
     }
 
     async fn lease(&self, name: &str) -> Result<Lease> {
@@ -151,21 +151,21 @@ impl Reservations for Cloud {
             self.context.events.note(note);
         }
         match site.move_end(&lease.id, extension.end).await {
-            Ok(_) => self.wait_until_settled(&lease.id).await,
-            // The answer may be lost, and the end moved all the same; a call that failed may have broken the lease: looking tells.
+            Ok(_) => self.wait_changed(&lease.id).await,
+            // The response may be lost although the end moved, or the failed call broke the lease: read its state.
             Err(failure) => {
-                let now = self.wait_until_settled(&lease.id).await?;
+                let now = self.wait_changed(&lease.id).await?;
                 if failure.effect == Effect::Unknown && now.end == extension.end && now.state != LeaseState::Failed {
                     return Ok(now);
                 }
                 let is_hurt = now.state == LeaseState::Failed;
                 let end = when::both(now.end, &zone);
                 let error = match failure.kind {
-                    FailureKind::NotEnough => Error::from(failure).because("somebody else has a host then"),
+                    FailureKind::NotEnough => Error::from(failure).because("somebody else has a host at that time"),
                     _ => Error::from(failure),
                 };
                 Err(match is_hurt {
-                    true => error.because("the lease is in ERROR since: the service failed while it changed it"),
+                    true => error.because("the lease is now in ERROR: the service failed to change it"),
                     false => error.because(format!("the lease ends at {end}, as before")),
                 })
             }

@@ -1,4 +1,4 @@
-//! What a spec leaves open, pinned down before anything is asked for: the lease, the hosts, the image, the networks.
+//! Resolves what a spec leaves open before anything is acquired: lease, hosts, image, flavor, networks.
 
 use jiff::Timestamp;
 
@@ -15,7 +15,7 @@ use crate::name::Scope;
 use crate::provider::{CalendarRow, Finding, HostRequest, LeaseState, Resolved, Start};
 use crate::util::when;
 
-/// Pins down what the spec leaves open.
+/// Resolves lease, hosts, image, flavor and networks of these hosts.
 pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest>) -> Result<Resolved> {
     let entries: Vec<HostSettings> =
         hosts.iter().map(|host| config::read_host(&host.settings, "").unwrap_or_default()).collect();
@@ -55,9 +55,9 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
     let mut resolved = Resolved::default();
     let (lease, names) = match found {
         Some((found, lease)) => {
-            let told = when::span(lease.start, lease.end, &cloud.zone());
+            let span = when::span(lease.start, lease.end, &cloud.zone());
             resolved.notes.push(format!(
-                "it uses the lease {} on {}: {told}",
+                "it uses the lease {} on {}: {span}",
                 title(&lease),
                 calendar.hosts_of(&lease).join(", ")
             ));
@@ -93,7 +93,7 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
             }
             let start = (!slot.now).then_some(slot.start);
             let hosts = slot.hosts.clone();
-            // The first of the spec is the head's, whatever the order of the slot.
+            // The spec's first host is the head, whatever the order in the slot.
             let names = if wanted.nodes.is_empty() { slot.hosts } else { wanted.nodes.clone() };
             (LeaseFound::New { start, end: slot.end, hosts }, names)
         }
@@ -129,14 +129,14 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
     Ok(resolved)
 }
 
-/// What an hour of these hosts costs; where the site does not tell it of one, nothing is known of all.
+/// The hourly price of these hosts; `None` if the site does not report it for one of them.
 fn price_of(rows: &[CalendarRow], names: &[String]) -> Option<HourlyPrice> {
     let of = |name: &String| Some(rows.iter().find(|row| row.name == *name)?.price_per_hour?.0);
     let prices: Vec<Money> = names.iter().map(of).collect::<Option<_>>()?;
     money::sums(prices).first().copied().map(HourlyPrice)
 }
 
-/// A GPU that the ROCm stack drives.
+/// Whether a GPU needs the ROCm stack.
 fn is_amd(model: &str) -> bool {
     let model = model.to_lowercase();
     ["mi100", "mi210", "mi250", "mi300", "mi325", "mi350", "amd", "radeon", "instinct"]
@@ -178,7 +178,7 @@ fn find_lease(
     if wanted.nodes.is_empty() {
         return Ok(None);
     }
-    // What another cluster of ours made is that cluster's.
+    // A lease of another cluster of ours belongs to that cluster.
     let is_free = |lease: &&Lease| tag_of(lease).is_none_or(|tag| tag.cluster.as_str() == crate::name::LEASES);
     let mut holding: Vec<&Lease> = calendar
         .leases
@@ -192,7 +192,7 @@ fn find_lease(
     Ok(holding.first().map(|lease| (LeaseFound::Adopted { id: lease.id.clone() }, (*lease).clone())))
 }
 
-/// The lease of this name or id, which must be one.
+/// Finds the lease of this name or id; fails if there is none, or several.
 pub(super) fn named<'a>(calendar: &'a Calendar, name: &str) -> Result<&'a Lease> {
     let is_it = |lease: &&Lease| lease.id == name || lease.name == name || title(lease) == name;
     let found: Vec<&Lease> = calendar.leases.iter().filter(is_it).collect();
@@ -200,18 +200,18 @@ pub(super) fn named<'a>(calendar: &'a Calendar, name: &str) -> Result<&'a Lease>
     let live = |lease: &&&Lease| state_of(lease) != LeaseState::Ended;
     match found.as_slice() {
         [one] => Ok(one),
-        [] => Err(error().because("the project has none of that name or id").hint("gpucl lease list --all")),
+        [] => Err(error().because("the project has no lease of that name or id").hint("gpucl lease list --all")),
         several => match several.iter().filter(live).collect::<Vec<_>>().as_slice() {
             [one] => Ok(one),
             _ => {
                 let ids: Vec<&str> = several.iter().map(|lease| lease.id.as_str()).collect();
-                Err(error().because(format!("several have that name: {}", ids.join(", "))).hint("name it by its id"))
+                Err(error().because(format!("several leases have that name: {}", ids.join(", "))).hint("use its id"))
             }
         },
     }
 }
 
-/// A lease that was named and can hold nothing any more.
+/// The error for a named lease that has failed or ended.
 fn unusable(lease: &Lease, zone: &jiff::tz::TimeZone) -> Error {
     let error = Error::new(ErrorKind::Provider, format!("use the lease {}", title(lease)));
     match state_of(lease) {
@@ -219,7 +219,7 @@ fn unusable(lease: &Lease, zone: &jiff::tz::TimeZone) -> Error {
             .because("it is in ERROR: the reservation service failed on it")
             .hint(format!("gpucl lease delete {}   # then make another", lease.id)),
         _ => error
-            .because(format!("its time was over at {}", when::both(lease.end, zone)))
+            .because(format!("it ended at {}", when::both(lease.end, zone)))
             .hint("gpucl lease list   # shows yours; `gpucl lease --node NAME --hours 3` makes another"),
     }
 }
@@ -244,8 +244,8 @@ fn missing<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> 
     let error = Error::new(ErrorKind::Provider, format!("find the {what} {name}"))
         .because(format!("the site has no {what} of that name"));
     match known.is_empty() {
-        true => error.hint(format!("`provider.{what}:` in the spec names another one")),
-        false => error.hint(format!("there are: {}", known.join(", "))),
+        true => error.hint(format!("choose another with `provider.{what}:` in the spec")),
+        false => error.hint(format!("available: {}", known.join(", "))),
     }
 }
 
@@ -254,12 +254,12 @@ fn own_address(addresses: &[FloatingIp], wanted: &str) -> Result<String> {
     found.map(|address| address.id.clone()).ok_or_else(|| {
         let known: Vec<&str> = addresses.iter().map(|address| address.address.as_str()).collect();
         Error::new(ErrorKind::Provider, format!("find the floating IP {wanted}"))
-            .because("the project has no such address")
+            .because("the project has no such floating IP")
             .hint(format!("it has: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") }))
     })
 }
 
-/// The image of this name or id: of several, the newest that is active and public.
+/// Finds an active image by name or id; of several public ones, the newest.
 async fn image_id(cloud: &Cloud, name: &str) -> Result<String> {
     let site = cloud.site().await?;
     let mut images: Vec<Image> =
@@ -281,11 +281,10 @@ async fn image_id(cloud: &Cloud, name: &str) -> Result<String> {
         [one] => Ok(one.id.clone()),
         [] => Err(missing("image", name, std::iter::empty())),
         several => {
-            let told: Vec<String> =
-                several.iter().map(|image| format!("{} ({})", image.id, image.visibility)).collect();
+            let ids: Vec<String> = several.iter().map(|image| format!("{} ({})", image.id, image.visibility)).collect();
             Err(Error::new(ErrorKind::Provider, format!("find the image {name}"))
-                .because(format!("several have that name, and none is public: {}", told.join(", ")))
-                .hint("name it by its id"))
+                .because(format!("several images have that name, and none is public: {}", ids.join(", ")))
+                .hint("use its id"))
         }
     }
 }

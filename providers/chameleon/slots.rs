@@ -1,6 +1,6 @@
-//! When hosts can be had: a slot in the calendar that keeps the site's policy, or why there is none and what is free.
+//! Searches the calendar for a slot within the site's policy; if there is none, reports why and what is free.
 //!
-//! Pure: the time is given, and nothing is asked. All is reckoned in UTC; local time is only told.
+//! Pure: the current time is an argument, and nothing is queried. Computes in UTC; local time is only for display.
 
 mod choose;
 mod describe;
@@ -16,34 +16,32 @@ pub(crate) use crate::util::human::natural;
 use crate::util::near::nearest;
 use crate::util::when;
 
-/// How many free slots are offered.
+/// The number of free slots to offer.
 const OFFERED: usize = 3;
-/// The least that `--shorten` takes, unless less was asked for.
+/// The shortest lease that `--shorten` accepts, unless a shorter one was requested.
 const LEAST: SignedDuration = SignedDuration::from_mins(30);
 
-/// A lease that could be had.
+/// A possible lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Slot {
     /// The hosts, by name.
     pub(crate) hosts: Vec<String>,
-    /// When it begins, a whole minute.
+    /// The start, a whole minute.
     pub(crate) start: Timestamp,
-    /// It begins in the minute that runs, so at once.
+    /// It begins in the current minute, so at once.
     pub(crate) now: bool,
-    /// When it ends, a whole minute.
+    /// The end, a whole minute.
     pub(crate) end: Timestamp,
-    /// What a person should know before: that the end was moved, and why.
+    /// Notes for the user: that the end was moved, and why.
     pub(crate) notes: Vec<String>,
 }
 
-/// Free time that could be had instead.
+/// An alternative slot to offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FreeSlot {
     /// The hosts, by name.
     pub(crate) hosts: Vec<String>,
-    /// When it begins.
     pub(crate) start: Timestamp,
-    /// When a lease that begins then ends.
     pub(crate) end: Timestamp,
     /// It begins at once.
     pub(crate) now: bool,
@@ -54,90 +52,69 @@ pub(crate) struct FreeSlot {
 pub(crate) enum Why {
     /// No host has this name.
     NoSuchHost {
-        /// The name.
         name: String,
-        /// The name that was probably meant.
+        /// The closest existing name, if any is similar.
         near: Option<String>,
     },
-    /// No host is what was asked for.
+    /// No host matches the filter.
     NoneMatches {
-        /// What was asked for.
+        /// Describes the filter.
         wanted: String,
-        /// What there is instead: types, or GPU models.
+        /// The existing types, or GPU models.
         there: Vec<String>,
     },
-    /// There are hosts like that, and fewer than asked for.
+    /// Fewer hosts match than requested.
     TooFew {
-        /// How many there are.
+        /// The number of matching hosts that can be reserved.
         there: usize,
-        /// How many were asked for.
+        /// The number requested.
         asked: usize,
     },
     /// The host cannot be reserved.
-    Closed {
-        /// The host.
-        host: String,
-        /// Why.
-        why: String,
-    },
-    /// Somebody has the host when the lease would begin, or within the gap.
-    Taken {
-        /// The host.
-        host: String,
-        /// Who has it.
-        by: Box<Booking>,
-    },
-    /// The host is free then, and not for long enough.
+    Closed { host: String, why: String },
+    /// Another booking has the host at the start of the lease, or within the gap.
+    Taken { host: String, by: Box<Booking> },
+    /// The host is free then, but not for long enough.
     TooShort {
-        /// The host.
         host: String,
-        /// When it is to be given back.
+        /// The latest end that leaves the gap.
         until: Timestamp,
-        /// Who has it next.
+        /// The next booking.
         by: Box<Booking>,
     },
-    /// So many hosts are not free at the same time.
+    /// Fewer hosts than requested are free at the same time.
     NotTogether {
-        /// How many are free.
+        /// The number of free hosts.
         free: usize,
-        /// How many were asked for.
+        /// The number requested.
         asked: usize,
     },
     /// A lease of ours is right before or after it on the same host.
-    Stacking {
-        /// The host.
-        host: String,
-        /// That lease.
-        by: Box<Booking>,
-    },
-    /// It is longer than the site allows.
+    Stacking { host: String, by: Box<Booking> },
+    /// The lease would be longer than the site allows.
     TooLong {
-        /// How long it would be.
+        /// The requested length.
         asked: SignedDuration,
     },
-    /// The time is over.
-    Past {
-        /// When it would begin or end.
-        at: Timestamp,
-    },
-    /// It would end before it begins, or as it begins.
+    /// The requested start or end is in the past.
+    Past { at: Timestamp },
+    /// The end is not after the start.
     Backwards,
-    /// Nothing is free for long enough as far ahead as is looked.
+    /// No slot within the policy's horizon is long enough.
     NeverFree,
 }
 
-/// There is no slot.
+/// The refusal: no slot fits the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NoSlot {
-    /// Why.
     pub(crate) why: Why,
-    /// What could be had instead. Each of them, asked for by its start, is a slot.
+    /// The alternatives. Each of them, requested by its start, is a slot.
     pub(crate) free: Vec<FreeSlot>,
 }
 
-/// Finds the slot that is asked for, or says why there is none and which there are.
+/// Finds a slot for the request, or returns why there is none, with free alternatives.
 ///
-/// `rows` are all hosts of the site: whoever misspells one is told the near name.
+/// `rows` are all hosts of the site, so that a similar name can be suggested for a misspelt one.
 pub(crate) fn plan(
     rows: &[CalendarRow],
     ask: &LeaseAsk,
@@ -149,7 +126,7 @@ pub(crate) fn plan(
     let bare = |why| NoSlot { why, free: Vec::new() };
     let hosts = wanted(rows, ask).map_err(bare)?;
     let search = Search { hosts, count: count(ask), exact: ask.hosts.gpus.is_some(), policy, now, zone };
-    // Whatever refuses it, free time of the length that was asked for is offered.
+    // Every refusal offers free slots of the requested length.
     let start = match ask.start {
         StartAsk::At(at) => when::ceil(at).max(now),
         StartAsk::Next | StartAsk::Now => now,
@@ -167,7 +144,7 @@ pub(crate) fn plan(
         return Err(refuse(Why::Past { at: until.unwrap_or(now) }, usual));
     }
     if let StartAsk::At(at) = ask.start {
-        // The minute that runs counts as now.
+        // The current minute counts as now.
         if when::ceil(at) < now {
             return Err(refuse(Why::Past { at }, if length.is_positive() { length } else { usual }));
         }
@@ -178,14 +155,14 @@ pub(crate) fn plan(
     let mut notes = Vec::new();
     let mut length = length;
     let mut until = until;
-    // With `Next`, an end at a time shortens as the start moves: it is looked at again then.
+    // With `Next` and a fixed end, the length shrinks as the start moves: the search checks it for each start.
     if length > policy.longest && !(until.is_some() && ask.start == StartAsk::Next) {
         if !ask.shorten {
             return Err(refuse(Why::TooLong { asked: length }, policy.longest));
         }
         length = policy.longest;
         until = None;
-        notes.push(format!("it is {} long: the site allows no more", when::length(policy.longest)));
+        notes.push(format!("its length is {}: the site allows no more", when::length(policy.longest)));
     }
     let wish = Wish { length, until, shorten: ask.shorten };
     let found = match ask.start {
@@ -202,17 +179,17 @@ pub(crate) fn plan(
     }
 }
 
-/// The hosts that a filter means, whether they can be reserved or not, in the order of their names.
+/// The hosts that match a filter, whether they can be reserved or not, sorted by name.
 pub(crate) fn matching<'a>(rows: &'a [CalendarRow], filter: &HostFilter) -> Vec<&'a CalendarRow> {
     let mut found: Vec<&CalendarRow> = rows.iter().filter(|row| matches(row, filter)).collect();
     found.sort_by_cached_key(|row| natural(&row.name));
     found
 }
 
-/// A host is what the filter says.
+/// Whether a host matches a filter.
 pub(crate) fn matches(row: &CalendarRow, filter: &HostFilter) -> bool {
     let has = |gpu: &str| row.gpus.iter().any(|there| there.model.to_lowercase().contains(&gpu.to_lowercase()));
-    // Of the model that was asked for, where one was.
+    // Counts only GPUs of the requested model, if one was given.
     let counted = row.gpus.iter().filter(|there| {
         filter.gpu.as_deref().is_none_or(|gpu| there.model.to_lowercase().contains(&gpu.to_lowercase()))
     });
@@ -233,7 +210,7 @@ fn count(ask: &LeaseAsk) -> usize {
     if named > 0 { named } else { (ask.count as usize).max(1) }
 }
 
-/// The hosts to choose from: the named ones, or those that the filter means.
+/// The hosts to choose from: the named ones, or those that match the filter.
 fn wanted<'a>(rows: &'a [CalendarRow], ask: &LeaseAsk) -> Result<Vec<&'a CalendarRow>, Why> {
     for name in &ask.hosts.nodes {
         let Some(row) = rows.iter().find(|row| row.name == *name) else {
@@ -274,7 +251,7 @@ fn none_matches(rows: &[CalendarRow], filter: &HostFilter) -> Why {
     Why::NoneMatches { wanted: words.join(", "), there }
 }
 
-/// How long, until when, and whether less will do.
+/// The requested length or end, and whether a shorter lease is acceptable.
 #[derive(Debug, Clone, Copy)]
 struct Wish {
     length: SignedDuration,
@@ -282,20 +259,20 @@ struct Wish {
     shorten: bool,
 }
 
-/// Who chose the start.
+/// How the start was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Given {
-    /// A person did: what begins at a whole hour ends a gap before a whole hour.
+    /// By the user: a lease that begins on the hour ends a gap before an hour.
     Person,
-    /// It came out so.
+    /// By the search.
     Clock,
 }
 
-/// What is searched.
+/// The hosts and rules of one search.
 struct Search<'a> {
     hosts: Vec<&'a CalendarRow>,
     count: usize,
-    /// GPUs were counted: then a host with just enough of them is better than one with more.
+    /// A GPU count was requested: prefer a host with just enough GPUs to one with more.
     exact: bool,
     policy: &'a Policy,
     now: Timestamp,

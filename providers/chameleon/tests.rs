@@ -1,1 +1,1 @@
-//! Tests of what the folder itself holds; those of its parts lie in them.
+//! Tests of the provider as a whole; tests of its modules are beside them.

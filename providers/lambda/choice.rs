@@ -1,23 +1,23 @@
-//! Which type in which region: pure.
+//! Chooses types and a region for the hosts. Pure.
 
 use super::api::{InstanceType, TypeItem};
 use super::config::{GpuNeed, HostSettings};
 use crate::money::HourlyPrice;
 use crate::provider::GpuOffer;
 
-/// Regions whose instances no firewall ruleset reaches.
+/// Regions without firewall rulesets.
 pub(super) const WITHOUT_RULES: [&str; 1] = ["us-south-1"];
 
-/// What a type's GPUs are, out of `A100 (40 GB SXM4)`.
+/// A type's GPU model and memory, parsed from `A100 (40 GB SXM4)`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Gpu {
     /// `A100`.
     pub(super) model: String,
-    /// What each has, in GB as Lambda writes it.
+    /// The memory of each GPU, in GB as Lambda writes it.
     pub(super) memory: Option<u32>,
 }
 
-/// Reads what a type says of its GPUs.
+/// Parses the GPU description of a type.
 pub(super) fn gpu_of(kind: &InstanceType) -> Gpu {
     let (model, rest) = kind.gpu_description.split_once('(').unwrap_or((&kind.gpu_description, ""));
     let words: Vec<&str> = rest.split_whitespace().collect();
@@ -26,7 +26,7 @@ pub(super) fn gpu_of(kind: &InstanceType) -> Gpu {
     Gpu { model: model.trim().to_owned(), memory }
 }
 
-/// A type's GPUs, as they are offered.
+/// The GPUs of a type, for an offer.
 pub(super) fn gpu_offer(kind: &InstanceType) -> Vec<GpuOffer> {
     let model = match kind.gpu_description.trim() {
         "" => kind.name.clone(),
@@ -35,14 +35,14 @@ pub(super) fn gpu_offer(kind: &InstanceType) -> Vec<GpuOffer> {
     if kind.specs.gpus == 0 { Vec::new() } else { vec![GpuOffer { model, count: Some(kind.specs.gpus) }] }
 }
 
-/// Its processor is an arm64.
+/// Whether a type has an arm64 processor.
 pub(super) fn is_arm(kind: &InstanceType) -> bool {
-    // The list does not tell; Grace is the processor of these: GH200, and the GB200 that follows it.
+    // The API does not report it; GH200 and its successor GB200 have Grace, an arm64 processor.
     let name = kind.name.to_ascii_lowercase();
     name.split('_').any(|part| part.starts_with("gh") || part.starts_with("gb"))
 }
 
-/// A type does for this need.
+/// Whether a type meets this need.
 fn does(kind: &InstanceType, need: &GpuNeed) -> bool {
     let gpu = gpu_of(kind);
     let plain =
@@ -54,25 +54,25 @@ fn does(kind: &InstanceType, need: &GpuNeed) -> bool {
     kind.specs.gpus >= need.count.unwrap_or(1)
         && need.model.as_deref().is_none_or(is_model)
         && need.memory_gib.is_none_or(|least| gpu.memory.is_some_and(|memory| memory >= least))
-        // Who does not ask for an arm64 by its name does not get one.
+        // An arm64 type is chosen only by its model name.
         && (!is_arm(kind) || need.model.is_some())
 }
 
-/// What is asked for, and what there is.
+/// The request for a choice.
 pub(super) struct Ask<'a> {
-    /// Of each host that is to be launched, its entry.
+    /// The entries of the hosts to launch.
     pub(super) hosts: Vec<HostSettings>,
     /// `types:` of the spec.
     pub(super) types: &'a [String],
-    /// The regions that will do, the best first; any when empty.
+    /// The acceptable regions, in order of preference; empty means any.
     pub(super) regions: Vec<String>,
-    /// The most that one host may cost.
+    /// The maximum price of one host.
     pub(super) most: Option<HourlyPrice>,
-    /// The hosts need rules of their own.
+    /// The hosts need firewall rules of their own.
     pub(super) rules: bool,
 }
 
-/// Where, and for each host what.
+/// The chosen region, and a type for each host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) region: String,
@@ -82,19 +82,19 @@ pub(super) struct Choice {
 /// Why there is no choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum None {
-    /// A type that does not exist.
+    /// A named type does not exist.
     UnknownType { name: String, known: Vec<String> },
     /// No type has such GPUs.
     NothingLikeThat { models: Vec<String> },
-    /// All that would do costs more.
+    /// All matching types exceed the maximum price.
     TooDear { cheapest: String, price: HourlyPrice },
-    /// All that was asked for lies where no rules reach.
+    /// All requested regions lack firewall rulesets.
     NoRules { region: String },
-    /// There is none of it now: what would do, and where.
+    /// No capacity now; the acceptable types and regions.
     NoCapacity { accepted: Vec<(String, HourlyPrice)>, regions: Vec<String> },
 }
 
-/// The types that do for a host, the best first.
+/// The acceptable types for a host, in order of preference.
 pub(super) fn types_for<'a>(
     ask: &Ask<'_>,
     host: &HostSettings,
@@ -138,7 +138,7 @@ pub(super) fn types_for<'a>(
     Ok(fitting)
 }
 
-/// The best region, and in it the best type for each host: the order of the types counts first, then that of the regions, then the price.
+/// Chooses the best region and a type for each host: by the order of types, then of regions, then by price.
 pub(super) fn choose(
     ask: &Ask<'_>,
     items: &[TypeItem],
@@ -170,7 +170,7 @@ pub(super) fn choose(
         for list in &lists {
             let Some((at, kind)) = list.iter().enumerate().find(|(_, kind)| has(kind, region)) else { break };
             rank += at;
-            // What nobody could pay is compared as the most that can be told.
+            // An overflowing sum compares as the maximum.
             price = u64::saturating_add(price, kind.price_cents_per_hour);
             types.push(kind.name.clone());
         }
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_need_gets_the_cheapest_that_does_and_never_an_arm_unasked() {
+    fn a_need_gets_the_cheapest_match_and_arm_only_by_name() {
         assert_eq!(chosen(&ask(vec![json!({"gpus": {}})])), is("us-east-1", &["gpu_1x_a10"]));
         assert_eq!(chosen(&ask(vec![json!({"gpus": {"model": "A100"}})])), is("us-west-1", &["gpu_1x_a100_sxm4"]));
         let big = json!({"gpus": {"model": "a100", "count": 8, "memory_gib": 80}});
@@ -250,7 +250,7 @@ mod tests {
         ask.types = &types;
         ask.regions = vec!["us-east-1".to_owned(), "us-west-1".to_owned()];
         assert_eq!(chosen(&ask), is("us-west-1", &["gpu_1x_a100_sxm4"]));
-        // What was refused a moment ago is passed over.
+        // A recently refused type is skipped.
         let refused = |kind: &str, _: &str| kind == "gpu_1x_a100_sxm4";
         let second = choose(&ask, &items(), refused).unwrap();
         assert_eq!((second.region.as_str(), second.types[0].as_str()), ("us-east-1", "gpu_1x_a10"));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn several_hosts_go_where_rules_reach() {
+    fn several_hosts_go_to_a_region_with_firewall_rules() {
         let mut two = ask(vec![json!({"type": "gpu_8x_a100_80gb_sxm4"}); 2]);
         two.rules = true;
         assert_eq!(chosen(&two).unwrap().0, "us-west-2");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_there_is() {
+    fn refusals_list_the_alternatives() {
         let mut one = ask(vec![json!({"gpus": {"model": "h100"}})]);
         let Err(None::NothingLikeThat { models }) = chosen(&one) else { panic!("there is no h100") };
         assert_eq!(models, ["A10", "A100", "GH200", "RTX 6000"]);

@@ -1,5 +1,4 @@
-//! What all parts of this provider work with: the account, spoken to when first needed, and what it tells, asked once for all who ask
-//! at the same time.
+//! Shared context of this provider: the account, opened on first use, and its lists, shared by concurrent callers.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,18 +18,18 @@ use crate::name::{ClusterName, Scope, Tag};
 use crate::provider::http::is_loopback;
 use crate::provider::{Context, UserEnvironment};
 
-/// Where Lambda is, when nobody says otherwise.
+/// Lambda's default address.
 const ENDPOINT: &str = "https://cloud.lambda.ai";
-/// The tag of an instance that carries ours.
+/// The key of the instance tag that holds our tag.
 pub(super) const TAG: &str = "gpucl";
-/// How old a list may be that is told as what is there: with what the call takes, less than the settle time.
+/// The maximum age of a list in an observation: including the call itself, less than the consistency delay.
 const FRESH: Duration = Duration::from_secs(3);
-/// How long a refusal for want of capacity counts against what the list of types says.
+/// How long a refusal for lack of capacity overrides the list of types.
 const REFUSED: Duration = Duration::from_secs(60);
-/// However much of a hurry a stand-in is in.
+/// The minimum of `REFUSED`, also for a stand-in with a fast pace.
 const LEAST_REFUSED: Duration = Duration::from_secs(2);
 
-/// An account and what a spec says of it.
+/// An account and the spec's settings for it.
 pub(super) struct Cloud {
     pub(super) settings: Settings,
     pub(super) context: Context,
@@ -41,29 +40,29 @@ pub(super) struct Cloud {
     file_systems: Shared<FileSystem>,
     /// Types and regions that refused a launch, and when.
     refused: Plain<BTreeMap<(String, String), Instant>>,
-    /// Who launches does so alone.
+    /// Serializes launches.
     pub(super) launching: Mutex<()>,
-    /// Who changes the rules does so alone.
+    /// Serializes changes of firewall rules.
     pub(super) changing_rules: Mutex<()>,
 }
 
-/// How old an answer may be.
+/// The maximum age of a list.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Age {
-    /// As old as the settle time allows.
+    /// As old as the consistency delay allows.
     Fresh,
-    /// Asked for after now.
+    /// Requested from now on.
     New,
-    /// Asked for no longer ago than this.
+    /// Requested at most this long ago.
     Within(Duration),
 }
 
-/// Where Lambda is, by spec and surroundings.
+/// Lambda's address: from the spec, else `LAMBDA_API_URL`, else the default.
 pub(super) fn endpoint(settings: Option<&str>, user_environment: &UserEnvironment) -> Result<Url> {
     api::endpoint(settings.or_else(|| user_environment.variable("LAMBDA_API_URL")).unwrap_or(ENDPOINT))
 }
 
-/// The pace of an account: for a stand-in on this machine, GPUCL_LAMBDA_PACE shortens every wait by a factor.
+/// The pace of an account. For a stand-in on this machine, the factor GPUCL_LAMBDA_PACE shortens every wait.
 pub(super) fn pace(context: &Context, endpoint: &Url, key: &secrecy::SecretString) -> Pace {
     let factor = context.user_environment.variable("GPUCL_LAMBDA_PACE").and_then(|text| text.parse().ok());
     let factor = factor.filter(|factor| is_loopback(endpoint) && (1e-6..=1.0).contains(factor));
@@ -86,7 +85,7 @@ impl Cloud {
         }
     }
 
-    /// The account that is meant.
+    /// The account; opens it on first use.
     pub(super) fn account(&self) -> Result<&Account> {
         if let Some(account) = self.account.get() {
             return Ok(account);
@@ -99,12 +98,12 @@ impl Cloud {
         Ok(self.account.get_or_init(|| account))
     }
 
-    /// The folder of a cluster's state.
+    /// The state folder of a cluster.
     pub(super) fn folder(&self, cluster: &ClusterName) -> PathBuf {
         self.context.clusters_dir.join(cluster.as_str())
     }
 
-    /// The instances; those that are terminated and linger in the list are gone.
+    /// The instances, without terminated ones that linger in the list.
     pub(super) async fn instances(&self, age: Age) -> Result<Arc<Vec<Instance>>> {
         let account = self.account()?;
         let ask = async {
@@ -133,7 +132,7 @@ impl Cloud {
         Ok(self.file_systems.get(age.of(account), account.file_systems()).await?)
     }
 
-    /// Something was or may have been changed: no list from before counts.
+    /// Discards all lists after a change, or a possible one.
     pub(super) fn changed(&self) {
         self.instances.forget();
         self.keys.forget();
@@ -141,13 +140,13 @@ impl Cloud {
         self.file_systems.forget();
     }
 
-    /// A launch was refused there for want of capacity, whatever the list says.
+    /// Records that a launch was refused for lack of capacity.
     pub(super) fn has_refused(&self, kind: &str, region: &str) {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.insert((kind.to_owned(), region.to_owned()), Instant::now());
     }
 
-    /// A launch was refused there a moment ago.
+    /// Whether a launch was refused recently.
     pub(super) fn just_refused(&self, account: &Account, kind: &str, region: &str) -> bool {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let at = refused.get(&(kind.to_owned(), region.to_owned()));
@@ -165,10 +164,10 @@ impl Age {
     }
 }
 
-/// A list that is asked for once for all who want it at the same time.
+/// A list that concurrent callers fetch only once.
 struct Shared<T> {
     kept: Mutex<Option<(Instant, Arc<Vec<T>>)>>,
-    /// What was asked for before this does not count.
+    /// Lists requested before this are stale.
     not_before: Plain<Option<Instant>>,
 }
 
@@ -200,8 +199,8 @@ impl<T> Shared<T> {
     }
 }
 
-/// The tag that an instance carries, written at its launch. Its name counts only where the key of the same cluster logs in as well:
-/// everybody in the account can change a name, and nobody the keys.
+/// The tag of an instance, set at its launch. Its name counts only if the instance also has the SSH key of that
+/// cluster: any user of the account can change a name, but nobody the keys.
 pub(super) fn tag_of(instance: &Instance) -> Option<Tag> {
     if let Some(tag) = instance.tag(TAG) {
         return tag.parse().ok();
@@ -218,7 +217,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_asks_together_asks_once_and_a_change_is_seen() {
+    async fn concurrent_callers_share_one_call_and_a_change_invalidates_it() {
         let shared = Shared::<usize>::default();
         let asked = AtomicUsize::new(0);
         let ask = || async {
@@ -228,7 +227,7 @@ mod tests {
         let one = shared.get(Duration::ZERO, ask());
         let late = async {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            // Both want what was asked for after they came: one more call does for both.
+            // Both need a list requested after they asked: one more call serves both.
             tokio::join!(shared.get(Duration::ZERO, ask()), shared.get(Duration::ZERO, ask()))
         };
         let (first, (second, third)) = tokio::join!(one, late);

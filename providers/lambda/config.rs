@@ -1,4 +1,4 @@
-//! What a spec says under `provider:` and under `hosts:` for this provider.
+//! The settings of this provider under `provider:` and `hosts:` of a spec.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,33 +10,33 @@ use crate::money::HourlyPrice;
 use crate::name::Key;
 use crate::provider::{FieldError, settings};
 
-/// Where file systems are mounted whose spec does not say.
+/// The default parent folder of mounts.
 const MOUNTS: &str = "/lambda/nfs";
-/// A file system that is made has our tag for its name: of the 60 letters that a name may have, the tag leaves so many.
+/// The maximum length of a file system's name. A new one is named by our tag, which leaves this many of 60 characters.
 const LONGEST_KEY: usize = 22;
 
-/// What stands under `provider:` beside `name`.
+/// The settings under `provider:` beside `name`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Settings {
-    /// Where Lambda is; else LAMBDA_API_URL, else https://cloud.lambda.ai.
+    /// Lambda's address; default: LAMBDA_API_URL, or https://cloud.lambda.ai.
     pub(super) endpoint: Option<String>,
-    /// The regions that will do, the best first; any when absent.
+    /// The acceptable regions, in order of preference; default: any.
     pub(super) regions: Vec<String>,
-    /// The types that will do for hosts that name none, the best first.
+    /// The acceptable types for hosts that name none, in order of preference.
     pub(super) types: Vec<String>,
-    /// The most that one host may cost, in dollars an hour.
+    /// The maximum price of one host, in dollars an hour.
     #[schemars(range(min = 0.0))]
     pub(super) max_price: Option<f64>,
-    /// A key of the account to log in with, by name; else one of `~/.ssh/*.pub` that is in the account, else one is made.
+    /// The account's SSH key to log in with, by name; default: one of `~/.ssh/*.pub` in the account, or a new key.
     pub(super) ssh_key: Option<String>,
-    /// File systems that all hosts have.
+    /// File systems to mount on all hosts.
     pub(super) file_systems: Vec<FileSystemSettings>,
-    /// The image of all hosts: a family, a name or an id; Lambda Stack when absent.
+    /// The image of all hosts: a family, a name or an id; default: Lambda Stack.
     pub(super) image: Option<String>,
-    /// The user that the image logs in; `ubuntu` when absent. Empty for who you are to `ssh`, as on the hosts of a sandbox.
+    /// The login user of the image; default: `ubuntu`. Empty leaves it to `ssh`, as for the hosts of a sandbox.
     pub(super) user: Option<String>,
-    /// The port of the hosts' SSH servers; 22 when absent.
+    /// The port of the hosts' SSH servers; default: 22.
     pub(super) ssh_port: Option<u16>,
 }
 
@@ -44,23 +44,23 @@ pub(super) struct Settings {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct FileSystemSettings {
-    /// Its name.
+    /// The name of the file system.
     pub(super) name: String,
-    /// Where hosts have it; `/lambda/nfs/NAME` when absent.
+    /// The mount point on the hosts; default: `/lambda/nfs/NAME`.
     pub(super) mount: Option<String>,
-    /// Make it when the account has none of that name.
+    /// Create it if the account has none of that name.
     pub(super) create: bool,
-    /// What was made stays when the cluster is taken down; otherwise it is deleted, with all in it.
+    /// Keep a created one when the cluster is taken down; otherwise it is deleted with all its data.
     pub(super) keep: bool,
 }
 
 impl FileSystemSettings {
-    /// Where hosts have it.
+    /// The mount point on the hosts.
     pub(super) fn mount_point(&self) -> String {
         self.mount.clone().unwrap_or_else(|| format!("{MOUNTS}/{}", self.name))
     }
 
-    /// What it is called within a cluster: `fsdata`.
+    /// Its resource key within a cluster: `fsdata`.
     pub(super) fn key(&self) -> Option<Key> {
         let letters: String = self.name.to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
         (!letters.is_empty() && letters.len() <= LONGEST_KEY).then(|| format!("fs{letters}").parse().ok()).flatten()
@@ -74,34 +74,34 @@ pub(super) struct HostSettings {
     /// The type: `gpu_1x_a10`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub(super) kind: Option<String>,
-    /// Any type with such GPUs; the cheapest first, but for the order of `types:`.
+    /// Any type with such GPUs: the cheapest first, or in the order of `types:`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) gpus: Option<GpuNeed>,
 }
 
-/// Which GPUs a host must have.
+/// The GPUs that a host must have.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct GpuNeed {
     /// The model: `a100`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) model: Option<String>,
-    /// At least so many; 1 when absent.
+    /// The minimum number of GPUs; default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16))]
     pub(super) count: Option<u32>,
-    /// At least so much memory on each, in GiB.
+    /// The minimum memory of each GPU, in GiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) memory_gib: Option<u32>,
 }
 
 impl Settings {
-    /// The user to log in as; none leaves it to `ssh`.
+    /// The user to log in as; `None` leaves it to `ssh`.
     pub(super) fn user(&self) -> Option<&str> {
         Some(self.user.as_deref().unwrap_or("ubuntu")).filter(|user| !user.is_empty())
     }
 
-    /// The most that one host may cost.
+    /// The maximum price of one host.
     pub(super) fn most(&self) -> Option<HourlyPrice> {
         self.max_price.map(|dollars| HourlyPrice::cents((dollars * 100.0).round().max(0.0) as u64))
     }
@@ -112,7 +112,7 @@ pub(super) fn read_settings(value: &Value) -> Result<Settings, Vec<FieldError>> 
     settings::read::<Settings>(value, "")
 }
 
-/// Reads one entry of `hosts:`. One that is only a text is a type.
+/// Reads one entry of `hosts:`. A plain string is a type.
 pub(super) fn read_host(value: &Value, path: &str) -> Result<HostSettings, Vec<FieldError>> {
     if let Value::String(kind) = value {
         return Ok(HostSettings { kind: Some(kind.clone()), gpus: None });
@@ -120,7 +120,7 @@ pub(super) fn read_host(value: &Value, path: &str) -> Result<HostSettings, Vec<F
     settings::read::<HostSettings>(value, path)
 }
 
-/// Everything that is wrong with them; touches nothing.
+/// Returns every mistake in these settings; offline.
 pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
     let settings = match read_settings(value) {
         Ok(settings) => settings,
@@ -132,13 +132,13 @@ pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
         refuse("endpoint".to_owned(), why.causes().join(": "));
     }
     if settings.max_price.is_some_and(|price| !price.is_finite() || price < 0.0) {
-        refuse("max_price".to_owned(), "is no price: it takes dollars an hour, such as 3.50".to_owned());
+        refuse("max_price".to_owned(), "is not a price: it takes dollars an hour, such as 3.50".to_owned());
     }
     if let Some(fault) = settings.user().and_then(user_fault) {
         refuse("user".to_owned(), fault.to_owned());
     }
     if settings.ssh_port == Some(0) {
-        refuse("ssh_port".to_owned(), "is no port".to_owned());
+        refuse("ssh_port".to_owned(), "is not a port".to_owned());
     }
     for (index, one) in settings.file_systems.iter().enumerate() {
         check_file_system(&settings.file_systems[..index], one, &format!("file_systems[{index}]"), &mut refuse);
@@ -148,10 +148,10 @@ pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
         match read_host(host, &path) {
             Err(wrong) => wrong.into_iter().for_each(|error| refuse(error.path, error.message)),
             Ok(HostSettings { kind: Some(_), gpus: Some(_) }) => {
-                refuse(path, "names its type: `gpus` is for any type".to_owned());
+                refuse(path, "names its type, so `gpus` does not apply".to_owned());
             }
             Ok(HostSettings { kind: None, gpus: None }) if settings.types.is_empty() => {
-                let ways = "must say which: `type:`, `gpus:`, or `types:` under `provider:`";
+                let ways = "must describe a host: `type:`, `gpus:`, or `types:` under `provider:`";
                 refuse(path, ways.to_owned());
             }
             Ok(_) => {}
@@ -169,11 +169,11 @@ fn check_file_system(
     let begins_well = one.name.starts_with(|letter: char| letter.is_ascii_alphabetic());
     let is_name = begins_well && one.name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-');
     let Some(key) = one.key().filter(|_| is_name) else {
-        let takes = format!("takes 1 to {LONGEST_KEY} letters, digits and -, and begins with a letter");
+        let takes = format!("takes 1 to {LONGEST_KEY} letters, digits and -, beginning with a letter");
         return refuse(format!("{path}.name"), takes);
     };
     if earlier.iter().any(|other| other.key().as_ref() == Some(&key)) {
-        refuse(format!("{path}.name"), "is the same as that of another".to_owned());
+        refuse(format!("{path}.name"), "is the same as another one's".to_owned());
     }
     let mount = one.mount_point();
     let inside = ["/home", "/lambda/nfs", "/data"].iter().any(|top| mount.starts_with(top));
@@ -185,7 +185,7 @@ fn check_file_system(
         refuse(format!("{path}.mount"), takes.to_owned());
     }
     if one.keep && !one.create {
-        let why = "is for what is made (`create: true`): one that is there already always stays";
+        let why = "needs `create: true`: an existing file system is always kept";
         refuse(format!("{path}.keep"), why.to_owned());
     }
 }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_passes() {
+    fn correct_settings_pass() {
         let settings = json!({
             "regions": ["us-east-1"], "types": ["gpu_1x_a10"], "max_price": 3.5,
             "file_systems": [{"name": "data", "create": true, "keep": true}],
@@ -216,13 +216,13 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_told_at_its_place() {
+    fn each_mistake_is_reported_at_its_place() {
         let settings = json!({
             "endpoint": "http://cloud.example", "max_price": -1.0, "user": "x\nProxyCommand=touch /tmp/x",
             "file_systems": [{"name": "9"}, {"name": "a", "mount": "/etc"}, {"name": "a", "keep": true}],
         });
-        let told = wrong(settings, &[json!({}), json!({"type": "x", "gpus": {}})]);
-        let places: Vec<&str> = told.iter().map(|text| text.split(':').next().unwrap()).collect();
+        let mistakes = wrong(settings, &[json!({}), json!({"type": "x", "gpus": {}})]);
+        let places: Vec<&str> = mistakes.iter().map(|text| text.split(':').next().unwrap()).collect();
         let expected = [
             "endpoint",
             "max_price",
@@ -234,7 +234,7 @@ mod tests {
             "hosts[0]",
             "hosts[1]",
         ];
-        assert_eq!(places, expected, "{told:#?}");
+        assert_eq!(places, expected, "{mistakes:#?}");
         assert_eq!(check(&json!({"region": "x"}), &[])[0].path, "region");
     }
 }

@@ -1,4 +1,4 @@
-//! Which key is used, and where it is known from.
+//! Finds the API key to use, and its source.
 
 use secrecy::SecretString;
 
@@ -8,31 +8,30 @@ use crate::provider::UserEnvironment;
 use crate::secret::Vault;
 use crate::util::fs::{RECORD_LIMIT, read_text_within};
 
-/// What the accounts of the vault begin with.
+/// The prefix of this provider's accounts in the vault.
 pub(super) const ACCOUNTS: &str = "lambda ";
-/// The variables that hold a key, the one that counts most first.
+/// The variables that may hold a key, in order of precedence.
 pub(super) const VARIABLES: [&str; 3] = ["LAMBDA_API_KEY", "LAMBDALABS_API_KEY", "LAMBDA_CLOUD_API_TOKEN"];
-/// Where other programs keep it, in the user's home: `api_key = …`.
+/// The key file of other programs, in the user's home: `api_key = …`.
 const FILE: &str = ".lambda_cloud/lambda_keys";
-/// The place whose key that file holds.
+/// The place that this file's key is for.
 const USUAL_PLACE: &str = "Lambda";
 
-/// A key, and where it is known from.
+/// A key and its source.
 pub(super) struct Found {
-    /// The key.
     pub(super) key: SecretString,
-    /// `LAMBDA_API_KEY`, `the login that was kept`.
+    /// The source, for display: `LAMBDA_API_KEY`, `the stored login`.
     pub(super) source: String,
 }
 
-/// The account of the vault for this place.
+/// The vault's account for this place.
 pub(super) fn account(place: &str) -> String {
     format!("{ACCOUNTS}{place}")
 }
 
-/// The key for this place, from the first that has one; `None` where nobody has.
+/// Finds the key for this place: variables, then the vault, then the key file; `None` if none has one.
 pub(super) fn find_key(user_environment: &UserEnvironment, place: &str) -> Result<Option<Found>> {
-    // A spec of a stranger's could name an address of the stranger's: the variables are for Lambda, and for the address beside them.
+    // A stranger's spec could name the stranger's address: the variables are only for Lambda and for LAMBDA_API_URL.
     let url = user_environment.variable("LAMBDA_API_URL").and_then(|text| api::endpoint(text).ok());
     let is_meant = place == USUAL_PLACE || url.is_some_and(|url| api::place_of(&url) == place);
     for name in VARIABLES.into_iter().filter(|_| is_meant) {
@@ -42,7 +41,7 @@ pub(super) fn find_key(user_environment: &UserEnvironment, place: &str) -> Resul
     }
     let vault = Vault::open(&user_environment.config_dir, user_environment.keyring_bus());
     if let Some(key) = vault.get(&account(place))? {
-        return Ok(Some(Found { key, source: "the login that was kept".to_owned() }));
+        return Ok(Some(Found { key, source: "the stored login".to_owned() }));
     }
     if place != USUAL_PLACE {
         return Ok(None);
@@ -57,15 +56,15 @@ pub(super) fn find_key(user_environment: &UserEnvironment, place: &str) -> Resul
     Ok(key.map(|key| Found { key: SecretString::from(key), source: format!("~/{FILE}") }))
 }
 
-/// The key for this place.
+/// Finds the key for this place; fails if there is none.
 pub(super) fn find(user_environment: &UserEnvironment, place: &str) -> Result<Found> {
     find_key(user_environment, place)?.ok_or_else(|| {
         Error::new(ErrorKind::Usage, format!("log in to {place}"))
             .because(format!(
-                "there is no key: {} are not set, no login is kept, and ~/{FILE} has none",
+                "there is no API key: {} are not set, no login is stored, and ~/{FILE} has none",
                 VARIABLES.join(", ")
             ))
-            .hint("gpucl login lambda   # keeps one; or: export LAMBDA_API_KEY=…")
+            .hint("gpucl login lambda   # stores one; or: export LAMBDA_API_KEY=…")
     })
 }
 
@@ -84,37 +83,38 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_has_a_key_counts_and_is_named() {
+    fn the_first_source_with_a_key_is_used_and_named() {
         let home = tempfile::tempdir().unwrap();
-        let mut around = UserEnvironment {
+        let mut environment = UserEnvironment {
             home: home.path().to_owned(),
             config_dir: home.path().join("config"),
             ..UserEnvironment::default()
         };
-        let find_key = |around: &UserEnvironment, place: &str| describe(super::find_key(around, place).unwrap());
-        assert_eq!(find_key(&around, "Lambda"), None);
-        let error = find(&around, "Lambda").err().unwrap();
+        let find_key =
+            |environment: &UserEnvironment, place: &str| describe(super::find_key(environment, place).unwrap());
+        assert_eq!(find_key(&environment, "Lambda"), None);
+        let error = find(&environment, "Lambda").err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Usage);
         assert!(error.hints()[0].starts_with("gpucl login lambda"), "{error}");
 
         std::fs::create_dir(home.path().join(".lambda_cloud")).unwrap();
         fs_err::write(home.path().join(FILE), "# mine\napi_key = of-file\n").unwrap();
-        assert_eq!(find_key(&around, "Lambda"), some("of-file", "~/.lambda_cloud/lambda_keys"));
-        // It is no other place's.
-        assert_eq!(find_key(&around, "127.0.0.1:99"), None);
+        assert_eq!(find_key(&environment, "Lambda"), some("of-file", "~/.lambda_cloud/lambda_keys"));
+        // It is not used for another place.
+        assert_eq!(find_key(&environment, "127.0.0.1:99"), None);
 
         std::fs::create_dir(home.path().join("config")).unwrap();
-        let vault = Vault::open(&around.config_dir, None);
+        let vault = Vault::open(&environment.config_dir, None);
         vault.put(&account("Lambda"), &SecretString::from("of-vault".to_owned())).unwrap();
-        assert_eq!(find_key(&around, "Lambda"), some("of-vault", "the login that was kept"));
+        assert_eq!(find_key(&environment, "Lambda"), some("of-vault", "the stored login"));
 
         for name in VARIABLES.into_iter().rev() {
-            around.variables.insert(name.to_owned(), format!("of-{name}"));
-            assert_eq!(find_key(&around, "Lambda"), some(&format!("of-{name}"), name));
+            environment.variables.insert(name.to_owned(), format!("of-{name}"));
+            assert_eq!(find_key(&environment, "Lambda"), some(&format!("of-{name}"), name));
         }
-        // What is set for Lambda reaches nobody else, whatever a spec says.
-        assert_eq!(find_key(&around, "lambda.example"), None);
-        around.variables.insert("LAMBDA_API_URL".to_owned(), "https://lambda.example/api/v1/".to_owned());
-        assert_eq!(find_key(&around, "lambda.example"), some("of-LAMBDA_API_KEY", "LAMBDA_API_KEY"));
+        // A key set for Lambda is not sent to another address, whatever a spec says.
+        assert_eq!(find_key(&environment, "lambda.example"), None);
+        environment.variables.insert("LAMBDA_API_URL".to_owned(), "https://lambda.example/api/v1/".to_owned());
+        assert_eq!(find_key(&environment, "lambda.example"), some("of-LAMBDA_API_KEY", "LAMBDA_API_KEY"));
     }
 }

@@ -1,4 +1,4 @@
-//! What was found for what a spec leaves open, as it stands in the plan: the provider's own form of a `Finding`.
+//! Resolved values for what a spec leaves open, as stored in the plan: this provider's data of a `Finding`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,49 +6,42 @@ use serde_json::Value;
 use super::config::FileSystemSettings;
 use crate::name::Key;
 
-/// Which key logs in.
+/// The SSH key to log in with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum KeyFound {
-    /// One that is made for the cluster.
+    /// A key made for the cluster.
     Own,
-    /// One of the account's.
-    Account {
-        /// Its id.
-        id: String,
-        /// Its name.
-        name: String,
-    },
+    /// An existing key of the account.
+    Account { id: String, name: String },
 }
 
-/// A file system that hosts have.
+/// A file system to mount on the hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FileSystemFound {
-    /// What the spec says of it.
+    /// Its entry in the spec.
     pub(super) wanted: FileSystemSettings,
-    /// The account's own of that name, by id; `None` for one that is made.
+    /// The id of the account's existing file system; `None` for one to be made.
     pub(super) id: Option<String>,
 }
 
-/// What was found for one host.
+/// The resolved values of one host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Found {
-    /// Where all hosts are.
+    /// The region of all hosts.
     pub(super) region: String,
-    /// What this one is.
+    /// The instance type.
     #[serde(rename = "type")]
     pub(super) kind: String,
-    /// There are several hosts: rules let them reach each other.
+    /// The cluster has several hosts, which need firewall rules for each other.
     pub(super) several: bool,
-    /// The key.
     pub(super) key: KeyFound,
-    /// The file systems.
     pub(super) file_systems: Vec<FileSystemFound>,
-    /// The image, as Lambda takes it.
+    /// The image, in Lambda's JSON format.
     pub(super) image: Option<Value>,
 }
 
-/// The key of the SSH key that all hosts share.
+/// The resource key of the SSH key that all hosts share.
 pub(super) fn key_key() -> Key {
     Key::numbered("key", 0)
 }

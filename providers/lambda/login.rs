@@ -10,14 +10,14 @@ use super::credentials::{ACCOUNTS, VARIABLES, account, find_key};
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::{Context, LoggedIn, Login, LoginAsk, LoginForm};
 
-/// Keys of accounts, one for each place where Lambda is.
+/// Login by API key, one per place (Lambda's address).
 pub(super) struct LambdaLogin;
 
-/// The place that is meant, and its address.
+/// Determines the address to log in to.
 fn meant(context: &Context, ask: &LoginAsk) -> Result<reqwest::Url> {
     if let Some(word) = ask.place.as_deref().filter(|word| !LambdaLogin.means(word, "Lambda") && ask.url.is_none()) {
         return Err(Error::new(ErrorKind::Usage, format!("find {word}"))
-            .because("Lambda is one place for all of its regions, and a key is good in each")
+            .because("Lambda is one place for all regions, and a key is valid in each of them")
             .hint("gpucl login lambda"));
     }
     endpoint(ask.url.as_deref(), &context.user_environment)
@@ -42,7 +42,7 @@ impl Login for LambdaLogin {
     }
 
     fn place(&self, context: &Context) -> Option<String> {
-        // There is one: nobody is asked which.
+        // There is only one, so the user is not asked.
         endpoint(None, &context.user_environment).ok().map(|url| api::place_of(&url))
     }
 
@@ -55,9 +55,9 @@ impl Login for LambdaLogin {
         Ok(LoginForm {
             place: api::place_of(&meant(context, ask)?),
             steps: vec![
-                "an API key of Lambda is needed; to make one:".to_owned(),
+                "gpucl needs an API key of Lambda; to make one:".to_owned(),
                 "  1. open https://cloud.lambda.ai/api-keys".to_owned(),
-                "  2. Generate API key: any name; it is shown this once".to_owned(),
+                "  2. Generate API key: any name; it is shown only this once".to_owned(),
             ],
             id: None,
             secret: "API key",
@@ -67,14 +67,14 @@ impl Login for LambdaLogin {
     async fn check(&self, context: &Context, ask: &LoginAsk, _id: &str, secret: SecretString) -> Result<LoggedIn> {
         let url = meant(context, ask)?;
         let place = api::place_of(&url);
-        let source = "what was typed in";
+        let source = "this login";
         let spoken = Account::new(&url, secret.clone(), source, pace(context, &url, &secret), context.events.clone())?;
         let (instances, types) = (spoken.instances().await?, spoken.types().await?);
         let running = instances.iter().filter(|one| one.status != Status::Terminated).count();
         let free = types.iter().filter(|item| !item.regions_with_capacity_available.is_empty()).count();
         let mut warnings = Vec::new();
         if let Some(name) = VARIABLES.iter().find(|name| context.user_environment.variable(name).is_some()) {
-            warnings.push(format!("{name} is set, and counts more than what is kept: unset {name}"));
+            warnings.push(format!("{name} is set and takes precedence over the stored key: unset {name}"));
         }
         Ok(LoggedIn {
             account: account(&place),
@@ -83,7 +83,7 @@ impl Login for LambdaLogin {
             project: String::new(),
             seen: vec![
                 format!("the account has {}", crate::util::human::count(running, "instance")),
-                format!("{free} of {} types are free now", types.len()),
+                format!("{free} of {} types have capacity now", types.len()),
             ],
             warnings,
         })

@@ -1,7 +1,8 @@
 //! GPU instances of Lambda Cloud: by type and region, billed by the minute from launch to termination.
 //!
-//! One host takes an SSH key, an instance, and, where there are several hosts, a firewall ruleset that lets them reach each other.
-//! Everything carries our tag from the call that makes it: key, ruleset and file system as their name, the instance in its tags.
+//! A host takes an SSH key and an instance; several hosts also a firewall ruleset that lets them connect to each
+//! other. Every resource is tagged by the call that creates it: key, ruleset and file system by their name, the
+//! instance by its tags.
 
 mod api;
 mod choice;
@@ -32,10 +33,10 @@ use cloud::Cloud;
 use config::HostSettings;
 use resources::Kind;
 
-/// What the registry knows this provider by.
+/// The provider's entry in the registry.
 pub static FACTORY: LambdaFactory = LambdaFactory;
 
-/// Opens Lambda as a provider.
+/// Opens the Lambda provider.
 #[derive(Debug)]
 pub struct LambdaFactory;
 
@@ -57,7 +58,7 @@ impl Factory for LambdaFactory {
     }
 
     fn example_host(&self) -> Value {
-        // The cheapest that has a GPU.
+        // The cheapest type with a GPU.
         serde_json::json!({ "gpus": { "count": 1 } })
     }
 
@@ -76,7 +77,7 @@ impl Factory for LambdaFactory {
     }
 }
 
-/// How often Lambda is asked again for what it has none of: of its one call a second, a hunt takes less than a fifth.
+/// The poll interval of a capacity wait: it uses less than a fifth of Lambda's limit of one call a second.
 const POLL: Duration = Duration::from_secs(20);
 
 fn capability() -> Capability {
@@ -86,7 +87,7 @@ fn capability() -> Capability {
         extend: false,
         reserves: false,
         hosts_vanish: true,
-        // An instance takes 4 to 15 minutes until it has an address, and some more until it answers.
+        // An instance takes 4 to 15 minutes to get an address, and some more to answer by SSH.
         boot: Duration::from_secs(30 * 60),
         console: false,
         several_resources: true,
@@ -99,7 +100,6 @@ fn capability() -> Capability {
     }
 }
 
-/// Lambda.
 struct Lambda {
     cloud: Cloud,
 }

@@ -1,4 +1,4 @@
-//! What a spec leaves open, pinned down before anything is asked for: type, region, key, file systems, image.
+//! Resolves what a spec leaves open before anything is acquired: type, region, key, file systems, image.
 
 use super::api::{FileSystem, Instance, InstanceType, Status, TypeItem};
 use super::choice::{self, Ask, None as Nothing, gpu_offer, is_arm};
@@ -12,15 +12,15 @@ use crate::name::{Key, Scope};
 use crate::provider::{Finding, HostRequest, Offer, Resolved};
 use crate::util::near::nearest;
 
-/// What exists of the cluster already.
+/// The cluster's existing resources.
 pub(super) struct Existing<'a> {
-    /// Of each host, what is good or coming.
+    /// For each host its instance, if that is usable or coming.
     pub(super) hosts: Vec<Option<&'a Instance>>,
-    /// Where something is that cannot be moved, and what.
+    /// A region that is fixed by an immovable resource, and a description of that resource.
     region: Option<(String, String)>,
 }
 
-/// Pins down what the spec leaves open.
+/// Resolves type, region, key, file systems and image of these hosts.
 pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest>) -> Result<Resolved> {
     let account = cloud.account()?;
     let entries: Vec<HostSettings> =
@@ -34,7 +34,7 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
         async { if cloud.settings.image.is_some() { Ok(account.images().await?) } else { Ok(Vec::new()) } },
     )?;
     let existing = existing(scope, &hosts, &instances, &files);
-    let mut notes = vec![format!("Lambda is asked with the key of {}", account.source())];
+    let mut notes = vec![format!("it uses the API key from {}", account.source())];
     let region = where_it_is(cloud, &existing, &files, &types).await?;
     let missing: Vec<usize> = (0..hosts.len()).filter(|index| existing.hosts[*index].is_none()).collect();
     let ask = Ask {
@@ -50,7 +50,7 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
             .map_err(|why| nothing(why, &ask, &existing))?,
     };
     if let Some((region, what)) = existing.region.as_ref().filter(|_| !missing.is_empty()) {
-        notes.push(format!("it goes on in {region}, where {what} is"));
+        notes.push(format!("it continues in {region}, where {what} is"));
     }
     let key = key_of(cloud, scope, &keys, &existing, &mut notes)?;
     let file_systems = files_of(cloud, &files, &chosen.region)?;
@@ -86,7 +86,7 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
     Ok(resolved)
 }
 
-/// A type as an offer.
+/// Turns a type into an offer.
 pub(super) fn offer(kind: &InstanceType, place: &str, free: &str) -> Offer {
     Offer {
         name: kind.name.clone(),
@@ -99,15 +99,15 @@ pub(super) fn offer(kind: &InstanceType, place: &str, free: &str) -> Offer {
     }
 }
 
-/// What a processor of another kind means.
+/// The note for a type with an arm64 processor.
 fn arm(kind: &str) -> String {
     format!(
-        "{kind} has an arm64 processor: images and programs that are built for x86_64 only do not run there; Ray's image needs its \
+        "{kind} has an arm64 processor: images and programs built only for x86_64 do not run there; Ray's image needs its \
          -aarch64 tag (`image:` under `ray:`), and every service and job needs a build for arm64"
     )
 }
 
-/// `4 x gpu_1x_a10 in us-east-1: 5.16 USD an hour`.
+/// Describes the total price: `4 x gpu_1x_a10 in us-east-1: 5.16 USD an hour`.
 fn describe_costs(costs: &[(String, HourlyPrice)], region: &str) -> String {
     let mut kinds: Vec<(&str, usize)> = Vec::new();
     for (name, _) in costs {
@@ -121,7 +121,7 @@ fn describe_costs(costs: &[(String, HourlyPrice)], region: &str) -> String {
     format!("{} in {region}: {} an hour, from launch to termination", kinds.join(", "), crate::money::describe(&sum))
 }
 
-/// What of the cluster is there, and where.
+/// Finds the cluster's existing hosts, and the region they or its file system fix.
 fn existing<'a>(scope: &Scope, hosts: &[HostRequest], instances: &'a [Instance], files: &[FileSystem]) -> Existing<'a> {
     let of_scope = |instance: &&Instance| tag_of(instance).is_some_and(|tag| scope.holds(&tag));
     let ours: Vec<&Instance> = instances.iter().filter(of_scope).collect();
@@ -131,7 +131,7 @@ fn existing<'a>(scope: &Scope, hosts: &[HostRequest], instances: &'a [Instance],
         let is_it = |instance: &&&Instance| tag_of(instance).is_some_and(|tag| tag.key == *key);
         ours.iter().filter(good).find(is_it).copied()
     };
-    let place = ours.iter().find(|one| good(one)).map(|one| (one.region.name.clone(), "a host of it".to_owned()));
+    let place = ours.iter().find(|one| good(one)).map(|one| (one.region.name.clone(), "one of its hosts".to_owned()));
     let own_file = files.iter().find(|file| file.name.parse().is_ok_and(|tag| scope.holds(&tag)));
     Existing {
         hosts: hosts.iter().map(|host| of_host(&host.key)).collect(),
@@ -140,7 +140,7 @@ fn existing<'a>(scope: &Scope, hosts: &[HostRequest], instances: &'a [Instance],
     }
 }
 
-/// The regions that will do: one, where something is already that cannot be moved.
+/// The acceptable regions, in order of preference; exactly one if an existing resource fixes it.
 async fn where_it_is(
     cloud: &Cloud,
     existing: &Existing<'_>,
@@ -156,28 +156,28 @@ async fn where_it_is(
         types.iter().flat_map(|item| &item.regions_with_capacity_available).any(|region| region.name == *name)
     };
     if settings.regions.iter().any(|name| !listed(name)) {
-        // The list of types names those that have something now: one that has nothing is none that does not exist.
+        // The list of types shows only regions with capacity now; a missing one may still exist.
         let known: Vec<String> = cloud.account()?.regions().await?.into_iter().map(|region| region.name).collect();
         if let Some(wrong) = settings.regions.iter().find(|name| !known.contains(name)) {
             let mut error = Error::new(ErrorKind::Provider, doing())
                 .because(format!("Lambda has no region `{wrong}` (`regions:` in the spec)"))
-                .hint(format!("there are: {}", known.join(", ")));
+                .hint(format!("available: {}", known.join(", ")));
             if let Some(near) = nearest(wrong, known.iter().map(String::as_str)) {
                 error = error.hint(format!("did you mean `{near}`?"));
             }
             return Err(error);
         }
     }
-    // A file system that is there already is where it is.
+    // An existing file system restricts the regions.
     let mut regions = settings.regions.clone();
     for wanted in &settings.file_systems {
         let places: Vec<&FileSystem> = files.iter().filter(|file| file.name == wanted.name).collect();
         if places.is_empty() && !wanted.create {
             let known: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
             return Err(Error::new(ErrorKind::Provider, format!("find the file system {}", wanted.name))
-                .because("the account has none of that name")
+                .because("the account has no file system of that name")
                 .hint(format!("it has: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") }))
-                .hint("`create: true` makes it"));
+                .hint("`create: true` creates it"));
         }
         if places.is_empty() {
             continue;
@@ -192,12 +192,12 @@ async fn where_it_is(
         if regions.is_empty() {
             return Err(Error::new(ErrorKind::Provider, doing())
                 .because(format!(
-                    "the file system {} is in {}, and the hosts are to be in {}",
+                    "the file system {} is in {}, but the hosts must be in {}",
                     wanted.name,
                     at.join(", "),
                     before.join(", ")
                 ))
-                .hint("a file system is only in its region: change `regions:`, or name another file system"));
+                .hint("a file system is usable only in its region: change `regions:`, or use another file system"));
         }
     }
     Ok(regions)
@@ -205,11 +205,11 @@ async fn where_it_is(
 
 fn type_named<'a>(types: &'a [TypeItem], name: &str) -> Result<&'a InstanceType> {
     types.iter().map(|item| &item.instance_type).find(|kind| kind.name == name).ok_or_else(|| {
-        Error::new(ErrorKind::Internal, format!("find the type {name}")).because("it was chosen and is not there")
+        Error::new(ErrorKind::Internal, format!("find the type {name}")).because("it was chosen, but is not listed")
     })
 }
 
-/// Why there is nothing, as an error.
+/// The error for a failed choice.
 fn nothing(why: Nothing, ask: &Ask<'_>, existing: &Existing<'_>) -> Error {
     let doing = "find hosts at Lambda";
     let permanent = |text: String| Error::new(ErrorKind::Provider, doing).because(text);
@@ -223,17 +223,17 @@ fn nothing(why: Nothing, ask: &Ask<'_>, existing: &Existing<'_>) -> Error {
             error.hint("gpucl offers --provider lambda --all   # shows all types")
         }
         Nothing::NothingLikeThat { models } => permanent("no type has such GPUs".to_owned())
-            .hint(format!("there are: {}", models.join(", ")))
+            .hint(format!("available models: {}", models.join(", ")))
             .hint("gpucl offers --provider lambda --all   # shows all types"),
         Nothing::TooDear { cheapest, price } => {
             let most = ask.most.map(|most| most.to_string()).unwrap_or_default();
-            permanent(format!("the cheapest that does, {cheapest}, costs {price} an hour, and `max_price:` is {most}"))
-                .hint("a higher `max_price:` in the spec, or another type")
+            permanent(format!("the cheapest match, {cheapest}, costs {price} an hour, but `max_price:` is {most}"))
+                .hint("raise `max_price:` in the spec, or choose another type")
         }
         Nothing::NoRules { region } => permanent(format!(
-            "no firewall rules can be made in {region}, and several hosts need some to reach each other and nobody else"
+            "{region} has no firewall rules, and several hosts need them to open their ports to each other only"
         ))
-        .hint("choose another region (`regions:` in the spec), or one host"),
+        .hint("choose another region (`regions:` in the spec), or use one host"),
         Nothing::NoCapacity { accepted, regions } => {
             let types: Vec<String> = accepted.iter().map(|(name, price)| format!("{name} ({price} an hour)")).collect();
             let place = match (regions.as_slice(), &existing.region) {
@@ -244,7 +244,7 @@ fn nothing(why: Nothing, ask: &Ask<'_>, existing: &Existing<'_>) -> Error {
             let count = ask.hosts.len();
             let of_each = if count > 1 { format!(" for {count} hosts in one region") } else { String::new() };
             Error::new(ErrorKind::Capacity, doing)
-                .because(format!("none is free now{of_each}; accepted would be {} in {place}", types.join(", ")))
+                .because(format!("none is free now{of_each}; acceptable: {} in {place}", types.join(", ")))
                 .status(Retry::Temporary)
                 .hint("wait for it: the same with --wait-capacity 6h")
                 .hint("see what is free now: gpucl offers --provider lambda")

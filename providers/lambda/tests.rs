@@ -1,1 +1,1 @@
-//! The tests of this provider stand beside what they test; `tests/lambda/` has those through the program.
+//! Unit tests are beside the code they test; `tests/lambda/` tests the provider through the program.

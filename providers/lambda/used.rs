@@ -1,4 +1,4 @@
-//! What of the account a cluster uses: a key to log in with, file systems, an image.
+//! Existing things of the account that a cluster uses: SSH key, file systems, image.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Scope;
 use crate::util::fs::{RECORD_LIMIT, read_text_within};
 
-/// The key that logs in: the one that was named, else one of the user's that is in the account, else one that is made.
+/// Chooses the login key: the named one, else one of the user's keys in the account, else a new one.
 pub(super) fn key_of(
     cloud: &Cloud,
     scope: &Scope,
@@ -23,24 +23,24 @@ pub(super) fn key_of(
     notes: &mut Vec<String>,
 ) -> Result<KeyFound> {
     let account = |key: &SshKey| KeyFound::Account { id: key.id.clone(), name: key.name.clone() };
-    // A launch takes a name: of two keys that have it, nobody could say which it would be.
+    // A launch takes a key's name: it would be ambiguous between different keys of one name.
     let alike =
         |key: &SshKey| keys.iter().filter(|other| other.name == key.name).all(|other| other.is(&key.public_key));
     if let Some(name) = &cloud.settings.ssh_key {
         let found = keys.iter().find(|key| key.name == *name).ok_or_else(|| {
             let known: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
             Error::new(ErrorKind::Provider, format!("find the SSH key {name}"))
-                .because("the account has none of that name")
+                .because("the account has no SSH key of that name")
                 .hint(format!("it has: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") }))
         })?;
         if !alike(found) {
             return Err(Error::new(ErrorKind::Provider, format!("find the SSH key {name}"))
-                .because("the account has several different keys of that name, and a launch takes a name")
+                .because("the account has several different keys of that name, and a launch selects a key by name")
                 .hint("rename one of them at https://cloud.lambda.ai/ssh-keys, or leave `ssh_key:` out"));
         }
         return Ok(account(found));
     }
-    // What was decided when the first host was launched stays.
+    // Keep the choice made for the first host.
     let made = scope.tag(&key_key()).to_string();
     let used: Vec<&String> = existing.hosts.iter().flatten().flat_map(|host| &host.ssh_key_names).collect();
     if used.contains(&&made) || keys.iter().any(|key| key.name == made) {
@@ -55,7 +55,7 @@ pub(super) fn key_of(
     Ok(match found {
         Some((file, key)) => {
             notes.push(format!(
-                "hosts are logged in to with the account's key {}, which is {}",
+                "gpucl logs in to the hosts with the account's key {}, which is {}",
                 key.name,
                 file.display()
             ));
@@ -65,7 +65,7 @@ pub(super) fn key_of(
     })
 }
 
-/// The public keys in `~/.ssh` whose private halves lie beside them: the files of these, and the public keys.
+/// The key pairs in `~/.ssh`: the file of each private key, and the text of its public key.
 pub(super) fn public_keys(home: &Path) -> Vec<(PathBuf, String)> {
     let Ok(entries) = fs_err::read_dir(home.join(".ssh")) else { return Vec::new() };
     let mut found: Vec<(PathBuf, String)> = entries
@@ -79,21 +79,21 @@ pub(super) fn public_keys(home: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The file systems, each as it is found in the region.
+/// Finds the spec's file systems in the region.
 pub(super) fn files_of(cloud: &Cloud, files: &[FileSystem], region: &str) -> Result<Vec<FileSystemFound>> {
     let find = |wanted: &FileSystemSettings| {
         let there = files.iter().find(|file| file.name == wanted.name && file.region.name == region);
         if there.is_none() && !wanted.create {
             return Err(Error::new(ErrorKind::Provider, format!("find the file system {}", wanted.name))
                 .because(format!("there is none of that name in {region}"))
-                .hint("`create: true` makes it"));
+                .hint("`create: true` creates it"));
         }
         Ok(FileSystemFound { wanted: wanted.clone(), id: there.map(|file| file.id.clone()) })
     };
     cloud.settings.file_systems.iter().map(find).collect()
 }
 
-/// The image of this family, name or id, for this type in this region.
+/// Finds an image by family, name or id, for this type in this region.
 pub(super) fn image_of(name: &str, images: &[Image], region: &str, kind: &InstanceType) -> Result<Value> {
     let architecture = if is_arm(kind) { "arm64" } else { "x86_64" };
     let fits = |image: &&Image| {
@@ -110,7 +110,7 @@ pub(super) fn image_of(name: &str, images: &[Image], region: &str, kind: &Instan
     families.sort_unstable();
     families.dedup();
     Err(Error::new(ErrorKind::Provider, format!("find the image {name}"))
-        .because(format!("{region} has none of that family, name or id for {architecture}"))
+        .because(format!("{region} has no image of that family, name or id for {architecture}"))
         .hint(format!(
             "its families are: {}",
             if families.is_empty() { "none".to_owned() } else { families.join(", ") }

@@ -1,14 +1,14 @@
-//! The folders that stand for hosts: `<hosts>/<tag>/claim.json`.
+//! The folders that represent hosts: `<hosts>/<tag>/claim.json`.
 //!
-//! A folder is made, claimed, renamed and removed, in that order, each a step that a crash may come after. What each leaves
-//! shows in `list`, and the next call goes on from there:
+//! A folder is created, claimed, renamed and removed, in that order; a crash may come after any step. What a step
+//! leaves shows in `list`, and the next call continues from there:
 //!
-//! | on the disk | is | acquire | release |
+//! | on disk | state | acquire | release |
 //! |---|---|---|---|
-//! | `<tag>/` without a claim | half made | claims it | removes it |
-//! | `<tag>/claim.json` | whole | hands it back | renames, then removes it |
-//! | `.<tag>.releasing-<id>/` | half released | makes another | removes it |
-//! | nothing, and processes run from there | lost | makes another | has nothing to remove |
+//! | `<tag>/` without a claim | half created | claims it | removes it |
+//! | `<tag>/claim.json` | whole | returns it | renames, then removes it |
+//! | `.<tag>.releasing-<id>/` | half released | creates another | removes it |
+//! | nothing, but processes run from it | lost | creates another | has nothing to remove |
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,16 +22,16 @@ use crate::name::{ClusterName, Key, Owner, Tag};
 use crate::util::process::with_variable;
 use crate::util::{digest, fs, random};
 
-/// The version of a claim's form.
+/// The version of the claim format.
 const VERSION: u32 = 1;
 /// The claim's file name.
 pub(super) const CLAIM: &str = "claim.json";
-/// The variable by which the processes of nodes are known.
+/// The environment variable that identifies processes of nodes.
 const TAG_VARIABLE: &str = "GPUCL_TAG";
-/// What stands between the tag and the id in the name of a folder that is on its way out. No tag holds a dot.
+/// The separator between tag and id in the name of a folder being released. No tag has a dot.
 const RELEASING: &str = ".releasing-";
 
-/// What the claim file says.
+/// The content of the claim file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Claim {
     version: u32,
@@ -41,11 +41,11 @@ struct Claim {
     key: Key,
     id: String,
     created: jiff::Timestamp,
-    /// The digest of the request it was made for.
+    /// The digest of the request.
     request: String,
 }
 
-/// The little that is read of a claim, so that one of a newer version can still be seen and released.
+/// The minimum read from a claim, so that one of a newer version can still be listed and released.
 #[derive(Deserialize)]
 struct ClaimHead {
     version: u32,
@@ -53,18 +53,18 @@ struct ClaimHead {
     id: String,
 }
 
-/// What state a folder is in.
+/// The state of a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Condition {
-    /// It can be used.
+    /// It is usable.
     Whole,
-    /// It was made but not claimed.
+    /// It was created but not claimed.
     HalfMade,
-    /// It was on its way out.
+    /// Its release was begun but not finished.
     HalfReleased,
-    /// Its claim cannot be read or is not its own; why.
+    /// Its claim is unreadable or belongs to another tag; with the reason.
     Damaged(String),
-    /// It is gone, and so many processes that were started from it run still.
+    /// The folder is gone, but this many processes started from it still run.
     Lost(usize),
 }
 
@@ -72,17 +72,18 @@ impl fmt::Display for Condition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole => Ok(()),
-            Self::HalfMade => out.write_str("its folder was made but not claimed"),
+            Self::HalfMade => out.write_str("its folder was created but not claimed"),
             Self::HalfReleased => out.write_str("its release was begun but not finished"),
             Self::Damaged(why) => write!(out, "its claim is damaged: {why}"),
             Self::Lost(processes) => {
-                write!(out, "its folder is gone, and {} of it run", crate::util::human::count(*processes, "process"))
+                let count = crate::util::human::count(*processes, "process");
+                write!(out, "its folder is gone, but {count} of it still run")
             }
         }
     }
 }
 
-/// One folder.
+/// One folder that represents a host.
 #[derive(Debug)]
 pub(super) struct Allotment {
     pub(super) tag: Tag,
@@ -91,7 +92,7 @@ pub(super) struct Allotment {
     folder: PathBuf,
 }
 
-/// All folders of one data folder.
+/// All such folders in one data folder.
 #[derive(Debug)]
 pub(super) struct Allotments {
     hosts: PathBuf,
@@ -102,7 +103,7 @@ impl Allotments {
         Self { hosts }
     }
 
-    /// All that is there, whoever's it is, and those of which only processes are left.
+    /// All allotments of any owner, including lost ones with only processes left.
     pub(super) fn list(&self) -> Result<Vec<Allotment>> {
         let mut found = self.entries()?;
         for (tag, count) in self.running() {
@@ -115,7 +116,7 @@ impl Allotments {
         Ok(found)
     }
 
-    /// What is there on the disk. What has no tag of ours for a name is not ours.
+    /// All allotments on disk. Entries not named by a tag are ignored.
     fn entries(&self) -> Result<Vec<Allotment>> {
         let failed = |error: std::io::Error| failure("list the hosts of this machine", &self.hosts, &error);
         let entries = match fs_err::read_dir(&self.hosts) {
@@ -126,19 +127,19 @@ impl Allotments {
         let mut found = Vec::new();
         for entry in entries {
             let name = entry.map_err(failed)?.file_name();
-            if let Some(allotment) = name.to_str().and_then(|name| self.look_at(name)) {
+            if let Some(allotment) = name.to_str().and_then(|name| self.inspect(name)) {
                 found.push(allotment);
             }
         }
         Ok(found)
     }
 
-    /// Where the folder of this tag is, or will be.
+    /// The path of the folder of this tag, existing or not.
     pub(super) fn folder(&self, tag: &Tag) -> PathBuf {
         self.hosts.join(tag.to_string())
     }
 
-    /// The tags of hosts from whose folders processes were started that run, and how many.
+    /// The number of running processes started from host folders, by tag.
     fn running(&self) -> BTreeMap<Tag, usize> {
         let mut running = BTreeMap::new();
         for process in with_variable(TAG_VARIABLE) {
@@ -153,8 +154,8 @@ impl Allotments {
         running
     }
 
-    /// What the entry of this name is.
-    fn look_at(&self, name: &str) -> Option<Allotment> {
+    /// Reads the entry with this name; `None` if it is not an allotment.
+    fn inspect(&self, name: &str) -> Option<Allotment> {
         let folder = self.hosts.join(name);
         if let Some((tag, id)) = name.strip_prefix('.').and_then(|rest| rest.split_once(RELEASING)) {
             let condition = Condition::HalfReleased;
@@ -169,16 +170,16 @@ impl Allotments {
         Some(Allotment { tag, id, condition, folder })
     }
 
-    /// Makes the folder of this tag or finds it; hands back its id and whether it was there.
+    /// Creates or finds the folder of this tag; returns its id and whether it existed.
     pub(super) async fn claim(&self, tag: &Tag, request: &str) -> Result<(String, bool)> {
         let folder = self.folder(tag);
-        let doing = format!("allot a folder of this machine to {tag}");
+        let doing = format!("allocate a folder on this machine for {tag}");
         let failed = |error: &std::io::Error| failure(&doing, &folder, error).left(left_behind(&folder, tag));
-        // The last release of another cluster may take the empty folder above away between two steps of the first try.
+        // The last release of another cluster may remove the empty parent folder during the first try.
         fs::create_private_dir(&folder)
             .or_else(|error| if error.kind() == Io::NotFound { fs::create_private_dir(&folder) } else { Err(error) })
             .map_err(|error| failed(&error))?;
-        // Each step is followed by a place to stop, as a call over a network would have one.
+        // An await point after each step, as in a call over a network.
         tokio::task::yield_now().await;
         match read_claim(&folder, &tag.to_string()) {
             Ok(Some(id)) => return Ok((id, true)),
@@ -202,7 +203,7 @@ impl Allotments {
         };
         let text = serde_json::to_vec_pretty(&claim).map_err(|error| failed(&error.into()))?;
         if let Err(error) = fs::write_atomic(&folder.join(CLAIM), &text, 0o600) {
-            // Nothing was in it, or it would not go.
+            // Only removes an empty folder.
             let _ = fs_err::remove_dir(&folder);
             return Err(failed(&error));
         }
@@ -212,7 +213,7 @@ impl Allotments {
         Ok((claim.id, false))
     }
 
-    /// Removes what has this tag and this id; success when there is nothing.
+    /// Removes the folder with this tag and id; succeeds if there is none.
     pub(super) async fn release(&self, tag: &Tag, id: &str) -> Result<()> {
         for allotment in self.entries()?.into_iter().filter(|allotment| allotment.tag == *tag && allotment.id == id) {
             let Allotment { folder, condition, .. } = allotment;
@@ -222,7 +223,7 @@ impl Allotments {
             };
             let leaving = self.hosts.join(format!(".{tag}{RELEASING}{id}"));
             if condition != Condition::HalfReleased {
-                // From here on nobody can take it for a whole one, whatever is removed first.
+                // From here on it cannot be mistaken for a whole one, whatever is removed first.
                 fs_err::rename(&folder, &leaving).map_err(|error| failed(&error))?;
                 fs::sync_folder(&self.hosts).map_err(|error| failed(&error))?;
                 tokio::task::yield_now().await;
@@ -230,20 +231,20 @@ impl Allotments {
             remove(&leaving).map_err(|error| failed(&error))?;
             tokio::task::yield_now().await;
         }
-        // Nothing is left means nothing: these two go when they are empty, and stay when they are not.
+        // Removes these two folders as well if they are empty.
         if fs_err::remove_dir(&self.hosts).is_ok() {
             let _ = self.hosts.parent().map(fs_err::remove_dir);
         }
         Ok(())
     }
 
-    /// The folder of a whole allotment.
+    /// The folder of a usable allotment.
     pub(super) fn folder_of(&self, tag: &Tag, id: &str) -> Result<PathBuf> {
         let found = self.entries()?.into_iter().find(|allotment| allotment.tag == *tag && allotment.id == id);
         let cause = match found {
             Some(Allotment { condition: Condition::Whole, folder, .. }) => return Ok(folder),
             Some(allotment) => allotment.condition.to_string(),
-            None => format!("no folder of {} has this tag and the id {id}", self.hosts.display()),
+            None => format!("no folder in {} has this tag and the id {id}", self.hosts.display()),
         };
         Err(Error::new(ErrorKind::Provider, format!("find the folder of {tag}"))
             .because(cause)
@@ -251,12 +252,12 @@ impl Allotments {
     }
 }
 
-/// The id of what has no claim: always the same for a tag, and never that of a claim.
+/// The id of an allotment without a claim: fixed for a tag, and never equal to that of a claim.
 fn unclaimed_id(tag: &Tag) -> String {
     format!("local-unclaimed-{}", digest::short(tag.to_string().as_bytes()))
 }
 
-/// The id that the claim of this folder gives; nothing when there is no claim, or why it is no claim.
+/// The id in the folder's claim; `None` without a claim; an error says why the claim is invalid.
 fn read_claim(folder: &Path, name: &str) -> Result<Option<String>, String> {
     let bytes = match fs::read_within(&folder.join(CLAIM), fs::RECORD_LIMIT) {
         Ok(bytes) => bytes,
@@ -267,13 +268,13 @@ fn read_claim(folder: &Path, name: &str) -> Result<Option<String>, String> {
     if claim.tag != name {
         Err(format!("it is the claim of {}", claim.tag))
     } else if claim.version > VERSION {
-        Err(format!("its version is {}, and this gpucl reads {VERSION}", claim.version))
+        Err(format!("its version is {}, but this gpucl reads {VERSION}", claim.version))
     } else {
         Ok(Some(claim.id))
     }
 }
 
-/// Removes a folder and all in it, or the file that stands in its place.
+/// Removes a folder with its content, or a file in its place.
 fn remove(path: &Path) -> std::io::Result<()> {
     match fs::remove_tree(path) {
         Err(error) if error.kind() == Io::NotADirectory => fs_err::remove_file(path),
@@ -281,7 +282,7 @@ fn remove(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// What a failed claim left.
+/// What a failed claim left behind.
 fn left_behind(folder: &Path, tag: &Tag) -> LeftBehind {
     match fs_err::symlink_metadata(folder) {
         Ok(_) => LeftBehind::Remaining(vec![unclaimed_id(tag)]),
@@ -290,23 +291,23 @@ fn left_behind(folder: &Path, tag: &Tag) -> LeftBehind {
     }
 }
 
-/// An error with the path, and with what to do where that is known.
+/// An error with the path, and a hint where one is known.
 pub(super) fn failure(doing: &str, folder: &Path, error: &std::io::Error) -> Error {
     let text = error.to_string();
-    let told = Error::new(ErrorKind::Provider, doing);
-    // Some of these errors name their path already.
-    let told =
-        if text.contains('/') { told.because(text) } else { told.because(format!("{}: {text}", folder.display())) };
+    let failed = Error::new(ErrorKind::Provider, doing);
+    // Some of these errors already name their path.
+    let cause = if text.contains('/') { text } else { format!("{}: {text}", folder.display()) };
+    let failed = failed.because(cause);
     let parent = folder.parent().unwrap_or(folder);
     match error.kind() {
-        Io::StorageFull | Io::QuotaExceeded => told.hint(format!("make room there: df -h {}", parent.display())),
-        Io::PermissionDenied | Io::ReadOnlyFilesystem => told.hint(format!(
-            "let your user write there (ls -ld {}), or set XDG_DATA_HOME to a folder that it may write",
+        Io::StorageFull | Io::QuotaExceeded => failed.hint(format!("free some space: df -h {}", parent.display())),
+        Io::PermissionDenied | Io::ReadOnlyFilesystem => failed.hint(format!(
+            "make it writable for your user (ls -ld {}), or set XDG_DATA_HOME to a writable folder",
             parent.display()
         )),
         Io::NotADirectory | Io::AlreadyExists => {
-            told.hint(format!("something else stands in its way: ls -ld {}", parent.display()))
+            failed.hint(format!("something else is in its place: ls -ld {}", parent.display()))
         }
-        _ => told,
+        _ => failed,
     }
 }

@@ -1,9 +1,9 @@
-//! The settings, strict: there are none yet, so every key is an unknown one.
+//! The settings, read strictly: there are none yet, so every key is unknown.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What stands under `provider:` beside `name`.
+/// The keys under `provider:` other than `name`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Settings {}

@@ -1,4 +1,4 @@
-//! What this machine could hand over: processors, memory, and the GPUs on its PCI bus.
+//! The hardware of this machine: processors, memory, and the GPUs on its PCI bus.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::path::Path;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::provider::{GpuOffer, Offer};
 
-/// The vendors whose cards Ray can use, by their PCI id.
+/// The vendors of GPUs that Ray can use, by PCI id.
 const VENDORS: [(&str, &str); 2] = [("10de", "NVIDIA"), ("1002", "AMD")];
-/// The PCI classes of a card that computes: VGA, 3D, display controller, processing accelerator.
+/// The PCI classes of GPUs: VGA, 3D, display controller, processing accelerator.
 const CLASSES: [&str; 4] = ["0300", "0302", "0380", "1200"];
 
-/// Reads the machine below `root`, which is `/` but for tests.
+/// Reads the machine's hardware below `root`, which is `/` except in tests.
 pub(super) fn offer(root: &Path) -> Result<Offer> {
     let cpus = std::thread::available_parallelism()
         .doing(ErrorKind::Provider, || "count the processors of this machine".to_owned())?;
@@ -38,7 +38,7 @@ fn memory(root: &Path) -> Result<u64> {
     })
 }
 
-/// The cards on the bus, counted by vendor and device. A machine without a PCI bus has none.
+/// The GPUs on the bus, counted by vendor and device. A machine without a PCI bus has none.
 ///
 /// Names are as old as the list of PCI ids that is installed, if there is one; the ids are always right.
 fn gpus(devices: &Path) -> Vec<GpuOffer> {

@@ -1,7 +1,7 @@
-//! This machine as a provider: the default for a newcomer, and the reference for a provider of hosts.
+//! This machine as a provider: the default, and the reference for providers of hosts.
 //!
-//! A host is an *allotment*: a folder of its own under the data folder, claimed by a file in it. The processes and the
-//! Ray environment in it are the engine's business.
+//! A host is an *allotment*: its own folder under the data folder, claimed by a file in it. The engine manages the
+//! processes and the Ray environment in it.
 
 mod allotment;
 mod config;
@@ -24,10 +24,10 @@ use crate::provider::{
 use allotment::{Allotments, Condition};
 use config::{HostSettings, Settings};
 
-/// The one kind of resource there is here.
+/// The only kind of resource of this provider.
 const HOST: &str = "host";
 
-/// What the registry knows this provider by.
+/// This provider's entry in the registry.
 pub static FACTORY: LocalFactory = LocalFactory;
 
 /// Opens this machine as a provider.
@@ -76,7 +76,7 @@ fn capability() -> Capability {
         several_resources: false,
         behind_first: false,
         poll: crate::provider::USUAL_POLL,
-        // Several owners of one home, and another cluster of the same owner.
+        // Several owners may share one home, and an owner may have other clusters.
         shared_account: true,
         consistency_delay: Duration::ZERO,
         runtimes: &[Runtime::Native],
@@ -87,7 +87,7 @@ fn capability() -> Capability {
 /// This machine.
 struct Local {
     allotments: Allotments,
-    /// `/`, or what stands for it in a test.
+    /// `/`, or its substitute in a test.
     root: PathBuf,
 }
 
@@ -139,7 +139,7 @@ impl Provider for Local {
     }
 
     async fn acquire(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired> {
-        refuse_what_is_no_host(tag, request)?;
+        check_host_request(tag, request)?;
         let (id, was_there) = self.allotments.claim(tag, &crate::util::digest::of_json(request)).await?;
         Acquired { id, was_there }.recorded(recorder, tag, &format!("the folder of {tag}")).await
     }
@@ -169,15 +169,15 @@ impl Provider for Local {
     }
 }
 
-/// This machine, with everything of a host in this folder.
+/// A place on this machine, with all of a host's files in this folder.
 fn place(folder: PathBuf) -> HostPlace {
     HostPlace::Local { folder, claim: allotment::CLAIM.to_owned() }
 }
 
-/// Looks at the request before anything is touched.
-fn refuse_what_is_no_host(tag: &Tag, request: &ResourceRequest) -> Result<()> {
+/// Validates the request before anything is changed.
+fn check_host_request(tag: &Tag, request: &ResourceRequest) -> Result<()> {
     let refused = |cause: String| {
-        Err(Error::new(ErrorKind::Provider, format!("allot a folder of this machine to {tag}"))
+        Err(Error::new(ErrorKind::Provider, format!("allocate a folder on this machine for {tag}"))
             .because(cause)
             .hint("the provider `local` takes no settings for a host: write `hosts: [{}]`, or leave `hosts` out"))
     };

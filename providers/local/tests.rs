@@ -1,4 +1,4 @@
-//! What a crash or a stranger leaves in the folders, and what the bus of a machine shows.
+//! Tests of folders left by crashes or other programs, and of GPU detection.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::error::LeftBehind;
 
-/// Keeps what it is told.
+/// Records ids.
 #[derive(Default)]
 struct Notes(Mutex<Vec<String>>);
 
@@ -83,14 +83,14 @@ async fn a_folder_without_a_claim_shows_and_is_completed() {
     fs_err::create_dir_all(bench.folder()).unwrap();
     let seen = bench.seen().await;
     assert_eq!((seen.len(), seen[0].usable), (1, false));
-    assert_eq!(seen[0].detail, "its folder was made but not claimed");
+    assert_eq!(seen[0].detail, "its folder was created but not claimed");
 
     let acquired = bench.acquire().await.unwrap();
     assert!(!acquired.was_there);
     let after = bench.seen().await;
     assert_eq!((after.len(), after[0].usable, &after[0].id), (1, true, &acquired.id));
 
-    // The id of the half made is gone with it: it must not take what has its place now.
+    // The id of the half-created one is gone: releasing it must not affect the new one.
     bench.local.release(&bench.scope, &seen[0]).await.unwrap();
     assert_eq!(bench.seen().await, after);
 }
@@ -104,7 +104,7 @@ async fn a_folder_without_a_claim_can_be_released() {
 }
 
 #[tokio::test]
-async fn a_release_that_was_cut_shows_and_is_finished() {
+async fn an_interrupted_release_shows_and_is_finished() {
     let bench = bench();
     let first = bench.acquire().await.unwrap();
     fs_err::write(bench.folder().join("data"), "x").unwrap();
@@ -113,7 +113,7 @@ async fn a_release_that_was_cut_shows_and_is_finished() {
     assert_eq!((seen.len(), seen[0].usable, &seen[0].id), (1, false, &first.id));
     assert!(bench.local.place(&bench.tag, &first.id).await.is_err());
 
-    // Another is made beside it, and releasing the old one leaves the new one.
+    // Another is created beside it, and releasing the old one keeps the new one.
     let second = bench.acquire().await.unwrap();
     assert_ne!(first.id, second.id);
     assert_eq!(bench.seen().await.len(), 2);
@@ -123,7 +123,7 @@ async fn a_release_that_was_cut_shows_and_is_finished() {
 }
 
 #[tokio::test]
-async fn what_is_not_named_like_ours_is_left_alone() {
+async fn entries_not_named_by_a_tag_are_left_alone() {
     let bench = bench();
     bench.acquire().await.unwrap();
     for name in ["notes", "gpucl-abcd1234-demo", ".gpucl-abcd1234-demo-host0", ".x.releasing-local-1"] {
@@ -171,7 +171,7 @@ async fn a_damaged_claim_shows_is_not_taken_and_can_be_released() {
 }
 
 #[tokio::test]
-async fn a_file_in_the_folders_place_is_told_and_released() {
+async fn a_file_in_the_folders_place_is_reported_and_released() {
     let bench = bench();
     fs_err::create_dir_all(&bench.hosts).unwrap();
     fs_err::write(bench.folder(), "in the way").unwrap();
@@ -183,7 +183,7 @@ async fn a_file_in_the_folders_place_is_told_and_released() {
 }
 
 #[tokio::test]
-async fn a_data_folder_that_is_no_folder_names_itself() {
+async fn an_error_names_a_data_folder_that_is_not_a_folder() {
     let bench = bench();
     fs_err::create_dir_all(bench.hosts.parent().unwrap()).unwrap();
     fs_err::write(&bench.hosts, "in the way").unwrap();
@@ -238,7 +238,7 @@ fn the_cards_on_the_bus_are_counted_by_their_ids() {
     let root = machine(&[
         ("0x10de", "0x030200", "0x2330"),
         ("0x10de", "0x030200", "0x2330"),
-        ("0x10de", "0x040300", "0x2330"), // its audio
+        ("0x10de", "0x040300", "0x2330"), // its audio function
         ("0x10de", "0x068000", "0x22a3"), // an NVSwitch
         ("0x1002", "0x120000", "0x74a1"),
         ("0x1002", "0x038000", "0x738c"),

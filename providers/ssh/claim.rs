@@ -1,4 +1,4 @@
-//! The claims of hosts: `<claims>/<tag>.json`, one small file for each, whole or not there.
+//! The claims of hosts: `<claims>/<tag>.json`, one small file each, written atomically.
 
 use std::io::ErrorKind as Io;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use crate::host::SshTarget;
 use crate::name::{ClusterName, Key, Owner, Tag};
 use crate::util::{digest, fs, random};
 
-/// The version of a claim's form.
+/// The version of the claim format.
 const VERSION: u32 = 1;
 
-/// What a claim says.
+/// The content of a claim file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Claim {
     version: u32,
@@ -26,12 +26,12 @@ pub(super) struct Claim {
     pub(super) target: SshTarget,
 }
 
-/// A claim that was found.
+/// A claim on disk.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) tag: Tag,
     pub(super) id: String,
-    /// What it says, or why it cannot be read.
+    /// Its content, or why it cannot be read.
     pub(super) claim: std::result::Result<Claim, String>,
 }
 
@@ -46,7 +46,7 @@ impl Claims {
         Self { folder }
     }
 
-    /// All that are there, whoever's. What has no tag of ours for a name is not ours.
+    /// All claims of any owner. Files not named by a tag are ignored.
     pub(super) fn list(&self) -> Result<Vec<Found>> {
         let failed = |error: std::io::Error| self.failure("list the claims of hosts", &error);
         let entries = match fs_err::read_dir(&self.folder) {
@@ -71,13 +71,13 @@ impl Claims {
             Err(error) if error.kind() == Io::NotFound => return None,
             Err(error) => Err(error.to_string()),
         };
-        // The id of what cannot be read: always the same for a tag, and never that of a claim.
+        // The id of an unreadable claim: fixed for a tag, and never equal to that of a readable one.
         let unread = || format!("ssh-unread-{}", digest::short(tag.to_string().as_bytes()));
         let id = claim.as_ref().map_or_else(|_| unread(), |claim| claim.id.clone());
         Some(Found { tag: tag.clone(), id, claim })
     }
 
-    /// Makes the claim of this tag or finds it; hands back its id and whether it was there.
+    /// Creates or finds the claim of this tag; returns its id and whether it existed.
     pub(super) async fn claim(&self, tag: &Tag, target: SshTarget) -> Result<(String, bool)> {
         let doing = format!("claim the host {} for {tag}", target.node);
         match self.find(tag) {
@@ -102,7 +102,7 @@ impl Claims {
             target,
         };
         let written = || {
-            // The last release of another cluster may take the empty folder away between two steps of the first try.
+            // The last release of another cluster may remove the empty folder during the first try.
             fs::create_private_dir(&self.folder).or_else(|error| {
                 if error.kind() == Io::NotFound { fs::create_private_dir(&self.folder) } else { Err(error) }
             })?;
@@ -119,7 +119,7 @@ impl Claims {
         Ok((claim.id, false))
     }
 
-    /// Removes the claim of this tag and id; success when there is none.
+    /// Removes the claim with this tag and id; succeeds if there is none.
     pub(super) async fn release(&self, tag: &Tag, id: &str) -> Result<()> {
         if self.find(tag).is_some_and(|found| found.id == id) {
             let removed = fs_err::remove_file(self.file(tag)).and_then(|()| fs::sync_folder(&self.folder));
@@ -129,7 +129,7 @@ impl Claims {
             })?;
             tokio::task::yield_now().await;
         }
-        // Nothing is left means nothing: these two go when they are empty, and stay when they are not.
+        // Removes these two folders as well if they are empty.
         if fs_err::remove_dir(&self.folder).is_ok() {
             let _ = self.folder.parent().map(fs_err::remove_dir);
         }
@@ -143,18 +143,16 @@ impl Claims {
     fn failure(&self, doing: &str, error: &std::io::Error) -> Error {
         let text = error.to_string();
         let folder = self.folder.display();
-        let told = Error::new(ErrorKind::Provider, doing);
-        // Some of these errors name their path already.
-        let told = if text.contains('/') { told.because(text) } else { told.because(format!("{folder}: {text}")) };
+        let failed = Error::new(ErrorKind::Provider, doing);
+        // Some of these errors already name their path.
+        let failed = failed.because(if text.contains('/') { text } else { format!("{folder}: {text}") });
         let parent = self.folder.parent().unwrap_or(Path::new("/")).display();
         match error.kind() {
-            Io::StorageFull | Io::QuotaExceeded => told.hint(format!("make room there: df -h {parent}")),
-            Io::PermissionDenied | Io::ReadOnlyFilesystem | Io::NotADirectory | Io::AlreadyExists => {
-                told.hint(format!(
-                    "let your user write there (ls -ld {parent}), or set XDG_DATA_HOME to a folder that it may write"
-                ))
-            }
-            _ => told,
+            Io::StorageFull | Io::QuotaExceeded => failed.hint(format!("free some space: df -h {parent}")),
+            Io::PermissionDenied | Io::ReadOnlyFilesystem | Io::NotADirectory | Io::AlreadyExists => failed.hint(
+                format!("make it writable for your user (ls -ld {parent}), or set XDG_DATA_HOME to a writable folder"),
+            ),
+            _ => failed,
         }
     }
 }
@@ -166,7 +164,7 @@ fn read(bytes: &[u8], tag: &Tag) -> std::result::Result<Claim, String> {
     }
     let head: Head = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     if head.version > VERSION {
-        return Err(format!("its version is {}, and this gpucl reads {VERSION}", head.version));
+        return Err(format!("its version is {}, but this gpucl reads {VERSION}", head.version));
     }
     let claim: Claim = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     if claim.tag == tag.to_string() { Ok(claim) } else { Err(format!("it is the claim of {}", claim.tag)) }

@@ -1,4 +1,4 @@
-//! The settings, strict.
+//! The settings, read strictly.
 
 use std::path::PathBuf;
 
@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 use crate::host::SshTarget;
 use crate::provider::{FieldError, settings};
 
-/// What stands under `provider:` beside `name`: what holds for every host that does not say otherwise.
+/// The keys under `provider:` other than `name`: defaults for all hosts.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Settings {
-    /// The user to log in as; else as your SSH configuration says.
+    /// The user to log in as; from your SSH configuration when absent.
     pub(super) user: Option<String>,
-    /// The port of the SSH server; else as your SSH configuration says.
+    /// The port of the SSH server; from your SSH configuration when absent.
     #[schemars(range(min = 1, max = 65535))]
     pub(super) port: Option<u16>,
-    /// The private key to log in with, such as `~/.ssh/lab`; else your agent and your SSH configuration.
+    /// The private key to log in with, such as `~/.ssh/lab`; your SSH agent and configuration when absent.
     pub(super) identity_file: Option<PathBuf>,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Settings {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HostSettings {
-    /// The host's name or address, or an alias of your SSH configuration.
+    /// The host's name or address, or an alias in your SSH configuration.
     pub(super) node: String,
     /// The user to log in as.
     #[serde(default)]
@@ -38,15 +38,15 @@ pub(super) struct HostSettings {
     /// The private key to log in with.
     #[serde(default)]
     pub(super) identity_file: Option<PathBuf>,
-    /// The host's public key, `ssh-ed25519 AAAA…`, where it is known before the first connection.
+    /// The host's public key, `ssh-ed25519 AAAA…`, if known before the first connection.
     #[serde(default)]
     pub(super) host_key: Option<String>,
-    /// The address that the other hosts of the cluster reach it by; else the one that it is reached by.
+    /// The address at which the other hosts of the cluster reach it; the one gpucl connects to when absent.
     #[serde(default)]
     pub(super) private_address: Option<String>,
 }
 
-/// The schema of an entry: the map, or just the node's name.
+/// The schema of an entry: a map, or the node's name alone.
 pub(super) fn host_schema() -> schemars::Schema {
     let mut schema = schemars::schema_for!(HostSettings);
     let map = schema.clone();
@@ -57,8 +57,7 @@ pub(super) fn host_schema() -> schemars::Schema {
         .into_iter()
         .filter(|(key, _)| !["$schema", "title", "description", "$defs"].contains(&key.as_str()))
         .collect();
-    entry["anyOf"] =
-        json!([own, { "type": "string", "description": "The host's name, and nothing else to say of it." }]);
+    entry["anyOf"] = json!([own, { "type": "string", "description": "The host's name alone." }]);
     if let Some(definitions) = map.get("$defs") {
         entry["$defs"] = definitions.clone();
     }
@@ -68,15 +67,15 @@ pub(super) fn host_schema() -> schemars::Schema {
     schema
 }
 
-/// What is wrong with what holds for all hosts.
+/// Validates the defaults for all hosts.
 pub(super) fn check_shared(settings: &Settings) -> Vec<FieldError> {
     let Settings { user, port, identity_file } = settings.clone();
-    // The node stands in for one; only what holds for all is looked at.
+    // The node is a placeholder; only the defaults are validated.
     let target = SshTarget { node: "node".to_owned(), user, port, identity_file, ..SshTarget::default() };
     target.faults().into_iter().map(|(key, message)| fault(key.to_owned(), message)).collect()
 }
 
-/// Reads an entry, fills in what holds for all, and checks what came of it.
+/// Reads an entry, fills in the defaults, and validates the result.
 pub(super) fn target(settings: &Settings, host: &Value, path: &str) -> Result<SshTarget, Vec<FieldError>> {
     let as_map = match host {
         Value::String(node) => json!({ "node": node }),

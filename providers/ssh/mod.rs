@@ -1,8 +1,8 @@
-//! Machines that exist already, reached by SSH.
+//! Existing machines, reached over SSH.
 //!
-//! Such a machine is there before it is acquired and stays when it is released. What is acquired is a *claim*: a file on this
-//! machine that says which host of which cluster it is. The machine's own folder is made by the first program that runs there:
-//! a call of its own for it would be a whole session more, and prove nothing that this program does not.
+//! Such a machine exists before it is acquired and stays when it is released. To acquire one is to create a *claim*: a
+//! local file that records which host of which cluster it is. The first program that runs on the machine creates its
+//! folder there: a separate call would cost another session and prove nothing more.
 
 mod claim;
 mod config;
@@ -24,13 +24,13 @@ use crate::provider::{
 use claim::Claims;
 use config::Settings;
 
-/// The one kind of resource there is here.
+/// The only kind of resource of this provider.
 const HOST: &str = "host";
 
-/// What the registry knows this provider by.
+/// This provider's entry in the registry.
 pub static FACTORY: SshFactory = SshFactory;
 
-/// Opens machines by SSH as a provider.
+/// Opens machines over SSH as a provider.
 #[derive(Debug)]
 pub struct SshFactory;
 
@@ -52,7 +52,7 @@ impl Factory for SshFactory {
     }
 
     fn example_host(&self) -> Value {
-        // Nothing connects to it: claiming a host is a matter of this machine.
+        // Nothing connects to it: claiming a host is a local operation.
         serde_json::json!({ "node": "gpu1" })
     }
 
@@ -66,7 +66,7 @@ impl Factory for SshFactory {
             let target = match config::target(&shared, host, &path) {
                 Ok(target) => target,
                 Err(wrong) => {
-                    // What holds for all hosts is told once.
+                    // Errors in the defaults are reported once.
                     errors.extend(wrong.into_iter().filter(|error| error.path.starts_with("hosts[")));
                     continue;
                 }
@@ -105,7 +105,7 @@ fn capability() -> Capability {
         several_resources: false,
         behind_first: false,
         poll: crate::provider::USUAL_POLL,
-        // Several owners of one home, and another cluster of the same owner.
+        // Several owners may share one home, and an owner may have other clusters.
         shared_account: true,
         consistency_delay: Duration::ZERO,
         runtimes: &[Runtime::Docker, Runtime::Native],
@@ -113,7 +113,7 @@ fn capability() -> Capability {
     }
 }
 
-/// Machines by SSH.
+/// Machines over SSH.
 struct Ssh {
     claims: Claims,
     settings: Settings,
@@ -125,7 +125,7 @@ impl Provider for Ssh {
         capability()
     }
 
-    /// Nothing is known of a machine before it is looked at, and nothing is offered that nobody named.
+    /// None: only machines named in a spec can be used.
     async fn offers(&self) -> Result<Vec<Offer>> {
         Ok(Vec::new())
     }
@@ -173,9 +173,9 @@ impl Provider for Ssh {
         let doing = format!("claim a host for {tag}");
         if request.kind.0 != HOST {
             return Err(Error::new(ErrorKind::Provider, doing)
-                .because(format!("there is no resource of kind `{}` here", request.kind.0)));
+                .because(format!("the provider `ssh` has no resource of kind `{}`", request.kind.0)));
         }
-        // The request is whole already: what holds for all hosts was filled in by `expand`.
+        // The request is complete: `expand` has filled in the defaults.
         let target =
             config::target(&Settings::default(), &request.settings, "").map_err(|errors| describe(&doing, &errors))?;
         let (id, was_there) = self.claims.claim(tag, target).await?;
@@ -215,8 +215,8 @@ impl Provider for Ssh {
     }
 }
 
-/// Wrong settings as one error.
+/// Invalid settings as one error.
 fn describe(doing: &str, errors: &[FieldError]) -> Error {
     settings::wrong(doing, errors)
-        .hint("name it under `hosts:`, such as `hosts: [{node: gpu1}]`; providers/ssh/README.md has the rest")
+        .hint("name the host under `hosts:`, such as `hosts: [{node: gpu1}]`; providers/ssh/README.md has the rest")
 }

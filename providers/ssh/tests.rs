@@ -1,4 +1,4 @@
-//! What a crash or a stranger leaves among the claims, and what the settings take.
+//! Tests of claims left by crashes or other programs, and of the settings.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -55,7 +55,7 @@ impl Bench {
 }
 
 #[tokio::test]
-async fn a_claim_is_a_private_file_with_the_whole_way_to_the_host() {
+async fn a_claim_is_a_private_file_with_the_complete_target() {
     let bench = bench();
     let acquired = bench.acquire().await.unwrap();
     assert_eq!(fs_err::metadata(bench.file()).unwrap().permissions().mode() & 0o777, 0o600);
@@ -64,7 +64,7 @@ async fn a_claim_is_a_private_file_with_the_whole_way_to_the_host() {
     assert_eq!((target.node.as_str(), target.user.as_deref()), ("gpu1", Some("cc")));
     assert_eq!(target.identity_file.as_deref(), Some(std::path::Path::new("~/.ssh/lab")));
     let request = HostRequest::new(Key::host(0), json!({ "node": "gpu1" }));
-    assert_eq!(bench.ssh.standing(&bench.scope, &request), Some(place), "it stands there before it is acquired");
+    assert_eq!(bench.ssh.standing(&bench.scope, &request), Some(place), "it exists before it is acquired");
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn a_damaged_claim_shows_is_not_taken_and_can_be_released() {
 }
 
 #[tokio::test]
-async fn what_is_not_named_like_ours_is_left_alone() {
+async fn files_not_named_by_a_tag_are_left_alone() {
     let bench = bench();
     bench.acquire().await.unwrap();
     for name in ["notes.json", "gpucl-abcd1234-demo.json", "gpucl-abcd1234-demo-b-host0.json", ".gpucl-x"] {
@@ -134,9 +134,9 @@ fn every_mistake_of_an_entry_names_its_key() {
     assert_eq!(FACTORY.check(&json!({"user": "cc", "port": 2222}), &right), []);
 }
 
-/// What holds for all hosts reaches `ssh_config` as much as a host's own settings do, and is told once and at its place.
+/// The defaults reach `ssh_config` like a host's own settings; errors in them are reported once, at their position.
 #[test]
-fn what_holds_for_all_hosts_is_checked_as_well() {
+fn the_defaults_for_all_hosts_are_checked_as_well() {
     let wrong = [
         (json!({"user": "x\nProxyCommand=touch /tmp/x"}), "user", "is not a user name"),
         (json!({"identity_file": "~/k\nProxyCommand=x"}), "identity_file", "holds a control character"),
@@ -154,9 +154,9 @@ fn what_holds_for_all_hosts_is_checked_as_well() {
     }
 }
 
-/// A state that an earlier version wrote, and whoever else opens the provider without the check of a spec.
+/// For a state written by an earlier version, or any caller that opens the provider without validating a spec.
 #[test]
-fn a_host_is_not_claimed_by_settings_that_were_not_checked() {
+fn a_host_is_not_claimed_with_unchecked_settings() {
     let bench = bench();
     let shared = Settings { user: Some("x\nProxyCommand=x".to_owned()), ..Settings::default() };
     let ssh = Ssh { claims: Claims::new(bench.root.path().into()), settings: shared };
@@ -166,7 +166,7 @@ fn a_host_is_not_claimed_by_settings_that_were_not_checked() {
 }
 
 #[test]
-fn the_same_machine_twice_is_refused_by_the_entry() {
+fn the_same_machine_twice_is_refused_at_its_entry() {
     let twice = [json!("gpu1"), json!({"node": "GPU1", "user": "other"}), json!({"node": "gpu1", "port": 2222})];
     let errors = FACTORY.check(&json!({}), &twice);
     assert_eq!(errors.len(), 1, "{errors:?}");

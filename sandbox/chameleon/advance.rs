@@ -1,4 +1,4 @@
-//! What happens by itself, as time passes. It is worked out whenever somebody looks.
+//! State changes that come with time. They are computed lazily, whenever the state is locked.
 
 use jiff::Timestamp;
 
@@ -6,15 +6,15 @@ use super::clock::{after, next_tick};
 use super::ids::host_id;
 use super::state::{FloatingIp, Lease, LeaseStatus, Port, Reserved, State};
 
-/// How many floating IPs can be reserved, beside those of the pool.
+/// Number of floating IPs that can be reserved, besides those of the pool.
 const RESERVABLE: usize = 6;
 
 impl State {
-    /// Lets everything happen that is due.
+    /// Applies everything that is due.
     pub(super) fn advance_all(&mut self) {
         let now = self.now();
         for id in self.leases.ids() {
-            // A moved clock may bring a lease through all of its life at once.
+            // After a jump of the clock a lease may pass through several states at once.
             while let Some((status, at)) = self.leases.get(&id).and_then(|lease| self.next_of_lease(lease, now)) {
                 self.move_lease(&id, status, at);
             }
@@ -102,7 +102,7 @@ impl State {
         }
     }
 
-    /// Blazar deletes the servers that stand on what was reserved, and takes its addresses back.
+    /// Deletes the servers on the reserved hosts, and the reserved addresses, as Blazar does.
     pub(super) fn end_reservations(&mut self, id: &str, at: Timestamp) {
         let Some(lease) = self.leases.get_mut(id) else { return };
         let mut ended = Vec::new();
@@ -184,7 +184,7 @@ impl State {
         }
     }
 
-    /// A server goes, its ports with it, and addresses lose what they led to.
+    /// Removes a server with its ports, and detaches its floating IPs.
     pub(super) fn remove_server(&mut self, id: &str) {
         let until = self.hidden();
         self.servers.remove(id, until);
@@ -208,7 +208,7 @@ impl State {
         (10..1000).map(address).find(is_free).unwrap_or_else(|| address(1000))
     }
 
-    /// An address of the public network that nobody has.
+    /// A free address of the public network.
     pub(super) fn free_address(&self, from: usize, amount: usize) -> Option<String> {
         (from..from + amount)
             .map(|last| format!("192.0.{}.{}", 2 + last / 256, last % 256))
@@ -217,7 +217,7 @@ impl State {
 }
 
 impl super::state::Server {
-    /// The availability zone, the one thing that tells a user where a server runs.
+    /// The availability zone: the only hint for a user at where a server runs.
     pub(super) fn zone(&self) -> String {
         match (&self.host, &self.reservation) {
             (None, _) => String::new(),
@@ -226,7 +226,7 @@ impl super::state::Server {
         }
     }
 
-    /// Nova's `hostId`.
+    /// Nova's `hostId` of the server; empty without a host.
     pub(super) fn host_id(&self) -> String {
         self.host.as_ref().map(|host| host_id(&self.project_id, host)).unwrap_or_default()
     }

@@ -1,11 +1,11 @@
-//! Errors as the services word them, and the versions that are asked for.
+//! Errors in the words of the services, and requested microversions.
 
 use serde_json::json;
 
 pub(super) use super::super::answer::{Answer, Ask, Body};
 
 impl Ask {
-    /// The minor part of the microversion that is asked of Nova; 1 when none is.
+    /// The minor part of the requested Nova microversion; 1 by default, and an error with the text if unsupported.
     pub(super) fn microversion(&self) -> Result<u32, String> {
         let asked = self
             .header("openstack-api-version")
@@ -24,7 +24,7 @@ impl Ask {
 }
 
 impl Answer {
-    /// Keystone's errors, and those of the check of tokens before each service.
+    /// An error of Keystone, or of the token check in front of each service.
     pub(super) fn keystone(code: u16, title: &str, message: &str) -> Self {
         Self::json(code, json!({"error": {"code": code, "message": message, "title": title}}))
     }
@@ -33,12 +33,12 @@ impl Answer {
         Self::keystone(401, "Unauthorized", "The request you have made requires authentication.")
     }
 
-    /// Blazar's errors.
+    /// An error of Blazar.
     pub(super) fn blazar(code: u16, message: impl Into<String>) -> Self {
         Self::json(code, json!({"error_code": code, "error_message": message.into(), "error_name": code}))
     }
 
-    /// Nova's errors: the name of the kind is the key.
+    /// An error of Nova: its kind is the key.
     pub(super) fn nova(code: u16, message: impl Into<String>) -> Self {
         let kind = match code {
             400 => "badRequest",
@@ -51,7 +51,7 @@ impl Answer {
         Self::text(code, "application/json; charset=UTF-8", body.to_string())
     }
 
-    /// Neutron's errors.
+    /// An error of Neutron.
     pub(super) fn neutron(code: u16, kind: &str, message: impl Into<String>) -> Self {
         Self::json(code, json!({"NeutronError": {"type": kind, "message": message.into(), "detail": ""}}))
     }

@@ -1,4 +1,4 @@
-//! Blazar v1: hosts, allocations, and the way to leases.
+//! Blazar v1: hosts, allocations, and the routes of leases.
 
 use serde_json::{Map, Value, json};
 
@@ -33,7 +33,7 @@ impl State {
                     manually please check your spelling and try again."}),
             );
         };
-        // The service acts, and then finds that it cannot say so.
+        // The service acts, and then fails to render its answer.
         if ask.header("accept").is_none_or(str::is_empty) {
             return Answer::text(500, "text/plain", NO_ACCEPT);
         }
@@ -51,7 +51,7 @@ impl State {
             ("GET", ["v1", "os-hosts", "allocations"]) => {
                 let lease = ask.query("lease_id");
                 let reservation = ask.query("reservation_id");
-                // Hosts without any are told too, whatever is asked for.
+                // Hosts without allocations are listed too, whatever the filter.
                 let all: Vec<Value> = self.reservable().map(|host| self.allocation(host, lease, reservation)).collect();
                 Answer::json(200, json!({"allocations": all}))
             }
@@ -99,12 +99,12 @@ impl State {
         })
     }
 
-    /// What a service answers without a good token.
+    /// The answer of a service to a request without a valid token.
     pub(super) fn refused(&self) -> Answer {
         Answer::unauthorized().with("www-authenticate", format!("Keystone uri=\"{}/identity/v3\"", self.base))
     }
 
-    /// Blazar's hosts in the order of their ids.
+    /// Blazar's hosts, by id.
     pub(super) fn reservable(&self) -> impl Iterator<Item = &HostConfig> {
         let mut hosts: Vec<&HostConfig> = self.config.hosts.iter().filter(|host| host.owned_by_blazar).collect();
         hosts.sort_by_key(|host| (host.id.len(), host.id.clone()));
@@ -115,7 +115,7 @@ impl State {
         self.config.hosts.iter().find(|host| host.owned_by_blazar && host.id == id)
     }
 
-    /// What can be asked of a host, columns first.
+    /// A host as Blazar shows it, columns first.
     pub(super) fn render_host(&self, host: &HostConfig) -> Value {
         let mut all = json!({
             "created_at": spaced(self.started), "updated_at": null, "id": host.id, "vcpus": 2, "cpu_info": CPU_INFO,
@@ -129,7 +129,7 @@ impl State {
         all
     }
 
-    /// The properties of a host that its operators gave it: all are texts.
+    /// The properties of a host that its operators set; all are strings.
     pub(super) fn properties(&self, host: &HostConfig) -> Map<String, Value> {
         let vendor = if host.gpu_model.starts_with("MI") { "AMD" } else { "NVIDIA" };
         let at = self.config.hosts.iter().position(|other| other.name == host.name).unwrap_or_default() + 1;
@@ -185,7 +185,7 @@ impl State {
         Answer::json(200, json!({"resource_properties": all}))
     }
 
-    /// When a host is taken; what has ended is not told.
+    /// The reservations of a host, without those that have ended.
     fn allocation(&self, host: &HostConfig, lease: Option<&str>, reservation: Option<&str>) -> Value {
         let now = self.now();
         let mut found = Vec::new();
@@ -200,7 +200,7 @@ impl State {
                     "end_date": long(taken.end)});
                 if self.config.quirks.extras {
                     let user = Self::names(&taken.user_id);
-                    shown["extras"] = json!({"project_name": user.map_or("CHI-ELSEWHERE", |user| user.project()),
+                    shown["extras"] = json!({"project_name": user.map_or("CHI-FOREIGN", |user| user.project()),
                         "user_name": user.map_or("somebody", |user| user.name())});
                 }
                 found.push((taken.start, shown));
@@ -256,7 +256,7 @@ impl State {
     }
 }
 
-/// Blazar's ids of the hosts of a lease.
+/// Blazar's ids of a lease's hosts.
 pub(super) fn hosts_of(lease: &Lease) -> impl Iterator<Item = &String> {
     lease.reservations.iter().flat_map(|part| match &part.what {
         Reserved::Hosts { hosts, .. } => hosts.as_slice(),
@@ -276,7 +276,7 @@ fn not_json() -> Answer {
     )
 }
 
-/// What the service says without an `Accept` header.
+/// The service's answer to a request without an `Accept` header.
 const NO_ACCEPT: &str = "Traceback (most recent call last):\n  File \"blazar/api/v1/utils.py\", line 94, in handler\n    \
     return func(flask.request, **kwargs)\n\
     werkzeug.exceptions.BadRequest: 400 Bad Request: Content type '' isn't supported";

@@ -1,58 +1,58 @@
-//! What a stand-in is to be like.
+//! Configuration of a stand-in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::SignedDuration;
 
-/// How a stand-in of a site behaves; the default is the testbed with a fast clockwork.
+/// How a stand-in for a site behaves; the default is the testbed's site with short delays.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The port on the loopback; 0 for any.
+    /// Port on the loopback; 0 for any free one.
     pub port: u16,
-    /// The region's name.
+    /// Name of the region.
     pub region: String,
-    /// The hosts, also those that cannot be reserved.
+    /// Hosts, including those that cannot be reserved.
     pub hosts: Vec<HostConfig>,
-    /// The images, in the order in which they were made; two may have one name.
+    /// Images by creation time, the oldest first; names may repeat.
     pub images: Vec<ImageConfig>,
-    /// The names of the shared networks.
+    /// Names of the shared networks.
     pub networks: Vec<String>,
-    /// Services that the catalog does not name.
+    /// Services that are missing in the catalog.
     pub without: BTreeSet<Service>,
-    /// The server's clock against ours.
+    /// Offset of the server's clock from this machine's.
     pub clock_offset: SignedDuration,
-    /// From a server's creation until it is ACTIVE.
+    /// Time from a server's creation until it is ACTIVE.
     pub boot: Duration,
-    /// From a server's creation until it is told that no host takes it.
+    /// Time from a server's creation until it fails because no host takes it.
     pub schedule: Duration,
-    /// From the request to delete a server until it is gone.
+    /// Time from the request to delete a server until it is gone.
     pub deletion: Duration,
-    /// How often due events of leases are looked for: 10 seconds at the real service.
+    /// Interval of the checks for due lease events: 10 seconds at the real service.
     pub lease_tick: Duration,
-    /// How long a lease is STARTING or TERMINATING.
+    /// Time that a lease spends in STARTING or TERMINATING.
     pub transition: Duration,
-    /// How long a changed lease is UPDATING.
+    /// Time that a changed lease spends in UPDATING.
     pub updating: Duration,
-    /// What is made shows up in lists only after this long, and what is deleted stays there as long.
+    /// Delay before lists show what was created, and before they drop what was deleted.
     pub late: Duration,
-    /// How long a token lives.
+    /// Lifetime of a token.
     pub token_life: Duration,
-    /// A second lease of one name is refused, as at Chameleon.
+    /// Whether a second lease with the same name is refused, as at Chameleon.
     pub unique_lease_names: bool,
-    /// The longest lease.
+    /// Maximum duration of a lease.
     pub longest_lease: Duration,
-    /// How many floating IPs there are.
+    /// Number of floating IPs in the pool.
     pub floating_ips: usize,
-    /// How many floating IPs a project may have.
+    /// Quota of floating IPs per project.
     pub floating_ip_quota: usize,
-    /// How many servers a project may have.
+    /// Quota of servers per project.
     pub instance_quota: usize,
-    /// How many key pairs a user may have.
+    /// Quota of key pairs per user.
     pub key_pair_quota: usize,
-    /// Where Chameleon's services differ from the testbed's.
+    /// Differences of Chameleon's services from the testbed's.
     pub quirks: Quirks,
-    /// Deliberate bugs, so that a test can show that it would notice.
+    /// Deliberate bugs, to prove that a test would notice them.
     pub bugs: BTreeSet<Bug>,
 }
 
@@ -100,37 +100,37 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The host of this name, to be changed before the start.
+    /// The host with this name, to change it before the start.
     pub fn host(&mut self, name: &str) -> Option<&mut HostConfig> {
         self.hosts.iter_mut().find(|host| host.name == name)
     }
 }
 
-/// A host of the site.
+/// A physical host of the site.
 #[derive(Debug, Clone)]
 pub struct HostConfig {
-    /// What people call it: `liqid01`.
+    /// Name for users: `liqid01`.
     pub name: String,
-    /// Its type: `compute_liqid`.
+    /// Node type: `compute_liqid`.
     pub kind: String,
-    /// Blazar's id of it, a number as a text; made when empty.
+    /// Blazar's id, a number as a string; generated if empty.
     pub id: String,
-    /// Nova's name of it: a UUID, as Ironic gives them; made when empty.
+    /// Nova's name of the host: a UUID, as from Ironic; generated if empty.
     pub hypervisor: String,
-    /// The GPUs' product name.
+    /// Product name of the GPUs.
     pub gpu_model: String,
-    /// How many GPUs.
+    /// Number of GPUs.
     pub gpu_count: u32,
-    /// Whether it can be reserved now.
+    /// Whether the host can be reserved now.
     pub reservable: bool,
-    /// Whether it is Blazar's at all; others take servers without a reservation.
+    /// Whether Blazar manages the host; other hosts take servers without a reservation.
     pub owned_by_blazar: bool,
-    /// Further properties, or other values; an empty value takes a property away.
+    /// Additional or overridden properties; an empty value removes a property.
     pub properties: BTreeMap<String, String>,
 }
 
 impl HostConfig {
-    /// A host that can be reserved.
+    /// A reservable host with generated ids.
     pub fn new(name: &str, kind: &str, gpu_model: &str, gpu_count: u32) -> Self {
         Self {
             name: name.to_owned(),
@@ -149,11 +149,11 @@ impl HostConfig {
 /// An image of the site.
 #[derive(Debug, Clone)]
 pub struct ImageConfig {
-    /// Its name; not unique.
+    /// Name; not unique.
     pub name: String,
-    /// `active`, `queued`, `deactivated`.
+    /// Status: `active`, `queued`, `deactivated`.
     pub status: String,
-    /// `public`, `shared`, `private`.
+    /// Visibility: `public`, `shared`, `private`.
     pub visibility: String,
 }
 
@@ -164,26 +164,26 @@ impl ImageConfig {
     }
 }
 
-/// One of the services.
+/// An OpenStack service of the site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Service {
-    /// Keystone.
+    /// Keystone: tokens, catalog.
     Identity,
-    /// Blazar.
+    /// Blazar: leases.
     Reservation,
-    /// Nova.
+    /// Nova: servers, key pairs.
     Compute,
-    /// Glance.
+    /// Glance: images.
     Image,
-    /// Neutron.
+    /// Neutron: networks, floating IPs.
     Network,
 }
 
 impl Service {
-    /// All of them.
+    /// All services.
     pub const ALL: [Self; 5] = [Self::Identity, Self::Reservation, Self::Compute, Self::Image, Self::Network];
 
-    /// Its type in the catalog, and its prefix here.
+    /// Type in the catalog, and path prefix here.
     pub fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -195,25 +195,25 @@ impl Service {
     }
 }
 
-/// Where Chameleon's services differ from the testbed's, as its sources and documents say.
+/// Differences of Chameleon's services from the testbed's, according to its sources and documents.
 #[derive(Debug, Clone, Default)]
 pub struct Quirks {
-    /// DELETE of a lease answers 200 and `{}`.
+    /// Whether DELETE of a lease answers 200 with `{}`.
     pub delete_answers_200: bool,
-    /// A lease can be extended only this long before its end.
+    /// Time before its end in which a lease can be extended; `None` for always.
     pub update_window: Option<Duration>,
-    /// The service units that the project has left.
+    /// Service units that the project has left; `None` for unlimited.
     pub service_units: Option<f64>,
-    /// What enforcement answers with: 400 in the sources, 403 in the tests of its operators.
+    /// Whether enforcement answers 400, as in the sources, instead of 403, as in the operators' tests.
     pub enforcement_400: bool,
-    /// Allocations tell who holds a host.
+    /// Whether allocations show who holds a host.
     pub extras: bool,
-    /// Reservations have `on_start`, and a lease's hosts can be asked for.
+    /// Whether reservations have `on_start`, and a lease's hosts can be listed.
     pub fork: bool,
 }
 
 impl Quirks {
-    /// All of them, with a project that has many service units.
+    /// All quirks, for a project with 20,000 service units.
     pub fn chameleon() -> Self {
         Self {
             delete_answers_200: true,
@@ -229,26 +229,26 @@ impl Quirks {
 /// A deliberate bug of the services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Bug {
-    /// What a POST is answered for is not there afterwards.
+    /// A POST succeeds, but nothing is created.
     LosesCreated,
-    /// One POST makes two.
+    /// One POST creates two resources.
     DuplicatesOnCreate,
-    /// Lists show what is another project's or another user's.
+    /// Lists include resources of other projects or users.
     ListsForeign,
-    /// A DELETE is answered and nothing is deleted.
+    /// A DELETE succeeds, but nothing is deleted.
     DeleteDoesNothing,
-    /// What is made never shows up in lists.
+    /// New resources never show up in lists.
     LateForever,
-    /// Names, descriptions and metadata lose what carries our tag.
+    /// Names, descriptions and metadata lose gpucl's tag.
     LosesTags,
 }
 
-/// Who uses the stand-in.
+/// A user of the stand-in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum User {
     /// A user of project CHI-TEST.
     Alice,
-    /// The same user, with a credential that cannot make leases.
+    /// The same user, with a credential that cannot create leases.
     AliceRestricted,
     /// Another user of the same project.
     Bob,
@@ -257,10 +257,10 @@ pub enum User {
 }
 
 impl User {
-    /// All of them.
+    /// All users.
     pub const ALL: [Self; 4] = [Self::Alice, Self::AliceRestricted, Self::Bob, Self::Carol];
 
-    /// The user's name.
+    /// Name of the user.
     pub fn name(self) -> &'static str {
         match self {
             Self::Alice | Self::AliceRestricted => "alice",
@@ -269,7 +269,7 @@ impl User {
         }
     }
 
-    /// The project's name.
+    /// Name of the user's project.
     pub fn project(self) -> &'static str {
         if self == Self::Carol { "CHI-OTHER" } else { "CHI-TEST" }
     }

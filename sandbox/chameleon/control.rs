@@ -1,4 +1,4 @@
-//! What steers the stand-in from outside: `/control`, as the testbed's fault proxy has it, and more.
+//! Remote control of the stand-in: `/control`, a superset of the control of the testbed's fault proxy.
 
 use serde_json::json;
 
@@ -37,7 +37,7 @@ pub(super) fn answer(shared: &Shared, ask: &Ask) -> Answer {
             };
             match made {
                 Some(id) => Answer::json(200, json!({"id": id})),
-                None => Answer::text(400, "text/plain", "it takes node, start and end (2026-11-22T14:00Z)\n"),
+                None => Answer::text(400, "text/plain", "expected a known node, start and end (2026-11-22T14:00Z)\n"),
             }
         }
         _ => Answer::text(404, "text/plain", "rules, log, snapshot, advance, fail-server, foreign-lease\n"),

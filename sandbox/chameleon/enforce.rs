@@ -1,4 +1,4 @@
-//! What a site allows: how long leases may be, how they may grow, and what the project can pay.
+//! Enforcement of a site's limits: length and extension of leases, and service units.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -24,7 +24,7 @@ impl State {
         if self.config.quirks.enforcement_400 { 400 } else { 403 }
     }
 
-    /// Chameleon asks its portal for what the project has left.
+    /// Checks the project's remaining service units; Chameleon gets them from its portal.
     pub(super) fn enforce_units(
         &self,
         parts: &[Reservation],
@@ -55,7 +55,7 @@ impl State {
             return Ok(());
         }
         match self.config.quirks.update_window {
-            // With a window, the length counts from the end that there was.
+            // With a window, the length counts from the previous end.
             Some(window) => {
                 if lease.end.duration_since(now).as_secs_f64() > window.as_secs_f64() {
                     let text = format!(

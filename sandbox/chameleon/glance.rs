@@ -10,13 +10,13 @@ use super::config::ImageConfig;
 use super::ids::uuid_of;
 use super::state::State;
 
-/// Between the making of one image and the next.
+/// Time between the creation of two images.
 const BETWEEN: Duration = Duration::from_secs(60);
 
 impl State {
     pub(super) fn image(&mut self, ask: &Ask, known: bool) -> Answer {
         if !known {
-            // It has words of its own for this.
+            // Glance words this differently from the other services.
             return Answer::json(
                 401,
                 json!({"message": "This server could not verify that you are authorized to access the document you requested. Either you \
@@ -40,7 +40,7 @@ impl State {
                 };
                 let mut images: Vec<Value> = (0..self.config.images.len()).map(|at| self.render_image(at)).collect();
                 images.retain(is_meant);
-                // The newest first.
+                // Newest first.
                 images.reverse();
                 let first = if ask.uri.contains('?') { ask.uri.clone() } else { "/v2/images".to_owned() };
                 Answer::json(200, json!({"images": images, "first": first, "schema": "/v2/schemas/images"}))
@@ -60,13 +60,13 @@ impl State {
         }
     }
 
-    /// The id of the image of this name and place in the list.
+    /// Id of the image at this index, from index and name.
     fn image_id(&self, at: usize) -> String {
         let name = self.config.images.get(at).map(|image| image.name.as_str()).unwrap_or_default();
         uuid_of(&format!("image {at} {name}"))
     }
 
-    /// Whether a server can be booted from it.
+    /// Whether a server can boot from an image.
     pub(super) fn has_image(&self, id: &str) -> bool {
         self.config.images.iter().enumerate().any(|(at, image)| image.status == "active" && self.image_id(at) == id)
     }

@@ -1,4 +1,4 @@
-//! Nova's key pairs: each user's own.
+//! Nova's key pairs, separate for each user.
 
 use serde_json::{Value, json};
 

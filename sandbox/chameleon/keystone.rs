@@ -9,7 +9,7 @@ use super::config::{Service, User};
 use super::ids::uuid_of;
 use super::state::{Credential, State, Token};
 
-/// How `Date`-like fields of tokens look.
+/// Formats the times in tokens.
 fn time(at: jiff::Timestamp) -> String {
     format!("{}Z", long(at))
 }
@@ -77,7 +77,7 @@ impl State {
                     }
                     ("DELETE", Some(at)) => {
                         self.credentials.remove(at);
-                        // Its tokens go with it.
+                        // Its tokens are revoked with it.
                         self.tokens.retain(|_, token| token.credential.as_deref() != Some(*id));
                         Answer::empty(204)
                     }
@@ -106,7 +106,7 @@ impl State {
         body
     }
 
-    /// The token in `X-Auth-Token`, while it is good.
+    /// The token in `X-Auth-Token`, if it is valid.
     fn token_of(&self, ask: &Ask) -> Option<Token> {
         self.tokens.get(ask.header("x-auth-token")?).filter(|token| self.now() < token.expires).cloned()
     }
@@ -160,7 +160,7 @@ impl State {
         }
     }
 
-    /// An access token of the identity provider becomes a token without a project.
+    /// Exchanges an access token of the identity provider for an unscoped token.
     fn federate(&mut self, ask: &Ask) -> Answer {
         let bearer = ask.header("authorization").and_then(|text| text.strip_prefix("Bearer "));
         match bearer.and_then(|token| self.access_tokens.get(token)).copied() {
@@ -233,7 +233,7 @@ impl State {
         let offered = Service::ALL.into_iter().filter(|service| !self.config.without.contains(service));
         offered
             .map(|service| {
-                // Only these three say their version.
+                // Only these three have their version in the URL.
                 let version = match service {
                     Service::Identity => "/v3",
                     Service::Reservation => "/v1",
@@ -255,7 +255,7 @@ impl State {
     }
 }
 
-/// What every user may do here.
+/// The roles of every user.
 fn roles(long: bool) -> Value {
     ["reader", "member"]
         .iter()

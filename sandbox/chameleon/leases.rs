@@ -1,4 +1,4 @@
-//! Leases: made, changed and deleted as Blazar's manager does it.
+//! Leases: created, changed and deleted as Blazar's manager does it.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
@@ -10,12 +10,12 @@ use super::config::Bug;
 use super::select;
 use super::state::{Caller, Event, Lease, LeaseStatus, Reservation, Reserved, State};
 
-/// How long before its end a lease's reminder is due.
+/// Time before the end of a lease at which its reminder is due.
 const REMINDER: SignedDuration = SignedDuration::from_hours(1);
 
 impl State {
     pub(super) fn create_lease(&mut self, body: &Value, caller: &Caller) -> Answer {
-        // A trust is made first, which a restricted credential may not.
+        // Blazar creates a trust first, which a restricted credential is not allowed to do.
         if caller.restricted {
             return Answer::json(
                 500,
@@ -59,7 +59,7 @@ impl State {
         }
         let reminder = match text("before_end_date") {
             "" => (end - REMINDER).max(start),
-            told => date(told)?,
+            given => date(given)?,
         };
         if reminder < start || end < reminder {
             return Err(Answer::blazar(403, "Datetime is out of lease limits"));
@@ -112,7 +112,7 @@ impl State {
         })
     }
 
-    /// What is reserved, with the hosts that are chosen for it.
+    /// A reservation, with the hosts chosen for it.
     fn reserve(
         &self,
         asked: &Value,
@@ -168,7 +168,7 @@ impl State {
         }
     }
 
-    /// The ids of the hosts that are asked for, free or not; those that are not reservable are passed over in silence.
+    /// Ids of the hosts that match, free or not; hosts that are not reservable are silently left out.
     fn matching(&self, hypervisor: &str, resource: &str) -> Result<Vec<String>, Answer> {
         let mut clauses = select::read(hypervisor)?;
         clauses.extend(select::read(resource)?);
@@ -183,7 +183,7 @@ impl State {
         Ok(hosts.iter().filter(meant).filter_map(|host| host["id"].as_str()).map(str::to_owned).collect())
     }
 
-    /// Whether nobody but this lease has the host in this time.
+    /// Whether a host is free in this period, not counting the lease `but`.
     fn is_free(&self, host: &str, start: Timestamp, end: Timestamp, but: Option<&str>) -> bool {
         !self.leases.all().any(|lease| {
             but != Some(lease.id.as_str())
@@ -203,7 +203,8 @@ impl State {
         let changed = match self.changed(&lease, body, now) {
             Ok(changed) => changed,
             Err(answer) => {
-                // Seen at the real service: after what enforcement refuses, the lease is in ERROR. Chameleon's own leaves it as it was.
+                // Observed at the real service: after enforcement refuses a change, the lease is in ERROR. Chameleon's
+                // fork leaves it as it was.
                 if answer.status == 403 && !self.config.quirks.fork {
                     self.on_lease(id, |lease| lease.status = LeaseStatus::Error);
                 }
@@ -219,7 +220,7 @@ impl State {
         answer
     }
 
-    /// The lease as the body asks for it. What the body says beside name, start and end is passed over, as it is there.
+    /// The lease after the requested change. Fields besides name, start and end are ignored, as by the real service.
     fn changed(&self, lease: &Lease, body: &Value, now: Timestamp) -> Result<Lease, Answer> {
         let mut changed = lease.clone();
         if let Some(name) = body["name"].as_str() {
@@ -264,7 +265,7 @@ impl State {
             if hosts.iter().all(free) {
                 continue;
             }
-            // What has not begun may move to other hosts.
+            // A pending lease may move to other hosts.
             let others: Vec<String> = if lease.status == LeaseStatus::Pending {
                 self.matching(hypervisor_properties, resource_properties)?.into_iter().filter(free).collect()
             } else {
@@ -298,7 +299,7 @@ impl State {
         }
         if !self.has(Bug::DeleteDoesNothing) {
             let (now, until) = (self.now(), self.hidden());
-            // It answers when the servers are gone.
+            // Blazar answers once the servers are gone.
             self.end_reservations(id, now);
             self.leases.remove(id, until);
         }
@@ -310,7 +311,7 @@ impl State {
 }
 
 impl Lease {
-    /// What it is after a change; one in ERROR comes back.
+    /// The status after a change; a lease in ERROR recovers.
     fn status_at(&self, now: Timestamp) -> LeaseStatus {
         match self.status {
             LeaseStatus::Error if now < self.start => LeaseStatus::Pending,
@@ -331,7 +332,7 @@ fn date(text: &str) -> Result<Timestamp, Answer> {
     read(text).ok_or_else(|| Answer::blazar(400, format!("{text} is an invalid date. Required format: %Y-%m-%d %H:%M")))
 }
 
-/// A number, or a text that is one.
+/// Reads a number, or a string that contains one.
 fn number(asked: &Value, key: &str) -> Result<u64, Answer> {
     let value = asked.get(key).ok_or_else(|| Answer::blazar(400, format!("Missing parameter {key}")))?;
     value

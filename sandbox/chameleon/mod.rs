@@ -1,8 +1,9 @@
-//! A stand-in of a Chameleon site: Keystone, Blazar, Nova, Glance and Neutron on one port of the loopback, in this process.
+//! A stand-in for a Chameleon site: Keystone, Blazar, Nova, Glance and Neutron on one port of the loopback, in this
+//! process.
 //!
-//! It answers what the real services were seen to answer, with their statuses and their words, also where these are odd:
-//! the tests beside it say which. It starts in milliseconds, and many can run at once. It makes no host: nobody can log in
-//! anywhere. It never removes duplicates: two POSTs make two things.
+//! Its answers were observed at the real services, with their statuses and messages, odd ones included: see the tests
+//! beside it. It starts in milliseconds, and many can run at once. It creates no hosts, so there is nothing to log in
+//! to. It never removes duplicates: two POSTs create two resources.
 
 mod advance;
 mod answer;
@@ -42,20 +43,20 @@ use super::door::Door;
 use super::wire::{Breakable, Wire};
 use state::{Lease, LeaseStatus, Shared, State};
 
-/// What a user logs in with, and who that is.
+/// An application credential, with its user and project.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The application credential's id.
+    /// Id of the application credential.
     pub id: String,
-    /// Its secret.
+    /// Secret of the application credential.
     pub secret: String,
-    /// The user's id.
+    /// Id of the user.
     pub user_id: String,
-    /// The user's name.
+    /// Name of the user.
     pub user: String,
-    /// The project's id.
+    /// Id of the project.
     pub project_id: String,
-    /// The project's name.
+    /// Name of the project.
     pub project: String,
 }
 
@@ -65,7 +66,7 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// A running stand-in; it ends when this is dropped.
+/// A running stand-in; ends when dropped.
 #[derive(Debug)]
 pub struct Sandbox {
     shared: Shared,
@@ -74,9 +75,9 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Starts one; it answers as soon as this returns.
+    /// Starts a stand-in; it answers as soon as this returns.
     pub async fn start(config: Config) -> Result<Self> {
-        let doing = || "start the stand-in of Chameleon".to_owned();
+        let doing = || "start the stand-in for Chameleon".to_owned();
         let listener = TcpListener::bind(("127.0.0.1", config.port)).await.doing(ErrorKind::Internal, doing)?;
         let address = listener.local_addr().doing(ErrorKind::Internal, doing)?;
         let base = format!("http://{address}");
@@ -84,38 +85,38 @@ impl Sandbox {
         let router = axum::Router::new().fallback(serve::answer).with_state(shared.clone());
         let service = router.into_make_service_with_connect_info::<Wire>();
         let task = tokio::spawn(async move {
-            // It ends by being dropped, and says nothing then.
+            // It ends when dropped, without a result.
             let _ = axum::serve(Breakable(listener), service).await;
         });
         Ok(Self { shared, base, task })
     }
 
-    /// Where users log in: `OS_AUTH_URL`.
+    /// Keystone's URL, for `OS_AUTH_URL`.
     pub fn auth_url(&self) -> String {
         format!("{}/identity/v3", self.base)
     }
 
-    /// Where it is steered from other processes.
+    /// URL of the control, for other processes.
     pub fn control_url(&self) -> String {
         format!("{}/control", self.base)
     }
 
-    /// The port on the loopback; 0 for none.
+    /// Port on the loopback; 0 for none.
     pub fn port(&self) -> u16 {
         self.shared.door().port()
     }
 
-    /// What a request for the control carries in [`CONTROL_HEADER`](super::CONTROL_HEADER).
+    /// The secret that requests to the control carry in [`CONTROL_HEADER`](super::CONTROL_HEADER).
     pub fn control_secret(&self) -> &str {
         self.shared.door().secret()
     }
 
-    /// The region's name.
+    /// Name of the region.
     pub fn region(&self) -> String {
         self.shared.state().config.region.clone()
     }
 
-    /// What this user logs in with.
+    /// Application credential of a user; id and secret are empty once it is revoked.
     pub fn credentials(&self, user: User) -> Credentials {
         let state = self.shared.state();
         let caller = State::caller(user);
@@ -131,14 +132,14 @@ impl Sandbox {
         }
     }
 
-    /// What the identity provider would have given this user, for `v3oidcaccesstoken`.
+    /// Access token of the identity provider, for `v3oidcaccesstoken`.
     pub fn access_token(&self, user: User) -> String {
         let state = self.shared.state();
         let found = state.access_tokens.iter().find(|(_, of)| **of == user);
         found.map(|(token, _)| token.clone()).unwrap_or_default()
     }
 
-    /// A token with a project, for who logs in with a bare one.
+    /// Issues a scoped token, for tests that skip the login.
     pub fn token(&self, user: User) -> String {
         let mut state = self.shared.state();
         let (now, id) = (state.now(), state.ids.token());
@@ -148,29 +149,29 @@ impl Sandbox {
         id
     }
 
-    /// Ends all tokens now.
+    /// Expires all tokens now.
     pub fn expire_tokens(&self) {
         let mut state = self.shared.state();
         let now = state.now();
         state.tokens.values_mut().for_each(|token| token.expires = now);
     }
 
-    /// Takes a credential away, as a user does at the site's web pages.
+    /// Deletes a user's application credential, as in the site's web console.
     pub fn revoke(&self, user: User) {
         self.shared.state().credentials.retain(|credential| credential.user != user);
     }
 
-    /// Everything that exists.
+    /// All resources that exist.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of(&self.shared.state())
     }
 
-    /// The next server that would come up fails with these words.
+    /// Makes the next server that would come up fail with this message.
     pub fn fail_server(&self, fault: &str) {
         self.shared.state().failures.push_back(fault.to_owned());
     }
 
-    /// Some of the lease's hosts have failed.
+    /// Marks a lease as degraded, as if some of its hosts had failed; false if it does not exist.
     pub fn degrade(&self, lease: &str) -> bool {
         self.shared.state().on_lease(lease, |lease| {
             lease.degraded = true;
@@ -178,7 +179,7 @@ impl Sandbox {
         })
     }
 
-    /// The service fails on this lease: its status is ERROR.
+    /// Sets a lease to ERROR, as if the service had failed on it; false if it does not exist.
     pub fn break_lease(&self, lease: &str) -> bool {
         self.shared.state().on_lease(lease, |lease| {
             lease.status = LeaseStatus::Error;
@@ -186,12 +187,12 @@ impl Sandbox {
         })
     }
 
-    /// Somebody whom we do not know has this host in this time; the lease's id, or none when there is no such host.
+    /// Leases a host to an unknown user for a period; returns the lease's id, or `None` if the host does not exist.
     pub fn foreign_lease(&self, node: &str, start: Timestamp, end: Timestamp) -> Option<String> {
         self.shared.state().foreign_lease(node, start, end)
     }
 
-    /// Somebody deletes this lease, and what stands on it.
+    /// Deletes a lease and its servers, as another user would; false if that fails.
     pub fn delete_lease(&self, lease: &str) -> bool {
         self.shared.state().delete_lease(lease).status < 300
     }
@@ -217,7 +218,7 @@ impl State {
             id: self.ids.uuid(),
             name: "somebody-elses".to_owned(),
             user_id: Self::user_id("mallory"),
-            project_id: Self::project_id("CHI-ELSEWHERE"),
+            project_id: Self::project_id("CHI-FOREIGN"),
             start,
             end,
             trust_id: self.ids.hex(),

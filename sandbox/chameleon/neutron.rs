@@ -8,7 +8,7 @@ use super::config::Bug;
 use super::ids::uuid_of;
 use super::state::{Caller, FloatingIp, Port, State};
 
-/// The name of the network that floating IPs are of.
+/// Name of the network of the floating IPs.
 const PUBLIC: &str = "public";
 
 impl State {
@@ -75,7 +75,7 @@ impl State {
         uuid_of(&format!("network {name}"))
     }
 
-    /// The name of the network with this id, if servers can be in it.
+    /// Name of the network with this id, if servers can use it.
     pub(super) fn network_name(&self, id: &str) -> Option<String> {
         self.config.networks.iter().find(|name| Self::network_id(name) == id).cloned()
     }
@@ -208,7 +208,7 @@ impl State {
         }
     }
 
-    /// The answer still has the status that was; the next look has the new one.
+    /// Updates a floating IP. The answer still has the old status; the next request shows the new one.
     fn update_floating(&mut self, id: &str, asked: &Value) -> Answer {
         let port = match &asked["port_id"] {
             Value::String(port) => match self.ports.get(port) {
@@ -256,10 +256,10 @@ impl State {
     }
 }
 
-/// What lists take beside the fields of what they list.
+/// Query parameters of lists that are not filters.
 const PAGING: [&str; 6] = ["fields", "limit", "marker", "sort_key", "sort_dir", "page_reverse"];
 
-/// What each list can be filtered by.
+/// Supported filters of each list.
 const FIELDS: [(&str, &str); 4] = [
     (
         "floatingips",
@@ -286,7 +286,7 @@ fn unknown_filter(ask: &Ask) -> Option<Answer> {
     Some(Answer::neutron(400, "HTTPBadRequest", format!("['{unknown}'] is invalid attribute for filtering")))
 }
 
-/// Neutron's filters: any field by its value; all of the given tags.
+/// Applies Neutron's filters: fields by value; `tags` matches all given tags.
 fn filtered(ask: &Ask, mut found: Vec<Value>) -> Vec<Value> {
     for (key, asked) in &ask.query {
         if PAGING.contains(&key.as_str()) {

@@ -8,7 +8,7 @@ use super::clock::{after, long, zulu};
 use super::config::Bug;
 use super::state::{Caller, FloatingIp, KeyPair, LeaseStatus, Port, Reserved, Server, State};
 
-/// The microversion from which on a server tells its flavor in full.
+/// The first minor microversion that shows a server's flavor in full.
 const FLAVOR_IN_FULL: u32 = 47;
 
 impl State {
@@ -94,7 +94,7 @@ impl State {
             .filter(|server| name.as_ref().is_none_or(|name| name.is_match(&server.name)))
             .filter(|server| status.as_ref().is_none_or(|status| status == server.status))
             .collect();
-        // The newest first.
+        // Newest first.
         found.reverse();
         let found: Vec<Value> = found.into_iter().map(|server| shown(self, server)).collect();
         Answer::json(200, json!({"servers": found}))
@@ -239,7 +239,7 @@ impl State {
         })
     }
 
-    /// The host that takes a server; the reservation decides, and one host takes one.
+    /// The host for a server: a free one of the reservation, one server per host.
     fn schedule(&self, hint: Option<&str>, caller: &Caller) -> Option<String> {
         let is_free = |host: &&super::config::HostConfig| {
             !self.servers.all().any(|server| server.host.as_deref() == Some(&host.hypervisor))
@@ -343,6 +343,6 @@ impl State {
     }
 }
 
-/// Id, name, processors, memory in MiB, disk in GiB.
+/// Id, name, vCPUs, memory in MiB, disk in GiB.
 const FLAVORS: [(&str, &str, u32, u32, u32); 2] =
     [("2", "m1.small", 1, 512, 1), ("baremetal", "baremetal", 2, 8192, 20)];

@@ -1,4 +1,4 @@
-//! Which hosts a reservation asks for: the little language of `resource_properties`.
+//! Host selection of a reservation: the expression language of `resource_properties`.
 
 use std::cmp::Ordering;
 
@@ -14,7 +14,7 @@ pub(super) struct Clause {
     value: String,
 }
 
-/// Reads what stands in `resource_properties` or `hypervisor_properties`; nothing asks for every host.
+/// Parses `resource_properties` or `hypervisor_properties`; an empty text selects every host.
 pub(super) fn read(text: &str) -> Result<Vec<Clause>, Answer> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -24,7 +24,7 @@ pub(super) fn read(text: &str) -> Result<Vec<Clause>, Answer> {
     clauses(&value).map_err(|part| malformed(&python(part)))
 }
 
-/// Of nested lists only the first clause is kept: so does the real service.
+/// Keeps only the first clause of nested lists, as the real service does.
 fn clauses(value: &Value) -> Result<Vec<Clause>, &Value> {
     let Value::Array(parts) = value else { return Err(value) };
     if parts.is_empty() {
@@ -55,12 +55,12 @@ fn clause(parts: &[Value]) -> Option<Clause> {
     })
 }
 
-/// Whether this property is one that some host has.
+/// Whether any host has the clause's property.
 pub(super) fn is_known(clause: &Clause, hosts: &[Map<String, Value>]) -> bool {
     hosts.iter().any(|host| host.contains_key(&clause.property))
 }
 
-/// Whether a host is what the clause asks for; texts are compared as texts, so "10" is less than "9".
+/// Whether a host matches the clause; strings are compared as strings, so "10" is less than "9".
 pub(super) fn holds(clause: &Clause, host: &Map<String, Value>) -> bool {
     let Some(value) = host.get(&clause.property) else { return false };
     let order = match value {
@@ -81,7 +81,7 @@ pub(super) fn holds(clause: &Clause, host: &Map<String, Value>) -> bool {
     }
 }
 
-/// A value as Python shows it.
+/// Formats a value as Python's `repr` does.
 fn python(value: &Value) -> String {
     match value {
         Value::String(text) => format!("'{text}'"),

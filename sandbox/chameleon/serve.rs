@@ -1,4 +1,4 @@
-//! HTTP on the loopback: requests in, answers out, and connections that break when they are told to.
+//! The HTTP handler: injected faults, dispatch to the services, and the request log.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub(super) async fn answer(
 }
 
 impl State {
-    /// Answers with the trouble that is due, and says whether the connection is to break.
+    /// Answers with the fault that is due; returns whether to cut the connection.
     fn meet(&mut self, service: &str, ask: &Ask, path: &str, met: Option<(Rule, Fault)>) -> (Answer, bool) {
         let fault = met.as_ref().map(|(_, fault)| *fault);
         if fault == Some(Fault::TokenExpire)
@@ -97,13 +97,13 @@ impl State {
             _ => Answer::text(
                 404,
                 "text/plain",
-                "this is a stand-in of OpenStack; its services are /identity /reservation /compute /image /network\n",
+                "this is a stand-in for OpenStack; its services are /identity /reservation /compute /image /network\n",
             ),
         }
     }
 }
 
-/// The answer of a service in trouble, or of what stands before it.
+/// The error of a failing service, or of a proxy in front of it.
 fn troubled(service: &str, status: u16, rule: &Rule) -> Answer {
     let answer = match (&rule.body, status, service) {
         (Some(body), _, _) => Answer::text(status, "application/json", body.clone()),
@@ -131,7 +131,7 @@ fn troubled(service: &str, status: u16, rule: &Rule) -> Answer {
     rule.onto(answer)
 }
 
-/// The headers that shape what a service does.
+/// The headers that affect a service's answer.
 fn describe(ask: &Ask) -> BTreeMap<String, String> {
     ["accept", "content-type", "openstack-api-version", "x-openstack-nova-api-version", "user-agent"]
         .iter()

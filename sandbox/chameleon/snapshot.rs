@@ -1,4 +1,4 @@
-//! What exists, for tests to look at.
+//! A snapshot of everything that exists, for tests.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -8,111 +8,111 @@ use super::blazar::hosts_of;
 use super::config::User;
 use super::state::State;
 
-/// Everything that the services hold, of all projects; what lists do not show yet too.
+/// All resources of all projects, including those that lists do not show yet.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Snapshot {
-    /// Leases, also those that have ended.
+    /// Leases, including those that have ended.
     pub leases: Vec<LeaseSeen>,
-    /// Servers.
+    /// Servers that are not deleted.
     pub servers: Vec<ServerSeen>,
     /// Ports of servers.
     pub ports: Vec<PortSeen>,
-    /// Floating IPs.
+    /// Floating IPs, attached or not.
     pub floating_ips: Vec<FloatingIpSeen>,
-    /// Key pairs.
+    /// Key pairs of all users.
     pub key_pairs: Vec<KeyPairSeen>,
 }
 
-/// A lease.
+/// A lease in a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LeaseSeen {
-    /// Its id.
+    /// Id: a UUID.
     pub id: String,
-    /// Its name.
+    /// Name; unique only if the site enforces it.
     pub name: String,
-    /// Whose it is.
+    /// Id of the user who created it.
     pub user_id: String,
-    /// The project.
+    /// Id of the project.
     pub project_id: String,
     /// `PENDING`, `ACTIVE` and so on.
     pub status: String,
-    /// When it begins.
+    /// Start time.
     pub start: Timestamp,
-    /// When it ends.
+    /// End time.
     pub end: Timestamp,
-    /// The hosts, by name.
+    /// Names of the hosts.
     pub hosts: Vec<String>,
-    /// The ids of its reservations.
+    /// Ids of the reservations.
     pub reservations: Vec<String>,
 }
 
-/// A server.
+/// A server in a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ServerSeen {
-    /// Its id.
+    /// Id: a UUID.
     pub id: String,
-    /// Its name.
+    /// Name; not unique.
     pub name: String,
-    /// Whose it is.
+    /// Id of the user who created it.
     pub user_id: String,
-    /// The project.
+    /// Id of the project.
     pub project_id: String,
     /// `BUILD`, `ACTIVE`, `ERROR`.
     pub status: String,
-    /// The host that it is on, by name.
+    /// Name of the host that it runs on.
     pub host: Option<String>,
-    /// The reservation in its hint.
+    /// Reservation id in the scheduler hint.
     pub reservation: Option<String>,
-    /// Its metadata.
+    /// Metadata, keys with string values.
     pub metadata: Map<String, Value>,
-    /// The key pair's name.
+    /// Name of the key pair.
     pub key_name: Option<String>,
-    /// The user data in Base64.
+    /// User data in Base64.
     pub user_data: Option<String>,
 }
 
-/// A port.
+/// A port in a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PortSeen {
-    /// Its id.
+    /// Id: a UUID.
     pub id: String,
-    /// The project.
+    /// Id of the project.
     pub project_id: String,
-    /// The server's id.
+    /// Id of the server.
     pub server: String,
-    /// The fixed address.
+    /// Fixed IPv4 address.
     pub address: String,
 }
 
-/// A floating IP.
+/// A floating IP in a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FloatingIpSeen {
-    /// Its id.
+    /// Id: a UUID.
     pub id: String,
-    /// Who made it; Neutron itself does not tell.
+    /// Id of the user who created it; Neutron's API does not show it.
     pub user_id: String,
-    /// The project.
+    /// Id of the project.
     pub project_id: String,
-    /// The address.
+    /// Public IPv4 address.
     pub address: String,
-    /// Its description.
+    /// Description; holds gpucl's tag.
     pub description: String,
-    /// The port that it leads to.
+    /// Id of the port that it is attached to.
     pub port: Option<String>,
     /// `ACTIVE` or `DOWN`.
     pub status: String,
-    /// Its tags.
+    /// Neutron's tags, such as `reservation:ID`.
     pub tags: Vec<String>,
 }
 
-/// A key pair.
+/// A key pair in a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct KeyPairSeen {
-    /// Its name.
+    /// Name, unique per user.
     pub name: String,
-    /// Whose it is.
+    /// Id of the user.
     pub user_id: String,
-    /// The public key.
+    /// Public key in OpenSSH format.
     pub public_key: String,
 }
 
@@ -189,7 +189,7 @@ impl Snapshot {
         }
     }
 
-    /// What this user made; ports are counted with their servers.
+    /// The resources that a user created; ports belong to their servers.
     pub fn of_user(&self, user: User) -> Self {
         let id = State::user_id(user.name());
         let mut mine = self.clone();
@@ -201,12 +201,12 @@ impl Snapshot {
         mine
     }
 
-    /// How many things there are.
+    /// Number of resources of all kinds.
     pub fn count(&self) -> usize {
         self.leases.len() + self.servers.len() + self.ports.len() + self.floating_ips.len() + self.key_pairs.len()
     }
 
-    /// Whether nothing is there; a lease that has ended by itself holds nothing, and does not count.
+    /// Whether nothing exists; expired leases hold nothing, and do not count.
     pub fn is_empty(&self) -> bool {
         self.count() == self.leases.iter().filter(|lease| lease.status == "TERMINATED").count()
     }

@@ -1,4 +1,4 @@
-//! What the services hold.
+//! The state of the services.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,7 @@ use super::config::{Bug, Config, User};
 use super::ids::{Ids, uuid_of};
 use super::store::{Item, Store};
 
-/// What all requests share.
+/// The state, as all requests share it.
 pub(super) type Shared = shared::Shared<State>;
 
 impl Advance for State {
@@ -21,7 +21,7 @@ impl Advance for State {
     }
 }
 
-/// Who asks.
+/// The authenticated user of a request.
 #[derive(Debug, Clone)]
 pub(super) struct Caller {
     pub(super) user_id: String,
@@ -31,13 +31,13 @@ pub(super) struct Caller {
     pub(super) restricted: bool,
 }
 
-/// A token; without a project it is good for little.
+/// A token; only scoped ones are accepted by the services besides Keystone.
 #[derive(Debug, Clone)]
 pub(super) struct Token {
     pub(super) user: User,
     pub(super) scoped: bool,
     pub(super) method: &'static str,
-    /// The application credential that it was made with.
+    /// Id of the application credential that it was issued for.
     pub(super) credential: Option<String>,
     pub(super) issued: Timestamp,
     pub(super) expires: Timestamp,
@@ -77,7 +77,7 @@ impl LeaseStatus {
         }
     }
 
-    /// It may be changed and deleted.
+    /// Whether a lease in this status may be changed or deleted.
     pub(super) fn is_stable(self) -> bool {
         matches!(self, Self::Pending | Self::Active | Self::Terminated | Self::Error)
     }
@@ -93,9 +93,9 @@ pub(super) struct Lease {
     pub(super) end: Timestamp,
     pub(super) trust_id: String,
     pub(super) status: LeaseStatus,
-    /// What it goes back to after a change.
+    /// The status to return to after UPDATING.
     pub(super) before: LeaseStatus,
-    /// Since when it has this status.
+    /// Time of the last change of status.
     pub(super) since: Timestamp,
     pub(super) degraded: bool,
     pub(super) created: Timestamp,
@@ -155,16 +155,16 @@ pub(super) struct Server {
     pub(super) user_data: Option<String>,
     pub(super) metadata: Map<String, Value>,
     pub(super) reservation: Option<String>,
-    /// Nova's name of the host it is on; `None` when none took it.
+    /// Nova's name of its host; `None` if no host was found.
     pub(super) host: Option<String>,
     pub(super) status: &'static str,
     pub(super) fault: Option<(String, Timestamp)>,
     pub(super) created: Timestamp,
     pub(super) updated: Timestamp,
     pub(super) launched: Option<Timestamp>,
-    /// When it is no longer BUILD.
+    /// Time at which BUILD ends.
     pub(super) ready: Timestamp,
-    /// When it is gone, once it is being deleted.
+    /// Time at which it is gone, once it is being deleted.
     pub(super) gone: Option<Timestamp>,
 }
 
@@ -199,7 +199,7 @@ pub(super) struct FloatingIp {
 
 #[derive(Debug, Clone)]
 pub(super) struct KeyPair {
-    /// The user's id and the name: names are each user's own.
+    /// User id and name, since names are unique only per user.
     pub(super) id: String,
     pub(super) name: String,
     pub(super) user_id: String,
@@ -243,7 +243,7 @@ impl Item for KeyPair {
     }
 }
 
-/// Everything.
+/// The whole state of a site.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) config: Config,
@@ -254,14 +254,14 @@ pub(super) struct State {
     pub(super) started: Timestamp,
     pub(super) credentials: Vec<Credential>,
     pub(super) tokens: BTreeMap<String, Token>,
-    /// What an identity provider would have given each user.
+    /// Access tokens of the identity provider.
     pub(super) access_tokens: BTreeMap<String, User>,
     pub(super) leases: Store<Lease>,
     pub(super) servers: Store<Server>,
     pub(super) ports: Store<Port>,
     pub(super) floating_ips: Store<FloatingIp>,
     pub(super) keys: Store<KeyPair>,
-    /// What the next servers that would have come up fail with.
+    /// Messages with which the next servers fail.
     pub(super) failures: VecDeque<String>,
     pub(super) faults: Faults,
 }
@@ -316,17 +316,17 @@ impl State {
         self.config.bugs.contains(&bug)
     }
 
-    /// When lists begin to show what is made now.
+    /// Time from which lists show a resource created now; `None` for never.
     pub(super) fn shown(&self) -> Option<Timestamp> {
         (!self.has(Bug::LateForever)).then(|| after(self.now(), self.config.late))
     }
 
-    /// Until when lists go on to show what is deleted now.
+    /// Time until which lists show a resource deleted now.
     pub(super) fn hidden(&self) -> Timestamp {
         after(self.now(), self.config.late)
     }
 
-    /// How often what one POST asks for is made: once, but for deliberate bugs.
+    /// How many resources one POST creates: one, except for deliberate bugs.
     pub(super) fn copies(&self) -> usize {
         match () {
             () if self.has(Bug::LosesCreated) => 0,
@@ -335,7 +335,7 @@ impl State {
         }
     }
 
-    /// A text that may carry a tag, as it is kept.
+    /// A text that may contain a tag, as it is stored.
     pub(super) fn kept(&self, text: &str) -> String {
         if self.has(Bug::LosesTags) {
             text.split("gpucl").next().unwrap_or_default().to_owned()
@@ -362,7 +362,7 @@ impl State {
         }
     }
 
-    /// Whose token this is, while it is good and has a project.
+    /// The user of a valid scoped token.
     pub(super) fn authenticated(&self, token: Option<&str>) -> Option<Caller> {
         let token = self.tokens.get(token?).filter(|token| token.scoped && self.now() < token.expires)?;
         let by_restricted = token.credential.as_ref().is_some_and(|id| {
@@ -371,7 +371,7 @@ impl State {
         Some(Caller { restricted: by_restricted, ..Self::caller(token.user) })
     }
 
-    /// The names of users and projects by their ids.
+    /// The user with this id.
     pub(super) fn names(user_id: &str) -> Option<User> {
         User::ALL.into_iter().find(|user| Self::user_id(user.name()) == user_id)
     }

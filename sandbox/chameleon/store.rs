@@ -1,13 +1,13 @@
-//! Things that exist, and how lists see them: later than they are made, and longer than they are there.
+//! A store of resources with delayed lists: they show new resources late, and deleted ones for a while longer.
 
 use jiff::Timestamp;
 
-/// What has an id.
+/// A resource with an id.
 pub(super) trait Item {
     fn id(&self) -> &str;
 }
 
-/// The things of one kind.
+/// The resources of one kind.
 #[derive(Debug)]
 pub(super) struct Store<T> {
     entries: Vec<Entry<T>>,
@@ -16,9 +16,9 @@ pub(super) struct Store<T> {
 #[derive(Debug)]
 struct Entry<T> {
     value: T,
-    /// When lists begin to show it; `None` for never.
+    /// Time from which lists show it; `None` for never.
     shown: Option<Timestamp>,
-    /// Until when lists go on to show it, once it is gone.
+    /// Time until which lists show it, once it is deleted.
     gone: Option<Timestamp>,
 }
 
@@ -33,7 +33,7 @@ impl<T: Item> Store<T> {
         self.entries.push(Entry { value, shown, gone: None });
     }
 
-    /// Lists show it until then.
+    /// Deletes a resource; lists show it until `until`. False if it does not exist.
     pub(super) fn remove(&mut self, id: &str, until: Timestamp) -> bool {
         let found = self.entries.iter_mut().find(|entry| entry.gone.is_none() && entry.value.id() == id);
         found.map(|entry| entry.gone = Some(until)).is_some()
@@ -55,7 +55,7 @@ impl<T: Item> Store<T> {
         self.entries.iter_mut().filter(|entry| entry.gone.is_none()).map(|entry| &mut entry.value)
     }
 
-    /// What lists show at this time.
+    /// The resources that lists show at a time.
     pub(super) fn listed(&self, now: Timestamp) -> impl Iterator<Item = &T> {
         let is_shown = move |entry: &&Entry<T>| {
             entry.shown.is_some_and(|shown| shown <= now) && entry.gone.is_none_or(|until| now < until)

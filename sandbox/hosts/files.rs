@@ -11,7 +11,7 @@ use super::NewHost;
 use super::user_data::UserData;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 
-/// Where systems have the server of `sftp` and `scp`.
+/// Where distributions install the server of `sftp` and `scp`.
 const SFTP: [&str; 4] = [
     "/usr/lib/openssh/sftp-server",
     "/usr/libexec/openssh/sftp-server",
@@ -19,7 +19,7 @@ const SFTP: [&str; 4] = [
     "/usr/libexec/sftp-server",
 ];
 
-/// Writes all that a host's server needs.
+/// Writes all files that a host's sshd needs.
 pub(super) async fn write(
     folder: &Path,
     address: SocketAddr,
@@ -27,15 +27,15 @@ pub(super) async fn write(
     environment: &[(String, String)],
 ) -> Result<()> {
     let doing = || format!("write the files of the host {}", new.id);
-    let told = UserData::read(new.user_data.as_deref())?;
+    let user_data = UserData::read(new.user_data.as_deref())?;
     let home = folder.join("home");
-    // Whatever the umask is, there is no moment in which others may enter.
+    // Whatever the umask is, the folder is never open to others.
     folders(&home, 0o700).doing(ErrorKind::Host, doing)?;
     for private in [folder, home.as_path()] {
         fs_err::set_permissions(private, PermissionsExt::from_mode(0o700)).doing(ErrorKind::Host, doing)?;
     }
     if rustix::process::geteuid().is_root() {
-        // Where root starts a server, it locks up what is not logged in yet in this folder, which packages make at boot.
+        // Started by root, sshd confines unauthenticated connections to this folder, which the package creates at boot.
         folders(Path::new("/run/sshd"), 0o755).doing(ErrorKind::Host, doing)?;
     }
     let put = |name: &str, mode: u32, text: &str| {
@@ -45,7 +45,7 @@ pub(super) async fn write(
         fs_err::set_permissions(&path, PermissionsExt::from_mode(mode)).doing(ErrorKind::Host, doing)?;
         file.write_all(text.as_bytes()).doing(ErrorKind::Host, doing)
     };
-    match told.host_key() {
+    match user_data.host_key() {
         Some(key) => put("host_key", 0o600, key)?,
         None => {
             make_host_key(&folder.join("host_key")).await?;
@@ -53,9 +53,9 @@ pub(super) async fn write(
                 .doing(ErrorKind::Host, doing)?;
         }
     }
-    // What its server says goes here: made now, so that it is nobody else's to read.
+    // The log of sshd: created now, so that nobody else can read it.
     put("sshd.log", 0o600, "")?;
-    let keys: Vec<&str> = new.public_keys.iter().chain(&told.ssh_authorized_keys).map(String::as_str).collect();
+    let keys: Vec<&str> = new.public_keys.iter().chain(&user_data.ssh_authorized_keys).map(String::as_str).collect();
     put("authorized_keys", 0o600, &format!("{}\n", keys.join("\n")))?;
     put("login", 0o700, &login(folder, environment))?;
     put("sshd_config", 0o600, &config(folder, address))
@@ -66,7 +66,7 @@ fn folders(path: &Path, mode: u32) -> std::io::Result<()> {
 }
 
 async fn make_host_key(path: &Path) -> Result<()> {
-    let doing = || "make a host key".to_owned();
+    let doing = || "generate a host key".to_owned();
     let made = tokio::process::Command::new("ssh-keygen")
         .args(["-q", "-t", "ed25519", "-N", "", "-C", "", "-f"])
         .arg(path)
@@ -79,9 +79,9 @@ async fn make_host_key(path: &Path) -> Result<()> {
     }
 }
 
-/// What every login becomes: a shell in the host's own home.
+/// The program of every login: a shell in the host's own home.
 ///
-/// Its mark is its folder, which no host of another stand-in has; ids may be the same there.
+/// Processes are marked by the host's folder, which is unique; ids may repeat in other stand-ins.
 fn login(folder: &Path, environment: &[(String, String)]) -> String {
     let mut text = String::from("#!/bin/sh\n");
     let own = [
@@ -100,7 +100,7 @@ fn login(folder: &Path, environment: &[(String, String)]) -> String {
     text
 }
 
-/// Any text as one word of a shell.
+/// Quotes a text as one shell word.
 fn word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

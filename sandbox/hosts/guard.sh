@@ -1,5 +1,5 @@
-# Holds one host: starts its sshd, and ends all that ever ran there once nobody holds the other end of its input any more.
-# Arguments: the host's folder, the program sshd, seconds in which it stays silent.
+# Guards one host: starts its sshd, and ends everything that ran there once its stdin is closed.
+# Arguments: the host's folder, the path of sshd, seconds to wait before sshd starts.
 folder=$1
 mark=STAND_IN_HOST=$folder
 sshd=$2
@@ -7,10 +7,11 @@ sleep "$3"
 "$sshd" -D -e -f "$folder/sshd_config" </dev/null >>"$folder/sshd.log" 2>&1 &
 server=$!
 
-# Whoever made the host writes nothing: this ends when it ends the host, or dies.
+# The parent writes nothing: cat returns when the parent ends the host, or dies.
 cat >/dev/null
 
-# The processes below these, and these: sessions of sshd write their titles over their environment.
+# These processes and their descendants: sshd sessions overwrite their environment with their title, so the mark does
+# not find them.
 below() {
     all=" $1 "
     grown=1
@@ -19,7 +20,7 @@ below() {
         for stat in /proc/[0-9]*/stat; do
             { read -r line <"$stat"; } 2>/dev/null || continue
             pid=${line%% *}
-            # The name stands in parentheses and may hold blanks: count from behind it.
+            # The name is in parentheses and may contain blanks: count fields after it.
             # shellcheck disable=SC2086
             set -- ${line##*) }
             case "$all" in
@@ -53,7 +54,7 @@ while [ "$tries" -lt 100 ]; do
     tries=$((tries + 1))
     sleep 0.1 2>/dev/null || sleep 1
 done
-# Short links into this host's home, which Ray's sockets needed.
+# Short links into this host's home, which Ray's sockets need.
 for link in "/tmp/gpucl-$(id -u)"/*; do
     [ -L "$link" ] || continue
     case $(readlink "$link") in "$folder"/*) rm -f "$link" ;; esac

@@ -1,4 +1,4 @@
-//! Hosts as the instances of the stand-in of Lambda.
+//! Local hosts behind the instances of the Lambda stand-in.
 
 use std::net::SocketAddr;
 

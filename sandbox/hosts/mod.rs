@@ -1,7 +1,8 @@
-//! Hosts of a stand-in cloud: each is a real `sshd` of this user on an address of the loopback, with a home folder of its own.
+//! Hosts of a stand-in cloud: each is a real `sshd`, run by this user on a loopback address, with a home folder of its
+//! own.
 //!
-//! Nothing of it needs root, and nothing lands in the user's own home. A host is held by a small shell program (`guard.sh`): when
-//! the host is ended, or whoever made it dies, that ends all processes of the host and removes its folder.
+//! Nothing needs root, and nothing is written to the user's own home. A small shell program (`guard.sh`) guards each
+//! host: when the host is ended, or this process dies, it ends all processes of the host and removes its folder.
 
 mod files;
 mod instance;
@@ -18,42 +19,42 @@ use tokio::sync::Mutex;
 
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 
-/// What holds a host.
+/// The program that guards a host.
 const GUARD: &str = include_str!("guard.sh");
-/// Where systems have it; it must be started by its whole path.
+/// Where sshd is installed; it must be started by its absolute path.
 const SSHD: [&str; 4] = ["/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd", "/usr/local/bin/sshd"];
-/// The last parts of the addresses that hosts may have: 127.0.0.1 is everybody's.
+/// Last bytes of the addresses that hosts may have: 127.0.0.1 is used by everyone.
 const ADDRESSES: std::ops::RangeInclusive<u8> = 2..=254;
-/// How long a server may take to answer once it was started.
+/// Timeout for a started sshd to answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
-/// How long a host may take to end: its processes are ended at once, and a busy machine takes its time.
+/// Timeout for a host to end: its processes are killed at once, but a busy machine is slow.
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// What hosts are made with.
+/// Configuration of the hosts of one stand-in.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The folder of all hosts; it goes with the last of them.
+    /// The folder of all hosts; removed with the last of them.
     pub folder: PathBuf,
-    /// The port of every host.
+    /// The SSH port of every host.
     pub port: u16,
-    /// What every login has in its environment besides its own: how packages are reached, where they are kept.
+    /// Environment variables of every login, besides `HOME` and `STAND_IN_HOST`: package indexes and caches.
     pub environment: Vec<(String, String)>,
 }
 
-/// Something that is to be a host.
+/// A host to create.
 #[derive(Clone, Default)]
 pub struct NewHost {
-    /// Its id: letters, digits, hyphens.
+    /// Host id: letters, digits, hyphens.
     pub id: String,
-    /// What cloud-init would be given; it may hold the host's key.
+    /// User data for cloud-init; it may hold the host's private key.
     pub user_data: Option<String>,
-    /// Who may log in besides those that the user data names.
+    /// Public keys that may log in, besides those in the user data.
     pub public_keys: Vec<String>,
-    /// How long its server stays silent.
+    /// Delay before sshd starts.
     pub silent: Duration,
 }
 
-/// The hosts of one stand-in. They end when this is dropped.
+/// The hosts of one stand-in, ended when this is dropped.
 #[derive(Debug)]
 pub struct LocalHosts {
     config: Config,
@@ -61,7 +62,7 @@ pub struct LocalHosts {
     hosts: Mutex<BTreeMap<String, Held>>,
 }
 
-/// A host that is there.
+/// A running host, with the process that guards it.
 #[derive(Debug)]
 struct Held {
     address: SocketAddr,
@@ -69,30 +70,32 @@ struct Held {
 }
 
 impl LocalHosts {
-    /// Makes none yet; looks whether hosts can be made.
+    /// Checks whether hosts can be created; creates none yet.
     ///
     /// # Errors
     /// When this machine has no `sshd`.
     pub fn new(config: Config) -> Result<Self> {
         let sshd = SSHD.iter().map(PathBuf::from).find(|path| path.is_file()).ok_or_else(|| {
-            Error::new(ErrorKind::Unsupported, "make hosts on this machine")
-                .because("there is no sshd here")
-                .hint("sudo apt-get install openssh-server   # only its program is used; its service may be off")
+            Error::new(ErrorKind::Unsupported, "create hosts on this machine")
+                .because("sshd is not installed")
+                .hint("sudo apt-get install openssh-server   # only the program is used; the service may be disabled")
         })?;
         Ok(Self { config, sshd, hosts: Mutex::default() })
     }
 
-    /// Makes a host, and tells where its server answers. One that is there is handed back.
+    /// Creates a host, and returns the address of its sshd. Idempotent: a host that exists already is returned.
     ///
     /// # Errors
     /// When its files cannot be written, when no address is free, or when its server does not start.
     pub async fn boot(&self, new: &NewHost) -> Result<SocketAddr> {
-        let doing = || format!("make the host {}", new.id);
+        let doing = || format!("create the host {}", new.id);
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
         if new.id.is_empty() || !new.id.chars().all(is_plain) {
-            return Err(Error::new(ErrorKind::Usage, doing()).because("its id is not of letters, digits and hyphens"));
+            return Err(
+                Error::new(ErrorKind::Usage, doing()).because("its id must consist of letters, digits and hyphens")
+            );
         }
-        // Held throughout: two hosts that are made at once do not choose the same address.
+        // Locked throughout, so that two hosts created at once do not choose the same address.
         let mut hosts = self.hosts.lock().await;
         if let Some(held) = hosts.get(&new.id) {
             return Ok(held.address);
@@ -102,23 +105,23 @@ impl LocalHosts {
             let address = free(self.config.port, &taken).ok_or_else(|| {
                 Error::new(ErrorKind::Host, doing())
                     .because(format!("port {} is in use on every address from 127.0.0.2 on", self.config.port))
-                    .hint("`gpucl sandbox lambda --ssh-port PORT` takes another; say the same under `provider:`")
+                    .hint("choose another with `gpucl sandbox lambda --ssh-port PORT`, and set the same under `provider:`")
             })?;
             match self.start(new, address).await {
                 Ok(guard) => {
                     hosts.insert(new.id.clone(), Held { address, guard });
                     return Ok(address);
                 }
-                // Another program may have taken it meanwhile, such as another sandbox.
+                // Another program, such as another sandbox, may have taken it in the meantime.
                 Err(_) if TcpListener::bind(address).is_err() => taken.push(address),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Starts what holds a host, and the host's server with it.
+    /// Starts a host's guard, which starts its sshd.
     async fn start(&self, new: &NewHost, address: SocketAddr) -> Result<Child> {
-        let doing = || format!("make the host {}", new.id);
+        let doing = || format!("create the host {}", new.id);
         let folder = self.config.folder.join(&new.id);
         files::write(&folder, address, new, &self.config.environment).await?;
         let mut guard = Command::new("sh")
@@ -129,7 +132,7 @@ impl LocalHosts {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Ctrl-C is for who made the hosts, and ends them in order.
+            // Ctrl-C must reach only this process, which ends the hosts in order.
             .process_group(0)
             .spawn()
             .doing(ErrorKind::Host, doing)?;
@@ -143,10 +146,10 @@ impl LocalHosts {
         Ok(guard)
     }
 
-    /// Ends a host with all of its processes, and removes its folder; one that is not there is no error.
+    /// Ends a host with all of its processes, and removes its folder. Idempotent: an unknown host is not an error.
     ///
     /// # Errors
-    /// When something of it is still there.
+    /// When processes or files of it are left.
     pub async fn end(&self, id: &str) -> Result<()> {
         let held = self.hosts.lock().await.remove(id);
         match held {
@@ -155,10 +158,10 @@ impl LocalHosts {
         }
     }
 
-    /// Ends all of them.
+    /// Ends all hosts.
     ///
     /// # Errors
-    /// When something of one is still there; the others are ended all the same.
+    /// When processes or files of a host are left; the others are ended all the same.
     pub async fn end_all(&self) -> Result<()> {
         let hosts = std::mem::take(&mut *self.hosts.lock().await);
         let ends = hosts.into_iter().map(|(id, held)| async move { held.end(&id).await });
@@ -179,19 +182,19 @@ impl Held {
     }
 }
 
-/// The first address of the loopback on which nobody has this port.
+/// The first loopback address on which this port is free.
 fn free(port: u16, taken: &[SocketAddr]) -> Option<SocketAddr> {
     ADDRESSES
         .map(|last| SocketAddr::from((Ipv4Addr::new(127, 0, 0, last), port)))
         .find(|address| !taken.contains(address) && TcpListener::bind(address).is_ok())
 }
 
-/// Waits until a server answers.
+/// Waits until the host's sshd answers.
 async fn answers(address: SocketAddr, folder: &Path, doing: &str) -> Result<()> {
     let begun = Instant::now();
     let said = || fs_err::read_to_string(folder.join("sshd.log")).unwrap_or_default();
     while begun.elapsed() < ANSWERS_WITHIN {
-        // Somebody else's server may answer there; ours says that it listens, or why it does not.
+        // A foreign server may answer there; ours logs that it listens, or why it does not.
         let (listens, fails) = (said().contains("Server listening"), said().contains("Cannot bind"));
         if listens && tokio::net::TcpStream::connect(address).await.is_ok() {
             return Ok(());
@@ -202,7 +205,7 @@ async fn answers(address: SocketAddr, folder: &Path, doing: &str) -> Result<()> 
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let said = said();
-    let last = said.lines().last().unwrap_or("it said nothing").to_owned();
+    let last = said.lines().last().unwrap_or("it logged nothing").to_owned();
     Err(Error::new(ErrorKind::Host, doing).because(format!("its sshd does not answer at {address}: {last}")))
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A key pair of who logs in, and hosts that know it. The port is one that nobody else of these tests has.
+/// A key pair for logins, and hosts that accept it. The port is unique among these tests.
 struct Fixture {
     folder: tempfile::TempDir,
     hosts: LocalHosts,
@@ -23,7 +23,7 @@ impl Fixture {
         NewHost { id: id.to_owned(), public_keys: vec![public.trim().to_owned()], ..NewHost::default() }
     }
 
-    /// What a command prints on a host.
+    /// Runs a command on a host, and returns what it prints.
     async fn at(&self, address: SocketAddr, command: &str) -> String {
         let output = Command::new("ssh")
             .args(["-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "LogLevel=ERROR"])
@@ -46,7 +46,7 @@ fn is_alive(pid: &str) -> bool {
 
 #[tokio::test]
 #[ignore = "testbed"]
-async fn a_host_has_a_home_of_its_own_and_takes_all_it_started_with_it() {
+async fn a_host_has_its_own_home_and_ends_with_all_its_processes() {
     let fixture = Fixture::new(2291);
     let first = fixture.hosts.boot(&fixture.new_host("i-1")).await.unwrap();
     let second = fixture.hosts.boot(&fixture.new_host("i-2")).await.unwrap();
@@ -55,14 +55,14 @@ async fn a_host_has_a_home_of_its_own_and_takes_all_it_started_with_it() {
     let seen = fixture.at(first, "pwd; echo $HOME; echo $GREETING").await;
     let home = fixture.folder.path().join("hosts/i-1/home").display().to_string();
     assert_eq!(seen.lines().collect::<Vec<_>>(), [home.as_str(), &home, "it's me"]);
-    // Also without the folder that only this user may enter, nobody else could read a key or a log.
+    // Even without the private folder, nobody else could read a key or a log.
     let folder = fixture.folder.path().join("hosts/i-1");
     let entries = fs_err::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     for path in entries.chain([folder.clone()]) {
         let mode = std::os::unix::fs::PermissionsExt::mode(&fs_err::metadata(&path).unwrap().permissions());
         assert_eq!(mode & 0o077, 0, "{} {mode:o}", path.display());
     }
-    // One that left its session, and a session that is held open.
+    // Processes that left their session.
     let pid = fixture.at(first, "setsid -f sh -c 'echo $$; exec sleep 600 >/dev/null 2>&1'").await;
     let other = fixture.at(second, "setsid -f sh -c 'echo $$; exec sleep 600 >/dev/null 2>&1'").await;
     assert!(is_alive(&pid) && is_alive(&other));
@@ -78,7 +78,7 @@ async fn a_host_has_a_home_of_its_own_and_takes_all_it_started_with_it() {
 
 #[tokio::test]
 #[ignore = "testbed"]
-async fn hosts_end_when_who_made_them_is_gone() {
+async fn hosts_end_when_they_are_dropped() {
     let fixture = Fixture::new(2292);
     let address = fixture.hosts.boot(&fixture.new_host("i-1")).await.unwrap();
     let pid = fixture.at(address, "setsid -f sh -c 'echo $$; exec sleep 600 >/dev/null 2>&1'").await;
@@ -93,7 +93,7 @@ async fn hosts_end_when_who_made_them_is_gone() {
 
 #[tokio::test]
 #[ignore = "testbed"]
-async fn a_host_has_the_key_that_it_was_told() {
+async fn a_host_has_the_host_key_from_its_user_data() {
     let fixture = Fixture::new(2293);
     let key = fixture.folder.path().join("host");
     let made =

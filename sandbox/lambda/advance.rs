@@ -1,4 +1,4 @@
-//! What happens by itself, as time passes. It is worked out whenever somebody looks.
+//! State changes that come with time. They are computed lazily, whenever the state is locked.
 
 use jiff::Timestamp;
 
@@ -20,7 +20,7 @@ impl Advance for State {
         let (terminating, linger) = (self.config.terminating, self.config.linger);
         let mut given_back = Vec::new();
         for instance in &mut self.instances {
-            // A moved clock may bring an instance through all of its life at once.
+            // After a jump of the clock an instance may pass through several phases at once.
             while let Some((phase, at)) = next(instance, terminating) {
                 if at > now {
                     break;
@@ -46,10 +46,10 @@ impl Advance for State {
     }
 }
 
-/// What becomes of it next, and when.
+/// The next phase of an instance, and when it begins.
 fn next(instance: &Instance, terminating: std::time::Duration) -> Option<(Phase, Timestamp)> {
     match instance.phase {
-        // It is not active before it has a place.
+        // An instance does not become active before its host exists.
         Phase::Booting { .. } if matches!(instance.host, Host::Awaited { .. }) => None,
         Phase::Booting { until } => match instance.outcome {
             Outcome::Stuck => None,
@@ -66,7 +66,7 @@ fn next(instance: &Instance, terminating: std::time::Duration) -> Option<(Phase,
 }
 
 impl State {
-    /// So many are free there from now on, and are what is listed.
+    /// Sets how many are free; listed capacity matches it again.
     pub(super) fn set_free(&mut self, place: (String, String), count: u32) {
         let free = self.free.entry(place).or_default();
         free.count = count;

@@ -1,4 +1,4 @@
-//! What Lambda was seen to offer in 2026: regions, types with their prices, and images.
+//! Lambda's offers as observed in 2026: regions, types with their prices, and images.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const REGIONS: &[(&str, &str, bool)] = &[
     ("asia-northeast-1", "Osaka, Japan", true),
 ];
 
-/// Name, GPU, how many, cents an hour, processors, memory and disk in GiB.
+/// Name, GPU, number of GPUs, price in cents per hour, vCPUs, memory and disk in GiB.
 type Row = (&'static str, &'static str, u32, u32, u32, u32, u32);
 
 const TYPES: &[Row] = &[
@@ -51,7 +51,7 @@ const CAPACITY: &[(&str, &str, u32)] = &[
     ("gpu_8x_h100_sxm5", "us-south-2", 1),
 ];
 
-/// Eight GPUs were seen to take ten minutes and more, one about four.
+/// Observed: eight GPUs take ten minutes and more, one about four.
 const BIG_BOOT: Duration = Duration::from_secs(720);
 
 pub(super) fn regions() -> Vec<RegionConfig> {

@@ -1,4 +1,4 @@
-//! What a stand-in is to be like.
+//! Configuration of a stand-in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,62 +13,62 @@ use super::hosts::Hosts;
 /// How a stand-in of Lambda behaves; the default has Lambda's own times and limits.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The port on the loopback; 0 for any.
+    /// Port on the loopback; 0 for any free one.
     pub port: u16,
-    /// The regions.
+    /// Regions, in the order of the list.
     pub regions: Vec<RegionConfig>,
-    /// The instance types.
+    /// Instance types of all regions.
     pub types: Vec<TypeConfig>,
-    /// The images; each is in every region.
+    /// Images; each exists in every region.
     pub images: Vec<ImageConfig>,
-    /// How many of a type are free in a region; what is not named has none.
+    /// Free instances by type and region; 0 for a pair that is missing.
     pub capacity: BTreeMap<(String, String), u32>,
-    /// The server's clock against ours.
+    /// Offset of the server's clock from this machine's.
     pub clock_offset: SignedDuration,
-    /// What the clock counts; absent for the runtime's time.
+    /// Time source of the clock; `None` for Tokio's time.
     pub time: Option<Arc<dyn TimeSource>>,
-    /// At least so long between two requests.
+    /// Minimum time between two requests.
     pub request_every: Duration,
-    /// At least so long between two launches.
+    /// Minimum time between two launches.
     pub launch_every: Duration,
-    /// What the way here may take of it.
+    /// Tolerance of both limits, for jitter on the way to the server.
     pub slack: Duration,
-    /// What a request that comes too soon is told.
+    /// Answer to a request that comes too soon.
     pub too_fast: TooFast,
-    /// From a launch until the instance is active; a type can have its own.
+    /// Time from a launch until the instance is active; a type can override it.
     pub boot: Duration,
-    /// From a launch until the instance shows its address; it may be later than `boot`.
+    /// Time from a launch until the instance shows its address; may be longer than `boot`.
     pub address: Duration,
-    /// From `active` until sshd answers; only hosts that something makes know it.
+    /// Time from `active` until sshd answers; applies only to real hosts.
     pub silent: Duration,
-    /// How long a restart takes.
+    /// Duration of a restart.
     pub restart: Duration,
-    /// How long an instance is terminating.
+    /// Time that an instance spends in `terminating`.
     pub terminating: Duration,
-    /// How long a terminated one stays in the list.
+    /// Time that a terminated instance stays in the list.
     pub linger: Duration,
-    /// What is made shows up in lists only after this long.
+    /// Delay before lists show what was created.
     pub late: Duration,
-    /// How many instances the account may have.
+    /// Quota of instances of the account.
     pub instance_quota: usize,
-    /// How many file systems.
+    /// Quota of file systems of the account.
     pub file_system_quota: usize,
-    /// How many rulesets.
+    /// Quota of firewall rulesets of the account.
     pub ruleset_quota: usize,
-    /// A second key of one name is refused, as Lambda was seen to do ("Key name must be unique"). The document says nothing of it, and two keys
-    /// show a client that asks twice.
+    /// Whether a second key of the same name is refused, as observed at Lambda ("Key name must be unique"). The
+    /// document does not mention it, and two keys reveal a client that asks twice.
     pub unique_key_names: bool,
-    /// What a launch is told that names something that is not there: 400 or 404, the document has both.
+    /// Status for a launch that names something that does not exist: 400 or 404, the document has both.
     pub missing: u16,
-    /// Answers have fields and values that the document does not know, as it warns of.
+    /// Whether answers have fields and values that are not in the document, as it warns.
     pub unknown_fields: bool,
-    /// How the account stands.
+    /// State of the account.
     pub account: Account,
-    /// Something outside tells the addresses of instances, and no instance is active before.
+    /// Whether the control sets the addresses of instances; no instance is active before that.
     pub wired: bool,
-    /// What makes hosts of instances in this process.
+    /// Creates a host per instance, in this process.
     pub hosts: Option<Arc<dyn Hosts>>,
-    /// Deliberate bugs, so that a test can show that it would notice.
+    /// Deliberate bugs, to prove that a test would notice them.
     pub bugs: BTreeSet<Bug>,
 }
 
@@ -108,7 +108,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// One in which nobody waits: there are no limits, and what is asked for is there when the answer comes.
+    /// A configuration without rate limits and delays: everything exists as soon as the answer is sent.
     pub fn prompt() -> Self {
         Self {
             request_every: Duration::ZERO,
@@ -123,14 +123,14 @@ impl Config {
         }
     }
 
-    /// So many of this type are free in this region.
+    /// Sets how many instances of a type are free in a region.
     #[must_use]
     pub fn with_capacity(mut self, kind: &str, region: &str, count: u32) -> Self {
         self.capacity.insert((kind.to_owned(), region.to_owned()), count);
         self
     }
 
-    /// Nothing is free anywhere.
+    /// Leaves no free instances anywhere.
     #[must_use]
     pub fn without_capacity(mut self) -> Self {
         self.capacity.clear();
@@ -138,94 +138,94 @@ impl Config {
     }
 }
 
-/// What a request that comes too soon is told.
+/// How a request that comes too soon is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TooFast {
-    /// 429, with or without the header that says when to come again.
+    /// 429, with or without a `Retry-After` header.
     Refused {
-        /// Whether it has `Retry-After`.
+        /// Whether the answer has `Retry-After`.
         retry_after: bool,
     },
-    /// Nothing: it is answered, and counted.
+    /// Answered as usual, and counted.
     Counted,
 }
 
-/// A region.
+/// A region of the stand-in.
 #[derive(Debug, Clone)]
 pub struct RegionConfig {
-    /// `us-west-1`.
+    /// Name: `us-west-1`.
     pub name: String,
-    /// `California, USA`.
+    /// Location: `California, USA`.
     pub description: String,
-    /// Whether it has firewall rules and rulesets at all.
+    /// Whether the region supports firewall rules and rulesets.
     pub firewall: bool,
 }
 
-/// An instance type.
+/// An instance type of the stand-in.
 #[derive(Debug, Clone)]
 pub struct TypeConfig {
-    /// `gpu_1x_a10`.
+    /// Name: `gpu_1x_a10`.
     pub name: String,
-    /// `A10 (24 GB PCIe)`.
+    /// GPU model: `A10 (24 GB PCIe)`.
     pub gpu: String,
-    /// How many GPUs.
+    /// Number of GPUs.
     pub gpus: u32,
-    /// Its price in cents an hour.
+    /// Price in US cents per hour.
     pub cents: u32,
-    /// Virtual processors.
+    /// Number of vCPUs.
     pub vcpus: u32,
-    /// Memory.
+    /// Memory in GiB.
     pub memory_gib: u32,
-    /// Disk.
+    /// Disk in GiB.
     pub storage_gib: u32,
-    /// Whether its processors are of ARM.
+    /// Whether the CPU is ARM64.
     pub arm: bool,
-    /// Its own time to boot.
+    /// Boot time of this type; `None` for [`Config::boot`].
     pub boot: Option<Duration>,
 }
 
-/// An image.
+/// An image of the stand-in.
 #[derive(Debug, Clone)]
 pub struct ImageConfig {
-    /// `lambda-stack-24-04`.
+    /// Family: `lambda-stack-24-04`.
     pub family: String,
-    /// `Lambda Stack 24.04`.
+    /// Description: `Lambda Stack 24.04`.
     pub description: String,
-    /// `24.4.4`.
+    /// Version: `24.4.4`.
     pub version: String,
-    /// Whether it is for ARM.
+    /// Whether the image is for ARM64.
     pub arm: bool,
 }
 
-/// How the account stands.
+/// State of the account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Account {
-    /// Well.
+    /// In good standing.
     Open,
-    /// It is inactive: everything is refused.
+    /// Inactive: every request is refused.
     Inactive,
-    /// Its billing address is invalid: what costs money is refused.
+    /// The billing address is invalid: requests that cost money are refused.
     NoAddress,
 }
 
-/// What becomes of a launched instance.
+/// Outcome of a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Outcome {
-    /// It becomes active.
+    /// The instance becomes active.
     #[default]
     Active,
-    /// It becomes unhealthy.
+    /// The instance becomes unhealthy.
     Unhealthy,
-    /// It boots for ever.
+    /// The instance stays in `booting`.
     Stuck,
-    /// It becomes active and never shows an address.
+    /// The instance becomes active and never shows an address.
     NoAddress,
-    /// It becomes active, and is preempted at once.
+    /// The instance is preempted instead of becoming active.
     Preempted,
 }
 
 impl Outcome {
-    /// Reads what the control takes: `unhealthy`.
+    /// Parses the name that the control uses, such as `unhealthy`.
     pub(super) fn read(text: &str) -> Option<Self> {
         Some(match text {
             "active" => Self::Active,
@@ -241,31 +241,31 @@ impl Outcome {
 /// A deliberate bug of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Bug {
-    /// What a POST is answered for is not there afterwards.
+    /// A POST succeeds, but nothing is created.
     LosesCreated,
-    /// One POST makes two.
+    /// One POST creates two resources.
     DuplicatesOnCreate,
-    /// What is deleted or terminated stays, though the answer says otherwise.
+    /// Deletion or termination succeeds, but the resource stays.
     DeleteDoesNothing,
-    /// What is made never shows up in lists.
+    /// New resources never show up in lists.
     LateForever,
     /// Names and tags of instances are lost.
     LosesTags,
 }
 
-/// Who uses the stand-in, each with a key of their own.
+/// A user of the stand-in, with an API key of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum User {
     /// A user of the account.
     Alice,
-    /// Another one of the same account: each sees and can end what the other has.
+    /// Another user of the same account: each sees the other's resources and can end them.
     Bob,
-    /// One whose account is inactive.
+    /// A user whose account is inactive.
     Carol,
 }
 
 impl User {
-    /// All of them.
+    /// All users.
     pub const ALL: [Self; 3] = [Self::Alice, Self::Bob, Self::Carol];
 
     /// The user's name.

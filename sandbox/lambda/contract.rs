@@ -1,4 +1,4 @@
-//! The contract: every request that comes and every answer that goes is compared with it, and what differs is kept.
+//! The API contract: every request and every answer is compared with it, and violations are recorded.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,22 +13,22 @@ use super::super::answer::{Answer, Ask, Body};
 use super::schema::{Kind, Problem, Schemas, patterns};
 use super::undeclared::Undeclared;
 
-/// The facts of the official document: paths, fields, types, enumerations.
+/// Facts from the official document: paths, fields, types, enumerations.
 const FACTS: &str = include_str!("contract.json");
 
-/// The official document's facts, ready to be compared with.
+/// The contract, parsed.
 #[derive(Debug)]
 pub(super) struct Contract {
     pub(super) root: Value,
     patterns: BTreeMap<String, Regex>,
 }
 
-/// An operation that the document has.
+/// An operation of the document.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Operation<'a>(&'a Value);
 
 impl<'a> Operation<'a> {
-    /// The name of the schema of its error with this status; the first, when there are several.
+    /// Name of the error schema for a status; the first, when there are several.
     pub(super) fn error(self, status: u16) -> Option<&'a str> {
         let responses = &self.0["responses"];
         let schema = &responses[status.to_string()]["content"]["application/json"]["schema"]["properties"]["error"];
@@ -38,11 +38,11 @@ impl<'a> Operation<'a> {
 }
 
 impl Contract {
-    /// The one there is.
+    /// The contract of all stand-ins in this process.
     pub(super) fn shared() -> &'static Self {
         static SHARED: OnceLock<Contract> = OnceLock::new();
         SHARED.get_or_init(|| {
-            // A test reads it; without it everything would be a violation, which no test passes.
+            // A test parses it; if this failed, everything would be a violation, which no test passes.
             let root: Value = serde_json::from_str(FACTS).unwrap_or_default();
             let mut found = BTreeMap::new();
             patterns(&root, &mut found);
@@ -50,7 +50,7 @@ impl Contract {
         })
     }
 
-    /// The operation of this method and path; a path that is written out goes before one with an id.
+    /// The operation of a method and path; a literal path has priority over one with an id.
     pub(super) fn operation(&self, method: &str, path: &str) -> Option<Operation<'_>> {
         let paths = self.root["paths"].as_object()?;
         let item = paths.get(path).or_else(|| {
@@ -60,7 +60,7 @@ impl Contract {
         item.get(method.to_lowercase()).map(Operation)
     }
 
-    /// What is wrong with a request.
+    /// Violations of the contract by a request.
     pub(super) fn of_request(&self, operation: Operation<'_>, ask: &Ask) -> Vec<Problem> {
         let mut found = Vec::new();
         let mut wrong = |text: String| found.push(Problem { kind: Kind::Other, text });
@@ -75,22 +75,22 @@ impl Contract {
         let schema = &operation.0["requestBody"]["content"]["application/json"]["schema"];
         match (schema.is_object(), ask.body.is_empty()) {
             (false, true) => {}
-            (false, false) => wrong("it takes no body".to_owned()),
+            (false, false) => wrong("it has a body".to_owned()),
             (true, _) => match ask.json() {
-                None => wrong("the body is no JSON".to_owned()),
+                None => wrong("the body is not JSON".to_owned()),
                 Some(body) => found.extend(self.schemas().check(schema, &body)),
             },
         }
         found
     }
 
-    /// What is wrong with an answer.
+    /// Violations of the contract by an answer.
     pub(super) fn of_answer(&self, operation: Operation<'_>, status: u16, body: Option<&Value>) -> Vec<Problem> {
         let wrong = |text: String| vec![Problem { kind: Kind::Other, text }];
         let schema = &operation.0["responses"][&status.to_string()]["content"]["application/json"]["schema"];
         match (schema.is_object(), body) {
             (false, _) => wrong(format!("the status {status} is not declared")),
-            (true, None) => wrong("the body is no JSON".to_owned()),
+            (true, None) => wrong("the body is not JSON".to_owned()),
             (true, Some(body)) => self.schemas().check(schema, body),
         }
     }
@@ -100,14 +100,14 @@ impl Contract {
     }
 }
 
-/// A request or an answer that is not as the contract has it.
+/// A request or an answer that violates the contract.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Violation {
     /// `request` or `answer`.
     pub of: &'static str,
-    /// Method and path.
+    /// Method and path of the request.
     pub call: String,
-    /// What is wrong, with the places.
+    /// The violations, each with its place in the body.
     pub what: Vec<String>,
 }
 
@@ -117,16 +117,16 @@ impl fmt::Display for Violation {
     }
 }
 
-/// How much was compared with the contract.
+/// Counts of the comparisons with the contract.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Validated {
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Answers that the contract declares.
+    /// Number of answers, without the undeclared ones.
     pub answers: u64,
-    /// Answers that are on the list of what it does not declare, by their names there.
+    /// Number of answers that the contract does not declare, by the name of their [`Undeclared`] kind.
     pub undeclared: BTreeMap<&'static str, u64>,
-    /// Requests and answers that were not as they are to be.
+    /// Number of requests and answers that violate the contract.
     pub violations: u64,
 }
 
@@ -147,7 +147,7 @@ static ANSWERS: AtomicU64 = AtomicU64::new(0);
 static VIOLATIONS: AtomicU64 = AtomicU64::new(0);
 static UNDECLARED: [AtomicU64; Undeclared::ALL.len()] = [const { AtomicU64::new(0) }; Undeclared::ALL.len()];
 
-/// What all stand-ins of this process compared so far.
+/// Counts of all stand-ins in this process so far.
 pub fn totals() -> Validated {
     let counted = Undeclared::ALL.iter().zip(&UNDECLARED).map(|(of, count)| (of.name(), count.load(Ordering::Relaxed)));
     Validated {
@@ -158,7 +158,7 @@ pub fn totals() -> Validated {
     }
 }
 
-/// What one stand-in compared.
+/// Counts and violations of one stand-in.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     pub(super) validated: Validated,
@@ -166,7 +166,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Compares a request; what is wrong with it, when it is to be refused for that.
+    /// Compares a request; returns its violations if it must be refused for them.
     pub(super) fn request(&mut self, ask: &Ask, path: &str) -> Option<String> {
         let contract = Contract::shared();
         self.validated.requests += 1;
@@ -185,7 +185,7 @@ impl Ledger {
         Some(text)
     }
 
-    /// Compares an answer; what it does not declare may be on purpose.
+    /// Compares an answer; `on_purpose` lists deviations that are not violations.
     pub(super) fn answer(&mut self, ask: &Ask, path: &str, answer: &Answer, on_purpose: &[Undeclared]) {
         let (body, text) = match &answer.body {
             Some(Body::Json(value)) => (Some(value.clone()), String::new()),

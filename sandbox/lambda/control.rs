@@ -1,4 +1,4 @@
-//! What steers the stand-in from outside: `/control`.
+//! Remote control of the stand-in: `/control`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::state::Shared;
 use super::state::State;
 use super::wiring::is_up;
 
-/// Where sshd listens when nothing else is said.
+/// Default port of sshd.
 const SSH: u16 = 22;
 
 pub(super) fn answer(shared: &Shared, ask: &Ask) -> Answer {
@@ -26,7 +26,7 @@ pub(super) fn answer(shared: &Shared, ask: &Ask) -> Answer {
     let (method, path) = ask.route();
     match (method, &path[..]) {
         ("GET", ["snapshot"]) => Answer::json(200, json!(Snapshot::of(&state))),
-        ("GET", ["pace"]) => Answer::json(200, json!(state.limiter.told)),
+        ("GET", ["pace"]) => Answer::json(200, json!(state.limiter.pace)),
         ("GET", ["contract"]) => {
             let ledger = &state.ledger;
             Answer::json(200, json!({"validated": ledger.validated, "violations": ledger.violations}))
@@ -47,7 +47,7 @@ pub(super) fn answer(shared: &Shared, ask: &Ask) -> Answer {
                 state.outcomes.push_back(outcome);
                 Answer::empty(204)
             }
-            None => refused("outcome is active, unhealthy, stuck, no-address or preempted"),
+            None => refused("outcome must be active, unhealthy, stuck, no-address or preempted"),
         },
         ("POST", [what @ ("preempt" | "terminate" | "unhealthy"), id]) => {
             let is_there = match *what {
@@ -70,14 +70,14 @@ pub(super) fn answer(shared: &Shared, ask: &Ask) -> Answer {
                 state.api_keys.retain(|_, of| *of != user);
                 Answer::empty(204)
             }
-            None => refused("user is alice, bob or carol"),
+            None => refused("user must be alice, bob or carol"),
         },
         ("POST", ["account"]) => {
             state.config.account = match text("is") {
                 "open" => Account::Open,
                 "inactive" => Account::Inactive,
                 "no-address" => Account::NoAddress,
-                _ => return refused("is open, inactive or no-address"),
+                _ => return refused("`is` must be open, inactive or no-address"),
             };
             Answer::empty(204)
         }
@@ -94,10 +94,10 @@ fn done(is_there: bool, otherwise: &str) -> Answer {
     if is_there { Answer::empty(204) } else { refused(otherwise) }
 }
 
-/// Everything that a host of each instance is made of; those that are to have one.
+/// What is needed to create a host, for each instance that should have one.
 fn hosts(state: &State) -> Vec<Value> {
     let is_meant = |instance: &&super::state::Instance| is_up(instance) && !instance.is_foreign;
-    let told = |instance: &super::state::Instance| {
+    let view = |instance: &super::state::Instance| {
         let boot = state.boot(instance);
         json!({
             "id": boot.id, "name": instance.name, "status": instance.status(), "hostname": boot.hostname,
@@ -106,12 +106,12 @@ fn hosts(state: &State) -> Vec<Value> {
             "private_ip": instance.private_ip, "is_wired": matches!(instance.host, super::state::Host::At(_)),
         })
     };
-    state.instances.iter().filter(is_meant).map(told).collect()
+    state.instances.iter().filter(is_meant).map(view).collect()
 }
 
 fn wired(state: &mut State, id: &str, body: &Value) -> Answer {
     let Some(ip) = body["ip"].as_str().and_then(|ip| ip.parse::<IpAddr>().ok()) else {
-        return refused("it takes ip, and may take port and answers");
+        return refused("expected ip, and optionally port and answers");
     };
     let port = body["port"].as_u64().and_then(|port| u16::try_from(port).ok()).unwrap_or(SSH);
     let answers = body["answers"].as_bool().unwrap_or(true);
@@ -121,7 +121,7 @@ fn wired(state: &mut State, id: &str, body: &Value) -> Answer {
 fn capacity(state: &mut State, kind: &str, region: &str, body: &Value) -> Answer {
     let count = body["count"].as_u64().and_then(|count| u32::try_from(count).ok());
     let Some(count) = count.filter(|_| state.kind(kind).is_some() && state.region(region).is_some()) else {
-        return refused("it takes type, region and count, and may take in_seconds");
+        return refused("expected a known type and region, count, and optionally in_seconds");
     };
     let wait = Duration::try_from_secs_f64(body["in_seconds"].as_f64().unwrap_or(0.0)).unwrap_or_default();
     state.free_in(kind, region, count, wait);

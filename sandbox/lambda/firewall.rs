@@ -1,4 +1,4 @@
-//! Rules of the whole account, and rulesets of a region that are attached at launch.
+//! Firewall rules of the account, and regional rulesets that are attached at launch.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ impl State {
         data(json!(self.global_rules))
     }
 
-    /// All rules there were are gone afterwards.
+    /// Replaces all rules.
     pub(super) fn set_rules(&mut self, body: &Value) -> Answer {
         match rules(&body["data"]) {
             Ok(rules) => self.global_rules = rules,
@@ -106,7 +106,7 @@ impl State {
     }
 }
 
-/// Rules as they are kept; ports are for all protocols but ICMP, and an address alone is a network of one.
+/// Rules as they are stored: every protocol but ICMP needs ports, and a bare address becomes a /32 network.
 fn rules(asked: &Value) -> Result<Vec<Value>, String> {
     asked.as_array().into_iter().flatten().map(rule).collect()
 }
@@ -122,7 +122,7 @@ fn rule(asked: &Value) -> Result<Value, String> {
         return Err(format!("port_range {ports} ends before it begins."));
     }
     let source = asked["source_network"].as_str().and_then(network);
-    let Some(source) = source else { return Err(format!("{} is no IPv4 network.", asked["source_network"])) };
+    let Some(source) = source else { return Err(format!("{} is not an IPv4 network.", asked["source_network"])) };
     let mut kept = asked.clone();
     kept["source_network"] = json!(source);
     Ok(kept)

@@ -1,4 +1,4 @@
-//! What others do in the account, and what happens to instances without anybody asking this API.
+//! Changes by other users of the account, and changes to instances outside this API.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::super::clock::after;
 use super::config::{Outcome, User};
 use super::state::{FileSystem, Host, Instance, Phase, SshKey, State};
 
-/// Names as people give them, and as programs like ours do.
+/// Names as people choose them, and as programs like gpucl do.
 const NAMES: [&str; 6] = ["training", "", "gpucl", "sky-1a2b-head", "My Instance", "gpucl-train-host1"];
 
 impl State {

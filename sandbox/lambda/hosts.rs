@@ -1,4 +1,4 @@
-//! Hosts that stand behind instances, made in this process.
+//! The interface for hosts behind instances, created in this process.
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -8,24 +8,24 @@ use async_trait::async_trait;
 
 use crate::error::Result;
 
-/// An instance that is to get a host.
+/// An instance that needs a host.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Boot {
-    /// The instance's id.
+    /// Instance id.
     pub id: String,
-    /// The host's name.
+    /// Hostname.
     pub hostname: String,
-    /// The instance type's name.
+    /// Name of the instance type.
     pub instance_type: String,
-    /// How many GPUs it has.
+    /// Number of GPUs.
     pub gpus: u32,
-    /// The region's name.
+    /// Name of the region.
     pub region: String,
-    /// What cloud-init is to be given; it may hold secrets.
+    /// User data for cloud-init; it may hold secrets.
     pub user_data: Option<String>,
-    /// The public keys that can log in.
+    /// Public keys that may log in.
     pub public_keys: Vec<String>,
-    /// How long sshd is to stay silent, once the instance is active.
+    /// Delay before sshd answers, once the instance is active.
     pub silent: Duration,
 }
 
@@ -35,12 +35,13 @@ impl Debug for Boot {
     }
 }
 
-/// What makes hosts of instances: local processes, or nothing in tests.
+/// Creates hosts for instances: local processes, or fakes in tests.
 #[async_trait]
 pub trait Hosts: Debug + Send + Sync {
-    /// Makes the host of an instance, and tells where its sshd will answer. When it fails, the instance is unhealthy.
+    /// Creates the host of an instance, and returns the address of its sshd. On an error the instance becomes
+    /// unhealthy.
     async fn boot(&self, instance: &Boot) -> Result<SocketAddr>;
 
-    /// Ends the host of an instance; one that there is no host of is no error.
+    /// Ends the host of an instance. Idempotent: an unknown id is not an error.
     async fn end(&self, id: &str) -> Result<()>;
 }

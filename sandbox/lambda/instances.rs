@@ -1,4 +1,4 @@
-//! Instances: shown, named, launched, restarted, terminated.
+//! Instances: list, rename, launch, restart, terminate.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use super::view::{blocked, image_id, mount_point};
 /// The longest user data, in bytes.
 const LONGEST_USER_DATA: usize = 1_000_000;
 
-/// Everything of a launch that was found.
+/// A launch request whose names were all resolved.
 struct Launch {
     kind: String,
     region: String,
@@ -24,7 +24,7 @@ struct Launch {
 }
 
 impl State {
-    /// All that lists show.
+    /// All instances that lists show.
     pub(super) fn list_instances(&self, ask: &Ask) -> Answer {
         let now = self.now();
         // No cluster can be made with this API, so none has instances.
@@ -72,7 +72,7 @@ impl State {
         data(json!({"instance_ids": [id]}))
     }
 
-    /// What a launch names, or the refusal for what is not there.
+    /// Resolves the names in a launch request; refuses those that do not exist.
     fn look_up(&self, body: &Value) -> Result<Launch, Answer> {
         let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
         let list = |name: &str| body[name].as_array().cloned().unwrap_or_default();
@@ -137,7 +137,7 @@ impl State {
         Ok(Launch { kind, region, public_keys, key_names, mounts, image, rulesets })
     }
 
-    /// The image that is asked for, by its id or as the newest of its family; the newest Lambda Stack when none is.
+    /// The requested image, by id or as the newest of its family; by default the newest Lambda Stack.
     fn image_of(&self, asked: &Value, region: &str, arm: bool) -> Option<String> {
         let (id, family) = (asked["id"].as_str(), asked["family"].as_str());
         let family = family.or_else(|| id.is_none().then_some("lambda-stack-24-04"));
@@ -223,7 +223,7 @@ impl State {
         )
     }
 
-    /// Changes all instances that are named, or none when one of them is refused.
+    /// Changes all named instances, or none if one of them is refused.
     fn change_all(
         &mut self,
         body: &Value,
@@ -253,7 +253,7 @@ impl State {
     }
 }
 
-/// A success in the document's form.
+/// A successful answer, with the body in `data`.
 pub(super) fn data(body: Value) -> Answer {
     Answer::json(200, json!({"data": body}))
 }

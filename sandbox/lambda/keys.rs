@@ -12,7 +12,7 @@ use super::state::{SshKey, State};
 use super::view::key_view;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 
-/// A pair of keys, as the service makes one for who brings none.
+/// A key pair, as the service generates it for a request without a public key.
 #[derive(Clone)]
 pub(super) struct Pair {
     pub(super) public: String,
@@ -25,7 +25,7 @@ impl State {
         data(json!(self.keys.iter().filter(|key| key.shown <= now).map(key_view).collect::<Vec<_>>()))
     }
 
-    /// Two keys of one name are two keys, unless it is said otherwise: the document has no error for the second.
+    /// Two keys may have the same name, unless the configuration forbids it: the document has no error for the second.
     pub(super) fn add_key(&mut self, body: &Value, made: Option<Pair>) -> Answer {
         let name = body["name"].as_str().unwrap_or_default();
         let public_key = match (body["public_key"].as_str(), &made) {
@@ -45,7 +45,7 @@ impl State {
             let id = if number == 0 { key.id.clone() } else { self.ids.hex() };
             self.keys.push(SshKey { id, ..key.clone() });
         }
-        // The private key is told this once, and kept nowhere.
+        // The private key is returned only once, and not stored.
         if let (None, Some(pair)) = (body["public_key"].as_str(), made) {
             view["private_key"] = json!(pair.private);
         }
@@ -63,7 +63,7 @@ impl State {
     }
 }
 
-/// Whether it is one line of type, key and comment.
+/// Whether a text is one line of type, key and comment.
 fn is_public_key(text: &str) -> bool {
     let mut words = text.split_whitespace();
     let (Some(kind), Some(blob)) = (words.next(), words.next()) else { return false };
@@ -72,9 +72,9 @@ fn is_public_key(text: &str) -> bool {
     known.contains(&kind) && !text.contains('\n') && STANDARD.decode(blob).is_ok_and(names_itself)
 }
 
-/// Makes a pair with the system's `ssh-keygen`.
+/// Generates a pair with the system's `ssh-keygen`.
 pub(super) async fn make_pair() -> Result<Pair> {
-    let doing = || "make a pair of SSH keys".to_owned();
+    let doing = || "generate an SSH key pair".to_owned();
     let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     let folder = tempfile::Builder::new().permissions(private).tempdir().doing(ErrorKind::Internal, doing)?;
     let path = folder.path().join("key");

@@ -1,4 +1,4 @@
-//! What can be had: types with the regions where some are free, regions, images.
+//! Offers: types with the regions that have capacity, regions, images.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use super::state::State;
 use super::view::kind_view;
 
 impl State {
-    /// The list is advice: what it names may be gone when it is launched.
+    /// The list is advisory: its capacity may be gone at the launch.
     pub(super) fn list_types(&self) -> Answer {
         let mut view = Map::new();
         for kind in &self.config.types {

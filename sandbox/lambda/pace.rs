@@ -1,42 +1,42 @@
-//! The limits: how often one may ask, and how often one may launch.
+//! Rate limits of requests and of launches.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// How fast an account was asked.
+/// Counts and rates of the requests to an account.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Pace {
-    /// Requests, those that came too soon with them.
+    /// Number of requests, including those that came too soon.
     pub requests: u64,
-    /// Launches among them.
+    /// Number of launches among them.
     pub launches: u64,
-    /// Requests that came too soon.
+    /// Number of requests that came too soon.
     pub too_fast: u64,
-    /// Launches that came too soon.
+    /// Number of launches that came too soon.
     pub launches_too_fast: u64,
-    /// The shortest time between two requests, in milliseconds.
+    /// Shortest time between two requests, in milliseconds.
     pub shortest_gap_ms: Option<u64>,
-    /// The shortest time between two launches, in milliseconds.
+    /// Shortest time between two launches, in milliseconds.
     pub shortest_launch_gap_ms: Option<u64>,
-    /// When launches were asked for.
+    /// Time of each launch request.
     pub launched_at: Vec<Timestamp>,
 }
 
-/// What was asked when.
+/// The rate limiter of an account.
 #[derive(Debug, Default)]
 pub(super) struct Limiter {
-    pub(super) told: Pace,
+    pub(super) pace: Pace,
     last: Option<Timestamp>,
     last_launch: Option<Timestamp>,
-    /// What came last and was not too soon; only that counts for the next.
+    /// Time of the last request that was not too soon; the next one is measured from it.
     taken: Option<Timestamp>,
     taken_launch: Option<Timestamp>,
 }
 
 impl Limiter {
-    /// Counts a request; how long it should have waited, when it came too soon.
+    /// Counts a request; returns how long it should have waited if it came too soon.
     pub(super) fn take(
         &mut self,
         now: Timestamp,
@@ -44,19 +44,19 @@ impl Limiter {
         every: Duration,
         launch_every: Duration,
     ) -> Option<Duration> {
-        self.told.requests += 1;
-        shorten(&mut self.told.shortest_gap_ms, self.last.replace(now), now);
+        self.pace.requests += 1;
+        shorten(&mut self.pace.shortest_gap_ms, self.last.replace(now), now);
         let mut wait = left(self.taken, every, now);
         if wait.is_some() {
-            self.told.too_fast += 1;
+            self.pace.too_fast += 1;
         }
         if is_launch {
-            self.told.launches += 1;
-            self.told.launched_at.push(now);
-            shorten(&mut self.told.shortest_launch_gap_ms, self.last_launch.replace(now), now);
+            self.pace.launches += 1;
+            self.pace.launched_at.push(now);
+            shorten(&mut self.pace.shortest_launch_gap_ms, self.last_launch.replace(now), now);
             let launch_wait = left(self.taken_launch, launch_every, now);
             if launch_wait.is_some() {
-                self.told.launches_too_fast += 1;
+                self.pace.launches_too_fast += 1;
             }
             wait = wait.max(launch_wait);
         }

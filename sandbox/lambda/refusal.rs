@@ -1,11 +1,11 @@
-//! Refusals as the document has them: their codes and words are taken from the contract.
+//! Errors of the API; codes and messages come from the contract.
 
 use serde_json::{Map, Value, json};
 
 use super::super::answer::Answer;
 use super::contract::Contract;
 
-/// One of the document's errors.
+/// An error of the document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     Unauthorized,
@@ -61,12 +61,12 @@ impl Refusal {
         }
     }
 
-    /// In the document's words.
+    /// The error with the document's message.
     pub(super) fn plain(self) -> Answer {
         self.answer(None)
     }
 
-    /// In these words.
+    /// The error with this message.
     pub(super) fn says(self, message: impl Into<String>) -> Answer {
         self.answer(Some(message.into()))
     }
@@ -76,13 +76,13 @@ impl Refusal {
     }
 }
 
-/// The error that an operation declares for this status; the first, when it declares several.
+/// The error that an operation declares for a status; the first, if it declares several.
 pub(super) fn declared(method: &str, path: &str, status: u16) -> Option<Answer> {
     let schema = Contract::shared().operation(method, path)?.error(status)?;
     Some(error(schema, status, None))
 }
 
-/// An error of this schema, in these words or in the document's.
+/// An error of a schema, with this message or the document's.
 fn error(name: &str, status: u16, message: Option<String>) -> Answer {
     let schema = &Contract::shared().root["components"]["schemas"][name];
     let (fields, mut error) = (&schema["properties"], Map::new());

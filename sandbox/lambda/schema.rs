@@ -1,4 +1,4 @@
-//! Values against a JSON schema, as far as the contract uses it.
+//! A validator for the subset of JSON Schema that the contract uses.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use regex::Regex;
 use serde_json::Value;
 
-/// The words that are understood; a test looks for others in the contract.
+/// The supported keywords; a test checks that the contract has no others.
 #[cfg(test)]
 pub(super) const KEYWORDS: [&str; 18] = [
     "$ref",
@@ -29,14 +29,14 @@ pub(super) const KEYWORDS: [&str; 18] = [
     "type",
 ];
 
-/// What is wrong with a value.
+/// A violation of a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) kind: Kind,
     pub(super) text: String,
 }
 
-/// What kind of wrong it is; some are allowed by name.
+/// The kind of a violation; unknown fields and values can be allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     UnknownField,
@@ -44,7 +44,7 @@ pub(super) enum Kind {
     Other,
 }
 
-/// A document with schemas that point at each other.
+/// A document whose schemas refer to each other.
 #[derive(Debug)]
 pub(super) struct Schemas<'a> {
     pub(super) root: &'a Value,
@@ -52,7 +52,7 @@ pub(super) struct Schemas<'a> {
 }
 
 impl Schemas<'_> {
-    /// What is wrong with this value; an object has no field but those that are named.
+    /// Violations of a schema by a value; an object may have only the declared fields.
     pub(super) fn check(&self, schema: &Value, value: &Value) -> Vec<Problem> {
         let mut found = Vec::new();
         self.walk(schema, value, "", &mut found);
@@ -73,7 +73,7 @@ impl Schemas<'_> {
                 self.walk(choice, value, at, &mut found);
                 found
             });
-            // The nearest choice says what is wrong.
+            // Report the violations of the closest choice.
             if let Some(nearest) = tried.by_ref().min_by_key(Vec::len) {
                 found.extend(nearest);
             }
@@ -82,14 +82,14 @@ impl Schemas<'_> {
         if let Some(kind) = schema["type"].as_str()
             && !is_of(kind, value)
         {
-            other(found, at, format!("is no {kind}"));
+            other(found, at, format!("is not of type {kind}"));
             return;
         }
         if schema.get("const").is_some_and(|meant| meant != value) {
             other(found, at, format!("is not {}", schema["const"]));
         }
         if schema["enum"].as_array().is_some_and(|choices| !choices.contains(value)) {
-            let text = format!("{}{value} is none of {}", place(at), schema["enum"]);
+            let text = format!("{}{value} is not one of {}", place(at), schema["enum"]);
             found.push(Problem { kind: Kind::UnknownValue, text });
         }
         match value {
@@ -137,7 +137,7 @@ impl Schemas<'_> {
     fn text(&self, schema: &Value, text: &str, at: &str, found: &mut Vec<Problem>) {
         let length = text.chars().count();
         if is_out_of(length, &schema["minLength"], &schema["maxLength"]) {
-            other(found, at, format!("has {length} letters"));
+            other(found, at, format!("has {length} characters"));
         }
         if let Some(pattern) = schema["pattern"].as_str()
             && !self.patterns.get(pattern).is_some_and(|pattern| pattern.is_match(text))
@@ -150,12 +150,12 @@ impl Schemas<'_> {
             _ => true,
         };
         if !is_fine {
-            other(found, at, format!("is no {}", schema["format"].as_str().unwrap_or_default()));
+            other(found, at, format!("is not a valid {}", schema["format"].as_str().unwrap_or_default()));
         }
     }
 }
 
-/// An IPv4 network as the API writes it: with a mask, and no bits of a host.
+/// Normalizes an IPv4 network to `ADDRESS/BITS`; `None` if host bits are set.
 pub(super) fn network(text: &str) -> Option<String> {
     let (address, bits) = text.split_once('/').unwrap_or((text, "32"));
     let (address, bits): (Ipv4Addr, u32) = (address.parse().ok()?, bits.parse().ok()?);
@@ -163,7 +163,7 @@ pub(super) fn network(text: &str) -> Option<String> {
     (bits <= 32 && u32::from(address) & host == 0).then(|| format!("{address}/{bits}"))
 }
 
-/// All patterns below this value, ready to be used.
+/// Compiles all patterns below a value.
 pub(super) fn patterns(schema: &Value, found: &mut BTreeMap<String, Regex>) {
     match schema {
         Value::Object(fields) => {

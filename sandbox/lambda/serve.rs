@@ -1,4 +1,4 @@
-//! HTTP: who asks, how fast, whether it is as the contract has it, with which trouble, and what is answered.
+//! The HTTP handler: authentication, rate limits, comparison with the contract, injected faults, dispatch.
 
 use std::collections::BTreeMap;
 
@@ -20,18 +20,18 @@ use super::refusal::{Refusal, declared};
 use super::state::{Shared, State};
 use super::undeclared::Undeclared;
 
-/// One request on its way through.
+/// A request being processed.
 struct Call<'a> {
     ask: &'a Ask,
     path: &'a str,
     met: Option<(Rule, Fault)>,
-    /// The pair that is made for who brings no key.
+    /// A new key pair, for a request to add a key without a public key.
     pair: Option<Pair>,
-    /// What is not as the contract has it.
+    /// How the request violates the contract.
     wrong: Option<String>,
 }
 
-/// Who asks, and what the request meets.
+/// An admitted request: its user, its fault, and its violations of the contract.
 struct Admitted {
     user: User,
     met: Option<(Rule, Fault)>,
@@ -77,7 +77,7 @@ pub(super) async fn answer(
             wire.cut();
             answer.into_response(Some(date))
         }
-        // Without a connection it is the body that breaks.
+        // Without a connection, the body fails instead.
         None => {
             let broken = futures_util::stream::once(async { Err::<Vec<u8>, _>(std::io::Error::other("cut")) });
             Response::new(HttpBody::from_stream(broken))
@@ -86,7 +86,7 @@ pub(super) async fn answer(
 }
 
 impl State {
-    /// Who asks and which trouble the request meets, or the refusal of one who may not ask, or asks too fast.
+    /// Admits a request with its fault; refuses it if it is unauthorized or too fast.
     fn admitted(&mut self, ask: &Ask, path: &str) -> Result<Admitted, Answer> {
         let wrong = self.ledger.request(ask, path);
         let user = self.user_of(ask);
@@ -105,7 +105,7 @@ impl State {
         }
     }
 
-    /// `Bearer KEY`, or `Basic` with the key as user and no password.
+    /// The user of an API key: `Bearer KEY`, or `Basic` with the key as the user and an empty password.
     fn user_of(&self, ask: &Ask) -> Option<User> {
         let (scheme, value) = ask.header("authorization")?.split_once(' ')?;
         let key = match scheme.to_lowercase().as_str() {
@@ -132,7 +132,7 @@ impl State {
         }
     }
 
-    /// Answers with the trouble that is due, and says whether the connection is to break.
+    /// Answers with the fault that is due; returns whether to cut the connection.
     fn meet(&mut self, user: User, call: Call<'_>) -> (Answer, bool) {
         let fault = call.met.as_ref().map(|(_, fault)| *fault);
         let rule = call.met.as_ref().map(|(rule, _)| rule.clone());
@@ -166,7 +166,7 @@ impl State {
         (answer, is_cut)
     }
 
-    /// Acts, when the request is as the contract has it.
+    /// Carries out the request if it keeps to the contract.
     fn checked(&mut self, user: User, call: &Call<'_>) -> Answer {
         match &call.wrong {
             Some(text) => Refusal::InvalidParameters.says(format!("Invalid request data: {text}.")),
@@ -210,7 +210,7 @@ impl State {
     fn record(&mut self, ask: &Ask, path: &str, status: Option<u16>, fault: Option<String>) {
         let at = self.now();
         let headers = ["accept", "content-type", "user-agent"];
-        let told = |name: &&str| Some(((*name).to_owned(), ask.header(name)?.to_owned()));
+        let sent = |name: &&str| Some(((*name).to_owned(), ask.header(name)?.to_owned()));
         self.faults.log.push(LogEntry {
             method: ask.method.clone(),
             path: path.to_owned(),
@@ -218,13 +218,13 @@ impl State {
             status: status.unwrap_or(0),
             fault,
             at,
-            headers: headers.iter().filter_map(told).collect::<BTreeMap<_, _>>(),
+            headers: headers.iter().filter_map(sent).collect::<BTreeMap<_, _>>(),
             body: ask.json().map(masked),
         });
     }
 }
 
-/// User data carries a host's private key.
+/// Masks the user data, which contains a host's private key.
 fn masked(mut body: Value) -> Value {
     if let Some(value) = body.pointer_mut("/user_data") {
         *value = Value::String("***".to_owned());
@@ -232,7 +232,7 @@ fn masked(mut body: Value) -> Value {
     body
 }
 
-/// The answer of the service in trouble, or of what stands before it.
+/// The error of a failing service, or of a proxy in front of it.
 fn troubled(call: &Call<'_>, status: u16, rule: &Rule) -> Answer {
     let answer = match (&rule.body, status) {
         (Some(body), _) => Answer::text(status, "application/json", body.clone()),
@@ -246,7 +246,7 @@ fn troubled(call: &Call<'_>, status: u16, rule: &Rule) -> Answer {
     rule.onto(answer)
 }
 
-/// What it looks like is nowhere told.
+/// The answer to too many requests; the document does not show its format.
 fn too_many() -> Answer {
     Answer::text(429, "text/plain", "Too Many Requests\n")
 }
@@ -255,7 +255,7 @@ fn page(status: u16, rule: &Rule) -> Answer {
     rule.onto(Answer::page(status, rule.body.as_deref()))
 }
 
-/// Half of what is right, or what the rule has.
+/// Half of the right body, or the body of the rule.
 fn cut_short(real: Answer, rule: &Rule) -> Answer {
     let whole = match &real.body {
         Some(Body::Json(value)) => value.to_string(),

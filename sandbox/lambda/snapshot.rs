@@ -1,4 +1,4 @@
-//! What exists, for tests to look at.
+//! A snapshot of everything that exists, for tests.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -6,65 +6,65 @@ use serde_json::Value;
 
 use super::state::{Host, Instance, State};
 
-/// Everything that the account holds, also what lists do not show yet.
+/// All resources of the account, including those that lists do not show yet.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Snapshot {
-    /// Instances, those that are terminated and still listed with them.
+    /// Instances, including terminated ones that are still listed.
     pub instances: Vec<InstanceSeen>,
-    /// SSH keys.
+    /// SSH keys of the account.
     pub ssh_keys: Vec<SshKeySeen>,
-    /// File systems.
+    /// File systems of the account.
     pub file_systems: Vec<FileSystemSeen>,
-    /// Firewall rulesets.
+    /// Firewall rulesets of all regions.
     pub rulesets: Vec<RulesetSeen>,
-    /// The rules of the whole account.
+    /// Firewall rules of the account, as JSON.
     pub global_rules: Vec<Value>,
 }
 
-/// An instance.
+/// An instance in a snapshot.
 #[derive(Clone, PartialEq, Serialize)]
 pub struct InstanceSeen {
-    /// Its id.
+    /// Id: 32 hexadecimal digits.
     pub id: String,
-    /// Its name.
+    /// Name; empty for none.
     pub name: String,
-    /// Its type.
+    /// Name of the instance type.
     pub instance_type: String,
-    /// Its region.
+    /// Name of the region.
     pub region: String,
     /// `booting`, `active` and so on.
     pub status: String,
-    /// Its tags.
+    /// Tags as keys and values.
     pub tags: Vec<(String, String)>,
-    /// Its hostname, when the launch gave one.
+    /// Hostname, if the launch set one.
     pub hostname: Option<String>,
-    /// The image's family.
+    /// Family of the image.
     pub image: String,
-    /// The names of its keys.
+    /// Names of the SSH keys.
     pub ssh_key_names: Vec<String>,
-    /// Ids and mount points of its file systems.
+    /// Ids and mount points of the file systems.
     pub mounts: Vec<(String, String)>,
-    /// The ids of its rulesets.
+    /// Ids of the firewall rulesets.
     pub rulesets: Vec<String>,
-    /// What its launch gave cloud-init.
+    /// User data of the launch.
     pub user_data: Option<String>,
     /// The address that the API shows now.
     pub ip: Option<String>,
-    /// Whether whoever makes its host said that sshd answers.
+    /// Whether the creator of the host reported that sshd answers.
     pub answers: bool,
-    /// The port of its host's sshd, when something here made the host.
+    /// Port of the host's sshd; `None` without a host.
     pub port: Option<u16>,
-    /// A secret that the API shows, and that is to be nowhere else.
+    /// A secret that the API shows, and that must not appear anywhere else.
     pub jupyter_token: String,
-    /// Its price in cents an hour.
+    /// Price in US cents per hour.
     pub cents: u32,
-    /// When it was launched: it is paid for from here.
+    /// Time of the launch, from which the instance is billed.
     pub launched: Timestamp,
-    /// Until when it was paid for.
+    /// End of the billing.
     pub ended: Option<Timestamp>,
-    /// Whether it is paid for now.
+    /// Whether the instance is billed now.
     pub is_billed: bool,
-    /// Whether a test put it there.
+    /// Whether a test added the instance.
     pub is_foreign: bool,
 }
 
@@ -74,42 +74,42 @@ impl std::fmt::Debug for InstanceSeen {
     }
 }
 
-/// An SSH key.
+/// An SSH key in a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SshKeySeen {
-    /// Its id.
+    /// Id: 32 hexadecimal digits.
     pub id: String,
-    /// Its name.
+    /// Name; not unique.
     pub name: String,
-    /// The public key.
+    /// Public key in OpenSSH format.
     pub public_key: String,
 }
 
-/// A file system.
+/// A file system in a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FileSystemSeen {
-    /// Its id.
+    /// Id: 32 hexadecimal digits.
     pub id: String,
-    /// Its name.
+    /// Name, unique in the account.
     pub name: String,
-    /// Its region.
+    /// Name of the region.
     pub region: String,
     /// Whether an instance uses it.
     pub is_in_use: bool,
 }
 
-/// A firewall ruleset.
+/// A firewall ruleset in a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RulesetSeen {
-    /// Its id.
+    /// Id: 32 hexadecimal digits.
     pub id: String,
-    /// Its name.
+    /// Name; not unique.
     pub name: String,
-    /// Its region.
+    /// Name of the region.
     pub region: String,
-    /// Its rules.
+    /// Rules, as JSON.
     pub rules: Vec<Value>,
-    /// The instances that it is attached to.
+    /// Ids of the instances that it is attached to.
     pub instance_ids: Vec<String>,
 }
 
@@ -156,12 +156,12 @@ impl Snapshot {
         }
     }
 
-    /// Instances that are not terminated, of whom ever.
+    /// Instances that are not terminated, of any user.
     pub fn alive(&self) -> impl Iterator<Item = &InstanceSeen> {
         self.instances.iter().filter(|instance| instance.status != "terminated")
     }
 
-    /// Without what tests put there.
+    /// The snapshot without the instances that tests added.
     #[must_use]
     pub fn ours(&self) -> Self {
         let mut ours = self.clone();
@@ -169,7 +169,7 @@ impl Snapshot {
         ours
     }
 
-    /// Instances that are there or still end, keys, file systems and rulesets in numbers; what tests put there counts.
+    /// Number of unterminated instances, keys, file systems and rulesets, including those that tests added.
     pub fn counts(&self) -> [usize; 4] {
         [self.alive().count(), self.ssh_keys.len(), self.file_systems.len(), self.rulesets.len()]
     }

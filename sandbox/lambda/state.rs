@@ -1,4 +1,4 @@
-//! What a stand-in holds.
+//! The state of a stand-in.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -15,10 +15,10 @@ use super::config::{Account, Bug, Config, Outcome, RegionConfig, TypeConfig, Use
 use super::contract::Ledger;
 use super::pace::Limiter;
 
-/// What all requests share.
+/// The state, as all requests share it.
 pub(super) type Shared = shared::Shared<State>;
 
-/// Everything.
+/// The whole state of a stand-in.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) config: Config,
@@ -27,34 +27,34 @@ pub(super) struct State {
     pub(super) faults: Faults,
     pub(super) limiter: Limiter,
     pub(super) ledger: Ledger,
-    /// Whose each key of the API is.
+    /// The user of each API key.
     pub(super) api_keys: BTreeMap<String, User>,
     pub(super) instances: Vec<Instance>,
     pub(super) keys: Vec<SshKey>,
     pub(super) file_systems: Vec<FileSystem>,
     pub(super) rulesets: Vec<Ruleset>,
-    /// The rules of the whole account.
+    /// Firewall rules of the account.
     pub(super) global_rules: Vec<Value>,
-    /// What is free, by type and region.
+    /// Free capacity, by type and region.
     pub(super) free: BTreeMap<(String, String), Free>,
-    /// What will be free.
+    /// Future capacity: when, where, how many.
     pub(super) coming: Vec<(Timestamp, (String, String), u32)>,
-    /// What becomes of the next instances.
+    /// Outcomes of the next launches.
     pub(super) outcomes: VecDeque<Outcome>,
-    /// It ends, and makes no more hosts.
+    /// Whether the stand-in is shutting down and creates no more hosts.
     pub(super) is_closing: bool,
     addresses: u32,
 }
 
-/// What is free of a type in a region.
+/// Free capacity of a type in a region.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Free {
     pub(super) count: u32,
-    /// It is listed and cannot be had.
+    /// Whether it is listed but cannot be launched.
     pub(super) is_phantom: bool,
 }
 
-/// Where an instance is in its life.
+/// Phase in the life of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Booting { until: Timestamp },
@@ -65,18 +65,18 @@ pub(super) enum Phase {
     Terminated { since: Timestamp },
 }
 
-/// Where its host is.
+/// The host of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Host {
-    /// Nobody makes one: the address is made up.
+    /// No host, and a made-up address.
     MadeUp,
-    /// It is to come from somebody, who may have begun.
+    /// A host will be created; `begun` once its creation started.
     Awaited { begun: bool },
-    /// It is there.
+    /// A host whose sshd has this address.
     At(SocketAddr),
 }
 
-/// A virtual machine.
+/// A virtual machine of the account.
 #[derive(Debug, Clone)]
 pub(super) struct Instance {
     pub(super) id: String,
@@ -84,9 +84,9 @@ pub(super) struct Instance {
     pub(super) kind: String,
     pub(super) region: String,
     pub(super) key_names: Vec<String>,
-    /// What the keys were when it was launched.
+    /// The public keys at the time of the launch.
     pub(super) public_keys: Vec<String>,
-    /// Ids of file systems and where they are mounted.
+    /// Ids of file systems, and their mount points.
     pub(super) mounts: Vec<(String, String)>,
     pub(super) hostname: Option<String>,
     pub(super) image: String,
@@ -98,33 +98,33 @@ pub(super) struct Instance {
     pub(super) ended: Option<Timestamp>,
     pub(super) phase: Phase,
     pub(super) outcome: Outcome,
-    /// Its public address when nobody makes a host.
+    /// The public address if there is no host.
     pub(super) made_up: String,
     pub(super) private_ip: String,
     pub(super) host: Host,
-    /// Whether its sshd was told to answer.
+    /// Whether the creator of the host reported that sshd answers.
     pub(super) answers: bool,
     pub(super) jupyter_token: String,
-    /// How many requests to terminate it are still refused.
+    /// How many more requests to terminate it are refused.
     pub(super) refusals: u32,
-    /// It has a status that the document does not have.
+    /// Whether its status is one that the document does not have.
     pub(super) is_strange: bool,
-    /// A test put it there.
+    /// Whether a test added it.
     pub(super) is_foreign: bool,
 }
 
 impl Instance {
-    /// Whether it is paid for.
+    /// Whether the instance is billed.
     pub(super) fn is_billed(&self) -> bool {
         !matches!(self.phase, Phase::Terminated { .. } | Phase::Preempted { .. })
     }
 
-    /// Whether it uses what it was launched with.
+    /// Whether the instance uses its file systems and rulesets.
     pub(super) fn holds(&self) -> bool {
         !matches!(self.phase, Phase::Terminated { .. })
     }
 
-    /// Its status' name.
+    /// Status, as the API names it.
     pub(super) fn status(&self) -> &'static str {
         if self.is_strange && self.phase == Phase::Active {
             return "alert";
@@ -140,7 +140,7 @@ impl Instance {
     }
 }
 
-/// An SSH key.
+/// An SSH key of the account.
 #[derive(Debug, Clone)]
 pub(super) struct SshKey {
     pub(super) id: String,
@@ -149,7 +149,7 @@ pub(super) struct SshKey {
     pub(super) shown: Timestamp,
 }
 
-/// A file system.
+/// A file system of the account.
 #[derive(Debug, Clone)]
 pub(super) struct FileSystem {
     pub(super) id: String,
@@ -160,7 +160,7 @@ pub(super) struct FileSystem {
     pub(super) by: User,
 }
 
-/// A firewall ruleset.
+/// A firewall ruleset of a region.
 #[derive(Debug, Clone)]
 pub(super) struct Ruleset {
     pub(super) id: String,
@@ -212,12 +212,12 @@ impl State {
         self.config.bugs.contains(&bug)
     }
 
-    /// From when lists show what is made now.
+    /// Time from which lists show a resource created now.
     pub(super) fn shown(&self) -> Timestamp {
         if self.has_bug(Bug::LateForever) { Timestamp::MAX } else { after(self.now(), self.config.late) }
     }
 
-    /// How many of what is made are made in truth.
+    /// How many resources one creation makes: one, except for deliberate bugs.
     pub(super) fn times(&self) -> usize {
         match (self.has_bug(Bug::LosesCreated), self.has_bug(Bug::DuplicatesOnCreate)) {
             (true, _) => 0,
@@ -238,21 +238,21 @@ impl State {
         self.instances.iter_mut().find(|instance| instance.id == id)
     }
 
-    /// How long an instance of this type boots.
+    /// Boot time of an instance type.
     pub(super) fn boot_of(&self, kind: &str) -> Duration {
         self.kind(kind).and_then(|kind| kind.boot).unwrap_or(self.config.boot)
     }
 
-    /// A public and a private address that no other has.
+    /// A new public and a new private address.
     pub(super) fn next_addresses(&mut self) -> (String, String) {
         self.addresses += 1;
         let (high, low) = (self.addresses / 250, self.addresses % 250 + 2);
-        // The first network is for documentation: nobody answers there.
+        // Networks for documentation and benchmarks: nobody answers there.
         let public = if high == 0 { format!("203.0.113.{low}") } else { format!("198.18.{high}.{low}") };
         (public, format!("10.19.{high}.{low}"))
     }
 
-    /// Whether this user's account is inactive.
+    /// Whether a user's account is inactive.
     pub(super) fn is_inactive(&self, user: User) -> bool {
         user == User::Carol || self.config.account == Account::Inactive
     }

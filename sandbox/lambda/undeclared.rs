@@ -1,30 +1,31 @@
-//! What Lambda answers and its document does not declare. Anything else that the contract does not have is a mistake of the stand-in.
+//! Answers of Lambda that its document does not declare. Any other deviation from the contract is a bug of the
+//! stand-in.
 
 use serde_json::Value;
 
-/// Something that is answered though the contract does not declare it.
+/// A kind of answer that the contract does not declare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Undeclared {
-    /// 429: the limits are in the document's text, their answer is not.
+    /// 429: the document's text states the limits, but not the answer.
     TooManyRequests,
-    /// 5xx with an error in the document's form; it has the error, and the status nowhere.
+    /// 5xx with an error in the document's format; the document has the error, but not the status.
     ServerError,
-    /// A page of a proxy in front, with any status.
+    /// An HTML page of a proxy in front, with any status.
     Html,
-    /// JSON that ends too early, or is none.
+    /// A body that is truncated JSON, or not JSON.
     Malformed,
-    /// A code that begins with `provider/`: in the text, and in no schema.
+    /// A code that begins with `provider/`: in the document's text, but in no schema.
     ProviderError,
-    /// A path that the document does not have.
+    /// A path that is not in the document.
     UnknownPath,
-    /// Fields that the document's schema does not have; its own examples show one.
+    /// Fields that are not in the document's schema; its own examples show one.
     UnknownField,
-    /// A value that an enumeration does not have.
+    /// A value that is not in an enumeration.
     UnknownValue,
 }
 
 impl Undeclared {
-    /// The whole list.
+    /// All kinds.
     pub const ALL: [Self; 8] = [
         Self::TooManyRequests,
         Self::ServerError,
@@ -36,7 +37,7 @@ impl Undeclared {
         Self::UnknownValue,
     ];
 
-    /// Its name in counts.
+    /// Name in [`Validated::undeclared`](super::Validated::undeclared).
     pub fn name(self) -> &'static str {
         match self {
             Self::TooManyRequests => "429",
@@ -50,7 +51,7 @@ impl Undeclared {
         }
     }
 
-    /// What an answer is by its look alone; most are declared.
+    /// Classifies an answer by status and body; `None` for most.
     pub(super) fn of(status: u16, body: Option<&Value>, text: &str) -> Option<Self> {
         let code = body.and_then(|body| body.pointer("/error/code")).and_then(Value::as_str).unwrap_or_default();
         match (status, body) {

@@ -1,4 +1,4 @@
-//! Things as the API shows them.
+//! Resources as the API shows them.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -13,7 +13,7 @@ impl State {
         json!({"name": name, "description": description})
     }
 
-    /// The address as the API tells it, once it does.
+    /// The address that the API shows; `None` until it does.
     pub(super) fn address_of(&self, instance: &Instance, now: Timestamp) -> Option<String> {
         let is_hidden = instance.outcome == super::config::Outcome::NoAddress
             || matches!(instance.phase, Phase::Terminated { .. })
@@ -92,7 +92,7 @@ impl State {
             .any(|instance| instance.holds() && instance.mounts.iter().any(|(mounted, _)| mounted == id))
     }
 
-    /// The ids of the instances that this ruleset is attached to.
+    /// Ids of the instances that a ruleset is attached to.
     pub(super) fn users_of_ruleset(&self, id: &str) -> Vec<&str> {
         let uses = |instance: &&Instance| instance.holds() && instance.rulesets.iter().any(|attached| attached == id);
         self.instances.iter().filter(uses).map(|instance| instance.id.as_str()).collect()
@@ -116,13 +116,13 @@ impl State {
     }
 }
 
-/// The id of an image in a region.
+/// Id of an image in a region.
 pub(super) fn image_id(image: &ImageConfig, region: &str) -> String {
     let named = format!("{} {} {} {region}", image.family, image.version, image.arm);
     super::super::ids::dashed(&super::super::ids::hex(named.as_bytes()))
 }
 
-/// Where a file system is mounted when nothing else is said.
+/// Default mount point of a file system.
 pub(super) fn mount_point(name: &str) -> String {
     format!("/lambda/nfs/{name}")
 }
@@ -140,7 +140,7 @@ pub(super) fn kind_view(kind: &TypeConfig) -> Value {
     })
 }
 
-/// Why it cannot be restarted or terminated now, in the document's codes.
+/// Reason codes why an instance cannot be restarted or terminated now.
 pub(super) fn blocked(instance: &Instance) -> [Option<&'static str>; 2] {
     let (restart, terminate) = match instance.phase {
         Phase::Booting { .. } => (Some("vm-has-not-launched"), None),

@@ -1,4 +1,4 @@
-//! Hosts for instances: made when one is launched, ended when it goes.
+//! Hosts for instances: created at the launch, ended at the termination.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -12,13 +12,13 @@ use super::state::Shared;
 use super::state::{Host, Instance, Phase, State};
 use crate::error::Result;
 
-/// How often it is looked whether an instance came or went.
+/// Interval of the checks for new and ended instances.
 const INSPECT: Duration = Duration::from_millis(50);
 
-/// How often a host that is left is tried to be ended, once the stand-in ends.
+/// Attempts to end the remaining hosts, once the stand-in ends.
 const ATTEMPTS: u32 = 5;
 
-/// Makes and ends hosts, until the stand-in ends: then all of them end.
+/// Creates and ends hosts until the stand-in ends; then ends all of them.
 pub(super) async fn wire(shared: Shared, hosts: Arc<dyn Hosts>) -> Result<()> {
     let mut made: BTreeSet<String> = BTreeSet::new();
     let mut booting: JoinSet<String> = JoinSet::new();
@@ -28,16 +28,16 @@ pub(super) async fn wire(shared: Shared, hosts: Arc<dyn Hosts>) -> Result<()> {
         for boot in come {
             let (shared, hosts) = (shared.clone(), Arc::clone(&hosts));
             booting.spawn(async move {
-                let told = hosts.boot(&boot).await;
+                let booted = hosts.boot(&boot).await;
                 let mut state = shared.state();
-                match told {
+                match booted {
                     Ok(address) => state.wire(&boot.id, address, false),
                     Err(_) => state.on_instance(&boot.id, |instance| instance.phase = Phase::Unhealthy),
                 };
                 boot.id
             });
         }
-        // Only what has come up is ended: a boot that goes on would make what was just removed.
+        // End only hosts that have come up: a boot in progress would create again what was just removed.
         while let Some(done) = booting.try_join_next() {
             made.extend(done.ok());
         }
@@ -45,7 +45,7 @@ pub(super) async fn wire(shared: Shared, hosts: Arc<dyn Hosts>) -> Result<()> {
         for id in made.iter().filter(|id| is_closing || !alive.contains(*id)).cloned().collect::<Vec<_>>() {
             match hosts.end(&id).await {
                 Ok(()) => drop(made.remove(&id)),
-                // It is tried again at the next look.
+                // Retried at the next check.
                 Err(error) => failed = Some(error),
             }
         }
@@ -62,7 +62,7 @@ pub(super) async fn wire(shared: Shared, hosts: Arc<dyn Hosts>) -> Result<()> {
 }
 
 impl State {
-    /// Instances that are to get a host now, the ids of those that are to have one, and whether the stand-in ends.
+    /// Instances that need a host now, the ids of all that should have one, and whether the stand-in ends.
     fn due_hosts(&mut self) -> (Vec<Boot>, BTreeSet<String>, bool) {
         let mut come = Vec::new();
         let open = if self.is_closing { 0..0 } else { 0..self.instances.len() };
@@ -77,7 +77,7 @@ impl State {
         (come, alive.collect(), self.is_closing)
     }
 
-    /// What a host of this instance is made of.
+    /// What is needed to create the host of an instance.
     pub(super) fn boot(&self, instance: &Instance) -> Boot {
         let plain = format!("lambda-{}", instance.id.get(..8).unwrap_or_default());
         Boot {
@@ -92,26 +92,26 @@ impl State {
         }
     }
 
-    /// Its host is there.
+    /// Sets the address of an instance's host; false if the instance does not exist.
     pub(super) fn wire(&mut self, id: &str, address: SocketAddr, answers: bool) -> bool {
         let now = self.now();
         self.on_instance(id, |instance| {
             instance.host = Host::At(address);
             instance.answers = answers;
-            // The boot took as long as it took: nothing happens before now.
+            // A boot that took longer than configured: the instance becomes active now, not in the past.
             if let Phase::Booting { until } = &mut instance.phase {
                 *until = (*until).max(now);
             }
         })
     }
 
-    /// Changes an instance; whether there is one.
+    /// Changes an instance; false if it does not exist.
     pub(super) fn on_instance(&mut self, id: &str, change: impl FnOnce(&mut Instance)) -> bool {
         self.instance(id).map(change).is_some()
     }
 }
 
-/// Whether its host is to be there; one that is terminating has stopped to answer.
+/// Whether the instance should have a host; while terminating it no longer answers.
 pub(super) fn is_up(instance: &Instance) -> bool {
     matches!(instance.phase, Phase::Booting { .. } | Phase::Active | Phase::Unhealthy)
 }

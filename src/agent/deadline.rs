@@ -1,6 +1,6 @@
-//! What ends a cluster by itself: a time, or what it has cost; and what is needed to act on it without anybody.
+//! The limits of a cluster, a deadline or a cost, and everything needed to enforce them unattended.
 //!
-//! It lies in the cluster's folder, so that any gpucl that finds it unattended can start again what looks after it.
+//! They are stored in the cluster's folder, so that any gpucl command can restart an agent that is gone.
 
 #[cfg(test)]
 mod tests;
@@ -22,30 +22,30 @@ use crate::util::fs::{RECORD_LIMIT, create_private_dir, open_append, read_within
 use crate::util::process::{Identity, boot_id};
 use crate::util::when::later;
 
-/// The version of the files' form.
+/// The version of the file formats.
 const VERSION: u32 = 1;
-/// How long it may take to begin, and to end; it does nothing slow before either.
+/// Timeout for the agent to start, and to end; it does nothing slow before either.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// What the clocks of this machine say.
+/// A reading of this machine's clocks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clock {
-    /// The time of day; people and time servers change it.
+    /// The wall clock, which people and time servers may set.
     pub wall: Timestamp,
-    /// How long ago this machine was started, sleep included, in milliseconds; nobody changes it.
+    /// The time since boot in milliseconds, including sleep; it cannot be set.
     pub since_boot_ms: i64,
-    /// Which start that was.
+    /// The boot id.
     pub boot: String,
 }
 
 impl Clock {
-    /// What they say now.
+    /// Reads the clocks.
     pub fn now() -> Self {
         let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         Self { wall: Timestamp::now(), since_boot_ms: since.tv_sec * 1000 + since.tv_nsec / 1_000_000, boot: boot_id() }
     }
 
-    /// What the time is now, by the clock that is ahead since this was written: a clock that is put back gives no more time.
+    /// The current time by the clock that has advanced more since this reading: setting a clock back gains no time.
     fn later_now(&self, now: &Self) -> Timestamp {
         if self.boot != now.boot {
             return now.wall;
@@ -55,61 +55,61 @@ impl Clock {
     }
 }
 
-/// When a cluster ends by itself, and how that is done.
+/// The limits of a cluster, and how to enforce them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     version: u32,
-    /// So long after its first host was acquired, in seconds.
+    /// The deadline in seconds after the first host was acquired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_seconds: Option<u64>,
-    /// At this time.
+    /// The deadline as a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
-    /// When it has cost so much.
+    /// The cost limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cost: Option<Money>,
-    /// The clocks when this was first written.
+    /// The clocks when the limits were first written.
     pub mark: Clock,
-    /// What acts.
+    /// How to start the agent.
     pub start: Start,
 }
 
-/// How gpucl is started to act.
+/// How to start the agent, and its `gpucl down`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
-    /// gpucl itself.
+    /// The gpucl executable.
     pub program: PathBuf,
-    /// What of the environment it is given; credentials lie in a file of their own.
+    /// Its environment variables, without credentials, which have a separate file.
     pub environment: BTreeMap<String, String>,
-    /// The folder that it works in.
+    /// The working folder.
     pub here: PathBuf,
 }
 
 /// Why a cluster ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Why {
-    /// Its time is over.
+    /// Its deadline has passed.
     Deadline(Timestamp),
-    /// It has cost as much as it may.
+    /// Its cost has reached the limit.
     Cost(Money),
 }
 
 impl std::fmt::Display for Why {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Deadline(at) => write!(out, "its deadline, {}, has come", crate::util::human::local(*at)),
+            Self::Deadline(at) => write!(out, "its deadline, {}, has passed", crate::util::human::local(*at)),
             Self::Cost(limit) => write!(out, "it has cost about {limit}, which is its `max_cost`"),
         }
     }
 }
 
 impl Limits {
-    /// Limits that are written down now.
+    /// Creates limits with the current clocks.
     pub fn new(after_seconds: Option<u64>, at: Option<Timestamp>, max_cost: Option<Money>, start: Start) -> Self {
         Self { version: VERSION, after_seconds, at, max_cost, mark: Clock::now(), start }
     }
 
-    /// Those of a cluster; `None` when it has none. What cannot be read is an error.
+    /// Reads the limits of a cluster; `None` if it has none. An unreadable file is an error.
     pub fn of(folder: &Path) -> Result<Option<Self>> {
         let path = file(folder);
         let doing = || format!("read {}", path.display());
@@ -120,7 +120,7 @@ impl Limits {
         }
     }
 
-    /// Writes them down; what an earlier `up` noted of the clocks in this boot holds still.
+    /// Writes the limits, but keeps the clocks of an earlier `up` in the same boot.
     pub fn write(mut self, folder: &Path) -> Result<()> {
         if let Ok(Some(before)) = Self::of(folder)
             && before.mark.boot == self.mark.boot
@@ -134,7 +134,7 @@ impl Limits {
         write_atomic(&path, &text, 0o600).doing(ErrorKind::State, doing)
     }
 
-    /// When the time of a cluster is over that began then.
+    /// The deadline of a cluster that began at this time.
     pub fn ends(&self, begun: Option<Timestamp>) -> Option<Timestamp> {
         let after =
             self.after_seconds.map(|seconds| SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)));
@@ -142,7 +142,7 @@ impl Limits {
         [after, self.at].into_iter().flatten().min()
     }
 
-    /// Whether the cluster is to end now; `asked` when what was asked for and never answered is to be counted as there.
+    /// Whether the cluster must end now. With `asked`, requests without a response count as existing.
     pub fn verdict(&self, known: &ClusterState, clock: &Clock, asked: bool) -> Option<Why> {
         let now = self.mark.later_now(clock);
         let begun = if asked { known.begun_at_most() } else { known.begun };
@@ -155,7 +155,7 @@ impl Limits {
         spending.so_far.iter().any(is_over).then_some(Why::Cost(limit))
     }
 
-    /// When the cost reaches its limit as things are, where it will.
+    /// When the cost reaches its limit at the current rate, if ever.
     pub fn cost_ends(&self, known: &ClusterState, now: Timestamp) -> Option<Timestamp> {
         let limit = self.max_cost?;
         let spending = known.spending(now);
@@ -166,7 +166,7 @@ impl Limits {
         Some(later(now, time))
     }
 
-    /// What they say, in words: `at most 3h after its first host, at most 40.00 USD`.
+    /// Describes them: `3h after its first host was acquired, or when it has cost about 40.00 USD`.
     pub fn describe(&self) -> String {
         let mut parts = Vec::new();
         parts.extend(self.after_seconds.map(|seconds| {
@@ -179,7 +179,7 @@ impl Limits {
     }
 }
 
-/// Keeps credentials for whoever acts when nobody is there; with none, those of an earlier `up` are removed.
+/// Stores credentials for the agent; an empty map removes those of an earlier `up`.
 pub fn keep_secrets(folder: &Path, secrets: &BTreeMap<String, SecretString>) -> Result<()> {
     let path = secrets_file(folder);
     let doing = || format!("write {}", path.display());
@@ -193,68 +193,68 @@ pub fn keep_secrets(folder: &Path, secrets: &BTreeMap<String, SecretString>) -> 
     write_atomic(&path, &text, 0o600).doing(ErrorKind::State, doing)
 }
 
-/// The credentials that are kept, by the names of their variables.
+/// The stored credentials, by variable name.
 pub fn kept_secrets(folder: &Path) -> BTreeMap<String, SecretString> {
     let plain: Option<BTreeMap<String, String>> =
         read_within(&secrets_file(folder), RECORD_LIMIT).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
     plain.unwrap_or_default().into_iter().map(|(name, secret)| (name, SecretString::from(secret))).collect()
 }
 
-/// Where credentials are kept.
+/// The file with the stored credentials.
 pub fn secrets_file(folder: &Path) -> PathBuf {
     folder.join("secrets").join("environment.json")
 }
 
-/// What looks after a cluster's limits, as it tells of itself.
+/// The state of the agent that enforces a cluster's limits, as it reports itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watcher {
     version: u32,
-    /// Its process: number, start, boot.
+    /// Its process as text: number, start time, boot id.
     pub process: String,
-    /// How often it has tried to take the cluster down, and failed.
+    /// The number of failed attempts to take the cluster down.
     pub failed: u32,
-    /// Why the last time.
+    /// The error of the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// When it tries again.
+    /// The time of the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Timestamp>,
-    /// It is taking the cluster down.
+    /// Whether it is taking the cluster down.
     pub acts: bool,
 }
 
 impl Watcher {
-    /// This process looks after it.
+    /// Creates the record of this process.
     pub(super) fn this_process() -> Option<Self> {
         let process = Identity::of(std::process::id())?.to_string();
         Some(Self { version: VERSION, process, failed: 0, last_error: None, next: None, acts: false })
     }
 
-    /// Writes it down. Nothing depends on it but what others are told.
+    /// Writes the record, ignoring errors: it only informs other commands.
     pub(super) fn write(&self, folder: &Path) {
         let text = serde_json::to_vec(self).unwrap_or_default();
         let _ = write_atomic(&watcher_file(folder), &text, 0o600);
     }
 
-    /// The last one of a cluster, which may be no more.
+    /// Reads the record of a cluster; its process may be gone.
     pub fn of(folder: &Path) -> Option<Self> {
         serde_json::from_slice(&read_within(&watcher_file(folder), RECORD_LIMIT).ok()?).ok()
     }
 
-    /// Its process, while it runs.
+    /// Its process, if it is running.
     pub fn alive(&self) -> Option<Identity> {
         self.process.parse().ok().filter(Identity::is_alive)
     }
 }
 
-/// What looks after a cluster's limits now.
+/// The process that enforces a cluster's limits now.
 pub fn watcher(folder: &Path) -> Option<Identity> {
     Watcher::of(folder)?.alive()
 }
 
-/// Starts what looks after a cluster's limits, away from the terminal; it ends at once when there is one already.
+/// Starts the agent of a cluster's limits in the background; it exits at once if there already is one.
 pub fn start_watcher(folder: &Path, cluster: &ClusterName, start: &Start) -> Result<()> {
-    let doing = || format!("start what looks after the deadline of {cluster}");
+    let doing = || format!("start the agent for the deadline of {cluster}");
     let log = open_append(&log(folder)).doing(ErrorKind::State, doing)?;
     let errors = log.try_clone().doing(ErrorKind::State, doing)?;
     let mut command = std::process::Command::new(&start.program);
@@ -269,7 +269,7 @@ pub fn start_watcher(folder: &Path, cluster: &ClusterName, start: &Start) -> Res
     command.spawn().map(|_| ()).doing(ErrorKind::Host, doing)
 }
 
-/// Waits until it looks after the limits.
+/// Waits until the agent is running.
 pub async fn wait_watched(folder: &Path, cluster: &ClusterName) -> Result<Identity> {
     let begun = Instant::now();
     loop {
@@ -277,22 +277,22 @@ pub async fn wait_watched(folder: &Path, cluster: &ClusterName) -> Result<Identi
             return Ok(identity);
         }
         if begun.elapsed() > LIMIT {
-            return Err(Error::new(ErrorKind::Timeout, format!("start what looks after the deadline of {cluster}"))
-                .because(format!("it did not begin within {} s", LIMIT.as_secs()))
+            return Err(Error::new(ErrorKind::Timeout, format!("start the agent for the deadline of {cluster}"))
+                .because(format!("it did not start within {} s", LIMIT.as_secs()))
                 .hint(format!("its log is {}", log(folder).display())));
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// Starts again what looks after limits and was killed, for every cluster that has some.
+/// Restarts the agents that were killed, for every cluster with limits.
 ///
-/// It is called by every command: where no cluster has limits it costs one look into the folder of clusters.
+/// Every command calls this: without any limits it only lists the folder of clusters.
 pub fn revive(paths: &Paths, program: Option<&Path>) -> Vec<Error> {
     let Ok(entries) = fs_err::read_dir(paths.clusters()) else { return Vec::new() };
     let mut failed = Vec::new();
     for folder in entries.flatten().map(|entry| entry.path()) {
-        // One call where there is none; no file is opened.
+        // One system call if there are no limits; no file is opened.
         if !file(&folder).exists() || watcher(&folder).is_some() {
             continue;
         }
@@ -305,7 +305,7 @@ pub fn revive(paths: &Paths, program: Option<&Path>) -> Vec<Error> {
             }
             _ => continue,
         };
-        // This very program is there for sure; the one that wrote it down may have been replaced since.
+        // The running program certainly exists; the recorded one may have been replaced since.
         if let Some(program) = program {
             limits.start.program = program.to_owned();
         }
@@ -314,8 +314,8 @@ pub fn revive(paths: &Paths, program: Option<&Path>) -> Vec<Error> {
     failed
 }
 
-/// Ends what looks after a cluster's limits, and waits until it is gone. Who was started by it leaves it: it sees for itself
-/// that the cluster is gone.
+/// Ends the agent of a cluster's limits, and waits until it is gone. A `down` that the agent itself started leaves it
+/// running: the agent notices that the cluster is gone.
 pub async fn end_watcher(folder: &Path) -> Result<()> {
     let Some(identity) = watcher(folder) else { return Ok(()) };
     let parent = rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get().unsigned_abs());
@@ -326,7 +326,7 @@ pub async fn end_watcher(folder: &Path) -> Result<()> {
     identity.signal(rustix::process::Signal::TERM);
     while identity.is_alive() {
         if begun.elapsed() > LIMIT {
-            return Err(Error::new(ErrorKind::Timeout, "end what looks after the deadline")
+            return Err(Error::new(ErrorKind::Timeout, "end the agent for the deadline")
                 .because(format!("process {} is still there after {} s", identity.pid, LIMIT.as_secs()))
                 .hint(format!("kill -9 {}; then run the command again", identity.pid)));
         }
@@ -335,10 +335,10 @@ pub async fn end_watcher(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes the limits of a cluster, with what was kept for them and what looks after them.
+/// Removes the limits of a cluster, with their credentials, agent and log.
 pub async fn lift(folder: &Path) -> Result<()> {
     let doing = || "remove the deadline".to_owned();
-    // First: what looks after it is not started again.
+    // First, so that no command restarts the agent.
     remove(&file(folder)).doing(ErrorKind::State, doing)?;
     end_watcher(folder).await?;
     for path in [secrets_file(folder), watcher_file(folder), log(folder), output_file(folder), lock_file(folder)] {
@@ -366,12 +366,12 @@ pub(super) fn lock_file(folder: &Path) -> PathBuf {
     folder.join("deadline.lock")
 }
 
-/// What the last `gpucl down` at the deadline said, as JSON lines.
+/// The output of the last `gpucl down` at the deadline, as JSON lines.
 pub(super) fn output_file(folder: &Path) -> PathBuf {
     folder.join("deadline-down.jsonl")
 }
 
-/// The log of what looks after the limits.
+/// The agent's log.
 pub fn log(folder: &Path) -> PathBuf {
     folder.join("deadline.log")
 }

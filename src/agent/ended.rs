@@ -1,4 +1,4 @@
-//! What is remembered of a cluster that was taken down by its limits, for whoever asks for it afterwards.
+//! The record of a cluster that was taken down by its limits, for later commands that name it.
 
 use std::path::PathBuf;
 
@@ -11,40 +11,40 @@ use crate::name::ClusterName;
 use crate::state::Paths;
 use crate::util::fs::{RECORD_LIMIT, create_private_dir, read_within, write_atomic};
 
-/// The version of the file's form.
+/// The version of the file format.
 const VERSION: u32 = 1;
 
-/// A cluster that was taken down by its limits: it is told to whoever asks for it.
+/// The record of a cluster that was taken down by its limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     version: u32,
-    /// When.
+    /// When it was taken down.
     pub at: Timestamp,
-    /// Why, in words.
+    /// Why, as text.
     pub why: String,
-    /// What it cost, in words.
+    /// The cost, as text.
     pub cost: String,
 }
 
 impl Ended {
-    /// It ended now.
+    /// Creates a record with the current time.
     pub(super) fn now(why: &Why, cost: &[Money]) -> Self {
         Self { version: VERSION, at: Timestamp::now(), why: why.to_string(), cost: describe(cost) }
     }
 
-    /// Writes it down.
+    /// Writes the record; errors are ignored.
     pub(super) fn write(&self, paths: &Paths, cluster: &ClusterName) {
         let path = ended_file(paths, cluster);
         let text = serde_json::to_vec(self).unwrap_or_default();
         let _ = path.parent().map_or(Ok(()), create_private_dir).and_then(|()| write_atomic(&path, &text, 0o600));
     }
 
-    /// How a cluster of this name ended the last time, where its limits ended it.
+    /// Reads the record of the last cluster of this name, if its limits ended it.
     pub fn of(paths: &Paths, cluster: &ClusterName) -> Option<Self> {
         serde_json::from_slice(&read_within(&ended_file(paths, cluster), RECORD_LIMIT).ok()?).ok()
     }
 
-    /// There is another of that name.
+    /// Removes the record, as there is a new cluster of that name.
     pub fn forget(paths: &Paths, cluster: &ClusterName) {
         let path = ended_file(paths, cluster);
         let _ = fs_err::remove_file(&path);

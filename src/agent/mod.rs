@@ -1,7 +1,7 @@
-//! `gpucl agent`: what outlives a command on the user's machine. It looks after a cluster's deadline, or waits for hosts that can be had
-//! later.
+//! `gpucl agent`: a background process on the user's machine that enforces a cluster's deadline, or waits for hosts
+//! that become available later.
 //!
-//! Nothing depends on its life: each command works without it, and starts again what looks after a deadline.
+//! No command depends on it, and each command restarts a deadline's agent that was killed.
 
 pub mod deadline;
 mod ended;

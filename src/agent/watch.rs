@@ -1,7 +1,7 @@
-//! What looks after a cluster's limits: it compares clocks every few seconds, and takes the cluster down when it is to end.
+//! The agent of a cluster's limits: it compares clocks every few seconds, and takes the cluster down at the limit.
 //!
-//! It is a process of its own, in which nothing else goes on. What takes the cluster down is a `gpucl down` that it starts, so that
-//! there is one way in which a cluster is removed; it starts it again until it succeeded.
+//! It is a process with no other task. It takes the cluster down by starting `gpucl down`, so that there is only one
+//! way to remove a cluster, and retries until that succeeds.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -23,21 +23,21 @@ use crate::util::fs::{RECORD_LIMIT, open_append, read_tail};
 use crate::util::process::{Identity, boot_id, host_name};
 use crate::util::when::later;
 
-/// How often the clocks are compared. One long sleep would be as long again after this machine slept.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How long an earlier one may take to be gone altogether.
+/// How often the clocks are compared. A single long sleep would be extended by the time that this machine sleeps.
+const CHECK_EVERY: Duration = Duration::from_secs(2);
+/// How long to wait for an earlier agent to release the lock.
 const LOCK_LIMIT: Duration = Duration::from_secs(2);
-/// After the first failure; then twice as long each time.
+/// The pause after the first failure; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
-/// The longest pause.
+/// The longest pause between attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// While another gpucl works on the cluster.
+/// The pause while another gpucl works on the cluster.
 const LOCKED_PAUSE: Duration = Duration::from_secs(1);
-/// How long an `up` may finish what it began, before it is told to stop now.
+/// How long an `up` may take to finish what it began, before the second signal stops it.
 const UP_MAY_FINISH: Duration = Duration::from_secs(30);
-/// What `gpucl down` exits with when another gpucl works on the cluster.
+/// The exit code of `gpucl down` when another gpucl works on the cluster.
 const LOCKED: i32 = 4;
-/// And when nothing is known of the cluster any more.
+/// The exit code of `gpucl down` when the cluster has no state any more.
 const NOT_FOUND: i32 = 6;
 
 /// How an attempt ended.
@@ -45,30 +45,30 @@ enum Attempt {
     Done,
     Locked,
     Failed(String),
-    Told,
+    Terminated,
 }
 
-/// The cluster whose limits are looked after.
+/// The cluster whose limits are enforced.
 #[derive(Debug, Clone)]
 pub struct Watched {
     /// The user's folders.
     pub paths: Paths,
-    /// Its name.
+    /// The cluster's name.
     pub cluster: ClusterName,
 }
 
-/// Looks after the limits of a cluster until it is gone, or they are.
+/// Enforces the limits of a cluster until the cluster is gone or has no limits.
 pub async fn watch(watched: Watched) -> Result<()> {
     let Watched { paths, cluster } = watched;
-    let doing = || format!("look after the deadline of {cluster}");
-    // Away from the terminal of whoever started it.
+    let doing = || format!("enforce the deadline of {cluster}");
+    // Detach from the terminal of the starting command.
     let _ = rustix::process::setsid();
     let folder = paths.cluster(&cluster);
     let lock = open_append(&lock_file(&folder)).doing(ErrorKind::State, doing)?;
     let begun = Instant::now();
     while lock.try_lock().is_err() {
         if begun.elapsed() > LOCK_LIMIT {
-            // Two commands at once have each started one.
+            // Two concurrent commands have each started an agent.
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -76,7 +76,7 @@ pub async fn watch(watched: Watched) -> Result<()> {
     let terminate = signal(SignalKind::terminate()).doing(ErrorKind::Internal, doing)?;
     let Some(this) = Watcher::this_process() else { return Ok(()) };
     this.write(&folder);
-    say(&format!("gpucl {} looks after the deadline of {cluster}", env!("CARGO_PKG_VERSION")));
+    say(&format!("gpucl {} enforces the deadline of {cluster}", env!("CARGO_PKG_VERSION")));
     Watch { paths, cluster, folder, terminate, this, known: None, limits: None, said: String::new() }.run().await;
     Ok(())
 }
@@ -87,10 +87,10 @@ struct Watch {
     folder: PathBuf,
     terminate: Heard,
     this: Watcher,
-    /// The last that could be read: a disk that is full for a moment lifts no limit.
+    /// The last state that could be read: a temporary read error must lift no limit.
     known: Option<ClusterState>,
     limits: Option<Limits>,
-    /// The last trouble in reading.
+    /// The last message about a read error.
     said: String,
 }
 
@@ -98,7 +98,7 @@ impl Watch {
     async fn run(mut self) {
         loop {
             if !self.read() {
-                say("the cluster is gone, or has no deadline any more");
+                say("the cluster is gone or no longer has a deadline");
                 return;
             }
             if let Some(why) = self.verdict()
@@ -107,7 +107,7 @@ impl Watch {
                 return;
             }
             tokio::select! {
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(CHECK_EVERY) => {}
                 _ = self.terminate.recv() => {
                     say("ended; any gpucl command starts it again");
                     return;
@@ -116,7 +116,7 @@ impl Watch {
         }
     }
 
-    /// Reads what there is; `false` when there is nothing to look after any more.
+    /// Reads the limits and the state; `false` if one of them is gone.
     fn read(&mut self) -> bool {
         match Limits::of(&self.folder) {
             Ok(None) => return false,
@@ -131,7 +131,7 @@ impl Watch {
         true
     }
 
-    /// Says what goes on and on once.
+    /// Logs a repeated message only once.
     fn complain(&mut self, text: &str) {
         if self.said != text {
             say(text);
@@ -141,17 +141,17 @@ impl Watch {
 
     fn verdict(&self) -> Option<Why> {
         let (limits, known) = (self.limits.as_ref()?, self.known.as_ref()?);
-        // While a command works on it, what it has asked for is its to tell; one that died tells nothing.
+        // Requests without a response count only if no running command can still record the result.
         let asked = worker(&self.paths, &self.cluster).is_none();
         limits.verdict(known, &Clock::now(), asked)
     }
 
-    /// Takes the cluster down; tries until it is gone. Hands back `false` when it need not end any more.
+    /// Takes the cluster down and retries until it is gone. Returns `false` if it need not end any more.
     async fn end(&mut self, why: &Why) -> bool {
         say(&format!("{why}: taking {} down", self.cluster));
         self.this.acts = true;
         let mut pause = FIRST_PAUSE;
-        let mut told_up = None;
+        let mut asked_up = None;
         loop {
             self.this.next = None;
             self.this.write(&self.folder);
@@ -162,9 +162,9 @@ impl Watch {
                     say("done: nothing of it is left");
                     return true;
                 }
-                Attempt::Told => return true,
+                Attempt::Terminated => return true,
                 Attempt::Locked => {
-                    self.ask_up_to_end(&mut told_up);
+                    self.ask_up_to_end(&mut asked_up);
                     LOCKED_PAUSE
                 }
                 Attempt::Failed(error) => {
@@ -182,7 +182,7 @@ impl Watch {
                 return true;
             }
             if self.verdict().is_none() {
-                say("its limits were changed: it goes on");
+                say("its limits were changed: it stays up");
                 (self.this.acts, self.this.failed, self.this.last_error) = (false, 0, None);
                 self.this.write(&self.folder);
                 return false;
@@ -190,20 +190,20 @@ impl Watch {
         }
     }
 
-    /// Waits so long by the clock that counts while this machine sleeps; hands back whether it was told to end.
+    /// Waits by the clock that also counts while this machine sleeps. Returns whether a signal asked to end.
     async fn pause(&mut self, time: Duration) -> bool {
         let begun = Clock::now().since_boot_ms;
         let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         while Clock::now().since_boot_ms - begun < millis {
             tokio::select! {
-                () = tokio::time::sleep(LOOK_EVERY.min(time)) => {}
+                () = tokio::time::sleep(CHECK_EVERY.min(time)) => {}
                 _ = self.terminate.recv() => return true,
             }
         }
         false
     }
 
-    /// One `gpucl down`.
+    /// Runs `gpucl down` once.
     async fn attempt(&mut self) -> Attempt {
         let mut child = match self.down() {
             Ok(child) => child,
@@ -211,8 +211,8 @@ impl Watch {
         };
         let status = tokio::select! {
             status = child.wait() => status,
-            // It goes on by itself, and whoever ended this has its reason.
-            _ = self.terminate.recv() => return Attempt::Told,
+            // The child continues on its own.
+            _ = self.terminate.recv() => return Attempt::Terminated,
         };
         match status.map(|status| status.code()) {
             Ok(Some(0 | NOT_FOUND)) => Attempt::Done,
@@ -228,7 +228,7 @@ impl Watch {
     fn down(&self) -> std::io::Result<Child> {
         let limits = self.limits.as_ref().ok_or(std::io::ErrorKind::NotFound)?;
         let errors = open_append(&log(&self.folder))?;
-        let told = fs_err::File::create(output_file(&self.folder))?.into_parts().0;
+        let output = fs_err::File::create(output_file(&self.folder))?.into_parts().0;
         let command = |program: &Path| {
             let mut command = Command::new(program);
             command.args(["down", "--yes", "--output", "json", "--cluster", self.cluster.as_str()]).env_clear();
@@ -236,7 +236,7 @@ impl Watch {
             for (name, secret) in kept_secrets(&self.folder) {
                 command.env(name, secret.expose_secret());
             }
-            // The folder for sockets of somebody who has logged out is gone: then there is one in /tmp.
+            // The socket folder is gone once the user has logged out: then one in /tmp is used.
             let runtime = limits.start.environment.get("XDG_RUNTIME_DIR");
             if runtime.is_some_and(|folder| !Path::new(folder).is_dir()) {
                 command.env_remove("XDG_RUNTIME_DIR");
@@ -245,27 +245,27 @@ impl Watch {
             command.current_dir(here).stdin(Stdio::null()).process_group(0);
             command
         };
-        let started = command(&limits.start.program).stdout(told.try_clone()?).stderr(errors.try_clone()?).spawn();
-        // The program was replaced or removed meanwhile: this very one is still there.
-        started.or_else(|_| command(Path::new("/proc/self/exe")).stdout(told).stderr(errors).spawn())
+        let started = command(&limits.start.program).stdout(output.try_clone()?).stderr(errors.try_clone()?).spawn();
+        // If the program was removed meanwhile, run this process's own executable.
+        started.or_else(|_| command(Path::new("/proc/self/exe")).stdout(output).stderr(errors).spawn())
     }
 
-    /// An `up` that still works on the cluster at its deadline is told to stop, as by Ctrl-C; later once more.
-    fn ask_up_to_end(&self, told: &mut Option<Instant>) {
+    /// Signals an `up` that still works on the cluster at its deadline to stop, as by Ctrl-C; later once more.
+    fn ask_up_to_end(&self, asked: &mut Option<Instant>) {
         let Some((identity, verb)) = worker(&self.paths, &self.cluster) else { return };
-        let times = match told {
+        let times = match asked {
             None => 1,
             Some(first) if first.elapsed() > UP_MAY_FINISH => 2,
             Some(_) => return,
         };
         if verb == "up" && identity.signal(Signal::TERM) {
-            say(&format!("process {} still brings it up: told to stop", identity.pid));
-            *told = Some(if times == 1 { Instant::now() } else { Instant::now() + LONGEST_PAUSE });
+            say(&format!("process {} is still bringing it up: asked to stop", identity.pid));
+            *asked = Some(if times == 1 { Instant::now() } else { Instant::now() + LONGEST_PAUSE });
         }
     }
 }
 
-/// The process that works on a cluster now, and its verb.
+/// The process that works on a cluster on this machine, and its verb.
 fn worker(paths: &Paths, cluster: &ClusterName) -> Option<(Identity, String)> {
     let info = Lock::holder(paths, cluster)?;
     if info.host != host_name() || info.boot != boot_id() {
@@ -274,14 +274,14 @@ fn worker(paths: &Paths, cluster: &ClusterName) -> Option<(Identity, String)> {
     Some((Identity::of(info.pid)?, info.verb))
 }
 
-/// The error that the last `gpucl down` ended with: its last line.
+/// The error of the last `gpucl down`, from the last line of its output.
 fn last_error(folder: &Path) -> Option<Error> {
     let text = read_tail(&output_file(folder), RECORD_LIMIT).ok()?;
     let line: serde_json::Value = serde_json::from_str(text.lines().last()?).ok()?;
     (line["type"] == "error").then(|| serde_json::from_value(line).ok())?
 }
 
-/// Says something in the log, which is its standard error.
+/// Writes a line to the log, which is stderr.
 fn say(text: &str) {
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
     let _ = writeln!(std::io::stderr().lock(), "{now} {text}");

@@ -1,4 +1,4 @@
-//! What every command is given: folders, output, the choice of a cluster.
+//! The context of every command: folders, output, environment, the selected cluster.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -15,20 +15,20 @@ use crate::provider::{Context, UserEnvironment};
 use crate::render::Library;
 use crate::state::Paths;
 
-/// Data files that lie where one works.
+/// The folder of data files in the working folder.
 pub(crate) const DATA_FOLDER: &str = ".gpucl";
 
-/// What every command is given.
+/// The context of a command.
 pub(crate) struct App {
-    /// Where everything of this user lies.
+    /// This user's gpucl folders.
     pub(crate) paths: Paths,
-    /// What is shown, and how.
+    /// Output to stdout and stderr.
     pub(crate) ui: Ui,
     /// The cluster that `-c` or `GPUCL_CLUSTER` names.
     pub(crate) cluster: Option<String>,
     /// Answer yes to every question.
     pub(crate) yes: bool,
-    /// Folders of data files that come before the built-in ones, nearest first.
+    /// Folders of data files that take precedence over the built-in ones, highest first.
     pub(crate) data_dirs: Vec<PathBuf>,
     /// The working folder.
     pub(crate) here: PathBuf,
@@ -49,7 +49,7 @@ impl App {
         let colour = variable("NO_COLOR").is_none_or(str::is_empty) && variable("TERM") != Some("dumb");
         let progress = variable("GPUCL_NO_PROGRESS").is_none_or(str::is_empty)
             && std::io::stderr().is_terminal()
-            // Without a kind of terminal nothing can be moved on it, and what cannot be drawn would be lost.
+            // Without TERM the cursor cannot be moved, and undrawn progress would be lost.
             && variable("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
         let cluster = global
             .cluster
@@ -66,7 +66,7 @@ impl App {
         })
     }
 
-    /// One without an environment, for tests of commands.
+    /// A context without an environment, for unit tests of commands.
     #[cfg(test)]
     pub(crate) fn for_test(paths: Paths) -> Self {
         Self {
@@ -80,12 +80,12 @@ impl App {
         }
     }
 
-    /// A variable of the environment.
+    /// An environment variable; `None` if it is unset or not UTF-8.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         self.environment.get(&OsString::from(name)).and_then(|value| value.to_str())
     }
 
-    /// What the verbs that change a cluster are given.
+    /// Settings for commands that change a cluster; creates the owner if there is none.
     pub(crate) fn settings(
         &self,
         events: crate::event::Bus,
@@ -94,7 +94,7 @@ impl App {
         self.settings_of(crate::state::owner(&self.paths)?, events, cancel)
     }
 
-    /// What the verbs that only look are given: they make no owner. Before there is one, nothing can be theirs.
+    /// Settings for read-only commands: they create no owner. Without an owner, nothing can belong to it.
     pub(crate) fn settings_to_inspect(
         &self,
         events: crate::event::Bus,
@@ -102,12 +102,12 @@ impl App {
     ) -> Result<crate::cluster::Settings> {
         let owner = match crate::state::known_owner(&self.paths)? {
             Some(owner) => owner,
-            None => "00000000".parse().map_err(|error| usage("stand in for the owner", error))?,
+            None => "00000000".parse().map_err(|error| usage("make a placeholder owner", error))?,
         };
         self.settings_of(owner, events, cancel)
     }
 
-    /// The data files that this user has. A folder that lies where one works may be a stranger's, as the spec in it.
+    /// The user's data files. The one in the working folder is confined: like the spec there, it may be a stranger's.
     pub(crate) fn library(&self) -> Library {
         Library::new(self.data_dirs.clone()).confine(self.here.join(DATA_FOLDER))
     }
@@ -123,7 +123,7 @@ impl App {
             paths: self.paths.clone(),
             library: self.library(),
             program: std::env::current_exe()
-                .map_err(|error| super::command_error::internal("find the program of gpucl itself", &error))?,
+                .map_err(|error| super::command_error::internal("find gpucl's own executable", &error))?,
             environment: self.node_environment(),
             host_environment: self.host_environment(),
             user_environment: self.user_environment(),
@@ -132,8 +132,8 @@ impl App {
         })
     }
 
-    /// What of the environment programs on this machine's host have: what they need to run, and how packages are reached and installed. What
-    /// starts nodes (`src/runtime/native/shell/deploy_start.sh`) leaves out the logins of proxies.
+    /// The variables passed to programs on this machine as a host: what they need to run and to install packages. The
+    /// script that starts nodes (`src/runtime/native/shell/deploy_start.sh`) drops proxy logins.
     pub(crate) fn host_environment(&self) -> Vec<(OsString, OsString)> {
         const OF_INSTALLERS: &[&str] = &["PIP_", "UV_", "CURL_CA_BUNDLE", "RUSTUP_HOME"];
         let is_needed = |name: &OsString| {
@@ -146,8 +146,8 @@ impl App {
         all.into_iter().collect()
     }
 
-    /// What of the environment nodes and whatever outlives a command may have: what programs need to run here, and how packages are
-    /// reached. Credentials of clouds and whatever else stands in the environment do not reach a node.
+    /// The variables passed to nodes and to processes that outlive a command: what programs need to run, and to reach
+    /// package indexes. Cloud credentials and all other variables never reach a node.
     pub(crate) fn node_environment(&self) -> Vec<(OsString, OsString)> {
         const NAMES: &[&str] = &[
             "HOME",
@@ -188,20 +188,20 @@ impl App {
             .iter()
             .filter(|(name, _)| passes(name))
             .map(|(name, value)| {
-                // Jobs read their environment: who wants them to have the password says so under `environment:`.
+                // Jobs can read their environment. To give them the password, set it under `environment:`.
                 let is_proxy = name.to_string_lossy().to_uppercase().ends_with("_PROXY");
                 (name.clone(), if is_proxy { without_login(value) } else { value.clone() })
             })
             .collect()
     }
 
-    /// How a chart is drawn on stdout: as wide as the terminal, in blocks where letters beyond ASCII can be shown.
+    /// How to draw a chart on stdout: as wide as the terminal, with block characters in a UTF-8 locale.
     pub(crate) fn chart_style(&self) -> super::output::gantt::Style {
         let stdout = std::io::stdout();
         let on_terminal = stdout.is_terminal();
-        let told = self.variable("COLUMNS").and_then(|columns| columns.parse().ok());
-        let seen = || rustix::termios::tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col));
-        let width = told.or_else(|| if on_terminal { seen() } else { None }).filter(|columns| *columns > 0);
+        let columns = self.variable("COLUMNS").and_then(|text| text.parse().ok());
+        let measured = || rustix::termios::tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col));
+        let width = columns.or_else(|| if on_terminal { measured() } else { None }).filter(|columns| *columns > 0);
         let locale =
             ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| self.variable(name).filter(|it| !it.is_empty()));
         let blocks = locale.is_some_and(|locale| locale.to_lowercase().replace('-', "").ends_with("utf8"));
@@ -210,7 +210,7 @@ impl App {
         super::output::gantt::Style { width: width.unwrap_or(80).max(40), blocks, colour }
     }
 
-    /// Events of a command that is no run: what there is to know of them goes to stderr.
+    /// An event bus for commands without a run record: notes and warnings go to stderr.
     pub(crate) fn plain_events(&self) -> crate::event::Bus {
         let (bus, mut inbox) = crate::event::Bus::new();
         let ui = self.ui;
@@ -226,8 +226,8 @@ impl App {
         bus
     }
 
-    /// Tells what must not be overlooked of a command that shows no events; what else there was to know is in its result.
-    pub(crate) fn tell_warnings(&self, mut inbox: crate::event::Inbox) {
+    /// Prints the warnings of a command that shows no events; everything else is in its result.
+    pub(crate) fn report_warnings(&self, mut inbox: crate::event::Inbox) {
         while let Ok(event) = inbox.try_recv() {
             if let crate::event::EventKind::Warning { message } = event {
                 self.ui.error_line(&format!("warning: {message}"));
@@ -235,19 +235,19 @@ impl App {
         }
     }
 
-    /// JSON was asked for.
+    /// `--output json` was given.
     pub(crate) fn json(&self) -> bool {
         self.ui.format() == Format::Json
     }
 
-    /// Starts again what looks after deadlines and was killed.
+    /// Restarts deadline agents that were killed.
     pub(crate) fn revive_watchers(&self) {
         for error in crate::agent::deadline::revive(&self.paths, std::env::current_exe().ok().as_deref()) {
-            self.ui.status(format!("warning: a deadline is not looked after: {error}"));
+            self.ui.status(format!("warning: a deadline is not being enforced: {error}"));
         }
     }
 
-    /// What a provider is opened with.
+    /// The context that a provider is opened with.
     pub(crate) fn provider_context(&self, events: crate::event::Bus) -> Context {
         Context {
             data_dir: self.paths.data.clone(),
@@ -259,7 +259,7 @@ impl App {
         }
     }
 
-    /// What the user has set up around gpucl.
+    /// The user environment: home, config folders and environment variables.
     pub(crate) fn user_environment(&self) -> UserEnvironment {
         let text =
             |(name, value): (&OsString, &OsString)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()));
@@ -274,25 +274,25 @@ impl App {
     }
 }
 
-/// The address of a proxy without the name and password that may stand in it.
+/// A proxy address without the user name and password that it may contain.
 fn without_login(address: &OsStr) -> OsString {
     let Some(text) = address.to_str() else { return OsString::new() };
     let (scheme, rest) =
         text.split_once("://").map_or((String::new(), text), |(scheme, rest)| (format!("{scheme}://"), rest));
     let (place, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    // A password that holds a `/` is no valid address: nothing before the last `@` passes.
+    // With an unescaped `/` in the password the address is invalid, and is dropped as a whole.
     let place = if path.contains('@') { "" } else { place };
     let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
     if place.is_empty() { OsString::new() } else { OsString::from(format!("{scheme}{place}{path}")) }
 }
 
-/// Where everything lies: the XDG folders, each with `gpucl` below it.
+/// gpucl's folders: `gpucl` below each XDG folder.
 fn paths<'a>(variable: impl Fn(&str) -> Option<&'a str>) -> Result<Paths> {
     let strategy = etcetera::base_strategy::Xdg::new().map_err(|error| {
         Error::new(ErrorKind::Usage, "find the home folder").caused_by(&error).hint("set HOME to your home folder")
     })?;
     let state = strategy.state_dir().unwrap_or_else(|| strategy.data_dir());
-    // The runtime folder holds sockets, whose paths must be short: without one, a folder of /tmp that only this user may read.
+    // The runtime folder holds sockets, whose paths must be short; the fallback is a private folder in /tmp.
     let runtime = match variable("XDG_RUNTIME_DIR").filter(|folder| folder.starts_with('/')) {
         Some(folder) => PathBuf::from(folder).join("gpucl"),
         None => PathBuf::from(format!("/tmp/gpucl-{}", rustix::process::getuid().as_raw())),
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(bare("http://proxy:3128"), "http://proxy:3128");
         assert_eq!(bare("localhost,127.0.0.1,.example.org"), "localhost,127.0.0.1,.example.org");
         assert_eq!(bare("10.0.0.0/8,localhost"), "10.0.0.0/8,localhost");
-        // No address at all: it does not pass, since nobody can say where the password ends.
+        // Not a valid address: dropped, since the end of the password cannot be determined.
         assert_eq!(bare("http://me:pa/ss@proxy:3128"), "");
     }
 }

@@ -5,7 +5,6 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use super::app::App;
 use super::commands;
 use super::global::Global;
-use crate::error::Result;
 
 /// From no GPU to a verified Ray cluster, and back to nothing left
 #[derive(Debug, Parser)]
@@ -19,13 +18,13 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Bring a cluster up, or bring it to what its spec says now
+    /// Bring up the cluster that a spec describes, or update it to match the spec
     Up(commands::up::Args),
-    /// Show what `up` would do, and do nothing
+    /// Show what `up` would do, without doing it
     Plan(commands::plan::Args),
-    /// End Ray and keep the hosts
+    /// Stop Ray and keep the hosts
     Stop(commands::stop::Args),
-    /// Remove everything of a cluster, and show that nothing is left
+    /// Remove a cluster completely, and verify that nothing is left
     Down(commands::down::Args),
     /// Show a cluster's nodes, resources and jobs
     Status(commands::status::Args),
@@ -36,65 +35,67 @@ pub(crate) enum Command {
     /// Run and follow jobs
     #[command(subcommand)]
     Job(commands::job::Command),
-    /// Print a node's logs
+    /// Print the logs of nodes and services
     Logs(commands::logs::Args),
     /// Run a command on the hosts
     Exec(commands::exec::Args),
-    /// Open a shell on a host, or run one command there at the terminal
+    /// Open a shell on a host, or run one command there
     Ssh(commands::ssh::Args),
-    /// Copy files and folders to a host and back: gpucl cp data worker-0:/mnt/
+    /// Copy files and folders to or from a host, such as `gpucl cp data worker-0:/mnt/`
     Cp(commands::cp::Args),
-    /// HostConnector a port of a host at a port of this machine, until Ctrl-C
+    /// Forward a local port to a port of a host, until Ctrl-C
     PortForward(commands::port_forward::Args),
     /// Open a cluster's web pages, logged in, until Ctrl-C
     Dashboard(commands::dashboard::Args),
-    /// Print what the plain `ray` command line needs: eval "$(gpucl env)"
+    /// Print the environment that the plain `ray` command needs: eval "$(gpucl env)"
     Env(commands::env::Args),
-    /// Write all files that `up` would write, and do nothing else
+    /// Write the files that `up` would deploy, without deploying them
     Render(commands::render::Args),
-    /// Show what can be had at all providers, when it is free, and what it costs
+    /// Show what providers offer, when it is free, and what it costs
     Offers(commands::offers::Args),
-    /// Show when hosts are taken, as a chart
+    /// Show when hosts are reserved, as a chart
     Calendar(commands::calendar::Args),
     /// Reserve hosts by name and time; list, extend and delete leases
     Lease(Box<commands::lease::Args>),
-    /// Delete what is left at providers of clusters that nothing here knows of
+    /// Delete resources at providers that no local state accounts for
     Gc(commands::gc::Args),
-    /// Show whose the clusters of this machine are, and bring an owner over from another machine
+    /// Show, take over or replace the owner of this machine's clusters
     #[command(subcommand)]
     Owner(commands::owner::Command),
-    /// Show what is missing for which provider and runtime
+    /// Check this machine for what each provider and runtime needs
     Doctor(commands::doctor::Args),
-    /// List providers, or check that one keeps the contract
+    /// List providers, or run the conformance checks on one
     #[command(subcommand)]
     Provider(commands::provider::Command),
-    /// Serve a stand-in of a site, to try gpucl without an account
+    /// Serve a local stand-in for a cloud, to try gpucl without an account
     #[command(subcommand)]
     Sandbox(commands::sandbox::Command),
-    /// Log in to a provider, and keep what it takes
+    /// Log in to a provider, and store the credential
     Login(commands::login::Args),
-    /// Forget what `login` kept
+    /// Delete credentials that `login` stored
     Logout(commands::login::LogoutArgs),
-    /// List the templates, and copy one to change it
+    /// List the templates, or copy one to modify it
     #[command(subcommand)]
     Template(commands::template::Command),
     /// Print the JSON Schema of a spec
     Schema(commands::schema::Args),
-    /// Print a shell's completions
+    /// Print completions for a shell
     Completions(commands::completions::Args),
-    /// The background process of a cluster
+    /// Print the man page, or write one for every command
+    Man(commands::man::Args),
+    /// Run the background process of a cluster
     #[command(hide = true)]
     Agent(commands::agent::Args),
 }
 
-/// The whole command line, for completions and for the reference.
+/// The clap command tree, for completions and the command reference.
 pub fn command() -> clap::Command {
-    Arguments::command()
+    super::help::complete(Arguments::command())
 }
 
 impl Command {
-    /// Runs it; hands back the exit code.
-    pub(crate) async fn run(self, app: &App) -> Result<u8> {
+    /// Runs the command; returns the exit code.
+    pub(crate) async fn run(self, app: &App) -> anyhow::Result<u8> {
         match self {
             Self::Up(args) => commands::up::run(app, args).await,
             Self::Plan(args) => commands::plan::run(app, args).await,
@@ -125,6 +126,7 @@ impl Command {
             Self::Template(command) => commands::template::run(app, command).await,
             Self::Schema(args) => commands::schema::run(app, args).await,
             Self::Completions(args) => commands::completions::run(app, args, self::command()).await,
+            Self::Man(args) => commands::man::run(app, args, self::command()).await,
             Self::Agent(args) => commands::agent::run(app, args).await,
         }
     }

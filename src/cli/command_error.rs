@@ -1,13 +1,13 @@
-//! Small makers of errors that only the command line has.
+//! Constructors of errors that only the command line raises.
 
 use crate::error::{Error, ErrorKind};
 
-/// A mistake of ours or of the system.
+/// An internal error: a bug in gpucl, or a failure of the system.
 pub(crate) fn internal(doing: &str, error: &dyn std::error::Error) -> Error {
     Error::new(ErrorKind::Internal, doing).caused_by(error)
 }
 
-/// A wrong command line.
+/// A usage error: the command line is wrong.
 pub(crate) fn usage(doing: impl Into<String>, cause: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Usage, doing).because(cause)
 }

@@ -1,4 +1,4 @@
-//! Everything that faces a person: arguments, environment, terminal, signals, exit codes.
+//! The user interface: arguments, environment, terminal, signals, exit codes.
 //!
 //! Only this module reads the environment, the home folder and the terminal; only it prints.
 
@@ -6,26 +6,30 @@ mod app;
 mod args;
 mod command_error;
 mod commands;
+mod edge;
 pub mod exit_code;
 mod global;
+mod help;
 mod money;
 mod output;
 pub mod portal;
 mod reserving;
 mod run;
 mod scheduled_up;
+mod signals;
 mod spec_args;
 mod target;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use anyhow::Context as _;
+use clap::FromArgMatches as _;
 
 pub use args::command;
 
-/// Parses the command line, runs the command, and says how it ended.
+/// Parses the command line, runs the command, and returns its exit code.
 pub fn main() -> ExitCode {
-    let arguments = match args::Arguments::try_parse() {
+    let arguments = match command().try_get_matches().and_then(|matches| args::Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();
@@ -33,29 +37,30 @@ pub fn main() -> ExitCode {
         }
     };
     let format = arguments.global.output;
-    let outcome = app::App::new(&arguments.global).and_then(|app| {
+    let work = || -> anyhow::Result<u8> {
+        let app = app::App::new(&arguments.global)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
-            .map_err(|error| command_error::internal("start the asynchronous runtime", &error))?;
-        // What looks after a deadline and was killed is started again by any command. `up` and `down` may change what it would act
-        // upon: they do what they are asked to first. What looks after one itself is not asked.
+            .context("start the asynchronous runtime")?;
+        // Every command but the agent restarts a deadline agent that was killed. `up` and `down` may change what it
+        // would act on, so they do their own work first.
         let changes = matches!(arguments.command, args::Command::Up(_) | args::Command::Down(_));
         let is_agent = matches!(arguments.command, args::Command::Agent(_));
         if !changes && !is_agent {
             app.revive_watchers();
         }
         let code = runtime.block_on(arguments.command.run(&app));
-        // A background read (a terminal, a follow) must not hold up the end.
+        // A background read (terminal, log follow) must not delay the exit.
         runtime.shutdown_background();
         if changes {
             app.revive_watchers();
         }
         code
-    });
-    match outcome {
+    };
+    match work() {
         Ok(code) => ExitCode::from(code),
-        Err(error) => ExitCode::from(output::print_error(&error, format)),
+        Err(error) => ExitCode::from(output::print_error(&edge::error_of(&error), format)),
     }
 }

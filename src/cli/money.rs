@@ -1,4 +1,4 @@
-//! What a person is told and asked about money, and about what ends a cluster by itself.
+//! Messages and questions about cost, deadlines and cost limits.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,34 +15,34 @@ use crate::error::Result;
 use crate::spec::Spec;
 use crate::util::human;
 
-/// A deadline that is nearer than this is told by every look at the cluster.
+/// `status` warns about a deadline or cost limit that is nearer than this.
 const SOON: Duration = Duration::from_secs(15 * 60);
 
-/// Who is asked before what costs much is made.
+/// The approval for expensive clusters: asks the user before anything is made, unless `--yes` was given.
 pub(crate) fn approval(app: &App, spec: &Path) -> Approval {
     if app.yes {
         return Approval::default();
     }
     let (ui, json, spec) = (app.ui, app.json(), spec.display().to_string());
     Approval::by(move |Ask { price, above }| {
-        let above = format!("more than {} an hour is asked about (`ask_above`)", above.0);
+        let above = format!("more than {} an hour needs confirmation (`ask_above`)", above.0);
         if json || !ui.asks() {
             return Err(usage(format!("bring up {spec}: it costs {price}"), above)
-                .because("there is nobody to ask; nothing was made")
-                .hint(format!("gpucl up {spec} --yes   # if that is what you want"))
-                .hint(format!("`ask_above: {}` in the spec asks above that", describe_price_above(price))));
+                .because("there is no terminal to ask at; nothing was made")
+                .hint(format!("gpucl up {spec} --yes   # to accept the price"))
+                .hint(format!("`ask_above: {}` in the spec asks only above that price", describe_price_above(price))));
         }
         let answer = ui.ask(&format!("it costs {price}; bring it up? [y/N] "));
         yes(&answer, "bring it up")
     })
 }
 
-/// The price as an amount that a spec takes.
+/// The hourly price, in the form that `ask_above` takes.
 fn describe_price_above(price: &crate::plan::Price) -> String {
     price.per_hour.first().map(ToString::to_string).unwrap_or_default()
 }
 
-/// The credentials that a deadline keeps; asks before they are written for the first time.
+/// The credentials that the deadline agent needs a copy of; asks before they are first written.
 pub(crate) fn secrets_to_keep(app: &App, spec: &Spec, file: &Path) -> Result<BTreeMap<String, SecretString>> {
     if spec.deadline.is_none() && spec.max_cost.is_none() {
         return Ok(BTreeMap::new());
@@ -57,15 +57,15 @@ pub(crate) fn secrets_to_keep(app: &App, spec: &Spec, file: &Path) -> Result<BTr
         return Ok(secrets);
     }
     let names = secrets.keys().cloned().collect::<Vec<_>>().join(", ");
-    let what = format!("to take the cluster down at its deadline by itself, gpucl keeps a copy of {names}");
+    let what = format!("to take the cluster down at its deadline, gpucl keeps a copy of {names}");
     let place = secrets_file(&folder);
     if app.json() || !app.ui.asks() {
         return Err(usage(format!("bring up {}", spec.name), what)
-            .because(format!("it would lie in {}, readable by you alone, until `gpucl down`", place.display()))
-            .because("there is nobody to ask; nothing was made")
+            .because(format!("it would be stored in {}, readable only by you, until `gpucl down`", place.display()))
+            .because("there is no terminal to ask at; nothing was made")
             .hint(format!("gpucl up {} --yes   # if you agree", file.display()))
             .hint(format!(
-                "gpucl login {}   # keeps the credential for good; then leave the variables unset",
+                "gpucl login {}   # stores the credential permanently; then leave the variables unset",
                 spec.provider.name()
             )));
     }
@@ -76,11 +76,11 @@ pub(crate) fn secrets_to_keep(app: &App, spec: &Spec, file: &Path) -> Result<BTr
 fn yes(answer: &str, doing: &str) -> Result<()> {
     match answer.trim() {
         "y" | "Y" | "yes" => Ok(()),
-        _ => Err(usage(doing, "you did not say yes; nothing was made")),
+        _ => Err(usage(doing, "not confirmed; nothing was made")),
     }
 }
 
-/// What `status` says of a cluster's cost and end.
+/// A cluster's cost, deadline and cost limit, as lines of `status`.
 pub(crate) fn lines(report: &StatusReport) -> Vec<String> {
     let mut lines = Vec::new();
     if !report.cost.is_none() {
@@ -90,7 +90,7 @@ pub(crate) fn lines(report: &StatusReport) -> Vec<String> {
     if let Some(at) = limits.at {
         lines.push(format!("deadline: {}; then it is taken down{}", human::in_time(at), by(limits)));
     } else if limits.max_cost.is_none() {
-        lines.push(format!("deadline: counts from its first host on{}", by(limits)));
+        lines.push(format!("deadline: counts from its first host{}", by(limits)));
     }
     if let Some(cost) = limits.max_cost {
         let when =
@@ -104,25 +104,25 @@ pub(crate) fn lines(report: &StatusReport) -> Vec<String> {
 fn by(limits: &LimitsReport) -> String {
     match limits.pid {
         Some(pid) => format!(" by process {pid}, unless this machine is off or asleep"),
-        // It was started again by this very command, or could not be: that was said.
-        None => ", once this machine looks after it again".to_owned(),
+        // This command has restarted the agent, or has printed why it could not.
+        None => ", once its agent runs again".to_owned(),
     }
 }
 
-/// What must not be overlooked.
+/// Warnings: a limit is near or reached, or taking the cluster down failed.
 fn warnings(limits: &LimitsReport) -> Vec<String> {
     let mut lines = Vec::new();
     let first = [limits.at, limits.cost_reached_at].into_iter().flatten().min();
     if limits.acts {
-        lines.push("warning: it is being taken down, since its limit is reached".to_owned());
+        lines.push("warning: it is being taken down: its limit is reached".to_owned());
     } else if let Some(left) = first.map(|at| at.duration_since(Timestamp::now())).filter(|left| left.is_positive())
         && left.unsigned_abs() < SOON
     {
-        lines.push(format!("warning: it is taken down in {}", human::short_duration(left.unsigned_abs())));
+        lines.push(format!("warning: it will be taken down in {}", human::short_duration(left.unsigned_abs())));
     }
     if limits.failed > 0 {
         let why = limits.last_error.clone().unwrap_or_default();
-        let next = limits.next.map(|at| format!("; again {}", human::in_time(at))).unwrap_or_default();
+        let next = limits.next.map(|at| format!("; next attempt {}", human::in_time(at))).unwrap_or_default();
         lines.push(format!(
             "warning: taking it down failed {}: {why}{next}",
             human::count(limits.failed as usize, "time")

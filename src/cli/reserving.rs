@@ -1,4 +1,4 @@
-//! The provider that hosts are reserved at, as the commands are told of it.
+//! The provider to reserve hosts at, selected by command-line flags.
 
 use serde_json::{Map, Value};
 
@@ -10,10 +10,10 @@ use crate::provider::{Factory, Provider, Reservations};
 use crate::providers;
 use crate::state::LeaseSource;
 
-/// Which provider and which of its sites, projects and accounts.
+/// Selects a provider, and its site, project and account.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct ProviderArgs {
-    /// The provider; else the only one whose hosts are reserved
+    /// The provider; default: the only one that takes reservations (`offers`, `gc`: all that are set up)
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
     /// The site, such as CHI@TACC
@@ -22,25 +22,25 @@ pub(crate) struct ProviderArgs {
     /// The project, by name or id
     #[arg(long, value_name = "PROJECT")]
     project: Option<String>,
-    /// The entry of clouds.yaml
+    /// The entry in clouds.yaml
     #[arg(long, value_name = "NAME")]
     cloud: Option<String>,
 }
 
 impl ProviderArgs {
-    /// The same as flags, for commands that a person is told to run.
+    /// The selection as flags, for commands in hints.
     pub(crate) fn flags(&self) -> String {
         let all =
             [("provider", &self.provider), ("site", &self.site), ("project", &self.project), ("cloud", &self.cloud)];
         all.iter().filter_map(|(name, value)| value.as_ref().map(|value| format!(" --{name} {value}"))).collect()
     }
 
-    /// Nothing was said of it.
+    /// No flag was given.
     pub(crate) fn is_open(&self) -> bool {
         self.flags().is_empty()
     }
 
-    /// Which provider it is, and its settings.
+    /// The selected provider and its settings.
     pub(crate) fn source(&self) -> Result<LeaseSource> {
         let provider = match &self.provider {
             Some(name) => providers::find(name)?.manifest()?.name,
@@ -54,7 +54,7 @@ impl ProviderArgs {
     }
 }
 
-/// The only provider whose hosts are reserved.
+/// The only provider that takes reservations; an error if there are none or several.
 fn only_one() -> Result<String> {
     let mut names = Vec::new();
     for factory in providers::all().iter().filter(|factory| factory.capability().reserves) {
@@ -62,11 +62,9 @@ fn only_one() -> Result<String> {
     }
     match names.as_slice() {
         [one] => Ok(one.clone()),
-        [] => Err(Error::new(ErrorKind::Unsupported, "choose a provider").because("none has hosts that are reserved")),
-        [first, ..] => {
-            Err(usage("choose a provider", format!("several have hosts that are reserved: {}", names.join(", ")))
-                .hint(format!("name one: --provider {first}")))
-        }
+        [] => Err(Error::new(ErrorKind::Unsupported, "choose a provider").because("none takes reservations")),
+        [first, ..] => Err(usage("choose a provider", format!("several take reservations: {}", names.join(", ")))
+            .hint(format!("name one: --provider {first}"))),
     }
 }
 
@@ -74,7 +72,7 @@ fn only_one() -> Result<String> {
 pub(crate) fn open(app: &App, source: &LeaseSource, events: Bus) -> Result<Box<dyn Provider>> {
     let factory = providers::find(&source.provider)?;
     let mut settings = source.settings.clone();
-    // What was found for it before is where it is, whatever the environment says now.
+    // A site found earlier still applies, whatever the environment says now.
     if let (Some(map), false) = (settings.as_object_mut(), source.place.is_empty())
         && !map.contains_key("site")
     {
@@ -91,15 +89,15 @@ pub(crate) fn open(app: &App, source: &LeaseSource, events: Bus) -> Result<Box<d
 fn checked(factory: &dyn Factory, name: &str, settings: &Value) -> Result<()> {
     let Some(wrong) = factory.check(settings, &[]).into_iter().next() else { return Ok(()) };
     let flag = if wrong.path.is_empty() { String::new() } else { format!("--{}: ", wrong.path) };
-    let told = usage(format!("open the provider `{name}`"), format!("{flag}{}", wrong.message));
-    Err(if wrong.known.is_empty() { told } else { told.hint(format!("known here: {}", wrong.known.join(", "))) })
+    let error = usage(format!("open the provider `{name}`"), format!("{flag}{}", wrong.message));
+    Err(if wrong.known.is_empty() { error } else { error.hint(format!("known here: {}", wrong.known.join(", "))) })
 }
 
 /// The reservations of a provider.
 pub(crate) fn reservations<'a>(provider: &'a dyn Provider, name: &str) -> Result<&'a dyn Reservations> {
     provider.reservations().ok_or_else(|| {
         Error::new(ErrorKind::Unsupported, format!("reserve hosts of the provider `{name}`"))
-            .because("its hosts are not reserved by name and time")
+            .because("it takes no reservations of hosts by name and time")
             .hint("gpucl provider list")
     })
 }

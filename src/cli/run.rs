@@ -1,4 +1,4 @@
-//! A run of a command that changes something: its events, its record, its Ctrl-C.
+//! Runs a command that changes a cluster: events, run record and Ctrl-C.
 
 use std::time::Instant;
 
@@ -9,16 +9,16 @@ use crate::engine::{Cancel, CancelHandle, Urgency};
 use crate::error::{ErrorKind, Result};
 use crate::event::{Bus, Endpoint, EventKind, Finish, RunRecord, Sink, dispatch};
 
-/// What a run comes to when it ends well.
+/// The result of a successful run.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// In one sentence.
+    /// A summary in one sentence.
     pub(crate) summary: String,
-    /// What answers now, and where.
+    /// The endpoints that now answer.
     pub(crate) endpoints: Vec<Endpoint>,
 }
 
-/// Runs `work` with a bus and a cancel; shows and records its events.
+/// Runs `work` with an event bus and a cancellation; shows and records its events.
 pub(crate) async fn run<F>(app: &App, verb: &str, cluster: &str, work: impl FnOnce(Bus, Cancel) -> F) -> Result<Ended>
 where
     F: Future<Output = Result<Ended>>,
@@ -47,12 +47,12 @@ where
     signals.abort();
     let _ = signals.await;
     drop(bus);
-    // What was sent is shown; a helper that still holds a sender must not hold up the end.
+    // Show every event that was sent, but do not wait for a task that still holds a sender.
     let _ = tokio::time::timeout(std::time::Duration::from_secs(2), shown).await;
     result
 }
 
-/// Ctrl-C once: begin nothing more. Twice: stop now.
+/// First Ctrl-C: start nothing new. Second: stop now.
 async fn signals(handle: CancelHandle, bus: Bus, cluster: String) {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
@@ -65,11 +65,11 @@ async fn signals(handle: CancelHandle, bus: Bus, cluster: String) {
             _ = terminate.recv() => {}
         }
         match handle.press() {
-            Urgency::Finish => bus.warn(
-                "stopping: nothing more is begun, what is in flight is finished; press Ctrl-C again to stop now",
-            ),
+            Urgency::Finish => {
+                bus.warn("stopping: running operations finish, no new ones start; press Ctrl-C again to stop now")
+            }
             _ => bus.warn(format!(
-                "stopped now: what was in flight is on record; `gpucl up` goes on, `gpucl down -c {cluster}` removes it all"
+                "stopped: running operations are on record; `gpucl up` continues, `gpucl down -c {cluster}` removes all"
             )),
         }
     }

@@ -1,4 +1,4 @@
-//! An `up` that waits for its hosts, started apart from this process, and followed from here.
+//! The scheduled `up`: a background process that waits for its hosts, started and followed by this one.
 
 use std::ffi::OsString;
 use std::io::Read as _;
@@ -18,19 +18,19 @@ use crate::util::fs::create_private_dir;
 use crate::util::human;
 use crate::util::process::Identity;
 
-/// How often the record is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How much of the record is read at once.
+/// How often the record is polled.
+const POLL_EVERY: Duration = Duration::from_millis(200);
+/// How many bytes of the record are read at once.
 const PIECE: u64 = 64 << 10;
-/// A longer line is none of ours; the longest are errors with the output of a host's program.
+/// A longer line, in bytes, is not gpucl's; the longest are errors with the output of a program on a host.
 const LONGEST_LINE: usize = 4 << 20;
 
-/// One that waits already.
+/// The scheduled `up` of this cluster, if one is already waiting.
 pub(crate) fn waiting(app: &App, cluster: &ClusterName) -> Option<ScheduledUp> {
     ScheduledUp::of(&app.paths.cluster(cluster))
 }
 
-/// Starts one, away from the terminal: it outlives this process.
+/// Starts one in the background; it outlives this process.
 pub(crate) fn start(
     app: &App,
     cluster: &ClusterName,
@@ -38,13 +38,13 @@ pub(crate) fn start(
     new_spec: bool,
     wait_capacity: Option<Duration>,
 ) -> Result<Identity> {
-    let doing = || format!("start what waits for the hosts of {cluster}");
+    let doing = || format!("start the process that waits for the hosts of {cluster}");
     let record = record(app, cluster);
     record.parent().map_or(Ok(()), create_private_dir).doing(ErrorKind::State, doing)?;
     let out = fs_err::File::create(&record).doing(ErrorKind::State, doing)?;
     let program = std::env::current_exe().doing(ErrorKind::Internal, doing)?;
     let arguments = arguments(app, cluster, spec, new_spec, wait_capacity);
-    // It asks the cloud as this process does, so it has the same environment; what it starts on hosts gets none of it.
+    // It calls the cloud as this process does, so it inherits the environment; programs on hosts get none of it.
     let child = std::process::Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
@@ -52,10 +52,10 @@ pub(crate) fn start(
         .stderr(Stdio::null())
         .spawn()
         .doing(ErrorKind::Host, doing)?;
-    Identity::of(child.id()).ok_or_else(|| Error::new(ErrorKind::Host, doing()).because("it ended at once"))
+    Identity::of(child.id()).ok_or_else(|| Error::new(ErrorKind::Host, doing()).because("it exited at once"))
 }
 
-/// What it is started with: all that this command was told of its spec.
+/// Its command line: every argument of this command that concerns the spec.
 fn arguments(
     app: &App,
     cluster: &ClusterName,
@@ -69,7 +69,7 @@ fn arguments(
             .into();
     arguments.push(spec.spec.clone().into());
     for folder in &spec.allow_path {
-        // In one word: a folder may begin with a hyphen.
+        // As one argument: a folder may begin with a hyphen.
         let mut argument = OsString::from("--allow-path=");
         argument.push(folder);
         arguments.push(argument);
@@ -86,7 +86,7 @@ fn arguments(
     arguments
 }
 
-/// Shows what it does until it ends; ended from here (Ctrl-C), it goes on.
+/// Shows its events until it ends. Ctrl-C ends only the watching.
 pub(crate) async fn follow(
     app: &App,
     cluster: &ClusterName,
@@ -98,17 +98,17 @@ pub(crate) async fn follow(
     let doing = || format!("follow the start of {cluster}");
     let mut file = fs_err::File::open(&path).doing(ErrorKind::State, doing)?;
     let mut rest = Vec::new();
-    let mut told = StartOutput::default();
+    let mut output = StartOutput::default();
     loop {
-        // Asked before it is read: what it wrote last is read after its end.
+        // Checked before reading, so that its last lines are read after it has ended.
         let is_over = !identity.is_alive();
-        // Piece by piece: neither the record nor a line of it has to fit into the memory.
+        // In chunks: neither the record nor a line of it has to fit into memory.
         let mut got = 1;
         while got > 0 {
             got = file.by_ref().take(PIECE).read_to_end(&mut rest).doing(ErrorKind::State, doing)?;
             while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = rest.drain(..=end).collect();
-                told.take(String::from_utf8_lossy(&line).trim_end(), events);
+                output.take(String::from_utf8_lossy(&line).trim_end(), events);
             }
             if rest.len() > LONGEST_LINE {
                 return Err(Error::new(ErrorKind::State, doing()).because(format!(
@@ -119,21 +119,21 @@ pub(crate) async fn follow(
             }
         }
         if is_over {
-            return told.end(cluster);
+            return output.end(cluster);
         }
         tokio::select! {
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(POLL_EVERY) => {}
             () = cancel.at_least(Urgency::Finish) => {
                 return Err(Error::new(ErrorKind::Cancelled, format!("watch the start of {cluster}"))
-                    .because("you stopped watching; the start itself goes on and comes up by itself")
-                    .hint(format!("gpucl up -c {cluster}      # watches again"))
-                    .hint(format!("gpucl down -c {cluster}    # ends it")));
+                    .because("you stopped watching; the start continues in the background")
+                    .hint(format!("gpucl up -c {cluster}      # watch again"))
+                    .hint(format!("gpucl down -c {cluster}    # cancel it")));
             }
         }
     }
 }
 
-/// What it has told so far of its end.
+/// Its outcome, as far as its output has reported it.
 #[derive(Debug, Default)]
 struct StartOutput {
     ended: Option<Ended>,
@@ -164,7 +164,7 @@ impl StartOutput {
             (Some(error), _) => Err(error),
             (None, Some(ended)) => Ok((ended, self.gpus)),
             (None, None) => Err(Error::new(ErrorKind::Cancelled, format!("bring up {cluster}"))
-                .because("what waited for its hosts was ended")
+                .because("the process that waited for its hosts ended without a result")
                 .left(LeftBehind::Unknown)
                 .hint(format!("gpucl status -c {cluster}"))),
         }
@@ -203,7 +203,7 @@ mod tests {
     use crate::state::Paths;
 
     #[test]
-    fn what_waits_for_hosts_may_send_what_the_person_allowed() {
+    fn a_scheduled_up_may_send_files_that_the_user_allowed() {
         let folder = PathBuf::from("/nowhere");
         let paths = Paths {
             config: folder.clone(),
@@ -216,11 +216,11 @@ mod tests {
         let spec = SpecArgs { spec: "lab.yaml".into(), allow_path: vec!["../keys".into(), "-odd folder".into()] };
         let given = arguments(&app, &"demo".parse().unwrap(), &spec, true, Some(Duration::from_secs(60)));
         let parsed = Arguments::try_parse_from(std::iter::once("gpucl".into()).chain(given)).unwrap();
-        let told = format!("{parsed:?}");
+        let text = format!("{parsed:?}");
         assert!(
-            told.contains("scheduled_up: Some(\"lab.yaml\"), allow_path: [\"../keys\", \"-odd folder\"]"),
-            "{told}"
+            text.contains("scheduled_up: Some(\"lab.yaml\"), allow_path: [\"../keys\", \"-odd folder\"]"),
+            "{text}"
         );
-        assert!(told.contains("new_spec: true, wait_capacity: Some(60s)"), "{told}");
+        assert!(text.contains("new_spec: true, wait_capacity: Some(60s)"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! Which cluster a command means, and how to talk to it.
+//! Selects the cluster of a command, and connects to it.
 
 use std::time::Duration;
 
@@ -14,20 +14,19 @@ use crate::spec;
 use crate::state::HostPorts;
 use crate::util::human;
 
-/// How long a host may take to answer.
+/// Timeout of a connection to a host.
 pub(crate) const ANSWER: Duration = Duration::from_secs(20);
 
-/// A cluster that a command works on.
+/// The cluster that a command works on.
 pub(crate) struct Target {
-    /// Its name.
     pub(crate) name: ClusterName,
-    /// What is known of it.
+    /// Its state, and the report of its status.
     pub(crate) known: Known,
     access: Result<Access>,
     folder: std::path::PathBuf,
 }
 
-/// A client of Ray, and the way to it.
+/// A Ray client, and the SSH tunnel that it uses.
 pub(crate) struct RayClient {
     client: Client,
     _way: Option<(Tunnel, Head)>,
@@ -41,33 +40,32 @@ impl std::ops::Deref for RayClient {
     }
 }
 
-/// The head's host, connected.
+/// A connection to the head's host.
 pub(crate) struct Head {
-    /// The connection.
     pub(crate) ssh: SshHost,
-    /// The folder of its socket is held as long.
+    /// Keeps the folder of the SSH socket alive.
     _remote: Remote,
 }
 
 impl Target {
-    /// Finds the cluster meant: `-c`, `GPUCL_CLUSTER`, `./cluster.yaml`, else the only one.
+    /// Selects the cluster: `-c`, `GPUCL_CLUSTER`, `./cluster.yaml`, else the only one.
     pub(crate) fn choose(app: &App) -> Result<Self> {
         let name = name(app)?;
         let known = cluster::status(&app.paths, &name)?.ok_or_else(|| cluster::unknown(&app.paths, &name))?;
         let access = cluster::access(&app.paths, &known.state);
         if let Some(ends) = known.report.ends {
-            app.ui.status(format!("{name}: its hosts are taken away at {}", human::in_time(ends)));
+            app.ui.status(format!("{name}: its hosts will be taken away at {}", human::in_time(ends)));
         }
         Ok(Self { folder: app.paths.cluster(&name), name, known, access })
     }
 
-    /// The ways into it; an error when it does not run.
+    /// Its endpoints; an error if it does not run.
     pub(crate) fn access(&self) -> Result<Access> {
         self.access.clone()
     }
 
-    /// A client of its Ray, with its token; an error when the cluster does not run. To hosts elsewhere it leads through SSH, as
-    /// long as it lives.
+    /// A Ray client with the cluster's token; an error if the cluster does not run. To a remote head, it holds an SSH
+    /// tunnel open for as long as it lives.
     pub(crate) async fn client(&self, app: &App) -> Result<RayClient> {
         let access = self.access()?;
         let token = self.token()?;
@@ -80,7 +78,7 @@ impl Target {
         Ok(RayClient { client, _way: Some((tunnel, head)) })
     }
 
-    /// The connection to the head's host; `None` when that is this machine.
+    /// Connects to the head's host; `None` if that is this machine.
     pub(crate) async fn head(&self, app: &App) -> Result<Option<Head>> {
         let remote =
             cluster::connections(&app.paths, &self.known.state, app.provider_context(app.plain_events())).await?;
@@ -90,12 +88,12 @@ impl Target {
         Ok(Some(Head { ssh, _remote: remote }))
     }
 
-    /// Its hosts are other machines, on which its nodes run.
+    /// Its nodes run on other machines.
     pub(crate) fn is_remote(&self) -> bool {
         !self.known.state.is_here()
     }
 
-    /// The ports of what runs on the head's host.
+    /// The ports that its project on the head's host uses.
     pub(crate) fn head_ports(&self) -> Result<HostPorts> {
         let ports = self.known.state.host(&Key::host(0)).and_then(|host| host.ports.clone());
         ports.ok_or_else(|| cluster::not_running(&self.known.state))
@@ -104,26 +102,26 @@ impl Target {
     /// The cluster's token.
     pub(crate) fn token(&self) -> Result<secrecy::SecretString> {
         crate::secret::ray_token(&self.folder)?.ok_or_else(|| {
-            Error::new(ErrorKind::State, format!("reach the cluster {}", self.name))
+            Error::new(ErrorKind::State, format!("connect to the cluster {}", self.name))
                 .because("its token is missing")
-                .hint(format!("gpucl down -c {} and `gpucl up` make a new cluster with a new token", self.name))
+                .hint(format!("`gpucl down -c {}`, then `gpucl up`, makes a new cluster with a new token", self.name))
         })
     }
 
-    /// The folder of its state.
+    /// Its state folder.
     pub(crate) fn folder(&self) -> &std::path::Path {
         &self.folder
     }
 }
 
-/// The name of the cluster meant.
+/// The name of the selected cluster.
 pub(crate) fn name(app: &App) -> Result<ClusterName> {
     if let Some(name) = &app.cluster {
         let name: ClusterName = name.parse().map_err(|error| usage("choose a cluster", error))?;
         if name.is_reserved() {
             return Err(usage(
                 "choose a cluster",
-                format!("`{name}` is no cluster: the word stands for leases of their own"),
+                format!("`{name}` is not a cluster: the name is reserved for leases outside of clusters"),
             )
             .hint("gpucl lease list"));
         }
@@ -137,8 +135,8 @@ pub(crate) fn name(app: &App) -> Result<ClusterName> {
     match known.as_slice() {
         [one] => Ok(one.state.name.clone()),
         [] => Err(Error::new(ErrorKind::NotFound, "choose a cluster")
-            .because("there is none")
-            .hint("gpucl up cluster.yaml   # brings one up")),
+            .because("there are no clusters")
+            .hint("gpucl up cluster.yaml   # bring one up")),
         several => {
             let names: Vec<String> =
                 several.iter().map(|known| format!("{} ({})", known.state.name, known.report.phase)).collect();

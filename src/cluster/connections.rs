@@ -1,4 +1,4 @@
-//! The hosts of a cluster that are reached by SSH, and the connections to them.
+//! The hosts of a cluster that are reached by SSH, and their connections.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{Connections, HostEntry, SshTarget};
@@ -11,45 +11,45 @@ use crate::state::{ClusterState, ItemKind, Paths};
 /// A host that is reached by SSH.
 #[derive(Clone)]
 pub struct RemoteHost {
-    /// Its key.
+    /// The host's key in the state.
     pub key: Key,
-    /// Its tag; the host's folder is named after it.
+    /// Its tag, which also names its folder on the host.
     pub tag: Tag,
-    /// What it is called, `host-0` first, then its nodes: `head`, `worker-0`.
+    /// Its display names: `host-0` first, then its nodes such as `head`, `worker-0`.
     pub names: Vec<String>,
-    /// How it is reached.
+    /// How to connect to it.
     pub target: SshTarget,
-    /// How Ray runs on it.
+    /// The runtime of its nodes.
     pub runtime: &'static dyn ProjectRuntime,
 }
 
 impl RemoteHost {
-    /// The display name.
+    /// The display name, such as `host-0`.
     pub fn name(&self) -> &str {
         self.names.first().map_or("", String::as_str)
     }
 
-    /// Where things lie on the host.
+    /// The cluster's folders on the host.
     pub fn folders(&self) -> HostFolders {
         self.runtime.folders_of(&self.tag.to_string())
     }
 
-    /// The folder on the host that holds everything of ours.
+    /// The folder on the host that holds all files of the cluster.
     pub fn home(&self) -> String {
         self.folders().home
     }
 }
 
-/// The connections of a cluster, and its hosts.
+/// The remote hosts of a cluster and their connections.
 pub struct Remote {
-    /// The connections; their `ssh_config` is written.
+    /// The connections, whose `ssh_config` is already written.
     pub connections: Connections,
-    /// The hosts, in their order.
+    /// The hosts by number.
     pub hosts: Vec<RemoteHost>,
 }
 
 impl Remote {
-    /// The host of this name: `host-0`, `head`, `worker-1`, or without the hyphen.
+    /// Finds a host by display name (`host-0`, `head`, `worker-1`, or without the hyphen) or by address.
     pub fn host(&self, name: &str) -> Result<&RemoteHost> {
         let plain = |text: &str| text.replace('-', "");
         self.hosts
@@ -65,7 +65,7 @@ impl Remote {
     }
 }
 
-/// The connections to a cluster's hosts, written anew from its state; `None` when they are not reached by SSH.
+/// Rewrites the connections to a cluster's hosts from its state; `None` if no host is reached by SSH.
 pub async fn connections(paths: &Paths, state: &ClusterState, context: Context) -> Result<Option<Remote>> {
     let (events, home) = (context.events.clone(), context.user_environment.home.clone());
     let hosts = remote_hosts(state, &context).await?;
@@ -79,7 +79,7 @@ pub async fn connections(paths: &Paths, state: &ClusterState, context: Context) 
     Ok(Some(Remote { connections, hosts }))
 }
 
-/// The hosts of a cluster that are reached by SSH, from its state and the provider's place of each.
+/// Lists the hosts reached by SSH, with their place from the state or else from the provider.
 async fn remote_hosts(state: &ClusterState, context: &Context) -> Result<Vec<RemoteHost>> {
     let Some(spec) = &state.spec else { return Ok(Vec::new()) };
     let (nodes, runtime) = (state.started_nodes(), project::of(spec.runtime));
@@ -88,7 +88,7 @@ async fn remote_hosts(state: &ClusterState, context: &Context) -> Result<Vec<Rem
         let (ItemKind::Resource(_), Some(id)) = (&item.kind, &item.id) else { continue };
         let Some(number) = number_of(key) else { continue };
         let tag = state.scope().tag(key);
-        // What was written down when it was acquired needs nobody to be asked.
+        // The place recorded at acquisition saves a call to the provider.
         let place = match state.host(key).and_then(|host| host.place.clone()) {
             Some(place) => place,
             None => {
@@ -99,7 +99,7 @@ async fn remote_hosts(state: &ClusterState, context: &Context) -> Result<Vec<Rem
         let HostPlace::Ssh { target } = place else { continue };
         let of_nodes = nodes.iter().filter(|node| node.host == *key).map(|node| node.key.display_name());
         let mut names: Vec<String> = std::iter::once(key.display_name()).chain(of_nodes).collect();
-        // Before the nodes run it is known already where the head will be.
+        // The head's host is known before the nodes run.
         if number == 0 && !nodes.iter().any(|node| node.key == Key::head()) {
             names.push(Key::head().display_name());
         }
@@ -109,7 +109,7 @@ async fn remote_hosts(state: &ClusterState, context: &Context) -> Result<Vec<Rem
     Ok(hosts.into_iter().map(|(_, host)| host).collect())
 }
 
-/// The number of a host's key; other resources have other keys.
+/// The number in a host's key; `None` for the keys of other resources.
 fn number_of(key: &Key) -> Option<usize> {
     key.as_str().strip_prefix("host")?.parse().ok()
 }

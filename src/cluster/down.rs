@@ -9,10 +9,10 @@ use crate::provider::Runtime;
 use crate::spec::{ProviderChoice, Spec};
 use crate::state::{Lock, Store};
 
-/// Removes everything of a cluster. It needs no spec: state is enough, and for what runs on this machine tags are.
+/// Removes everything of a cluster. It needs no spec: the state is enough, and without it the tags.
 pub async fn down(settings: &Settings, name: &ClusterName, options: DownOptions) -> Result<Proof> {
     if let Some(scheduled_up) = ScheduledUp::of(&settings.paths.cluster(name)) {
-        settings.events.note(format!("ending what waits for {}", scheduled_up.what));
+        settings.events.note(format!("ending the scheduled up that waits for {}", scheduled_up.what));
         scheduled_up.end().await?;
     }
     let _lock = Lock::take(&settings.paths, name, "down")?;
@@ -28,18 +28,18 @@ pub async fn down(settings: &Settings, name: &ClusterName, options: DownOptions)
     backend::of(&spec)?.down(settings, &spec, store, options).await
 }
 
-/// The state is lost; what carries our tag is found all the same, at every provider that can be asked without settings, or by those
-/// that an old state told.
-async fn lost_state(settings: &Settings, name: &ClusterName, told: Option<Spec>) -> Result<(Store, Spec)> {
+/// Rebuilds a spec when the state is lost: finds what carries our tag at every provider that opens without settings,
+/// or with the settings of an old state.
+async fn lost_state(settings: &Settings, name: &ClusterName, older: Option<Spec>) -> Result<(Store, Spec)> {
     let scope = settings.scope(name);
     let mut holder = None;
-    let mut candidates = Vec::from_iter(told);
+    let mut candidates = Vec::from_iter(older);
     for factory in crate::providers::all() {
         let runtime = factory.capability().runtimes.first().copied().unwrap_or_default();
         candidates.push(bare_spec(name, &factory.manifest()?.name, runtime));
     }
     for spec in candidates {
-        // One that needs settings cannot be asked: only its own cluster's state knows them.
+        // A provider that needs settings cannot be queried: only the lost state had them.
         let Ok(provider) = settings.provider(&spec) else { continue };
         if holder.is_none() && provider.observe(&scope).await.is_ok_and(|found| !found.is_empty()) {
             holder = Some(spec);
@@ -49,7 +49,7 @@ async fn lost_state(settings: &Settings, name: &ClusterName, told: Option<Spec>)
     let store = Store::create(&settings.paths, &scope, jiff::Timestamp::now())?;
     let capability = crate::providers::find(spec.provider.name())?.capability();
     if capability.runtimes.len() > 1 && !capability.hosts_vanish {
-        // Nobody knows any more which it was: each leaves other traces on a host.
+        // The runtime is unknown too, but each leaves different traces on a host.
         for runtime in capability.runtimes {
             let candidate = Spec { runtime: *runtime, ..spec.clone() };
             if backend::of(&candidate)?.leaves_traces(settings, &candidate, &store).await {
@@ -59,13 +59,13 @@ async fn lost_state(settings: &Settings, name: &ClusterName, told: Option<Spec>)
         }
     }
     settings.events.warn(format!(
-        "the cluster's state is lost; what carries its tag at the provider `{}` and on this machine is removed",
+        "the cluster's state is lost; removing what carries its tag at the provider `{}` and on this machine",
         spec.provider.name()
     ));
     Ok((store, spec))
 }
 
-/// A spec that says no more than where to look.
+/// A minimal spec: the name, the provider and the runtime.
 fn bare_spec(name: &ClusterName, provider: &str, runtime: Runtime) -> Spec {
     Spec {
         name: name.clone(),

@@ -1,4 +1,4 @@
-//! Errors and sentences that several verbs have.
+//! Errors and messages shared by several verbs.
 
 use super::{Settings, UpOptions};
 use crate::agent::Ended;
@@ -8,7 +8,7 @@ use crate::name::ClusterName;
 use crate::state::{ClusterState, ItemKind, Paths, Store};
 use crate::util::{human, near};
 
-/// The error of a cluster of which nothing is known.
+/// The error for a cluster that has no state.
 pub(crate) fn unknown(paths: &Paths, name: &ClusterName) -> Error {
     let error = Error::new(ErrorKind::NotFound, format!("find the cluster {name}"));
     let error = match Ended::of(paths, name) {
@@ -18,7 +18,7 @@ pub(crate) fn unknown(paths: &Paths, name: &ClusterName) -> Error {
             ended.why,
             ended.cost
         )),
-        None => error.because("nothing is known of a cluster of that name"),
+        None => error.because("no cluster of that name is known"),
     };
     let names: Vec<String> = Store::names(paths).unwrap_or_default().iter().map(ToString::to_string).collect();
     match near::nearest(name.as_str(), names.iter().map(String::as_str)) {
@@ -28,9 +28,9 @@ pub(crate) fn unknown(paths: &Paths, name: &ClusterName) -> Error {
     }
 }
 
-/// The error of a cluster of which nothing runs.
+/// The error for a cluster that is not running.
 pub(crate) fn not_running(state: &ClusterState) -> Error {
-    Error::new(ErrorKind::NotFound, format!("reach the cluster {}", state.name)).because("it does not run").hint(
+    Error::new(ErrorKind::NotFound, format!("reach the cluster {}", state.name)).because("it is not running").hint(
         match &state.spec_path {
             Some(path) => format!("gpucl up {path}"),
             None => "gpucl up cluster.yaml".to_owned(),
@@ -38,13 +38,13 @@ pub(crate) fn not_running(state: &ClusterState) -> Error {
     )
 }
 
-/// The command that brings it up again; what there is none of may be there later.
+/// The command that brings it up again; after a lack of capacity, with a wait.
 pub(super) fn again(options: &UpOptions, kind: ErrorKind) -> String {
     let up = options.path.as_deref().map_or_else(|| "gpucl up".to_owned(), |path| format!("gpucl up {path}"));
     if kind == ErrorKind::Capacity { format!("{up} --wait-capacity 6h") } else { up }
 }
 
-/// What is there of a cluster, by the names that people have for it.
+/// The display names of a cluster's nodes and resources.
 fn what_is_there(known: &ClusterState) -> Vec<String> {
     let nodes = known.started_nodes().into_iter().map(|node| node.key.display_name());
     let others = known.items.iter().filter(|(_, item)| item.kind != ItemKind::Project);
@@ -53,7 +53,7 @@ fn what_is_there(known: &ClusterState) -> Vec<String> {
     names
 }
 
-/// Says what there is now, how to go on, and how to get rid of it.
+/// Adds what is left behind, and hints for going on and for removing it.
 pub(super) fn go_on(error: Error, settings: &Settings, options: &UpOptions, name: &ClusterName) -> Error {
     let again = again(options, error.kind());
     let (held, per_hour): (Vec<String>, Vec<Money>) = match Store::open(&settings.paths, name) {
@@ -72,10 +72,10 @@ pub(super) fn go_on(error: Error, settings: &Settings, options: &UpOptions, name
         .hint(format!("gpucl down -c {name}   # removes what is there{costs}"))
 }
 
-/// What is said of a node of which something may run on.
+/// The message about a node that may have left a process behind.
 pub(super) fn missed(node: &str) -> String {
     format!(
-        "whether a job left a process behind on {node}: its reaper was killed while nothing looked after it, so that a process that \
-         had left it at that moment cannot be told from others"
+        "whether a job left a process behind on {node}: its reaper was killed while no supervisor ran, and a process \
+         that had left it by then cannot be distinguished from others"
     )
 }

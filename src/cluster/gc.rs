@@ -1,7 +1,7 @@
-//! `gc`: what is left at a provider of clusters that this machine knows nothing of. It needs no state: what carries our owner's tag is ours.
+//! `gc`: deletes resources of clusters that have no state on this machine. The owner in a tag shows what is ours.
 //!
-//! What has state here is left to `down`, and leases of their own go only when they are meant. Without an owner nothing is known to be
-//! ours: then only what a person names by its id goes, and only if our user made it.
+//! Clusters with state are left to `down`, and standalone leases go only on request. Without an owner file nothing can
+//! be recognized as ours: then only resources named by id go, and only if our user created them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,97 +15,97 @@ use crate::name::{ClusterName, Owner, Tag};
 use crate::provider::{ObservedResource, Provider};
 use crate::state::{Lock, Store};
 
-/// How many things of one kind are deleted at the same time.
+/// How many resources of one kind are deleted concurrently.
 const AT_ONCE: usize = 8;
 
-/// What is meant.
+/// The options of `gc`.
 #[derive(Debug, Clone, Default)]
 pub struct GcOptions {
-    /// Leases that belong to no cluster as well.
+    /// Also delete standalone leases.
     pub leases: bool,
-    /// Exactly these, and nothing else; all that is ours when empty.
+    /// Delete only the resources with these ids; if empty, everything that is ours.
     pub ids: Vec<String>,
 }
 
-/// What becomes of something that was found.
+/// Whether a resource is deleted, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Nothing on this machine knows of its cluster: it is deleted.
+    /// Its cluster has no state on this machine: it is deleted.
     Left,
-    /// It was named by its id: it is deleted.
+    /// It was named by id: it is deleted.
     Named,
-    /// Its cluster has state on this machine: `down` removes it.
+    /// Its cluster has state on this machine: it is left to `down`.
     HasState,
-    /// Something of ours may run or lie on it, which only `down` ends and cleans.
+    /// It may still hold processes or files of ours, which only `down` removes.
     NeedsDown,
-    /// A lease of its own: it stays unless leases are meant.
+    /// A standalone lease: it stays unless leases are requested.
     Lease,
-    /// Whether it is ours cannot be told: there is no owner on this machine.
+    /// Whether it is ours is unknown: this machine has no owner file.
     Unknown,
 }
 
 impl Standing {
-    /// It is deleted.
+    /// Whether it is deleted.
     pub fn goes(self) -> bool {
         matches!(self, Self::Left | Self::Named)
     }
 }
 
-/// Something with a tag at a provider.
+/// A tagged resource at a provider.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// Its tag.
+    /// The tag that the resource carries.
     pub tag: Tag,
-    /// What it is.
+    /// The resource as the provider lists it.
     pub resource: ObservedResource,
-    /// What becomes of it.
+    /// Whether it is deleted, and why.
     pub standing: Standing,
 }
 
 impl Found {
-    /// In a few words: `server host-0 of demo (3f2a…)`.
+    /// Describes it: `server host-0 of demo (3f2a…)`.
     pub fn describe(&self) -> String {
         let key = self.tag.key.display_name();
         format!("{} {key} of {} ({})", self.resource.kind.0, self.tag.cluster, self.resource.id)
     }
 }
 
-/// One provider, and who asks it.
+/// A `gc` run at one provider.
 pub struct Gc<'a> {
-    /// The user's folders, and who is told.
+    /// The settings of the command.
     pub settings: &'a Settings,
-    /// The owner of this machine's user; `None` when its file is not there.
+    /// The user's owner; `None` if there is no owner file.
     pub owner: Option<Owner>,
     /// The provider's name.
     pub name: String,
-    /// The provider.
+    /// The provider to clean.
     pub provider: &'a dyn Provider,
-    /// What is meant.
+    /// What to delete.
     pub options: GcOptions,
 }
 
 impl Gc<'_> {
-    /// What is there, in the order in which it was made. Read-only.
+    /// Lists what is there, in the order of creation. Read-only.
     pub async fn find(&self) -> Result<Vec<Found>> {
         let ids = &self.options.ids;
-        let mut seen = match &self.owner {
+        let mut listed = match &self.owner {
             Some(owner) => self.provider.owned(owner).await?,
             None => Vec::new(),
         };
         if self.owner.is_none() || !ids.is_empty() {
-            let is_new = |seen: &[(Tag, ObservedResource)], found: &ObservedResource| {
-                !seen.iter().any(|(_, known)| known.kind == found.kind && known.id == found.id)
+            let is_new = |listed: &[(Tag, ObservedResource)], found: &ObservedResource| {
+                !listed.iter().any(|(_, known)| known.kind == found.kind && known.id == found.id)
             };
             for (tag, found) in self.provider.tagged().await? {
-                if is_new(&seen, &found) {
-                    seen.push((tag, found));
+                if is_new(&listed, &found) {
+                    listed.push((tag, found));
                 }
             }
         }
         if !ids.is_empty() {
-            seen.retain(|(_, found)| ids.contains(&found.id));
+            listed.retain(|(_, found)| ids.contains(&found.id));
         }
-        let found = seen.into_iter().map(|(tag, resource)| Found { standing: self.standing(&tag), tag, resource });
+        let found = listed.into_iter().map(|(tag, resource)| Found { standing: self.standing(&tag), tag, resource });
         Ok(found.collect())
     }
 
@@ -130,7 +130,7 @@ impl Gc<'_> {
         }
     }
 
-    /// A cluster of this name and provider is known here. What cannot be read is known.
+    /// Whether a cluster of this name and provider has state here. State that cannot be read counts.
     fn has_state(&self, cluster: &ClusterName) -> bool {
         match Store::open(&self.settings.paths, cluster) {
             Ok(None) => false,
@@ -139,7 +139,7 @@ impl Gc<'_> {
         }
     }
 
-    /// Deletes what goes: what needs others before them, what is of one kind side by side. Hands back what could not be, and why.
+    /// Deletes in reverse order of creation, resources of one kind concurrently. Returns the failures.
     pub async fn delete(&self, found: &[Found]) -> Vec<(Found, Error)> {
         let mut failed = Vec::new();
         let mut locks: BTreeMap<ClusterName, Lock> = BTreeMap::new();
@@ -151,7 +151,7 @@ impl Gc<'_> {
             }
         }
         let mut rest = going.as_slice();
-        // The reverse of the order in which it was made.
+        // In reverse order of creation.
         while let Some(last) = rest.last() {
             let from = rest.iter().rposition(|one| one.resource.kind != last.resource.kind).map_or(0, |at| at + 1);
             let (before, together) = rest.split_at(from);
@@ -176,7 +176,7 @@ impl Gc<'_> {
         failed
     }
 
-    /// Keeps `up` of the same cluster away while its things are deleted, and looks once more that nothing knows of it.
+    /// Locks the cluster while its resources are deleted, and checks again that it has no state.
     fn hold(&self, one: &Found, locks: &mut BTreeMap<ClusterName, Lock>) -> Result<()> {
         let cluster = &one.tag.cluster;
         if self.owner.as_ref() != Some(&one.tag.owner) || cluster.is_reserved() {
@@ -187,7 +187,7 @@ impl Gc<'_> {
         }
         if self.has_state(cluster) {
             return Err(Error::new(ErrorKind::Locked, format!("delete {}", one.describe()))
-                .because("its cluster has state here since a moment ago")
+                .because("its cluster now has state on this machine")
                 .hint(format!("gpucl down -c {cluster}")));
         }
         Ok(())
@@ -195,7 +195,7 @@ impl Gc<'_> {
 
     async fn remove(&self, one: &Found) -> Result<()> {
         match self.provider.reservations() {
-            // A lease of its own stands in a journal of its own.
+            // Standalone leases have their own journal.
             Some(reservations) if one.tag.cluster.is_reserved() => {
                 lease::delete(self.settings, reservations, &one.resource.id).await
             }
@@ -206,7 +206,7 @@ impl Gc<'_> {
         }
     }
 
-    /// What should be gone and is seen still, once the provider's answers cannot be late any more.
+    /// Lists what is still there after the consistency delay, though it should be gone.
     pub async fn left(&self) -> Result<Vec<Found>> {
         let delay = self.provider.capability().consistency_delay;
         let begun = Instant::now();

@@ -1,7 +1,7 @@
-//! Leases that belong to no cluster: `gpucl lease`. They have a journal of their own, and the word `lease` in their tags.
+//! Standalone leases, which belong to no cluster: `gpucl lease`. They share one journal, and `lease` is in their tags.
 //!
-//! They are made and deleted by the engine's write-ahead protocol, as all else is. What a crash left open is looked for by its tag before
-//! the next one is asked for.
+//! They are created and deleted by the engine's write-ahead protocol. Calls that a crash left open are looked up by
+//! tag before the next lease is requested.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -19,54 +19,54 @@ use crate::provider::{LeaseAsk, Proposal, Provider, Reservations};
 use crate::state::{Item, ItemState, LeaseNotes, LeaseSource, Lock, Notes, Record, Store};
 use crate::util::{digest, random};
 
-/// How long another `gpucl lease` may hold the journal before we give up: it is one call to the service.
+/// How long to wait for the journal's lock: another `gpucl lease` holds it for one call to the service.
 const LOCK_LIMIT: Duration = Duration::from_secs(30);
-/// How many letters make a key.
+/// The number of random letters in a key.
 const KEY_LETTERS: usize = 6;
 
-/// Opens the place that a lease of the journal is at.
+/// Opens the provider at the place that the journal names for a lease.
 pub type Opener<'a> = &'a (dyn Fn(&LeaseSource) -> Result<Box<dyn Provider>> + Sync);
 
-/// A lease that an earlier command asked for and never told of.
+/// A lease that an earlier command requested without reporting the result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovered {
-    /// Its id.
+    /// The provider's id of the lease.
     pub id: String,
-    /// Its name, as it was asked for.
+    /// The requested name.
     pub name: String,
-    /// The digest of the words that it was asked for with.
+    /// The digest of the request.
     asked: String,
 }
 
 impl Recovered {
-    /// It is what this asks for.
+    /// Whether it was requested with these same arguments.
     pub fn is(&self, source: &LeaseSource, ask: &LeaseAsk) -> bool {
         self.asked == digest_of(source, ask)
     }
 }
 
-/// What became of what was left open.
+/// The outcome of [`recover`].
 #[derive(Debug, Default)]
 pub struct Recovery {
-    /// What exists.
+    /// Leases that turned out to exist.
     pub found: Vec<Recovered>,
-    /// What does not: the names that it was asked for by.
+    /// Requested names of leases that do not exist.
     pub forgotten: Vec<String>,
-    /// What could not be asked, and why.
+    /// Leases whose provider could not be queried, by requested name, with the error.
     pub open: Vec<(String, Error)>,
 }
 
-/// The scope of standalone leases.
+/// Returns the scope of standalone leases.
 pub fn scope(settings: &Settings) -> Scope {
     settings.scope(&ClusterName::lease())
 }
 
-/// A key for a new lease.
+/// Generates a random key for a new lease.
 pub fn new_key() -> Result<Key> {
     Ok(Key::lease(&random::letters(KEY_LETTERS)?))
 }
 
-/// Looks for what earlier commands left open: what exists is written down, what does not is forgotten.
+/// Resolves leases that earlier commands left open: records those that exist and forgets those that do not.
 pub async fn recover(settings: &Settings, open: Opener<'_>) -> Result<Recovery> {
     let mut recovery = Recovery::default();
     if Store::open(&settings.paths, &ClusterName::lease())?.is_none() {
@@ -77,7 +77,7 @@ pub async fn recover(settings: &Settings, open: Opener<'_>) -> Result<Recovery> 
     let ledger = Ledger::new(store);
     let now = Timestamp::now();
     for (key, item) in ledger.state().items {
-        // Without its note the call was not sent: it is written before.
+        // The note is written before the call is sent: without one there was no call.
         let Some(noted) = ledger.state().lease(&key).cloned() else {
             ledger.write(Record::Gone { key })?;
             continue;
@@ -85,7 +85,7 @@ pub async fn recover(settings: &Settings, open: Opener<'_>) -> Result<Recovery> 
         match item.state {
             ItemState::Ready | ItemState::Releasing if noted.end < now => ledger.write(Record::Gone { key })?,
             ItemState::Ready | ItemState::Releasing => {}
-            // Its id is known, and whoever asked for it was never told.
+            // Its id is known, but was never reported to the user.
             ItemState::Exists => {
                 ledger.write(Record::Ready { key })?;
                 let id = item.id.clone().unwrap_or_default();
@@ -109,7 +109,7 @@ pub async fn recover(settings: &Settings, open: Opener<'_>) -> Result<Recovery> 
     Ok(recovery)
 }
 
-/// The id of what carries this key, once the call can have had its effect.
+/// Finds the id of the resource with this key; `None` once the consistency delay is over.
 async fn find_id(
     settings: &Settings,
     open: Opener<'_>,
@@ -132,7 +132,7 @@ async fn find_id(
     }
 }
 
-/// Acquires what was proposed; hands back its id.
+/// Acquires a proposed lease and returns its id.
 pub async fn acquire(
     settings: &Settings,
     source: &LeaseSource,
@@ -163,7 +163,7 @@ pub async fn acquire(
             close(settings, ledger)?;
             Ok(id)
         }
-        // It is sure that nothing came of it: nobody looks for it later.
+        // Nothing was created for certain, so there is nothing to recover.
         Err(error) if *error.left_behind() == LeftBehind::Clear && !has_id(&ledger, &key) => {
             ledger.write(Record::Gone { key })?;
             close(settings, ledger)?;
@@ -171,12 +171,12 @@ pub async fn acquire(
         }
         Err(error) => {
             let _ = ledger.compact();
-            Err(error.hint("gpucl lease list   # looks for what may have been made"))
+            Err(error.hint("gpucl lease list   # looks for what may have been created"))
         }
     }
 }
 
-/// Deletes a lease, and forgets it once it is gone.
+/// Deletes a lease, and removes it from the journal if it is ours.
 pub async fn delete(settings: &Settings, reservations: &dyn Reservations, id: &str) -> Result<()> {
     let Some(ledger) = known(settings, id).await? else { return reservations.delete(id).await };
     let (_lock, ledger, key) = ledger;
@@ -184,7 +184,7 @@ pub async fn delete(settings: &Settings, reservations: &dyn Reservations, id: &s
     close(settings, ledger)
 }
 
-/// Remembers another end of a lease; what is not ours to remember is passed over.
+/// Records the new end of a lease; does nothing if the lease is not in the journal.
 pub async fn moved(settings: &Settings, id: &str, end: Timestamp) -> Result<()> {
     let Some((_lock, ledger, key)) = known(settings, id).await? else { return Ok(()) };
     if let Some(noted) = ledger.state().lease(&key).cloned() {
@@ -193,7 +193,7 @@ pub async fn moved(settings: &Settings, id: &str, end: Timestamp) -> Result<()> 
     close(settings, ledger)
 }
 
-/// The journal, locked, with the key of the lease that has this id.
+/// Locks the journal and finds the key of the lease with this id.
 async fn known(settings: &Settings, id: &str) -> Result<Option<(Lock, Ledger, Key)>> {
     if Store::open(&settings.paths, &ClusterName::lease())?.is_none() {
         return Ok(None);
@@ -204,18 +204,18 @@ async fn known(settings: &Settings, id: &str) -> Result<Option<(Lock, Ledger, Ke
     Ok(key.map(|key| (lock, Ledger::new(store), key)))
 }
 
-/// Writes a snapshot; a journal of nothing is removed.
+/// Writes a snapshot, or removes the journal if it is empty.
 fn close(settings: &Settings, ledger: Ledger) -> Result<()> {
     if !ledger.state().items.is_empty() {
         return ledger.compact();
     }
-    let held = || Error::new(ErrorKind::Internal, "close the journal of leases").because("something holds it still");
+    let held = || Error::new(ErrorKind::Internal, "close the journal of leases").because("it is still in use");
     ledger.into_store().ok_or_else(held)?.remove()?;
     let _ = fs_err::remove_dir(settings.paths.clusters());
     Ok(())
 }
 
-/// The lock of the journal. Another command holds it for one call, so it is waited for.
+/// Takes the journal's lock, waiting up to [`LOCK_LIMIT`]: another command holds it for one call.
 async fn lock(settings: &Settings) -> Result<Lock> {
     let begin = Instant::now();
     loop {
@@ -228,7 +228,7 @@ async fn lock(settings: &Settings) -> Result<Lock> {
     }
 }
 
-/// The digest of what a person asked for: the same words again are the same ask.
+/// The digest of a request: equal arguments give equal digests.
 fn digest_of(source: &LeaseSource, ask: &LeaseAsk) -> String {
     digest::of_json(&(&source.provider, &source.settings, format!("{ask:?}")))
 }

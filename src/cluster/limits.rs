@@ -1,4 +1,4 @@
-//! What a cluster costs and when it ends by itself, as `up` asks about it, writes it down, and sees that somebody looks after it.
+//! Price and limits in `up`: asks for consent, checks and stores the deadline and cost limit, and starts the agent.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,10 +16,10 @@ use crate::spec::{ASK_ABOVE, Amount, Loaded, Spec};
 use crate::state::ClusterState;
 use crate::util::{human, when};
 
-/// Variables that are no credentials, and that `gpucl down` may need: the way to an SSH agent, and to the desktop's keyring.
+/// Variables that `gpucl down` may need besides credentials: for the SSH agent, the desktop's keyring and certificates.
 const ALSO_NEEDED: &[&str] = &["SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// What `up` is about to do, as far as it costs and ends.
+/// What `up` needs for its checks of price and limits.
 pub(super) struct About<'a> {
     pub(super) settings: &'a Settings,
     pub(super) loaded: &'a Loaded,
@@ -32,12 +32,12 @@ impl About<'_> {
         &self.loaded.spec
     }
 
-    /// Says what a plan costs, and asks where that is much. Before anything is made.
+    /// Reports the price of a plan, and asks for consent if it is above the limit. Called before anything is acquired.
     pub(super) async fn approve(&self, plan: &Plan) -> Result<()> {
         self.approve_price(plan.price()).await
     }
 
-    /// The same for what is not planned yet.
+    /// The same for a price that is known before the plan.
     pub(super) async fn approve_price(&self, price: Price) -> Result<()> {
         if price.is_none() {
             return Ok(());
@@ -46,18 +46,20 @@ impl About<'_> {
         let above = self.spec().ask_above.unwrap_or(Amount(ASK_ABOVE));
         let Some(asks) = self.options.approval.asked().filter(|_| price.is_above(above.0)) else { return Ok(()) };
         let ask = Ask { price, above };
-        // Whoever thinks about it holds up nothing else, and may press Ctrl-C.
+        // The prompt must not block other tasks, nor Ctrl-C.
         let answer = tokio::task::spawn_blocking(move || asks(&ask));
         tokio::select! {
             answer = answer => answer.unwrap_or_else(|error| {
                 Err(Error::new(ErrorKind::Internal, "ask about the price").caused_by(&error))
             }),
-            () = self.settings.cancel.at_least(Urgency::Finish) => Err(Error::new(ErrorKind::Cancelled, "ask about the price")
-                .because("it was stopped with Ctrl-C; nothing was changed")),
+            () = self.settings.cancel.at_least(Urgency::Finish) => {
+                Err(Error::new(ErrorKind::Cancelled, "ask about the price")
+                    .because("it was stopped with Ctrl-C; nothing was changed"))
+            }
         }
     }
 
-    /// Refuses limits that are reached already, or that could never be. `start` is when hosts can be had, where that is later.
+    /// Refuses limits that are already reached or can never be. `start` is when the hosts become available, if later.
     pub(super) fn check(&self, goal: &Goal, start: Option<Timestamp>) -> Result<()> {
         let Some(limits) = self.limits(start)? else { return Ok(()) };
         let now = Timestamp::now();
@@ -81,18 +83,19 @@ impl About<'_> {
         match has_unit {
             true => Ok(()),
             false if price.is_none() => Err(wrong(format!(
-                "cannot be looked after: the provider `{}` tells no price",
+                "cannot be enforced: the provider `{}` reports no price",
                 self.spec().provider.name()
             ))
             .hint("`deadline: 3h` ends the cluster by time")),
             false => {
-                Err(wrong(format!("is in {}, and what is asked for costs {}", limit.unit, describe(&price.per_hour))))
+                Err(wrong(format!("is in {}, but the hosts are priced in {}", limit.unit, describe(&price.per_hour))))
             }
         }
     }
 
-    /// Writes the limits down and sees that they are looked after; lifts those of an earlier `up`. Before anything is acquired.
-    pub(super) async fn arm(&self, folder: &Path, start: Option<Timestamp>) -> Result<()> {
+    /// Stores the limits and starts the agent that enforces them, or lifts those of an earlier `up`. Called before
+    /// anything is acquired.
+    pub(super) async fn set_limits(&self, folder: &Path, start: Option<Timestamp>) -> Result<()> {
         crate::agent::Ended::forget(&self.settings.paths, &self.known.name);
         let Some(limits) = self.limits(start)? else { return deadline::lift(folder).await };
         let before = Limits::of(folder).ok().flatten();
@@ -105,7 +108,8 @@ impl About<'_> {
         let is_news = before.is_none_or(|before| before.describe() != limits.describe());
         if is_news {
             self.settings.events.note(format!(
-                "it is taken down {}; process {} looks after that: not while this machine is off or asleep, and at once when it wakes",
+                "it is taken down {}; process {} enforces that: not while this machine is off or asleep, and at once \
+                 when it wakes",
                 limits.describe(),
                 watcher.pid
             ));
@@ -141,8 +145,8 @@ impl About<'_> {
     }
 }
 
-/// The credentials of this environment that a provider needs, by the names of their variables: what must be kept for whoever acts
-/// when nobody is there.
+/// The credentials in this environment that a spec's provider needs, by variable name: the agent needs them to act
+/// unattended.
 pub fn secrets_of(spec: &Spec, variables: &BTreeMap<String, String>) -> Result<BTreeMap<String, SecretString>> {
     let wanted = crate::providers::find(spec.provider.name())?.manifest()?.secrets;
     let is_wanted = |name: &str| {

@@ -1,4 +1,4 @@
-//! The verbs on a cluster: up, plan, render, stop, down, verify. Each is the same pipe with another goal.
+//! The verbs on a cluster: up, plan, render, stop, down, verify. Each is the same pipeline with another goal.
 
 mod backend;
 mod connections;

@@ -1,4 +1,4 @@
-//! What every verb is given, and what is refused before a cluster is changed.
+//! The settings shared by all verbs, and the checks that refuse a spec before anything is changed.
 
 use std::path::PathBuf;
 
@@ -12,36 +12,36 @@ use crate::render::Library;
 use crate::spec::Spec;
 use crate::state::{ClusterState, ItemKind, Paths};
 
-/// What every verb is given; the command line makes it.
+/// The settings of a command, built by the command line and passed to every verb.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The user's folders.
     pub paths: Paths,
-    /// Whose clusters they are.
+    /// The owner of the clusters.
     pub owner: Owner,
     /// Playbooks and templates.
     pub library: Library,
-    /// gpucl itself, to be started as an agent.
+    /// The gpucl executable, to start an agent with.
     pub program: PathBuf,
-    /// The environment that whatever outlives a command may have.
+    /// The environment variables passed to processes that outlive the command.
     pub environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,
-    /// The environment of programs on a host that is this machine.
+    /// The environment variables of programs on a host that is this machine.
     pub host_environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,
-    /// What the user has set up around gpucl.
+    /// The caller's home, XDG folders and environment variables.
     pub user_environment: UserEnvironment,
-    /// Who is told.
+    /// Where events are sent.
     pub events: Bus,
-    /// Whether to go on.
+    /// Cancellation by Ctrl-C.
     pub cancel: Cancel,
 }
 
 impl Settings {
-    /// Whose and which cluster.
+    /// The scope of a cluster of this owner.
     pub fn scope(&self, cluster: &ClusterName) -> Scope {
         Scope { owner: self.owner.clone(), cluster: cluster.clone() }
     }
 
-    /// What a provider is opened with.
+    /// The context to open a provider with.
     pub fn context(&self) -> Context {
         Context {
             data_dir: self.paths.data.clone(),
@@ -59,7 +59,7 @@ impl Settings {
     }
 }
 
-/// Refuses a spec from another file under the name of a cluster that runs.
+/// Refuses a spec from another file if a cluster of that name is running.
 pub(super) fn same_file(known: &ClusterState, path: Option<&str>) -> Result<()> {
     let running = || known.items.values().any(|item| item.kind == ItemKind::Project);
     match (&known.spec_path, path) {
@@ -74,7 +74,7 @@ pub(super) fn same_file(known: &ClusterState, path: Option<&str>) -> Result<()> 
     }
 }
 
-/// Refuses to change the provider or the runtime under a cluster: what the one made, the other would not see.
+/// Refuses to change the provider or runtime of an existing cluster: the new one would not see what the old one made.
 pub(super) fn same_kind(known: &ClusterState, spec: &Spec) -> Result<()> {
     let Some(before) = known.spec.as_ref().filter(|_| !known.items.is_empty()) else { return Ok(()) };
     let of = |spec: &Spec| (spec.provider.name().to_owned(), spec.runtime.name());
@@ -84,7 +84,8 @@ pub(super) fn same_kind(known: &ClusterState, spec: &Spec) -> Result<()> {
     let ((provider, runtime), (new_provider, new_runtime)) = (of(before), of(spec));
     Err(Error::new(ErrorKind::Usage, format!("bring up the cluster {}", known.name))
         .because(format!(
-            "it is there with the provider `{provider}` and the runtime `{runtime}`, and the spec says `{new_provider}` and `{new_runtime}`"
+            "it has the provider `{provider}` and the runtime `{runtime}`, but the spec says `{new_provider}` and \
+             `{new_runtime}`"
         ))
         .hint(format!("gpucl down -c {}   # then up again; or give the new one another `name:`", known.name)))
 }

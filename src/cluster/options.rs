@@ -1,4 +1,4 @@
-//! What verbs are asked with.
+//! The options of the verbs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,57 +10,56 @@ use crate::error::Result;
 use crate::plan::Price;
 use crate::spec::Amount;
 
-/// How `up` is asked for.
+/// The options of `up`.
 #[derive(Debug, Clone, Default)]
 pub struct UpOptions {
-    /// The file that the spec came from, absolute.
+    /// The spec's file, as an absolute path.
     pub path: Option<String>,
-    /// Take this file as the cluster's spec, though another one is running.
+    /// Accept a spec from another file than the running cluster's.
     pub new_spec: bool,
-    /// Wait for hosts that can be had later, rather than hand that back.
+    /// Wait for hosts that become available later, instead of returning [`super::UpOutcome::Later`].
     pub scheduled_up: bool,
-    /// How long to ask again while the provider has none of what is asked for; the spec says it otherwise.
+    /// How long to wait for capacity; overrides `capacity.wait` of the spec.
     pub wait_capacity: Option<std::time::Duration>,
-    /// Who is asked before what costs much is made.
+    /// Asks for consent before resources above the price limit are acquired.
     pub approval: Approval,
-    /// What is kept of the environment's credentials, for a deadline to be acted upon when nobody is there; by consent.
+    /// Credentials to store, with consent, so that the agent can enforce a deadline unattended.
     pub secrets: BTreeMap<String, SecretString>,
 }
 
-/// What `down` leaves.
+/// The options of `down`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DownOptions {
     /// Keep the data volumes on the hosts.
     pub keep_data: bool,
-    /// Remove what was installed on the hosts for the cluster as well.
+    /// Also remove what was installed on the hosts for the cluster.
     pub purge: bool,
-    /// Delete the lease as well, though it was not made for the cluster.
+    /// Also delete an adopted lease, which was not made for the cluster.
     pub release_lease: bool,
 }
 
-/// What somebody is asked before it is paid for.
+/// A price that needs consent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
-    /// What it costs.
+    /// The price of what is about to be acquired.
     pub price: Price,
-    /// The limit that it is above.
+    /// The limit it exceeds.
     pub above: Amount,
 }
 
-/// How somebody is asked; an error is a no.
+/// Asks for consent; an error means no.
 type Asks = dyn Fn(&Ask) -> Result<()> + Send + Sync;
 
-/// Who is asked; nobody where it is absent.
+/// Asks for consent to a price; without a callback nothing is asked.
 #[derive(Clone, Default)]
 pub struct Approval(Option<Arc<Asks>>);
 
 impl Approval {
-    /// Who is asked.
     pub(super) fn asked(&self) -> Option<Arc<Asks>> {
         self.0.clone()
     }
 
-    /// Somebody is asked by this; an error is a no.
+    /// Asks with this callback; an error means no.
     pub fn by(ask: impl Fn(&Ask) -> Result<()> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(ask)))
     }

@@ -1,4 +1,4 @@
-//! What verbs come to.
+//! The results of the verbs.
 
 use serde::Serialize;
 
@@ -7,72 +7,72 @@ use crate::plan::Plan;
 use crate::provider::Start;
 use crate::state::Spending;
 
-/// What `up` would do.
+/// The result of `plan`.
 #[derive(Debug)]
 pub struct Planned {
-    /// The operations.
+    /// The operations that `up` would run.
     pub plan: Plan,
-    /// What they touch on hosts.
+    /// What these operations may change on each host.
     pub affected_paths: Vec<HostAffectedPaths>,
-    /// What else there is to know before.
+    /// Further notes for the user.
     pub notes: Vec<String>,
 }
 
-/// What `up` may change on one host. What is there and works already is kept.
+/// What `up` may change on one host. Whatever already works is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HostAffectedPaths {
-    /// The host: `host-0`.
+    /// The host's display name: `host-0`.
     pub host: String,
-    /// In words: `package docker.io`, `file /etc/docker/daemon.json`, `container gpucl-…-head`.
+    /// Such as `package docker.io`, `file /etc/docker/daemon.json`, `container gpucl-…-head`.
     pub affected_paths: Vec<String>,
 }
 
-/// How `up` ended.
+/// The result of a successful `up`.
 #[derive(Debug)]
 pub enum UpOutcome {
     /// The cluster is ready.
     Ready(UpReport),
-    /// Its hosts can be had later; nothing was asked for yet. An armed start waits for them.
+    /// Its hosts become available later; nothing was acquired yet. A scheduled up waits for them.
     Later(Start),
 }
 
-/// What `up` came to.
+/// The report of an `up` that made the cluster ready.
 #[derive(Debug)]
 pub struct UpReport {
-    /// How many operations it took; none when all was as it should be.
+    /// The number of operations; zero when nothing had to change.
     pub operations: usize,
-    /// How many checks passed.
+    /// The number of checks that passed.
     pub checks: usize,
-    /// The GPUs that workers were seen to own, where containers were looked into.
+    /// The GPUs that checks found in each worker.
     pub gpus: Vec<WorkerGpus>,
-    /// What answers now, and where.
+    /// The cluster's URLs.
     pub endpoints: Vec<Endpoint>,
-    /// It answers as it is, without `gpucl dashboard`: the cluster runs on this machine.
+    /// The cluster runs on this machine, so that its URLs work without `gpucl dashboard`.
     pub is_here: bool,
-    /// What it costs.
+    /// The cost per hour and so far.
     pub spending: Spending,
 }
 
-/// What checks came to when none failed.
+/// The result of checks of which none failed.
 #[derive(Debug, Clone, Default)]
 pub struct Verified {
-    /// How many passed.
+    /// The number of checks that passed.
     pub passed: usize,
-    /// The GPUs that workers were seen to own, where containers were looked into.
+    /// The GPUs that checks found in each worker.
     pub gpus: Vec<WorkerGpus>,
 }
 
-/// How it is known that nothing is left.
+/// The result of `down`: the evidence that nothing is left.
 #[derive(Debug, Default)]
 pub struct Proof {
     /// What was removed.
     pub removed: Vec<String>,
-    /// What was looked at afterwards, and what was seen.
+    /// What was inspected afterwards, and the finding.
     pub seen: Vec<String>,
-    /// What could not be known.
+    /// What could not be determined.
     pub unknown: Vec<String>,
-    /// What stays on purpose.
+    /// What was kept on purpose.
     pub kept: Vec<String>,
-    /// What it cost, from its first launch until it was gone.
+    /// The cost from the first launch until the last release.
     pub spending: Spending,
 }

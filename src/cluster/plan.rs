@@ -1,4 +1,4 @@
-//! `plan`: what `up` would do. Reads, writes nothing.
+//! `plan`: what `up` would do. Read-only.
 
 use super::{Planned, Settings, backend};
 use crate::error::Result;

@@ -1,5 +1,4 @@
-//! `render`: the files that `up` would deliver, by the code that delivers them, and the file that Ray's own `ray up` takes. Reads, writes
-//! nothing.
+//! `render`: the files that `up` would deliver, made by the same code, and the file for Ray's own `ray up`. Read-only.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -20,33 +19,33 @@ use crate::spec::{Loaded, NodeSpec, Per, Spec};
 use crate::state::{ClusterState, Store};
 
 const README: &str = "\
-What `gpucl up` delivers and runs; `gpucl render` made it, and nothing was started.
+The files that `gpucl up` delivers and runs, written by `gpucl render`. Nothing was started.
 
-plan.txt                  what `up` would do, where that can be told without a connection
+plan.txt                  what `up` would do, if that is known without a connection
 host-N/prepare.sh         the program that prepares the host, in one piece
-host-N/deploy.sh          the program that delivers what runs on it and starts that, in one piece
-host-N/compose/           the project's files, once more, to be read
-host-N/lib/, build/       what containers see at /opt/gpucl, and what images are built of
-host-N/nodes.json, *.py   where nodes are processes: what each is started with, and what starts it
-host-N/checks.sh          what is looked at before the cluster is ready
+host-N/deploy.sh          the program that delivers and starts what runs on the host, in one piece
+host-N/compose/           the project's files again, for reading
+host-N/lib/, build/       what containers see at /opt/gpucl, and what images are built from
+host-N/nodes.json, *.py   where nodes are processes: their settings, and the programs that start them
+host-N/checks.sh          the checks that must pass before the cluster is ready
 
-What is known only once a host has told is stood in for:
-- The secrets, also those of a store that exists already: secrets/ says what will lie there, and no secret is rendered.
-- GPUs are those that the host told, or GPU-0, GPU-1 and so on. Ports are those of the cluster, or those that `up` tries first; it takes
-  others where they are in use.
-- The owner in every tag is 00000000 until the first `up` has made one.
+Values that are not known yet have placeholders:
+- No secret is rendered, not even those of an existing store: secrets/ says what will be there.
+- GPUs are those that the host has reported, or GPU-0, GPU-1 and so on. Ports are those of the cluster, or those that
+  `up` tries first; if they are in use, it takes others.
+- The owner in every tag is 00000000 until the first `up` has created one.
 ";
 
-/// One file, by its path in the folder of all.
+/// A rendered file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderedFile {
-    /// Its path, such as `host-0/node.py`.
+    /// The path relative to the output folder, such as `host-0/node.py`.
     pub path: PathBuf,
-    /// What is in it.
+    /// The file's content.
     pub bytes: Vec<u8>,
 }
 
-/// What a host is taken for before it has told: enough for what the spec asks.
+/// Placeholder facts for a host that has not been inspected: enough for what the spec asks.
 fn stand_in(spec: &Spec) -> Facts {
     let workers = &spec.ray.workers;
     let here = workers.count.unwrap_or(1).div_ceil(u32::try_from(spec.hosts.len()).unwrap_or(1).max(1));
@@ -78,7 +77,7 @@ fn stand_in(spec: &Spec) -> Facts {
     }
 }
 
-/// The hosts as they told, or as they are stood in for. What this machine is can be told at once.
+/// The hosts with their facts, or with placeholders. This machine's own facts are collected now.
 async fn hosts_now(settings: &Settings, spec: &Spec, known: &ClusterState) -> Result<Vec<HostInput>> {
     let (scope, provider) = (settings.scope(&spec.name), settings.provider(spec)?);
     let mut hosts = hosts(spec, &scope, known);
@@ -94,7 +93,7 @@ async fn hosts_now(settings: &Settings, spec: &Spec, known: &ClusterState) -> Re
     Ok(hosts)
 }
 
-/// The hosts as they told, or as they are stood in for.
+/// The hosts with the facts in the state, or with placeholders.
 fn hosts(spec: &Spec, scope: &crate::name::Scope, known: &ClusterState) -> Vec<HostInput> {
     let runtime = project::of(spec.runtime);
     let host = |index: usize| {
@@ -112,7 +111,7 @@ fn hosts(spec: &Spec, scope: &crate::name::Scope, known: &ClusterState) -> Vec<H
     (0..spec.hosts.len()).map(host).collect()
 }
 
-/// The address by which a host's entry names it.
+/// The address in a host's entry of the spec.
 fn address_of(entry: &Value) -> String {
     let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
     text("private_address").or_else(|| text("node")).unwrap_or_else(|| "HOST_ADDRESS".to_owned())
@@ -134,7 +133,7 @@ fn known_of(settings: &Settings, spec: &Spec) -> Result<ClusterState> {
         .map_or_else(|| ClusterState::new(&scope, jiff::Timestamp::now()), |store| store.state().clone()))
 }
 
-/// Works out all files that `up` would deliver for this spec.
+/// Renders all files that `up` would deliver for this spec.
 pub async fn render(settings: &Settings, loaded: &Loaded) -> Result<Vec<RenderedFile>> {
     let spec = &loaded.spec;
     let scope = settings.scope(&spec.name);
@@ -143,7 +142,7 @@ pub async fn render(settings: &Settings, loaded: &Loaded) -> Result<Vec<Rendered
     let nodes = nodes_on(loaded, &hosts)?;
     let pages = known.pages().cloned().unwrap_or_default();
     let runtime = project::of(spec.runtime);
-    // What is rendered is read, sent and pasted by people: also keys that are there already stay where they are.
+    // People read, send and paste rendered files, so that even existing keys are left out.
     let secrets = match spec.external_store() {
         Some(_) => Secrets::placeholders_with_external(),
         None => Secrets::placeholders(),
@@ -166,7 +165,7 @@ pub async fn render(settings: &Settings, loaded: &Loaded) -> Result<Vec<Rendered
     }
     for (host, deployment) in hosts.iter().zip(&deployments) {
         let folder = host.key.display_name();
-        // A file for each stage, as it is with hosts that stand there: their preparation knows the others' addresses.
+        // One file per stage, as for existing hosts, whose preparation knows the addresses of the others.
         let others = if hosts.len() < 2 { Others::None } else { Others::Known };
         let library = &settings.library;
         let prepare =
@@ -182,7 +181,7 @@ pub async fn render(settings: &Settings, loaded: &Loaded) -> Result<Vec<Rendered
     Ok(files)
 }
 
-/// The file that Ray's own `ray up` takes for these hosts: its provider `local`, in a container on each.
+/// Renders the file for Ray's own `ray up`: its provider `local`, with a container on each host.
 pub fn ray_cluster_yaml(settings: &Settings, loaded: &Loaded) -> Result<Vec<RenderedFile>> {
     let spec = &loaded.spec;
     let scope = settings.scope(&spec.name);
@@ -196,7 +195,7 @@ pub fn ray_cluster_yaml(settings: &Settings, loaded: &Loaded) -> Result<Vec<Rend
     }
     let images = compose::host_images(spec, &hosts[0].facts, true, &settings.library)?;
     let head = nodes.first();
-    // One node for each host is what Ray's own file can say: a host's workers together.
+    // Ray's file can only describe one node per host: the host's workers together.
     let gpus = |host: &HostInput| nodes.iter().filter(|node| node.host == host.key).map(|node| node.gpus).sum::<u32>();
     let cpus = |host: &HostInput| {
         let workers = nodes.iter().filter(|node| node.host == host.key && node.key != Key::head());
@@ -227,7 +226,7 @@ pub fn ray_cluster_yaml(settings: &Settings, loaded: &Loaded) -> Result<Vec<Rend
                 "-e RAY_AUTH_MODE=token",
             ],
         },
-        // Where Ray looks for the token by itself.
+        // Ray's default path of the token.
         "file_mounts": {"/home/ray/.ray/auth_token": token.display().to_string()},
         "head_start_ray_commands": start(
             "--head --port=6379 --dashboard-host=127.0.0.1 --autoscaling-config=~/ray_bootstrap_config.yaml",
@@ -238,10 +237,11 @@ pub fn ray_cluster_yaml(settings: &Settings, loaded: &Loaded) -> Result<Vec<Rend
     let yaml = serde_yaml::to_string(&file).doing(ErrorKind::Internal, || "write the file for `ray up`".to_owned())?;
     let token = token.display();
     let text = format!(
-        "# For Ray's own `ray up`, by `gpucl render --as ray-cluster-yaml`. The machines must have Docker and drivers already.\n\
+        "# For Ray's own `ray up`, by `gpucl render --as ray-cluster-yaml`.\n\
+         # The machines must already have Docker and drivers.\n\
          # It reads the cluster's token from {token};\n\
          # `gpucl up` makes it, or: mkdir -p \"$(dirname {token})\" && ray get-auth-token --generate, and copy it there.\n\
-         # Nothing closes Ray's ports here: let a firewall admit these machines alone.\n\
+         # Nothing closes Ray's ports here: let a firewall admit only these machines.\n\
          provider: {{type: local, head_ip: {}, worker_ips: {}}}\n{yaml}",
         json!(addresses[0]),
         json!(addresses[1..]),

@@ -1,4 +1,4 @@
-//! What `status` and `list` tell of a cluster.
+//! The reports that `status` and `list` print.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -7,105 +7,105 @@ use crate::money::Money;
 use crate::name::ClusterName;
 use crate::state::{ClusterState, Spending};
 
-/// One node, by what is known of it and by what its process shows.
+/// One node, from the state and the last inspection.
 #[derive(Debug, Clone, Serialize)]
 pub struct NodeReport {
     /// `head`, `worker-0`.
     pub name: String,
-    /// It runs.
+    /// Whether it is running.
     pub running: bool,
-    /// Its process.
+    /// Its process id, for a cluster on this machine.
     pub pid: Option<u32>,
-    /// How long it has been running, in seconds.
+    /// The time since its start, in seconds.
     pub age_seconds: Option<u64>,
     /// How it ended, if it did.
     pub ended: Option<String>,
 }
 
-/// A container of a cluster, as its host tells.
+/// A container of a cluster, as its host reports it.
 #[derive(Debug, Clone, Serialize)]
 pub struct ContainerReport {
     /// `head`, `worker-0`, `grafana`.
     pub name: String,
-    /// `host-0`.
+    /// The host's display name: `host-0`.
     pub host: String,
     /// `running`, `exited`, `restarting`, `created`, `dead`.
     pub state: String,
     /// `healthy`, `unhealthy`, `starting`; none where it has no health check.
     pub health: Option<String>,
-    /// How long it has been running, in seconds.
+    /// The time since its start, in seconds.
     pub age_seconds: Option<u64>,
 }
 
-/// When a cluster is taken down by itself, and whether somebody looks after that.
+/// The limits of a cluster, and the state of the agent that enforces them.
 #[derive(Debug, Clone, Serialize)]
 pub struct LimitsReport {
-    /// When its time is over; null until its first host is acquired.
+    /// The deadline; null until the first host is acquired.
     pub at: Option<Timestamp>,
-    /// What it may cost.
+    /// The cost limit.
     pub max_cost: Option<Money>,
-    /// When it will have cost that, as things are.
+    /// When the cost reaches that limit at the current rate.
     pub cost_reached_at: Option<Timestamp>,
-    /// The process that looks after it; null when it was killed: every command starts it again.
+    /// The agent's process id; null when it was killed: every command starts it again.
     pub pid: Option<u32>,
     /// It is being taken down.
     pub acts: bool,
-    /// How often that was tried, and failed.
+    /// The number of failed attempts to take it down.
     pub failed: u32,
-    /// Why the last time.
+    /// The error of the last attempt.
     pub last_error: Option<String>,
-    /// When it is tried again.
+    /// The time of the next attempt.
     pub next: Option<Timestamp>,
 }
 
-/// What is known of a cluster without asking anybody but this machine.
+/// A cluster as `status` reports it.
 #[derive(Debug, Clone, Serialize)]
 pub struct StatusReport {
-    /// Its name.
+    /// The cluster's name.
     pub cluster: ClusterName,
     /// `ready`, `running`, `stopped`, `partly`, `unfinished`, `waiting`.
     pub phase: &'static str,
-    /// Its provider.
+    /// The provider's name.
     pub provider: String,
-    /// The file that its spec came from.
+    /// The spec's file.
     pub spec_path: Option<String>,
-    /// When it was first asked for.
+    /// When it was first requested.
     pub created: jiff::Timestamp,
-    /// Since when it is ready, if it is.
+    /// When all checks last passed, if it is ready.
     pub ready_since: Option<jiff::Timestamp>,
-    /// Its hosts, or some of them, were restarted since.
+    /// Whether any host was restarted since it was prepared.
     pub restarted: bool,
-    /// Which of its hosts were restarted since, where they are other machines.
+    /// The remote hosts that were restarted since they were prepared.
     pub restarted_hosts: Vec<String>,
-    /// Which of its hosts did not answer.
+    /// The hosts that did not answer.
     pub silent_hosts: Vec<String>,
-    /// Which of its hosts their provider has no more.
+    /// The hosts that their provider no longer has.
     pub gone_hosts: Vec<String>,
-    /// Its containers, where it has some and its hosts were asked.
+    /// Its containers, after an inspection of its hosts.
     pub containers: Vec<ContainerReport>,
-    /// Its nodes.
+    /// Its Ray nodes, the head first.
     pub nodes: Vec<NodeReport>,
-    /// What providers made for it.
+    /// The resources that it has or uses.
     pub resources: Vec<String>,
-    /// What it costs, by what is known of it.
+    /// The estimated cost.
     pub cost: Spending,
-    /// When it is taken down by itself, where its spec says so.
+    /// The limits of its spec, if any.
     pub deadline: Option<LimitsReport>,
-    /// When its hosts are taken away, where they were reserved for a time.
+    /// When the reservation of its hosts ends, if they have one.
     pub ends: Option<jiff::Timestamp>,
-    /// The process that waited for its hosts and brings it up by itself.
+    /// The process id of its scheduled up, while that runs.
     pub brought_up_by: Option<u32>,
-    /// When what it waits for begins, while it waits.
+    /// When its hosts become available, while a scheduled up waits.
     pub waits_until: Option<jiff::Timestamp>,
-    /// What it waits for.
+    /// What the scheduled up waits for.
     pub waits_for: Option<String>,
 }
 
-/// A cluster's state with its report.
+/// A cluster's state and the report on it.
 #[derive(Debug)]
 pub struct Known {
-    /// The state.
+    /// The state, as the journal gives it.
     pub state: ClusterState,
-    /// The report.
+    /// The report on that state.
     pub report: StatusReport,
 }

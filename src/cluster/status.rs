@@ -1,4 +1,4 @@
-//! `status` and `list`: what is known of clusters, and what is seen of them now.
+//! `status` and `list`: clusters as the state knows them, and as an inspection finds them.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::name::{ClusterName, Key};
 use crate::provider::HostPlace;
 use crate::state::{ClusterState, ItemKind, Paths, Store};
 
-/// Reports on one cluster; `None` when nothing is known of it.
+/// Reports on one cluster from its state alone; `None` if it has none.
 pub fn status(paths: &Paths, name: &ClusterName) -> Result<Option<Known>> {
     Ok(Store::open(paths, name)?.map(|store| {
         let state = store.state().clone();
@@ -22,7 +22,7 @@ pub fn status(paths: &Paths, name: &ClusterName) -> Result<Option<Known>> {
     }))
 }
 
-/// The same report by what its hosts tell now.
+/// Reports on one cluster after an inspection of its hosts.
 pub async fn inspect(settings: &Settings, name: &ClusterName) -> Result<Option<Known>> {
     let Some(store) = Store::open(&settings.paths, name)? else { return Ok(None) };
     let state = store.state().clone();
@@ -34,7 +34,7 @@ pub async fn inspect(settings: &Settings, name: &ClusterName) -> Result<Option<K
     Ok(Some(Known { report, state }))
 }
 
-/// Reports on all clusters of this user.
+/// Reports on all clusters of this user, from their state alone.
 pub fn list(paths: &Paths) -> Result<Vec<Known>> {
     let mut known = Vec::new();
     for name in Store::names(paths)? {
@@ -43,7 +43,7 @@ pub fn list(paths: &Paths) -> Result<Vec<Known>> {
     Ok(known)
 }
 
-/// When a cluster is taken down by itself, by what stands in its folder.
+/// The limits of a cluster and their agent, from the files in its folder.
 fn limits_of(folder: &Path, state: &ClusterState) -> Option<LimitsReport> {
     let limits = Limits::of(folder).ok().flatten()?;
     let watcher = Watcher::of(folder);
@@ -101,7 +101,7 @@ fn report(paths: &Paths, state: &ClusterState) -> StatusReport {
     report
 }
 
-/// The log files of a cluster's nodes on this machine, by their names, and of what looks after them.
+/// The log files of a cluster's nodes and supervisor on this machine, by name.
 pub fn node_logs(state: &ClusterState) -> Vec<(String, PathBuf)> {
     let folder = |host: &Key| match state.host(host)?.place.as_ref()? {
         HostPlace::Local { folder, .. } => Some(folder.join("logs")),

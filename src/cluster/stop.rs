@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::name::ClusterName;
 use crate::state::{Lock, Store};
 
-/// Ends all nodes; hands back what is kept.
+/// Ends all nodes and returns the resources that are kept.
 pub async fn stop(settings: &Settings, name: &ClusterName) -> Result<Vec<String>> {
     let _lock = Lock::take(&settings.paths, name, "stop")?;
     let store = Store::open(&settings.paths, name)?.ok_or_else(|| unknown(&settings.paths, name))?;

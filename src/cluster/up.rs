@@ -1,4 +1,4 @@
-//! `up`: from nothing, or from whatever there is, to a verified cluster.
+//! `up`: from nothing, or from whatever exists, to a verified cluster.
 
 use super::open::{same_file, same_kind};
 use super::{Settings, UpOptions, UpOutcome, backend};
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::spec::Loaded;
 use crate::state::{Lock, Store};
 
-/// Brings a cluster up, or to what its spec says now, and verifies it.
+/// Brings a cluster to what its spec says, and verifies it.
 pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Result<UpOutcome> {
     let name = &loaded.spec.name;
     let _lock = Lock::take(&settings.paths, name, "up")?;

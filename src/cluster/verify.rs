@@ -7,7 +7,7 @@ use crate::name::ClusterName;
 use crate::ray::Access;
 use crate::state::{ClusterState, Lock, Store};
 
-/// Runs all checks; hands back what was seen.
+/// Runs all checks.
 pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<Verified> {
     let _lock = Lock::take(&settings.paths, name, "verify")?;
     let store = Store::open(&settings.paths, name)?.ok_or_else(|| unknown(&settings.paths, name))?;
@@ -15,8 +15,7 @@ pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<Verified>
     backend::of(&spec)?.verify(settings, &spec, store).await
 }
 
-/// The ways into a cluster that runs, by what is known of it. Where its hosts are reached by SSH they are those that
-/// `gpucl dashboard` opens.
+/// The addresses of a running cluster, from its state. For hosts reached by SSH they work while `gpucl dashboard` runs.
 pub fn access(settings_paths: &crate::state::Paths, state: &ClusterState) -> Result<Access> {
     let folder = settings_paths.cluster(&state.name);
     let access = state.spec.as_ref().map(backend::of).transpose()?.and_then(|backend| backend.access(state, &folder));

@@ -1,11 +1,11 @@
-//! Ctrl-C, as the core knows it: once = begin nothing more, twice = stop now.
+//! Cancellation by Ctrl-C: once = begin nothing more, twice = stop now.
 
 use tokio::sync::watch;
 
-/// How urgently a run is to end.
+/// How urgently a run should end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Urgency {
-    /// It goes on.
+    /// Not cancelled.
     #[default]
     None,
     /// Begin nothing more; finish what is in flight.
@@ -14,31 +14,31 @@ pub enum Urgency {
     Now,
 }
 
-/// What a run looks at.
+/// The receiving side, checked by a run.
 #[derive(Debug, Clone)]
 pub struct Cancel {
     receiver: watch::Receiver<Urgency>,
 }
 
-/// What whoever hears the Ctrl-C holds.
+/// The sending side, held by the handler of Ctrl-C.
 #[derive(Debug)]
 pub struct CancelHandle {
     sender: watch::Sender<Urgency>,
 }
 
 impl Cancel {
-    /// Makes a pair.
+    /// Creates a connected pair.
     pub fn new() -> (CancelHandle, Self) {
         let (sender, receiver) = watch::channel(Urgency::None);
         (CancelHandle { sender }, Self { receiver })
     }
 
-    /// How urgent it is.
+    /// The current urgency.
     pub fn urgency(&self) -> Urgency {
         *self.receiver.borrow()
     }
 
-    /// Waits until it is at least this urgent; for ever when nobody can ask any more.
+    /// Waits until the urgency is at least this; forever if the handle is dropped first.
     pub async fn at_least(&self, urgency: Urgency) {
         let mut receiver = self.receiver.clone();
         if receiver.wait_for(|now| *now >= urgency).await.is_err() {
@@ -48,7 +48,7 @@ impl Cancel {
 }
 
 impl CancelHandle {
-    /// Asks once more; hands back how urgent it is now.
+    /// Raises the urgency by one step and returns it.
     pub fn press(&self) -> Urgency {
         let mut now = Urgency::None;
         self.sender.send_modify(|urgency| {

@@ -1,4 +1,4 @@
-//! Walks a plan: what can be done at the same time is; each call stands in the journal before and after it is made.
+//! Executes a plan with as much concurrency as its order allows, and journals each call before and after it is made.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -14,31 +14,31 @@ use crate::event::{Bus, EventKind, Finish};
 use crate::plan::{Action, Operation, Plan};
 use crate::state::{ItemKind, Record};
 
-/// What a plan is done with.
+/// What a plan is executed with.
 #[derive(Clone, Copy)]
 pub(super) struct Scene<'a> {
-    /// What is acted upon.
+    /// The world to act on.
     pub world: &'a dyn World,
-    /// What a refusal leads to.
+    /// Handles refusals for lack of capacity.
     pub replan: &'a dyn Replan,
     /// The cluster's journal.
     pub ledger: &'a Ledger,
-    /// Who is told.
+    /// Where events are sent.
     pub events: &'a Bus,
 }
 
-/// What became of a plan.
+/// The outcome of a plan.
 #[derive(Debug, Default)]
 pub struct Executed {
     /// The operations that are done.
     pub done: Vec<usize>,
     /// The operations that were not begun.
     pub not_started: Vec<usize>,
-    /// What failed, in the order of failure.
+    /// The errors, in the order of failure.
     pub errors: Vec<Error>,
 }
 
-/// How long an operation may take to stop by itself when it is to stop now.
+/// How long an operation may take to stop cleanly before it is dropped.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 
 impl Executed {
@@ -49,7 +49,7 @@ impl Executed {
         }
     }
 
-    /// The first error, if one came.
+    /// The first error, if any.
     pub fn into_result(self) -> Result<()> {
         let more = self.errors.len().saturating_sub(1);
         match self.errors.into_iter().next() {
@@ -60,10 +60,11 @@ impl Executed {
     }
 }
 
-/// Does all operations of a plan, each as soon as its predecessors are done.
+/// Executes all operations of a plan, each as soon as its predecessors are done.
 ///
-/// After a failure nothing that needs the failed operation is begun; the rest goes on, also while what was refused for want of capacity is
-/// planned anew. With [`Urgency::Finish`] nothing more is begun; with [`Urgency::Now`] what is in flight is dropped, and the journal says so.
+/// After a failure nothing that needs the failed operation is begun; the rest goes on, also while a branch refused for
+/// lack of capacity is replanned. With [`Urgency::Finish`] nothing more is begun; with [`Urgency::Now`] operations in
+/// flight are dropped, and the journal shows it.
 pub(super) async fn execute(plan: &Plan, on: Scene<'_>, cancel: &Cancel) -> Executed {
     let mut executed = Executed::default();
     let mut begun = BTreeSet::new();
@@ -85,7 +86,7 @@ pub(super) async fn execute(plan: &Plan, on: Scene<'_>, cancel: &Cancel) -> Exec
         tokio::select! {
             Some(ended) = running.next() => executed.take(ended),
             () = cancel.at_least(Urgency::Now) => {
-                // What can stop by itself says best what goes on without us.
+                // An operation that can stop cleanly knows best what it leaves running.
                 let last = async {
                     while let Some(ended) = running.next().await {
                         executed.take(ended);
@@ -108,7 +109,7 @@ pub(super) async fn execute(plan: &Plan, on: Scene<'_>, cancel: &Cancel) -> Exec
     executed
 }
 
-/// Does one operation, and tells.
+/// Performs one operation and reports it.
 async fn one<'a>(operation: &'a Operation, on: Scene<'_>) -> (&'a Operation, Result<()>) {
     let events = on.events;
     let (action, target) = (operation.action.name().to_owned(), operation.key.display_name());
@@ -137,7 +138,7 @@ async fn one<'a>(operation: &'a Operation, on: Scene<'_>) -> (&'a Operation, Res
     (operation, result)
 }
 
-/// The operation, and what it becomes after each refusal for want of capacity.
+/// Performs an operation; after each refusal for lack of capacity, its replacement.
 async fn carried_out(operation: &Operation, on: Scene<'_>) -> Result<()> {
     let mut operation = Cow::Borrowed(operation);
     let mut refused = Vec::new();
@@ -147,7 +148,7 @@ async fn carried_out(operation: &Operation, on: Scene<'_>) -> Result<()> {
             Action::Acquire { request } if error.kind() == ErrorKind::Capacity => request,
             _ => return Err(error),
         };
-        // It was made, and failed later.
+        // The resource was created, and failed later.
         if has_id(on.ledger, &operation.key) {
             return Err(error);
         }
@@ -157,7 +158,7 @@ async fn carried_out(operation: &Operation, on: Scene<'_>) -> Result<()> {
     }
 }
 
-/// The journal before, the call, the journal after.
+/// Performs an operation with the journal records before and after the call.
 async fn journalled(operation: &Operation, world: &dyn World, ledger: &Ledger) -> Result<()> {
     let key = &operation.key;
     let call = world.perform(operation, ledger);
@@ -167,16 +168,16 @@ async fn journalled(operation: &Operation, world: &dyn World, ledger: &Ledger) -
             call.await?;
             ledger.write(Record::Ready { key: key.clone() })
         }
-        // A host that is being prepared is not made by it: its item stays what it is.
+        // Preparing a host does not create it: its item stays as it is.
         Action::Prepare { .. } | Action::SetFirewall { .. } => call.await,
         Action::Deploy { .. } => {
             let digest = String::new();
             ledger.write(Record::Requested { key: key.clone(), kind: ItemKind::Project, digest })?;
             call.await
         }
-        // It runs no more, but its files and volumes are there still: it stays known.
+        // Its files and volumes remain, so that the project stays in the journal.
         Action::StopProject { .. } => call.await,
-        // One of several is released, and the journal speaks of another: that one stays known.
+        // A duplicate is released, but the journal has the id of another: that one stays.
         Action::Release { resource } if known_by_another_id(ledger, operation, &resource.id) => call.await,
         Action::Clean { .. } | Action::Release { .. } => removing(ledger, key, call).await,
     }

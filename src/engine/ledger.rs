@@ -1,4 +1,4 @@
-//! The journal, shared by the operations that are in flight.
+//! The journal, shared by concurrent operations.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,29 +9,29 @@ use crate::name::Key;
 use crate::provider::Recorder;
 use crate::state::{ClusterState, HostNotes, Notes, ProjectNotes, Record, Store};
 
-/// A handle to the cluster's journal. What it has written is on the disk.
+/// A handle to the cluster's journal. Every write is on disk when it returns.
 #[derive(Debug, Clone)]
 pub struct Ledger {
     store: Arc<Mutex<Store>>,
 }
 
 impl Ledger {
-    /// Takes a store into common use.
+    /// Wraps a store for shared use.
     pub fn new(store: Store) -> Self {
         Self { store: Arc::new(Mutex::new(store)) }
     }
 
-    /// Writes one record to the disk.
+    /// Appends one record to the journal.
     pub fn write(&self, record: Record) -> Result<()> {
         self.lock().write(record)
     }
 
-    /// What is known now.
+    /// A copy of the current state.
     pub fn state(&self) -> ClusterState {
         self.lock().state().clone()
     }
 
-    /// Changes what is remembered of a host; writes nothing when nothing of it changes, or the host was not asked for.
+    /// Updates the notes of a host. Writes nothing if they do not change, or if the state has no such host.
     pub fn note_host(&self, key: &Key, change: impl FnOnce(&mut HostNotes)) -> Result<()> {
         let mut store = self.lock();
         let Some(before) = store.state().host(key) else { return Ok(()) };
@@ -43,7 +43,7 @@ impl Ledger {
         store.write(Record::Noted { key: key.clone(), notes: Notes::Host(Box::new(host)) })
     }
 
-    /// The same for what runs on a host.
+    /// Updates the notes of a project in the same way.
     pub fn note_project(&self, key: &Key, change: impl FnOnce(&mut ProjectNotes)) -> Result<()> {
         let mut store = self.lock();
         let Some(before) = store.state().project(key) else { return Ok(()) };
@@ -55,7 +55,7 @@ impl Ledger {
         store.write(Record::Noted { key: key.clone(), notes: Notes::Project(Box::new(project)) })
     }
 
-    /// Writes a new snapshot.
+    /// Writes a new snapshot and begins a new journal.
     pub fn compact(&self) -> Result<()> {
         self.lock().compact()
     }
@@ -65,7 +65,7 @@ impl Ledger {
         self.lock().folder().to_owned()
     }
 
-    /// Gives the store back when nobody else holds the ledger.
+    /// Returns the store, if this is the last handle.
     pub fn into_store(self) -> Option<Store> {
         Arc::into_inner(self.store).map(|store| store.into_inner().unwrap_or_else(PoisonError::into_inner))
     }

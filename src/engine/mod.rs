@@ -1,10 +1,10 @@
-//! Observes, plans, and walks the plan. It decides nothing that the plan does not say.
+//! Observes, plans, and executes the plan. All decisions are in the plan.
 //!
 //! ```text
 //! store (journal, snapshot) --+
 //! world.observe --------------+--> plan::reconcile --> executor --> write_ahead: journal, world.perform, journal
 //!                                                         ^                          |
-//!                                                         +---- replan <-- there is none of it now
+//!                                                         +---- replan <-- refused for lack of capacity
 //! ```
 
 mod cancel;

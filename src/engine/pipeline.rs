@@ -1,4 +1,4 @@
-//! Lock, journal, observe, reconcile, execute, prove: the one way in which a cluster is changed.
+//! Lock, journal, observe, reconcile, execute, prove: the only way to change a cluster.
 
 use std::time::{Duration, Instant};
 
@@ -10,37 +10,37 @@ use crate::plan::{Goal, Observed, Outcome, Plan, reconcile};
 use crate::provider::ResourceRequest;
 use crate::state::{ClusterState, ItemKind, ItemState, Record};
 
-/// One run on one cluster.
+/// One run of the engine on one cluster.
 pub struct Pipeline<'a> {
-    /// What is acted upon.
+    /// The world to act on.
     pub world: &'a dyn World,
-    /// What a refusal for want of capacity leads to.
+    /// Handles refusals for lack of capacity.
     pub replan: &'a dyn Replan,
     /// The cluster's journal.
     pub ledger: &'a Ledger,
-    /// Who is told.
+    /// Where events are sent.
     pub events: &'a Bus,
-    /// Whether to go on.
+    /// Cancellation by Ctrl-C.
     pub cancel: &'a Cancel,
 }
 
-/// A plan and what it was made of.
+/// A plan and the observation it is based on.
 #[derive(Debug)]
 pub struct Planned {
-    /// What was seen.
+    /// The observation.
     pub observed: Observed,
-    /// What is to be done.
+    /// The operations to run.
     pub plan: Plan,
 }
 
 impl Pipeline<'_> {
-    /// Looks, compares, writes down what was found, and hands back the plan.
+    /// Observes, reconciles, records what was found, and returns the plan.
     pub async fn plan(&self, goal: &Goal) -> Result<Planned> {
         let observed = self.observe_consistent().await?;
         self.plan_for(goal, observed)
     }
 
-    /// The same with what was seen already, for a goal that depends on it.
+    /// The same with an existing observation, for a goal that depends on it.
     pub fn plan_for(&self, goal: &Goal, observed: Observed) -> Result<Planned> {
         let known = self.ledger.state();
         let Outcome { plan, adopted, forgotten } = reconcile(goal, &known, &observed);
@@ -59,7 +59,7 @@ impl Pipeline<'_> {
         Ok(Planned { observed, plan })
     }
 
-    /// What is there and was found by its tag alone costs as much as what was asked for.
+    /// Records the price of items that were only found by their tags.
     fn price(&self, requests: &[ResourceRequest], known: &ClusterState) -> Result<()> {
         let now = self.ledger.state();
         for request in requests.iter().filter(|request| request.adopted.is_none()) {
@@ -67,7 +67,7 @@ impl Pipeline<'_> {
             if item.priced.is_some() || item.id.is_none() {
                 continue;
             }
-            // Asked for by a command that died before it was answered: it may be there since then.
+            // Requested by a command that died before the response: it may have existed since then.
             let asked = known.items.get(&request.key).filter(|before| before.id.is_none());
             let from = asked.map(|before| before.priced.as_ref().and_then(|it| it.from).unwrap_or(before.since));
             self.ledger.write(Record::Priced { key: request.key.clone(), price, from })?;
@@ -75,17 +75,17 @@ impl Pipeline<'_> {
         Ok(())
     }
 
-    /// Does a plan.
+    /// Executes a plan.
     pub async fn execute(&self, plan: &Plan) -> Executed {
         self.events.send(EventKind::PlanReady { text: plan.to_string(), operations: plan.operations.len() });
         let on = Scene { world: self.world, replan: self.replan, ledger: self.ledger, events: self.events };
         execute(plan, on, self.cancel).await
     }
 
-    /// Plans and does, again while something shows up that the plan did not know, up to three times.
+    /// Removes the whole cluster: plans and executes, up to three times while anything is still observed.
     ///
     /// # Errors
-    /// [`ErrorKind::LeftBehind`] when something of the cluster is still seen after the last time.
+    /// [`ErrorKind::LeftBehind`] if something of the cluster is still observed after the last attempt.
     pub async fn remove_all(&self) -> Result<Planned> {
         let first = self.plan(&Goal::Down).await?;
         let mut planned = Planned { observed: first.observed.clone(), plan: first.plan.clone() };
@@ -98,12 +98,12 @@ impl Pipeline<'_> {
         }
         let left = planned.observed.describe();
         Err(Error::new(ErrorKind::LeftBehind, "remove everything of the cluster")
-            .because("it was all ended, and this was seen again afterwards")
+            .because("it was all removed, but this was found again afterwards")
             .left(LeftBehind::Remaining(left))
             .hint(format!("gpucl down -c {}", self.ledger.state().name)))
     }
 
-    /// Observes; where a call may have been sent whose effect can still be on its way, waits for it first.
+    /// Observes; while an earlier call may still take effect, repeats for up to the provider's consistency delay.
     pub async fn observe_consistent(&self) -> Result<Observed> {
         let begin = Instant::now();
         loop {
@@ -121,7 +121,7 @@ impl Pipeline<'_> {
                 return Ok(observed);
             }
             self.events.note(format!(
-                "a call for {} may still take effect; looking again for up to {}",
+                "a call for {} may still take effect; checking again for up to {}",
                 key.display_name(),
                 crate::util::human::short_duration(self.world.consistency_delay())
             ));

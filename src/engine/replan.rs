@@ -1,4 +1,4 @@
-//! What a branch of the plan goes on with that was refused for want of capacity, while the other branches go on.
+//! Replanning one branch of the plan after a refusal for lack of capacity, while the other branches go on.
 
 use async_trait::async_trait;
 
@@ -6,21 +6,21 @@ use super::Ledger;
 use crate::error::{Error, Result};
 use crate::provider::ResourceRequest;
 
-/// Plans one branch anew.
+/// Replans a refused branch.
 #[async_trait]
 pub trait Replan: Send + Sync {
-    /// What to ask for instead of the last of `refused`: all that this operation has asked for, in that order. May take hours, and be
-    /// dropped at any await point.
+    /// Returns what to request instead of the last of `refused`, which lists all requests of this operation in order.
+    /// May take hours, and be dropped at any await point.
     ///
     /// # Errors
-    /// The branch ends: with the refusal, or with what came in its way.
+    /// The refusal or another error, with which the branch ends.
     async fn instead(&self, refused: &[ResourceRequest], refusal: Error, ledger: &Ledger) -> Result<ResourceRequest>;
 
-    /// Hears what an operation has failed with: who waits may have waited long enough.
+    /// Notes the error of any operation: it may end a capacity wait.
     fn heed(&self, error: &Error);
 }
 
-/// A refusal ends its branch.
+/// No replanning: a refusal ends its branch.
 #[derive(Debug, Clone, Copy)]
 pub struct NothingElse;
 

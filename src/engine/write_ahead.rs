@@ -1,5 +1,5 @@
-//! The write-ahead protocol: what a call makes or removes stands in the journal before the call is sent, and what came of it after.
-//! A crash in between leaves an item that only `observe` can tell of; the next plan looks for it by its tag.
+//! The write-ahead protocol: the journal records an intention before the call is sent, and the outcome after it.
+//! A crash in between leaves an item of unknown state; the next plan finds it by its tag.
 
 use std::future::Future;
 
@@ -11,7 +11,8 @@ use crate::name::Key;
 use crate::provider::ResourceRequest;
 use crate::state::{ItemKind, Record};
 
-/// Makes one resource. The call gives its id to the ledger as soon as it knows it; what it costs counts from then on, or from `costs_from`.
+/// Creates one resource. The call must record the id in the ledger as soon as it is known. The cost counts from then,
+/// or from `costs_from`.
 pub async fn making(
     ledger: &Ledger,
     request: &ResourceRequest,
@@ -27,7 +28,7 @@ pub async fn making(
     match call.await {
         Ok(()) => ledger.write(Record::Ready { key: key.clone() }),
         Err(error) => {
-            // A refusal for want of capacity is sure: nothing came of it, and nothing is to be looked for.
+            // A refusal for lack of capacity is certain: nothing was created, and there is nothing to recover.
             if error.kind() == ErrorKind::Capacity && *error.left_behind() == LeftBehind::Clear && !has_id(ledger, key)
             {
                 ledger.write(Record::Gone { key: key.clone() })?;
@@ -37,14 +38,14 @@ pub async fn making(
     }
 }
 
-/// Removes an item.
+/// Removes an item, with a record before and after the call.
 pub async fn removing(ledger: &Ledger, key: &Key, call: impl Future<Output = Result<()>>) -> Result<()> {
     ledger.write(Record::Releasing { key: key.clone() })?;
     call.await?;
     ledger.write(Record::Gone { key: key.clone() })
 }
 
-/// Something of this key is there, as far as the journal tells.
+/// Whether the journal has an id for this key.
 pub fn has_id(ledger: &Ledger, key: &Key) -> bool {
     ledger.state().items.get(key).is_some_and(|item| item.id.is_some())
 }

@@ -1,16 +1,16 @@
-//! The one place that orders events, and the only source of what is shown and recorded.
+//! The dispatcher: numbers the events and passes them to everything that shows or records them.
 
 use super::{Event, EventKind, Inbox};
 
-/// Takes events in order.
+/// A consumer of events, in order.
 pub trait Sink: Send {
-    /// Takes one event.
+    /// Handles one event.
     fn take(&mut self, event: &Event);
-    /// Called now and then while nothing happens, so that moving progress can move.
+    /// Called every 100 ms, so that progress displays can move.
     fn tick(&mut self) {}
 }
 
-/// Gives every event its number and time and hands it to all sinks, until no sender is left.
+/// Gives every event its number and time and passes it to all sinks, until no sender is left.
 pub async fn dispatch(mut inbox: Inbox, cluster: Option<String>, mut sinks: Vec<Box<dyn Sink>>) {
     let mut seq = 0;
     let mut tick = tokio::time::interval(std::time::Duration::from_millis(100));

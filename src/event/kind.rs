@@ -1,20 +1,20 @@
-//! The events themselves.
+//! The types of the events.
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the events' form.
+/// The version of the event format.
 pub(super) const VERSION: u32 = 1;
 
 /// One thing that happened.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Event {
-    /// The version of this form.
+    /// The version of this format.
     pub v: u32,
     /// The number of this event within its run, from 0.
     pub seq: u64,
     /// When it happened.
     pub at: jiff::Timestamp,
-    /// The cluster it is about, if one is known.
+    /// The cluster it concerns, if one is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     /// What happened.
@@ -26,21 +26,21 @@ pub struct Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
-    /// It did what it was to do.
+    /// It succeeded.
     Done,
     /// It failed.
     Failed,
-    /// It was stopped.
+    /// It was cancelled.
     Cancelled,
 }
 
-/// How a step of a program on a host ended.
+/// How a playbook step on a host ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepOutcome {
     /// It changed something.
     Changed,
-    /// What it would do was done already.
+    /// Nothing to do: already in the wanted state.
     Skipped,
     /// It failed.
     Failed,
@@ -50,37 +50,37 @@ pub enum StepOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckOutcome {
-    /// What was promised was seen.
+    /// The expected state was observed.
     Passed,
-    /// What was promised was not seen.
+    /// The expected state was not observed.
     Failed,
-    /// The spec declares it; nothing can be seen of it.
+    /// The spec declares it; it cannot be checked.
     Declared,
-    /// Something to know that is no failure, such as an open port and what protects it.
+    /// Worth knowing but not a failure, such as an open port and what protects it.
     Noted,
 }
 
-/// An address that a person may open.
+/// An address that a user can open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoint {
-    /// What answers there: `dashboard`, `client`.
+    /// The service at the address: `dashboard`, `client`.
     pub name: String,
-    /// The address.
+    /// The URL.
     pub url: String,
 }
 
-/// The GPUs of a worker, and the proof that they are its own.
+/// The GPUs of a worker, with the proof that they belong to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerGpus {
-    /// The host: `host-0`.
+    /// The host's name: `host-0`.
     pub host: String,
-    /// The worker: `worker-0`.
+    /// The worker's name: `worker-0`.
     pub worker: String,
-    /// Their ids, as the driver's tool gives them.
+    /// The GPU ids, as printed by the driver's tool.
     pub gpus: Vec<String>,
-    /// What they are called.
+    /// The product name of the GPUs.
     pub product: String,
-    /// What came of the call of the driver's library.
+    /// The result of the call to the driver's library.
     pub proof: String,
 }
 
@@ -89,61 +89,61 @@ pub struct WorkerGpus {
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EventKind {
-    /// A command that changes something has begun.
+    /// A command that changes something began.
     RunStarted {
         /// `up`, `down`, `stop`.
         verb: String,
-        /// The id of its record.
+        /// The id of the run's record.
         run: String,
     },
     /// The plan was made.
     PlanReady {
-        /// Its text form.
+        /// The plan as text.
         text: String,
-        /// How many operations it holds.
+        /// The number of operations.
         operations: usize,
     },
     /// An operation began.
     OperationStarted {
-        /// Its number in the plan.
+        /// The operation's number in the plan.
         operation: usize,
-        /// What it does: `start node`.
+        /// The action: `start node`.
         action: String,
-        /// What it does it to: `worker-0`.
+        /// The target of the action: `worker-0`.
         target: String,
-        /// Why.
+        /// Why the operation is needed.
         cause: String,
     },
-    /// An operation says what it does or waits for.
+    /// Progress of an operation.
     OperationProgress {
-        /// Its number in the plan.
+        /// The operation's number in the plan.
         operation: usize,
-        /// What it does or waits for.
+        /// What it is doing or waiting for.
         message: String,
     },
     /// An operation ended.
     OperationFinished {
-        /// Its number in the plan.
+        /// The operation's number in the plan.
         operation: usize,
-        /// What it did: `start node`.
+        /// The action: `start node`.
         action: String,
-        /// What it did it to: `worker-0`.
+        /// The target of the action: `worker-0`.
         target: String,
         /// How it ended.
         finish: Finish,
         /// How long it took, in milliseconds.
         milliseconds: u64,
     },
-    /// The run waits for something; it holds until the next event of this kind, or a check.
+    /// The run waits for something, until the next `Waiting` or `Check` event.
     Waiting {
         /// What it waits for: `worker-0 to join`.
         what: String,
-        /// How long it will wait in all, in milliseconds.
+        /// The total timeout, in milliseconds.
         limit_milliseconds: u64,
     },
-    /// A step of a program on a host ended.
+    /// A playbook step on a host ended.
     Step {
-        /// The host.
+        /// The host's name.
         host: String,
         /// The stage: `prepare`.
         stage: String,
@@ -154,45 +154,45 @@ pub enum EventKind {
         /// How long it took, in milliseconds.
         milliseconds: u64,
     },
-    /// A line that a program on a host printed.
+    /// A line printed by a program on a host.
     HostLine {
-        /// The host.
+        /// The host's name.
         host: String,
-        /// The line.
+        /// The line, without its newline.
         line: String,
     },
-    /// A check of the cluster.
+    /// The result of a check of the cluster.
     Check {
-        /// What is checked: `node alive`.
+        /// The check: `node alive`.
         check: String,
-        /// What it is checked on: `worker-0`.
+        /// The target of the check: `worker-0`.
         target: String,
         /// How it ended.
         outcome: CheckOutcome,
-        /// What was seen.
+        /// The observation behind the outcome.
         saw: String,
     },
-    /// The GPUs that a worker was seen to own.
+    /// The GPUs that a worker owns, as observed.
     WorkerGpus(WorkerGpus),
-    /// Something to know.
+    /// A note: worth knowing, no action needed.
     Note {
-        /// The sentence.
+        /// The text, one sentence.
         message: String,
     },
-    /// Something to know that may be unwelcome.
+    /// A warning.
     Warning {
-        /// The sentence.
+        /// The text, one sentence.
         message: String,
     },
-    /// A command that changes something has ended.
+    /// A command that changes something ended.
     RunFinished {
         /// `up`, `down`, `stop`.
         verb: String,
         /// How it ended.
         finish: Finish,
-        /// In one sentence.
+        /// The result in one sentence.
         summary: String,
-        /// What answers now, and where.
+        /// The addresses that can be opened now.
         endpoints: Vec<Endpoint>,
         /// How long it took, in milliseconds.
         milliseconds: u64,

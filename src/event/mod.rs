@@ -1,7 +1,7 @@
-//! What happens, as typed events: the one interface between the core and whatever shows or records it.
+//! Typed events: the only interface between the core and the code that shows or records what happens.
 //!
-//! `--output json` is these events as JSON lines. Their form is an interface: it has a version, fields
-//! are added but not renamed, and `docs/reference/json.md` describes it.
+//! `--output json` prints these events as JSON lines. The format is a public interface with a version: fields
+//! are added but not renamed. `docs/reference/json.md` describes it.
 
 mod bus;
 mod dispatch;

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::{Event, Sink};
 use crate::util::{fs, text};
 
-/// How many records are kept.
+/// How many run records are kept in the folder.
 const KEPT: usize = 100;
 
 /// Writes the record of one run.
@@ -17,7 +17,7 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// Begins a record; without room or right for one the run goes on without.
+    /// Begins a record. If the file cannot be created, the run continues without one.
     pub fn begin(runs: &Path, run: &str) -> Self {
         let open = || -> std::io::Result<File> {
             fs::create_private_dir(runs)?;
@@ -31,7 +31,7 @@ impl RunRecord {
 impl Sink for RunRecord {
     fn take(&mut self, event: &Event) {
         if let Some(file) = &mut self.file {
-            // Whoever looks at it in a terminal is safe from what is in it.
+            // Control characters are escaped, so that the file is safe to show in a terminal.
             let line = text::json(serde_json::to_string(event).unwrap_or_default()) + "\n";
             let _ = file.write_all(line.as_bytes());
         }

@@ -1,12 +1,12 @@
-//! A file that is to lie on a host.
+//! Files for a host.
 
-/// A file that is delivered to a host.
+/// A file to deliver to a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageFile {
-    /// Its path from the host's folder.
+    /// Path relative to the host's folder.
     pub path: String,
-    /// Its mode, such as `0o600`.
+    /// Permission bits, such as `0o600`.
     pub mode: u32,
-    /// What is in it.
+    /// The contents.
     pub bytes: Vec<u8>,
 }

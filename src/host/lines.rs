@@ -1,11 +1,11 @@
-//! A program's two streams, read line by line as they come.
+//! Reads a program's stdout and stderr line by line as they arrive.
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, BufReader};
 
 use super::{OnLine, Stream};
 use crate::util::lines::Line;
 
-/// Hands over every line of both streams until both are closed.
+/// Passes every line of both streams to `on_line` until both are closed.
 pub(super) async fn follow(out: impl AsyncRead + Unpin, err: impl AsyncRead + Unpin, on_line: OnLine<'_>) {
     let (mut out, mut err) = (BufReader::new(out), BufReader::new(err));
     let (mut out_line, mut err_line) = (Line::default(), Line::default());
@@ -24,7 +24,7 @@ pub(super) async fn follow(out: impl AsyncRead + Unpin, err: impl AsyncRead + Un
     }
 }
 
-/// Reads to the end of the line; says whether more may follow. It may be dropped and begun again.
+/// Reads to the end of the line; returns whether more may follow. Cancel-safe.
 async fn read(line: &mut Line, from: &mut (impl AsyncBufRead + Unpin)) -> bool {
     loop {
         let Ok(there) = from.fill_buf().await else { return false };
@@ -39,7 +39,7 @@ async fn read(line: &mut Line, from: &mut (impl AsyncBufRead + Unpin)) -> bool {
     }
 }
 
-/// Hands over what was read as one line, if anything was.
+/// Passes on the line read so far, if any.
 fn hand_over(line: &mut Line, stream: Stream, on_line: OnLine<'_>) {
     if let Some(text) = line.finish() {
         on_line(stream, &text);
@@ -60,12 +60,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_come_whole_and_the_last_one_without_its_end() {
+    async fn lines_arrive_whole_and_the_last_needs_no_newline() {
         assert_eq!(lines(&b"one\n\ntwo \xff\nthree"[..]).await, ["one", "", "two \u{fffd}", "three"]);
         assert_eq!(lines(&b""[..]).await, Vec::<String>::new());
     }
 
-    /// A host that writes zeros for ever: of 256 MiB in one line 4 MiB are kept, and what follows is read as ever.
+    /// A host that writes without end: of a 256 MiB line, 4 MiB are kept, and the next line is read as usual.
     #[tokio::test]
     async fn a_line_without_an_end_is_cut_with_a_mark_and_takes_no_more_memory() {
         const LONG: u64 = 256 * 1024 * 1024;
@@ -73,14 +73,14 @@ mod tests {
         let seen = lines(tokio::io::repeat(b'x').take(LONG).chain(&b"\nnext\n"[..])).await;
         assert_eq!(seen.len(), 2);
         let cut = LONG - LINE_LIMIT as u64;
-        assert!(seen[0].ends_with(&format!("x … (cut: the line goes on for {cut} bytes)")));
+        assert!(seen[0].ends_with(&format!("x … (cut: {cut} more bytes)")));
         assert!(seen[0].len() < LINE_LIMIT + 100, "{}", seen[0].len());
         assert_eq!(seen[1], "next");
         // Other tests of this process take memory too, but not as much as the line would.
         assert!(peak() - before < LONG / 2, "{} MiB more", (peak() - before) >> 20);
     }
 
-    /// The most memory that this process ever had, in bytes.
+    /// The peak memory of this process, in bytes.
     fn peak() -> u64 {
         let status = fs_err::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

@@ -1,4 +1,4 @@
-//! This machine, as this user.
+//! The local machine as a host, with programs run as the current user.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,12 +15,13 @@ use super::{ExecEnd, Host, OnLine};
 use crate::error::{Doing as _, Error, ErrorKind, LeftBehind, Result};
 use crate::util::process::{Identity, with_variable};
 
-/// Says which gpucl started a program, and in which folder: `PID:START:BOOT FOLDER`. What it starts inherits it.
+/// Variable that names the gpucl that started a program, and the host's folder: `PID:START:BOOT FOLDER`. Children
+/// inherit it.
 const STARTED_BY: &str = "GPUCL_EXEC";
-/// How long a process that was killed may take to vanish.
+/// How long a killed process may take to disappear.
 const AFTER_KILL: Duration = Duration::from_secs(10);
 
-/// This machine, with one folder for everything of one host.
+/// This machine, with one folder for all files of one host.
 #[derive(Debug, Clone)]
 pub struct LocalHost {
     name: String,
@@ -29,7 +30,7 @@ pub struct LocalHost {
 }
 
 impl LocalHost {
-    /// Makes it of its name, its folder, and all of the environment that programs on it have.
+    /// Creates it from its name, its folder, and the complete environment of the programs on it.
     pub fn new(
         name: impl Into<String>,
         home: PathBuf,
@@ -43,7 +44,7 @@ impl LocalHost {
         Ok(Self { name: name.into(), home, environment: environment.into_iter().collect() })
     }
 
-    /// The processes of programs whose gpucl was killed: nobody waits for them, and some would go on for a minute.
+    /// The processes of programs whose gpucl was killed: nobody waits for them, and some would run for another minute.
     pub fn abandoned(&self) -> Vec<Identity> {
         let is_abandoned = |value: &str| {
             value.split_once(' ').is_some_and(|(starter, home)| {
@@ -57,7 +58,7 @@ impl LocalHost {
             .collect()
     }
 
-    /// Ends them, until none is seen.
+    /// Kills them until none is left.
     async fn end_all_abandoned(&self) -> Result<()> {
         let begun = Instant::now();
         loop {
@@ -70,8 +71,8 @@ impl LocalHost {
             }
             if begun.elapsed() > AFTER_KILL {
                 let left = left.iter().map(|process| format!("process {}", process.pid)).collect();
-                return Err(Error::new(ErrorKind::LeftBehind, format!("end what was started on {}", self.name))
-                    .because("it is still there ten seconds after SIGKILL")
+                return Err(Error::new(ErrorKind::LeftBehind, format!("end the programs started on {}", self.name))
+                    .because("some are still running ten seconds after SIGKILL")
                     .left(LeftBehind::Remaining(left)));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -103,7 +104,7 @@ impl Host for LocalHost {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // A Ctrl-C at the terminal is for gpucl to answer, not for the program.
+            // Ctrl-C at the terminal is for gpucl, not for the program.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
@@ -114,7 +115,7 @@ impl Host for LocalHost {
             return Err(Error::new(ErrorKind::Internal, doing()).because("its pipes are missing"));
         };
         let feed = async move {
-            // A program that ends early closes its end; what it has not read does not matter then.
+            // A program that ends early closes its end; the unread rest does not matter then.
             let _ = stdin.write_all(program.as_bytes()).await;
             drop(stdin);
         };
@@ -124,7 +125,7 @@ impl Host for LocalHost {
     }
 }
 
-/// This very process.
+/// The identity of this process, as text.
 fn me() -> String {
     Identity::of(std::process::id()).map(|me| me.to_string()).unwrap_or_default()
 }
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_a_killed_gpucl_has_started_is_ended_and_nothing_else() {
+    async fn only_programs_of_a_killed_gpucl_are_ended() {
         let folder = tempfile::tempdir().unwrap();
         let host = LocalHost::new("host-0", folder.path().to_owned(), std::env::vars_os()).unwrap();
         let home = folder.path().display().to_string();
@@ -154,7 +155,7 @@ mod tests {
         host.end_abandoned().await.unwrap();
         assert!(!abandoned.wait().await.unwrap().success());
         assert!(own.try_wait().unwrap().is_none() && other.try_wait().unwrap().is_none());
-        // Their children are told by the mark alone.
+        // Only the mark identifies their children.
         for mut child in [own, other] {
             for process in with_variable(STARTED_BY).iter().filter(|process| Some(process.parent) == child.id()) {
                 process.identity.signal(Signal::KILL);

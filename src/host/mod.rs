@@ -1,8 +1,9 @@
 //! Machines we can run commands on.
 //!
-//! A host can do one thing: take a POSIX shell program on the standard input of one exec, and hand back what it prints,
-//! line by line. Everything else (delivery of files, detached programs, following and re-attaching, facts) is built on that
-//! one thing in [`crate::playbook`], so that it works the same on this machine and through SSH.
+//! A host can do one thing: run a POSIX shell program from the standard input of one exec and return its output line by
+//! line. Everything else (file delivery, detached programs, following and re-attaching, facts) is built on top of that
+//! in
+//! [`crate::playbook`], so it works the same on this machine and over SSH.
 
 mod file;
 mod lines;
@@ -35,63 +36,63 @@ pub enum Stream {
 pub enum ExecEnd {
     /// It exited with this status.
     Exited(i32),
-    /// A signal ended it, or the connection was lost; which of them cannot always be told.
+    /// A signal ended it, or the connection was lost; the two cannot always be distinguished.
     Broken,
 }
 
-/// What takes the lines of an exec as they come.
+/// Callback for each output line of an exec, as it arrives.
 pub type OnLine<'a> = &'a mut (dyn for<'line> FnMut(Stream, &'line str) + Send);
 
-/// As whom programs run on a host.
+/// The account that programs run as on a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Account {
-    /// As root: by `sudo`, where another user is logged in as.
+    /// Root; with `sudo` when the login user is another.
     Root,
-    /// As the user that is logged in as.
+    /// The login user.
     User,
 }
 
 /// A machine we can run commands on.
 #[async_trait]
 pub trait Host: Send + Sync {
-    /// What a person calls it.
+    /// The display name, such as `host-0`.
     fn name(&self) -> &str;
 
-    /// The folder on the host that holds everything of ours: absolute, or `~/…` in the home folder of who runs it.
+    /// The folder on the host for all of gpucl's files: absolute, or `~/…` in the home folder of the account.
     fn home(&self) -> &str;
 
-    /// The file on the host whose lock a program holds while it runs. Hosts of several clusters on one machine share one, so
-    /// that no two of them change the machine at the same time; `LOCK.reboot` beside it tells of a reboot that was asked for.
+    /// The lock file that a program holds while it runs. Hosts of several clusters on one machine share it, so that no
+    /// two of them change the machine at the same time; `LOCK.reboot` beside it records a requested reboot.
     fn lock(&self) -> String {
         format!("{}/lock", self.home())
     }
 
-    /// How long the machine may take to start anew; none when it must not be started anew by gpucl.
+    /// How long a reboot of the machine may take; `None` when gpucl must not reboot it.
     fn reboot_limit(&self) -> Option<Duration> {
         None
     }
 
-    /// The machine was told to start anew: lets go of every connection to it and waits, at most so long, until it can be
-    /// reached again. Whether it really started anew is the caller's to find out.
+    /// After a reboot was requested: drops every connection to the machine and waits, for at most `wait`, until it can
+    /// be reached again. The caller must check whether it really rebooted.
     async fn rebooted(&self, wait: Duration) -> Result<()> {
         let _ = wait;
-        Err(Error::new(ErrorKind::Unsupported, format!("start {} anew", self.name()))
-            .because("this machine must not be started anew by gpucl"))
+        Err(Error::new(ErrorKind::Unsupported, format!("reboot {}", self.name()))
+            .because("gpucl must not reboot this machine"))
     }
 
-    /// Ends the execs of programs whose gpucl was killed, where those outlive it.
+    /// Kills the execs left by a gpucl that was killed, on hosts where they outlive it.
     ///
     /// # Errors
-    /// When one cannot be ended.
+    /// When one cannot be killed.
     async fn end_abandoned(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Runs one POSIX shell program by one exec: `sh -s` with the program on its standard input.
+    /// Runs one POSIX shell program in one exec: `sh -s` with the program on its standard input.
     ///
-    /// Each line of output goes to `on_line` as it comes. Dropping the future ends the exec, not what it detached.
+    /// Each output line goes to `on_line` as it arrives. Dropping the future ends the exec, not what it detached.
     ///
     /// # Errors
-    /// When the exec could not be begun at all. How the program ended is in [`ExecEnd`].
+    /// When the exec cannot be started. How the program ended is in [`ExecEnd`].
     async fn exec(&self, program: &str, on_line: OnLine<'_>) -> Result<ExecEnd>;
 }

@@ -1,4 +1,4 @@
-//! What a spec asks for, thing by thing.
+//! The desired resources, preparations and projects of a spec.
 
 use std::collections::BTreeMap;
 
@@ -9,87 +9,87 @@ use crate::provider::ResourceRequest;
 use crate::spec::{GpuProof, NodeRole, NodeSpec, Per, Spec};
 use crate::util::human::{bytes, count};
 
-/// What a host has, as far as it is known before the plan: from the offer, or from the host itself.
+/// The capacity of a host, as known before the plan: from the provider's offer or from the host's facts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Logical processors.
+    /// The number of logical processors.
     pub cpus: u32,
-    /// Memory in bytes.
+    /// The memory in bytes.
     pub memory: u64,
-    /// GPUs.
+    /// The number of GPUs.
     pub gpus: u32,
 }
 
-/// A state that a host must be brought to before nodes can run on it.
+/// The state that a host must have before nodes can run on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preparation {
-    /// The host.
+    /// The key of the host.
     pub host: Key,
-    /// The digest of the state.
+    /// The digest of that state.
     pub digest: String,
-    /// The host that it is reached through, where there is one.
+    /// The host that it is reached through, if any.
     pub behind: Option<Key>,
 }
 
-/// What a host lets in from the others, set once all of them are there.
+/// The firewall of a host towards the others, set once all hosts exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FirewallGoal {
-    /// The host.
+    /// The key of the host.
     pub host: Key,
-    /// The digest of what it lets in, and from where; empty while a host has not told where it is.
+    /// The digest of the rules; empty while the address of a host is unknown.
     pub digest: String,
 }
 
-/// What a host is to run: its project.
+/// The project that a host should run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectRequest {
-    /// Its key: `project0`.
+    /// The project's key: `project0`.
     pub key: Key,
-    /// The host.
+    /// The key of the host.
     pub host: Key,
-    /// The digest of all that it is, where that can be told before the host is prepared.
+    /// The digest of the deployment, if it is known before the host is prepared.
     pub digest: Option<String>,
-    /// The nodes in it, the head first.
+    /// Its nodes, the head first.
     pub nodes: Vec<NodeRequest>,
 }
 
-/// A node that a host is to run.
+/// A node that a host should run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeRequest {
-    /// Its key.
+    /// The key of the node.
     pub key: Key,
-    /// The digest of what it is started with, where its runtime tells one and the host has told what that takes.
+    /// The digest of its settings, if the runtime has one and the host's facts are known.
     pub digest: Option<String>,
 }
 
-/// All that a spec asks for.
+/// Everything that a spec asks for.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Desired {
-    /// What is to be acquired, in an order in which it can be.
+    /// The resources, in the order of acquisition.
     pub resources: Vec<ResourceRequest>,
-    /// What hosts are to be prepared for.
+    /// The preparation of each host.
     pub preparations: Vec<Preparation>,
-    /// What hosts let in from each other, where that is known only once all of them are there. Empty for a single host, and where
-    /// all of them stand there from the beginning: then their preparation holds it.
+    /// The firewall of each host, if that is known only once all hosts exist. Empty for a single host, and for hosts
+    /// that exist beforehand: their preparation includes it.
     pub firewalls: Vec<FirewallGoal>,
-    /// Hosts open nothing to each other, so that none needs to know where the others are.
+    /// Hosts open no ports to each other, so that preparing one needs no addresses of the others.
     pub apart: bool,
-    /// The projects, in which nodes run.
+    /// The project of each host.
     pub projects: Vec<ProjectRequest>,
 }
 
-/// The least shared memory that Ray takes for objects (ray 2.60.0, `OBJECT_STORE_MINIMUM_MEMORY_BYTES`: 75 MiB).
+/// Ray's minimum object store size (ray 2.60.0, `OBJECT_STORE_MINIMUM_MEMORY_BYTES`: 75 MiB).
 const LEAST_OBJECT_STORE: u64 = 75 << 20;
-/// The share of a host's memory that objects may take when the spec does not say: Ray's own default is 30 %
-/// for each node, which several nodes on one host would take several times.
+/// The default share of a host's memory for all object stores together: Ray's own default is 30 % for each node,
+/// which several nodes on one host would take several times.
 const OBJECT_STORE_SHARE: f64 = 0.3;
-/// What is held back for the system and for Ray itself when memory for tasks is shared out.
+/// The default share of a host's memory for tasks; the rest is for the system and Ray itself.
 const TASK_MEMORY_SHARE: f64 = 0.5;
 
-/// A promise that the hosts cannot keep: the field's path in the spec, and the sentence.
+/// A demand that the hosts cannot meet: the field's path in the spec, and the message.
 pub(crate) type Impossible = (String, String);
 
-/// Works out the nodes of a spec on these hosts.
+/// Lays out the nodes of a spec on these hosts.
 pub fn desired(spec: &Spec, machines: &[(Key, Machine)]) -> Result<Vec<NodeSpec>, Impossible> {
     let workers = &spec.ray.workers;
     let Some((head_host, head_machine)) = machines.first() else {
@@ -104,8 +104,7 @@ pub fn desired(spec: &Spec, machines: &[(Key, Machine)]) -> Result<Vec<NodeSpec>
             if placed.is_empty() {
                 return Err((
                     "ray.workers.per".to_owned(),
-                    "there is no GPU to make a worker for; for logical ones say `count`, `gpus` and `gpu: declared`"
-                        .to_owned(),
+                    "there is no GPU for a worker; for logical GPUs set `count`, `gpus` and `gpu: declared`".to_owned(),
                 ));
             }
         }
@@ -160,7 +159,7 @@ pub fn desired(spec: &Spec, machines: &[(Key, Machine)]) -> Result<Vec<NodeSpec>
     Ok(nodes)
 }
 
-/// Refuses promises that a host cannot keep.
+/// Refuses demands that a host cannot meet.
 fn check(spec: &Spec, machines: &[(Key, Machine)], nodes: &[NodeSpec]) -> Result<(), Impossible> {
     for (host, machine) in machines {
         let here = || nodes.iter().filter(|node| node.host == *host);
@@ -169,7 +168,7 @@ fn check(spec: &Spec, machines: &[(Key, Machine)], nodes: &[NodeSpec]) -> Result
             return Err((
                 "ray.workers.gpus".to_owned(),
                 format!(
-                    "the workers are promised {} and {} has {}; for logical ones say `gpu: declared`",
+                    "the workers need {}, but {} has {}; for logical GPUs set `gpu: declared`",
                     count(gpus as usize, "GPU"),
                     host.display_name(),
                     machine.gpus
@@ -185,7 +184,7 @@ fn check(spec: &Spec, machines: &[(Key, Machine)], nodes: &[NodeSpec]) -> Result
             return Err((
                 path.to_owned(),
                 format!(
-                    "the nodes are promised {} and {} has {}; ask for less, or say `oversubscribe: true`",
+                    "the nodes need {}, but {} has {}; ask for less, or set `oversubscribe: true`",
                     count(cpus as usize, "CPU"),
                     host.display_name(),
                     machine.cpus
@@ -197,7 +196,7 @@ fn check(spec: &Spec, machines: &[(Key, Machine)], nodes: &[NodeSpec]) -> Result
             return Err((
                 "ray.workers.object_store_memory".to_owned(),
                 format!(
-                    "the nodes are promised {} for objects and {} has {}; ask for less, or say `oversubscribe: true`",
+                    "the nodes need {} for objects, but {} has {}; ask for less, or set `oversubscribe: true`",
                     bytes(stores),
                     host.display_name(),
                     bytes(machine.memory)
@@ -208,15 +207,15 @@ fn check(spec: &Spec, machines: &[(Key, Machine)], nodes: &[NodeSpec]) -> Result
     Ok(())
 }
 
-/// Memory for tasks when the spec does not say. It does not depend on how many nodes there are: one more worker must
-/// not change those that run.
+/// Memory for tasks: the spec's, or a default that does not depend on the number of nodes, so that one more worker
+/// changes no running node.
 fn task_memory(asked: Option<u64>, machine: &Machine) -> u64 {
     asked.unwrap_or((machine.memory as f64 * TASK_MEMORY_SHARE) as u64)
 }
 
 fn object_store(asked: Option<u64>, machine: &Machine) -> u64 {
     asked.unwrap_or_else(|| {
-        // A tenth of what all nodes may take, so that ten nodes fit.
+        // A tenth of the share of all nodes, so that ten nodes fit.
         ((machine.memory as f64 * OBJECT_STORE_SHARE / 10.0) as u64).clamp(LEAST_OBJECT_STORE, 8 << 30)
     })
 }

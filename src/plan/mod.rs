@@ -1,4 +1,4 @@
-//! From what is desired, known and observed to a plan. Pure: no I/O, no clock; tested by its text form.
+//! Makes a plan from what is desired, known and observed. Pure: no I/O, no clock. Tests compare the plan's text.
 
 mod desired;
 mod observed;

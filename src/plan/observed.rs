@@ -1,71 +1,71 @@
-//! What was seen to exist, duplicates included.
+//! The observation: everything found to exist, duplicates included.
 
 use std::collections::BTreeMap;
 
 use crate::name::Key;
 use crate::provider::ObservedResource;
 
-/// Whether a thing does what it is for.
+/// Whether a project works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// It does.
+    /// It works.
     Good,
-    /// It does not, and why.
+    /// It does not work, for this reason.
     Broken(String),
 }
 
-/// A node that was seen on a host.
+/// A node found on a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedNode {
-    /// Its key.
+    /// The key of the node.
     pub key: Key,
-    /// It runs.
+    /// Whether it is running.
     pub running: bool,
-    /// The digest of what it was started with, where it carries one.
+    /// The digest of its settings, if it carries one.
     pub digest: Option<String>,
 }
 
-/// What of a cluster was seen on one host.
+/// The project of a cluster, as found on one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedProject {
-    /// Its key: `project0`.
+    /// The project's key: `project0`.
     pub key: Key,
-    /// The host that it is on.
+    /// The key of its host.
     pub host: Key,
-    /// The project's name there.
+    /// The project's name on the host.
     pub id: String,
-    /// The digest of what was last brought up there to its end.
+    /// The digest of the last deployment that finished.
     pub digest: Option<String>,
-    /// Whether all of its containers run as they should.
+    /// Whether all of its nodes and services work.
     pub health: Health,
-    /// Some of it runs.
+    /// Whether anything of it is running.
     pub running: bool,
-    /// Its nodes.
+    /// The nodes found on the host.
     pub nodes: Vec<ObservedNode>,
-    /// All that is there, in words; what is not told here is not there.
+    /// A complete list of what is there, as text.
     pub remains: Vec<String>,
 }
 
-/// What was seen to exist of one cluster.
+/// Everything found to exist of one cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// What providers made.
+    /// Resources at the provider.
     pub resources: Vec<ObservedResource>,
-    /// The digest of the preparation that each host last saw through.
+    /// The digest of the last successful preparation of each host.
     pub prepared: BTreeMap<Key, String>,
-    /// The digest of what each host was last seen to let in from the others.
+    /// The digest of each host's firewall rules.
     pub firewalls: BTreeMap<Key, String>,
-    /// What is on hosts; only those on which something is.
+    /// The projects on hosts that have one.
     pub projects: Vec<ObservedProject>,
 }
 
 impl Observed {
-    /// Nothing was seen.
+    /// Whether nothing exists.
     pub fn is_empty(&self) -> bool {
         self.resources.is_empty() && self.projects.is_empty()
     }
 
-    /// What was seen, in words, for `down` to say what is left.
+    /// Describes everything, for `down` to report what is left.
     pub fn describe(&self) -> Vec<String> {
         let resources = self.resources.iter().map(|found| format!("{} {} ({})", found.kind.0, found.key, found.id));
         let projects = self

@@ -1,4 +1,4 @@
-//! The plan: a DAG of operations, each one mutating call, with its cause.
+//! The plan: a DAG of operations. Each is one mutating call with its cause.
 
 use std::fmt;
 
@@ -7,58 +7,58 @@ use serde::Serialize;
 use crate::name::Key;
 use crate::provider::{ObservedResource, ResourceRequest};
 
-/// One mutating call. Its discriminant is what crash tests count by.
+/// One mutating call. Crash tests count by its discriminant.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum Action {
     /// Acquire one resource from the provider.
     Acquire {
-        /// What is asked for.
+        /// The resource to acquire.
         request: ResourceRequest,
     },
-    /// Wait until a resource that is there is usable.
+    /// Wait until an existing resource is usable.
     Await {
-        /// What was asked for.
+        /// The request that created it.
         request: ResourceRequest,
-        /// Its id.
+        /// The provider's id of the resource.
         id: String,
     },
     /// Bring a host to the state that the runtime needs.
     Prepare {
-        /// The digest of that state.
+        /// The digest of the host's preparation.
         digest: String,
     },
-    /// Open the cluster's ports of a host to its other hosts alone; the host's next connection keeps it so.
+    /// Open a host's cluster ports to the other hosts only; the next connection to the host confirms it.
     SetFirewall {
-        /// The digest of what is opened, and to whom.
+        /// The digest of the firewall's rules.
         digest: String,
     },
-    /// Bring what runs on a host to what the spec says: its files, its nodes and services, healthy.
+    /// Bring a host's files, nodes and services to what the spec says, and wait until they are healthy.
     Deploy {
-        /// The host.
+        /// The key of the host.
         host: Key,
-        /// What becomes of each node on it.
+        /// The change to each node on it.
         nodes: Vec<NodeChange>,
     },
-    /// End the containers of a host's project; files and volumes stay.
+    /// End the nodes and services of a host's project; files and volumes stay.
     StopProject {
-        /// The host.
+        /// The key of the host.
         host: Key,
     },
-    /// Leave a host as it was found: remove all that is on it of this cluster.
+    /// Remove everything of the cluster from a host, and leave it as it was found.
     Clean {
-        /// The host.
+        /// The key of the host.
         host: Key,
     },
     /// Release one resource.
     Release {
-        /// What `observe` told of it.
+        /// The resource, as observed.
         resource: ObservedResource,
     },
 }
 
 impl Action {
-    /// What it does, in the words of the plan.
+    /// The name in the plan's text.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Acquire { .. } => "acquire",
@@ -72,7 +72,7 @@ impl Action {
         }
     }
 
-    /// It removes something.
+    /// Whether it stops or removes something.
     pub fn removes(&self) -> bool {
         matches!(self, Self::StopProject { .. } | Self::Clean { .. } | Self::Release { .. })
     }
@@ -82,18 +82,18 @@ impl Action {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// It runs as it should, and is left alone.
+    /// It runs as wanted and is left alone.
     Keep,
-    /// It does not run, and is started.
+    /// It does not run and is started.
     Start,
-    /// It is ended, and started anew.
+    /// It is ended and started again.
     Restart,
-    /// It is ended.
+    /// It is ended for good.
     Stop,
 }
 
 impl Change {
-    /// What it does, in the words of the plan.
+    /// The name in the plan's text.
     pub fn name(self) -> &'static str {
         match self {
             Self::Keep => "keep",
@@ -104,49 +104,49 @@ impl Change {
     }
 }
 
-/// What becomes of one node in a deployment, and why.
+/// The change to one node in a deployment, with its cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NodeChange {
-    /// The node.
+    /// The key of the node.
     pub node: Key,
-    /// What is done to it.
+    /// The change that the deployment makes.
     pub change: Change,
-    /// Why.
+    /// Why it is done, as shown to the user.
     pub cause: String,
 }
 
 /// One operation of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Operation {
-    /// Its number, from 1.
+    /// The number, from 1.
     pub id: usize,
-    /// The thing it is done to.
+    /// The item it changes.
     pub key: Key,
-    /// What is done.
+    /// The mutating call.
     #[serde(flatten)]
     pub action: Action,
-    /// Why.
+    /// Why it is done, as shown to the user.
     pub cause: String,
-    /// What must be done first.
+    /// The numbers of the operations that must be done first.
     pub after: Vec<usize>,
 }
 
-/// All that is to be done. An operation's predecessors have smaller numbers.
+/// The operations to run. An operation's predecessors have smaller numbers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Plan {
-    /// The operations, in an order in which they could be done one by one.
+    /// The operations, in a valid sequential order.
     pub operations: Vec<Operation>,
 }
 
 impl Plan {
-    /// Adds an operation; hands back its number.
+    /// Adds an operation and returns its number.
     pub(super) fn add(&mut self, key: &Key, action: Action, cause: impl Into<String>, after: Vec<usize>) -> usize {
         let id = self.operations.len() + 1;
         self.operations.push(Operation { id, key: key.clone(), action, cause: cause.into(), after });
         id
     }
 
-    /// There is nothing to do.
+    /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What an hour of what is asked for costs.
+//! The hourly price of a plan.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,17 +9,17 @@ use super::{Action, Plan};
 use crate::money::{HourlyPrice, Money, describe, sums};
 use crate::provider::ResourceRequest;
 
-/// What an hour of some things costs, and what they are.
+/// The hourly price of some resources.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Price {
-    /// The sums, one for each unit.
+    /// The sums per hour, one for each unit.
     pub per_hour: Vec<Money>,
-    /// What they are the sums of: `4 x gpu_8x_a100`.
+    /// The priced resources, such as `4 x gpu_8x_a100`.
     pub of: Vec<String>,
 }
 
 impl Price {
-    /// What these cost; what was made by somebody else is not paid for by this.
+    /// The price of these requests, without adopted resources.
     pub fn of<'a>(requests: impl IntoIterator<Item = &'a ResourceRequest>) -> Self {
         let mut counts = BTreeMap::<&str, usize>::new();
         let mut prices = Vec::new();
@@ -32,18 +32,18 @@ impl Price {
         Self { per_hour: sums(prices), of: of.collect() }
     }
 
-    /// Nothing of it has a price.
+    /// Whether nothing has a price.
     pub fn is_none(&self) -> bool {
         self.per_hour.is_empty()
     }
 
-    /// It is more than this, in this unit.
+    /// Whether the sum in the limit's unit exceeds the limit.
     pub fn is_above(&self, limit: Money) -> bool {
         self.per_hour.iter().any(|sum| sum.unit == limit.unit && sum.micros > limit.micros)
     }
 }
 
-/// `25.92 USD an hour (4 x gpu_8x_a100)`.
+/// Formats as `25.92 USD an hour (4 x gpu_8x_a100)`.
 impl fmt::Display for Price {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} an hour ({})", describe(&self.per_hour), self.of.join(", "))
@@ -51,7 +51,7 @@ impl fmt::Display for Price {
 }
 
 impl Plan {
-    /// What an hour costs of all that this acquires.
+    /// The hourly price of all resources that the plan acquires.
     pub fn price(&self) -> Price {
         Price::of(self.operations.iter().filter_map(|operation| match &operation.action {
             Action::Acquire { request } => Some(request),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_paid_for_is_added_up_and_named() {
+    fn priced_resources_are_added_up_and_named() {
         let big = |index| request(index, Some(648), Some("gpu_8x_a100"));
         let free = request(9, None, Some("key"));
         let all = [big(0), big(1), big(2), big(3), free.clone()];
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(price.to_string(), "25.92 USD an hour (4 x gpu_8x_a100)");
         let usd = |cents| HourlyPrice::cents(cents).0;
         assert!(price.is_above(usd(2591)) && !price.is_above(usd(2592)));
-        assert!(!price.is_above(HourlyPrice::service_units(1.0).unwrap().0), "of another unit");
+        assert!(!price.is_above(HourlyPrice::service_units(1.0).unwrap().0), "another unit");
         let mixed = [big(0), request(1, Some(100), None), free];
         assert_eq!(Price::of(&mixed).to_string(), "7.48 USD an hour (1 x gpu_8x_a100, 1 x instance)");
         let others = ResourceRequest { adopted: Some("l-1".to_owned()), ..big(0) };

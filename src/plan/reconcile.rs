@@ -1,4 +1,4 @@
-//! The pure comparison: desired, known, observed -> what to write down, and what to do.
+//! The pure comparison: desired, known, observed -> records for the journal, and a plan.
 
 mod hosts;
 
@@ -11,31 +11,32 @@ use crate::name::Key;
 use crate::provider::ObservedResource;
 use crate::state::{ClusterState, ItemKind};
 
-/// What is wanted.
+/// The goal of a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Goal {
-    /// That this exists and nothing else.
+    /// Exactly this exists.
     Up(Desired),
-    /// That no node runs; hosts stay.
+    /// No node runs; hosts stay.
     Stop,
-    /// That nothing exists.
+    /// Nothing exists.
     Down,
-    /// That nothing of these keys exists at the provider; all else stays as it is.
+    /// No resource with these keys exists at the provider; everything else stays as it is.
     GiveBack(BTreeSet<Key>),
 }
 
-/// What follows from a comparison.
+/// The result of a comparison.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
-    /// What is to be done.
+    /// The operations to run.
     pub plan: Plan,
-    /// What exists though the journal does not know its id: a crash came between the two.
+    /// Items that exist but have no id in the journal, after a crash between the call and the record: key, kind, id
+    /// and digest.
     pub adopted: Vec<(Key, ItemKind, String, String)>,
-    /// What the journal knows and is gone.
+    /// Items in the journal that no longer exist.
     pub forgotten: Vec<Key>,
 }
 
-/// Compares; decides everything, does nothing.
+/// Compares what is desired, known and observed. Decides everything, changes nothing.
 pub fn reconcile(goal: &Goal, known: &ClusterState, observed: &Observed) -> Outcome {
     let nothing = Desired::default();
     let desired = match goal {
@@ -68,14 +69,14 @@ struct Work<'a> {
     known: &'a ClusterState,
     observed: &'a Observed,
     outcome: Outcome,
-    /// The hosts, by their key, that are made anew.
+    /// The keys of resources that are acquired or replaced.
     renewed: BTreeSet<Key>,
-    /// The hosts of which the ports are opened to the others anew.
+    /// The hosts whose firewall is set.
     firewalls: BTreeSet<Key>,
 }
 
 impl Work<'_> {
-    /// The host is there, once, usable, and asked for as it was.
+    /// Whether the host's resources exist, are usable and match the request; without a host, whether all do.
     fn host_stays(&self, desired: &Desired, host: Option<&Key>) -> bool {
         desired
             .resources
@@ -84,7 +85,7 @@ impl Work<'_> {
             .all(|request| self.keeps(request).is_ok())
     }
 
-    /// The one resource that stays as it is; else why it does not.
+    /// The resource that stays as it is, or the reason why none does; `Err(None)` if there is none.
     fn keeps(&self, request: &crate::provider::ResourceRequest) -> Result<&ObservedResource, Option<String>> {
         let is_it = |found: &&ObservedResource| {
             found.key == request.key && request.adopted.as_ref().is_none_or(|id| found.adopted && found.id == *id)
@@ -137,7 +138,7 @@ impl Work<'_> {
                     self.adopt_as(&found.key, kind, &found.id, &request_digest);
                     continue;
                 }
-                Some(Ok(_)) => "there are several of it".to_owned(),
+                Some(Ok(_)) => "it exists more than once".to_owned(),
                 Some(Err(why)) => why.unwrap_or_else(|| "it cannot be used".to_owned()),
             };
             releases.add(&mut self.outcome.plan, found, cause);
@@ -147,14 +148,14 @@ impl Work<'_> {
                 Ok(found) if found.usable => continue,
                 Ok(found) => {
                     let action = Action::Await { request: request.clone(), id: found.id.clone() };
-                    let why = if found.detail.is_empty() { "it is being made" } else { &found.detail }.to_owned();
+                    let why = if found.detail.is_empty() { "it is being created" } else { &found.detail }.to_owned();
                     let after = request.needs.iter().flat_map(|need| self.of_key(need)).collect();
                     self.outcome.plan.add(&request.key, action, why, sorted(after));
                     continue;
                 }
-                // Somebody else's to make: there is nothing that could be done here.
+                // An adopted resource is created by someone else: nothing can be done here.
                 Err(_) if request.adopted.is_some() => continue,
-                Err(Some(_)) => "it is made anew",
+                Err(Some(_)) => "it is replaced",
                 Err(None) if self.known.items.contains_key(&request.key) => "it is gone",
                 Err(None) => "there is none yet",
             };
@@ -173,13 +174,13 @@ impl Work<'_> {
             let cause = match self.observed.prepared.get(&preparation.host) {
                 _ if self.renewed.contains(&preparation.host) => "it is new",
                 Some(digest) if *digest == preparation.digest => continue,
-                Some(_) => "what it must hold has changed",
+                Some(_) => "its preparation has changed",
                 None => "it is not prepared yet",
             };
             let action = Action::Prepare { digest: preparation.digest.clone() };
             let mut after = self.of_key(&preparation.host);
-            // Each host goes its own way as it comes. Only where its preparation holds what it lets in, it must know where the others
-            // are; and one behind another is reached through that.
+            // Each host is prepared as soon as it exists. It waits for the others only if its preparation includes the
+            // firewall, which needs their addresses, or if it is reached through another host.
             let others = desired.projects.iter().map(|project| &project.host).filter(|host| **host != preparation.host);
             for other in others {
                 if (desired.firewalls.is_empty() && !desired.apart) || preparation.behind.as_ref() == Some(other) {
@@ -190,17 +191,17 @@ impl Work<'_> {
         }
     }
 
-    /// What the journal knows and nobody sees is gone.
+    /// Forgets items of the journal that no longer exist.
     fn forget(&mut self, goal: &Goal) {
         for (key, item) in &self.known.items {
-            let seen = match item.kind {
+            let exists = match item.kind {
                 ItemKind::Resource(_) => self.observed.resources.iter().any(|found| found.key == *key),
                 ItemKind::Project => self.observed.projects.iter().any(|found| found.key == *key),
             };
-            // What is about to be made again keeps what was remembered of it.
+            // An item that is about to be recreated keeps its notes.
             let wanted = !self.of_key(key).is_empty();
             let stays = *goal == Goal::Stop && matches!(item.kind, ItemKind::Resource(_));
-            if !seen && !wanted && !stays {
+            if !exists && !wanted && !stays {
                 self.outcome.forgotten.push(key.clone());
             }
         }

@@ -52,7 +52,7 @@ fn nothing_known() -> ClusterState {
     ClusterState::new(&scope, jiff::Timestamp::UNIX_EPOCH)
 }
 
-/// What there is after all of this was brought up.
+/// The state and observation after all of this was brought up.
 fn after(wanted: &Desired) -> (ClusterState, Observed) {
     let mut known = nothing_known();
     let mut observed = Observed::default();
@@ -77,13 +77,13 @@ fn after(wanted: &Desired) -> (ClusterState, Observed) {
     }
     for wanted in &wanted.projects {
         know(&wanted.key, ItemKind::Project, "", "tag");
-        observed.projects.push(seen(wanted));
+        observed.projects.push(observed_project(wanted));
     }
     (known, observed)
 }
 
-/// A project as it is wanted.
-fn seen(wanted: &ProjectRequest) -> ObservedProject {
+/// An observed project that matches the request.
+fn observed_project(wanted: &ProjectRequest) -> ObservedProject {
     let node = |node: &NodeRequest| ObservedNode { key: node.key.clone(), running: true, digest: node.digest.clone() };
     ObservedProject {
         key: wanted.key.clone(),
@@ -105,7 +105,7 @@ fn plans(goal: Goal, known: &ClusterState, observed: &Observed, text: &str) {
 const TWO: &str = "{name: demo, ray: {workers: {count: 2}}}";
 
 #[test]
-fn from_nothing_everything_is_made_in_order() {
+fn from_nothing_everything_is_created_in_order() {
     plans(
         Goal::Up(wanted(TWO)),
         &nothing_known(),
@@ -120,15 +120,15 @@ fn from_nothing_everything_is_made_in_order() {
 }
 
 #[test]
-fn what_is_as_it_should_be_is_left_alone() {
+fn a_matching_cluster_is_left_alone() {
     let wanted = wanted(TWO);
     let (known, observed) = after(&wanted);
     let outcome = reconcile(&Goal::Up(wanted), &known, &observed);
-    assert_eq!(outcome, Outcome::default(), "nothing to do, nothing to write down");
+    assert_eq!(outcome, Outcome::default(), "nothing to do, nothing to record");
 }
 
 #[test]
-fn one_more_worker_is_one_more_worker() {
+fn one_more_worker_disturbs_no_other_node() {
     let (known, observed) = after(&wanted(TWO));
     let more = wanted("{name: demo, ray: {workers: {count: 3}}}");
     plans(
@@ -144,7 +144,7 @@ fn one_more_worker_is_one_more_worker() {
 }
 
 #[test]
-fn one_fewer_worker_is_one_fewer_worker() {
+fn one_fewer_worker_disturbs_no_other_node() {
     let (known, observed) = after(&wanted(TWO));
     let fewer = wanted("{name: demo, ray: {workers: {count: 1}}}");
     plans(
@@ -159,7 +159,7 @@ fn one_fewer_worker_is_one_fewer_worker() {
 }
 
 #[test]
-fn changed_workers_are_started_anew_and_the_head_goes_on() {
+fn changed_workers_are_restarted_and_the_head_is_kept() {
     let (known, observed) = after(&wanted(TWO));
     plans(
         Goal::Up(wanted("{name: demo, ray: {workers: {count: 2, cpus: 2}}}")),
@@ -173,7 +173,7 @@ fn changed_workers_are_started_anew_and_the_head_goes_on() {
 }
 
 #[test]
-fn a_changed_head_takes_its_workers_with_it() {
+fn a_changed_head_restarts_its_workers() {
     let (known, mut observed) = after(&wanted(TWO));
     let changed = || Goal::Up(wanted("{name: demo, ray: {head: {cpus: 1}, workers: {count: 2}}}"));
     plans(
@@ -182,10 +182,10 @@ fn a_changed_head_takes_its_workers_with_it() {
         &observed,
         "#1 project-0, deploy: the spec has changed for it
     restart head: the spec has changed for it
-    restart worker-0: its head is started anew
-    restart worker-1: its head is started anew",
+    restart worker-0: its head is restarted
+    restart worker-1: its head is restarted",
     );
-    // A container carries no digest: its engine compares, and it finds the new head by itself.
+    // A container carries no digest: its engine compares, and it rejoins the new head on its own.
     observed.projects[0].nodes.iter_mut().for_each(|node| node.digest = None);
     plans(
         changed(),
@@ -210,13 +210,13 @@ fn a_node_that_ended_is_started_again_and_nothing_else() {
         &observed,
         "#1 project-0, deploy: worker-0 is exited
     keep head: it is as it should be
-    start worker-0: it does not run any more
+    start worker-0: it no longer runs
     keep worker-1: it is as it should be",
     );
 }
 
 #[test]
-fn after_a_restart_of_the_machine_what_is_gone_is_made_again_and_its_host_stays() {
+fn after_a_reboot_nodes_are_started_and_their_host_stays() {
     let wanted = wanted(TWO);
     let (known, mut observed) = after(&wanted);
     observed.projects[0].nodes.iter_mut().for_each(|node| node.running = false);
@@ -227,14 +227,14 @@ fn after_a_restart_of_the_machine_what_is_gone_is_made_again_and_its_host_stays(
         &known,
         &observed,
         "#1 project-0, deploy: head is exited
-    start head: it does not run any more
-    start worker-0: it does not run any more
-    start worker-1: it does not run any more",
+    start head: it no longer runs
+    start worker-0: it no longer runs
+    start worker-1: it no longer runs",
     );
 }
 
 #[test]
-fn what_a_crash_left_out_of_the_journal_is_adopted() {
+fn items_that_a_crash_left_out_of_the_journal_are_adopted() {
     let wanted = wanted(TWO);
     let (_, observed) = after(&wanted);
     let outcome = reconcile(&Goal::Up(wanted), &nothing_known(), &observed);
@@ -268,12 +268,12 @@ fn of_two_hosts_under_one_tag_the_known_one_stays() {
     second.id = "h-2".to_owned();
     observed.resources.insert(0, second);
     let outcome = reconcile(&Goal::Up(wanted), &known, &observed);
-    assert_eq!(outcome.plan.to_string(), "#1 host-0, release: there are several of it\n");
+    assert_eq!(outcome.plan.to_string(), "#1 host-0, release: it exists more than once\n");
     assert!(matches!(&outcome.plan.operations[0].action, Action::Release { resource } if resource.id == "h-2"));
 }
 
 #[test]
-fn promises_that_a_host_cannot_keep_are_refused_with_their_field() {
+fn demands_that_a_host_cannot_meet_are_refused_with_their_field() {
     let impossible = |text: &str| desired(&spec(text), &machines()).unwrap_err().0;
     assert_eq!(impossible("{name: a, ray: {workers: {count: 9}}}"), "ray.workers.cpus");
     assert_eq!(impossible("{name: a, ray: {head: {cpus: 9}}}"), "ray.head.cpus");

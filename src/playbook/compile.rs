@@ -1,4 +1,4 @@
-//! From a stage to the text of one shell program.
+//! Compiles a stage into the text of one shell program.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -18,14 +18,14 @@ const STEP: &str = include_str!("shell/step.sh");
 const END: &str = include_str!("shell/end.sh");
 const INSPECT: &str = include_str!("shell/inspect.sh");
 
-/// Where a program works.
+/// Where a program runs.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     /// The host's folder.
     pub(super) home: String,
-    /// The file whose lock it holds.
+    /// The lock file.
     pub(super) lock: String,
-    /// Whether it may start the machine anew.
+    /// Whether it may reboot the machine.
     pub(super) reboots: bool,
 }
 
@@ -35,29 +35,29 @@ impl Place {
         Self { home: host.home().to_owned(), lock: host.lock(), reboots: host.reboot_limit().is_some() }
     }
 
-    /// A place that is known by its folder only.
+    /// A place known only by its folder.
     pub(super) fn at(home: &str) -> Self {
         Self { home: home.to_owned(), lock: format!("{home}/lock"), reboots: false }
     }
 }
 
-/// What tells one run from every other.
+/// The random ids of one run.
 #[derive(Debug, Clone)]
 pub(super) struct Ids {
     /// The detached program's id, in the environment of all its steps.
     pub(super) program: String,
-    /// What marks the lines of the detached program.
+    /// Marks the lines of the detached program.
     pub(super) program_nonce: String,
-    /// What marks the lines of the exec.
+    /// Marks the lines of the exec.
     pub(super) exec_nonce: String,
 }
 
-/// Where an exec goes on that follows one that broke.
+/// Where to resume after a broken exec.
 #[derive(Debug, Clone)]
 pub(super) struct Resume {
     /// The program that was followed.
     pub(super) program: String,
-    /// How many bytes of its log were seen.
+    /// How many bytes of its log were received.
     pub(super) at: u64,
 }
 
@@ -77,27 +77,27 @@ pub(super) fn stage_program(place: &Place, stage: &Stage, ids: &Ids, resume: Opt
     deliver(&mut text, place, stage, ids);
     still_holds(&mut text, "still_holds", home, stage);
     text.push_str(EXEC);
-    // The shell reads all of it before it does anything: a program that arrives cut does nothing. And no step reads the program.
+    // `main` comes last: a program that arrives cut off does nothing. And no step reads the program as its stdin.
     text.push_str("main </dev/null\n");
     text
 }
 
-/// The program of an exec that only learns the facts.
+/// The program of an exec that only collects the facts.
 pub(super) fn facts_program(place: &Place, nonce: &str) -> String {
     format!("{}{COMMON}{FACTS}{EXEC}main </dev/null\n", header(place, "-", nonce))
 }
 
-/// The program of an exec that looks: facts, the stages that were seen through, whether these hold, and what the script says.
+/// The program of an inspection: facts, completed stages, whether these still hold, and the output of the script.
 pub(super) fn inspect_program(place: &Place, stages: &[&Stage], script: &str, nonce: &str) -> String {
-    looking(place, stages, script, nonce, false)
+    inspection(place, stages, script, nonce, false)
 }
 
-/// The program of an exec that glances: which boot it is, and what the script says.
+/// The program of a glance: the boot id and the output of the script.
 pub(super) fn glance_program(place: &Place, script: &str, nonce: &str) -> String {
-    looking(place, &[], script, nonce, true)
+    inspection(place, &[], script, nonce, true)
 }
 
-fn looking(place: &Place, stages: &[&Stage], script: &str, nonce: &str, is_brief: bool) -> String {
+fn inspection(place: &Place, stages: &[&Stage], script: &str, nonce: &str, is_brief: bool) -> String {
     let mut text = header(place, "-", nonce);
     assign(&mut text, "brief", if is_brief { "1" } else { "" });
     assign(&mut text, "script", script);
@@ -123,7 +123,7 @@ fn looking(place: &Place, stages: &[&Stage], script: &str, nonce: &str, is_brief
     text
 }
 
-/// The program of an exec that ends the program that runs.
+/// The program of an exec that ends the running program.
 pub(super) fn end_program(place: &Place, nonce: &str) -> String {
     format!("{}{COMMON}{EXEC}{END}main </dev/null\n", header(place, "-", nonce))
 }
@@ -146,7 +146,7 @@ fn assign_path(text: &mut String, name: &str, path: &str) {
     let _ = writeln!(text, "{name}={}", quote_path(path));
 }
 
-/// Where the detached program of a stage lies.
+/// The folder of a stage's detached program.
 fn folder(home: &str, stage: &Stage) -> String {
     format!("{home}/program/{}-{}", stage.name, stage.digest())
 }
@@ -183,7 +183,7 @@ fn deliver(text: &mut String, place: &Place, stage: &Stage, ids: &Ids) {
     text.push_str("}\n");
 }
 
-/// The function that looks, cheaply, whether what the stage made is still there.
+/// The shell function that checks cheaply whether the results of the stage still exist.
 fn still_holds(text: &mut String, name: &str, home: &str, stage: &Stage) {
     let _ = writeln!(text, "{name}() {{");
     for file in &stage.files {
@@ -192,7 +192,7 @@ fn still_holds(text: &mut String, name: &str, home: &str, stage: &Stage) {
     let paths = Paths { home, values: &format!("{home}/prepared/{}", stage.name), skipped: "/dev/null" };
     for step in &stage.steps {
         let creates = step.creates.as_ref().map(|path| format!("[ -e {} ]", quote(path)));
-        // Not as an argument, which everybody on the host can read: a variable may be a proxy's address with its password.
+        // Not as an argument, which everybody on the host can read: a variable may hold a proxy URL with its password.
         let unless = step.unless.as_ref().map(|unless| script(stage, step, &paths, unless));
         let end = unless.as_ref().map(|unless| end_of(unless)).unwrap_or_default();
         let asked =
@@ -208,7 +208,7 @@ fn still_holds(text: &mut String, name: &str, home: &str, stage: &Stage) {
     text.push_str(":\n}\n");
 }
 
-/// A line that ends a text within a program, and is none of the text's own.
+/// A heredoc delimiter that is not a line of the text.
 fn end_of(text: &str) -> String {
     let mut end = "GPUCL_TEXT".to_owned();
     while text.lines().any(|line| line == end) {
@@ -248,14 +248,14 @@ fn call(number: usize, step: &Step) -> String {
     )
 }
 
-/// The paths that a step works with.
+/// The paths for a step's variables.
 struct Paths<'a> {
     home: &'a str,
     values: &'a str,
     skipped: &'a str,
 }
 
-/// The text of one step, with its variables in front.
+/// The text of one step, preceded by its variables.
 fn script(stage: &Stage, step: &Step, paths: &Paths<'_>, body: &str) -> String {
     let mut text = String::new();
     assign_path(&mut text, "gpucl_home", paths.home);
@@ -277,7 +277,7 @@ fn seconds(duration: Duration) -> u64 {
     duration.as_millis().div_ceil(1000).clamp(1, 1_000_000) as u64
 }
 
-/// Base64 in lines of 76 letters, each with its end.
+/// Base64 in lines of 76 letters, each with a line break.
 fn base64(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 3 / 2);
     for line in bytes.chunks(57) {
@@ -292,12 +292,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_cannot_end_where_it_is_given_to_a_shell() {
+    fn a_heredoc_delimiter_is_not_a_line_of_its_text() {
         assert_eq!(end_of("a\nGPUCL_TEXT\nGPUCL_TEXT_\n"), "GPUCL_TEXT__");
     }
 
     #[test]
-    fn base64_is_as_everyone_writes_it() {
+    fn base64_is_standard_and_wrapped() {
         assert_eq!(base64(b""), "");
         assert_eq!(base64(b"f"), "Zg==\n");
         assert_eq!(base64(b"fo"), "Zm8=\n");

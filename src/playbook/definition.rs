@@ -17,20 +17,20 @@ use crate::util::near;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Playbook {
-    /// Its name, which is its file's.
+    /// The name, the same as its file's.
     pub name: String,
     /// What it does, in one line.
     pub summary: String,
-    /// On which hosts it does anything.
+    /// The hosts it applies to.
     #[serde(default)]
     pub when: When,
-    /// Its variables and their defaults; one without a default must be given.
+    /// The variables and their defaults; one without a default is required.
     #[serde(default)]
     pub variables: BTreeMap<String, Option<String>>,
-    /// Shell texts that its steps may read with `. ./lib/NAME.sh`, from `playbooks/lib/`.
+    /// Shell libraries from `playbooks/lib/` that its steps may source with `. ./lib/NAME.sh`.
     #[serde(default)]
     pub libraries: Vec<String>,
-    /// What is done, in order.
+    /// The steps, in order.
     pub steps: Vec<StepDefinition>,
     #[serde(skip)]
     origin: String,
@@ -38,11 +38,11 @@ pub struct Playbook {
     files: Vec<StageFile>,
 }
 
-/// On which hosts a playbook does anything: all that is said must hold.
+/// The hosts that a playbook applies to: all given conditions must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct When {
-    /// Something that the host has.
+    /// Software or hardware that the host has.
     pub has: Option<Has>,
     /// The distribution's id: `ubuntu`.
     pub os: Option<String>,
@@ -52,7 +52,7 @@ pub struct When {
     pub gpu: Option<Vendor>,
 }
 
-/// Something that a host has or has not.
+/// Software or hardware that a host may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Has {
@@ -66,42 +66,42 @@ pub enum Has {
     Gpu,
 }
 
-/// A step as its file has it.
+/// A step as written in the playbook file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepDefinition {
-    /// What a person calls it.
+    /// The name shown to the user.
     pub name: String,
-    /// A shell text; when it succeeds, the step is skipped.
+    /// Shell code; when it succeeds, the step is skipped.
     pub unless: Option<String>,
-    /// The shell text.
+    /// The shell code to run.
     pub run: String,
     /// A path; when it exists, the step is skipped.
     pub creates: Option<String>,
-    /// The host must be started anew afterwards.
+    /// The host must be rebooted afterwards.
     #[serde(default)]
     pub reboot: bool,
-    /// It is run when a step before it failed, too, and puts back what was changed for the time of the stage.
+    /// Undoes a temporary change; it also runs when a step before it failed.
     #[serde(default)]
     pub finally: bool,
-    /// How often it is tried again after a failure.
+    /// How many times to retry it after a failure.
     #[serde(default)]
     pub retry: u32,
     /// How long it may take.
     pub timeout: Option<SpecDuration>,
-    /// What of the host it may change, in words, such as `package nftables` or `file /etc/docker/daemon.json`; several by line
-    /// breaks. A text that comes to nothing is left out.
+    /// What it may change on the host, such as `package nftables` or `file /etc/docker/daemon.json`; one per line. A text that
+    /// renders to nothing is left out.
     #[serde(default)]
     pub affected_paths: Vec<String>,
-    /// What a person may do when it fails.
+    /// What the user can do when it fails.
     pub hint: Option<String>,
-    /// Failures that are known by what they print.
+    /// Known failures, recognized by their output.
     #[serde(default)]
     pub errors: Vec<KnownError>,
 }
 
 impl When {
-    /// Whether all of it holds on a host of these facts.
+    /// Whether all conditions hold on a host with these facts.
     pub fn holds(&self, facts: &Facts) -> bool {
         let has = match self.has {
             None => true,
@@ -116,7 +116,7 @@ impl When {
     }
 }
 
-/// Reads the playbook of this name from the nearest folder that has it.
+/// Reads the playbook with this name from the first folder of the library that has it.
 pub fn load(library: &Library, name: &str) -> Result<Playbook> {
     let (text, origin) = library.read_text(&format!("playbooks/{name}.yaml"))?;
     let mut playbook = Playbook::parse(&text, &origin)?;
@@ -131,7 +131,7 @@ pub fn load(library: &Library, name: &str) -> Result<Playbook> {
 }
 
 impl Playbook {
-    /// Reads a playbook; unknown keys and wrong types are errors that name their line.
+    /// Parses a playbook; unknown keys and wrong types are errors that name their line.
     pub fn parse(text: &str, origin: &Origin) -> Result<Self> {
         let mut playbook: Self = serde_yaml::from_str(text)
             .map_err(|error| Error::new(ErrorKind::Spec, format!("read the playbook {origin}")).because(error))?;
@@ -142,7 +142,7 @@ impl Playbook {
         Ok(playbook)
     }
 
-    /// Fills in the variables and makes the stage of this name of it.
+    /// Fills in the variables and builds the stage with this name.
     pub fn stage(&self, name: &str, given: &BTreeMap<String, String>, timeout: Duration) -> Result<Stage> {
         if let Some(unknown) = given.keys().find(|key| !self.variables.contains_key(*key)) {
             let error = self.wrong().because(format!("it has no variable `{unknown}`"));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_given_or_have_defaults_and_none_is_made_up() {
+    fn variables_are_given_or_have_defaults_and_unknown_ones_are_refused() {
         let text = "name: test\nsummary: x\nvariables: {version: '1.0', folder: }\nsteps:\n\
                     \x20 - {name: 'get {{ version }}', run: 'echo \"$version\"', creates: '{{ folder }}/x'}\n";
         let playbook = Playbook::parse(text, &origin()).unwrap();

@@ -1,22 +1,22 @@
-//! How stages end.
+//! The ways a stage can end.
 
 use std::time::Duration;
 
-/// How the stage ended, as the host told.
+/// How the stage ended, as the host reported it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
-    /// It succeeded, or had succeeded before.
+    /// It succeeded now or earlier.
     Done,
     /// A step failed.
     Failed { code: String },
-    /// A step was ended at a limit.
+    /// A step was ended at its own limit or the stage's.
     TimedOut { limit: Duration, of_step: bool },
-    /// The program was ended by a command of ours.
+    /// Another gpucl command ended the program.
     Ended,
-    /// The program was gone without a result.
+    /// The program disappeared without a result.
     Died,
-    /// The program did not end at its limit.
+    /// The program is still running past its limit.
     Stuck,
-    /// The machine was told to start anew.
+    /// A reboot of the machine was requested.
     Reboot,
 }

@@ -1,4 +1,4 @@
-//! Reads what an exec prints and makes events and a report of it.
+//! Turns the output of an exec into events and a report.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -12,15 +12,15 @@ use crate::event::{Bus, EventKind, StepOutcome};
 use crate::host::Stream;
 use crate::util::human;
 
-/// How many of a step's last lines are kept to find a known error in.
+/// How many of a step's last lines are searched for a known error.
 const KEPT: usize = 400;
 /// How many of a step's last lines an error shows.
 const SHOWN: usize = 20;
 
-/// How many bytes an exec may say until it confirms them: the longest log of a stage is a few megabytes.
+/// How many bytes an exec may print before it confirms them: the longest log of a stage is a few megabytes.
 pub(super) const UNCONFIRMED_LIMIT: usize = 64 * 1024 * 1024;
 
-/// The program whose log is shown now.
+/// The program whose log is being followed.
 #[derive(Debug, Clone, Default)]
 struct Followed {
     nonce: String,
@@ -30,7 +30,7 @@ struct Followed {
     seen: u64,
 }
 
-/// The state of following one stage, over all execs that it takes.
+/// The state of following one stage, across all its execs.
 pub(super) struct Follower<'a> {
     host: &'a str,
     stage: &'a Stage,
@@ -38,9 +38,9 @@ pub(super) struct Follower<'a> {
     own_id: String,
     exec_mark: String,
     followed: Option<Followed>,
-    /// Lines of the log that the exec has not yet confirmed.
+    /// Log lines that the exec has not confirmed yet.
     unconfirmed: Vec<String>,
-    /// How many bytes came since something was confirmed last.
+    /// Bytes received since the last confirmation.
     unconfirmed_bytes: usize,
     report: StageReport,
     values: BTreeMap<String, String>,
@@ -50,7 +50,7 @@ pub(super) struct Follower<'a> {
     end: Option<End>,
     trouble: Option<String>,
     whole: bool,
-    /// Something was learned since the last exec broke.
+    /// There was progress since the last exec broke.
     pub(super) progress: bool,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Makes ready for the next exec, whose lines carry this nonce; says where it goes on.
+    /// Prepares for the next exec, whose lines carry this nonce; returns where it resumes.
     pub(super) fn begin_exec(&mut self, nonce: &str) -> Option<Resume> {
         self.exec_mark = format!("::gpucl {nonce} ");
         self.unconfirmed.clear();
@@ -90,17 +90,17 @@ impl<'a> Follower<'a> {
         self.followed.as_ref().map(|followed| Resume { program: followed.id.clone(), at: followed.seen })
     }
 
-    /// The machine starts anew, or is about to: the exec said so, or the last that was heard of the program did.
+    /// Whether the machine is rebooting or about to: reported by the exec, or by the program's last lines.
     pub(super) fn restarts(&self) -> bool {
         self.end == Some(End::Reboot)
     }
 
-    /// The boot that the last exec saw; empty when it did not come that far.
+    /// The boot id from the last exec; empty when it broke before reporting it.
     pub(super) fn boot_id(&self) -> &str {
         &self.report.facts.boot_id
     }
 
-    /// Another program is begun after a reboot.
+    /// Resets for another program after a reboot.
     pub(super) fn start_over(&mut self, own_id: &str) {
         own_id.clone_into(&mut self.own_id);
         self.followed = None;
@@ -108,17 +108,17 @@ impl<'a> Follower<'a> {
         self.step = None;
     }
 
-    /// The exec told all that it had to tell.
+    /// Whether the exec's output is complete.
     pub(super) fn is_whole(&self) -> bool {
         self.whole
     }
 
-    /// The last thing that an exec wrote to its standard error.
+    /// The last line of the exec's stderr.
     pub(super) fn last_words(&self) -> Option<&str> {
         self.stderr.back().map(String::as_str)
     }
 
-    /// The program that is followed, by its stage's name.
+    /// The stage name of the followed program.
     pub(super) fn followed_stage(&self) -> Option<&str> {
         self.followed.as_ref().map(|followed| followed.stage.as_str())
     }
@@ -132,10 +132,10 @@ impl<'a> Follower<'a> {
         self.unconfirmed_bytes = self.unconfirmed_bytes.saturating_add(line.len() + size_of::<String>());
         if self.unconfirmed_bytes > UNCONFIRMED_LIMIT {
             self.unconfirmed.clear();
-            self.trouble = Some(format!("it said more than {} MiB without an end", UNCONFIRMED_LIMIT >> 20));
+            self.trouble = Some(format!("it printed more than {} MiB without an end", UNCONFIRMED_LIMIT >> 20));
             return;
         }
-        // A line of the exec stands alone: before the log it is the only one that prints, within it it comes after whole lines.
+        // The exec's own lines are always whole: it prints them before the log, or after whole lines of it.
         if let Some(rest) = line.strip_prefix(&self.exec_mark) {
             let rest = rest.to_owned();
             self.exec_line(&rest);
@@ -210,7 +210,7 @@ impl<'a> Follower<'a> {
             Some(Followed { nonce: nonce.to_owned(), id: id.to_owned(), stage: stage.to_owned(), same, seen: 0 });
     }
 
-    /// One whole line of the log. A marked line may stand behind the beginning of one that a step never ended.
+    /// Takes one whole line of the log. A marked line may follow a line that a step did not finish.
     fn log_line(&mut self, line: &str) {
         let Some(followed) = &self.followed else {
             return;
@@ -229,7 +229,7 @@ impl<'a> Follower<'a> {
     }
 
     fn step_line(&mut self, line: &str) {
-        // A progress bar overwrites its line: only what it came to is of interest.
+        // A progress bar overwrites its line: show only its last state.
         let line = line.rsplit('\r').find(|part| !part.trim().is_empty()).unwrap_or("");
         push(&mut self.kept, line, KEPT);
         self.events.send(EventKind::HostLine { host: self.host.to_owned(), line: line.to_owned() });
@@ -262,19 +262,19 @@ impl<'a> Follower<'a> {
             }
             "reboot" => {
                 self.step_ended(rest, 2, StepOutcome::Changed);
-                // Seldom is there time for the exec to say that it is over.
+                // The exec seldom has time to report the end.
                 self.end = Some(End::Reboot);
             }
             "retry" => {
                 if let Some((attempt, name)) = rest.split_once(' ').and_then(|(_, rest)| rest.split_once(' ')) {
-                    self.events.note(format!("{}: `{name}` failed; trying again ({attempt})", self.host));
+                    self.events.note(format!("{}: `{name}` failed; retrying ({attempt})", self.host));
                 }
             }
             _ => {}
         }
     }
 
-    /// `NUMBER MILLISECONDS … NAME`, the name behind so many words.
+    /// `NUMBER MILLISECONDS … NAME`, with the name after `words` words.
     fn step_ended(&mut self, rest: &str, words: usize, outcome: StepOutcome) {
         let milliseconds = rest.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
         let name = rest.splitn(words + 1, ' ').nth(words).unwrap_or_default().to_owned();
@@ -294,7 +294,7 @@ impl<'a> Follower<'a> {
             [_, "result", "ok", ..] => End::Done,
             [_, "result", "ended", ..] => End::Ended,
             [_, "result", "reboot", ..] => End::Reboot,
-            // The marked line has told how.
+            // A marked line has reported how.
             [_, "result", ..] => self.end.clone().unwrap_or(End::Failed { code: "1".to_owned() }),
             [_, "stuck", ..] => End::Stuck,
             _ => End::Died,
@@ -316,7 +316,7 @@ impl<'a> Follower<'a> {
         self.report.steps.clear();
     }
 
-    /// The report, or the error that the host's lines come to.
+    /// Returns the report, or the error described by the host's lines.
     pub(super) fn finish(self) -> Result<StageReport> {
         let doing = |what: &str| format!("{} {}{what}", self.stage.name, self.host);
         if let Some(trouble) = &self.trouble {
@@ -347,19 +347,19 @@ impl<'a> Follower<'a> {
             Some(End::Ended) => Err(Error::new(ErrorKind::Cancelled, doing(&step))
                 .because("its program was ended by another gpucl command")
                 .hint("run the same command again")),
-            Some(End::Reboot) => Err(Error::new(ErrorKind::Host, doing("")).because("the machine starts anew")),
+            Some(End::Reboot) => Err(Error::new(ErrorKind::Host, doing("")).because("the machine is rebooting")),
             Some(End::Stuck) => Err(Error::new(ErrorKind::Timeout, doing(&step)).because(format!(
-                "the program `{}` on the host is past its limit and does not end",
+                "the program `{}` on the host is past its limit and still running",
                 self.followed_stage().unwrap_or(&self.stage.name)
             ))),
             Some(End::Died) | None => Err(Error::new(ErrorKind::Host, doing(&step))
-                .because("its program was gone without a result: it was killed, or the machine is out of memory")
+                .because("its program disappeared without a result: it was killed, or the machine is out of memory")
                 .status(Status::Temporary)
-                .hint("run the same command again: what is done already is skipped")),
+                .hint("run the same command again: finished steps are skipped")),
         }
     }
 
-    /// Adds what the failed step's lines mean, and what to do.
+    /// Adds the meaning of the failed step's lines, and a hint.
     fn explain(&self, mut error: Error, silent: String) -> Error {
         let step = self.step.as_ref().and_then(|(number, _)| self.stage.steps.get(number.checked_sub(1)?));
         let known = step

@@ -1,4 +1,4 @@
-//! What a host's program prints, of which every byte is the host's to choose.
+//! Fuzz tests for the output of host programs: the host controls every byte of it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -58,7 +58,7 @@ fn fuzz_lines_of_a_host() {
         let _ = follower.begin_exec("n");
         let mut lines = 0;
         for (number, line) in text.split('\n').enumerate() {
-            // Twice, as after a connection that broke.
+            // A second exec, as after a broken connection.
             if number == 12 {
                 let _ = (follower.is_whole(), follower.last_words(), follower.boot_id().len(), follower.restarts());
                 let _ = follower.begin_exec("n");
@@ -75,8 +75,8 @@ fn fuzz_lines_of_a_host() {
         match follower.finish() {
             Ok(report) => demand(report.steps.len() <= lines, || "more steps than lines".to_owned()),
             Err(error) => {
-                let told: usize = error.causes().iter().map(String::len).sum();
-                demand(told <= 64 * 1024 + 3 * text.len() * 3, || format!("an error of {told} bytes"))
+                let length: usize = error.causes().iter().map(String::len).sum();
+                demand(length <= 64 * 1024 + 3 * text.len() * 3, || format!("an error of {length} bytes"))
             }
         }
     });
@@ -104,7 +104,7 @@ fn fuzz_facts_of_a_host() {
         let _ = (facts.nvidia_differs(), facts.listens_on(22), facts.has(super::Vendor::Amd));
         let kept = serde_json::to_string(&facts).map_err(|error| error.to_string())?;
         let again: Facts = serde_json::from_str(&kept).map_err(|error| format!("cannot be read again: {error}"))?;
-        demand(again == facts, || "read again it is another".to_owned())?;
+        demand(again == facts, || "it differs when read again".to_owned())?;
         demand(kept.len() < 16 * 1024 + 64 * text.len(), || format!("{} bytes of {}", kept.len(), text.len()))
     });
 }
@@ -125,6 +125,6 @@ fn fuzz_projects_of_a_host() {
         for line in &lines {
             let _ = log_line(line);
         }
-        demand(seen.containers.len() + checks.len() <= 2 * lines.len() + 1, || "more than was told".to_owned())
+        demand(seen.containers.len() + checks.len() <= 2 * lines.len() + 1, || "more than was printed".to_owned())
     });
 }

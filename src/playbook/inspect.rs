@@ -1,4 +1,4 @@
-//! Looking at a host: one exec that changes nothing.
+//! Inspects a host: one exec that changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -10,33 +10,33 @@ use crate::error::{Error, ErrorKind, Result, Status};
 use crate::host::{ExecEnd, Host, Stream};
 use crate::util::random;
 
-/// What one exec saw of a host; it changed nothing.
+/// The result of one read-only exec on a host.
 #[derive(Debug, Clone, Default)]
 pub struct Inspection {
-    /// What the host is.
+    /// The host's facts.
     pub facts: Facts,
-    /// The stages that were last seen through there, by name.
+    /// The stages completed there, by name.
     pub stages: BTreeMap<String, StageState>,
-    /// The stage whose program runs there now.
+    /// The stage whose program is running there.
     pub running: Option<String>,
-    /// The machine was told to start anew, and has not yet.
+    /// A reboot was requested and has not happened yet.
     pub rebooting: bool,
-    /// What the script printed.
+    /// The output of the script.
     pub lines: Vec<String>,
 }
 
-/// A stage that was last seen through on a host.
+/// A completed stage of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StageState {
-    /// The digest of what it did.
+    /// The stage's digest when it was completed.
     pub digest: String,
-    /// What its steps handed back.
+    /// The values its steps returned.
     pub values: BTreeMap<String, String>,
-    /// Whether all that can be looked at cheaply is still there; only known for a stage that was asked about, with this digest.
+    /// Whether its cheap checks still pass; `None` unless the stage was asked about with this digest.
     pub holds: Option<bool>,
 }
 
-/// Looks at a host by one exec: facts, stages, and what `script` prints besides. Changes nothing.
+/// Inspects a host in one read-only exec: facts, stages, and the output of `script`.
 pub async fn inspect(host: &dyn Host, stages: &[&Stage], script: &str) -> Result<Inspection> {
     for stage in stages {
         stage.check()?;
@@ -45,7 +45,7 @@ pub async fn inspect(host: &dyn Host, stages: &[&Stage], script: &str) -> Result
     run_inspection(host, &compile::inspect_program(&Place::of(host), stages, script, &nonce), &nonce).await
 }
 
-/// Looks at nothing but what `script` prints and which boot of the machine it is: for who asks often, and wants an answer at once.
+/// Returns only the output of `script` and the boot id: fast enough to be called often.
 pub async fn glance(host: &dyn Host, script: &str) -> Result<Inspection> {
     let nonce = random::letters(20)?;
     run_inspection(host, &compile::glance_program(&Place::of(host), script, &nonce), &nonce).await
@@ -53,17 +53,17 @@ pub async fn glance(host: &dyn Host, script: &str) -> Result<Inspection> {
 
 async fn run_inspection(host: &dyn Host, program: &str, nonce: &str) -> Result<Inspection> {
     let mut inspection = Inspection::default();
-    let doing = format!("look at the host {}", host.name());
+    let doing = format!("inspect the host {}", host.name());
     ask(host, &doing, program, nonce, &mut |word, rest| inspection.take(word, rest)).await?;
     Ok(inspection)
 }
 
-/// Learns what a host is, by one exec that changes nothing.
+/// Collects a host's facts in one read-only exec.
 pub async fn facts(host: &dyn Host) -> Result<Facts> {
     let nonce = random::letters(20)?;
     let mut inspection = Inspection::default();
     let program = compile::facts_program(&Place::of(host), &nonce);
-    let doing = format!("learn what the host {} is", host.name());
+    let doing = format!("collect facts from the host {}", host.name());
     ask(host, &doing, &program, &nonce, &mut |word, rest| inspection.take(word, rest)).await?;
     Ok(inspection.facts)
 }
@@ -88,7 +88,7 @@ impl Inspection {
     }
 }
 
-/// Runs a program that says all it has to say in marked lines, the last of them `bye`.
+/// Runs a program that reports in marked lines, the last of them `bye`.
 async fn ask(
     host: &dyn Host,
     doing: &str,
@@ -102,9 +102,9 @@ async fn ask(
     let mut on_line = |stream: Stream, line: &str| {
         said_bytes = said_bytes.saturating_add(line.len() + size_of::<String>());
         if said_bytes > UNCONFIRMED_LIMIT {
-            // What it says now is not taken, and so it is not whole.
+            // The rest is dropped, so the output is incomplete.
             whole = false;
-            last_words = Some(format!("it said more than {} MiB", UNCONFIRMED_LIMIT >> 20));
+            last_words = Some(format!("it printed more than {} MiB", UNCONFIRMED_LIMIT >> 20));
         } else if stream == Stream::Err {
             last_words = Some(line.to_owned());
         } else if let Some(said) = line.strip_prefix(&mark) {

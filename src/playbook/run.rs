@@ -1,4 +1,4 @@
-//! Running a stage on a host: one exec when all goes well, another for each that breaks.
+//! Runs a stage on a host: one exec when all goes well, another for each that breaks.
 
 use std::future::Future;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use crate::event::Bus;
 use crate::host::{ExecEnd, Host, Stream};
 use crate::util::random;
 
-/// How many execs in a row may break without any news before it is given up.
+/// How many execs in a row may break without progress before giving up.
 const ATTEMPTS: u32 = 6;
 
 /// Runs a stage on a host and follows it to its end.
 ///
-/// A step may start the machine anew: the stage is sent again when it is back, and skips what is done.
-/// A program that runs there already is followed first; when it is this very stage, its report is ours. When `cancel` is
-/// done, following stops and the program goes on: [`end_program`] ends it.
+/// A step may reboot the machine: once it is back, the stage is sent again and skips what is done.
+/// A program that already runs there is followed first; if it is the same stage, its report is returned. When `cancel`
+/// completes, following stops and the program goes on: [`end_program`] ends it.
 ///
 /// # Errors
-/// When a step fails or takes too long, when the host cannot be written, or when its connection breaks again and again.
+/// When a step fails or exceeds its limit, the host cannot be written, or the connection breaks repeatedly.
 pub async fn run_stage(
     host: &dyn Host,
     stage: &Stage,
@@ -54,12 +54,12 @@ pub async fn run_stage(
             }
         };
         if restart.is_back(follower.boot_id()) {
-            events.note(format!("{} started anew", host.name()));
+            events.note(format!("{} rebooted", host.name()));
         }
         if follower.restarts() || (restart.is_awaited() && !follower.is_whole()) {
             tokio::select! {
                 waited = restart.wait(host, follower.boot_id(), events) => waited.map_err(|error| error.while_doing(doing()))?,
-                () = &mut cancel => return Err(Error::new(ErrorKind::Cancelled, doing()).because("it was stopped while the machine starts anew")),
+                () = &mut cancel => return Err(Error::new(ErrorKind::Cancelled, doing()).because("it was stopped while the machine reboots")),
             }
             ids.program = random::letters(16)?;
             ids.program_nonce = random::letters(20)?;
@@ -84,7 +84,7 @@ pub async fn run_stage(
             if let Some(words) = follower.last_words() {
                 error = error.because(words);
             }
-            return Err(error.hint("a program that was begun goes on there; run the same command again to follow it"));
+            return Err(error.hint("a started program goes on there; run the same command again to follow it"));
         }
         events.note(format!("{}: {why}; connecting again", host.name()));
         let pause = Duration::from_millis(100 << broken);
@@ -95,7 +95,7 @@ pub async fn run_stage(
     }
 }
 
-/// The program that [`run_stage`] sends, for a person to read: words stand where it has random letters.
+/// The program that [`run_stage`] sends, for a person to read: with placeholders for its random ids.
 pub fn program_text(home: &str, stage: &Stage) -> Result<String> {
     stage.check()?;
     let ids = Ids {
@@ -106,7 +106,7 @@ pub fn program_text(home: &str, stage: &Stage) -> Result<String> {
     Ok(compile::stage_program(&Place::at(home), stage, &ids, None))
 }
 
-/// Ends the program that runs on a host, and every process of its steps; hands back its stage when one ran.
+/// Ends the program running on a host, and every process of its steps; returns its stage if one ran.
 pub async fn end_program(host: &dyn Host) -> Result<Option<String>> {
     let nonce = random::letters(20)?;
     let mark = format!("::gpucl {nonce} ");

@@ -1,4 +1,4 @@
-//! A stage: what one host program does, and what it tells afterwards.
+//! A stage: the work of one host program, and its report.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use crate::event::StepOutcome;
 use crate::host::StageFile;
 use crate::util::digest;
 
-/// One stage of one host: steps in order, and files that they need.
+/// One stage of one host: ordered steps and the files they need.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stage {
     /// Its name, such as `prepare`: lower-case letters, digits and hyphens.
     pub name: String,
-    /// What is done, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// Files that are there before the first step.
+    /// Files delivered before the first step.
     pub files: Vec<StageFile>,
-    /// What each step finds as shell variables, literally.
+    /// Shell variables of every step, passed literally.
     pub variables: BTreeMap<String, String>,
     /// How long all steps together may take.
     pub timeout: Duration,
@@ -27,38 +27,37 @@ pub struct Stage {
 /// One step, ready to be run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Step {
-    /// What a person calls it: `create the Ray environment`.
+    /// The name shown to the user: `create the Ray environment`.
     pub name: String,
-    /// A shell text; when it succeeds, the step is skipped. It must change nothing.
+    /// Shell code; when it succeeds, the step is skipped. It must change nothing.
     pub unless: Option<String>,
-    /// The shell text, run with `set -eu` in the host's folder.
+    /// The shell code, run with `set -eu` in the host's folder.
     pub run: String,
     /// A path; when it exists, the step is skipped.
     pub creates: Option<String>,
-    /// The host is started anew after it, and the stage is begun again: by then it must be one to be skipped. Not when it was
-    /// skipped.
+    /// Reboot the host after the step, unless it was skipped, and run the stage again: the step must be skipped then.
     pub reboot: bool,
-    /// It puts back what an earlier step changed for the time of the stage: it is run when a step before it failed, too.
+    /// Undoes a temporary change of an earlier step: it also runs when a step before it failed.
     pub finally: bool,
-    /// What this step finds as shell variables besides the stage's.
+    /// Shell variables of this step, besides the stage's.
     pub variables: BTreeMap<String, String>,
-    /// How often it is tried again after a failure.
+    /// How many times to retry it after a failure.
     pub retry: u32,
-    /// How long it may take; without it only the stage's limit holds.
+    /// How long it may take; `None` leaves only the stage's limit.
     pub timeout: Option<Duration>,
-    /// What of the host it may change, in words; no part of what it does.
+    /// What it may change on the host, in words; for display only.
     pub affected_paths: Vec<String>,
-    /// What a person may do when it fails.
+    /// What the user can do when it fails.
     pub hint: Option<String>,
-    /// Failures that are known by what they print.
+    /// Known failures, recognized by their output.
     pub errors: Vec<KnownError>,
 }
 
-/// A failure that is known by what it prints.
+/// A known failure, recognized by its output.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnownError {
-    /// Texts separated by `|`, one of which a printed line must hold; `.*` within one stands for anything.
+    /// Texts separated by `|`, one of which a line of output must contain; `.*` within one matches anything.
     pub matches: String,
     /// What it means; `{line}` stands for the line that matched.
     pub says: String,
@@ -68,7 +67,7 @@ pub struct KnownError {
 }
 
 impl KnownError {
-    /// Whether this line is of this failure.
+    /// Whether this line shows this failure.
     pub fn matches(&self, line: &str) -> bool {
         self.matches.split('|').any(|text| {
             let mut rest = Some(line);
@@ -91,24 +90,23 @@ pub struct StepReport {
     pub milliseconds: u64,
 }
 
-/// What a stage told.
+/// The result of a stage.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StageReport {
-    /// What the host is.
+    /// The host's facts, collected again after the steps.
     pub facts: Facts,
-    /// The steps that were looked at, in order; none when the whole stage was skipped.
+    /// The steps that were run or skipped, in order; empty when the whole stage was skipped.
     pub steps: Vec<StepReport>,
-    /// What the steps handed back with `value`.
+    /// The values that the steps returned with `value`.
     pub values: BTreeMap<String, String>,
     /// Nothing was started: the stage had succeeded before and still holds.
     pub skipped_as_unchanged: bool,
-    /// It was started by another call, and this one followed it.
+    /// Another call started the stage, and this one followed it.
     pub attached: bool,
 }
 
 impl Stage {
-    /// One stage of several, one after another; the variables of each stay its own. What is put back at the end of a stage is put
-    /// back at the end of all.
+    /// Joins several stages into one, in order; each step keeps the variables of its stage. All `finally` steps come last.
     pub fn join(name: &str, stages: Vec<Self>, timeout: Duration) -> Self {
         let mut joined =
             Self { name: name.to_owned(), steps: Vec::new(), files: Vec::new(), variables: BTreeMap::new(), timeout };
@@ -129,7 +127,7 @@ impl Stage {
         joined
     }
 
-    /// The digest of what the stage would do. How long it may take is no part of it.
+    /// The digest of what the stage would do, without its timeouts.
     pub fn digest(&self) -> String {
         let steps: Vec<_> = self
             .steps
@@ -140,7 +138,7 @@ impl Stage {
         digest::of_json(&(1, &self.name, steps, files, &self.variables))
     }
 
-    /// Refuses what cannot be compiled. All of it is a mistake of a playbook or of ours, found before anything is sent.
+    /// Rejects a stage that cannot be compiled: a mistake in a playbook or in gpucl, found before anything is sent.
     pub(super) fn check(&self) -> Result<()> {
         let wrong = |cause: String| {
             Err(Error::new(ErrorKind::Internal, format!("compile the stage `{}`", self.name)).because(cause))
@@ -150,11 +148,11 @@ impl Stage {
                 && name.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == more)
         };
         if !plain(&self.name, '-') {
-            return wrong("its name is not of lower-case letters, digits and hyphens".to_owned());
+            return wrong("its name must consist of lower-case letters, digits and hyphens".to_owned());
         }
         let variables = || self.variables.iter().chain(self.steps.iter().flat_map(|step| &step.variables));
         if let Some((name, _)) = variables().find(|(name, _)| !plain(name, '_') || name.starts_with("gpucl_")) {
-            return wrong(format!("`{name}` is no name of a variable"));
+            return wrong(format!("`{name}` is not a valid variable name"));
         }
         if let Some((name, _)) = variables().find(|(_, value)| value.contains('\0')) {
             return wrong(format!("the variable `{name}` holds a zero byte"));

@@ -1,17 +1,17 @@
-//! What a provider can do, as data.
+//! A provider's capabilities, as data.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whether a provider hands over hosts or runs the cluster itself.
+/// Whether a provider supplies hosts or runs the cluster itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProviderKind {
-    /// It hands over hosts; the engine prepares them and deploys.
+    /// It supplies hosts; the engine prepares them and deploys to them.
     Host,
-    /// It takes a rendered manifest and runs the cluster itself.
+    /// It accepts a rendered manifest and runs the cluster itself.
     Platform,
 }
 
@@ -19,15 +19,15 @@ pub enum ProviderKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Runtime {
-    /// A virtual environment and supervised processes.
+    /// In a virtual environment, as supervised processes.
     #[default]
     Native,
-    /// Containers of one compose project per host.
+    /// In containers, one compose project per host.
     Docker,
 }
 
 impl Runtime {
-    /// Its name in a spec.
+    /// The runtime's name in a spec.
     pub fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
@@ -36,43 +36,43 @@ impl Runtime {
     }
 }
 
-/// What a provider can do. The engine and the conformance suite read it; nobody asks for a name.
+/// What a provider can do. The engine and the conformance suite decide by it, never by a provider's name.
 #[derive(Debug, Clone, Serialize)]
 pub struct Capability {
-    /// Hosts or whole clusters.
+    /// Whether it supplies hosts or whole clusters.
     pub kind: ProviderKind,
-    /// What it hands over is billed or counted.
+    /// Its resources are billed or charged to an allocation.
     pub costs_money: bool,
-    /// A reservation can be made longer (`extend`).
+    /// A reservation can be extended (`extend`).
     pub extend: bool,
-    /// Hosts are reserved by name and time: `gpucl lease`, `gpucl calendar`.
+    /// Hosts are reserved by name and time, with `gpucl lease` and `gpucl calendar`.
     pub reserves: bool,
-    /// A host is made when it is acquired and is no more when it is released: nothing on it needs to be cleaned.
+    /// A host is created when acquired and destroyed when released, so it needs no cleanup.
     pub hosts_vanish: bool,
-    /// How long a host may take from its acquisition until it answers.
+    /// How long a host may take from its acquisition until it can be connected to.
     #[serde(serialize_with = "seconds")]
     pub boot: Duration,
     /// A host's console can be read.
     pub console: bool,
-    /// One host takes several resources (lease, key, server, address), so an acquire can end half-way.
+    /// One host needs several resources (lease, key, server, address), so an acquire can fail half-way.
     pub several_resources: bool,
-    /// Who else's resources could be there: other owners use the same account, project or machine.
+    /// Other owners may use the same account, project or machine.
     pub shared_account: bool,
-    /// Only the first host is reached from here; the others are reached through it.
+    /// Only the first host is reachable directly; the others are reached through it.
     pub behind_first: bool,
-    /// How often it may be asked again for what it has none of now.
+    /// The poll interval of a capacity wait.
     #[serde(serialize_with = "seconds")]
     pub poll: Duration,
-    /// How long after a call its effect may still be missing from `observe`.
+    /// How long the effect of a call may be missing from `observe`.
     #[serde(serialize_with = "seconds")]
     pub consistency_delay: Duration,
-    /// The runtimes that can be deployed on it.
+    /// The supported runtimes.
     pub runtimes: &'static [Runtime],
-    /// The most hosts one cluster may have; `None` is no limit.
+    /// The maximum number of hosts per cluster; `None` for no limit.
     pub most_hosts: Option<usize>,
 }
 
-/// How often most providers may be asked again for what they have none of now.
+/// The usual poll interval of a capacity wait.
 pub const USUAL_POLL: Duration = Duration::from_secs(30);
 
 fn seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,4 +1,4 @@
-//! The traits and what passes through them.
+//! The provider traits and their types.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,126 +14,126 @@ use crate::money::HourlyPrice;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::util::digest;
 
-/// A wrong value in a provider's own settings; the spec's reader gives it its line.
+/// An invalid value in a provider's settings; the spec reader adds the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldError {
-    /// The path from the settings' root, such as `ssh_port`, empty for the settings as a whole; for an entry of `hosts:`
-    /// it begins with its place there, such as `hosts[0].node`.
+    /// The path below the settings' root, such as `ssh_port`, empty for the settings as a whole; for an entry of
+    /// `hosts:` it begins with the entry's index, such as `hosts[0].node`.
     pub path: String,
     /// What is wrong, a lowercase fragment.
     pub message: String,
-    /// The names that are known there, when a name is unknown.
+    /// The valid names there, if a name is unknown.
     pub known: Vec<String>,
 }
 
-/// What a provider is opened with. The command line makes it; the core reads no environment of its own.
+/// What a provider is opened with. The command line creates it; the core does not read the environment.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// Where a provider may keep what belongs to hosts of this machine.
+    /// The folder for data of hosts on this machine.
     pub data_dir: PathBuf,
-    /// Where a provider may keep what can be made again.
+    /// The folder for data that can be recreated.
     pub cache_dir: PathBuf,
-    /// A short folder for sockets.
+    /// A folder with a short path, for sockets.
     pub runtime_dir: PathBuf,
-    /// Where each cluster has its own folder, by its name: the keys of its hosts lie there.
+    /// The folder with one folder per cluster, by name; the SSH keys of its hosts are there.
     pub clusters_dir: PathBuf,
-    /// What the user has set up around gpucl.
+    /// The caller's home, XDG folders and environment variables.
     pub user_environment: UserEnvironment,
-    /// Where to say what goes on.
+    /// Where progress, notes and warnings are sent.
     pub events: Bus,
 }
 
-/// What the user has set up around gpucl, as the command line found it.
+/// The caller's home, XDG folders and environment variables, as read by the command line.
 #[derive(Debug, Clone, Default)]
 pub struct UserEnvironment {
-    /// The environment's variables that are text.
+    /// The environment variables that are valid UTF-8.
     pub variables: BTreeMap<String, String>,
-    /// The user's home.
+    /// The user's home directory.
     pub home: PathBuf,
-    /// The folder of configuration files, `~/.config` by default.
+    /// The configuration folder, `~/.config` by default.
     pub config_home: PathBuf,
-    /// gpucl's own folder in it.
+    /// gpucl's folder within `config_home`.
     pub config_dir: PathBuf,
-    /// The working folder.
+    /// The current working directory.
     pub here: PathBuf,
 }
 
 impl UserEnvironment {
-    /// A variable that is set and not empty.
+    /// The value of a variable that is set and not empty.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// The address of the session bus, where the desktop's keyring answers; `None` without one, and with `GPUCL_KEYRING=off`.
+    /// The address of the D-Bus session bus, for the desktop keyring; `None` if unset, or with `GPUCL_KEYRING=off`.
     pub fn keyring_bus(&self) -> Option<&str> {
         self.variable("DBUS_SESSION_BUS_ADDRESS").filter(|_| self.variable("GPUCL_KEYRING") != Some("off"))
     }
 }
 
-/// Makes a provider of its settings. One `static FACTORY` per provider folder.
+/// Creates a provider from its settings. One `static FACTORY` per provider folder.
 pub trait Factory: Sync {
-    /// What it says of itself.
+    /// The provider's manifest: name, summary, guide.
     fn manifest(&self) -> Result<Manifest>;
-    /// What it can do.
+    /// The provider's capabilities.
     fn capability(&self) -> Capability;
-    /// The JSON Schema of its settings (what stands under `provider:` beside `name`).
+    /// The JSON Schema of its settings (the keys under `provider:` other than `name`).
     fn settings_schema(&self) -> schemars::Schema;
     /// The JSON Schema of one entry of `hosts:`.
     fn host_schema(&self) -> schemars::Schema;
-    /// An entry of `hosts:` for the conformance suite, where nobody gives one.
+    /// The default entry of `hosts:` for the conformance suite.
     fn example_host(&self) -> serde_json::Value {
         serde_json::Value::Object(serde_json::Map::new())
     }
-    /// Checks settings and host entries strictly; touches nothing.
+    /// Validates settings and host entries strictly; no side effects.
     fn check(&self, settings: &serde_json::Value, hosts: &[serde_json::Value]) -> Vec<FieldError>;
-    /// How a person logs in to it, where it has accounts.
+    /// How users log in; `None` for providers without accounts.
     fn login(&self) -> Option<&dyn Login> {
         None
     }
-    /// Opens it. Settings have passed `check`.
+    /// Opens the provider. The settings have passed `check`.
     fn open(&self, settings: &serde_json::Value, context: &Context) -> Result<Box<dyn Provider>>;
 }
 
-/// A host that the spec asks for.
+/// A host requested by the spec.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostRequest {
-    /// Its key: `host0`.
+    /// The host's key: `host0`.
     pub key: Key,
-    /// Its entry under `hosts:`, in the provider's own form.
+    /// Its entry under `hosts:`, in the provider's own format.
     pub settings: serde_json::Value,
-    /// What [`Provider::resolve`] found for it.
+    /// What [`Provider::resolve`] found for this host.
     #[serde(default)]
     pub found: Finding,
 }
 
 impl HostRequest {
-    /// A host as the spec asks for it.
+    /// Creates a request as the spec has it, without a finding.
     pub fn new(key: Key, settings: serde_json::Value) -> Self {
         Self { key, settings, found: Finding::default() }
     }
 }
 
-/// When hosts can be had, where that is not now.
+/// When hosts become available, if not now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Start {
-    /// The time.
+    /// The time at which they become available.
     pub at: jiff::Timestamp,
-    /// What begins then: `the lease demo on liqid01`.
+    /// What begins at that time: `the lease demo on liqid01`.
     pub what: String,
 }
 
-/// What a spec leaves open, pinned down.
+/// What the spec leaves open, resolved.
 #[derive(Debug, Clone, Default)]
 pub struct Resolved {
-    /// The hosts, with what was found for each.
+    /// The hosts, each with its finding.
     pub hosts: Vec<HostRequest>,
-    /// What each of them will be, as far as it is known.
+    /// The hardware of each host, as far as it is known.
     pub offers: Vec<Offer>,
-    /// When they can be had, if not now.
+    /// When they become available, if not now.
     pub start: Option<Start>,
-    /// When they are taken away again, where that is known.
+    /// When they end, if known.
     pub end: Option<jiff::Timestamp>,
-    /// What a person should know before anything is asked for: the price, an end that was moved.
+    /// Notes to show before anything is requested: the price, an end that was moved.
     pub notes: Vec<String>,
 }
 
@@ -142,62 +142,62 @@ pub struct Resolved {
 #[serde(transparent)]
 pub struct ResourceKind(pub String);
 
-/// One thing to be acquired by one mutating call.
+/// One resource, acquired by one mutating call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceRequest {
-    /// Its key within the cluster; the request key of the call is made of it, so that a repeated call is known.
+    /// Its key within the cluster; the call's idempotency key derives from it.
     pub key: Key,
-    /// What it is.
+    /// The kind of resource.
     pub kind: ResourceKind,
-    /// The provider's own form of what is asked for; its digest tells whether it has changed.
+    /// The request in the provider's own format; its digest shows whether it has changed.
     pub settings: serde_json::Value,
-    /// What was found for it, with what it costs; not part of its digest.
+    /// The provider's finding, with the price; not part of the digest.
     #[serde(default, skip_serializing_if = "Finding::is_empty")]
     pub found: Finding,
-    /// The id of what is used and was not made for this cluster: it is neither acquired nor released.
+    /// The id of an existing resource to use that was not made for this cluster: it is neither acquired nor released.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopted: Option<String>,
-    /// The resources it needs first.
+    /// The keys of the resources that must be acquired first.
     #[serde(default)]
     pub needs: Vec<Key>,
-    /// It can be handed over as a host once it is acquired.
+    /// It is a host once acquired.
     #[serde(default)]
     pub is_host: bool,
 }
 
 impl ResourceRequest {
-    /// What a person calls it when its price is told; its kind where its provider has no other word for it.
+    /// The label shown with the price; the kind if the provider gives no label.
     pub fn label(&self) -> &str {
         self.found.label.as_deref().unwrap_or(&self.kind.0)
     }
 
-    /// The digest of what is asked for: another one means that the spec has changed. What was found and what it costs is not part of it.
+    /// The digest of the request, without finding and price: a different one means that the spec has changed.
     pub fn digest(&self) -> String {
         digest::of_json(&(&self.key, &self.kind, &self.settings, &self.needs, self.is_host))
     }
 }
 
-/// A resource that carries our tag, as the provider tells it.
+/// A resource with our tag, as reported by the provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedResource {
     /// The key in its tag.
     pub key: Key,
-    /// What it is.
+    /// The kind of resource.
     pub kind: ResourceKind,
-    /// The provider's id of it.
+    /// The provider's id for it.
     pub id: String,
     /// Whether it can be used now.
     pub usable: bool,
-    /// It cannot be used yet, and will be by itself: it is being made, or its time has not come.
+    /// It is not usable yet but will be without further calls: it is being created, or its time has not come.
     #[serde(default)]
     pub coming: bool,
-    /// It was not made for this cluster, and is not released with it.
+    /// It was not made for this cluster and is not released with it.
     #[serde(default)]
     pub adopted: bool,
-    /// When it ends by itself.
+    /// When the provider ends it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<jiff::Timestamp>,
-    /// Why it cannot, or what else there is to know.
+    /// Why it is not usable, or other details.
     #[serde(default)]
     pub detail: String,
 }
@@ -207,12 +207,12 @@ pub struct ObservedResource {
 pub struct GpuOffer {
     /// The product's name.
     pub model: String,
-    /// How many; `None` where nobody tells: one at least.
+    /// How many; `None` if unknown, then at least one.
     pub count: Option<u32>,
 }
 
 impl GpuOffer {
-    /// `2 x NVIDIA A100`; where nobody tells how many, `? x NVIDIA A100`.
+    /// `2 x NVIDIA A100`; `? x NVIDIA A100` if the count is unknown.
     pub fn describe(&self) -> String {
         match self.count {
             Some(count) => format!("{count} x {}", self.model),
@@ -221,141 +221,141 @@ impl GpuOffer {
     }
 }
 
-/// Something a provider could hand over.
+/// A host type or host that a provider can supply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Offer {
-    /// What to ask for it by: a host's or a type's name.
+    /// The name to request it by: of a host or a type.
     pub name: String,
-    /// Where it is.
+    /// The site or region.
     pub place: String,
     /// Logical processors.
     pub cpus: u32,
     /// Memory in bytes.
     pub memory: u64,
-    /// Its GPUs.
+    /// The GPUs of one host.
     pub gpus: Vec<GpuOffer>,
-    /// What it costs an hour; `None` for nothing, and where the provider does not tell.
+    /// The price of an hour; `None` if free or not reported by the provider.
     pub price_per_hour: Option<HourlyPrice>,
-    /// When it is free: `now`, or a time.
+    /// When it is available: `now`, or a time.
     pub free: String,
 }
 
-/// How the commands of a host are run.
+/// How commands are run on a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostPlace {
-    /// On this machine, as this user; everything of the host stands in this folder.
+    /// On this machine, as this user; all of the host's files are in this folder.
     Local {
         /// The host's folder.
         folder: PathBuf,
-        /// The name of the file in it that is the provider's own: whoever empties the folder leaves it. None when empty.
+        /// The name of the provider's own file in the folder, to be kept when the folder is emptied; empty for none.
         #[serde(default)]
         claim: String,
     },
-    /// By SSH.
+    /// Over SSH.
     Ssh {
-        /// How it is reached.
+        /// The SSH target.
         target: SshTarget,
     },
 }
 
-/// A place that hosts or clusters come from.
+/// A source of hosts or clusters.
 ///
-/// Every method may be called again after a crash, and by two processes after one another; none may rely on what
-/// it kept in memory.
+/// Every method may be called again after a crash, possibly by another process; none may rely on state kept in
+/// memory.
 #[async_trait]
 pub trait Provider: Send + Sync {
-    /// What it can do.
+    /// The provider's capabilities.
     fn capability(&self) -> Capability;
 
-    /// What could be had, when, at what price. Read-only.
+    /// What is available, when, and at what price. Read-only.
     async fn offers(&self) -> Result<Vec<Offer>>;
 
-    /// What of this scope exists, duplicates included. Read-only.
+    /// The existing resources of this scope, duplicates included. Read-only.
     ///
     /// # Behavior
-    /// - Shows only what carries a tag of exactly this owner and cluster.
-    /// - Shows every resource, also one that is broken, half made or half released.
-    /// - Its answer may be late by no more than [`Capability::settle`].
+    /// - Returns only resources whose tag has exactly this owner and cluster.
+    /// - Returns every such resource, including broken, half-created and half-released ones.
+    /// - The result may lag by at most [`Capability::consistency_delay`].
     async fn observe(&self, scope: &Scope) -> Result<Vec<ObservedResource>> {
         let owned = self.owned(&scope.owner).await?;
         Ok(owned.into_iter().filter(|(tag, _)| scope.holds(tag)).map(|(_, found)| found).collect())
     }
 
-    /// What of this owner exists, of whichever cluster, with the tag of each. Read-only.
+    /// The existing resources of this owner in all clusters, each with its tag. Read-only.
     async fn owned(&self, owner: &Owner) -> Result<Vec<(Tag, ObservedResource)>>;
 
-    /// What carries a tag of any owner and was made by the user whom we are logged in as, for who has lost their owner. Read-only.
+    /// The logged-in user's resources with a tag of any owner, for users who have lost their owner. Read-only.
     ///
     /// # Behavior
-    /// - Leaves out what is known to be another user's.
+    /// - Omits resources known to be another user's.
     async fn tagged(&self) -> Result<Vec<(Tag, ObservedResource)>> {
         Ok(Vec::new())
     }
 
-    /// Pins down what the spec leaves open, and refuses what cannot be had before anything is asked for. Read-only.
+    /// Resolves what the spec leaves open, and refuses what cannot be had before anything is requested. Read-only.
     ///
     /// # Behavior
-    /// - Hands back the same hosts with the same settings; what it found goes into `found`.
-    /// - Gives the same answer again for what exists already.
+    /// - Returns the same hosts with the same settings, and its results in `found`.
+    /// - Returns the same result again for hosts that already exist.
     async fn resolve(&self, _scope: &Scope, hosts: Vec<HostRequest>) -> Result<Resolved> {
         Ok(Resolved { hosts, ..Resolved::default() })
     }
 
-    /// What these adopted resources are now; what is gone is not in it. Read-only.
+    /// The current state of these adopted resources; those that are gone are omitted. Read-only.
     async fn observe_adopted(&self, _requests: &[ResourceRequest]) -> Result<Vec<ObservedResource>> {
         Ok(Vec::new())
     }
 
-    /// Waits until what was acquired, or adopted, is usable; says what it waits for, and ends at a limit.
+    /// Waits until an acquired or adopted resource is usable; reports progress, and fails at a timeout.
     ///
     /// # Behavior
-    /// - May be called again, and for what is usable already.
-    /// - An error whose status is `Temporary` means: released and acquired once more, it may come.
+    /// - May be called again, and for a resource that is usable already.
+    /// - An error with status `Temporary` means that releasing and acquiring it once more may succeed.
     async fn wait_usable(&self, _tag: &Tag, _request: &ResourceRequest, _id: &str) -> Result<()> {
         Ok(())
     }
 
-    /// Reservations by time, where the provider has them.
+    /// Reservations by time; `None` if the provider has none.
     fn reservations(&self) -> Option<&dyn Reservations> {
         None
     }
 
-    /// Which resources a host takes, in an order in which they can be acquired. Pure.
+    /// The resources that a host needs, in an order in which they can be acquired. Pure.
     ///
     /// # Behavior
     /// - Keys are unique within a host; `needs` refers to earlier ones only.
-    /// - Exactly one of them is the host; a platform's cluster is none, so there it is not one of them.
-    /// - A resource that two hosts share has the same key and the same request in both.
+    /// - Exactly one of them is the host; none for a platform, whose cluster is not a host.
+    /// - A resource shared by two hosts has the same key and the same request in both.
     fn expand(&self, scope: &Scope, request: &HostRequest) -> Result<Vec<ResourceRequest>>;
 
     /// Acquires one resource by one mutating call.
     ///
     /// # Behavior
-    /// - Is idempotent by tag: with the same tag it hands back what is there and makes no second one.
-    /// - Gives the id to the recorder before it goes on, and before it returns, also when the resource was there already;
-    ///   when the recorder fails, so does this.
-    /// - Returns when the call was accepted; `observe` tells when the resource is usable.
-    /// - Finds what the request `needs` by its tag, since it is asked by key.
-    /// - When it fails, the error says what is left behind; what is left shows in `observe`.
-    /// - May be dropped at any await point; what it had begun then shows in `observe`.
+    /// - Is idempotent by tag: with the same tag it returns the existing resource and creates no second one.
+    /// - Passes the id to the recorder before it goes on and before it returns, also for a resource that existed;
+    ///   fails if the recorder fails.
+    /// - Returns once the call is accepted; `observe` shows when the resource is usable.
+    /// - Finds the resources that the request `needs` by their tags, since `needs` has only keys.
+    /// - On failure, the error says what is left behind, and `observe` shows it.
+    /// - May be dropped at any await point; `observe` then shows what it had begun.
     async fn acquire(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired>;
 
-    /// Releases one resource, by what `observe` told of it.
+    /// Releases one resource, as returned by `observe`.
     ///
     /// # Behavior
-    /// - What is already gone is success.
-    /// - Touches nothing but this id: not what took its key since.
-    /// - May be dropped at any await point; what it had not finished still shows in `observe`, and the next call finishes it.
+    /// - Succeeds if the resource is already gone.
+    /// - Affects only this id, not a newer resource with the same key.
+    /// - May be dropped at any await point; `observe` still shows what is unfinished, and the next call finishes it.
     async fn release(&self, scope: &Scope, resource: &ObservedResource) -> Result<()>;
 
-    /// How to run commands on a host that was acquired and is usable; an error when it is not there.
+    /// How to run commands on an acquired, usable host; fails if it does not exist.
     async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace>;
 
-    /// The place of a host that stands there before it is acquired, so that it can be looked at for the plan. Pure.
+    /// The place of a host that exists before it is acquired, so that it can be inspected for the plan. Pure.
     ///
     /// # Behavior
-    /// - Where it is some, it equals what [`Provider::place`] tells once the host is acquired.
+    /// - If `Some`, it equals the result of [`Provider::place`] once the host is acquired.
     fn standing(&self, _scope: &Scope, _request: &HostRequest) -> Option<HostPlace> {
         None
     }

@@ -1,46 +1,49 @@
-//! What a provider found, on its way through the plan and back to it.
+//! A provider's findings, which pass through the plan and back to the provider.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::money::HourlyPrice;
 
-/// What a provider found for what a spec leaves open. Nothing when all of it is empty.
+/// What a provider found for the parts that a spec leaves open; empty if all fields are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What a person calls it when its price is told: `gpu_8x_a100`, `lease on liqid01`.
+    /// The label shown with the price: `gpu_8x_a100`, `lease on liqid01`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// What it costs for as long as it is there.
+    /// The hourly price while the resource exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<HourlyPrice>,
-    /// The rest, in the provider's own form: [`Self::of`] writes it, [`Self::read`] reads it.
+    /// The rest, in the provider's own format: [`Self::of`] writes it, [`Self::read`] reads it.
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub data: serde_json::Value,
 }
 
 impl Finding {
-    /// What was found, in the provider's own form.
+    /// Creates a finding from data in the provider's own format.
     ///
     /// # Errors
-    /// When it cannot be written as JSON.
+    /// If the data cannot be serialized as JSON.
     pub fn of(data: &impl Serialize) -> Result<Self> {
-        let data = serde_json::to_value(data).doing(ErrorKind::Internal, || "write down what was found".to_owned())?;
+        let data = serde_json::to_value(data)
+            .doing(ErrorKind::Internal, || "write the provider's finding as JSON".to_owned())?;
         Ok(Self { data, ..Self::default() })
     }
 
-    /// What was found; `None` when nothing was.
+    /// The provider's data; `None` if there is none.
     ///
     /// # Errors
-    /// When it is not of this form: what was asked for by other words than these is not asked for at all.
+    /// If the data has another format: a request must not be made from a finding that cannot be read.
     pub fn read<T: serde::de::DeserializeOwned>(&self) -> Result<Option<T>> {
         match &self.data {
             serde_json::Value::Null => Ok(None),
-            data => T::deserialize(data).map(Some).doing(ErrorKind::Internal, || "read what was found".to_owned()),
+            data => {
+                T::deserialize(data).map(Some).doing(ErrorKind::Internal, || "read the provider's finding".to_owned())
+            }
         }
     }
 
-    /// Nothing was found.
+    /// Whether nothing was found.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -58,19 +61,19 @@ mod tests {
     }
 
     #[test]
-    fn who_wrote_it_reads_it_and_nothing_found_is_no_error() {
+    fn a_finding_is_read_back_and_an_empty_one_is_not_an_error() {
         let found = Finding::of(&Own { region: "south".to_owned() }).unwrap();
         let there_and_back: Finding = serde_json::from_str(&serde_json::to_string(&found).unwrap()).unwrap();
         assert_eq!(there_and_back.read::<Own>().unwrap(), Some(Own { region: "south".to_owned() }));
         assert_eq!(Finding::default().read::<Own>().unwrap(), None);
     }
 
-    /// Taken for nothing, another thing would be asked for than what somebody was told the price of.
+    /// If it counted as empty, the request could differ from the one whose price was shown.
     #[test]
-    fn what_cannot_be_read_is_an_error() {
+    fn an_unreadable_finding_is_an_error() {
         for data in [json!({ "region": 7 }), json!({}), json!("south"), json!([])] {
             let error = Finding { data, ..Finding::default() }.read::<Own>().unwrap_err();
-            assert!(error.to_string().contains("read what was found"), "{error}");
+            assert!(error.to_string().contains("read the provider's finding"), "{error}");
         }
         assert!(Finding::default().is_empty() && Finding { data: Value::Null, ..Finding::default() }.is_empty());
     }

@@ -1,6 +1,6 @@
-//! What providers share that call a service over HTTP: a client, an answer, a call that did not succeed, and what it may have done.
+//! Shared by providers that call a service over HTTP: the client, answers, and failed calls with their effect.
 //!
-//! What a refusal means, and how often a service may be asked, each provider knows for itself.
+//! The meaning of a refusal and the rate limits are up to each provider.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use crate::error::{Error, ErrorKind, LeftBehind, Status};
 use crate::event::Bus;
 use crate::util::http::{Unread, body};
 
-/// How long one request may take: making a lease or launching an instance takes many seconds where there is much to do.
+/// The timeout of one request: creating a lease or launching an instance takes many seconds on a busy service.
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
-/// How long a connection may take to be made.
+/// The timeout for connecting.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// The longest answer that is read: the calendar of a large site is a few megabytes.
+/// The longest answer that is read, in bytes: the calendar of a large site is a few megabytes.
 const BODY_LIMIT: usize = 32 * 1024 * 1024;
-/// A longer wait is told.
+/// A longer wait before a retry is reported.
 const SILENT_WAIT: Duration = Duration::from_secs(2);
 
-/// The beginning of a client of this service: it goes where it is sent and nowhere else, and tries nothing again by itself.
+/// A client builder for this service; the client follows no redirects and does not retry.
 pub fn client(endpoint: &Url) -> ClientBuilder {
     let builder = crate::util::http::client()
         .user_agent(concat!("gpucl/", env!("CARGO_PKG_VERSION")))
@@ -28,11 +28,11 @@ pub fn client(endpoint: &Url) -> ClientBuilder {
         .retry(reqwest::retry::never())
         .connect_timeout(CONNECT_LIMIT)
         .timeout(REQUEST_LIMIT);
-    // A proxy for the world is no way to this machine.
+    // A proxy does not lead back to this machine.
     if is_loopback(endpoint) { builder.no_proxy() } else { builder }
 }
 
-/// It is on this machine.
+/// Whether the endpoint is on this machine.
 pub fn is_loopback(endpoint: &Url) -> bool {
     endpoint.host_str().is_some_and(|host| {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
@@ -40,13 +40,13 @@ pub fn is_loopback(endpoint: &Url) -> bool {
     })
 }
 
-/// What is sent there can be read by nobody in between: it is encrypted, or does not leave this machine.
+/// Whether nobody in between can read what is sent there: it is encrypted, or does not leave this machine.
 pub fn is_private(endpoint: &Url) -> bool {
     endpoint.host_str().is_some()
         && (endpoint.scheme() == "https" || (endpoint.scheme() == "http" && is_loopback(endpoint)))
 }
 
-/// A part of a path, of whatever somebody gave as an id or a name.
+/// Percent-encodes an id or name given by a user as one segment of a path.
 pub fn part(text: &str) -> String {
     let mut shown = String::new();
     for byte in text.bytes() {
@@ -62,18 +62,18 @@ pub fn part(text: &str) -> String {
     shown
 }
 
-/// An answer, whatever its status.
+/// An HTTP response with any status.
 pub struct Answer {
-    /// Its status code.
+    /// The status code.
     pub status: StatusCode,
-    /// Its headers.
+    /// The headers.
     pub headers: HeaderMap,
-    /// All of its body; empty when that broke off and the status says enough.
+    /// The whole body; empty if it was cut off and the status is an error.
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    /// How long the service wants to be left alone: seconds, or a date.
+    /// The wait that the service asks for in `Retry-After`, given in seconds or as a date.
     pub fn retry_after(&self) -> Option<Duration> {
         let text = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
         if let Ok(seconds) = text.parse::<f64>() {
@@ -84,10 +84,10 @@ impl Answer {
     }
 }
 
-/// Sends a request once, and reads the whole answer; `place` is what the service is called where no address is known.
+/// Sends a request once and reads the whole answer; `place` names the service in errors without an address.
 ///
 /// # Errors
-/// When there is no answer.
+/// If there is no complete answer.
 pub async fn ask<K: From<Unanswered>>(
     request: RequestBuilder,
     method: &Method,
@@ -95,17 +95,17 @@ pub async fn ask<K: From<Unanswered>>(
     place: &str,
 ) -> Result<Answer, Failure<K>> {
     let lost = |error: reqwest::Error| Failure::unanswered(doing, method, &error, place);
-    // Some services answer 500 without it, and carry the call out all the same.
+    // Some services answer 500 without it, although they carry out the call.
     let mut answer = request.header(ACCEPT, "application/json").send().await.map_err(lost)?;
     let (status, headers) = (answer.status(), answer.headers().clone());
     let body = match body(&mut answer, BODY_LIMIT).await {
         Ok(body) => body,
-        // What broke off was an answer all the same, and its status says what matters.
+        // The body was cut off, but the status says enough.
         Err(_) if !status.is_success() => Vec::new(),
         Err(Unread::Broken(error)) => return Err(lost(error)),
         Err(Unread::TooLong(limit)) => {
             let host = answer.url().host_str().unwrap_or(place);
-            let text = format!("{host} answered with more than {} MiB, and no more was read", limit >> 20);
+            let text = format!("{host} answered with more than {} MiB; the rest was not read", limit >> 20);
             return Err(Failure::new(Unanswered::Cut.into(), doing, text).effect(Effect::of(method)));
         }
     };
@@ -115,14 +115,14 @@ pub async fn ask<K: From<Unanswered>>(
 /// Whether a call that changes something may have been carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It was not.
+    /// It was not carried out.
     None,
-    /// It cannot be told; only looking tells.
+    /// Unknown; only an observation can determine it.
     Unknown,
 }
 
 impl Effect {
-    /// That of a call by this method whose answer is lost, or cannot be read.
+    /// The effect of a call with this method whose answer is lost or unreadable.
     pub fn of(method: &Method) -> Self {
         if changes(method) { Self::Unknown } else { Self::None }
     }
@@ -137,7 +137,7 @@ impl From<Effect> for LeftBehind {
     }
 }
 
-/// Whether a call by this method may change something.
+/// Whether a call with this method may change something.
 pub fn changes(method: &Method) -> bool {
     method != Method::GET
 }
@@ -145,37 +145,37 @@ pub fn changes(method: &Method) -> bool {
 /// Why a request has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unanswered {
-    /// Nothing answers there; nothing was sent.
+    /// The connection failed; nothing was sent.
     Unreachable,
-    /// No answer in time.
+    /// No answer within the timeout.
     Timeout,
-    /// The connection broke before the answer was whole.
+    /// The connection broke before the answer was complete.
     Cut,
-    /// It is no request that could be sent.
+    /// The request is invalid and was not sent.
     NotSent,
 }
 
-/// A call that did not succeed; what that means is of a kind of the provider's own.
+/// A failed call; `K` is the provider's own classification.
 #[derive(Debug, Clone)]
 pub struct Failure<K> {
-    /// What it means.
+    /// The provider's classification of the failure.
     pub kind: K,
-    /// What we were doing, and where: `list the leases at CHI@UC`.
+    /// The failed action and its place: `list the leases at CHI@UC`.
     pub doing: String,
-    /// The service's own words, or ours.
+    /// The service's message, or ours.
     pub text: String,
-    /// The status code, when there was an answer.
+    /// The status code, if there was an answer.
     pub status: Option<u16>,
     /// Whether the call may have been carried out.
     pub effect: Effect,
-    /// What to do about it, where that is nearer than what is usual for its kind.
+    /// Hints that are more specific than the usual one for its kind.
     pub hints: Vec<String>,
-    /// When the service wants to be asked again.
+    /// The wait before a retry that the service asks for.
     pub after: Option<Duration>,
 }
 
 impl<K> Failure<K> {
-    /// A failure without effect.
+    /// Creates a failure without effect.
     pub fn new(kind: K, doing: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             kind,
@@ -188,12 +188,12 @@ impl<K> Failure<K> {
         }
     }
 
-    /// What a request without an answer means.
+    /// Creates the failure of a request that got no answer.
     fn unanswered(doing: &str, method: &Method, error: &reqwest::Error, place: &str) -> Self
     where
         K: From<Unanswered>,
     {
-        // The innermost cause says it best: `Connection refused (os error 111)`. No error here holds an address with a secret.
+        // The innermost cause is the clearest: `Connection refused (os error 111)`. No URL here has a secret.
         let mut cause: &dyn std::error::Error = error;
         while let Some(next) = cause.source() {
             cause = next;
@@ -209,35 +209,35 @@ impl<K> Failure<K> {
         Self::new(why.into(), doing, text).effect(if was_sent { Effect::of(method) } else { Effect::None })
     }
 
-    /// Adds what to do.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// Says whether the call may have been carried out.
+    /// Sets whether the call may have been carried out.
     #[must_use]
     pub fn effect(mut self, effect: Effect) -> Self {
         self.effect = effect;
         self
     }
 
-    /// The other end's certificate is not trusted: trying again does not change it.
+    /// Whether the server's certificate is not trusted, which a retry does not change.
     pub fn is_of_certificate(&self) -> bool {
         self.text.contains("certificate") || self.text.contains("UnknownIssuer")
     }
 
-    /// Waits for so long before the call is made again.
+    /// Waits before a retry of the call, and reports a wait longer than 2 s.
     pub async fn wait(&self, time: Duration, events: &Bus) {
         if time > SILENT_WAIT {
             let seconds = time.as_secs_f64().ceil();
-            events.note(format!("failed to {}: {}; again in {seconds} s", self.doing, self.text));
+            events.note(format!("failed to {}: {}; retrying in {seconds} s", self.doing, self.text));
         }
         tokio::time::sleep(time).await;
     }
 
-    /// The error that a person sees; `usual` is what to do about its kind, where nothing nearer is known.
+    /// Converts it into the error to show; `usual` is the hint for its kind, used if there is no more specific one.
     pub fn into_error(self, kind: ErrorKind, status: Status, usual: Option<&str>) -> Error {
         let error = Error::new(kind, self.doing).because(self.text).status(status).left(self.effect.into());
         match usual {
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_stays_within_its_part_of_the_path() {
+    fn an_id_stays_within_its_path_segment() {
         assert_eq!(part("0920582c7ff0"), "0920582c7ff0");
         assert_eq!(part("CC-Ubuntu24.04"), "CC-Ubuntu24.04");
         assert_eq!(part("../instances?x=1"), "..%2Finstances%3Fx%3D1");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_says_in_seconds_or_by_a_date_when_to_come_back() {
+    fn retry_after_takes_seconds_or_a_date() {
         let retry_after = |text: &str| {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]);
             Answer { status: StatusCode::TOO_MANY_REQUESTS, headers, body: Vec::new() }.retry_after()
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_an_answer_without_an_end_no_more_is_read_than_an_answer_may_have() {
+    async fn an_endless_answer_is_read_only_up_to_the_limit() {
         use crate::util::http::endless;
         let (address, sent) = endless::server("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n").await;
         let url = Url::parse(&address).unwrap();
@@ -300,13 +300,13 @@ mod tests {
         }
         let asked = ask::<Kind>(http.get(url), &Method::GET, "list the leases", "there").await;
         let Err(failure) = asked else { panic!("it ended") };
-        assert_eq!(failure.text, "127.0.0.1 answered with more than 32 MiB, and no more was read");
+        assert_eq!(failure.text, "127.0.0.1 answered with more than 32 MiB; the rest was not read");
         let sent = sent.load(std::sync::atomic::Ordering::Relaxed);
         assert!(sent < 2 * BODY_LIMIT as u64, "{sent} bytes were taken");
     }
 
     #[test]
-    fn only_a_call_that_changes_something_leaves_doubt() {
+    fn only_a_call_that_changes_something_has_an_unknown_effect() {
         assert_eq!(LeftBehind::from(Effect::of(&Method::GET)), LeftBehind::Clear);
         for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
             assert_eq!(LeftBehind::from(Effect::of(&method)), LeftBehind::Unknown);

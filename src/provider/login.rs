@@ -1,4 +1,4 @@
-//! How a person shows a provider who they are: what a provider with accounts adds.
+//! Login: what a provider with accounts implements.
 
 use async_trait::async_trait;
 use secrecy::SecretString;
@@ -6,71 +6,71 @@ use secrecy::SecretString;
 use super::Context;
 use crate::error::Result;
 
-/// What a person said on the command line.
+/// The choices made on the command line.
 #[derive(Debug, Clone, Default)]
 pub struct LoginAsk {
-    /// Which of the provider's places: a site, a region.
+    /// The provider's place: a site or region.
     pub place: Option<String>,
-    /// Which project or account there.
+    /// The project or account there.
     pub project: Option<String>,
-    /// The address of a place that the provider does not know by name.
+    /// The URL of a place that the provider does not know by name.
     pub url: Option<String>,
 }
 
-/// What is asked of a person, and where they find it.
+/// What to ask the user for, and where they find it.
 #[derive(Debug, Clone)]
 pub struct LoginForm {
-    /// The place that is meant.
+    /// The place to log in to.
     pub place: String,
-    /// How to make the credential, one line a step.
+    /// How to create the credential, one line per step.
     pub steps: Vec<String>,
-    /// What the public half of it is called: `application credential id`; `None` where it has only a secret.
+    /// The name of its public half: `application credential id`; `None` if there is only a secret.
     pub id: Option<&'static str>,
-    /// What the secret half is called.
+    /// The name of its secret half.
     pub secret: &'static str,
 }
 
-/// A credential that was tried and is good.
+/// A credential that was tried and works.
 #[derive(Debug)]
 pub struct LoggedIn {
-    /// The account that it is kept under.
+    /// The account under which it is stored.
     pub account: String,
-    /// What is kept.
+    /// The credential to store.
     pub kept: SecretString,
-    /// The place.
+    /// The place it is for.
     pub place: String,
     /// The project or account there.
     pub project: String,
-    /// What was seen, one sentence each.
+    /// Observations made during the check, one sentence each.
     pub seen: Vec<String>,
-    /// What a person should know.
+    /// Warnings to show, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// Credentials that are asked for, checked and kept.
+/// How a provider's credentials are requested, checked and stored.
 #[async_trait]
 pub trait Login: Sync {
-    /// What its accounts begin with.
+    /// The prefix of its account names.
     fn accounts(&self) -> &'static str;
 
-    /// Place and project of an account.
+    /// Splits an account name into place and project.
     fn parts(&self, account: &str) -> Option<(String, String)>;
 
-    /// Whether a person means this place by this word.
+    /// Whether a word given by the user refers to this place.
     fn means(&self, word: &str, place: &str) -> bool;
 
-    /// The places that there are, the usual one first.
+    /// The known places, the default first.
     fn places(&self) -> Vec<String>;
 
-    /// The place that the surroundings name, where they name one.
+    /// The place named in the user environment, if any.
     fn place(&self, context: &Context) -> Option<String>;
 
-    /// The settings of each place that one is logged in to, by whatever is known here. Sends nothing.
+    /// The settings of each place with known credentials, from any local source. Sends nothing.
     fn sources(&self, context: &Context) -> Result<Vec<serde_json::Value>>;
 
-    /// What to ask for, and where a person finds it. Sends nothing.
+    /// What to ask the user for, and where they find it. Sends nothing.
     fn form(&self, context: &Context, ask: &LoginAsk) -> Result<LoginForm>;
 
-    /// Tries the credential, and says what it is good for. Changes nothing.
+    /// Tries the credential and reports what it gives access to. Changes nothing.
     async fn check(&self, context: &Context, ask: &LoginAsk, id: &str, secret: SecretString) -> Result<LoggedIn>;
 }

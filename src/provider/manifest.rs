@@ -1,30 +1,30 @@
-//! What a provider says of itself without being opened.
+//! A provider's manifest, readable without opening the provider.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 
-/// What a provider says of itself without being opened: `provider.yaml` of its folder.
+/// A provider's description of itself: `provider.yaml` in its folder.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// Its name, which is its folder's.
+    /// The provider's name, equal to its folder's.
     pub name: String,
     /// One line for `gpucl provider list`.
     pub summary: String,
-    /// The secrets it needs, and what goes with them, by the names of their environment variables; a `*` at the end of one stands
-    /// for the rest of the name. A deadline keeps a copy of those that are set.
+    /// The environment variables with its secrets and related settings; a trailing `*` matches the rest of a
+    /// name. A deadline keeps a copy of those that are set.
     #[serde(default)]
     pub secrets: Vec<String>,
-    /// Where its guide is, from the project's root.
+    /// The path of its guide, relative to the project root.
     pub docs: String,
 }
 
 impl Manifest {
-    /// Reads the text of a `provider.yaml`, and checks that the name in it is that of the folder.
+    /// Reads the text of a `provider.yaml`, and checks that its name equals the folder's.
     ///
-    /// Called with `include_str!("provider.yaml")` and `module_path!()` from the folder's `mod.rs`, whose module is
-    /// named after the folder.
+    /// Call it with `include_str!("provider.yaml")` and `module_path!()` from the folder's `mod.rs`, whose module has
+    /// the folder's name.
     pub fn parse(text: &str, module_path: &str) -> Result<Self> {
         let folder = module_path.rsplit("::").next().unwrap_or(module_path);
         let doing = || format!("read providers/{folder}/provider.yaml");
@@ -33,8 +33,8 @@ impl Manifest {
             Ok(manifest)
         } else {
             Err(Error::new(ErrorKind::Internal, doing())
-                .because(format!("it says `name: {}`, and its folder is `{folder}`", manifest.name))
-                .hint(format!("write `name: {folder}` into providers/{folder}/provider.yaml")))
+                .because(format!("it says `name: {}`, but its folder is `{folder}`", manifest.name))
+                .hint(format!("write `name: {folder}` in providers/{folder}/provider.yaml")))
         }
     }
 }
@@ -49,7 +49,7 @@ mod tests {
     fn the_name_must_be_the_folders() {
         assert_eq!(Manifest::parse(TEXT, "gpucl::providers::acme").unwrap().name, "acme");
         let error = Manifest::parse(TEXT, "gpucl::providers::other").unwrap_err();
-        assert!(error.to_string().contains("it says `name: acme`, and its folder is `other`"), "{error}");
+        assert!(error.to_string().contains("it says `name: acme`, but its folder is `other`"), "{error}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The contract between the engine and the places that hosts and clusters come from.
+//! The contract between the engine and the providers of hosts and clusters.
 //!
-//! The engine asks a provider's [`Capability`] and never for its name. `docs/design/0002-provider-contract.md`
-//! says how each provider fits; `gpucl provider check NAME` proves that one keeps the contract.
+//! The engine decides by a provider's [`Capability`], never by its name. `docs/design/0002-provider-contract.md`
+//! describes how each provider fits; `gpucl provider check NAME` proves that a provider keeps the contract.
 
 mod capability;
 pub mod conformance;

@@ -1,46 +1,47 @@
-//! Waits that outlast an outage: what takes minutes or hours is not given up because a service, or the way to it, was gone for a moment.
+//! Waits that survive an outage: a wait of minutes or hours does not fail because a service was briefly unreachable.
 
 use crate::error::{Error, Result, Status};
 use crate::event::Bus;
 
-/// Looks that may fail for a while.
+/// Tolerates temporary failures of repeated checks.
 #[derive(Debug)]
 pub struct Outage {
     events: Bus,
-    was_seen: bool,
-    is_told: bool,
+    has_succeeded: bool,
+    is_reported: bool,
 }
 
 impl Outage {
-    /// One that tells when looks fail, and when they succeed again.
+    /// Creates one that reports when checks begin to fail and when they succeed again.
     pub fn new(events: &Bus) -> Self {
-        Self { events: events.clone(), was_seen: false, is_told: false }
+        Self { events: events.clone(), has_succeeded: false, is_reported: false }
     }
 
-    /// What a look told; `None` when it failed and the next may succeed.
+    /// Returns the result of a check; `None` if it failed and the next may succeed.
     ///
     /// # Errors
-    /// What fails for good; the first look, since nothing is known yet that could be waited for; any once the wait is over.
+    /// Any permanent failure; any failure of the first check, since it is not yet known whether there is anything to
+    /// wait for; any failure once `is_over` returns true.
     pub fn outlast<T>(
         &mut self,
-        look: std::result::Result<T, impl Into<Error>>,
+        check: std::result::Result<T, impl Into<Error>>,
         is_over: impl FnOnce() -> bool,
     ) -> Result<Option<T>> {
-        let error: Error = match look {
-            Ok(told) => {
-                self.was_seen = true;
-                if std::mem::take(&mut self.is_told) {
-                    self.events.note("it answers again");
+        let error: Error = match check {
+            Ok(answer) => {
+                self.has_succeeded = true;
+                if std::mem::take(&mut self.is_reported) {
+                    self.events.note("the service responds again");
                 }
-                return Ok(Some(told));
+                return Ok(Some(answer));
             }
             Err(error) => error.into(),
         };
-        if !self.was_seen || error.retry_status() == Status::Permanent || is_over() {
+        if !self.has_succeeded || error.retry_status() == Status::Permanent || is_over() {
             return Err(error);
         }
-        if !std::mem::replace(&mut self.is_told, true) {
-            self.events.warn(format!("{error}; it is asked again for as long as this may take"));
+        if !std::mem::replace(&mut self.is_reported, true) {
+            self.events.warn(format!("{error}; retrying until the wait's time limit"));
         }
         Ok(None)
     }
@@ -52,10 +53,10 @@ mod tests {
     use crate::error::ErrorKind;
 
     #[test]
-    fn what_was_seen_once_is_looked_for_until_it_fails_for_good_or_is_over() {
-        let failed = |status| Err::<u8, _>(Error::new(ErrorKind::Provider, "look").status(status));
+    fn after_a_success_failures_are_tolerated_until_one_is_permanent_or_the_wait_is_over() {
+        let failed = |status| Err::<u8, _>(Error::new(ErrorKind::Provider, "list").status(status));
         let mut outage = Outage::new(&Bus::new().0);
-        assert!(outage.outlast(failed(Status::Persistent), || false).is_err(), "nothing was seen yet");
+        assert!(outage.outlast(failed(Status::Persistent), || false).is_err(), "no check has succeeded yet");
         assert_eq!(outage.outlast(Ok::<_, Error>(1), || false).unwrap(), Some(1));
         for status in [Status::Persistent, Status::Temporary] {
             assert_eq!(outage.outlast(failed(status), || false).unwrap(), None);

@@ -1,37 +1,37 @@
-//! How an id reaches the journal before the call that made it returns.
+//! Recording an id in the journal before the call that created the resource returns.
 
 use async_trait::async_trait;
 
 use crate::error::{LeftBehind, Result};
 use crate::name::{Key, Tag};
 
-/// Takes an id to safety. When it returns, the id is on the disk.
+/// Records ids durably: when a call returns, the id is on disk.
 #[async_trait]
 pub trait Recorder: Send + Sync {
-    /// Writes down that the resource of this key exists under this id.
+    /// Records that the resource with this key exists under this id.
     async fn exists(&self, key: &Key, id: &str) -> Result<()>;
 }
 
-/// What `acquire` hands back.
+/// The result of `acquire`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acquired {
     /// The provider's id.
     pub id: String,
-    /// It was there already.
+    /// The resource existed before the call.
     pub was_there: bool,
 }
 
 impl Acquired {
-    /// Hands it back once its id is safe, or says what is left behind; `what` is what exists now.
+    /// Returns itself once its id is recorded; `what` describes the resource in errors.
     ///
     /// # Errors
-    /// When the recorder fails.
+    /// If the recorder fails; the error says that the resource is left behind.
     pub async fn recorded(self, recorder: &dyn Recorder, tag: &Tag, what: &str) -> Result<Self> {
         match recorder.exists(&tag.key, &self.id).await {
             Ok(()) => Ok(self),
-            Err(error) => Err(error
-                .while_doing(format!("write down that {what} exists"))
-                .left(LeftBehind::Remaining(vec![self.id]))),
+            Err(error) => {
+                Err(error.while_doing(format!("record that {what} exists")).left(LeftBehind::Remaining(vec![self.id])))
+            }
         }
     }
 }

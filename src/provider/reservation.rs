@@ -1,4 +1,4 @@
-//! Hosts that are reserved by name and time: what a provider with [`Capability::reserves`](super::Capability::reserves) adds.
+//! Hosts reserved by name and time, for providers with [`Capability::reserves`](super::Capability::reserves).
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
@@ -9,16 +9,16 @@ use crate::error::Result;
 use crate::money::HourlyPrice;
 use crate::name::{Key, Scope, Tag};
 
-/// Which hosts are meant. What is absent does not narrow.
+/// Selects hosts. Absent fields match every host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostFilter {
     /// Exactly these, by name.
     pub nodes: Vec<String>,
     /// The provider's type of host: `compute_liqid`.
     pub kind: Option<String>,
-    /// A part of the GPU's product name, whatever its case: `a100`.
+    /// A part of the GPU's product name, case-insensitive: `a100`.
     pub gpu: Option<String>,
-    /// At least this many GPUs on one host.
+    /// The minimum number of GPUs per host.
     pub gpus: Option<u32>,
 }
 
@@ -29,58 +29,58 @@ pub struct Booking {
     pub start: Timestamp,
     /// When it ends.
     pub end: Timestamp,
-    /// The lease, by its id, where the service tells.
+    /// The id of the lease, if the service reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<String>,
-    /// Who holds it, where the service tells: a lease's, a project's or a user's name.
+    /// The name of the lease, project or user that holds it, if the service reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// It is ours: our user made it.
+    /// It was made by the logged-in user.
     #[serde(default)]
     pub ours: bool,
 }
 
-/// One host that can be reserved, and when it is taken.
+/// One reservable host and its bookings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CalendarRow {
-    /// Its name: `liqid01`.
+    /// The host's name: `liqid01`.
     pub name: String,
-    /// The service's own id of it.
+    /// The service's id for it.
     pub id: String,
-    /// The site that it is at: `CHI@TACC`.
+    /// The site: `CHI@TACC`.
     pub place: String,
-    /// Its type: `compute_liqid`; empty where the service does not tell.
+    /// The type of host: `compute_liqid`; empty if not reported.
     pub kind: String,
-    /// Logical processors; 0 where the service does not tell.
+    /// Logical processors; 0 if not reported.
     pub cpus: u32,
-    /// Memory in bytes; 0 where the service does not tell.
+    /// Memory in bytes; 0 if not reported.
     pub memory: u64,
-    /// Its GPUs.
+    /// The host's GPUs.
     pub gpus: Vec<GpuOffer>,
-    /// Where the GPUs are known from when the service does not tell: the built-in table.
+    /// The source of the GPU data if not the service: the built-in table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus_from: Option<String>,
-    /// What an hour costs; `None` where the service does not tell.
+    /// The price of an hour; `None` if not reported.
     pub price_per_hour: Option<HourlyPrice>,
-    /// Why it cannot be reserved; `None` when it can.
+    /// Why it cannot be reserved; `None` if it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<String>,
-    /// When it is taken, in the order of time.
+    /// Its bookings, ordered by time.
     pub bookings: Vec<Booking>,
 }
 
-/// When a lease is to begin.
+/// The requested start of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartAsk {
-    /// At the next time that all hosts are free for long enough; now, if they are.
+    /// As soon as all hosts are free for long enough, possibly now.
     Next,
-    /// Now, or not at all.
+    /// Now, else fail.
     Now,
-    /// At this time, or not at all.
+    /// At this time, else fail.
     At(Timestamp),
 }
 
-/// When a lease is to end.
+/// The requested end of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndAsk {
     /// After this long.
@@ -89,27 +89,27 @@ pub enum EndAsk {
     At(Timestamp),
 }
 
-/// What a person asks for.
+/// A request for a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseAsk {
-    /// The hosts: all named ones; without names, `count` of the rest of the filter.
+    /// The hosts: all named ones; without names, `count` of those that match the filter.
     pub hosts: HostFilter,
-    /// How many hosts, where none is named.
+    /// The number of hosts, if none is named.
     pub count: u32,
     /// When it begins.
     pub start: StartAsk,
     /// When it ends.
     pub end: EndAsk,
-    /// Its name; made of user, node and time when absent. Our tag is added to it.
+    /// The name; if absent, made from user, node and time. The tag is added to it.
     pub name: Option<String>,
-    /// Take less time than asked for, rather than refuse.
+    /// Accept less time than requested rather than fail.
     pub shorten: bool,
 }
 
-/// A lease that could be had: what will be asked for.
+/// A lease that is available: what will be requested.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Proposal {
-    /// Its name, without our tag.
+    /// The name, without the tag.
     pub name: String,
     /// The hosts, by name.
     pub hosts: Vec<String>,
@@ -117,44 +117,44 @@ pub struct Proposal {
     pub place: String,
     /// When it begins.
     pub start: Timestamp,
-    /// It begins as soon as it is made.
+    /// It begins as soon as it is created.
     pub now: bool,
     /// When it ends.
     pub end: Timestamp,
-    /// What it costs in all, such as `12 SU`; empty where it cannot be told.
+    /// The total price, such as `12 SU`; empty if unknown.
     pub price: String,
-    /// What else a person should know before: that the end was moved, and why.
+    /// Notes to show beforehand, such as that the end was moved, and why.
     pub notes: Vec<String>,
-    /// What acquires it.
+    /// The request that acquires it.
     pub request: ResourceRequest,
 }
 
-/// How far a lease has come.
+/// The state of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaseState {
     /// Its time has not come.
     Pending,
-    /// It is being started, changed or ended.
+    /// It is being started, updated or ended.
     Changing,
     /// Its hosts can be used.
     Active,
-    /// Its time is over.
+    /// Its end has passed.
     Ended,
-    /// The service failed on it.
+    /// It failed at the service.
     Failed,
 }
 
-/// A lease as the service tells it.
+/// A lease as reported by the service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lease {
     /// The service's id.
     pub id: String,
-    /// Its whole name.
+    /// The full name, with the tag.
     pub name: String,
-    /// How far it has come.
+    /// The state, as gpucl interprets it.
     pub state: LeaseState,
-    /// The service's own word for it.
+    /// The service's own word for the state.
     pub status: String,
     /// When it begins.
     pub start: Timestamp,
@@ -162,39 +162,39 @@ pub struct Lease {
     pub end: Timestamp,
     /// The site.
     pub place: String,
-    /// Its hosts, by name.
+    /// The names of its hosts.
     pub hosts: Vec<String>,
     /// Some of its hosts have failed.
     #[serde(default)]
     pub degraded: bool,
-    /// Our user made it.
+    /// It was made by the logged-in user.
     pub ours: bool,
-    /// The tag in its name.
+    /// The tag in its name, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<Tag>,
 }
 
-/// What is done with leases by their own commands. A lease is acquired as a resource, by [`Provider::acquire`](super::Provider::acquire).
+/// Operations on leases. A lease is acquired as a resource, by [`Provider::acquire`](super::Provider::acquire).
 #[async_trait]
 pub trait Reservations: Send + Sync {
-    /// Hosts that can be reserved, and when they are taken until `until`. Read-only.
+    /// The reservable hosts that match, with their bookings up to `until`. Read-only.
     async fn calendar(&self, filter: &HostFilter, until: Timestamp) -> Result<Vec<CalendarRow>>;
 
-    /// What would be asked for; refuses with the free slots when it cannot be had. Read-only.
+    /// The lease that would be requested; the error lists the free slots if it is unavailable. Read-only.
     async fn propose(&self, scope: &Scope, key: &Key, ask: &LeaseAsk) -> Result<Proposal>;
 
-    /// The leases of the project. Read-only.
+    /// All leases of the project. Read-only.
     async fn leases(&self) -> Result<Vec<Lease>>;
 
-    /// The lease of this name or id, or an error that says which there are. Read-only.
+    /// The lease with this name or id; the error lists the existing ones. Read-only.
     async fn lease(&self, name: &str) -> Result<Lease>;
 
-    /// Moves the end; waits until the service has taken it.
+    /// Moves the end and waits until the service has applied it.
     async fn extend(&self, id: &str, end: EndAsk, may_shorten: bool) -> Result<Lease>;
 
-    /// Deletes it, and waits until it is gone; what is gone already is success.
+    /// Deletes it and waits until it is gone; succeeds if it is already gone.
     async fn delete(&self, id: &str) -> Result<()>;
 
-    /// Waits until it is active, and says what it waits for.
+    /// Waits until it is active, and reports progress.
     async fn wait_active(&self, id: &str) -> Result<Lease>;
 }

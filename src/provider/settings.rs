@@ -1,4 +1,4 @@
-//! Reads a provider's own settings strictly, with errors that say which key is meant.
+//! Reads a provider's own settings strictly, with errors that name the key.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -7,16 +7,16 @@ use serde_json::{Map, Value};
 use super::FieldError;
 use crate::error::{Error, ErrorKind};
 
-/// Reads settings or a host's entry; each error names its key below `path` (empty for the settings' root).
+/// Reads settings or a host's entry; each error names its key, prefixed by `path` (empty for the settings' root).
 ///
-/// A type with `#[serde(deny_unknown_fields)]` makes it strict at every depth; unknown keys of the first level are all
-/// told at once, with the names that are known there.
+/// With `#[serde(deny_unknown_fields)]` on a type, reading is strict at every depth. All unknown keys of the first
+/// level are reported together, with the known names.
 pub fn read<T: DeserializeOwned + JsonSchema>(value: &Value, path: &str) -> Result<T, Vec<FieldError>> {
     let empty = Map::new();
     let map = match value {
         Value::Object(map) => map,
         Value::Null => &empty,
-        _ => return Err(vec![field(path, "takes a map of keys")]),
+        _ => return Err(vec![field(path, "must be a map of keys")]),
     };
     let known = known_keys::<T>();
     let unknown: Vec<FieldError> = map
@@ -34,24 +34,24 @@ pub fn read<T: DeserializeOwned + JsonSchema>(value: &Value, path: &str) -> Resu
     })
 }
 
-/// Settings that are wrong although the spec that they are of was checked, as one error.
+/// One error for settings that are wrong although their spec was validated.
 pub fn wrong(doing: impl Into<String>, errors: &[FieldError]) -> Error {
-    let told = |error: &FieldError| match error.path.is_empty() {
+    let describe = |error: &FieldError| match error.path.is_empty() {
         true => error.message.clone(),
         false => format!("`{}` {}", error.path, error.message),
     };
-    let texts: Vec<String> = errors.iter().map(told).collect();
+    let texts: Vec<String> = errors.iter().map(describe).collect();
     Error::new(ErrorKind::Provider, doing).because(texts.join(", "))
 }
 
-/// The keys that a type's schema names.
+/// The keys in a type's schema.
 fn known_keys<T: JsonSchema>() -> Vec<String> {
     let schema = schemars::schema_for!(T);
     let keys = schema.get("properties").and_then(Value::as_object);
     keys.map(|keys| keys.keys().cloned().collect()).unwrap_or_default()
 }
 
-/// The key without which the error is another one, or none.
+/// The key whose removal changes or removes the error.
 fn culprit<'a, T: DeserializeOwned>(map: &'a Map<String, Value>, message: &str) -> Option<&'a str> {
     map.keys().map(String::as_str).find(|key| {
         let mut without = map.clone();
@@ -81,13 +81,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_is_read() {
+    fn valid_settings_are_read() {
         let read: Settings = read(&serde_json::json!({"site": "uc"}), "").unwrap();
         assert_eq!(read, Settings { site: "uc".to_owned(), hours: 0 });
     }
 
     #[test]
-    fn every_unknown_key_is_named_with_what_is_known() {
+    fn every_unknown_key_is_reported_with_the_known_ones() {
         let errors = read::<Settings>(&serde_json::json!({"sight": 1, "hour": 2}), "hosts[0]").unwrap_err();
         let paths: Vec<&str> = errors.iter().map(|error| error.path.as_str()).collect();
         assert_eq!(paths, ["hosts[0].sight", "hosts[0].hour"]);
@@ -102,9 +102,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_no_map_is_told_at_the_root() {
+    fn a_missing_key_or_map_is_reported_at_the_root() {
         let errors = read::<Settings>(&serde_json::json!({}), "hosts[1]").unwrap_err();
         assert_eq!(errors[0].path, "hosts[1]");
-        assert_eq!(read::<Settings>(&serde_json::json!(["uc"]), "").unwrap_err()[0].message, "takes a map of keys");
+        assert_eq!(read::<Settings>(&serde_json::json!(["uc"]), "").unwrap_err()[0].message, "must be a map of keys");
     }
 }

@@ -1,23 +1,23 @@
-//! What other programs need to reach a cluster, as lines for a shell.
+//! The settings that other programs need to connect to a cluster, as shell commands.
 
 use std::path::PathBuf;
 
-/// The ways into a running cluster from this machine.
+/// The addresses of a running cluster, as seen from this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
     /// The dashboard and job API: `http://127.0.0.1:8265`.
     pub dashboard_url: String,
-    /// Ray's core, for nodes of the cluster: `127.0.0.1:6379`.
+    /// Ray's GCS, for nodes of the cluster: `127.0.0.1:6379`.
     pub gcs_address: String,
-    /// The file that holds the token; the token itself is printed nowhere.
+    /// The file with the token; the token itself is never printed.
     pub token_path: PathBuf,
-    /// The virtual environment that Ray is in, where it is on this machine.
+    /// Ray's virtual environment, if it is on this machine.
     pub environment: Option<PathBuf>,
     /// The Ray client's address: `ray://127.0.0.1:10001`.
     pub client_address: String,
 }
 
-/// Whose words the lines are in.
+/// The shell that the commands are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shell {
     /// sh, bash, zsh, dash, ksh.
@@ -28,22 +28,22 @@ pub enum Shell {
     Csh,
 }
 
-/// A variable's new value; `None` takes it away.
+/// A variable's name and new value; `None` unsets it.
 pub type Setting = (&'static str, Option<String>);
 
 impl Access {
-    /// The variables that `ray` needs, in order. `path` is what `PATH` is now.
+    /// The variables that `ray` needs, in order. `path` is the current `PATH`.
     pub fn settings(&self, path: Option<&str>) -> Vec<Setting> {
         let set = |name, value: &str| (name, Some(value.to_owned()));
         let mut settings = vec![
-            // It comes before RAY_ADDRESS for jobs and for the state commands.
+            // It has priority over RAY_ADDRESS for jobs and for the state commands.
             set("RAY_API_SERVER_ADDRESS", &self.dashboard_url),
             set("RAY_ADDRESS", self.ray_address()),
             set("RAY_AUTH_MODE", "token"),
-            // A token in the environment would win over the file.
+            // A token in the environment would override the file.
             ("RAY_AUTH_TOKEN", None),
             ("RAY_AUTH_TOKEN_PATH", Some(self.token_path.display().to_string())),
-            // Else Ray's tools swap a loopback address for the machine's own, where nothing listens.
+            // Else Ray's tools replace a loopback address with the machine's own, where nothing listens.
             set("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0"),
         ];
         if let Some(bin) = self.bin() {
@@ -52,7 +52,7 @@ impl Access {
         settings
     }
 
-    /// The same variables taken away again; `PATH` without the environment.
+    /// The same variables unset; `PATH` without the environment.
     pub fn unsettings(&self, path: Option<&str>) -> Vec<Setting> {
         let mut settings: Vec<Setting> = self.settings(None).into_iter().map(|(name, _)| (name, None)).collect();
         settings.retain(|(name, _)| *name != "PATH");
@@ -64,10 +64,10 @@ impl Access {
         settings
     }
 
-    /// The one address with which `ray.init()` and `ray status` work as well.
+    /// The address for `ray.init()` and, if possible, `ray status`.
     ///
-    /// With nodes on this machine that is the core's. From elsewhere a program cannot be a driver of its own: it takes
-    /// the client's, which `ray status` does not understand. `http://…` is refused by both.
+    /// With nodes on this machine it is the GCS address. On another machine a program cannot be a driver itself: it
+    /// needs the Ray client's address, which `ray status` does not support. Both refuse `http://…`.
     fn ray_address(&self) -> &str {
         if self.environment.is_some() { &self.gcs_address } else { &self.client_address }
     }
@@ -78,7 +78,7 @@ impl Access {
 }
 
 impl Shell {
-    /// The lines that make these settings, for `eval`.
+    /// The commands that make these settings, for `eval`.
     pub fn render(self, settings: &[Setting]) -> String {
         let mut text = String::new();
         for (name, value) in settings {
@@ -91,13 +91,13 @@ impl Shell {
                 }
                 (Self::Fish, Some(value)) => format!("set -gx {name} {}", fish_quoted(value)),
                 (Self::Fish, None) => format!("set -e {name}"),
-                // In csh a `!` means history even between quotes.
+                // csh expands `!` as history even between quotes.
                 (Self::Csh, Some(value)) => {
                     format!("setenv {name} {}", quoted(value).replace('!', r"\!"))
                 }
                 (Self::Csh, None) => format!("unsetenv {name}"),
             };
-            // fish and csh join the lines of a command's output by spaces.
+            // fish and csh join the lines of a command's output with spaces.
             text.push_str(&line);
             text.push_str(";\n");
         }

@@ -1,4 +1,4 @@
-//! The client: one address, one token, a limit of time on every call.
+//! The client: one address, one token, and a timeout on every call.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::error::{Error, ErrorKind, Result, Status};
 use crate::util::http::{Unread, body};
 use crate::util::text::shortened;
 
-/// How long a read may take.
+/// The timeout of a read.
 const READ_LIMIT: Duration = Duration::from_secs(20);
-/// How long a connection may take to be made.
+/// The timeout for connecting.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// The longest answer that is read, but for a log: a list of all jobs of a long life is some megabytes.
+/// The longest answer that is read, except logs, in bytes: the job list of an old cluster is some megabytes.
 const BODY_LIMIT: usize = 64 * 1024 * 1024;
-/// How much of an answer that is an error is read.
+/// How much of an error response is read, in bytes.
 const ERROR_BODY_LIMIT: usize = 256 * 1024;
-/// What a person can run when Ray does not answer.
+/// The hint if Ray does not answer.
 const STATUS_HINT: &str = "is the cluster up? `gpucl status`";
 
 /// A client of one cluster's Ray dashboard and job API.
@@ -30,22 +30,22 @@ const STATUS_HINT: &str = "is the cluster up? `gpucl status`";
 pub struct Client {
     base: String,
     token: SecretString,
-    // Building fails only when the system does; it is told at the first call, so that making a client stays simple.
+    // Building fails only if the system does; the first call reports it, so that `new` is infallible.
     http: std::result::Result<reqwest::Client, String>,
 }
 
 /// Which token a probe sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenChoice {
-    /// None at all.
+    /// No token.
     None,
-    /// One that is not the cluster's.
+    /// An invalid token.
     Wrong,
-    /// The cluster's.
+    /// The cluster's token.
     Right,
 }
 
-/// What Ray says of itself.
+/// Ray's version information.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
     /// The version of Ray.
@@ -53,16 +53,16 @@ pub struct Version {
     /// The commit it was built from.
     #[serde(default)]
     pub ray_commit: String,
-    /// The name of this run of the head; another one after a restart.
+    /// The name of the head's session; it changes with each restart.
     #[serde(default)]
     pub session_name: String,
 }
 
 impl Client {
-    /// Makes a client of the dashboard's address, such as `http://127.0.0.1:8265`, and the cluster's token.
+    /// Creates a client for the dashboard's address, such as `http://127.0.0.1:8265`, with the cluster's token.
     pub fn new(base: impl Into<String>, token: SecretString) -> Self {
         let base = base.into().trim_end_matches('/').to_owned();
-        // No proxy and no redirect: the token goes to this address and to no other.
+        // No proxy and no redirects: the token goes only to this address.
         let http = crate::util::http::client()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
@@ -77,10 +77,10 @@ impl Client {
         &self.base
     }
 
-    /// Asks Ray for its version. It needs the right token, so it tells whether ours is.
+    /// Asks Ray for its version. This requires the right token, so it also checks ours.
     ///
     /// # Errors
-    /// When Ray does not answer, or refuses the token.
+    /// If Ray does not answer or refuses the token.
     pub async fn version(&self) -> Result<Version> {
         self.read("/api/version", "ask Ray for its version").await
     }
@@ -88,7 +88,7 @@ impl Client {
     /// Asks which authentication Ray enforces: `token` or `disabled`.
     ///
     /// # Errors
-    /// When Ray does not answer.
+    /// If Ray does not answer.
     pub async fn authentication_mode(&self) -> Result<String> {
         #[derive(Deserialize)]
         struct Mode {
@@ -98,10 +98,10 @@ impl Client {
         Ok(mode.authentication_mode)
     }
 
-    /// Sends one GET with this choice of token and hands back the status code, whatever it is. It is tried once.
+    /// Sends one GET with this choice of token and returns the status code, whatever it is. No retries.
     ///
     /// # Errors
-    /// When nothing answers.
+    /// If nothing answers.
     pub async fn probe(&self, path: &str, token: TokenChoice) -> Result<u16> {
         let doing = format!("probe {}{path}", self.base);
         let http = self.http(&doing)?;
@@ -115,19 +115,19 @@ impl Client {
         Ok(answer.status().as_u16())
     }
 
-    /// Reads JSON; what may pass by itself is tried again.
+    /// Reads JSON; temporary failures are retried.
     pub(super) async fn read<T: DeserializeOwned>(&self, path: &str, doing: &str) -> Result<T> {
         let answer = self.read_answer(path, doing).await?;
         decode(answer, doing).await
     }
 
-    /// The same for an answer that may be as long as this.
+    /// The same with another limit on the answer's length, in bytes.
     pub(super) async fn read_long<T: DeserializeOwned>(&self, path: &str, limit: usize, doing: &str) -> Result<T> {
         let answer = self.read_answer(path, doing).await?;
         decoded(&whole(answer, limit, doing).await?, doing)
     }
 
-    /// Reads an answer that is a success; what may pass by itself is tried again.
+    /// Reads a successful response; temporary failures are retried.
     pub(super) async fn read_answer(&self, path: &str, doing: &str) -> Result<Response> {
         let once = || async {
             let request = self.request(Method::GET, path, doing)?.timeout(READ_LIMIT);
@@ -142,13 +142,13 @@ impl Client {
         })
     }
 
-    /// A request with the token.
+    /// Creates a request with the token.
     pub(super) fn request(&self, method: Method, path: &str, doing: &str) -> Result<RequestBuilder> {
         let url = format!("{}{path}", self.base);
         Ok(self.http(doing)?.request(method, url).header(AUTHORIZATION, self.bearer(doing)?))
     }
 
-    /// Sends a request once; an answer that is an error becomes one.
+    /// Sends a request once; an error status becomes an error.
     pub(super) async fn send(&self, request: RequestBuilder, doing: &str) -> Result<Response> {
         let answer = request.send().await.map_err(|error| transport(doing, &self.base, &error))?;
         let status = answer.status();
@@ -158,11 +158,11 @@ impl Client {
         Err(refused(doing, status, &error_text(answer).await))
     }
 
-    /// The header's value; it is never shown.
+    /// The `Authorization` header's value, marked as sensitive so that it is never shown.
     pub(super) fn bearer(&self, doing: &str) -> Result<HeaderValue> {
         let mut value =
             HeaderValue::from_str(&format!("Bearer {}", self.token.expose_secret().trim())).map_err(|_| {
-                Error::new(ErrorKind::Ray, doing).because("the cluster's token holds characters that no header may")
+                Error::new(ErrorKind::Ray, doing).because("the cluster's token has characters not allowed in a header")
             })?;
         value.set_sensitive(true);
         Ok(value)
@@ -179,29 +179,29 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Decodes an answer's JSON.
+/// Decodes a response as JSON.
 pub(super) async fn decode<T: DeserializeOwned>(answer: Response, doing: &str) -> Result<T> {
     decoded(&whole(answer, BODY_LIMIT, doing).await?, doing)
 }
 
-/// Reads an answer to its end, and no further than this.
+/// Reads a whole response; fails if it is longer than the limit.
 pub(super) async fn whole(mut answer: Response, limit: usize, doing: &str) -> Result<Vec<u8>> {
     body(&mut answer, limit).await.map_err(|unread| match unread {
         Unread::Broken(error) => transport(doing, "Ray", &error),
         Unread::TooLong(limit) => Error::new(ErrorKind::Ray, doing)
-            .because(format!("the answer is longer than {} MiB, and no more was read", limit >> 20)),
+            .because(format!("the answer is longer than {} MiB; the rest was not read", limit >> 20)),
     })
 }
 
 fn decoded<T: DeserializeOwned>(body: &[u8], doing: &str) -> Result<T> {
     serde_json::from_slice(body).map_err(|error| {
         Error::new(ErrorKind::Ray, doing)
-            .because(format!("Ray's answer is not what was expected: {}", shortened(&error.to_string())))
+            .because(format!("unexpected answer from Ray: {}", shortened(&error.to_string())))
             .hint("is something else listening there? `gpucl verify`")
     })
 }
 
-/// The error of an answer that is not a success.
+/// The error for a response with an error status.
 pub(super) fn refused(doing: &str, status: StatusCode, body: &str) -> Error {
     let short = short_text(body);
     let said = if short.is_empty() { String::new() } else { format!(": {short}") };
@@ -211,24 +211,24 @@ pub(super) fn refused(doing: &str, status: StatusCode, body: &str) -> Error {
         }
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Error::new(ErrorKind::Ray, doing)
             .because(format!("Ray refused the cluster's token ({}){said}", status.as_u16()))
-            .hint("is this address another cluster's now? `gpucl status`"),
+            .hint("does this address belong to another cluster now? `gpucl status`"),
         status if status.is_server_error() => Error::new(ErrorKind::Ray, doing)
             .because(format!("Ray answered {}{said}", status.as_u16()))
-            // A log that is no UTF-8 will not become so.
+            // A log that is not UTF-8 stays so.
             .status(if short.contains("UnicodeDecodeError") { Status::Permanent } else { Status::Temporary })
-            .hint("look at the head: `gpucl logs head`"),
+            .hint("see the head's log: `gpucl logs head`"),
         status => Error::new(ErrorKind::Ray, doing).because(format!("Ray answered {}{said}", status.as_u16())),
     }
 }
 
-/// The error of a request that got no answer.
+/// The error for a request that got no answer.
 pub(super) fn transport(doing: &str, address: &str, error: &reqwest::Error) -> Error {
     if error.is_timeout() {
         return Error::new(ErrorKind::Timeout, doing)
             .because(format!("{address} did not answer in time"))
             .hint(STATUS_HINT);
     }
-    // The innermost cause says it best: `Connection refused (os error 111)`.
+    // The innermost cause is the clearest: `Connection refused (os error 111)`.
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {
         cause = next;
@@ -240,7 +240,7 @@ pub(super) fn transport(doing: &str, address: &str, error: &reqwest::Error) -> E
         .hint(STATUS_HINT)
 }
 
-/// The body of an answer that is an error, as far as it is of use.
+/// The body of an error response, as far as it is useful.
 pub(super) async fn error_text(mut answer: Response) -> String {
     let mut body = Vec::new();
     while let Ok(Ok(Some(chunk))) = tokio::time::timeout(CONNECT_LIMIT, answer.chunk()).await {
@@ -252,9 +252,9 @@ pub(super) async fn error_text(mut answer: Response) -> String {
     String::from_utf8_lossy(&body).into_owned()
 }
 
-/// The one line of a server's text that says what is wrong.
+/// The line of a server's text that says what is wrong.
 ///
-/// Of a Python traceback that is the exception's line, not the first one.
+/// For a Python traceback that is the exception's line, not the first one.
 pub(super) fn short_text(body: &str) -> String {
     let mut lines = body.lines().map(str::trim_end).filter(|line| !line.trim().is_empty());
     let traceback = body.trim_start().starts_with("Traceback");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_an_answer_without_an_end_no_more_is_read_than_an_answer_may_have() {
+    async fn an_endless_answer_is_read_only_up_to_the_limit() {
         use crate::util::http::endless;
         let (address, sent) = endless::server("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n").await;
         let client = Client::new(address, SecretString::from("hush".to_owned()));

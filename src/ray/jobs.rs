@@ -1,4 +1,4 @@
-//! Jobs: submit, look, stop, and what their end means.
+//! Jobs: submit, read, stop, and the exit code of an ended one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use super::client::{Client, decode, error_text, refused, transport};
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::util::random;
 
-/// How long the job agent may take to accept a job.
+/// The timeout for the job agent to accept a job.
 const SUBMIT_LIMIT: Duration = Duration::from_secs(60);
-/// How long after a lost answer Ray is asked whether it accepted the job.
+/// How long to ask Ray whether it accepted the job after a lost answer.
 const LOST_ANSWER_LIMIT: Duration = Duration::from_secs(5);
-/// The metadata by which we know a job as ours when the answer to its submission was lost.
+/// The metadata key that identifies our job if the answer to its submission was lost.
 const REQUEST_KEY: &str = "gpucl_request";
 
-/// Where a job stands.
+/// The status of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum JobStatus {
-    /// It waits for its environment or for resources.
+    /// It waits for its runtime environment or for resources.
     Pending,
     /// Its command runs.
     Running,
@@ -29,17 +29,17 @@ pub enum JobStatus {
     Stopped,
     /// Its command exited with 0.
     Succeeded,
-    /// Its command failed, or could not be begun.
+    /// Its command failed or could not be started.
     Failed,
 }
 
 impl JobStatus {
-    /// It will not change any more.
+    /// Whether it is final.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Stopped | Self::Succeeded | Self::Failed)
     }
 
-    /// Ray's word for it.
+    /// Ray's name for it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "PENDING",
@@ -51,24 +51,24 @@ impl JobStatus {
     }
 }
 
-/// A job, as Ray tells it.
+/// A job, as reported by Ray.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// `SUBMISSION` for what was submitted, `DRIVER` for a program that connected by itself.
+    /// `SUBMISSION` for a submitted job, `DRIVER` for a program that connected directly.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The id that it was submitted with.
+    /// The id of a submitted job.
     pub submission_id: Option<String>,
-    /// The id that Ray's core gave it, once it connected.
+    /// The id from Ray's core, once it has connected.
     pub job_id: Option<String>,
-    /// Where it stands.
+    /// The job's status.
     pub status: JobStatus,
-    /// Its command.
+    /// The job's command.
     pub entrypoint: String,
-    /// What Ray says of it.
+    /// Ray's message about the job.
     #[serde(default)]
     pub message: Option<String>,
-    /// What kind of failure it was.
+    /// Ray's type of the failure.
     #[serde(default)]
     pub error_type: Option<String>,
     /// When it was submitted, in milliseconds since 1970.
@@ -77,24 +77,24 @@ pub struct Job {
     /// When it ended, in milliseconds since 1970.
     #[serde(default)]
     pub end_time: Option<i64>,
-    /// What its submitter noted.
+    /// The metadata given at submission.
     #[serde(default)]
     pub metadata: Option<BTreeMap<String, String>>,
     /// The node that its command runs on.
     #[serde(default)]
     pub driver_node_id: Option<String>,
-    /// How its command exited; below zero, the signal that ended it.
+    /// The exit code of its command; negative for the signal that ended it.
     #[serde(default)]
     pub driver_exit_code: Option<i32>,
 }
 
 impl Job {
-    /// The id a person uses.
+    /// The id shown to users: the submission id, else the job id.
     pub fn id(&self) -> &str {
         self.submission_id.as_deref().or(self.job_id.as_deref()).unwrap_or("?")
     }
 
-    /// Somebody submitted it; else it is a program that connected by itself, as `gpucl verify` does.
+    /// Whether it was submitted; else it is a program that connected directly, as `gpucl verify` does.
     pub fn was_submitted(&self) -> bool {
         self.submission_id.is_some()
     }
@@ -104,69 +104,69 @@ impl Job {
         self.start_time.filter(|at| *at > 0).and_then(|at| jiff::Timestamp::from_millisecond(at).ok())
     }
 
-    /// How long it took; until `now` while it goes on.
+    /// How long it took, or has taken up to `now` if it has not ended.
     pub fn lasted(&self, now: jiff::Timestamp) -> Option<Duration> {
         let start = self.start_time.filter(|at| *at > 0)?;
         let end = self.end_time.filter(|at| *at > 0).unwrap_or_else(|| now.as_millisecond());
         u64::try_from(end - start).ok().map(Duration::from_millis)
     }
 
-    /// What Ray says of it, on one line.
+    /// The first non-empty line of Ray's message.
     pub fn short_message(&self) -> Option<&str> {
         self.message.as_deref().and_then(|text| text.lines().find(|line| !line.trim().is_empty())).map(str::trim)
     }
 }
 
-/// The exit status that stands for how a job ended: its command's own where there is one.
+/// The exit code for an ended job: its command's own, if there is one.
 pub fn exit_code(status: JobStatus, driver_exit_code: Option<i32>) -> u8 {
     match (status, driver_exit_code) {
         (JobStatus::Succeeded, _) => 0,
         (JobStatus::Failed, Some(code @ 1..=255)) => u8::try_from(code).unwrap_or(1),
-        // A signal, as a shell would tell it.
+        // A signal, as shells report it: 128 plus its number.
         (JobStatus::Failed, Some(code @ -64..=-1)) => u8::try_from(128 - code).unwrap_or(1),
         _ => 1,
     }
 }
 
-/// What is to run, and how.
+/// A job to submit.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct SubmitRequest {
-    /// The line for the shell.
+    /// The command line for the shell.
     pub entrypoint: String,
-    /// The id; one is made when it is absent.
+    /// The id; generated if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub submission_id: Option<String>,
-    /// The runtime environment, its local folders already uploaded.
+    /// The runtime environment, with local folders already uploaded.
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     pub runtime_env: serde_json::Map<String, serde_json::Value>,
-    /// What is noted on the job.
+    /// Metadata to store with the job.
     pub metadata: BTreeMap<String, String>,
-    /// How many CPUs the command itself takes.
+    /// The number of CPUs reserved for the command itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entrypoint_num_cpus: Option<f64>,
-    /// How many GPUs the command itself takes.
+    /// The number of GPUs reserved for the command itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entrypoint_num_gpus: Option<f64>,
 }
 
-/// Checks an id that somebody chose: it becomes part of an address and of a file's name.
+/// Validates a job id chosen by a user, which becomes part of a URL and of a file name.
 ///
 /// # Errors
-/// When it holds anything but letters, digits, `.`, `_` and `-`, or is too long.
+/// If it is empty, longer than 128 characters, begins with a dot, or has others than letters, digits, `.`, `_` and `-`.
 pub fn check_id(id: &str) -> Result<()> {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
     if !id.is_empty() && id.len() <= 128 && id.chars().all(allowed) && !id.starts_with('.') {
         return Ok(());
     }
     Err(Error::new(ErrorKind::Usage, format!("use `{id}` as a job's id"))
-        .because("an id has 1 to 128 of the characters A-Z a-z 0-9 . _ - and does not begin with a dot"))
+        .because("an id takes 1 to 128 characters of A-Z a-z 0-9 . _ - and must not begin with a dot"))
 }
 
 impl Client {
-    /// Submits a job and hands back its id. A lost answer is not a lost job: Ray is asked whether it has it.
+    /// Submits a job and returns its id. If the answer is lost, asks Ray whether it has the job.
     ///
     /// # Errors
-    /// When Ray refuses it, or has a job of that id.
+    /// If Ray refuses it or has a job with this id.
     pub async fn submit(&self, mut request: SubmitRequest) -> Result<String> {
         let id = match request.submission_id.take() {
             Some(id) => {
@@ -191,7 +191,7 @@ impl Client {
                 if self.arrived(&id, &mark).await {
                     return Ok(id);
                 }
-                return Err(error.hint("whether it was submitted is not known: `gpucl job list`"));
+                return Err(error.hint("it may have been submitted; check: `gpucl job list`"));
             }
         };
         let status = answer.status();
@@ -201,14 +201,14 @@ impl Client {
         let text = error_text(answer).await;
         if text.contains("already exists") {
             return Err(Error::new(ErrorKind::Usage, doing)
-                .because("a job of that id exists already")
-                .hint(format!("choose another --id, or look at it: `gpucl job status {id}`")));
+                .because("a job with this id already exists")
+                .hint(format!("choose another --id, or see the existing one: `gpucl job status {id}`")));
         }
-        // Not a read: trying again is the person's decision.
+        // Not a read: a retry is the user's decision.
         Err(refused(&doing, status, &text).status(Status::Permanent))
     }
 
-    /// Whether a submission whose answer was lost reached Ray.
+    /// Whether a submission whose answer was lost arrived at Ray.
     async fn arrived(&self, id: &str, mark: &str) -> bool {
         let until = tokio::time::Instant::now() + LOST_ANSWER_LIMIT;
         loop {
@@ -226,7 +226,7 @@ impl Client {
     /// Reads one job.
     ///
     /// # Errors
-    /// Of kind `NotFound` when Ray does not know it.
+    /// Of kind `NotFound` if Ray does not know it.
     pub async fn job(&self, id: &str) -> Result<Job> {
         let doing = format!("read job {id}");
         check_known_form(id, &doing)?;
@@ -236,17 +236,17 @@ impl Client {
     /// Lists all jobs, oldest first.
     ///
     /// # Errors
-    /// When Ray does not answer or refuses the token.
+    /// If Ray does not answer or refuses the token.
     pub async fn jobs(&self) -> Result<Vec<Job>> {
         let mut jobs: Vec<Job> = self.read("/api/jobs/", "list the jobs").await?;
         jobs.sort_by(|a, b| (a.start_time, a.id()).cmp(&(b.start_time, b.id())));
         Ok(jobs)
     }
 
-    /// Asks Ray to stop a job; says whether there was something to stop. It is stopped a few seconds later.
+    /// Asks Ray to stop a job; returns whether there was something to stop. It stops a few seconds later.
     ///
     /// # Errors
-    /// Of kind `NotFound` when Ray does not know it.
+    /// Of kind `NotFound` if Ray does not know it.
     pub async fn stop(&self, id: &str) -> Result<bool> {
         #[derive(Deserialize)]
         struct Stopped {
@@ -260,7 +260,7 @@ impl Client {
     }
 }
 
-/// An id that Ray cannot have is not put into an address.
+/// Refuses ids that Ray cannot have, before they become part of a URL.
 pub(super) fn check_known_form(id: &str, doing: &str) -> Result<()> {
-    check_id(id).map_err(|_| Error::new(ErrorKind::NotFound, doing).because("no job can have such an id"))
+    check_id(id).map_err(|_| Error::new(ErrorKind::NotFound, doing).because("this is not a valid job id"))
 }

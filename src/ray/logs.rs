@@ -1,4 +1,4 @@
-//! A job's log: as it is, as a stream, and followed through broken connections to the job's end.
+//! A job's log: read at once, streamed, or followed to the job's end across broken connections.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -17,42 +17,42 @@ use super::jobs::{Job, check_known_form};
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::util::human;
 
-/// How long a connection may take to be made and upgraded.
+/// The timeout for connecting and upgrading to a WebSocket.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
-/// How often the other side is asked whether it is still there.
+/// The interval of pings.
 const PING_EVERY: Duration = Duration::from_secs(15);
-/// How long it may say nothing at all, not even to a ping.
+/// How long the connection may be silent, without even a pong.
 const SILENCE_LIMIT: Duration = Duration::from_secs(50);
-/// One message holds up to ten lines, and a progress bar may be one line of many megabytes.
+/// One message has up to ten lines, and a progress bar may be one line of many megabytes.
 const MESSAGE_LIMIT: usize = 256 * 1024 * 1024;
 
-/// The longest log that is read at once; a longer one is followed.
+/// The longest log that is read at once, in bytes; a longer one is followed.
 const WHOLE_LIMIT: usize = 256 * 1024 * 1024;
 
-/// What a follower is told.
+/// A piece of output for the follower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Follow<'a> {
     /// The next piece of the log.
     Text(&'a str),
-    /// Something to know about the following itself.
+    /// A note about the connection or the job.
     Note(&'a str),
 }
 
-/// How the following ended.
+/// How following ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Followed {
-    /// The job ended, and all of its log was handed over.
+    /// The job ended and its whole log was delivered.
     Ended(Box<Job>),
-    /// The follower had enough.
+    /// The follower broke off.
     Left,
 }
 
-/// How patient the following is.
+/// Timeouts of following.
 #[derive(Debug, Clone, Copy)]
 pub struct FollowOptions {
-    /// How long nothing may be reached before it gives up.
+    /// How long Ray may be unreachable before following fails.
     pub give_up_after: Duration,
-    /// The first pause before connecting again; it doubles up to ten times this.
+    /// The first pause before reconnecting; it doubles up to ten times this value.
     pub pause: Duration,
 }
 
@@ -62,7 +62,7 @@ impl Default for FollowOptions {
     }
 }
 
-/// One connection to a job's log, from its beginning.
+/// One connection to a job's log, which plays it from the beginning.
 #[derive(Debug)]
 pub struct LogTail {
     socket: WebSocketStream<TcpStream>,
@@ -71,10 +71,10 @@ pub struct LogTail {
 }
 
 impl LogTail {
-    /// The next piece; `None` when the other side closed it in good order.
+    /// The next piece; `None` if the server closed the connection normally.
     ///
     /// # Errors
-    /// Of a temporary kind when the connection broke.
+    /// With status `Temporary` if the connection broke.
     pub async fn next(&mut self) -> Result<Option<String>> {
         let doing = "follow the log";
         let broken = |cause: &dyn std::fmt::Display| {
@@ -86,19 +86,19 @@ impl LogTail {
                     self.heard = Instant::now();
                     match message {
                         Some(Ok(Message::Text(text))) => return Ok(Some(text.as_str().to_owned())),
-                        // 1011 and the like: Ray's reader of the log failed.
+                        // Such as 1011: Ray failed to read the log.
                         Some(Ok(Message::Close(Some(frame)))) if u16::from(frame.code) >= 1002 => {
                             return Err(broken(&format!("closed with code {}", u16::from(frame.code))));
                         }
                         Some(Ok(Message::Close(_))) => return Ok(None),
                         Some(Ok(_)) => {}
                         Some(Err(error)) => return Err(broken(&error)),
-                        None => return Err(broken(&"it ended without a close")),
+                        None => return Err(broken(&"it ended without a close frame")),
                     }
                 }
                 _ = self.ping.tick() => {
                     if self.heard.elapsed() > SILENCE_LIMIT {
-                        return Err(broken(&format!("nothing was heard for {}", human::short_duration(SILENCE_LIMIT))));
+                        return Err(broken(&format!("no message for {}", human::short_duration(SILENCE_LIMIT))));
                     }
                     if let Err(error) = self.socket.send(Message::Ping(Vec::new().into())).await {
                         return Err(broken(&error));
@@ -110,10 +110,10 @@ impl LogTail {
 }
 
 impl Client {
-    /// Reads a job's log as far as it goes.
+    /// Reads a job's log up to its current end.
     ///
     /// # Errors
-    /// Of kind `NotFound` when Ray does not know the job.
+    /// Of kind `NotFound` if Ray does not know the job.
     pub async fn logs(&self, id: &str) -> Result<String> {
         #[derive(Deserialize)]
         struct Logs {
@@ -130,19 +130,19 @@ impl Client {
         }
     }
 
-    /// Reads the log's file: Ray's job API breaks off at the first byte that is no UTF-8.
+    /// Reads the log file directly: Ray's job API fails at the first byte that is not UTF-8.
     async fn log_file(&self, id: &str, doing: &str) -> Option<String> {
         let node = self.job(id).await.ok()?.driver_node_id?;
         let path = format!("/api/v0/logs/file?node_id={node}&filename=job-driver-{id}.log&lines=-1&format=text");
         let bytes = whole(self.read_answer(&path, doing).await.ok()?, WHOLE_LIMIT, doing).await.ok()?;
-        // The job API tells every end of a line as one `\n`; what was counted there must fit here.
+        // The job API normalizes line ends to `\n`; byte offsets must match it.
         Some(String::from_utf8_lossy(&bytes).replace("\r\n", "\n").replace('\r', "\n"))
     }
 
-    /// Opens a stream of a job's log, from its beginning.
+    /// Opens a stream of a job's log from the beginning.
     ///
     /// # Errors
-    /// Of kind `NotFound` when Ray does not know the job; of a temporary kind when it cannot be reached.
+    /// Of kind `NotFound` if Ray does not know the job; with status `Temporary` if it cannot be reached.
     pub async fn tail(&self, id: &str) -> Result<LogTail> {
         let doing = format!("follow the log of job {id}");
         check_known_form(id, &doing)?;
@@ -153,7 +153,7 @@ impl Client {
                 .status(Status::Temporary)
                 .hint("is the cluster up? `gpucl status`")
         };
-        let wrong = || Error::new(ErrorKind::Ray, doing.clone()).because(format!("`{}` is no address", self.base()));
+        let wrong = || Error::new(ErrorKind::Ray, doing.clone()).because(format!("`{}` is not a URL", self.base()));
         let url = reqwest::Url::parse(self.base()).map_err(|_| wrong())?;
         let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
             return Err(wrong());
@@ -182,13 +182,13 @@ impl Client {
         Ok(LogTail { socket, ping, heard: Instant::now() })
     }
 
-    /// Follows a job's log to the job's end, through broken connections, each byte once.
+    /// Follows a job's log to the job's end across broken connections, delivering each byte once.
     ///
-    /// Ray only appends to a log and plays it from its beginning on every connection, so what was handed over is counted
+    /// Ray only appends to a log and plays it from the beginning on every connection, so delivered bytes are counted
     /// and skipped.
     ///
     /// # Errors
-    /// When Ray refuses, does not know the job, or cannot be reached for [`FollowOptions::give_up_after`].
+    /// If Ray refuses, does not know the job, or cannot be reached for [`FollowOptions::give_up_after`].
     pub async fn follow(
         &self,
         id: &str,
@@ -206,7 +206,7 @@ impl Client {
                     return Ok(if following.rest().await.is_break() { Followed::Left } else { Followed::Ended(job) });
                 }
                 Ok(Some(followed)) => return Ok(followed),
-                // Closed in good order while the job goes on: what reads the log for Ray was lost, or cannot read it.
+                // Closed normally while the job runs: Ray's reader of the log was lost, or cannot read it.
                 Ok(None) => {
                     closed_early = true;
                     if following.handed_over == before
@@ -227,13 +227,13 @@ impl Client {
             }
             if let Some(error) = error {
                 if following.last_contact.elapsed() > options.give_up_after {
-                    return Err(
-                        error.hint(format!("the job may go on; follow it again: `gpucl job logs {id} --follow`"))
-                    );
+                    let again =
+                        format!("the job may still be running; follow it again: `gpucl job logs {id} --follow`");
+                    return Err(error.hint(again));
                 }
                 if !lost {
                     lost = true;
-                    let note = format!("the connection to job {id} is lost; the job goes on, connecting again");
+                    let note = format!("lost the connection to job {id}; the job keeps running, reconnecting");
                     if (following.on)(Follow::Note(&note)).is_break() {
                         return Ok(Followed::Left);
                     }
@@ -255,10 +255,10 @@ struct Following<'a, 'b> {
 }
 
 impl Following<'_, '_> {
-    /// Follows by one connection; `None` when it closed in good order and the job goes on.
+    /// Follows over one connection; `None` if it was closed normally and the job still runs.
     async fn one_connection(&mut self, lost: &mut bool) -> Result<Option<Followed>> {
         if *lost {
-            // Of a job that ended meanwhile, one answer is enough: a poor link may never carry a stream to its end.
+            // For a job that has ended, one answer is enough: a poor link may never carry a whole stream.
             let job = self.client.job(self.id).await?;
             self.last_contact = Instant::now();
             if job.status.is_terminal() {
@@ -269,7 +269,7 @@ impl Following<'_, '_> {
         }
         let mut tail = self.client.tail(self.id).await?;
         self.last_contact = Instant::now();
-        if std::mem::take(lost) && (self.on)(Follow::Note("connected again")).is_break() {
+        if std::mem::take(lost) && (self.on)(Follow::Note("reconnected")).is_break() {
             return Ok(Some(Followed::Left));
         }
         let mut seen = 0;
@@ -281,9 +281,9 @@ impl Following<'_, '_> {
                     self.last_contact = Instant::now();
                     piece
                 }
-                // A job without any output may wait for resources: say so, once for each reason.
+                // A job without any output may wait for resources: report each reason once.
                 _ = look.tick(), if self.handed_over == 0 => {
-                    if self.tell_what_it_waits_for().await.is_break() {
+                    if self.report_waiting().await.is_break() {
                         return Ok(Some(Followed::Left));
                     }
                     continue;
@@ -298,11 +298,11 @@ impl Following<'_, '_> {
         Ok(job.status.is_terminal().then(|| Followed::Ended(Box::new(job))))
     }
 
-    /// Hands over what of this piece is new. `seen` is how much of the log this connection has played.
+    /// Delivers the new part of a piece. `seen` is how much of the log this connection has played, in bytes.
     fn hand_over(&mut self, piece: &str, seen: &mut usize) -> ControlFlow<()> {
         let known = self.handed_over.saturating_sub(*seen).min(piece.len());
         *seen += piece.len();
-        // A boundary within a letter cannot be while the log is only appended to; should it be, nothing is lost.
+        // A boundary within a character is impossible while the log is append-only; if it happens, nothing is lost.
         let new = piece.get(known..).unwrap_or(piece);
         if new.is_empty() {
             return ControlFlow::Continue(());
@@ -311,29 +311,29 @@ impl Following<'_, '_> {
         (self.on)(Follow::Text(new))
     }
 
-    /// Hands over what the stream did not: Ray ends it when it cannot read the log, as if all had been said.
+    /// Delivers the rest of the log: Ray closes the stream normally if it cannot read the log.
     async fn rest(&mut self) -> ControlFlow<()> {
         match self.client.logs(self.id).await {
             Ok(text) => self.hand_over(&text, &mut 0),
             Err(error) => {
-                let note = format!("the log of job {} is not complete here; {error}", self.id);
+                let note = format!("the log of job {} is incomplete here: {error}", self.id);
                 (self.on)(Follow::Note(&note))
             }
         }
     }
 
-    async fn tell_what_it_waits_for(&mut self) -> ControlFlow<()> {
+    async fn report_waiting(&mut self) -> ControlFlow<()> {
         let Ok(job) = self.client.job(self.id).await else {
             return ControlFlow::Continue(());
         };
         if job.status != super::jobs::JobStatus::Pending {
             return ControlFlow::Continue(());
         }
-        let message = job.short_message().unwrap_or("it was not begun yet").to_owned();
+        let message = job.short_message().unwrap_or("it has not started yet").to_owned();
         if self.waited_for.as_ref() == Some(&message) {
             return ControlFlow::Continue(());
         }
-        let said = (self.on)(Follow::Note(&format!("job {} waits: {message}", self.id)));
+        let said = (self.on)(Follow::Note(&format!("job {} is waiting: {message}", self.id)));
         self.waited_for = Some(message);
         said
     }

@@ -1,4 +1,4 @@
-//! Ray's HTTP API, with its token: nodes, jobs, logs, packages.
+//! A client of Ray's HTTP API, with token authentication: nodes, jobs, logs, packages.
 
 mod access;
 mod client;

@@ -1,4 +1,4 @@
-//! The nodes of the cluster, as Ray sees them.
+//! The nodes of the cluster, as reported by Ray.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,24 @@ use serde::{Deserialize, Serialize};
 use super::client::Client;
 use crate::error::{Error, ErrorKind, Result};
 
-/// A node of Ray.
+/// A Ray node.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Node {
-    /// Ray's id of it, new after every restart.
+    /// Ray's id for the node, new after every restart.
     pub node_id: String,
-    /// Its address.
+    /// The node's IP address.
     pub address: String,
-    /// It is the head.
+    /// It is the head node.
     pub is_head: bool,
-    /// It is alive.
+    /// Its state is `ALIVE`.
     pub alive: bool,
-    /// `ALIVE` or `DEAD`, as Ray says it.
+    /// Ray's state: `ALIVE` or `DEAD`.
     pub state: String,
-    /// What it offers in all: `CPU`, `GPU`, `memory` in bytes, own resources.
+    /// Its total resources: `CPU`, `GPU`, `memory` in bytes, custom ones.
     pub resources: BTreeMap<String, f64>,
-    /// Its labels.
+    /// Ray's node labels.
     pub labels: BTreeMap<String, String>,
-    /// When it started.
+    /// When it started, if Ray reports it.
     pub start_time: Option<jiff::Timestamp>,
 }
 
@@ -63,16 +63,16 @@ struct Row {
 }
 
 impl Client {
-    /// Lists all nodes that Ray knows, the dead ones too: the head first, then by id.
+    /// Lists all nodes that Ray knows, dead ones included: the head first, then by id.
     ///
     /// # Errors
-    /// When Ray does not answer, refuses the token, or knows only a part.
+    /// If Ray does not answer, refuses the token, or returns only a part.
     pub async fn nodes(&self) -> Result<Vec<Node>> {
         let doing = "list Ray's nodes";
         let listing: Listing = self.read("/api/v0/nodes?detail=1&limit=10000", doing).await?;
         let rows = listing.data.result;
         if let Some(warning) = rows.partial_failure_warning.filter(|warning| !warning.trim().is_empty()) {
-            return Err(Error::new(ErrorKind::Ray, doing).because(format!("Ray knows only a part: {warning}")));
+            return Err(Error::new(ErrorKind::Ray, doing).because(format!("Ray returned only a part: {warning}")));
         }
         let mut nodes: Vec<Node> = rows
             .result

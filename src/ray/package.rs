@@ -1,4 +1,4 @@
-//! Working folders: packed by us, kept by Ray under the digest of what is in them.
+//! Working folders: packed by gpucl, stored at Ray under the digest of their content.
 
 use std::io::{self, Cursor, Write};
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,14 +17,14 @@ use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::fs::read_within;
 use crate::util::{digest, human};
 
-/// How large a package may be.
+/// The maximum size of a package, in bytes.
 pub const SIZE_LIMIT: u64 = 100 * 1024 * 1024;
-/// What Ray's own tools leave out as well: none of it helps a job, all of it is large.
+/// Always excluded, as by Ray's own tools: large and useless to a job.
 const LEFT_OUT: &[&str] = &[".git", ".venv", "venv", "__pycache__"];
 const UPLOAD_LIMIT: Duration = Duration::from_secs(600);
 const CHUNK: usize = 256 * 1024;
 
-/// What is told of an upload: bytes sent, and bytes in all.
+/// A callback for upload progress: bytes sent, and bytes in total.
 pub type OnProgress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// A packed working folder.
@@ -36,7 +36,7 @@ pub struct Package {
     skipped: Vec<String>,
 }
 
-/// What became of a package.
+/// The result of an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UploadOutcome {
     /// Ray has it now.
@@ -46,20 +46,20 @@ pub enum UploadOutcome {
 }
 
 impl Package {
-    /// Packs a folder: what `.gitignore`, `.rayignore` and `excludes` leave of it. Equal folders give equal packages.
+    /// Packs a folder without what `.gitignore`, `.rayignore` and `excludes` match. Equal folders give equal packages.
     ///
-    /// It reads the disk and blocks.
+    /// Blocks on disk reads.
     ///
     /// # Errors
-    /// When the folder cannot be read, or its package would be larger than [`SIZE_LIMIT`].
+    /// If the folder cannot be read, or its package would be larger than [`SIZE_LIMIT`].
     pub fn of_folder(folder: &Path, excludes: &[String]) -> Result<Self> {
         Self::of_folder_within(folder, excludes, SIZE_LIMIT)
     }
 
-    /// As [`Package::of_folder`], with a limit of one's own.
+    /// As [`Package::of_folder`], with another size limit, in bytes.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Package::of_folder`].
     pub fn of_folder_within(folder: &Path, excludes: &[String], limit: u64) -> Result<Self> {
         let doing = || format!("pack the working folder `{}`", folder.display());
         let root = fs_err::canonicalize(folder).doing(ErrorKind::Usage, doing)?;
@@ -71,7 +71,7 @@ impl Package {
         let mut files = 0;
         for entry in &entries {
             let name = entry.name.as_str();
-            // One fixed time: a checkout of yesterday and one of today are the same package.
+            // A fixed time, so that the package does not depend on when files were checked out.
             let options = SimpleFileOptions::default().last_modified_time(zip::DateTime::default());
             let wrote = if entry.is_dir {
                 zip.add_directory(name, options.unix_permissions(0o755))
@@ -90,16 +90,16 @@ impl Package {
         Ok(Self { files, skipped, ..Self::of_bytes(capped.inner.into_inner()) })
     }
 
-    /// Takes a zip file that the user made.
+    /// Takes a zip file made by the user as it is.
     ///
     /// # Errors
-    /// When it cannot be read or is larger than [`SIZE_LIMIT`].
+    /// If it cannot be read or is larger than [`SIZE_LIMIT`].
     pub fn of_zip(path: &Path) -> Result<Self> {
         let doing = || format!("read the working folder's zip file `{}`", path.display());
         let size = fs_err::metadata(path).doing(ErrorKind::Usage, doing)?.len();
         if size > SIZE_LIMIT {
             return Err(Error::new(ErrorKind::Usage, doing()).because(format!(
-                "it has {}; Ray takes at most {}",
+                "it has {}; Ray accepts at most {}",
                 human::bytes(size),
                 human::bytes(SIZE_LIMIT)
             )));
@@ -116,22 +116,22 @@ impl Package {
         &self.name
     }
 
-    /// What a runtime environment calls it.
+    /// The URI for a runtime environment.
     pub fn uri(&self) -> String {
         format!("gcs://{}", self.name)
     }
 
-    /// The zip file.
+    /// The content of the zip file.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How many files it holds; 0 for a zip file that the user made.
+    /// The number of files in it; 0 for a zip file made by the user.
     pub fn files(&self) -> usize {
         self.files
     }
 
-    /// What was left out although nothing ignores it, and why.
+    /// Files left out although no pattern excludes them, with the reason.
     pub fn skipped(&self) -> &[String] {
         &self.skipped
     }
@@ -146,7 +146,7 @@ struct Entry {
     size: u64,
 }
 
-/// Lists what goes in, sorted by name, and what is left out although nothing ignores it.
+/// Lists the entries to pack, sorted by name, and those left out although no pattern excludes them.
 fn list(root: &Path, excludes: &[String]) -> Result<(Vec<Entry>, Vec<String>)> {
     let doing = "list its files";
     let excluded = excluder(root, excludes)?;
@@ -168,7 +168,7 @@ fn list(root: &Path, excludes: &[String]) -> Result<(Vec<Entry>, Vec<String>)> {
             }
             let inside = !entry.path_is_symlink() || leads_inside(&top, entry);
             if !inside && let Ok(mut noted) = noted.lock() {
-                noted.push(format!("{}: a link that leads out of the folder", relative(&top, entry.path())));
+                noted.push(format!("{}: a symlink that points outside the folder", relative(&top, entry.path())));
             }
             inside
         })
@@ -177,10 +177,10 @@ fn list(root: &Path, excludes: &[String]) -> Result<(Vec<Entry>, Vec<String>)> {
     for found in walk {
         let entry = match found {
             Ok(entry) => entry,
-            // A link to nothing, or to a folder above itself, is no part of a folder's content.
+            // A broken symlink, or one to a folder above itself, is not part of a folder's content.
             Err(error) => match broken_link(&error) {
                 Some(path) => {
-                    skipped.push(format!("{}: a link to nothing or to itself", relative(root, &path)));
+                    skipped.push(format!("{}: a broken or circular symlink", relative(root, &path)));
                     continue;
                 }
                 None => return Err(Error::new(ErrorKind::Usage, doing).caused_by(&error)),
@@ -210,13 +210,13 @@ fn list(root: &Path, excludes: &[String]) -> Result<(Vec<Entry>, Vec<String>)> {
 fn excluder(root: &Path, excludes: &[String]) -> Result<Gitignore> {
     let mut builder = GitignoreBuilder::new(root);
     for pattern in LEFT_OUT.iter().copied().chain(excludes.iter().map(String::as_str)) {
-        builder.add_line(None, pattern).doing(ErrorKind::Usage, || format!("understand the exclude `{pattern}`"))?;
+        builder.add_line(None, pattern).doing(ErrorKind::Usage, || format!("parse the exclude pattern `{pattern}`"))?;
     }
-    builder.build().doing(ErrorKind::Usage, || "understand the excludes".to_owned())
+    builder.build().doing(ErrorKind::Usage, || "parse the exclude patterns".to_owned())
 }
 
 fn leads_inside(root: &Path, entry: &DirEntry) -> bool {
-    // What leads nowhere is told of when the walk stumbles over it.
+    // Broken symlinks are reported when the walk meets them.
     fs_err::canonicalize(entry.path()).map_or(true, |target| target.starts_with(root))
 }
 
@@ -248,10 +248,10 @@ fn pack_error(error: &zip::result::ZipError, entries: &[Entry], limit: u64, doin
         largest.iter().take(5).map(|entry| format!("{:>10}  {}", human::bytes(entry.size), entry.name)).collect();
     Error::new(ErrorKind::Usage, doing)
         .because(format!("its package is larger than {}; the largest files:\n{}", human::bytes(limit), list.join("\n")))
-        .hint("name in .gitignore (or .rayignore) what the job does not need; put data into a bucket or on the hosts")
+        .hint("list what the job does not need in .gitignore or .rayignore; put data in a bucket or on the hosts")
 }
 
-/// Memory that refuses to grow beyond a limit, so that a huge folder is not packed for nothing.
+/// A buffer with a size limit, so that packing a huge folder fails early.
 struct Capped {
     inner: Cursor<Vec<u8>>,
     limit: u64,
@@ -261,7 +261,7 @@ struct Capped {
 impl Write for Capped {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.full {
-            // The zip writer finishes its archive when it is dropped, and complains on stderr when it cannot.
+            // The zip writer finishes its archive on drop, and complains on stderr if it cannot.
             return Ok(bytes.len());
         }
         if self.inner.position() + bytes.len() as u64 > self.limit {
@@ -283,10 +283,10 @@ impl io::Seek for Capped {
 }
 
 impl Client {
-    /// Whether Ray has a package. To ask also keeps it there for the next minutes.
+    /// Whether Ray has a package. The request also keeps it there for the next minutes.
     ///
     /// # Errors
-    /// When Ray does not answer or refuses the token.
+    /// If Ray does not answer or refuses the token.
     pub async fn package_exists(&self, name: &str) -> Result<bool> {
         let doing = format!("ask Ray for package {name}");
         match self.read_answer(&format!("/api/packages/gcs/{name}"), &doing).await {
@@ -299,7 +299,7 @@ impl Client {
     /// Uploads a package unless Ray has it.
     ///
     /// # Errors
-    /// When Ray does not take it.
+    /// If Ray does not accept it.
     pub async fn upload(&self, package: &Package, progress: Option<OnProgress>) -> Result<UploadOutcome> {
         if self.package_exists(package.name()).await? {
             return Ok(UploadOutcome::Present);

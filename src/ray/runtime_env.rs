@@ -1,4 +1,4 @@
-//! Runtime environments: read from a file or from the command line, their local parts made fit to travel.
+//! Runtime environments: read from a file or the command line, with local files inlined or packed.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::fs::{RECORD_LIMIT, read_text_within};
 
-/// A runtime environment that may still name things of this machine.
+/// A runtime environment that may still refer to local files.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RuntimeEnv {
     fields: Map<String, Value>,
@@ -16,23 +16,23 @@ pub struct RuntimeEnv {
 /// A working folder that has to be packed and uploaded first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkingDir {
-    /// A folder, and what of it stays here.
+    /// A folder, and the patterns to exclude.
     Folder(PathBuf, Vec<String>),
-    /// A zip file that the user made.
+    /// A zip file made by the user.
     Zip(PathBuf),
 }
 
 impl RuntimeEnv {
-    /// Reads a runtime environment: JSON as it stands when it begins with `{`, else a YAML or JSON file.
+    /// Reads a runtime environment: inline JSON if it begins with `{`, else a YAML or JSON file.
     ///
-    /// Paths in it are taken from `here`, as Ray's own tools do.
+    /// Paths in it are relative to `here`, as with Ray's own tools.
     ///
     /// # Errors
-    /// When it cannot be read or understood.
+    /// If it cannot be read or parsed.
     pub fn read(text_or_path: &str, here: &Path) -> Result<Self> {
         let inline = text_or_path.trim_start().starts_with('{');
         let (text, doing) = if inline {
-            (text_or_path.to_owned(), "read the runtime environment of the command line".to_owned())
+            (text_or_path.to_owned(), "read the runtime environment from the command line".to_owned())
         } else {
             let doing = format!("read the runtime environment `{text_or_path}`");
             let text =
@@ -57,7 +57,7 @@ impl RuntimeEnv {
     /// Sets an environment variable of the job.
     ///
     /// # Errors
-    /// When what the file calls `env_vars` is not a mapping.
+    /// If `env_vars` of the file is not a mapping.
     pub fn set_variable(&mut self, name: &str, value: &str) -> Result<()> {
         let variables = self.fields.entry("env_vars").or_insert_with(|| Value::Object(Map::new()));
         let Value::Object(variables) = variables else {
@@ -68,10 +68,10 @@ impl RuntimeEnv {
         Ok(())
     }
 
-    /// Takes out the local working folder, if there is one. `chosen` is what the command line says of it.
+    /// Removes and returns the local working folder, if there is one. `chosen` is the one from the command line.
     ///
     /// # Errors
-    /// When both name one, or the one named is not there.
+    /// If both name one, or it does not exist.
     pub fn take_working_dir(&mut self, chosen: Option<&Path>, here: &Path) -> Result<Option<WorkingDir>> {
         let doing = "find the working folder";
         let excludes = self.take_excludes()?;
@@ -79,8 +79,9 @@ impl RuntimeEnv {
             None | Some(Value::Null) => None,
             Some(Value::String(named)) => Some(named.clone()),
             Some(_) => {
-                return Err(Error::new(ErrorKind::Usage, doing)
-                    .because("`working_dir` of the runtime environment is not a text"));
+                return Err(
+                    Error::new(ErrorKind::Usage, doing).because("`working_dir` of the runtime environment is not text")
+                );
             }
         };
         let local = match (chosen, named) {
@@ -93,7 +94,7 @@ impl RuntimeEnv {
                     .hint("leave one of the two out"));
             }
             (Some(chosen), None) => here.join(chosen),
-            // A place that Ray fetches it from by itself.
+            // A URL that Ray fetches itself.
             (None, Some(named)) if named.contains("://") => return Ok(None),
             (None, Some(named)) => here.join(named),
             (None, None) => return Ok(None),
@@ -110,26 +111,26 @@ impl RuntimeEnv {
         }
     }
 
-    /// Names the uploaded working folder.
+    /// Sets the URI of the uploaded working folder.
     pub fn set_working_dir(&mut self, uri: String) {
         self.fields.insert("working_dir".to_owned(), Value::String(uri));
     }
 
-    /// What Ray is sent.
+    /// The fields to send to Ray.
     pub fn into_fields(self) -> Map<String, Value> {
         self.fields
     }
 
-    /// `excludes` means something only while packing, and that happens here.
+    /// Removes and returns `excludes`, which only applies to packing, done locally.
     fn take_excludes(&mut self) -> Result<Vec<String>> {
         match self.fields.remove("excludes") {
             None | Some(Value::Null) => Ok(Vec::new()),
             Some(value) => serde_json::from_value(value)
-                .doing(ErrorKind::Usage, || "understand `excludes` of the runtime environment".to_owned()),
+                .doing(ErrorKind::Usage, || "read `excludes` of the runtime environment".to_owned()),
         }
     }
 
-    /// Puts the content of local files in the place of their names: the head cannot read this machine's files.
+    /// Replaces the names of local files with their content: the head cannot read files on this machine.
     fn bring_files(&mut self, here: &Path, doing: &str) -> Result<()> {
         for key in ["pip", "uv"] {
             if let Some(Value::String(path)) = self.fields.get(key) {
@@ -154,7 +155,7 @@ impl RuntimeEnv {
             && modules.iter().any(local)
         {
             return Err(Error::new(ErrorKind::Unsupported, doing)
-                .because("`py_modules` names a folder of this machine")
+                .because("`py_modules` names a folder on this machine")
                 .hint("put the module into the working folder: it is on the job's import path"));
         }
         Ok(())

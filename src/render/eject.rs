@@ -1,4 +1,4 @@
-//! Built-in templates, copied to where they can be changed.
+//! Copies built-in templates to a folder where they can be changed.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -8,21 +8,21 @@ use super::{Library, Origin};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::near::nearest;
 
-/// A built-in template, and where its files come from now.
+/// A built-in template, and which of its files are overridden.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
-    /// Its name: `ray-compose`.
+    /// The template's name: `ray-compose`.
     pub name: String,
-    /// How many files it has.
+    /// The number of its files.
     pub files: usize,
-    /// The files that lie in a folder of the user, and come before the built-in ones.
+    /// The files in the user's folders that override built-in ones.
     pub changed: Vec<PathBuf>,
 }
 
-/// All templates, in the order of their names.
+/// All templates, sorted by name.
 ///
 /// # Errors
-/// When a file in a folder of the user cannot be read.
+/// If a file in one of the user's folders cannot be read.
 pub fn templates(library: &Library) -> Result<Vec<Template>> {
     let mut found: BTreeMap<&str, Template> = BTreeMap::new();
     for (path, _) in Library::built_in("templates/") {
@@ -37,10 +37,10 @@ pub fn templates(library: &Library) -> Result<Vec<Template>> {
     Ok(found.into_values().collect())
 }
 
-/// Copies a built-in template into a data folder; hands back the files that were written.
+/// Copies a built-in template into a data folder; returns the files written.
 ///
 /// # Errors
-/// When there is no such template, or one of its files is there already: then nothing is written.
+/// If there is no such template, or one of its files exists; then nothing is written.
 pub fn eject(name: &str, folder: &Path) -> Result<Vec<PathBuf>> {
     let doing = || format!("copy the template {name} to {}", folder.display());
     let prefix = format!("templates/{name}/");
@@ -53,17 +53,17 @@ pub fn eject(name: &str, folder: &Path) -> Result<Vec<PathBuf>> {
             names.dedup();
             names
         };
-        let error = Error::new(ErrorKind::NotFound, doing()).because("none of that name is built in");
+        let error = Error::new(ErrorKind::NotFound, doing()).because("no built-in template has that name");
         return Err(match nearest(name, known.iter().copied()) {
             Some(near) => error.hint(format!("did you mean `{near}`?")),
             None => error.hint(format!("there are: {}", known.join(", "))),
         });
     }
-    // A link that leads nowhere is there as well.
+    // A broken symlink counts as existing.
     if let Some((path, _)) = files.iter().find(|(path, _)| path.symlink_metadata().is_ok()) {
         return Err(Error::new(ErrorKind::State, doing())
-            .because(format!("{} is there already, and may hold changes of yours; nothing was written", path.display()))
-            .hint("copy it elsewhere to compare: add --to and another folder"));
+            .because(format!("{} already exists and may have your changes; nothing was written", path.display()))
+            .hint("to compare, copy it to another folder with --to"));
     }
     for (path, bytes) in &files {
         if let Some(parent) = path.parent() {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_comes_before_the_built_in_and_is_never_written_over() {
+    fn a_copy_overrides_the_built_in_and_is_never_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let written = eject("ray-compose", folder.path()).unwrap();
         let own = folder.path().join("templates/ray-compose/compose.yaml.tera");
@@ -96,17 +96,17 @@ mod tests {
         };
         assert_eq!((of(&library), of(&Library::default())), (written.len(), 0));
 
-        // All but one are gone: it is kept, and nothing is put beside it.
+        // With only one file left, it is kept and nothing is written beside it.
         fs_err::remove_dir_all(folder.path()).unwrap();
         fs_err::create_dir_all(own.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink("/nowhere/at/all", &own).unwrap();
         let error = eject("ray-compose", folder.path()).unwrap_err();
-        assert!(error.to_string().contains("is there already"), "{error}");
+        assert!(error.to_string().contains("already exists"), "{error}");
         assert_eq!(fs_err::read_dir(own.parent().unwrap()).unwrap().count(), 1);
     }
 
     #[test]
-    fn a_name_that_is_none_gets_its_neighbour() {
+    fn an_unknown_name_gets_a_suggestion() {
         let folder = tempfile::tempdir().unwrap();
         for (name, hint) in [("ray-compos", "did you mean `ray-compose`?"), ("../ray-compose", "did you mean")] {
             let error = eject(name, folder.path()).unwrap_err();

@@ -1,4 +1,4 @@
-//! The layered data files (playbooks, templates) and their rendering.
+//! Playbooks and templates as layered data files, and their rendering.
 
 mod eject;
 mod library;

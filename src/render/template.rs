@@ -1,12 +1,12 @@
-//! Tera, set up so that what is missing is an error and nothing is escaped behind one's back.
+//! Tera, configured so that an undefined variable is an error and nothing is escaped automatically.
 
 use tera::{Context, Tera};
 
 use crate::error::{Doing as _, ErrorKind, Result};
 
-/// Renders a template's text. A variable that is not defined is an error that names those that are.
+/// Renders a template's text. The error for an undefined variable names the defined ones.
 ///
-/// There are two filters of ours: `{{ value | quote }}` makes the value one word of a shell program, `{{ value | word }}` one
+/// Two filters are added: `{{ value | quote }}` makes the value one word of a shell program, `{{ value | word }}` one
 /// value of a compose file.
 pub fn render(name: &str, text: &str, variables: &impl serde::Serialize) -> Result<String> {
     let doing = || format!("render {name}");
@@ -19,12 +19,12 @@ pub fn render(name: &str, text: &str, variables: &impl serde::Serialize) -> Resu
     tera.render(name, &context).doing(ErrorKind::Spec, doing)
 }
 
-/// Makes any text one word of a POSIX shell program.
+/// Quotes a text as one word for a POSIX shell.
 pub fn quote(text: &str) -> String {
     crate::util::text::quoted(text)
 }
 
-/// A path on a host as one word of a shell: `~/` at its beginning is the home folder of who runs it, and all else is literal.
+/// Quotes a path on a host as one word for a shell: a leading `~/` is the executing user's home, the rest is literal.
 pub fn quote_path(path: &str) -> String {
     match path.strip_prefix("~/") {
         Some(rest) => format!("\"$HOME\"/{}", quote(rest)),
@@ -32,7 +32,7 @@ pub fn quote_path(path: &str) -> String {
     }
 }
 
-/// Makes any text one value of a compose file: quoted, and with each `$` doubled, which compose takes for a variable.
+/// Quotes a text as one value of a compose file, with each `$` doubled, which else begins a variable.
 fn word(text: &str) -> String {
     serde_json::Value::String(text.to_owned()).to_string().replace('$', "$$")
 }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fills_in_and_refuses_what_is_not_defined() {
+    fn variables_are_filled_in_and_undefined_ones_refused() {
         let variables = BTreeMap::from([("image", "a && b <c> \"q\"")]);
         assert_eq!(render("x.yaml", "{{ image }}", &variables).unwrap(), "a && b <c> \"q\"");
         assert_eq!(render("x.sh", "{{ image | quote }}", &variables).unwrap(), "'a && b <c> \"q\"'");

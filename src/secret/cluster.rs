@@ -1,4 +1,4 @@
-//! All credentials of a cluster with services, and the files that hosts get of them.
+//! All credentials of a cluster with services, and the credential files sent to hosts.
 
 use std::path::Path;
 
@@ -12,16 +12,16 @@ use crate::host::StageFile;
 use crate::state::way_to_write;
 use crate::util::{fs, random};
 
-/// Prometheus' user.
+/// The user name for Prometheus.
 pub const PROMETHEUS_USER: &str = "gpucl";
-/// Grafana's user.
+/// The user name for Grafana.
 pub const GRAFANA_USER: &str = "admin";
-/// bcrypt reads no more than 72 bytes of a password.
+/// The length of a password; bcrypt reads at most 72 bytes.
 const PASSWORD_LENGTH: usize = 40;
-/// Each step doubles what one guess costs; Prometheus asks it of itself once for each password that it sees.
+/// Each step doubles the cost of a guess; Prometheus computes it once per distinct password.
 const BCRYPT_COST: u32 = 10;
 
-/// All credentials of a cluster: one file each in the `secrets` folder of the cluster's state.
+/// All credentials of a cluster, one file each in the `secrets` folder of the cluster's state.
 #[derive(Debug, Clone)]
 pub struct Secrets {
     /// Ray's token.
@@ -30,20 +30,20 @@ pub struct Secrets {
     pub object_store_user: SecretString,
     /// The object store's secret key.
     pub object_store_password: SecretString,
-    /// Grafana's password of `admin`.
+    /// The password of [`GRAFANA_USER`].
     pub grafana_password: SecretString,
-    /// Prometheus' password of `gpucl`.
+    /// The password of [`PROMETHEUS_USER`].
     pub prometheus_password: SecretString,
-    /// The bcrypt hash of that password: kept, since each making of it gives another.
+    /// The bcrypt hash of that password; stored, since hashing is salted and each result differs.
     pub prometheus_hash: SecretString,
     /// Jupyter's token.
     pub jupyter_token: SecretString,
-    /// The keys of a store that exists, as hosts get them: in the place of those of a store of ours.
+    /// The keys of an external store, as sent to hosts instead of those of gpucl's own store.
     pub external: Option<SecretString>,
 }
 
 impl Secrets {
-    /// Those of a cluster that has none but Ray's token.
+    /// The credentials of a cluster that only has Ray's token.
     pub fn of_ray(ray_token: SecretString) -> Self {
         let none = || SecretString::from(String::new());
         Self {
@@ -59,7 +59,7 @@ impl Secrets {
     }
 }
 
-/// Reads the cluster's credentials, or makes those that are not there yet.
+/// Reads the cluster's credentials and creates missing ones.
 pub fn ensure_secrets(cluster_folder: &Path) -> Result<Secrets> {
     let ray_token = ensure_ray_token(cluster_folder)?;
     let random = |name: &str, length: usize| ensure(cluster_folder, name, &|| random::letters(length));
@@ -72,8 +72,8 @@ pub fn ensure_secrets(cluster_folder: &Path) -> Result<Secrets> {
     if !is_of_password.unwrap_or(false) {
         let path = path(cluster_folder, "prometheus_hash");
         return Err(Error::new(ErrorKind::State, "read the cluster's credentials")
-            .because("the hash of Prometheus' password is of another password")
-            .hint(format!("remove it, and it is made anew: rm {}", path.display())));
+            .because("the stored hash of Prometheus' password does not match the password")
+            .hint(format!("remove it, and gpucl creates a new one: rm {}", path.display())));
     }
     Ok(Secrets {
         ray_token,
@@ -87,12 +87,12 @@ pub fn ensure_secrets(cluster_folder: &Path) -> Result<Secrets> {
     })
 }
 
-/// Where a credential lies, in the folder of the cluster's state.
+/// The path of a credential in the folder of the cluster's state.
 fn path(cluster_folder: &Path, name: &str) -> std::path::PathBuf {
     cluster_folder.join("secrets").join(name)
 }
 
-/// Reads one credential, or makes it.
+/// Reads one credential, or creates it.
 fn ensure(cluster_folder: &Path, name: &str, make: &dyn Fn() -> Result<String>) -> Result<SecretString> {
     let path = path(cluster_folder, name);
     match fs::read_text_within(&path, fs::RECORD_LIMIT) {
@@ -113,9 +113,9 @@ fn ensure(cluster_folder: &Path, name: &str, make: &dyn Fn() -> Result<String>) 
 }
 
 impl Secrets {
-    /// Credentials that are none, for renderings that are only looked at.
+    /// Placeholders, for renderings that are only shown.
     pub fn placeholders() -> Self {
-        let stand_in = |name: &str| SecretString::from(format!("the {name} of the cluster; up makes it"));
+        let stand_in = |name: &str| SecretString::from(format!("the {name} of the cluster; created by up"));
         Self {
             ray_token: stand_in("token"),
             object_store_user: stand_in("access key"),
@@ -128,16 +128,16 @@ impl Secrets {
         }
     }
 
-    /// The same, where the store is one that exists: its keys are no more rendered than our own.
+    /// The same with an external store, whose keys are not rendered either.
     pub fn placeholders_with_external() -> Self {
-        let keys = "[default]\n# the keys of the store that exists; up reads them from your credentials_file\n";
+        let keys = "[default]\n# the keys of the external store; up reads them from your credentials_file\n";
         Self { external: Some(SecretString::from(keys)), ..Self::placeholders() }
     }
 
-    /// The files of these names, below `secrets/` in a host's folder.
+    /// The files with these names, for `secrets/` in a host's folder.
     ///
-    /// Containers run as many users, so each file can be read by all; the folder above it is root's alone, and a container
-    /// sees no more of it than the single files that are mounted.
+    /// Containers run as different users, so the files are world-readable; but only root can enter the folder, and a
+    /// container sees only the files mounted into it.
     pub fn files(&self, names: &[&str]) -> Vec<StageFile> {
         let file = |name: &&str| StageFile {
             path: format!("secrets/{name}"),
@@ -164,7 +164,7 @@ impl Secrets {
             "prometheus_web.yml" => {
                 format!("basic_auth_users:\n  {PROMETHEUS_USER}: \"{}\"\n", self.prometheus_hash.expose_secret())
             }
-            // Ray's own form of headers for its calls to Prometheus.
+            // Ray's format of headers for its calls to Prometheus.
             "prometheus_headers" => {
                 let basic = STANDARD.encode(format!("{PROMETHEUS_USER}:{}", self.prometheus_password.expose_secret()));
                 format!("{{\"Authorization\": \"Basic {basic}\"}}")
@@ -182,7 +182,7 @@ mod tests {
     use crate::spec::external_credentials;
 
     #[test]
-    fn credentials_are_made_once_each_another_and_private() {
+    fn credentials_are_created_once_and_are_distinct_and_private() {
         let folder = tempfile::tempdir().unwrap();
         let first = ensure_secrets(folder.path()).unwrap();
         let again = ensure_secrets(folder.path()).unwrap();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_of_another_password_is_told() {
+    fn a_hash_of_another_password_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         ensure_secrets(folder.path()).unwrap();
         fs_err::write(folder.path().join("secrets/prometheus_password"), "another").unwrap();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_store_that_exists_hosts_get_one_profile_and_no_other() {
+    fn hosts_get_only_one_profile_of_an_external_store() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("credentials").display().to_string();
         let read = |text: &str, profile: &str| {
@@ -229,7 +229,7 @@ mod tests {
         let text = "[work]\naws_access_key_id = WORK-ID\naws_secret_access_key = WORK-KEY\n# aws_session_token = NO\n\
                     [lab]\naws_access_key_id=LAB-ID\naws_secret_access_key=LAB-KEY\naws_session_token = LAB-TOKEN\n\
                     role_arn = arn\n[default]\naws_access_key_id = MY-ID\n";
-        // A key of another section completes nothing.
+        // Keys of other sections do not count.
         assert!(
             refused(text, "default").contains("[default] has no aws_secret_access_key"),
             "{}",

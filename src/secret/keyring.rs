@@ -11,7 +11,7 @@ use crate::error::{Doing as _, Error, ErrorKind, Result};
 /// The service name under which the keyring lists our entries.
 const SERVICE: &str = "gpucl";
 const HINT: &str = "the keyring belongs to the desktop, and an SSH login has none; log in again from here: gpucl login";
-/// How long a person may take to unlock the keyring.
+/// How long a user may take to unlock the keyring.
 const UNLOCK_LIMIT: Duration = Duration::from_secs(120);
 
 /// Reads the secret of an account.
@@ -37,7 +37,7 @@ pub(super) fn remove(account: &str) -> Result<()> {
     removed.map_err(|error| error.hint(HINT))
 }
 
-/// Calls the keyring on a thread of its own, since it may prompt a person who never answers; the thread is abandoned then.
+/// Calls the keyring on its own thread, since it may prompt a user who never answers; the thread is abandoned then.
 fn call<T: Send + 'static>(
     account: &str,
     doing: impl Fn() -> String,

@@ -1,4 +1,4 @@
-//! Marks that only this user can make, on things in an account that others use as well: whoever reads a mark cannot make another.
+//! Marks on resources in a shared account that only this user can create: reading one does not allow forging another.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,19 +10,19 @@ use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::state::way_to_write;
 use crate::util::{fs, random};
 
-/// How long the key is: 48 of 36 letters are 248 bits.
+/// The length of the key: 48 characters out of 36 are 248 bits.
 const KEY_LENGTH: usize = 48;
-/// How many hexadecimal digits a mark has.
+/// The length of a mark, in hexadecimal digits.
 const MARK_LENGTH: usize = 24;
 
-/// The key that a user's marks are made with.
+/// The secret key for a user's marks.
 #[derive(Debug, Clone)]
 pub struct Marks {
     key: SecretString,
 }
 
 impl Marks {
-    /// Reads the key; `None` when there is none, and so no mark of this user. It changes nothing.
+    /// Reads the key; `None` if there is none, so this user has no marks. Changes nothing.
     pub fn known(config_dir: &Path) -> Result<Option<Self>> {
         let path = path(config_dir);
         match fs_err::read_to_string(&path) {
@@ -32,7 +32,7 @@ impl Marks {
         }
     }
 
-    /// Reads the key, or makes one.
+    /// Reads the key, or creates one.
     pub fn ensure(config_dir: &Path) -> Result<Self> {
         if let Some(known) = Self::known(config_dir)? {
             return Ok(known);
@@ -46,7 +46,7 @@ impl Marks {
             file.as_file().sync_all()?;
             match file.persist_noclobber(&path) {
                 Err(error) if error.error.kind() != std::io::ErrorKind::AlreadyExists => Err(error.error),
-                // Another command made it at the same moment: that one holds.
+                // Another command created it at the same time: that key is used.
                 _ => fs::sync_folder(config_dir),
             }
         };
@@ -55,15 +55,14 @@ impl Marks {
                 .caused_by(&error)
                 .hint(way_to_write(&path, &error))
         })?;
-        Self::known(config_dir)?.ok_or_else(|| {
-            Error::new(ErrorKind::State, "make the key of your marks").because("its file comes and goes")
-        })
+        Self::known(config_dir)?
+            .ok_or_else(|| Error::new(ErrorKind::State, "create the key of your marks").because("its file disappeared"))
     }
 
-    /// The mark of these words.
+    /// The mark for these words.
     pub fn of(&self, words: &[&str]) -> String {
         let key = self.key.expose_secret().as_bytes();
-        // Hashed twice with the key, since of a digest alone one could go on.
+        // A nested hash with the key, since a single one would allow length extension.
         let inner = Sha256::new().chain_update(key).chain_update(words.join("\0")).finalize();
         let outer = Sha256::new().chain_update(key).chain_update(inner).finalize();
         outer.iter().map(|byte| format!("{byte:02x}")).collect::<String>().chars().take(MARK_LENGTH).collect()
@@ -81,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_the_same_each_time_and_another_for_other_words_or_another_user() {
+    fn a_mark_is_stable_and_differs_for_other_words_or_users() {
         let (mine, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         assert!(Marks::known(mine.path()).unwrap().is_none());
         let marks = Marks::ensure(mine.path()).unwrap();

@@ -1,4 +1,5 @@
-//! The credentials that gpucl makes for a cluster. They reach services as files, never by argument, environment, log or event.
+//! The credentials that gpucl creates for a cluster. Services get them as files, never by argument or environment, and
+//! no log or event has them.
 
 mod access;
 mod cluster;
@@ -18,15 +19,15 @@ use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::state::way_to_write;
 use crate::util::{fs, random};
 
-/// How long a token is: 48 of 36 letters are 248 bits.
+/// The length of a token: 48 characters out of 36 are 248 bits.
 const TOKEN_LENGTH: usize = 48;
 
-/// Where a cluster's token for Ray lies, in the folder of the cluster's state.
+/// The path of the cluster's Ray token in the folder of the cluster's state.
 pub fn ray_token_path(cluster_folder: &Path) -> PathBuf {
     cluster_folder.join("secrets/ray_token")
 }
 
-/// Reads the cluster's token for Ray; `None` when there is none yet.
+/// Reads the cluster's Ray token; `None` if there is none yet.
 pub fn ray_token(cluster_folder: &Path) -> Result<Option<SecretString>> {
     let path = ray_token_path(cluster_folder);
     match fs::read_text_within(&path, fs::RECORD_LIMIT) {
@@ -36,7 +37,7 @@ pub fn ray_token(cluster_folder: &Path) -> Result<Option<SecretString>> {
     }
 }
 
-/// Reads the cluster's token for Ray, or makes one.
+/// Reads the cluster's Ray token, or creates one.
 pub fn ensure_ray_token(cluster_folder: &Path) -> Result<SecretString> {
     if let Some(token) = ray_token(cluster_folder)? {
         return Ok(token);

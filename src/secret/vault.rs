@@ -1,4 +1,4 @@
-//! Where a person's own credentials of clouds are kept: in the keyring of the desktop, else in a file that only they may read.
+//! Storage of a user's cloud credentials: in the desktop keyring, else in a private file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,26 +11,26 @@ use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::state::way_to_write;
 use crate::util::fs;
 
-/// The form of the file.
+/// The version of the file format.
 const VERSION: u32 = 1;
 
-/// A person's credentials of clouds, by account: `chameleon CHI@TACC CHI-231138`.
+/// A user's cloud credentials, by account: `chameleon CHI@TACC CHI-231138`.
 #[derive(Debug)]
 pub struct Vault {
     file: PathBuf,
     keyring: bool,
 }
 
-/// Where a secret lies.
+/// Where a secret is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
-    /// In the keyring of the desktop.
+    /// In the desktop keyring.
     Keyring,
-    /// In the file.
+    /// In the private file.
     File,
 }
 
-/// The file: which accounts there are, and the secrets of those that no keyring took.
+/// The content of the file: all accounts, and the secrets that are not in the keyring.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Contents {
@@ -47,23 +47,23 @@ enum Entry {
 }
 
 impl Vault {
-    /// Opens the vault of the user whose configuration lies in this folder; `session_bus` is the desktop's bus, where there is one.
+    /// Opens the vault in this configuration folder; `session_bus` is the address of the desktop's bus, if any.
     pub fn open(config_dir: &Path, session_bus: Option<&str>) -> Self {
         let keyring = session_bus.is_some_and(|address| !address.is_empty());
         Self { file: config_dir.join("credentials.yaml"), keyring }
     }
 
-    /// The file of accounts.
+    /// The path of the accounts file.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// The accounts that begin so, in the order of their names.
+    /// The accounts with this prefix, sorted.
     pub fn list(&self, begin: &str) -> Result<Vec<String>> {
         Ok(self.read()?.accounts.into_keys().filter(|account| account.starts_with(begin)).collect())
     }
 
-    /// The secret of an account; `None` when there is no such account.
+    /// Reads the secret of an account; `None` if there is no such account.
     pub fn get(&self, account: &str) -> Result<Option<SecretString>> {
         match self.read()?.accounts.remove(account) {
             None => Ok(None),
@@ -72,7 +72,7 @@ impl Vault {
         }
     }
 
-    /// Keeps a secret, in the place of one that is there; says where it lies now.
+    /// Stores a secret, replacing an existing one; returns where it is stored.
     pub fn put(&self, account: &str, secret: &SecretString) -> Result<Store> {
         let mut contents = self.read()?;
         let (entry, store) = if self.keyring && keyring::put(account, secret).is_ok() {
@@ -85,7 +85,7 @@ impl Vault {
         Ok(store)
     }
 
-    /// Forgets an account; says whether there was one.
+    /// Removes an account; returns whether it existed.
     pub fn remove(&self, account: &str) -> Result<bool> {
         let mut contents = self.read()?;
         let Some(entry) = contents.accounts.remove(account) else { return Ok(false) };
@@ -97,7 +97,7 @@ impl Vault {
     }
 
     fn read(&self) -> Result<Contents> {
-        let doing = || "read the credentials that were kept".to_owned();
+        let doing = || "read the stored credentials".to_owned();
         let text = match fs::read_text_within(&self.file, fs::RECORD_LIMIT) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -105,7 +105,7 @@ impl Vault {
             }
             Err(error) => return Err(error).doing(ErrorKind::State, doing),
         };
-        // The reader's own words could quote a secret.
+        // The parser's message could quote a secret.
         let contents: Contents = serde_yaml::from_str(&text).map_err(|_| {
             Error::new(ErrorKind::State, doing())
                 .because(format!("{} is damaged", self.file.display()))
@@ -116,11 +116,11 @@ impl Vault {
         }
         Err(Error::new(ErrorKind::State, doing())
             .because(format!(
-                "{} has the form {}, and this gpucl knows {VERSION}",
+                "{} has version {}, but this gpucl reads version {VERSION}",
                 self.file.display(),
                 contents.version
             ))
-            .hint("a newer gpucl wrote it; use that one"))
+            .hint("it was written by a newer gpucl; use that one"))
     }
 
     fn write(&self, contents: &Contents) -> Result<()> {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_desktop_secrets_lie_in_a_private_file() {
+    fn without_a_desktop_secrets_are_in_a_private_file() {
         let folder = tempfile::tempdir().unwrap();
         let vault = Vault::open(&folder.path().join("gpucl"), None);
         assert_eq!(vault.list("").unwrap(), Vec::<String>::new());
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_told_without_its_secrets() {
+    fn a_damaged_file_is_reported_without_its_secrets() {
         let folder = tempfile::tempdir().unwrap();
         fs_err::write(folder.path().join("credentials.yaml"), "version: 1\naccounts: {a: {secret: [hush]}}\n").unwrap();
         let error = Vault::open(folder.path(), None).list("").unwrap_err();

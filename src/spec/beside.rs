@@ -1,10 +1,10 @@
-//! What a spec sends of this machine's files: the user's compose files, and the credentials of their store.
+//! The local files that a spec sends to hosts: the user's compose files, and the credentials of an external store.
 //!
-//! People take specs from each other. So what a spec *sends* must lie in the spec's own folder, or in one that the person
-//! allowed; links are followed before that is decided. What is only used here, such as a key to log in with, may lie anywhere.
+//! Specs are shared between people. So files that a spec *sends* must be in the spec's own folder, or in one that the
+//! user allowed; symlinks are resolved first. Files that are only used locally, such as an SSH key, may be anywhere.
 //!
-//! Of a compose file nothing but its own text leaves this machine: what it names (`env_file`, `include`, `file:` of a
-//! config) is looked for by compose, on the host.
+//! Only the text of a compose file leaves this machine: compose resolves the files that it names (`env_file`,
+//! `include`, `file:` of a config) on the host.
 
 use std::path::{Path, PathBuf};
 
@@ -15,9 +15,9 @@ use super::{ServicesSpec, yaml};
 use crate::error::{Error, ErrorKind, Result};
 use crate::util::fs::{RECORD_LIMIT, read_text_within};
 
-/// Reads what the spec in this folder sends, from there and from the folders that the person allowed.
+/// Reads the files that the spec in this folder sends, from there and from the allowed folders.
 pub(super) fn read_beside(loaded: &mut Loaded, folder: &Path, allowed: &[PathBuf]) -> Result<()> {
-    // Also without anything to send: a folder that is not there is a mistake of whoever named it.
+    // Checked even if nothing is sent: a missing folder is a mistake in the command.
     let allowed = allowed.iter().map(|path| canonical(path)).collect::<Result<Vec<PathBuf>>>()?;
     let sources = Sources { folder, allowed };
     let mut problems = Vec::new();
@@ -29,7 +29,7 @@ pub(super) fn read_beside(loaded: &mut Loaded, folder: &Path, allowed: &[PathBuf
     }
     if let Some(external) = loaded.spec.services.as_mut().and_then(ServicesSpec::external_mut) {
         match sources.credentials(&external.credentials_file, &external.profile) {
-            // Later commands read it again, from wherever they are run.
+            // Later commands read it again, possibly from another working directory.
             Ok(file) => external.credentials_file = file,
             Err(problem) => {
                 let path = "services.object_store.external.credentials_file".to_owned();
@@ -44,7 +44,7 @@ fn canonical(path: &Path) -> Result<PathBuf> {
     let wrong = |cause: &str| {
         Error::new(ErrorKind::Usage, format!("allow files from {}", path.display()))
             .because(cause)
-            .hint("--allow-path takes a folder that exists")
+            .hint("--allow-path takes an existing folder")
     };
     match fs_err::canonicalize(path) {
         Ok(path) if path.is_dir() => Ok(path),
@@ -53,11 +53,11 @@ fn canonical(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Where files that are sent may lie.
+/// The folders that files may be sent from.
 struct Sources<'a> {
     /// The spec's folder.
     folder: &'a Path,
-    /// Others, with all links resolved.
+    /// The allowed folders, with all symlinks resolved.
     allowed: Vec<PathBuf>,
 }
 
@@ -70,7 +70,7 @@ impl Sources<'_> {
         Ok(text)
     }
 
-    /// The path of a file with credentials that can be used.
+    /// The real path of a credentials file, checked to be usable.
     fn credentials(&self, path: &str, profile: &str) -> Result<String, Box<Problem>> {
         let file = self.file(path)?;
         let file = file.to_str().ok_or_else(|| wrong("cannot be used: its path is not UTF-8".to_owned()))?;
@@ -81,7 +81,7 @@ impl Sources<'_> {
         Ok(file.to_owned())
     }
 
-    /// The file itself, without a link on its way, if the spec may send it.
+    /// The real path of the file, with symlinks resolved, if the spec may send it.
     fn file(&self, path: &str) -> Result<PathBuf, Box<Problem>> {
         let real = |path: &Path| fs_err::canonicalize(path).map_err(|error| wrong(format!("cannot be read: {error}")));
         let folder = if self.folder.as_os_str().is_empty() { Path::new(".") } else { self.folder };
@@ -90,18 +90,18 @@ impl Sources<'_> {
             return Ok(file);
         }
         let why = match file.strip_prefix(&folder) {
-            Err(_) => "lies outside the spec's folder",
-            // Where a spec was saved in the home folder, `.aws`, `.ssh` and `.config` are in its folder as well.
-            Ok(below) if is_hidden(below) => "lies in a hidden folder",
+            Err(_) => "is outside the spec's folder",
+            // If a spec is in the home folder, so are `.aws`, `.ssh` and `.config`.
+            Ok(below) if is_hidden(below) => "is in a hidden folder",
             Ok(_) => return Ok(file),
         };
         let parent = file.parent().unwrap_or(&file).display();
-        let problem = Problem::new("", format!("`{}` {why}, and would be sent to the hosts", file.display()));
-        Err(problem.note(format!("if that is what you want, say so: --allow-path {parent}")).into())
+        let problem = Problem::new("", format!("`{}` {why}, but would be sent to the hosts", file.display()));
+        Err(problem.note(format!("to allow this, add: --allow-path {parent}")).into())
     }
 }
 
-/// A folder on this way has a name that begins with a dot; the file itself may have one.
+/// Whether a folder on this path has a name that begins with a dot; the file's own name may.
 fn is_hidden(below: &Path) -> bool {
     let folders = below.parent().unwrap_or(Path::new(""));
     folders.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."))
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spec_sends_what_lies_in_its_own_folder_and_nothing_else() {
+    fn a_spec_sends_only_files_in_its_own_folder() {
         let bench = Bench::new();
         let absolute = bench.at("lab/more.yaml").display().to_string();
         for path in ["../lab/more.yaml", absolute.as_str(), "link.yaml", "folder/more.yaml", "folder/../lab/more.yaml"]
@@ -196,24 +196,24 @@ mod tests {
         assert!(bench.credentials("mine", ".s3", &[]).is_ok());
     }
 
-    /// A spec that was saved in the home folder has all of it for its own folder.
+    /// For a spec in the home folder, the home folder is its own folder.
     #[test]
-    fn hidden_folders_are_not_taken_for_the_specs_own() {
+    fn files_in_hidden_folders_are_not_sent() {
         let bench = Bench::new();
         let error = bench.credentials("", ".aws/credentials", &[]).unwrap_err().to_string();
-        assert!(error.contains("lies in a hidden folder"), "{error}");
+        assert!(error.contains("is in a hidden folder"), "{error}");
         assert!(bench.compose("mine", ".hidden/more.yaml", &[]).is_err());
         assert!(bench.credentials("", "lab/keys", &[]).is_ok());
         assert!(bench.credentials("", ".aws/credentials", &[".aws"]).is_ok());
     }
 
     #[test]
-    fn a_person_may_allow_other_folders() {
+    fn users_may_allow_other_folders() {
         let bench = Bench::new();
         for path in ["../lab/more.yaml", "link.yaml", "folder/more.yaml"] {
             assert_eq!(bench.compose("mine", path, &["lab"]).unwrap().spec.compose[0].text, COMPOSE, "{path}");
         }
-        // Named by a link, it is the folder that the link leads to.
+        // If named by a symlink, the link's target is allowed.
         assert!(bench.compose("mine", "link.yaml", &["mine/folder"]).is_ok());
         assert!(bench.compose("mine", "link.yaml", &["mine", ".aws"]).is_err());
         let loaded = bench.credentials("mine", "folder/keys", &["lab"]).unwrap();
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(Path::new(&store.external.unwrap().credentials_file), real);
         for wrong in ["nowhere", "lab/keys"] {
             let error = bench.compose("mine", "more.yaml", &[wrong]).unwrap_err();
-            assert!(error.hints()[0].contains("--allow-path takes a folder"), "{error}");
+            assert!(error.hints()[0].contains("--allow-path takes an existing folder"), "{error}");
         }
     }
 
@@ -244,7 +244,7 @@ mod tests {
         let text = |error: Error| error.to_string();
         assert!(text(bench.credentials("mine", "pipe.yaml", &[]).unwrap_err()).contains("only regular files"));
         assert!(text(bench.credentials("mine", "large", &[]).unwrap_err()).contains("larger than 64.0 KiB"));
-        // With the folder allowed, a device is still none.
+        // A device is refused even in an allowed folder.
         let mut loaded = parse("cluster.yaml", "name: x\n", &crate::providers::find).unwrap();
         loaded.spec.compose = vec![crate::spec::Fragment { path: "zero.yaml".to_owned(), text: String::new() }];
         let error = read_beside(&mut loaded, &bench.at("mine"), &[PathBuf::from("/dev")]).unwrap_err();

@@ -1,4 +1,4 @@
-//! The credentials of an object store that exists already.
+//! The credentials of an external object store.
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use secrecy::SecretString;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::fs::read_text_within;
 
-/// The most that a file with credentials of a store may hold.
+/// The maximum size of a credentials file, in bytes.
 const CREDENTIALS_LIMIT: u64 = 64 << 10;
 
-/// The keys of one profile, out of a file in the form of `~/.aws/credentials`: what hosts get, and nothing else that the file holds.
+/// The keys of one profile from a file in the format of `~/.aws/credentials`; hosts get only these.
 ///
 /// # Errors
-/// When the file cannot be read, has no such profile, or the profile has no pair of keys.
+/// If the file cannot be read or has no such profile, or the profile lacks one of the two keys.
 pub fn external_credentials(path: &str, profile: &str) -> Result<SecretString> {
     let doing = || format!("read the credentials in {path}");
     let text = read_text_within(Path::new(path), CREDENTIALS_LIMIT).doing(ErrorKind::Spec, doing)?;
@@ -34,14 +34,14 @@ pub fn external_credentials(path: &str, profile: &str) -> Result<SecretString> {
         };
         return Err(error(format!("it has no section [{profile}]{there}")));
     }
-    // Under this name hosts find it without a setting, whatever it is called here.
-    let mut told = "[default]\n".to_owned();
+    // Hosts find the default profile without any setting, whatever its name is here.
+    let mut text = "[default]\n".to_owned();
     for (key, must) in [("aws_access_key_id", true), ("aws_secret_access_key", true), ("aws_session_token", false)] {
         match own.get(key).filter(|value| !value.is_empty()) {
-            Some(value) => told.push_str(&format!("{key} = {value}\n")),
+            Some(value) => text.push_str(&format!("{key} = {value}\n")),
             None if must => return Err(error(format!("its section [{profile}] has no {key}"))),
             None => {}
         }
     }
-    Ok(SecretString::from(told))
+    Ok(SecretString::from(text))
 }

@@ -1,10 +1,10 @@
-//! Specs and compose files as strangers hand them on: read or refused with a place, and never more.
+//! Fuzzing of specs and compose files from untrusted sources: each is either read or refused with a position.
 
 use super::load::parse;
 use super::yaml::is_compose;
 use crate::fuzz::{Target, demand};
 
-/// Every example of the project, and what reaches the corners.
+/// Every example of the project, and seeds for the remaining keys.
 fn seeds() -> Vec<String> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     let paths = fs_err::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -43,16 +43,16 @@ fn fuzz_spec_text() {
         match parse("cluster.yaml", &text, &crate::providers::find) {
             Ok(loaded) => {
                 demand(!loaded.spec.name.as_str().is_empty(), || "a spec without a name was read".to_owned())?;
-                // What was read once is read again as the same.
+                // Reading the same text twice gives the same spec.
                 let again = parse("cluster.yaml", &text, &crate::providers::find)
                     .map_err(|error| format!("read once, and then: {error}"))?;
                 demand(format!("{:?}", loaded.spec) == format!("{:?}", again.spec), || "read in two ways".to_owned())
             }
-            // However much is wrong, a person gets a page of it.
+            // However much is wrong, the error stays short enough to read.
             Err(error) => {
-                let told = error.causes().concat() + error.shown_snippet().unwrap_or_default();
-                demand(!told.is_empty(), || "refused without a word".to_owned())?;
-                demand(told.len() < 400_000, || format!("the refusal has {} bytes", told.len()))
+                let text = error.causes().concat() + error.shown_snippet().unwrap_or_default();
+                demand(!text.is_empty(), || "refused without a message".to_owned())?;
+                demand(text.len() < 400_000, || format!("the refusal has {} bytes", text.len()))
             }
         }
     });

@@ -1,4 +1,4 @@
-//! What ends a cluster by itself: a time, or what it may cost.
+//! The limits after which a cluster is taken down automatically: a deadline and a maximum cost.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ use serde::{Deserialize, Serialize};
 use crate::money::{Money, Unit};
 use crate::util::{human, when};
 
-/// The longest time that a spec may give a cluster; what is longer is a mistake.
+/// The longest allowed deadline; anything longer is taken as a mistake.
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
-/// The shortest.
+/// The shortest allowed deadline.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// The most that an amount may be, in millionths.
+/// The maximum of an amount, in millionths.
 const MOST_MICROS: f64 = 1e15;
 
-/// When a cluster ends by itself, as people write it: `3h`, `2d`, `18:00`, `2026-11-22 18:00`.
+/// When a cluster is taken down automatically: `3h`, `2d`, `18:00`, `2026-11-22 18:00`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Deadline {
-    /// So long after its first host was acquired.
+    /// This long after its first host was acquired.
     After(Duration),
-    /// At this time of day, the first one after its first host was acquired, or at this date and time.
+    /// At the first occurrence of this time of day after its first host was acquired, or at this date and time.
     At(String),
 }
 
 impl Deadline {
-    /// The time that is meant, of a cluster whose first host was acquired then.
+    /// The resulting time, if the first host was acquired at `begun`.
     ///
     /// # Errors
-    /// A lowercase fragment: the clocks are changed then, and it is no time or two.
+    /// A lowercase fragment: at a clock change, the local time does not exist or is ambiguous.
     pub fn at(&self, begun: Timestamp, zone: &TimeZone) -> Result<Timestamp, String> {
         match self {
             Self::After(time) => Ok(when::later(begun, signed(*time))),
@@ -40,7 +40,7 @@ impl Deadline {
     }
 }
 
-/// The same duration, with a sign.
+/// The duration as a signed one, saturating.
 fn signed(time: Duration) -> jiff::SignedDuration {
     jiff::SignedDuration::try_from(time).unwrap_or(jiff::SignedDuration::MAX)
 }
@@ -51,12 +51,12 @@ impl TryFrom<String> for Deadline {
     fn try_from(text: String) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "`{text}` is no deadline: write how long the cluster may be there, like 3h or 2d, or a time like 18:00 or \"2026-11-22 18:00\""
+                "`{text}` is not a deadline: use a duration such as 2d, or a time such as 18:00 or \"2026-11-22 18:00\""
             )
         };
-        // A time has a colon, and a length of time has none.
+        // A time has a colon, a duration has none.
         if text.contains(':') {
-            // The zone is known when it is asked for; here its form is looked at.
+            // Only the format is checked here; the zone is known in `at`.
             return match when::parse(&text, Timestamp::UNIX_EPOCH, &TimeZone::UTC) {
                 Ok(_) => Ok(Self::At(text.trim().to_owned())),
                 Err(_) => Err(wrong()),
@@ -65,13 +65,13 @@ impl TryFrom<String> for Deadline {
         let time = length(&text).ok_or_else(wrong)?;
         match time {
             short if short < SHORTEST => Err(wrong()),
-            long if long > LONGEST => Err(format!("`{text}` is too long: 366d is the longest")),
+            long if long > LONGEST => Err(format!("`{text}` is too long: the maximum is 366d")),
             time => Ok(Self::After(time)),
         }
     }
 }
 
-/// A length of time, with days.
+/// Parses a duration with days, such as `1d 2h`.
 fn length(text: &str) -> Option<Duration> {
     let (days, rest) = match text.split_once('d') {
         Some((days, rest)) => (days.trim().parse::<u32>().ok()?, rest.trim()),
@@ -103,7 +103,7 @@ impl JsonSchema for Deadline {
     }
 }
 
-/// An amount as people write it: `40` and `40 USD` are dollars, `40 SU` are service units.
+/// An amount of money: `40` and `40 USD` are dollars, `40 SU` are service units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct Amount(pub Money);
@@ -112,7 +112,7 @@ impl std::str::FromStr for Amount {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no amount: write it like 40, 12.50, `40 USD` or `40 SU`");
+        let wrong = || format!("`{text}` is not an amount: use a form such as 40, 12.50, `40 USD` or `40 SU`");
         let bare = text.trim();
         let (number, unit) = match bare.strip_prefix('$') {
             Some(number) => (number, "USD"),
@@ -179,7 +179,7 @@ impl JsonSchema for Amount {
     }
 }
 
-/// What is asked about before it is paid for, when a spec does not say: dollars an hour. An allocation's units are not asked about.
+/// The default hourly price above which `up` asks first, in dollars. There is no default for service units.
 pub const ASK_ABOVE: Money = Money { micros: 5_000_000, unit: Unit::Usd };
 
 #[cfg(test)]
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn deadlines_are_lengths_or_times() {
+    fn deadlines_are_durations_or_times() {
         let begun: Timestamp = "2026-11-21T16:30:00Z".parse().unwrap();
         let at = |text: &str| deadline(text).unwrap().at(begun, &TimeZone::UTC).unwrap().to_string();
         assert_eq!(at("3h"), "2026-11-21T19:30:00Z");
@@ -207,8 +207,8 @@ mod tests {
             assert_eq!(deadline(&String::from(read.clone())).unwrap(), read);
         }
         for wrong in ["", "0s", "-3h", "3", "soon", "d", "25:00", "400d", "500ms"] {
-            let told = deadline(wrong).unwrap_err();
-            assert!(told.contains("is no deadline") || told.contains("too long"), "{wrong}: {told}");
+            let error = deadline(wrong).unwrap_err();
+            assert!(error.contains("is not a deadline") || error.contains("too long"), "{wrong}: {error}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! From a file to a spec that has been checked and filled in, or to everything that is wrong with it.
+//! Loads a file into a validated spec with all defaults, or reports everything that is wrong with it.
 
 use std::path::{Path, PathBuf};
 
@@ -14,28 +14,28 @@ use super::yaml::{self, MOST_BYTES};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::fs::read_within;
 
-/// How small a spec can be.
+/// A note on the smallest valid spec.
 const SMALLEST: &str = "the smallest spec is one line: `name: demo`";
 
-/// A spec, and where everything of it stands.
+/// A spec, with the positions of its keys and values.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// The spec, checked and filled in.
+    /// The validated spec with all defaults filled in.
     pub spec: Spec,
-    /// Where everything stands in the file, for errors that are found later.
+    /// The positions in the file, for errors that are found later.
     pub places: Places,
 }
 
-/// Loads the spec in this file, and the files that it sends; changes nothing.
+/// Loads the spec in this file and the files that it sends; changes nothing.
 ///
-/// What it sends must lie in its own folder, or in one of `allowed`.
+/// Files that it sends must be in its own folder or in one of `allowed`.
 pub fn load(path: &Path, allowed: &[PathBuf], lookup: Lookup<'_>) -> Result<Loaded> {
     let mut loaded = load_alone(path, lookup)?;
     read_beside(&mut loaded, path.parent().unwrap_or(Path::new("")), allowed)?;
     Ok(loaded)
 }
 
-/// Loads the spec in this file without what it sends, for who only wants to know what it describes.
+/// Loads the spec in this file without the files that it sends.
 pub fn load_alone(path: &Path, lookup: Lookup<'_>) -> Result<Loaded> {
     let name = path.display().to_string();
     let doing = || format!("read the spec {name}");
@@ -47,11 +47,11 @@ pub fn load_alone(path: &Path, lookup: Lookup<'_>) -> Result<Loaded> {
     let bytes = match read_within(path, MOST_BYTES as u64) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(
-                wrong("there is no such file".to_owned()).hint(format!("write one: echo 'name: demo' > {name}"))
+                wrong("there is no such file".to_owned()).hint(format!("create one: echo 'name: demo' > {name}"))
             );
         }
         Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
-            return Err(wrong("it has more than 1 MiB: this is no spec".to_owned()));
+            return Err(wrong("it is larger than 1 MiB: too large for a spec".to_owned()));
         }
         read => read.doing(ErrorKind::Spec, doing)?,
     };
@@ -65,12 +65,12 @@ pub fn load_alone(path: &Path, lookup: Lookup<'_>) -> Result<Loaded> {
     parse(&name, &text, lookup)
 }
 
-/// Reads a spec from a text; `name` is what the file is called in errors.
+/// Reads a spec from a text; `name` is the file's name in errors.
 pub fn parse(name: &str, text: &str, lookup: Lookup<'_>) -> Result<Loaded> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut places = Places::of_text(name, text);
     if text.len() > MOST_BYTES {
-        return Err(places.all(vec![Problem::new("", "has more than 1 MiB: this is no spec")]));
+        return Err(places.all(vec![Problem::new("", "is larger than 1 MiB: too large for a spec")]));
     }
     let (root, mut problems) = match yaml::read(text) {
         Ok((Some(root), problems)) => (root, problems),
@@ -88,7 +88,7 @@ pub fn parse(name: &str, text: &str, lookup: Lookup<'_>) -> Result<Loaded> {
             let found = without_what_follows(validate(&spec, lookup), &problems);
             problems.extend(found);
         }
-        // What the schema did not see, the types did; the YAML crate says where.
+        // The types found what the schema did not; the YAML crate gives the position.
         Err(error) if problems.is_empty() => problems.push(match yaml::deserialize::<Spec>(text) {
             Err(problem) => *problem,
             Ok(_) => Problem::new("", error.to_string()),
@@ -103,20 +103,18 @@ pub fn parse(name: &str, text: &str, lookup: Lookup<'_>) -> Result<Loaded> {
     }
     let has_unknown_key = problems.iter().any(|problem| problem.message == "unknown key");
     let error = places.all(problems);
-    Err(if has_unknown_key { error.hint("`gpucl schema` prints every key and what it takes") } else { error })
+    Err(if has_unknown_key { error.hint("`gpucl schema` prints every key and its type") } else { error })
 }
 
-/// Makes the spec by the YAML crate, once both readers have seen the same in the text.
+/// Deserializes the spec with the YAML crate, once both readers agree on the text.
 fn read_again(text: &str, root: &Node) -> Result<Spec, Box<Problem>> {
     match first_difference(&root.to_json(), &yaml::plain(text)?, "") {
         None => yaml::deserialize(text),
-        Some(path) => {
-            Err(Problem::new(path, "can be read in two ways").note("put the value in quotes, on one line").into())
-        }
+        Some(path) => Err(Problem::new(path, "is ambiguous YAML").note("put the value in quotes, on one line").into()),
     }
 }
 
-/// Gives what was read a name when its own is missing or wrong, so that the rest can be looked at.
+/// Fills in a name if it is missing or wrong, so that the rest can be validated.
 fn named(mut right: Value) -> Value {
     if let Value::Object(keys) = &mut right {
         keys.entry("name").or_insert_with(|| Value::String("unnamed".to_owned()));
@@ -124,7 +122,7 @@ fn named(mut right: Value) -> Value {
     right
 }
 
-/// Says what a parser does not: that a tab is not a space, that the file is at its end.
+/// Adds notes that the parser does not give: on tabs as indentation, and on the end of the file.
 fn with_help(problem: Problem, text: &str) -> Problem {
     let Some(mark) = problem.mark else { return problem };
     if text.lines().skip(mark.line - 1).all(|line| line.trim().is_empty()) {
@@ -132,5 +130,5 @@ fn with_help(problem: Problem, text: &str) -> Problem {
     }
     let line = text.lines().nth(mark.line - 1).unwrap_or_default();
     let indent = &line[..line.len() - line.trim_start().len()];
-    if indent.contains('\t') { problem.note("indent with spaces: YAML takes no tabs there") } else { problem }
+    if indent.contains('\t') { problem.note("indent with spaces: YAML does not allow tabs there") } else { problem }
 }

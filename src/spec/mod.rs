@@ -1,10 +1,10 @@
-//! From the YAML that a person writes to a spec that has been checked and filled in.
+//! Reads the user's YAML into a validated spec with all defaults filled in.
 //!
-//! This module touches no provider, no host and no disk but the file it is given and those that it sends. `yaml.rs` alone knows
-//! the YAML crates.
+//! This module contacts no provider and no host, and reads only the spec file and the files that it sends. Only
+//! `yaml.rs` uses the YAML crates.
 //!
 //! ```text
-//! text -> yaml (events: a tree with places) -> walk (the schema) -> validate (the meaning) -> yaml again (the types)
+//! text -> yaml (events: a tree with positions) -> walk (schema) -> validate (meaning) -> yaml again (types)
 //! ```
 
 mod beside;

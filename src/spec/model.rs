@@ -1,4 +1,4 @@
-//! The spec: what one `cluster.yaml` describes, checked and filled in.
+//! The types of the spec: the content of a `cluster.yaml`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,66 +12,68 @@ use crate::name::ClusterName;
 use crate::provider::Runtime;
 use crate::util::duration::SpecDuration;
 
-/// The Ray version that a spec without one gets.
+/// The default Ray version.
 pub const DEFAULT_RAY_VERSION: &str = "2.60.0";
 
-/// One cluster.
+/// A cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
-    /// The cluster's name, unique for its owner.
+    /// The cluster's name, unique per owner.
     pub name: ClusterName,
-    /// Where its hosts come from: a provider's name, or a map with `name` and the provider's own settings.
+    /// The provider of its hosts: a name, or a map with `name` and the provider's own settings.
     #[serde(default)]
     pub provider: ProviderChoice,
     /// How Ray runs on a host.
     #[serde(default)]
     pub runtime: Runtime,
-    /// The hosts, each in the provider's own form; one host without settings when absent.
+    /// The hosts, each in the provider's own format; one host without settings when absent.
     #[serde(default = "one_host")]
     #[schemars(length(min = 1, max = 256))]
     pub hosts: Vec<serde_json::Value>,
     /// The Ray cluster.
     #[serde(default)]
     pub ray: RaySpec,
-    /// Whether GPUs must be seen before the cluster is ready, or are only declared.
+    /// Whether GPUs must be proven before the cluster is ready, or are only declared.
     #[serde(default)]
     pub gpu: GpuProof,
-    /// Allows nodes to be promised more CPUs or memory than their host has.
+    /// Allows nodes to claim more CPUs or memory than their host has.
     #[serde(default)]
     pub oversubscribe: bool,
     /// Environment variables of every node, and so of every task.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// Settings of playbooks, by the playbook's name, such as mirrors and proxies.
+    /// Settings of playbooks, such as mirrors and proxies, by the playbook's name.
     #[serde(default)]
     pub playbooks: BTreeMap<String, BTreeMap<String, String>>,
-    /// What runs beside Ray; only with the runtime `docker`.
+    /// The services beside Ray; only with the runtime `docker`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub services: Option<ServicesSpec>,
-    /// Images in place of the pinned ones, by their names in `templates/ray-compose/images.yaml`; only with the runtime `docker`.
+    /// Images that replace the pinned ones, by their names in `templates/ray-compose/images.yaml`; only with the
+    /// runtime `docker`.
     #[serde(default)]
     pub images: Images,
-    /// How images that nobody publishes are built on the hosts; only with the runtime `docker`.
+    /// How unpublished images are built on the hosts; only with the runtime `docker`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<BuildSpec>,
-    /// Compose files of your own, by their paths from the spec's folder, merged over ours on the head's host; only with `docker`.
+    /// Your own compose files, by their paths relative to the spec's folder, merged over gpucl's on the head's host;
+    /// only with the runtime `docker`.
     #[serde(default)]
     #[schemars(length(max = 16))]
     pub compose: Vec<Fragment>,
-    /// How long to wait for what.
+    /// How long to wait for each phase.
     #[serde(default)]
     pub timeouts: Timeouts,
-    /// What `up` does while the provider has none of what is asked for.
+    /// What `up` does while the provider lacks capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
-    /// When the cluster is taken down by itself: so long after its first host was acquired, or at this time.
+    /// When the cluster is taken down automatically: this long after its first host was acquired, or at this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Deadline>,
-    /// What it may cost until it is taken down by itself.
+    /// The cost at which the cluster is taken down automatically.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cost: Option<Amount>,
-    /// `up` asks before something is made that costs more than this an hour; `5 USD` when absent.
+    /// `up` asks before it creates anything that costs more than this per hour; `5 USD` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask_above: Option<Amount>,
 }
@@ -84,13 +86,13 @@ fn one_host() -> Vec<serde_json::Value> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ProviderChoice {
-    /// Just its name.
+    /// The name alone.
     Name(String),
-    /// Its name and its settings.
+    /// The name and the settings.
     Full {
         /// The provider's name.
         name: String,
-        /// Its settings, in its own form.
+        /// The provider's settings, in its own format.
         #[serde(flatten)]
         settings: serde_json::Map<String, serde_json::Value>,
     },
@@ -123,15 +125,15 @@ impl Default for ProviderChoice {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RaySpec {
-    /// The version of Ray: three numbers; 2.54.0 is the oldest with the authentication that gpucl relies on.
+    /// The Ray version, three numbers; at least 2.54.0, the first with the authentication that gpucl relies on.
     #[schemars(extend("pattern" = r"^[0-9]+\.[0-9]+\.[0-9]+$", "examples" = [DEFAULT_RAY_VERSION]))]
     pub version: String,
     /// The head node.
     pub head: HeadSpec,
     /// The worker nodes.
     pub workers: WorkersSpec,
-    /// Linux capabilities that the containers of head and workers keep, such as `SYS_PTRACE`; by default none. Only with the runtime
-    /// `docker`.
+    /// Linux capabilities that the containers of head and workers keep, such as `SYS_PTRACE`; none by default. Only
+    /// with the runtime `docker`.
     pub capabilities: Vec<String>,
 }
 
@@ -146,7 +148,7 @@ impl Default for RaySpec {
     }
 }
 
-/// The head node. It runs no tasks unless it is given CPUs.
+/// The head node. It runs no tasks unless it has CPUs.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HeadSpec {
@@ -162,65 +164,65 @@ pub struct HeadSpec {
     pub dashboard_port: Option<u16>,
 }
 
-/// What workers are counted by when `count` is absent.
+/// What determines the number of workers when `count` is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Per {
-    /// One worker for each GPU.
+    /// One worker per GPU.
     Gpu,
-    /// One worker for each host, with all its GPUs.
+    /// One worker per host, with all its GPUs.
     Host,
 }
 
-/// The worker nodes, all alike.
+/// The worker nodes, all identical.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkersSpec {
-    /// How many; excludes `per`. One when both are absent.
+    /// The number of workers; excludes `per`. One when both are absent.
     #[schemars(range(min = 0, max = 256))]
     pub count: Option<u32>,
-    /// One for each GPU or host; excludes `count`.
+    /// One worker per GPU or host; excludes `count`.
     pub per: Option<Per>,
-    /// Logical CPUs of each; one when absent.
+    /// Logical CPUs per worker; one when absent.
     #[schemars(range(min = 0, max = 4096))]
     pub cpus: Option<u32>,
-    /// GPUs of each; with `per: gpu` it is 1.
+    /// GPUs per worker; with `per: gpu` it is 1.
     #[schemars(range(min = 0, max = 1024))]
     pub gpus: Option<u32>,
-    /// Memory for tasks of each.
+    /// Memory for tasks, per worker.
     pub memory: Option<Memory>,
-    /// Shared memory for objects of each.
+    /// Shared memory for objects, per worker.
     pub object_store_memory: Option<Memory>,
-    /// Custom resources of each.
+    /// Custom resources of each worker.
     pub resources: BTreeMap<String, f64>,
-    /// Labels of each.
+    /// Labels of each worker.
     pub labels: BTreeMap<String, String>,
 }
 
-/// Whether GPUs must be seen.
+/// Whether GPUs must be proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GpuProof {
-    /// Each worker must be seen to own the GPUs it was promised.
+    /// The checks must show that each worker owns its GPUs.
     #[default]
     Proven,
-    /// They are logical: Ray counts them, nothing looks for them.
+    /// They are logical: Ray counts them, and nothing checks them.
     Declared,
 }
 
-/// How long to wait for what, such as `90s`, `5m` or `1h 30m`.
+/// How long to wait for each phase, such as `90s`, `5m` or `1h 30m`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
-    /// For a host to be prepared: downloads and installation.
+    /// For preparing a host: downloads and installation.
     pub prepare: SpecDuration,
-    /// For a node to start and answer.
+    /// For a node to start and respond.
     pub start: SpecDuration,
     /// For all checks to pass.
     pub ready: SpecDuration,
-    /// For a node to end by itself before it is ended.
+    /// For a node to exit before it is killed.
     pub stop: SpecDuration,
-    /// For a host that was just made to answer by SSH, counted from when its provider says that it runs; what is usual there when absent.
+    /// For a new host to accept SSH, from when its provider says that it runs; the provider's usual time when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot: Option<SpecDuration>,
 }
@@ -237,29 +239,29 @@ impl Default for Timeouts {
     }
 }
 
-/// What `up` does while the provider has none of what is asked for.
+/// What `up` does while the provider lacks capacity.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Capacity {
-    /// How long to ask again for it; `up` ends at once when absent. `--wait-capacity` comes before it.
+    /// How long to wait for capacity; `up` fails at once when absent. `--wait-capacity` overrides it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait: Option<SpecDuration>,
-    /// What becomes of the hosts that are there when there is none for the others.
+    /// What to do with the hosts already acquired while the others wait for capacity.
     pub partial: Partial,
 }
 
-/// What becomes of hosts that are there when there is none for the others.
+/// What to do with the hosts already acquired while the others wait for capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Partial {
-    /// They are kept and prepared, and the rest is waited for.
+    /// Keep and prepare them, and wait for the rest.
     #[default]
     Keep,
-    /// They are given back; all of them are waited for.
+    /// Release them, and wait for all hosts.
     GiveBack,
 }
 
-/// An amount of memory: a number of bytes, or a text such as `512MiB` or `2GiB`.
+/// An amount of memory: a number of bytes, or text such as `512MiB` or `2GiB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(into = "String")]
 pub struct Memory(pub u64);
@@ -268,7 +270,7 @@ impl std::str::FromStr for Memory {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no amount of memory: write it like `512MiB` or `2GiB`");
+        let wrong = || format!("`{text}` is not an amount of memory: use a form such as `512MiB` or `2GiB`");
         let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
         let number: f64 = text[..digits].parse().map_err(|_| wrong())?;
         let factor: u64 = match text[digits..].trim() {

@@ -1,33 +1,33 @@
-//! A YAML document as a tree in which every key and value knows where it stands.
+//! A YAML document as a tree with the position of every key and value.
 
 use serde_json::{Map, Number, Value};
 
-/// A piece of one line of the file.
+/// A span within one line of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
     /// The line, from 1.
     pub(super) line: usize,
     /// The column, from 1, in characters.
     pub(super) column: usize,
-    /// How many characters; 0 when it is a place between two of them, or goes on in later lines.
+    /// The length in characters; 0 for a position between two characters, or a span over several lines.
     pub(super) length: usize,
 }
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) at: Mark,
     pub(super) kind: Kind,
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Debug, Clone)]
 pub(super) enum Kind {
-    /// Anything that is neither list nor map; `value` is what its text means.
+    /// Anything that is neither list nor map.
     Scalar {
-        /// As it is written, without quotes.
+        /// The text as written, without quotes.
         text: String,
-        /// What it means.
+        /// The value of the text.
         value: Value,
     },
     /// A list.
@@ -44,7 +44,7 @@ pub(super) struct Key {
 }
 
 impl Node {
-    /// The same without places.
+    /// The same as JSON, without positions.
     pub(super) fn to_json(&self) -> Value {
         match &self.kind {
             Kind::Scalar { value, .. } => value.clone(),
@@ -53,35 +53,35 @@ impl Node {
         }
     }
 
-    /// It is a scalar without a value.
+    /// Whether it is an empty scalar.
     pub(super) fn is_null(&self) -> bool {
         matches!(self.kind, Kind::Scalar { value: Value::Null, .. })
     }
 
-    /// What it is, for a person.
+    /// A description for error messages.
     pub(super) fn what(&self) -> String {
         match &self.kind {
             Kind::List(_) => "a list".to_owned(),
             Kind::Map(_) => "a map of keys".to_owned(),
             Kind::Scalar { value: Value::Null, .. } => "empty".to_owned(),
             Kind::Scalar { text, value: Value::Number(_) } => format!("the number {text}"),
-            Kind::Scalar { text, value: Value::Bool(_) } => format!("the truth value {text}"),
+            Kind::Scalar { text, value: Value::Bool(_) } => format!("the boolean {text}"),
             Kind::Scalar { text, .. } => format!("the text `{}`", shortened(text)),
         }
     }
 }
 
-/// A text that fits into a sentence.
+/// The text, cut to 60 characters.
 pub(super) fn shortened(text: &str) -> String {
     const MOST: usize = 60;
     let begin: String = text.chars().take(MOST).collect();
     if text.chars().count() > MOST { format!("{begin}…") } else { begin }
 }
 
-/// What an unquoted scalar means.
+/// The value of an unquoted scalar.
 ///
-/// This is what the YAML crate makes of it; [`super::load`] compares the two, so that a difference is an error and never
-/// a silent one.
+/// It must agree with the YAML crate; [`super::load`] compares the two, so that a difference is an error and not
+/// silent.
 pub(super) fn meaning(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
@@ -107,7 +107,7 @@ fn number(text: &str) -> Option<Number> {
         Some("0b") => (2, &digits[2..]),
         _ => (10, digits),
     };
-    // 007 is a text.
+    // 007 is text.
     if radix == 10 && rest.len() > 1 && rest.starts_with('0') && rest.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
@@ -121,11 +121,11 @@ fn number(text: &str) -> Option<Number> {
         }
     }
     let float: f64 = digits.parse().ok()?;
-    // `inf` and `nan` are texts to YAML; its own words for them are no numbers of JSON.
+    // YAML reads `inf` and `nan` as text; JSON has no numbers for `.inf` and `.nan`.
     Number::from_f64(if negative { -float } else { float })
 }
 
-/// Two values are equal when they read the same, whatever their key order.
+/// The path of the first difference between two values; the order of keys is ignored.
 pub(super) fn first_difference(left: &Value, right: &Value, path: &str) -> Option<String> {
     match (left, right) {
         (Value::Object(a), Value::Object(b)) => {

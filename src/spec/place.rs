@@ -1,56 +1,56 @@
-//! Where everything of a spec stands in its file, and how an error shows it.
+//! Positions of a spec's keys and values in its file, and how errors show them.
 
 use std::collections::BTreeMap;
 
 use super::node::{Kind, Mark, Node};
 use crate::error::{Error, ErrorKind};
 
-/// The most errors that are shown at once.
+/// The maximum number of errors shown at once.
 const MOST_SHOWN: usize = 20;
-/// The most characters of a line that are shown.
+/// The maximum number of characters shown of a line.
 const MOST_COLUMNS: usize = 110;
 
-/// Something that is wrong with a spec.
+/// One problem in a spec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
     /// The field: `ray.workers.cpus`; empty for the spec as a whole.
     pub(super) path: String,
     /// What is wrong with it.
     pub(super) message: String,
-    /// What else there is to say, a line each.
+    /// Additional notes, one line each.
     pub(super) notes: Vec<String>,
-    /// Where it stands, when the path does not say it.
+    /// The position, if it does not follow from the path.
     pub(super) mark: Option<Mark>,
-    /// It is the key that is wrong, not its value.
+    /// The key is wrong, not its value.
     pub(super) is_key: bool,
-    /// The path that was probably meant.
+    /// The path that the user probably meant.
     pub(super) meant: Option<String>,
 }
 
 impl Problem {
-    /// A problem that stands where its path says.
+    /// A problem at the position of its path.
     pub(super) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: path.into(), message: message.into(), notes: Vec::new(), mark: None, is_key: false, meant: None }
     }
 
-    /// A problem that stands at a place of its own.
+    /// A problem at an explicit position.
     pub(super) fn at(mark: Mark, path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { mark: Some(mark), ..Self::new(path, message) }
     }
 
-    /// A problem with a key, whatever its value.
+    /// A problem with a key rather than its value.
     pub(super) fn of_key(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { is_key: true, ..Self::new(path, message) }
     }
 
-    /// Adds a line below what is shown.
+    /// Adds a line below the excerpt.
     pub(super) fn note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
 }
 
-/// The path of a key below a path; a key that is not made of letters, digits, `_` and `-` stands in quotes.
+/// The path of a key below a path; a key with other characters than letters, digits, `_` and `-` is quoted.
 pub(super) fn join(path: &str, key: &str) -> String {
     let is_plain =
         !key.is_empty() && key.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-'));
@@ -62,19 +62,19 @@ pub(super) fn join(path: &str, key: &str) -> String {
     }
 }
 
-/// The path of an item of a list.
+/// The path of a list item.
 pub(super) fn item(path: &str, index: usize) -> String {
     format!("{path}[{index}]")
 }
 
-/// Says whether a path is another one or stands below it.
+/// Whether a path equals another one or is below it.
 pub(super) fn is_within(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| above.is_empty() || rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// Where everything of a spec stands in its file.
+/// The positions of a spec's keys and values in its file.
 ///
-/// It outlives the reading: what is found wrong later, against the facts of a host, is shown at its line too.
+/// It is kept after loading, so that errors found later, against the facts of a host, are also shown at their line.
 #[derive(Debug, Clone)]
 pub struct Places {
     file: String,
@@ -84,12 +84,12 @@ pub struct Places {
 }
 
 impl Places {
-    /// The places of a text that is not read yet.
+    /// Creates the positions of a text that is not parsed yet.
     pub(super) fn of_text(file: &str, text: &str) -> Self {
         Self { file: file.to_owned(), text: text.to_owned(), marks: BTreeMap::new(), keys: BTreeMap::new() }
     }
 
-    /// Adds the places of everything in the tree.
+    /// Adds the positions of everything in the tree.
     pub(super) fn add(&mut self, root: &Node) {
         self.marks.insert(String::new(), Mark { length: 0, ..root.at });
         self.add_below(root, "");
@@ -108,7 +108,7 @@ impl Places {
             Kind::Map(entries) => {
                 for (key, child) in entries {
                     let path = join(path, &key.text);
-                    // What is wrong with a value is best seen at the value, but for one that goes over lines.
+                    // A problem with a value is shown at the value, unless it spans several lines.
                     let is_short = matches!(child.kind, Kind::Scalar { .. }) && child.at.length > 0;
                     self.marks.insert(path.clone(), if is_short { child.at } else { key.at });
                     self.keys.insert(path.clone(), key.at);
@@ -123,8 +123,8 @@ impl Places {
         &self.file
     }
 
-    /// The line and column, from 1, of the value at a path such as `ray.workers.cpus` or `hosts[0].node`; of the nearest
-    /// thing above it when the file does not have it.
+    /// The line and column, from 1, of the value at a path such as `ray.workers.cpus` or `hosts[0].node`; of its
+    /// nearest parent if the file does not have it.
     pub fn position(&self, path: &str) -> (usize, usize) {
         let mark = self.mark(path);
         (mark.line, mark.column)
@@ -153,18 +153,18 @@ impl Places {
 
     /// An error about the value at a path such as `ray.workers.cpus` or `hosts[0].node`, shown at its line.
     ///
-    /// Paths that the file does not have (a default, a key that is missing) are shown at the nearest thing above them.
+    /// Paths that the file does not have (a default, a missing key) are shown at their nearest parent.
     pub fn error(&self, path: &str, message: impl Into<String>) -> Error {
         self.all(vec![Problem::new(path, message)])
     }
 
-    /// One error of everything that is wrong, in the order of the file.
+    /// One error with all problems, in the order of the file.
     pub(super) fn all(&self, mut problems: Vec<Problem>) -> Error {
         problems.sort_by_key(|problem| {
             let mark = self.mark_of(problem);
             (mark.line, mark.column)
         });
-        // A line ends as it does in YAML: LF, CR LF, or CR alone.
+        // YAML's line breaks: LF, CR LF, or CR alone.
         let text = self.text.replace("\r\n", "\n").replace('\r', "\n");
         let lines: Vec<&str> = text.split('\n').collect();
         let mut blocks: Vec<String> =
@@ -192,12 +192,12 @@ impl Places {
     }
 }
 
-/// The text without what moves a terminal's cursor; a tab would shift the caret.
+/// The text with control characters replaced by spaces; a tab would shift the caret.
 pub(super) fn printable(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
-/// The piece of a line that fits, the column of the caret within it, and how many carets.
+/// The part of a line that fits, the column of the caret within it, and the number of carets.
 fn excerpt(line: &str, mark: Mark) -> (String, usize, usize) {
     let clean: Vec<char> = printable(line).chars().collect();
     let column = (mark.column - 1).min(clean.len());

@@ -1,4 +1,4 @@
-//! A node of Ray as it is asked for.
+//! The specification of one Ray node.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,24 @@ use serde::{Deserialize, Serialize};
 use crate::name::Key;
 use crate::util::digest;
 
-/// What a node is in its cluster.
+/// The role of a node in its cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeRole {
-    /// It holds the cluster's state, the dashboard and the job API.
+    /// It runs the cluster's control service, the dashboard and the job API.
     Head,
     /// It runs tasks.
     Worker,
 }
 
-/// A node of Ray as it is asked for.
+/// The specification of one Ray node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeSpec {
-    /// Its key: `head`, `worker0`.
+    /// The node's key: `head`, `worker0`.
     pub key: Key,
-    /// What it is.
+    /// The node's role.
     pub role: NodeRole,
-    /// The host that it runs on.
+    /// The key of its host.
     pub host: Key,
     /// Ray's version.
     pub ray_version: String,
@@ -32,7 +32,7 @@ pub struct NodeSpec {
     pub cpus: u32,
     /// GPUs for tasks.
     pub gpus: u32,
-    /// Which of the host's GPUs it owns, from this one on; `None` when they are only declared.
+    /// The index of its first GPU on the host; the rest follow. `None` if GPUs are only declared.
     pub first_gpu: Option<u32>,
     /// Memory for tasks, in bytes.
     pub memory: u64,
@@ -40,16 +40,16 @@ pub struct NodeSpec {
     pub object_store_memory: u64,
     /// Custom resources.
     pub resources: BTreeMap<String, f64>,
-    /// Labels.
+    /// Ray's node labels.
     pub labels: BTreeMap<String, String>,
-    /// Environment variables.
+    /// Environment variables of the node and its tasks.
     pub environment: BTreeMap<String, String>,
-    /// The dashboard's port, when the spec fixes it.
+    /// The dashboard's port, if the spec sets it.
     pub dashboard_port: Option<u16>,
 }
 
 impl NodeSpec {
-    /// The digest of all that it is started with; ports that gpucl chooses are not part of it.
+    /// The digest of everything it is started with, except ports that gpucl chooses.
     pub fn digest(&self) -> String {
         digest::of_json(self)
     }

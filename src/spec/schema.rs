@@ -1,4 +1,4 @@
-//! The JSON Schema of a spec: our own keys, and every provider's settings and hosts.
+//! The JSON Schema of a spec: the common keys, and every provider's settings and hosts.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,7 @@ use super::{ProviderChoice, Spec};
 use crate::error::Result;
 use crate::provider::Factory;
 
-/// The JSON Schema of our own keys; what belongs to a provider is free in it.
+/// The JSON Schema of the common keys; it does not restrict the providers' keys.
 pub(super) fn own() -> &'static Value {
     static OWN: OnceLock<Value> = OnceLock::new();
     OWN.get_or_init(|| schemars::schema_for!(Spec).to_value())
@@ -17,7 +17,7 @@ pub(super) fn own() -> &'static Value {
 /// The JSON Schema of a spec, with the settings of these providers.
 ///
 /// # Errors
-/// When a provider's manifest cannot be read.
+/// If a provider's manifest cannot be read.
 pub fn schema(providers: &[&dyn Factory]) -> Result<Value> {
     let mut schema = own().clone();
     let mut definitions = schema.get("$defs").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -38,7 +38,7 @@ pub fn schema(providers: &[&dyn Factory]) -> Result<Value> {
         names.push(name.to_owned());
     }
     if let Some(choice) = definitions.get_mut("ProviderChoice").filter(|_| !names.is_empty()) {
-        choices.insert(0, json!({ "type": "string", "enum": names, "description": "Just its name." }));
+        choices.insert(0, json!({ "type": "string", "enum": names, "description": "The name alone." }));
         choice["anyOf"] = Value::Array(choices);
         schema["allOf"] = Value::Array(hosts);
     }
@@ -47,7 +47,7 @@ pub fn schema(providers: &[&dyn Factory]) -> Result<Value> {
     Ok(schema)
 }
 
-/// Takes a provider's schema in: what it defines moves to the one list of definitions, under names of its own.
+/// Merges in a provider's schema: its definitions move to the common list, prefixed with the provider's name.
 fn graft(mut schema: Value, provider: &str, definitions: &mut Map<String, Value>) -> Value {
     let inner = schema.as_object_mut().and_then(|keys| {
         keys.shift_remove("$schema");
@@ -78,7 +78,7 @@ fn point_to_own(schema: &mut Value, provider: &str) {
     }
 }
 
-/// The provider's name stands beside its settings.
+/// Adds the provider's name as a key beside its settings.
 fn take_name(settings: &mut Value, name: &str, summary: &str) {
     let old = settings.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
     let mut properties = Map::new();
@@ -92,7 +92,7 @@ fn take_name(settings: &mut Value, name: &str, summary: &str) {
     settings["description"] = json!(summary);
 }
 
-/// What a host's entry takes once this provider is the one chosen.
+/// The schema of host entries that applies if this provider is chosen.
 fn hosts_of(name: &str) -> Value {
     let named = json!({ "type": "object", "properties": { "name": { "const": name } }, "required": ["name"] });
     let mut chosen = json!({ "properties": { "provider": { "anyOf": [{ "const": name }, named] } } });

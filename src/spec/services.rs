@@ -1,4 +1,4 @@
-//! What runs beside Ray, and with which images: the keys that only the runtime `docker` has.
+//! The services beside Ray and their images: the keys that only the runtime `docker` has.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use super::Spec;
 
-/// `true` for the defaults, `false` to leave it out, or settings.
+/// `true` for the defaults, `false` to disable it, or settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "{T}OrSwitch")]
 pub enum Switchable<T> {
-    /// With its defaults, or not at all.
+    /// Enabled with the defaults, or disabled.
     Switch(bool),
-    /// With settings.
+    /// Enabled with these settings.
     Settings(T),
 }
 
 impl<T: Default + Clone> Switchable<T> {
-    /// The settings, unless it is left out.
+    /// The settings; `None` if disabled.
     pub fn settings(&self) -> Option<T> {
         match self {
             Self::Switch(true) => Some(T::default()),
@@ -35,15 +35,15 @@ impl<T> Default for Switchable<T> {
     }
 }
 
-/// What runs beside Ray on the head's host; all of it unless it is left out.
+/// The services beside Ray on the head's host; all enabled by default.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServicesSpec {
-    /// The object store, and its buckets.
+    /// The object store and its buckets.
     pub object_store: Switchable<ObjectStoreSpec>,
-    /// Prometheus, which collects the metrics of Ray and of the hosts.
+    /// Prometheus, which collects the metrics of Ray and the hosts.
     pub prometheus: Switchable<PrometheusSpec>,
-    /// Grafana with Ray's dashboards; when absent it is there where Prometheus is.
+    /// Grafana with Ray's dashboards; enabled with Prometheus when absent.
     pub grafana: Option<Switchable<GrafanaSpec>>,
     /// Jupyter, connected to the cluster.
     pub jupyter: Switchable<JupyterSpec>,
@@ -53,7 +53,7 @@ pub struct ServicesSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StoreKind {
-    /// MinIO, or what takes its command line and environment.
+    /// MinIO, or a server with the same command line and environment.
     #[default]
     Minio,
 }
@@ -62,16 +62,16 @@ pub enum StoreKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ObjectStoreSpec {
-    /// What is started.
+    /// The kind of server.
     pub kind: StoreKind,
-    /// Its image, in place of the default one.
+    /// An image that replaces the default one.
     pub image: Option<String>,
-    /// The buckets that are made at start, and proven; with `external`, those that are proven.
+    /// The buckets to create at start and check; with `external` they are only checked.
     #[schemars(length(max = 32))]
     pub buckets: Vec<String>,
-    /// A store that exists and outlives the cluster, in place of one of our own.
+    /// An existing store, which outlives the cluster, instead of one started by gpucl.
     pub external: Option<ExternalStore>,
-    /// Linux capabilities that its container keeps, such as `CHOWN`; by default none.
+    /// Linux capabilities that its container keeps, such as `CHOWN`; none by default.
     pub capabilities: Vec<String>,
 }
 
@@ -87,18 +87,18 @@ impl Default for ObjectStoreSpec {
     }
 }
 
-/// A store that exists.
+/// An existing object store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExternalStore {
-    /// Its address: `https://s3.example.org`.
+    /// The URL of the store: `https://s3.example.org`.
     pub endpoint: String,
-    /// Its region.
+    /// The region of the store.
     #[serde(default = "usual_region")]
     pub region: String,
-    /// A file on your machine in the form of `~/.aws/credentials`, by its path from the spec's folder.
+    /// A file on your machine in the format of `~/.aws/credentials`, by its path relative to the spec's folder.
     pub credentials_file: String,
-    /// The profile in that file whose keys are sent to the hosts; no other leaves your machine.
+    /// The profile in that file whose keys are sent to the hosts; no other profile leaves your machine.
     #[serde(default = "usual_profile")]
     pub profile: String,
 }
@@ -115,9 +115,9 @@ fn usual_region() -> String {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PrometheusSpec {
-    /// How long it keeps what it collects, such as `15d`.
+    /// How long metrics are kept, such as `15d`.
     pub retention: String,
-    /// Linux capabilities that its container keeps, such as `CHOWN`; by default none.
+    /// Linux capabilities that its container keeps, such as `CHOWN`; none by default.
     pub capabilities: Vec<String>,
 }
 
@@ -131,9 +131,9 @@ impl Default for PrometheusSpec {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct JupyterSpec {
-    /// A folder of the head's host to work in, by its whole path; a volume of the cluster's own when absent.
+    /// The absolute path of a folder on the head's host to work in; a volume of the cluster when absent.
     pub workspace: Option<String>,
-    /// Linux capabilities that its container keeps, such as `CHOWN`; by default none.
+    /// Linux capabilities that its container keeps, such as `CHOWN`; none by default.
     pub capabilities: Vec<String>,
 }
 
@@ -141,24 +141,24 @@ pub struct JupyterSpec {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GrafanaSpec {
-    /// Linux capabilities that its container keeps, such as `CHOWN`; by default none.
+    /// Linux capabilities that its container keeps, such as `CHOWN`; none by default.
     pub capabilities: Vec<String>,
 }
 
-/// How images that nobody publishes are built on the hosts.
+/// How unpublished images are built on the hosts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BuildSpec {
-    /// The package index that pip takes, in place of its usual one. It can be read in the image: no credentials.
+    /// The package index for pip, instead of its default. It is readable in the image, so no credentials here.
     pub pip_index_url: Option<String>,
 }
 
-/// A compose file of the user, delivered beside ours. In a spec it is a path; its text is read when the spec is.
+/// A compose file of the user, delivered together with gpucl's. In a spec it is a path; its text is read with the spec.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Fragment {
-    /// Its path, from the spec's folder.
+    /// The path, relative to the spec's folder.
     pub path: String,
-    /// What is in it.
+    /// The file's content.
     pub text: String,
 }
 
@@ -194,11 +194,11 @@ impl JsonSchema for Fragment {
     }
 }
 
-/// The images that a spec may choose, by the names that the data file has for them.
+/// The images that a spec may replace, by their names in `templates/ray-compose/images.yaml`.
 pub const IMAGE_NAMES: &[&str] =
     &["ray", "ray_gpu", "ray_rocm", "ray_rocm_base", "minio", "prometheus", "node_exporter", "grafana", "jupyter"];
 
-/// The capabilities that Linux has, as compose names them.
+/// The Linux capabilities, as named in compose.
 pub(super) const CAPABILITIES: &[&str] = &[
     "AUDIT_CONTROL",
     "AUDIT_READ",
@@ -243,40 +243,40 @@ pub(super) const CAPABILITIES: &[&str] = &[
     "WAKE_ALARM",
 ];
 
-/// The choice of images: a name of ours, and the image in its place.
+/// Replacement images, by name.
 pub type Images = BTreeMap<String, String>;
 
 impl Spec {
-    /// What runs beside Ray: the defaults where the spec says nothing.
+    /// The services beside Ray, with defaults where the spec has none.
     pub fn services(&self) -> ServicesSpec {
         self.services.clone().unwrap_or_default()
     }
 
-    /// The store that exists, where the spec names one.
+    /// The external object store, if the spec has one.
     pub fn external_store(&self) -> Option<ExternalStore> {
         self.services().object_store.settings().and_then(|store| store.external)
     }
 }
 
 impl ServicesSpec {
-    /// What is stored outlives the hosts.
+    /// Whether the store is external, so that its data outlives the hosts.
     pub fn has_external_store(&self) -> bool {
         matches!(&self.object_store, Switchable::Settings(store) if store.external.is_some())
     }
 
-    /// Whether there is a Grafana.
+    /// Whether Grafana is enabled.
     pub fn has_grafana(&self) -> bool {
         self.prometheus.settings().is_some() && self.grafana.as_ref().is_none_or(|grafana| grafana.settings().is_some())
     }
 
-    /// Grafana's settings: the defaults where the spec says nothing.
+    /// Grafana's settings, with defaults where the spec has none.
     pub fn grafana_settings(&self) -> GrafanaSpec {
         self.grafana.as_ref().and_then(Switchable::settings).unwrap_or_default()
     }
 }
 
 impl ServicesSpec {
-    /// The settings of a store that exists, to fill in.
+    /// Mutable settings of the external store.
     pub(super) fn external_mut(&mut self) -> Option<&mut ExternalStore> {
         match &mut self.object_store {
             Switchable::Settings(store) => store.external.as_mut(),

@@ -1,8 +1,7 @@
-//! What a spec means: values that are impossible, fields that contradict each other, and what the provider cannot do.
+//! Semantic validation: impossible values, contradictory fields, and what the provider cannot do.
 //!
-//! A provider's settings and its `hosts` entries are checked by the provider's own strict types. The paths of its errors
-//! are relative: one that begins with `hosts[` is a host's entry as it stands; every other one is below `provider.`, and
-//! an empty one is the provider as a whole.
+//! A provider checks its settings and `hosts` entries with its own strict types. A path in its errors that begins with
+//! `hosts[` is used as is; any other is relative to `provider.`, and an empty one means the provider as a whole.
 
 use super::place::{Problem, is_within, join};
 use super::walk::unknown_key;
@@ -11,11 +10,11 @@ use crate::error::Result;
 use crate::provider::Factory;
 use crate::util::human;
 
-/// The oldest Ray that asks for a token on all that it serves.
+/// The oldest Ray version that requires a token on all its ports.
 const OLDEST_RAY: [u32; 3] = [2, 54, 0];
-/// What Ray takes at least as shared memory for objects.
+/// Ray's minimum of shared memory for objects, in bytes.
 const LEAST_OBJECT_STORE: u64 = 75 << 20;
-/// The most that Ray takes of a resource.
+/// Ray's maximum amount of a resource.
 const MOST_RESOURCE: f64 = 100e12;
 /// Variables that gpucl sets itself, or that would undo what it sets.
 const OUR_VARIABLES: &[&str] = &[
@@ -33,22 +32,22 @@ const OUR_VARIABLES: &[&str] = &[
     "TMPDIR",
     "VIRTUAL_ENV",
 ];
-/// How names of variables of ours begin.
+/// Prefixes of variables that gpucl sets itself.
 const OUR_PREFIXES: &[&str] = &["GPUCL_", "RAY_AUTH_"];
-/// Resources that have a key of their own.
+/// Resources with their own key in the spec.
 const OWN_KEYS: &[(&str, &str)] =
     &[("CPU", "cpus"), ("GPU", "gpus"), ("memory", "memory"), ("object_store_memory", "object_store_memory")];
 
-/// Finds a provider by its name.
+/// Finds a provider by name.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Result<&'static dyn Factory>;
 
-/// Everything that is wrong with the meaning of a spec.
+/// All semantic problems of a spec.
 pub(super) fn validate(spec: &Spec, lookup: Lookup<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     if spec.name.is_reserved() {
         problems.push(
-            Problem::new("name", format!("`{}` is no name for a cluster: gpucl keeps the word for leases", spec.name))
-                .note("leases that `gpucl lease` makes have it in their tags"),
+            Problem::new("name", format!("`{}` cannot be a cluster name: gpucl reserves it for leases", spec.name))
+                .note("leases made by `gpucl lease` have it in their tags"),
         );
     }
     version(&spec.ray.version, &mut problems);
@@ -72,12 +71,12 @@ fn version(version: &str, problems: &mut Vec<Problem>) {
         parts.iter().map(|part| Some(*part).filter(is_number).and_then(|part| part.parse().ok())).collect();
     match numbers.as_deref() {
         Some([_, _, _]) if numbers.as_deref() < Some(&OLDEST_RAY) => problems.push(
-            Problem::new(path, format!("Ray {version} is too old: 2.54.0 is the oldest"))
-                .note("older ones cannot ask for a token on every port"),
+            Problem::new(path, format!("Ray {version} is too old: the oldest supported version is 2.54.0"))
+                .note("older versions cannot require a token on every port"),
         ),
         Some([_, _, _]) => {}
         _ => problems.push(
-            Problem::new(path, format!("`{version}` is no version of Ray: it takes three numbers"))
+            Problem::new(path, format!("`{version}` is not a Ray version: use three numbers"))
                 .note(format!("for example: {}", super::model::DEFAULT_RAY_VERSION)),
         ),
     }
@@ -85,7 +84,7 @@ fn version(version: &str, problems: &mut Vec<Problem>) {
 
 fn object_store(path: &str, memory: Option<Memory>, problems: &mut Vec<Problem>) {
     if let Some(memory) = memory.filter(|memory| memory.0 < LEAST_OBJECT_STORE) {
-        let message = format!("{} is too little: Ray takes 75MiB or more", human::bytes(memory.0));
+        let message = format!("{} is too little: Ray needs at least 75MiB", human::bytes(memory.0));
         problems.push(Problem::new(join(path, "object_store_memory"), message));
     }
 }
@@ -95,7 +94,7 @@ fn workers(spec: &Spec, problems: &mut Vec<Problem>) {
     if workers.count.is_some() && workers.per.is_some() {
         problems.push(
             Problem::new("ray.workers.per", "contradicts ray.workers.count")
-                .note("`count` says how many workers there are, `per` has them counted: keep one of the two"),
+                .note("`count` sets the number of workers, `per` derives it: keep one of the two"),
         );
     }
     if workers.per == Some(Per::Gpu) {
@@ -108,7 +107,7 @@ fn workers(spec: &Spec, problems: &mut Vec<Problem>) {
         if spec.gpu == GpuProof::Declared {
             problems.push(
                 Problem::new("gpu", "`declared` contradicts ray.workers.per: gpu")
-                    .note("GPUs that are only declared cannot be counted: write `count` and `gpus` instead of `per`"),
+                    .note("GPUs that are only declared cannot be counted: use `count` and `gpus` instead of `per`"),
             );
         }
     }
@@ -118,32 +117,33 @@ fn resources(spec: &Spec, problems: &mut Vec<Problem>) {
     for (name, amount) in &spec.ray.workers.resources {
         let path = join("ray.workers.resources", name);
         if let Some((_, key)) = OWN_KEYS.iter().find(|(own, _)| own == name) {
-            problems.push(Problem::of_key(path, format!("has a key of its own: ray.workers.{key}")));
+            problems.push(Problem::of_key(path, format!("has its own key: ray.workers.{key}")));
         } else if name.is_empty() || name.starts_with("node:") || name.chars().any(char::is_control) {
-            problems.push(Problem::of_key(path, "is no name for a resource of yours: Ray keeps it for itself"));
+            problems.push(Problem::of_key(path, "cannot name a custom resource: Ray reserves it"));
         } else if !(0.0..=MOST_RESOURCE).contains(amount) || amount.fract() != 0.0 {
-            problems.push(Problem::new(path, format!("{amount} is no amount: Ray takes whole numbers from 0 to 1e14")));
+            problems
+                .push(Problem::new(path, format!("{amount} is not an amount: Ray takes whole numbers from 0 to 1e14")));
         }
     }
 }
 
-/// Labels follow the rules of Kubernetes, as Ray has it.
+/// Ray's labels follow the rules of Kubernetes.
 fn labels(spec: &Spec, problems: &mut Vec<Problem>) {
     for (key, value) in &spec.ray.workers.labels {
         let path = join("ray.workers.labels", key);
         let (prefix, name) = key.rsplit_once('/').map_or((None, key.as_str()), |(prefix, name)| (Some(prefix), name));
         if key.starts_with("ray.io/") {
-            problems.push(Problem::of_key(path, "labels under `ray.io/` are Ray's own"));
+            problems.push(Problem::of_key(path, "labels under `ray.io/` are reserved for Ray"));
         } else if !is_label(name) || prefix.is_some_and(|prefix| prefix.len() > 253 || !prefix.split('.').all(is_label))
         {
             problems.push(
-                Problem::of_key(path, "is no label: it takes 1 to 63 letters, digits, `.`, `-` and `_`")
-                    .note("it begins and ends with a letter or digit; a domain and `/` may stand before it"),
+                Problem::of_key(path, "is not a label: use 1 to 63 letters, digits, `.`, `-` and `_`")
+                    .note("it must begin and end with a letter or digit; a domain and `/` may precede it"),
             );
         } else if !value.is_empty() && !is_label(value) {
             problems.push(
-                Problem::new(path, "has no value for a label: it takes up to 63 letters, digits, `.`, `-` and `_`")
-                    .note("it begins and ends with a letter or digit"),
+                Problem::new(path, "is not a label value: use up to 63 letters, digits, `.`, `-` and `_`")
+                    .note("it must begin and end with a letter or digit"),
             );
         }
     }
@@ -162,7 +162,7 @@ fn environment(spec: &Spec, problems: &mut Vec<Problem>) {
             && !name.starts_with(|letter: char| letter.is_ascii_digit())
             && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
         if !is_name {
-            problems.push(Problem::of_key(path, "is no name of a variable: it takes letters, digits and `_`"));
+            problems.push(Problem::of_key(path, "is not a variable name: use letters, digits and `_`"));
         } else if OUR_VARIABLES.contains(&name.as_str()) || OUR_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
             problems.push(Problem::of_key(path, "is set by gpucl itself").note("leave it out"));
         } else if value.chars().any(|letter| letter.is_control() && letter != '\t') {
@@ -171,7 +171,7 @@ fn environment(spec: &Spec, problems: &mut Vec<Problem>) {
     }
 }
 
-/// They become lines of files that root reads on the hosts, such as a unit of systemd: one line stays one line.
+/// Settings become lines of files that root reads on the hosts, such as systemd units, so each must stay one line.
 fn playbooks(spec: &Spec, problems: &mut Vec<Problem>) {
     for (name, variables) in &spec.playbooks {
         for (variable, value) in variables {
@@ -219,14 +219,16 @@ fn provider(spec: &Spec, lookup: Lookup<'_>, problems: &mut Vec<Problem>) {
         };
         let key = path.rsplit('.').next().unwrap_or_default().to_owned();
         problems.push(match error.known.as_slice() {
-            [] if error.message == "unknown key" => Problem::of_key(path, error.message).note("no keys are known here"),
+            [] if error.message == "unknown key" => {
+                Problem::of_key(path, error.message).note("no keys are allowed here")
+            }
             [] => Problem::new(path, error.message),
             known => unknown_key(Problem::of_key(path, ""), &key, known.iter().map(String::as_str)),
         });
     }
 }
 
-/// Drops what is only there because something else is wrong already.
+/// Drops problems that only follow from others.
 pub(super) fn without_what_follows(found: Vec<Problem>, before: &[Problem]) -> Vec<Problem> {
     let wrong: Vec<&str> = before
         .iter()
@@ -234,7 +236,7 @@ pub(super) fn without_what_follows(found: Vec<Problem>, before: &[Problem]) -> V
         .flatten()
         .filter(|path| !path.is_empty())
         .collect();
-    // Without its provider nobody can tell what a spec may ask of it.
+    // Without a valid provider, the keys that depend on it cannot be checked.
     let of_provider: &[&str] = match wrong.iter().any(|path| is_within(path, "provider")) {
         true => &["provider", "hosts", "runtime"],
         false => &[],

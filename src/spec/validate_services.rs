@@ -1,4 +1,4 @@
-//! What the keys of the runtime `docker` mean: services, images, and files of the user.
+//! Semantic validation of the keys for the runtime `docker`: services, images, and the user's compose files.
 
 use super::Spec;
 use super::place::{Problem, item, join};
@@ -7,7 +7,7 @@ use super::walk::unknown_key;
 use crate::provider::Runtime;
 use crate::util::near::nearest;
 
-/// Everything that is wrong with the meaning of these keys.
+/// Adds all semantic problems of these keys.
 pub(super) fn services(spec: &Spec, problems: &mut Vec<Problem>) {
     if spec.runtime != Runtime::Docker {
         only_docker(spec, problems);
@@ -33,19 +33,19 @@ pub(super) fn services(spec: &Spec, problems: &mut Vec<Problem>) {
             if store.image.is_some() {
                 problems.push(
                     Problem::new(join(path, "image"), "contradicts services.object_store.external")
-                        .note("a store that exists needs no image: keep one of the two"),
+                        .note("an existing store needs no image: keep one of the two"),
                 );
             }
             let endpoint = &external.endpoint;
             let rest = endpoint.strip_prefix("https://").or_else(|| endpoint.strip_prefix("http://"));
             if !rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['/', '@', ' ', '?', '#'])) {
                 problems.push(
-                    Problem::new(join(path, "external.endpoint"), format!("`{endpoint}` is no address of a store"))
+                    Problem::new(join(path, "external.endpoint"), format!("`{endpoint}` is not a store URL"))
                         .note("for example: https://s3.example.org"),
                 );
             }
             if external.profile.is_empty() || external.profile.contains(['[', ']', '\n', '\r']) {
-                problems.push(Problem::new(join(path, "external.profile"), "is no name of a profile"));
+                problems.push(Problem::new(join(path, "external.profile"), "is not a profile name"));
             }
             if !is_plain(&external.region) {
                 problems.push(Problem::new(join(path, "external.region"), "takes letters, digits and `-`"));
@@ -54,8 +54,8 @@ pub(super) fn services(spec: &Spec, problems: &mut Vec<Problem>) {
         for (index, bucket) in store.buckets.iter().enumerate() {
             if !is_bucket(bucket) {
                 problems.push(
-                    Problem::new(item(&join(path, "buckets"), index), format!("`{bucket}` is no name of a bucket"))
-                        .note("it takes 3 to 63 of a-z, 0-9 and -, and begins and ends with a letter or digit"),
+                    Problem::new(item(&join(path, "buckets"), index), format!("`{bucket}` is not a bucket name"))
+                        .note("use 3 to 63 of a-z, 0-9 and -, beginning and ending with a letter or digit"),
                 );
             }
         }
@@ -68,34 +68,37 @@ pub(super) fn services(spec: &Spec, problems: &mut Vec<Problem>) {
         let number = text.trim_end_matches(['h', 'd', 'w', 'y']);
         if text.len() != number.len() + 1 || !number.parse::<u32>().is_ok_and(|number| number > 0) {
             problems.push(
-                Problem::new("services.prometheus.retention", format!("`{text}` is no time that Prometheus takes"))
-                    .note("for example: 15d"),
+                Problem::new(
+                    "services.prometheus.retention",
+                    format!("`{text}` is not a retention time for Prometheus"),
+                )
+                .note("for example: 15d"),
             );
         }
     } else if services.grafana.as_ref().is_some_and(|grafana| grafana.settings().is_some()) {
         problems.push(
             Problem::new("services.grafana", "contradicts services.prometheus: false")
-                .note("Grafana shows what Prometheus collects: keep both, or none"),
+                .note("Grafana shows what Prometheus collects: keep both or neither"),
         );
     }
     let workspace = services.jupyter.settings().and_then(|jupyter| jupyter.workspace);
     if let Some(path) = workspace.filter(|path| !is_whole_path(path)) {
         problems.push(
-            Problem::new("services.jupyter.workspace", format!("`{path}` is no whole path of a folder"))
+            Problem::new("services.jupyter.workspace", format!("`{path}` is not a usable absolute path"))
                 .note("for example: /home/ubuntu/work"),
         );
     }
     for (index, fragment) in spec.compose.iter().enumerate() {
         if fragment.path.is_empty() || fragment.path.contains('\0') {
-            problems.push(Problem::new(item("compose", index), "is no path of a file"));
+            problems.push(Problem::new(item("compose", index), "is not a file path"));
         }
     }
     if let Some(url) = spec.build.as_ref().and_then(|build| build.pip_index_url.as_ref()) {
         if !(url.starts_with("https://") || url.starts_with("http://")) || url.contains(char::is_whitespace) {
-            problems.push(Problem::new("build.pip_index_url", "is no address of a package index"));
+            problems.push(Problem::new("build.pip_index_url", "is not a package index URL"));
         } else if url.contains('@') {
             problems
-                .push(Problem::new("build.pip_index_url", "holds a password: everyone who has the image can read it"));
+                .push(Problem::new("build.pip_index_url", "has a password that everyone with the image could read"));
         }
     }
 }
@@ -111,15 +114,15 @@ fn only_docker(spec: &Spec, problems: &mut Vec<Problem>) {
     for (key, _) in given.iter().filter(|(_, given)| *given) {
         let runtime = spec.runtime.name();
         problems.push(
-            Problem::of_key(*key, format!("is only for the runtime `docker`, and this is `{runtime}`"))
-                .note("leave it out, or say `runtime: docker`"),
+            Problem::of_key(*key, format!("requires the runtime `docker`, but this spec has `{runtime}`"))
+                .note("leave it out, or set `runtime: docker`"),
         );
     }
 }
 
 fn capabilities(path: &str, names: &[String], problems: &mut Vec<Problem>) {
     for (index, name) in names.iter().enumerate().filter(|(_, name)| !CAPABILITIES.contains(&name.as_str())) {
-        let problem = Problem::new(item(path, index), format!("`{name}` is no capability of Linux"));
+        let problem = Problem::new(item(path, index), format!("`{name}` is not a Linux capability"));
         let upper = name.to_uppercase();
         problems.push(match nearest(upper.trim_start_matches("CAP_"), CAPABILITIES.iter().copied()) {
             Some(near) => problem.note(format!("did you mean `{near}`?")),
@@ -146,14 +149,11 @@ fn image_name(path: &str, image: &str, problems: &mut Vec<Problem>) {
         || !image.chars().all(letters)
         || !image.starts_with(|letter: char| letter.is_ascii_alphanumeric())
     {
-        problems.push(Problem::new(path, format!("`{image}` is no name of an image")));
+        problems.push(Problem::new(path, format!("`{image}` is not an image name")));
     } else if !last.contains([':', '@']) || last.ends_with(":latest") {
         problems.push(
-            Problem::new(
-                path,
-                format!("`{image}` is not pinned: say which one by a tag other than `latest`, or by a digest"),
-            )
-            .note("an image that changes behind one's back makes a cluster that cannot be made again"),
+            Problem::new(path, format!("`{image}` is not pinned: use a tag other than `latest`, or a digest"))
+                .note("a cluster with an image that changes cannot be reproduced"),
         );
     }
 }
@@ -170,7 +170,7 @@ fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-')
 }
 
-/// A path that compose takes as it stands: it is cut at colons, and `$` begins a variable.
+/// Whether compose takes the path literally: it splits at colons, and `$` begins a variable.
 fn is_whole_path(path: &str) -> bool {
     path.starts_with('/')
         && path.len() > 1
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capability_that_linux_does_not_have_is_refused_where_it_stands() {
+    fn an_unknown_linux_capability_is_refused_at_its_position() {
         let docker = "runtime: docker\nray: {capabilities: [SYS_PTRACE]}\nservices: {jupyter: {capabilities: [CHOWN]}, grafana: {capabilities: []}}\n";
         assert_eq!(wrong(docker), []);
         let refused = |at: &str, name: &str| vec![(at.to_owned(), format!("did you mean `{name}`?"))];
@@ -201,7 +201,7 @@ mod tests {
             wrong("runtime: docker\nray: {capabilities: [SYS_PTRAC]}\n"),
             refused("ray.capabilities[0]", "SYS_PTRACE")
         );
-        // All of them, with everything that a container could do then, is no capability.
+        // `ALL` is refused: it would give a container every capability.
         assert_eq!(wrong("runtime: docker\nray: {capabilities: [ALL]}\n").len(), 1);
         assert_eq!(wrong("ray: {capabilities: [CHOWN]}\n")[0].0, "ray.capabilities");
     }

@@ -1,6 +1,6 @@
-//! Goes over the tree with the JSON Schema in hand: every unknown key, wrong type and value out of range, each at its place.
+//! Validates the tree against the JSON Schema: unknown keys, wrong types and values out of range, each at its position.
 //!
-//! It knows the part of JSON Schema that our own types give; it knows nothing of what the keys mean.
+//! It supports the part of JSON Schema that our own types produce; `validate.rs` checks the meaning of the keys.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ use crate::name::ClusterName;
 use crate::util::duration::SpecDuration;
 use crate::util::near::nearest;
 
-/// Checks the tree; hands back what is right in it as plain data, for the checks that come after.
+/// Validates the tree; returns its valid parts as JSON, for the checks that follow.
 pub(super) fn walk(root: &Node, schema: &Value, problems: &mut Vec<Problem>) -> Value {
     let mut walk = Walk { definitions: schema.get("$defs").unwrap_or(&Value::Null), problems };
     walk.node(root, schema, "").unwrap_or(Value::Null)
@@ -24,7 +24,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The value, when it is right.
+    /// The value, if it is valid.
     fn node(&mut self, node: &Node, schema: &Value, path: &str) -> Option<Value> {
         if let Some(name) = reference(schema) {
             let value = self.node(node, self.definitions.get(name)?, path)?;
@@ -40,7 +40,7 @@ impl Walk<'_> {
             return self.word(node, &words, path);
         }
         match types(schema).as_slice() {
-            // Free: somebody else knows what may stand here.
+            // Unrestricted: checked by the provider.
             [] => Some(node.to_json()),
             types if !types.iter().any(|wanted| fits(node, wanted)) => self.wrong_type(node, schema, types, path),
             _ => match &node.kind {
@@ -122,7 +122,7 @@ impl Walk<'_> {
             }
             is_whole = false;
             let missing = join(path, key);
-            // A misspelt key is told once.
+            // A misspelt key is reported once.
             if self.problems.iter().any(|problem| problem.meant.as_ref() == Some(&missing)) {
                 continue;
             }
@@ -173,28 +173,28 @@ impl Walk<'_> {
     }
 }
 
-/// Makes a problem one about an unknown key: with a near name, else with all names that are known there.
+/// Turns a problem into one about an unknown key, with the nearest known name or else all known names.
 pub(super) fn unknown_key<'a>(mut problem: Problem, key: &str, known: impl Iterator<Item = &'a str>) -> Problem {
     let known: Vec<&str> = known.collect();
     problem.message = "unknown key".to_owned();
     match nearest(key, known.iter().copied()) {
         Some(near) => problem.note(format!("did you mean `{near}`?")),
-        None if known.is_empty() => problem.note("no keys are known here"),
+        None if known.is_empty() => problem.note("no keys are allowed here"),
         None => problem.note(format!("known here: {}", known.join(", "))),
     }
 }
 
-/// The name of the definition that a schema stands for.
+/// The name of the definition that a schema refers to.
 fn reference(schema: &Value) -> Option<&str> {
     schema.get("$ref")?.as_str()?.strip_prefix("#/$defs/")
 }
 
-/// The schema itself, or what it stands for by its name.
+/// The schema itself, or the definition that it refers to.
 fn resolved<'a>(schema: &'a Value, definitions: &'a Value) -> &'a Value {
     reference(schema).and_then(|name| definitions.get(name)).unwrap_or(schema)
 }
 
-/// The texts of which one must stand here, when the schema is a choice of words.
+/// The allowed texts, if the schema is an enumeration.
 fn words(schema: &Value) -> Option<Vec<&str>> {
     let plain = |list: &'_ Value| list.as_array().is_some_and(|list| list.iter().all(Value::is_string));
     if let Some(list) = schema.get("enum").filter(|list| plain(list)) {
@@ -235,7 +235,7 @@ fn type_name(wanted: &str) -> &str {
     }
 }
 
-/// The range that a number is out of.
+/// The allowed range, if the number is out of it.
 fn out_of_range(value: &Value, schema: &Value) -> Option<String> {
     let number = value.as_f64()?;
     let bound = |name: &str| schema.get(name).and_then(Value::as_f64);
@@ -249,7 +249,7 @@ fn out_of_range(value: &Value, schema: &Value) -> Option<String> {
     })
 }
 
-/// Reads a value by the type that a definition was made of, where that type takes texts of a form of its own.
+/// Reads a value with the type behind a definition, if that type has its own text format.
 fn own_form(definition: &str, value: &Value) -> Result<(), String> {
     fn read<T: DeserializeOwned>(value: &Value) -> Result<(), String> {
         serde_json::from_value::<T>(value.clone()).map(|_| ()).map_err(|error| error.to_string())

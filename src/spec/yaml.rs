@@ -1,8 +1,8 @@
-//! The only file that knows the YAML crates.
+//! The only file that uses the YAML crates.
 //!
-//! The text is read twice. The first pass goes over the parser's events: it keeps where everything stands, sees what the
-//! second drops silently (a key given twice), and refuses what a spec has no need of and what could make reading it
-//! expensive: anchors, aliases, merge keys, tags, several documents, deep nesting. The second pass makes the types.
+//! The text is read twice. The first pass uses the parser's events: it records positions, finds what the second drops
+//! silently (duplicate keys), and refuses what a spec does not need and what could make reading expensive: anchors,
+//! aliases, merge keys, tags, several documents, deep nesting. The second pass deserializes into the types.
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput};
 use serde::de::DeserializeOwned;
@@ -11,14 +11,14 @@ use serde_json::Value;
 use super::node::{Key, Kind, Mark, Node, meaning, shortened};
 use super::place::{Problem, item, join};
 
-/// The most bytes a spec may have.
+/// The maximum size of a spec, in bytes.
 pub(super) const MOST_BYTES: usize = 1 << 20;
-/// How deep lists and maps may stand in one another.
+/// The maximum nesting of lists and maps.
 const MOST_DEPTH: usize = 32;
-/// The most keys and values a spec may have.
+/// The maximum number of keys and values in a spec.
 const MOST_NODES: usize = 20_000;
 
-/// Reads the text; `None` when there is nothing in it. Hands back what is wrong with it that did not stop the reading.
+/// Reads the text; `None` if it is empty. Also returns the problems that did not prevent reading.
 pub(super) fn read(text: &str) -> Result<(Option<Node>, Vec<Problem>), Box<Problem>> {
     if let Some(problem) = half_line_break(text) {
         return Err(problem.into());
@@ -28,11 +28,11 @@ pub(super) fn read(text: &str) -> Result<(Option<Node>, Vec<Problem>), Box<Probl
     Ok((root.filter(|node| !node.is_null()), reader.problems))
 }
 
-/// The keys that a compose file may have at its top, beside those that begin with `x-`.
+/// The allowed top-level keys of a compose file, besides those that begin with `x-`.
 const COMPOSE_KEYS: &[&str] =
     &["version", "name", "services", "networks", "volumes", "configs", "secrets", "include", "models"];
 
-/// Says why a text is not a compose file; compose itself looks closer.
+/// Checks that a text is a compose file, else says why not; compose itself checks it in detail.
 pub(super) fn is_compose(text: &str) -> Result<(), String> {
     let map = match serde_yaml::from_str::<serde_yaml::Value>(text) {
         Ok(serde_yaml::Value::Mapping(map)) => map,
@@ -41,8 +41,8 @@ pub(super) fn is_compose(text: &str) -> Result<(), String> {
     };
     let is_known = |key: &str| COMPOSE_KEYS.contains(&key) || key.starts_with("x-");
     if let Some(key) = map.keys().find(|key| !key.as_str().is_some_and(is_known)) {
-        let shown = key.as_str().unwrap_or("one that is not text");
-        return Err(format!("is not a compose file: its key `{}` is not one of compose's", shortened(shown)));
+        let shown = key.as_str().unwrap_or("(not text)");
+        return Err(format!("is not a compose file: compose has no key `{}`", shortened(shown)));
     }
     match map.get("services").map(untagged) {
         Some(serde_yaml::Value::Mapping(_)) => Ok(()),
@@ -51,7 +51,7 @@ pub(super) fn is_compose(text: &str) -> Result<(), String> {
     }
 }
 
-/// A value without compose's own `!override` or `!reset` before it.
+/// A value without a leading `!override` or `!reset` of compose.
 fn untagged(value: &serde_yaml::Value) -> &serde_yaml::Value {
     match value {
         serde_yaml::Value::Tagged(tagged) => &tagged.value,
@@ -59,7 +59,7 @@ fn untagged(value: &serde_yaml::Value) -> &serde_yaml::Value {
     }
 }
 
-/// Makes a value of the text by the YAML crate alone.
+/// Deserializes the text with the YAML crate alone.
 pub(super) fn deserialize<T: DeserializeOwned>(text: &str) -> Result<T, Box<Problem>> {
     serde_yaml::from_str(text).map_err(|error| {
         let message = error.to_string();
@@ -74,20 +74,20 @@ pub(super) fn deserialize<T: DeserializeOwned>(text: &str) -> Result<T, Box<Prob
     })
 }
 
-/// The text as plain data, by the YAML crate alone.
+/// The text as JSON, read with the YAML crate alone.
 pub(super) fn plain(text: &str) -> Result<Value, Box<Problem>> {
     deserialize(text)
 }
 
-/// The first of the letters that one reader of YAML takes for a line break and another one does not.
+/// The first character that only some YAML parsers take as a line break.
 fn half_line_break(text: &str) -> Option<Problem> {
     let at = text.find(['\u{85}', '\u{2028}', '\u{2029}'])?;
     let before = &text[..at];
     let column = before.chars().rev().take_while(|letter| *letter != '\n').count() + 1;
     let mark = Mark { line: before.matches('\n').count() + 1, column, length: 1 };
     let letter = text[at..].chars().next().map_or(0, u32::from);
-    let message = format!("the letter U+{letter:04X} stands here, which is a line break to some readers of YAML only");
-    Some(Problem::at(mark, "", message).note("take it out; in double quotes, `\\n` is a line break"))
+    let message = format!("the character U+{letter:04X} is a line break for only some YAML parsers");
+    Some(Problem::at(mark, "", message).note("remove it; in double quotes, `\\n` is a line break"))
 }
 
 struct Reader<'a> {
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
                 Event::StreamEnd => return Ok(root),
                 Event::DocumentStart(_) if root.is_some() => {
                     return Err(Problem::at(at, "", "a second document begins here")
-                        .note("a file describes one cluster: write the other one to a file of its own")
+                        .note("a file describes one cluster: put the other one in its own file")
                         .into());
                 }
                 Event::Nothing | Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd => {}
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
             }
             Event::SequenceStart(..) => Kind::List(self.list(path, depth)?),
             Event::MappingStart(..) => Kind::Map(self.map(path, depth)?),
-            _ => return Err(Problem::at(at, path, "is no value").into()),
+            _ => return Err(Problem::at(at, path, "is not a value").into()),
         };
         Ok(Node { at, kind })
     }
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
 
     fn map(&mut self, path: &str, depth: usize) -> Result<Vec<(Key, Node)>, Box<Problem>> {
         let mut entries: Vec<(Key, Node)> = Vec::new();
-        // Looked up once for each key: a map of a thousand must not take a million steps.
+        // A hash map, so that a large map does not take quadratic time.
         let mut lines = std::collections::HashMap::new();
         loop {
             let (event, at) = self.next()?;
@@ -176,9 +176,9 @@ impl<'a> Reader<'a> {
             let (event, at) = self.next()?;
             let node = self.node(event, at, &below, depth + 1)?;
             match lines.get(&key.text) {
-                Some(line) => self.problems.push(
-                    Problem::at(key.at, &below, "duplicate key").note(format!("it stands in line {line} already")),
-                ),
+                Some(line) => self
+                    .problems
+                    .push(Problem::at(key.at, &below, "duplicate key").note(format!("first given in line {line}"))),
                 None => {
                     lines.insert(key.text.clone(), key.at.line);
                     entries.push((key, node));
@@ -190,7 +190,7 @@ impl<'a> Reader<'a> {
     fn count(&mut self, at: Mark, path: &str) -> Result<(), Box<Problem>> {
         self.nodes += 1;
         if self.nodes > MOST_NODES {
-            let message = format!("more than {MOST_NODES} keys and values stand before this one");
+            let message = format!("more than {MOST_NODES} keys and values before this one: too many for a spec");
             return Err(Problem::at(at, path, message).into());
         }
         Ok(())
@@ -207,20 +207,20 @@ fn syntax(at: Mark, info: &str) -> Problem {
     if info.contains("unknown anchor") {
         return refused(at, "", "aliases (`*name`)");
     }
-    // The scanner reads ahead, and so may come to its own limit before the reader comes to ours.
+    // The scanner reads ahead, so it may reach its own limit before the reader reaches ours.
     if info.contains("recursion limit") {
         return too_deep(at);
     }
-    Problem::at(at, "", format!("is no YAML: {}", shortened(info)))
+    Problem::at(at, "", format!("is not valid YAML: {}", shortened(info)))
 }
 
 fn too_deep(at: Mark) -> Problem {
-    Problem::at(at, "", format!("lists and maps stand in one another more than {MOST_DEPTH} deep"))
+    Problem::at(at, "", format!("lists and maps are nested more than {MOST_DEPTH} deep"))
 }
 
 fn refused(at: Mark, path: &str, what: &str) -> Problem {
-    Problem::at(at, path, format!("{what} are not read in a spec"))
-        .note("write the value itself, wherever it is needed")
+    Problem::at(at, path, format!("{what} are not supported in a spec"))
+        .note("write the value itself wherever it is needed")
 }
 
 fn refuse_what_is_not_plain(event: &Event<'_>, at: Mark, path: &str) -> Result<(), Box<Problem>> {
@@ -246,7 +246,7 @@ mod tests {
     use crate::spec::Spec;
 
     #[test]
-    fn a_scalar_means_what_the_yaml_crate_makes_of_it() {
+    fn scalars_are_read_as_by_the_yaml_crate() {
         for text in [
             "~",
             "null",
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_types_see_has_its_place_too() {
+    fn an_error_found_only_by_the_types_has_its_position_too() {
         let problem = deserialize::<Spec>("name: demo\nray:\n  wokers: 1\n").unwrap_err();
         let mark = problem.mark.unwrap();
         assert_eq!((mark.line, mark.column), (3, 3));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compose_file_is_told_from_other_yaml() {
+    fn a_compose_file_is_distinguished_from_other_yaml() {
         for text in [
             "services: {a: {image: x}}",
             "version: '3'\nname: x\nservices: {}\nvolumes: {v: {}}\nx-base: &base {a: 1}",
@@ -326,9 +326,9 @@ mod tests {
             ("[default]\naws_access_key_id = A", "is not YAML"),
             ("", "not a map of keys"),
         ] {
-            let told = is_compose(text).unwrap_err();
-            assert!(told.contains(why), "{text}: {told}");
-            assert!(!told.contains("hush"), "{told}");
+            let error = is_compose(text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+            assert!(!error.contains("hush"), "{error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A cluster as it is known: what the journal's records add up to.
+//! The state of a cluster: the sum of the journal's records.
 
 use std::collections::BTreeMap;
 
@@ -11,84 +11,84 @@ use crate::name::{ClusterName, Key, Owner, Scope};
 use crate::provider::HostPlace;
 use crate::spec::{NodeSpec, Spec};
 
-/// What an item is.
+/// The kind of an item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "of")]
 pub enum ItemKind {
-    /// Something that a provider made for us, by the provider's kind of it.
+    /// A resource, with the provider's name for its kind.
     Resource(String),
-    /// What runs on a host: its project.
+    /// A project: what runs on a host.
     Project,
 }
 
-/// How far an item has come.
+/// The progress of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemState {
-    /// The call that makes it may have been sent; only `observe` can tell.
+    /// The call that creates it may have been sent; only `observe` shows whether it exists.
     Requested,
-    /// It exists under an id.
+    /// It exists and its id is known.
     Exists,
-    /// It did what it was made for.
+    /// It is usable.
     Ready,
     /// The call that removes it may have been sent.
     Releasing,
 }
 
-/// One thing of a cluster.
+/// One resource or project of a cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Item {
-    /// What it is.
+    /// What the item is.
     #[serde(flatten)]
     pub kind: ItemKind,
-    /// How far it has come.
+    /// How far the item has come.
     pub state: ItemState,
-    /// Its id, once it has one.
+    /// The provider's id, once known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The digest of what was asked for; another one means that the spec has changed.
+    /// The digest of the request; a different one means that the spec has changed.
     pub digest: String,
-    /// When it was asked for.
+    /// When it was requested.
     pub since: jiff::Timestamp,
-    /// When its id was learned.
+    /// When its id was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exists_since: Option<jiff::Timestamp>,
-    /// What it costs for as long as it is there.
+    /// Its price while it exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priced: Option<Priced>,
-    /// It was not made for the cluster, and is not released with it.
+    /// Adopted: it was not created for the cluster, and is not released with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub adopted: bool,
-    /// What else is to be remembered of it, such as its ports.
+    /// Further notes, such as its ports.
     #[serde(default, skip_serializing_if = "Notes::is_none")]
     pub notes: Notes,
 }
 
-/// A cluster as it is known.
+/// The known state of a cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClusterState {
-    /// Its name.
+    /// The cluster's name.
     pub name: ClusterName,
-    /// Whose it is.
+    /// Its owner.
     pub owner: Owner,
-    /// When it was first asked for.
+    /// When it was first requested.
     pub created: jiff::Timestamp,
-    /// The spec that was last asked for.
+    /// The spec of the last `up`.
     #[serde(default)]
     pub spec: Option<Spec>,
-    /// The file that the spec came from.
+    /// The spec's file.
     #[serde(default)]
     pub spec_path: Option<String>,
-    /// When all checks last passed, since the last change.
+    /// When all checks last passed, unless the cluster was changed since.
     #[serde(default)]
     pub ready_since: Option<jiff::Timestamp>,
-    /// When its first host was acquired, or the first thing that costs something: its deadline counts from here.
+    /// When its first host, or first resource with a price, was acquired: its deadline counts from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<jiff::Timestamp>,
-    /// What was spent on things that are gone.
+    /// The cost of items that are gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spent: Vec<Money>,
-    /// Its things.
+    /// Its resources and projects.
     #[serde(default)]
     pub items: BTreeMap<Key, Item>,
 }
@@ -97,73 +97,73 @@ pub struct ClusterState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
-    /// A spec is asked for from now on.
+    /// `up` has accepted a spec.
     SpecTaken {
-        /// The spec.
+        /// The accepted spec.
         spec: Box<Spec>,
-        /// Its file.
+        /// The spec's file.
         path: Option<String>,
     },
-    /// The call that makes an item is about to be sent.
+    /// The call that creates an item is about to be sent.
     Requested {
-        /// The item.
+        /// The item's key.
         key: Key,
-        /// What it is.
+        /// The kind of the item.
         #[serde(flatten)]
         kind: ItemKind,
-        /// The digest of what is asked for.
+        /// The digest of the request.
         digest: String,
     },
-    /// The item that is asked for costs something for as long as it is there.
+    /// A requested item has a price.
     Priced {
-        /// The item.
+        /// The item's key.
         key: Key,
-        /// An hour of it.
+        /// The price per hour.
         price: HourlyPrice,
-        /// Since when, where that is not when its id was learned.
+        /// When the cost begins, if not when its id is recorded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<jiff::Timestamp>,
     },
     /// An item exists.
     Exists {
-        /// The item.
+        /// The item's key.
         key: Key,
-        /// Its id.
+        /// The provider's id.
         id: String,
     },
-    /// An item was not made for the cluster, and is not released with it.
+    /// An item is adopted: it was not created for the cluster, and is not released with it.
     Adopted {
-        /// The item.
+        /// The item's key.
         key: Key,
     },
-    /// This is to be remembered of an item from now on.
+    /// The notes of an item have changed.
     Noted {
-        /// The item.
+        /// The item's key.
         key: Key,
-        /// All that is.
+        /// The new notes, complete.
         notes: Notes,
     },
-    /// An item did what it was made for.
+    /// An item is usable.
     Ready {
-        /// The item.
+        /// The item's key.
         key: Key,
     },
     /// The call that removes an item is about to be sent.
     Releasing {
-        /// The item.
+        /// The item's key.
         key: Key,
     },
     /// An item is gone.
     Gone {
-        /// The item.
+        /// The item's key.
         key: Key,
     },
-    /// All checks passed.
+    /// All checks have passed.
     ClusterReady,
 }
 
 impl ClusterState {
-    /// A cluster of which nothing is known yet.
+    /// Creates the state of a new cluster.
     pub fn new(scope: &Scope, now: jiff::Timestamp) -> Self {
         Self {
             name: scope.cluster.clone(),
@@ -178,12 +178,12 @@ impl ClusterState {
         }
     }
 
-    /// Whose and which cluster it is.
+    /// The owner and name of the cluster.
     pub fn scope(&self) -> Scope {
         Scope { owner: self.owner.clone(), cluster: self.name.clone() }
     }
 
-    /// What is remembered of a host; `None` while it was not asked for.
+    /// The notes of a host; `None` if it was not requested.
     pub fn host(&self, key: &Key) -> Option<&HostNotes> {
         match &self.items.get(key)?.notes {
             Notes::Host(host) => Some(host),
@@ -191,23 +191,23 @@ impl ClusterState {
         }
     }
 
-    /// What is remembered of the hosts that were asked for.
+    /// The notes of all requested hosts.
     pub fn hosts(&self) -> impl Iterator<Item = (&Key, &HostNotes)> {
         self.items.keys().filter_map(|key| Some((key, self.host(key)?)))
     }
 
-    /// Its hosts are this machine: what answers there answers here.
+    /// Whether all its hosts are this machine.
     pub fn is_here(&self) -> bool {
         let mut places = self.hosts().map(|(_, host)| &host.place).peekable();
         places.peek().is_some() && places.all(|place| matches!(place, Some(HostPlace::Local { .. })))
     }
 
-    /// When what it has ends by itself: the first of its leases.
+    /// The earliest end of its hosts' reservations.
     pub fn ends(&self) -> Option<jiff::Timestamp> {
         self.hosts().filter_map(|(_, host)| host.until).min()
     }
 
-    /// What is remembered of what runs on a host, by the key of its project.
+    /// The notes of a project.
     pub fn project(&self, key: &Key) -> Option<&ProjectNotes> {
         match &self.items.get(key)?.notes {
             Notes::Project(project) => Some(project),
@@ -215,17 +215,17 @@ impl ClusterState {
         }
     }
 
-    /// What is remembered of what runs on hosts.
+    /// The notes of all projects.
     pub fn projects(&self) -> impl Iterator<Item = (&Key, &ProjectNotes)> {
         self.items.keys().filter_map(|key| Some((key, self.project(key)?)))
     }
 
-    /// The ports of its pages on the user's machine, once they were chosen.
+    /// The local ports of its pages, once they are chosen.
     pub fn pages(&self) -> Option<&Pages> {
         self.project(&Key::project(0))?.pages.as_ref()
     }
 
-    /// What is remembered of a lease that belongs to no cluster.
+    /// The notes of a standalone lease.
     pub fn lease(&self, key: &Key) -> Option<&LeaseNotes> {
         match &self.items.get(key)?.notes {
             Notes::Lease(lease) => Some(lease),
@@ -233,14 +233,14 @@ impl ClusterState {
         }
     }
 
-    /// The nodes as they were last started, the head first.
+    /// The nodes of the last deployments, the head first.
     pub fn started_nodes(&self) -> Vec<NodeSpec> {
         let mut nodes: Vec<NodeSpec> = self.projects().flat_map(|(_, project)| project.nodes.clone()).collect();
         nodes.sort_by_key(|node| node.role);
         nodes
     }
 
-    /// Adds one record.
+    /// Applies one record.
     pub fn apply(&mut self, record: Record, at: jiff::Timestamp) {
         match record {
             Record::SpecTaken { spec, path } => {
@@ -248,9 +248,9 @@ impl ClusterState {
                 self.spec_path = path;
             }
             Record::Requested { key, kind, digest } => {
-                // What was remembered of a predecessor (its ports) is kept: a successor may want the same.
+                // A successor keeps the notes of its predecessor, such as its ports.
                 let before = self.items.remove(&key);
-                // Asked for anew, the one before is gone.
+                // A new request means that the predecessor is gone.
                 before.iter().for_each(|before| self.spend(before, at));
                 let notes = before.map(|item| item.notes).filter(|notes| !notes.is_none());
                 let notes = notes.unwrap_or_else(|| Notes::of(&key, &kind));
@@ -268,7 +268,7 @@ impl ClusterState {
             Record::Exists { key, id } => {
                 if let Some(item) = self.items.get_mut(&key) {
                     item.state = ItemState::Exists;
-                    // What was told already exists since then.
+                    // A repeated record of the same id does not change the time.
                     if item.id.as_ref() != Some(&id) || item.exists_since.is_none() {
                         item.exists_since = Some(at);
                     }

@@ -1,4 +1,4 @@
-//! What a cluster costs, by what the journal tells: no provider tells what was billed, so all of it is "about".
+//! The estimated cost of a cluster, from the journal. No provider reports what was billed, so amounts are "about".
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -8,32 +8,32 @@ use crate::money::{HourlyPrice, Money, describe, sums};
 use crate::name::Key;
 use crate::util::when::between;
 
-/// What an item costs for as long as it is there.
+/// The price of an item while it exists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Priced {
-    /// An hour of it.
+    /// The price per hour.
     pub price: HourlyPrice,
-    /// Since when, where that is not when its id was learned: a lease costs from its start on.
+    /// When the cost begins, if not when the id is recorded: a lease costs from its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Timestamp>,
 }
 
-/// What a cluster costs; one amount for each unit.
+/// The cost of a cluster, one amount per unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Spending {
-    /// An hour of what is there now.
+    /// The price per hour of existing items.
     pub per_hour: Vec<Money>,
-    /// All so far, what is gone included.
+    /// The cost so far, including items that are gone.
     pub so_far: Vec<Money>,
 }
 
 impl Spending {
-    /// Nothing of it costs or has cost anything.
+    /// Whether nothing costs or has cost anything.
     pub fn is_none(&self) -> bool {
         self.per_hour.is_empty() && self.so_far.is_empty()
     }
 
-    /// `3.29 USD an hour, about 1.20 USD so far`.
+    /// Formats as `3.29 USD an hour, about 1.20 USD so far`.
     pub fn describe(&self) -> String {
         match self.per_hour.as_slice() {
             [] => format!("nothing now, about {} so far", describe(&self.so_far)),
@@ -43,11 +43,11 @@ impl Spending {
 }
 
 impl Item {
-    /// What it has cost so far, and what an hour of it costs now.
+    /// The cost so far, and the current price per hour.
     fn cost(&self, at: Timestamp, since: Timestamp) -> Option<(Money, Option<HourlyPrice>)> {
         let priced = self.priced.as_ref()?;
         let time = between(priced.from.unwrap_or(since), at);
-        // What begins later costs nothing yet.
+        // An item that begins later costs nothing yet.
         match std::time::Duration::try_from(time) {
             Ok(time) => Some((priced.price.over(time), Some(priced.price))),
             Err(_) => Some((priced.price.over(std::time::Duration::ZERO), None)),
@@ -56,12 +56,12 @@ impl Item {
 }
 
 impl ClusterState {
-    /// What it costs, as far as is known, at this time.
+    /// The known cost at this time.
     pub fn spending(&self, at: Timestamp) -> Spending {
         self.spending_of(at, |item| item.exists_since)
     }
 
-    /// The most that it can have cost: what was asked for and never answered is counted as if it were there.
+    /// The upper bound of the cost at this time: requests without a response count as if the item existed.
     pub fn spending_at_most(&self, at: Timestamp) -> Spending {
         self.spending_of(at, |item| Some(item.exists_since.unwrap_or(item.since)))
     }
@@ -75,20 +75,20 @@ impl ClusterState {
         }
     }
 
-    /// Adds what an item has cost that is no more.
+    /// Adds the cost of an item that is gone.
     pub(super) fn spend(&mut self, item: &Item, at: Timestamp) {
         if let Some((cost, _)) = item.exists_since.and_then(|since| item.cost(at, since)) {
             self.spent = sums(self.spent.iter().copied().chain([cost]));
         }
     }
 
-    /// When its deadline begins to count, though the command that acquires died before it could tell that something is there.
+    /// When its deadline begins to count, also if the acquiring command died before it recorded an id.
     pub fn begun_at_most(&self) -> Option<Timestamp> {
         let asked = self.items.iter().filter(|(key, item)| counts(key, item));
         self.begun.or_else(|| asked.filter_map(|(_, item)| began(item, Some(item.since))).min())
     }
 
-    /// The deadline counts from the first host, or the first thing that costs something.
+    /// Starts the deadline at the first host, or the first item with a price.
     pub(super) fn begin(&mut self, key: &Key) {
         let Some(item) = self.items.get(key).filter(|item| counts(key, item)) else { return };
         if let Some(begun) = began(item, item.exists_since) {
@@ -97,12 +97,12 @@ impl ClusterState {
     }
 }
 
-/// Its deadline counts from such a thing.
+/// Whether an item starts the deadline.
 fn counts(key: &Key, item: &Item) -> bool {
     matches!(item.kind, ItemKind::Resource(_)) && (key.is_host() || item.priced.is_some())
 }
 
-/// When an item began to be there.
+/// When an item began to exist, or will begin to cost.
 fn began(item: &Item, since: Option<Timestamp>) -> Option<Timestamp> {
     let since = since?;
     Some(item.priced.as_ref().and_then(|priced| priced.from).unwrap_or(since))
@@ -137,19 +137,19 @@ mod tests {
     }
 
     #[test]
-    fn it_costs_from_launch_to_gone_and_what_is_gone_is_counted_on() {
+    fn the_cost_counts_from_launch_to_release_and_includes_gone_items() {
         let (mut known, host) = (known(), Key::host(0));
         launch(&mut known, &host, Some(120), None, "10:00");
-        // Until an id is known it may not be there.
+        // Without an id it may not exist.
         assert!(known.spending(at("10:30")).so_far.is_empty());
         assert_eq!(describe(&known.spending_at_most(at("10:30")).so_far), "0.60 USD");
         exists(&mut known, &host, "i-1", "10:05");
-        // Told once more by `observe`, it is as old as it was.
+        // Reported again by `observe`, it is as old as before.
         exists(&mut known, &host, "i-1", "10:20");
         assert_eq!(known.spending(at("11:05")).describe(), "1.20 USD an hour, about 1.20 USD so far");
-        // A clock that was put back makes nothing cheaper than nothing.
+        // A clock that was set back makes no cost negative.
         assert_eq!(describe(&known.spending(at("09:00")).so_far), "0.00 USD");
-        // It is made anew: the one before was paid for as well.
+        // It is replaced: the predecessor was paid for as well.
         launch(&mut known, &host, Some(240), None, "11:05");
         exists(&mut known, &host, "i-2", "11:05");
         assert_eq!(known.spending(at("12:05")).describe(), "2.40 USD an hour, about 3.60 USD so far");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_costs_from_its_start_on_and_the_deadline_counts_from_there() {
+    fn a_lease_costs_from_its_start_and_the_deadline_counts_from_there() {
         let (mut known, lease) = (known(), Key::numbered("lease", 0));
         launch(&mut known, &lease, Some(400), Some(at("14:00")), "10:00");
         exists(&mut known, &lease, "l-1", "10:00");
@@ -174,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn the_deadline_counts_from_the_first_host_though_nothing_costs() {
+    fn the_deadline_counts_from_the_first_host_even_without_a_price() {
         let mut known = known();
         launch(&mut known, &Key::numbered("key", 0), None, None, "10:00");
         exists(&mut known, &Key::numbered("key", 0), "k", "10:00");
         assert_eq!((known.begun, known.begun_at_most()), (None, None));
         launch(&mut known, &Key::host(0), None, None, "10:10");
-        // Whoever asked for it died: it may be there.
+        // The requesting command died: the host may exist.
         assert_eq!((known.begun, known.begun_at_most()), (None, Some(at("10:10"))));
         exists(&mut known, &Key::host(0), "h", "10:20");
         launch(&mut known, &Key::host(1), None, None, "11:00");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn units_stand_side_by_side() {
+    fn each_unit_has_its_own_sum() {
         let mut known = known();
         known.spent = vec![Money { micros: 2_000_000, unit: Unit::ServiceUnit }];
         launch(&mut known, &Key::host(0), Some(100), None, "10:00");

@@ -1,4 +1,4 @@
-//! The journal: one JSON line a record, on the disk before the call returns.
+//! The journal: one JSON line per record, on disk before the call returns.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use super::lock::way_to_write;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::fs::{HISTORY_LIMIT, open_append, read_within};
 
-/// The version of the journal's and the snapshot's form.
+/// The format version of the journal and the snapshot.
 pub(super) const VERSION: u32 = 3;
 
 /// A record with its time.
@@ -23,7 +23,7 @@ pub(super) struct Line {
     pub(super) record: Record,
 }
 
-/// Appends one record and brings it to the disk.
+/// Appends one record and syncs it to disk.
 pub(super) fn append(path: &Path, record: &Record, at: jiff::Timestamp) -> Result<()> {
     let doing = || format!("write to the journal {}", path.display());
     let line = Line { v: VERSION, at, record: record.clone() };
@@ -31,7 +31,7 @@ pub(super) fn append(path: &Path, record: &Record, at: jiff::Timestamp) -> Resul
     text.push('\n');
     let mut file = open_append(path).doing(ErrorKind::State, doing)?;
     locked(&mut file, |file| {
-        // A line that a crash or a full disk cut short must not swallow this one.
+        // A line truncated by a crash or a full disk must not swallow this one.
         let length = file.metadata()?.len();
         if length > 0 && !ends_with_newline(path)? {
             text.insert(0, '\n');
@@ -42,12 +42,12 @@ pub(super) fn append(path: &Path, record: &Record, at: jiff::Timestamp) -> Resul
     .map_err(|error| {
         Error::new(ErrorKind::State, doing())
             .caused_by(&error)
-            .because("nothing is done that is not written down first")
+            .because("gpucl does nothing that it has not written down first")
             .hint(way_to_write(path, &error))
     })
 }
 
-/// Reads all whole records. A last line that was cut short was never acted upon, and is passed over.
+/// Reads all complete records. A truncated line was never acted upon, and is skipped.
 pub(super) fn read(path: &Path) -> Result<Vec<Line>> {
     let doing = || format!("read the journal {}", path.display());
     let text = match read_within(path, HISTORY_LIMIT) {
@@ -60,7 +60,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Line>> {
         match serde_json::from_str::<Line>(text) {
             Ok(line) => lines.push(line),
             Err(error) => match serde_json::from_str::<serde_json::Value>(text) {
-                // It is whole, but not of our time.
+                // A complete line in another format.
                 Ok(value) => {
                     let version = value.get("v").and_then(serde_json::Value::as_u64).unwrap_or(0);
                     let error = Error::new(ErrorKind::State, doing()).because(format!("line {}: {error}", number + 1));
@@ -73,14 +73,14 @@ pub(super) fn read(path: &Path) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// Says of an error that a newer gpucl wrote what could not be read.
+/// Adds to an error that the file was written by a newer gpucl.
 pub(super) fn newer(error: Error, version: u64) -> Error {
     error
         .because(format!("it has version {version}, and this gpucl knows version {VERSION}: a newer gpucl wrote it"))
         .hint("use that newer gpucl, or update this one with `cargo install gpucl`; nothing was changed")
 }
 
-/// Says of an error that an older gpucl wrote what is not read any more.
+/// Adds to an error that the file was written by an older gpucl, whose format is no longer supported.
 pub(super) fn older(error: Error, version: u64, cluster: &str) -> Error {
     error
         .because(format!(
@@ -89,7 +89,7 @@ pub(super) fn older(error: Error, version: u64, cluster: &str) -> Error {
         .hint(format!("gpucl down -c {cluster}   # finds what that cluster has by its tag, and removes it"))
 }
 
-/// Does something while no other process appends.
+/// Does `work` while no other process appends.
 pub(super) fn locked<T>(file: &mut File, work: impl FnOnce(&mut File) -> std::io::Result<T>) -> std::io::Result<T> {
     file.lock()?;
     let result = work(file);

@@ -1,4 +1,4 @@
-//! One gpucl at a time works on a cluster, and says who it is.
+//! The lock of a cluster: one gpucl at a time works on it, and the lock's file says which.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -13,24 +13,24 @@ use crate::name::ClusterName;
 use crate::util::fs::{RECORD_LIMIT, create_private_dir, read_within};
 use crate::util::process::{boot_id, host_name, user_name};
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockInfo {
     /// The command: `up`.
     pub verb: String,
-    /// The user's name.
+    /// The name of the user.
     pub who: String,
-    /// The process.
+    /// The process id.
     pub pid: u32,
-    /// The machine; the home may be shared by several.
+    /// The machine's name: several may share a home.
     pub host: String,
-    /// That machine's boot.
+    /// The boot id of that machine.
     pub boot: String,
-    /// Since when.
+    /// When the lock was taken.
     pub since: jiff::Timestamp,
 }
 
-/// A cluster's lock; let go when it is dropped.
+/// A cluster's lock, released on drop.
 #[derive(Debug)]
 pub struct Lock {
     path: PathBuf,
@@ -38,19 +38,19 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Who took the lock of a cluster last and did not let it go; one that was killed stands there still.
+    /// The last holder that has not released the lock; this may be a process that was killed.
     pub fn holder(paths: &Paths, cluster: &ClusterName) -> Option<LockInfo> {
         let path = paths.state.join("locks").join(cluster.as_str());
         serde_json::from_slice(&read_within(&path, RECORD_LIMIT).ok()?).ok()
     }
 
-    /// Takes the lock of a cluster, or says who holds it.
+    /// Takes the lock of a cluster; the error names its holder.
     pub fn take(paths: &Paths, cluster: &ClusterName, verb: &str) -> Result<Self> {
         let folder = paths.state.join("locks");
         let path = folder.join(cluster.as_str());
         let doing = || format!("lock the cluster {cluster}");
-        // The holder removes the file when it is done, and the folder when it is empty: what was locked may no longer be
-        // what the path names.
+        // The holder removes the file when it is done, and the folder when it is empty, so that the path may no longer
+        // name the file that was locked.
         for _ in 0..100 {
             create_private_dir(&folder).map_err(|error| unwritable(doing(), &folder, &error))?;
             let opened =
@@ -64,7 +64,7 @@ impl Lock {
                 Err(TryLockError::WouldBlock) => return Err(held(cluster, &mut file)),
                 Err(TryLockError::Error(error)) => {
                     return Err(Error::new(ErrorKind::State, doing()).caused_by(&error).hint(format!(
-                        "the file system of {} may not know locks; set XDG_STATE_HOME to a folder on a local disk",
+                        "the file system of {} may not support locks; set XDG_STATE_HOME to a folder on a local disk",
                         folder.display()
                     )));
                 }
@@ -81,18 +81,18 @@ impl Lock {
                 since: jiff::Timestamp::now(),
             };
             let text = serde_json::to_string(&info).doing(ErrorKind::Internal, doing)?;
-            // From here on the file is ours to remove.
+            // From here on, dropping the lock removes the file.
             let mut lock = Self { path, file };
             let written = lock.file.set_len(0).and_then(|()| lock.file.write_all(text.as_bytes()));
             return written.map_err(|error| unwritable(doing(), &lock.path, &error)).map(|()| lock);
         }
-        Err(Error::new(ErrorKind::Locked, doing()).because("others take it and let it go all the time"))
+        Err(Error::new(ErrorKind::Locked, doing()).because("other commands keep taking and releasing it"))
     }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Under the lock: whoever opened it meanwhile finds that the path names another file, and opens that.
+        // Still locked: a process that opened the file meanwhile notices that the path no longer names it, and retries.
         let _ = fs_err::remove_file(&self.path);
         if let Some(folder) = self.path.parent() {
             let _ = fs_err::remove_dir(folder);
@@ -126,19 +126,19 @@ fn held(cluster: &ClusterName, file: &mut File) -> Error {
     }
 }
 
-/// An error of a state folder that cannot be written.
+/// The error for a state folder that cannot be written.
 pub(super) fn unwritable(doing: String, path: &Path, error: &std::io::Error) -> Error {
     Error::new(ErrorKind::State, doing)
         .because(format!("{} cannot be written: {error}", path.display()))
         .hint(way_to_write(path, error))
 }
 
-/// What to do about a file or a folder of the state that cannot be written.
+/// A hint for a file or folder of the state that cannot be written.
 pub(crate) fn way_to_write(path: &Path, error: &std::io::Error) -> String {
     let full = matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded);
     let mend = if full { "make room on its disk" } else { "make it writable" };
-    let look = if full { "df -h" } else { "ls -ld" };
-    // The command in the hint must work: what is not there is not looked at.
+    let inspect = if full { "df -h" } else { "ls -ld" };
+    // The command in the hint must work, so it names the nearest path that exists.
     let there = path.ancestors().find(|above| if full { above.is_dir() } else { above.exists() }).unwrap_or(path);
-    format!("{mend} ({look} '{}'), or set XDG_STATE_HOME to a folder that can be written", there.display())
+    format!("{mend} ({inspect} '{}'), or set XDG_STATE_HOME to a folder that can be written", there.display())
 }

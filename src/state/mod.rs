@@ -1,7 +1,7 @@
-//! What gpucl knows of a cluster, on the disk of this machine: lock, snapshot, journal, owner, secrets' place.
+//! The state of clusters on this machine's disk: lock, snapshot, journal, owner, and the folders of all files.
 //!
-//! Everything here can be read with `cat`. A snapshot names the journal that goes on from it, so that a crash
-//! between the two loses nothing; each record is on the disk before the effect that it announces.
+//! Everything here can be read with `cat`. A snapshot names the journal that continues it, so that a crash between
+//! the two loses nothing; each record is on disk before the effect that it announces.
 
 mod cluster;
 mod cost;

@@ -1,4 +1,4 @@
-//! What is remembered of an item, beside that it is there: a record for each kind of item that has one.
+//! The notes of an item: what the journal records beyond its existence, by the kind of the item.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,23 +12,23 @@ use crate::playbook::Facts;
 use crate::provider::{GpuOffer, HostPlace};
 use crate::spec::NodeSpec;
 
-/// What is remembered of an item.
+/// The notes of an item.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "of", rename_all = "snake_case")]
 pub enum Notes {
-    /// Nothing: a key, an address, rules.
+    /// No notes: a key pair, an address, rules.
     #[default]
     None,
-    /// Of a host.
+    /// Notes of a host.
     Host(Box<HostNotes>),
-    /// Of what runs on a host.
+    /// Notes of a project.
     Project(Box<ProjectNotes>),
-    /// Of a lease that belongs to no cluster.
+    /// Notes of a standalone lease.
     Lease(Box<LeaseNotes>),
 }
 
 impl Notes {
-    /// Those of an item of which nothing is known yet.
+    /// The empty notes of a new item.
     pub(super) fn of(key: &Key, kind: &ItemKind) -> Self {
         match kind {
             ItemKind::Project => Self::Project(Box::default()),
@@ -42,72 +42,72 @@ impl Notes {
     }
 }
 
-/// What is remembered of a host.
+/// The notes of a host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostNotes {
-    /// How commands are run on it.
+    /// How to run commands on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<HostPlace>,
-    /// The address that the cluster's other hosts reach it by.
+    /// The address at which the cluster's other hosts reach it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// What it told of itself when it was prepared.
+    /// The facts collected when it was prepared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub facts: Option<Facts>,
-    /// The ports of what runs there.
+    /// The ports of its nodes and services.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<HostPorts>,
     /// The GPUs that its provider promised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promised: Option<Vec<GpuOffer>>,
-    /// When it is taken away.
+    /// When its reservation ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// The folder of Ray's environment there, where nodes are processes.
+    /// The folder of Ray's environment on the host, with the native runtime.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ray_env: Option<PathBuf>,
 }
 
-/// What is remembered of what runs on a host.
+/// The notes of a project.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProjectNotes {
-    /// The ports of the pages on the user's machine. The first host's alone has them.
+    /// The ports of the pages on the user's machine; only in the project of the first host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages: Option<Pages>,
-    /// The nodes that were last started there.
+    /// The nodes of its last deployment.
     pub nodes: Vec<NodeSpec>,
-    /// They were ended by `stop`.
+    /// Whether they were ended by `stop`.
     pub stopped: bool,
 }
 
-/// What is remembered of a lease that belongs to no cluster.
+/// The notes of a standalone lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseNotes {
-    /// Where it is.
+    /// Where the lease is.
     pub source: LeaseSource,
-    /// Its name, as it was asked for.
+    /// The requested name.
     pub name: String,
-    /// When it ends.
+    /// When the lease ends.
     pub end: Timestamp,
-    /// The digest of the words that it was asked for with: the same words again are the same ask.
+    /// The digest of the request: an equal request has the same digest.
     pub asked: String,
 }
 
-/// Where a lease is, so that what was left open is asked for at the right place.
+/// The provider and place of a lease, needed to recover a call that was left open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseSource {
     /// The provider's name.
     pub provider: String,
-    /// The settings that it was opened with.
+    /// The settings that the provider was opened with.
     pub settings: serde_json::Value,
-    /// The site that was found for them.
+    /// The site that was chosen.
     #[serde(default)]
     pub place: String,
 }
 
-/// The ports of one host that what runs there is reached by. One that a runtime has not, or not yet, is 0.
+/// The ports of one host's nodes and services; 0 if the runtime does not have one, or not yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostPorts {
     /// Ray's dashboard and job API.
@@ -118,21 +118,21 @@ pub struct HostPorts {
     pub object_store: u16,
     /// The object store's console.
     pub console: u16,
-    /// Prometheus.
+    /// Prometheus' page.
     pub prometheus: u16,
-    /// Grafana.
+    /// Grafana's page.
     pub grafana: u16,
-    /// Jupyter.
+    /// Jupyter's page.
     pub jupyter: u16,
-    /// The first of those that Ray's nodes take where they are on the host's network.
+    /// The first of the ports that Ray's nodes use on the host's network.
     pub ray: u16,
-    /// The first port of each node's own block, where nodes have blocks.
+    /// The first port of each node's own block, if nodes have blocks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub blocks: BTreeMap<Key, u16>,
 }
 
 impl HostPorts {
-    /// The ports that may be used on a host: what must be free before its first start.
+    /// The ports that must be free before the first start, without those of Ray's nodes.
     pub fn all(&self) -> Vec<u16> {
         let all =
             [self.dashboard, self.client, self.object_store, self.console, self.prometheus, self.grafana, self.jupyter];
@@ -140,8 +140,8 @@ impl HostPorts {
     }
 }
 
-/// The ports on the user's machine under which pages are shown: chosen once per cluster, since Grafana's must be known
-/// before the head starts. By the page's name.
+/// The ports of pages on the user's machine, by the page's name. They are chosen once per cluster, since Grafana's
+/// must be known before the head starts.
 pub type Pages = BTreeMap<String, u16>;
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ mod tests {
         Paths { config: of("config"), state: of("state"), data: of("data"), cache: of("cache"), runtime: of("run") }
     }
 
-    /// A host with ports and a lease that ends, and what runs on it, in a store on the disk.
+    /// Writes a store with a host, which has ports and an end, and its project.
     fn written(paths: &Paths) -> Store {
         let scope = Scope { owner: "abcd1234".parse().unwrap(), cluster: "demo".parse().unwrap() };
         let mut store = Store::create(paths, &scope, Timestamp::now()).unwrap();
@@ -171,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn notes_outlive_the_command_and_a_host_that_is_asked_for_anew() {
+    fn notes_outlive_the_command_and_a_second_request_of_the_host() {
         let folder = tempfile::tempdir().unwrap();
         let paths = paths(folder.path());
         let mut store = written(&paths);
         let before = store.state().host(&Key::host(0)).unwrap().clone();
         let kind = ItemKind::Resource("instance".to_owned());
         store.write(Record::Requested { key: Key::host(0), kind, digest: "another".to_owned() }).unwrap();
-        // By the journal, and by the snapshot.
+        // From the journal, then from the snapshot.
         for _ in 0..2 {
             let name = store.state().name.clone();
             store = Store::open(&paths, &name).unwrap().unwrap();
@@ -189,9 +189,9 @@ mod tests {
         }
     }
 
-    /// Taken for none, ports would be chosen anew under a head that listens, and a lease would seem to have no end.
+    /// If unreadable notes were ignored, a running head would get new ports, and a lease would have no end.
     #[test]
-    fn what_cannot_be_read_is_an_error_that_names_its_file() {
+    fn unreadable_notes_are_an_error_that_names_the_file() {
         for (file, is_snapshot) in [("journal-1.jsonl", false), ("snapshot.json", true)] {
             for (whole, broken) in
                 [("6379", "\"6379\""), ("2026-11-23T10:00:00Z", "soon"), ("\"of\":\"host\"", "\"of\":\"horse\"")]

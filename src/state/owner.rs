@@ -1,8 +1,8 @@
-//! The owner: made once per user, and bound to the machine that it was made on.
+//! The owner: generated once per user, and bound to the machine where that happened.
 //!
-//! Its file holds the eight characters, and below them where it belongs. Two machines with one owner take each other's clusters for
-//! their own, so a copy on another machine (a synchronized folder, the image of a machine) is noticed, and nothing is made or deleted with it. A
-//! home folder on a network, which several machines see, is no copy.
+//! Its file holds the eight characters, and in the second line the machine. Two machines with one owner would take
+//! each other's clusters for their own, so a copy on another machine (a synchronized folder, a machine image) is
+//! detected, and nothing is created or deleted with it. A network home, which several machines share, is no copy.
 
 use std::io::{ErrorKind as Io, Write as _};
 use std::path::Path;
@@ -13,12 +13,12 @@ use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::Owner;
 use crate::util::{digest, fs, random};
 
-/// The second line of the file begins so; without it the file is of the form before, and is taken over once.
+/// The beginning of the file's second line; without it the file has the old format, and is converted once.
 const FORM: &str = "gpucl-owner 2";
-/// Where Linux keeps what tells a machine from all others.
+/// The file with Linux's unique machine id.
 const MACHINE_ID: &str = "/etc/machine-id";
-/// File systems that several machines see at the same time, by the number that `statfs` tells: NFS, SMB (three), Lustre, GPFS, Ceph, AFS (two), 9p,
-/// BeeGFS, PanFS, GFS2, OCFS2, OrangeFS, Coda, and FUSE, which many of the others come by.
+/// The `statfs` magic numbers of file systems that several machines can share: NFS, SMB (three), Lustre, GPFS, Ceph,
+/// AFS (two), 9p, BeeGFS, PanFS, GFS2, OCFS2, OrangeFS, Coda, and FUSE, which implements many others.
 const SHARED: [u64; 17] = [
     0x6969,
     0x517b,
@@ -39,12 +39,12 @@ const SHARED: [u64; 17] = [
     0x6573_5546,
 ];
 
-/// Where an owner belongs.
+/// The machine that an owner is bound to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Place {
-    /// A digest of the machine's id; `-` where it has none.
+    /// A digest of the machine's id; `-` if it has none.
     machine: String,
-    /// The id in the folder of the state; `-` where there is none yet.
+    /// The id in the state folder; `-` if there is none yet.
     state: String,
 }
 
@@ -52,7 +52,7 @@ impl Place {
     /// This machine and this state.
     fn here(paths: &Paths, machine_id: &Path) -> Self {
         let read = |path: &Path| fs_err::read_to_string(path).unwrap_or_default().trim().to_owned();
-        // The id itself is nobody's business: what is kept is good for this purpose alone.
+        // The id itself is private: store a digest that serves only this purpose.
         let machine = match read(machine_id) {
             id if id.len() < 32 => "-".to_owned(),
             id => digest::short(format!("owner of gpucl: {id}").as_bytes()),
@@ -70,7 +70,7 @@ impl Place {
         Some(Self { machine: word("machine=")?, state: word("state=")? })
     }
 
-    /// What belongs there belongs here as well.
+    /// Whether both are the same machine, or share the state over a network.
     fn is(&self, here: &Self, is_shared: impl FnOnce() -> bool) -> bool {
         let same_state = self.state != "-" && self.state == here.state;
         match (self.machine.as_str(), here.machine.as_str()) {
@@ -84,25 +84,25 @@ fn state_id(paths: &Paths) -> std::path::PathBuf {
     paths.state.join("machine")
 }
 
-/// What stands in the file.
+/// The content of the file.
 struct Written {
     owner: Owner,
-    /// `None` in the form before.
+    /// `None` in the old format.
     place: Option<Place>,
 }
 
-/// Reads the owner, or makes one; refuses one that belongs to another machine.
+/// Reads the owner, or generates one. Fails if it belongs to another machine.
 pub fn owner(paths: &Paths) -> Result<Owner> {
     owner_at(paths, Path::new(MACHINE_ID))
 }
 
 fn owner_at(paths: &Paths, machine_id: &Path) -> Result<Owner> {
-    // Two first commands at the same time: one makes the file, the other finds it.
+    // If two first commands run concurrently, one creates the file and the other finds it.
     for _ in 0..2 {
         if let Some(written) = read(paths)? {
             match written.place {
                 Some(_) => check(paths, machine_id)?,
-                None => write(paths, machine_id, &written.owner, Put::Anew)?,
+                None => write(paths, machine_id, &written.owner, Put::Replace)?,
             }
             return Ok(written.owner);
         }
@@ -116,34 +116,34 @@ fn owner_at(paths: &Paths, machine_id: &Path) -> Result<Owner> {
             }
         }
     }
-    Err(Error::new(ErrorKind::State, "make an owner").because("its file comes and goes"))
+    Err(Error::new(ErrorKind::State, "make an owner").because("its file keeps appearing and disappearing"))
 }
 
-/// Reads the owner, of whichever machine; `None` when there is none yet, and so nothing that is theirs. It changes nothing.
+/// Reads the owner, of whichever machine; `None` if there is none yet. Read-only.
 pub fn known_owner(paths: &Paths) -> Result<Option<Owner>> {
     Ok(read(paths)?.map(|written| written.owner))
 }
 
-/// Refuses an owner that belongs to another machine. It changes nothing.
+/// Fails if the owner belongs to another machine. Read-only.
 pub fn check_here(paths: &Paths) -> Result<()> {
     check(paths, Path::new(MACHINE_ID))
 }
 
-/// From now on the owner belongs to this machine.
+/// Binds the existing owner to this machine.
 pub fn move_owner(paths: &Paths) -> Result<Owner> {
     let Some(written) = read(paths)? else {
         return Err(Error::new(ErrorKind::NotFound, "bring the owner to this machine")
             .because(format!("there is none in {}", paths.owner().display()))
             .hint("gpucl owner new"));
     };
-    write(paths, Path::new(MACHINE_ID), &written.owner, Put::Anew)?;
+    write(paths, Path::new(MACHINE_ID), &written.owner, Put::Replace)?;
     Ok(written.owner)
 }
 
-/// Makes another owner for this machine, in the place of the one that is there.
+/// Generates a new owner for this machine, replacing any existing one.
 pub fn new_owner(paths: &Paths) -> Result<Owner> {
     let owner = fresh()?;
-    write(paths, Path::new(MACHINE_ID), &owner, Put::Anew)?;
+    write(paths, Path::new(MACHINE_ID), &owner, Put::Replace)?;
     Ok(owner)
 }
 
@@ -158,16 +158,16 @@ fn check(paths: &Paths, machine_id: &Path) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(ErrorKind::State, format!("use the owner in {}", paths.owner().display()))
-        .because("it belongs to another machine: the file was copied here, by a synchronized folder or with a machine's image")
-        .because("two machines with one owner delete each other's clusters, so nothing is made or deleted here; nothing was changed")
+        .because("it belongs to another machine: a synchronized folder or a machine image has copied the file here")
+        .because("two machines with one owner delete each other's clusters, so nothing was created, deleted or changed")
         .hint("gpucl owner new    # this machine gets an owner of its own; the other keeps what it has")
-        .hint("gpucl owner move   # the other machine is gone, or is this one under another name: what it had is looked after from here"))
+        .hint("gpucl owner move   # the other machine is gone, or is this one: its clusters are managed from here"))
 }
 
-/// Several machines see this folder at the same time.
+/// Whether several machines can share this folder.
 fn is_shared(folder: &Path) -> bool {
     // The numbers have 32 bits, and the field's type differs from machine to machine.
-    rustix::fs::statfs(folder).is_ok_and(|told| SHARED.contains(&(told.f_type as u64 & 0xffff_ffff)))
+    rustix::fs::statfs(folder).is_ok_and(|stat| SHARED.contains(&(stat.f_type as u64 & 0xffff_ffff)))
 }
 
 fn read(paths: &Paths) -> Result<Option<Written>> {
@@ -182,26 +182,26 @@ fn read(paths: &Paths) -> Result<Option<Written>> {
     let owner = lines.next().unwrap_or_default().trim().parse().map_err(|error| {
         Error::new(ErrorKind::State, doing())
             .caused_by(&error)
-            .hint("put back the eight characters that stood there; without them gpucl cannot tell its own things")
+            .hint("put back the eight characters; without them gpucl cannot recognize its own resources")
     })?;
     let place = lines.next().map(|line| {
         Place::parse(line).ok_or_else(|| {
             Error::new(ErrorKind::State, doing())
                 .because(format!("its second line is `{line}`, which this version of gpucl does not know"))
-                .hint("use a newer gpucl, or take the file as it is for this machine: remove that line")
+                .hint("use a newer gpucl, or remove that line to bind the owner to this machine")
         })
     });
     Ok(Some(Written { owner, place: place.transpose()? }))
 }
 
-/// What becomes of a file that is there.
+/// Whether to replace an existing file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Put {
-    Anew,
+    Replace,
     IfNone,
 }
 
-/// Writes the owner down for this machine, whole or not at all; of kind `Locked` when there is one and that one stays.
+/// Writes the owner's file for this machine atomically. Fails with `Locked` if there is one and `put` keeps it.
 fn write(paths: &Paths, machine_id: &Path, owner: &Owner, put: Put) -> Result<()> {
     let id = random::letters(12)?;
     let name_state = || -> std::io::Result<()> {
@@ -234,7 +234,7 @@ fn put_file(folder: &Path, path: &Path, text: &str, put: Put) -> std::io::Result
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
     match put {
-        Put::Anew => file.persist(path),
+        Put::Replace => file.persist(path),
         Put::IfNone => file.persist_noclobber(path),
     }
     .map_err(|error| error.error)?;
@@ -255,7 +255,7 @@ mod tests {
         fs_err::copy(from, to).unwrap();
     }
 
-    /// The form before, and so the file that a machine had which was never bound.
+    /// Writes a file in the old format, which is bound to no machine.
     fn plain(paths: &Paths) {
         fs_err::create_dir_all(&paths.config).unwrap();
         fs_err::write(paths.owner(), "abcd1234\n").unwrap();
@@ -268,7 +268,7 @@ mod tests {
         let made = owner(&paths).unwrap();
         assert_eq!(owner(&paths).unwrap(), made);
         assert_eq!(known_owner(&paths).unwrap(), Some(made.clone()));
-        // On the machine itself, state that is gone makes it no other machine, where the machine has an id.
+        // With a machine id, losing the state does not make it another machine.
         if Place::here(&paths, Path::new(MACHINE_ID)).machine != "-" {
             fs_err::remove_dir_all(&paths.state).unwrap();
             assert_eq!(owner(&paths).unwrap(), made);
@@ -276,20 +276,20 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_form_before_is_taken_over_once() {
+    fn a_file_in_the_old_format_is_converted_once() {
         let home = tempfile::tempdir().unwrap();
         let paths = paths(home.path());
         plain(&paths);
         assert_eq!(known_owner(&paths).unwrap().unwrap().as_str(), "abcd1234");
-        assert_eq!(fs_err::read_to_string(paths.owner()).unwrap(), "abcd1234\n", "to look changed it");
+        assert_eq!(fs_err::read_to_string(paths.owner()).unwrap(), "abcd1234\n", "reading changed it");
         assert_eq!(owner(&paths).unwrap().as_str(), "abcd1234");
         let text = fs_err::read_to_string(paths.owner()).unwrap();
         assert!(text.starts_with("abcd1234\ngpucl-owner 2 machine="), "{text}");
     }
 
     #[test]
-    fn a_copy_on_another_machine_is_refused_until_it_is_moved_or_made_anew() {
-        // A minimal system has no id before its first boot with systemd, so this machine's own is not asked.
+    fn a_copy_on_another_machine_is_refused_until_it_is_moved_or_replaced() {
+        // A minimal system has no id before its first boot with systemd, so this machine's own id is not used.
         for mine_has_an_id in [true, false] {
             let (mine, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
             let (mine, other) = (paths(mine.path()), paths(other.path()));
@@ -299,7 +299,7 @@ mod tests {
             let made = owner_at(&mine, &id).unwrap();
             check(&mine, &id).unwrap();
             copy(&mine.owner(), &other.owner());
-            // The other machine has another id, or none; with the image of a machine the state comes along.
+            // The other machine has another id, or none; a machine image also contains the state.
             let id = other.config.join("machine-id");
             for (text, with_state) in [("f".repeat(32), false), ("f".repeat(32), true), (String::new(), false)] {
                 fs_err::write(&id, text).unwrap();
@@ -307,17 +307,17 @@ mod tests {
                     copy(&state_id(&mine), &state_id(&other));
                 }
                 match check(&other, &id) {
-                    // Where there was no id, the state is all that tells.
+                    // Without an id, only the state shows the machine.
                     Ok(()) => assert!(with_state && !mine_has_an_id),
                     Err(error) => {
                         assert!(mine_has_an_id || !with_state, "{error:?}");
-                        let told = |cause: &String| cause.contains("belongs to another machine");
-                        assert!(error.causes().iter().any(told), "{error:?}");
+                        let names_it = |cause: &String| cause.contains("belongs to another machine");
+                        assert!(error.causes().iter().any(names_it), "{error:?}");
                     }
                 }
                 let _ = fs_err::remove_file(state_id(&other));
             }
-            // Without any id it is the state that tells.
+            // Without any id the state decides.
             copy(&state_id(&mine), &state_id(&other));
             check(&other, &id).unwrap();
             assert_eq!(move_owner(&other).unwrap(), made);
@@ -328,18 +328,18 @@ mod tests {
     }
 
     #[test]
-    fn a_home_that_several_machines_see_is_no_copy() {
+    fn a_home_shared_by_several_machines_is_no_copy() {
         let place = |machine: &str, state: &str| Place { machine: machine.to_owned(), state: state.to_owned() };
         let mine = place("a", "s");
         assert!(mine.is(&place("b", "s"), || true));
-        assert!(!mine.is(&place("b", "s"), || false), "the image of a machine");
+        assert!(!mine.is(&place("b", "s"), || false), "a machine image");
         assert!(!mine.is(&place("b", "t"), || true), "a copy in another home");
         assert!(mine.is(&place("-", "s"), || false) && !mine.is(&place("-", "-"), || true));
         assert!(!is_shared(Path::new("/proc")));
     }
 
     #[test]
-    fn a_form_that_is_not_known_is_told() {
+    fn an_unknown_format_is_an_error() {
         let home = tempfile::tempdir().unwrap();
         let paths = paths(home.path());
         plain(&paths);

@@ -1,26 +1,26 @@
-//! Where everything of one user lies.
+//! The folders of one user.
 
 use std::path::PathBuf;
 
 use crate::name::ClusterName;
 
-/// The folders of one user; the command line finds them.
+/// The folders of one user, determined by the command line.
 #[derive(Debug, Clone)]
 pub struct Paths {
     /// Configuration: the owner, the user's own playbooks and templates.
     pub config: PathBuf,
     /// State: clusters and run records. It must outlive a reboot.
     pub state: PathBuf,
-    /// What hosts of this machine hold.
+    /// Data of hosts on this machine.
     pub data: PathBuf,
-    /// What can be made again: the shared Ray environments.
+    /// Data that can be recreated: the shared Ray environments.
     pub cache: PathBuf,
     /// A short folder for sockets; gone at a reboot.
     pub runtime: PathBuf,
 }
 
 impl Paths {
-    /// The folder of all clusters' states.
+    /// The folder of the states of all clusters.
     pub fn clusters(&self) -> PathBuf {
         self.state.join("clusters")
     }

@@ -1,4 +1,4 @@
-//! A cluster's folder: snapshot and journal, read and written.
+//! Reads and writes a cluster's folder: snapshot and journal.
 
 use std::path::{Path, PathBuf};
 
@@ -11,16 +11,16 @@ use crate::name::{ClusterName, Scope};
 use crate::spec::Spec;
 use crate::util::fs::{HISTORY_LIMIT, create_private_dir, read_text_within, remove_tree, sync_folder, write_atomic};
 
-/// What stands in `snapshot.json`.
+/// The content of `snapshot.json`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Snapshot {
     version: u32,
-    /// The journal that goes on from here: `journal-<number>.jsonl`.
+    /// The number of the journal that continues it: `journal-<number>.jsonl`.
     journal: u64,
     state: ClusterState,
 }
 
-/// One cluster's state and where it lies. Writing needs the cluster's lock; reading does not.
+/// One cluster's state and its folder. Writing needs the cluster's lock; reading does not.
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
@@ -29,7 +29,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Reads what is known of a cluster; `None` when nothing is.
+    /// Reads the state of a cluster; `None` if it has none.
     pub fn open(paths: &Paths, name: &ClusterName) -> Result<Option<Self>> {
         Self::open_folder(&paths.cluster(name))
     }
@@ -59,11 +59,11 @@ impl Store {
         Ok(Some(store))
     }
 
-    /// Forgets what a gpucl has written whose form is not read any more, but for credentials and the ways to hosts; hands back the spec in
-    /// it, where that can be read. `None` when there is nothing of that kind.
+    /// Removes state in a format that is no longer supported, but keeps credentials and SSH files. Returns its spec, if
+    /// that is readable; `None` if there is no such state.
     ///
     /// # Errors
-    /// When it cannot be removed.
+    /// When a file cannot be removed.
     pub fn forget_older(paths: &Paths, name: &ClusterName) -> Result<Option<Option<Spec>>> {
         let folder = paths.cluster(name);
         let snapshot = folder.join("snapshot.json");
@@ -82,7 +82,7 @@ impl Store {
         Ok(Some(serde_json::from_value(value["state"]["spec"].clone()).ok()))
     }
 
-    /// Begins a cluster of which nothing is known.
+    /// Creates the state of a new cluster.
     pub fn create(paths: &Paths, scope: &Scope, now: jiff::Timestamp) -> Result<Self> {
         let folder = paths.cluster(&scope.cluster);
         let doing = || format!("begin the state of the cluster {}", scope.cluster);
@@ -97,7 +97,7 @@ impl Store {
         }
     }
 
-    /// What is known.
+    /// The current state.
     pub fn state(&self) -> &ClusterState {
         &self.state
     }
@@ -107,7 +107,7 @@ impl Store {
         &self.folder
     }
 
-    /// Writes one record to the disk, then takes it into account.
+    /// Appends one record to the journal, then applies it.
     pub fn write(&mut self, record: Record) -> Result<()> {
         let now = jiff::Timestamp::now();
         journal::append(&self.journal_path(), &record, now)?;
@@ -115,12 +115,12 @@ impl Store {
         Ok(())
     }
 
-    /// Puts all that is known into a new snapshot, and begins a new journal.
+    /// Writes the state to a new snapshot, and begins a new journal.
     pub fn compact(&mut self) -> Result<()> {
         let doing = || format!("write {}", self.folder.join("snapshot.json").display());
         let old = self.journal_path();
         let write = || -> std::io::Result<()> {
-            // The agent may append at any time: what it has written by now belongs into the snapshot.
+            // The agent may append at any time: its records so far belong in the snapshot.
             let mut file = crate::util::fs::open_append(&old)?;
             journal::locked(&mut file, |_| {
                 let known = Self::open_folder(&self.folder).ok().flatten();
@@ -136,10 +136,10 @@ impl Store {
         Ok(())
     }
 
-    /// Removes the cluster's folder: nothing of it is left.
+    /// Removes the cluster's folder.
     pub fn remove(self) -> Result<()> {
         let doing = || format!("remove {}", self.folder.display());
-        // The snapshot goes first: a folder without one is a cluster of which nothing is known.
+        // The snapshot goes first: a folder without one counts as no cluster.
         match fs_err::remove_file(self.folder.join("snapshot.json")) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(Error::new(ErrorKind::State, doing()).caused_by(&error));
@@ -153,7 +153,7 @@ impl Store {
         Ok(())
     }
 
-    /// The names of all clusters of which something is known.
+    /// The names of all clusters that have state.
     pub fn names(paths: &Paths) -> Result<Vec<ClusterName>> {
         let folder = paths.clusters();
         let entries = match fs_err::read_dir(&folder) {
@@ -163,7 +163,7 @@ impl Store {
         };
         let mut names: Vec<ClusterName> = entries
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-            // The journal of standalone leases lies beside those of clusters, and is none.
+            // The journal of standalone leases is in the same folder, but is no cluster.
             .filter(|name: &ClusterName| !name.is_reserved())
             .filter(|name| paths.cluster(name).join("snapshot.json").exists())
             .collect();
@@ -176,7 +176,7 @@ impl Store {
     }
 }
 
-/// A gpucl wrote it whose form is not read any more.
+/// Whether this format version is no longer supported.
 fn is_older(version: u64) -> bool {
     version < u64::from(journal::VERSION)
 }

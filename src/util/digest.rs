@@ -1,4 +1,4 @@
-//! Digests that tell whether something has changed.
+//! Short digests for detecting changes.
 
 use sha2::{Digest as _, Sha256};
 
@@ -8,7 +8,7 @@ pub fn short(bytes: &[u8]) -> String {
     hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The digest of a value's JSON form.
+/// The digest of a value serialized as JSON.
 pub fn of_json(value: &impl serde::Serialize) -> String {
     short(&serde_json::to_vec(value).unwrap_or_default())
 }

@@ -1,14 +1,14 @@
-//! A duration as people write it in files and options.
+//! Durations as written in specs and options.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The longest wait that a spec may ask for.
+/// The longest duration allowed in a spec.
 const LONGEST_WAIT: Duration = Duration::from_secs(168 * 3600);
 
-/// A duration as people write it: `90s`, `5m`, `1h 30m`.
+/// A duration in text form: `90s`, `5m`, `1h 30m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SpecDuration(pub Duration);
@@ -17,12 +17,12 @@ impl TryFrom<String> for SpecDuration {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no duration: write it like `90s`, `5m` or `1h 30m`");
+        let wrong = || format!("`{text}` is not a duration: use a form such as `90s`, `5m` or `1h 30m`");
         let parsed: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
         let duration = Duration::try_from(parsed).map_err(|_| wrong())?;
         match duration {
             Duration::ZERO => Err(wrong()),
-            long if long > LONGEST_WAIT => Err(format!("`{text}` is too long: 168h is the longest")),
+            long if long > LONGEST_WAIT => Err(format!("`{text}` is too long: the maximum is 168h")),
             duration => Ok(Self(duration)),
         }
     }

@@ -1,4 +1,4 @@
-//! Files that are either whole or not there, and reading that ends: only regular files, and never more than a limit.
+//! Atomic writes, and bounded reads of regular files only.
 
 use std::io::{Error, ErrorKind, Read as _, Result, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -6,36 +6,36 @@ use std::path::Path;
 
 use super::human;
 
-/// The most that a file may hold which a person writes, or which is one record of ours.
+/// The maximum size of a file written by a user or with a single record, in bytes.
 pub const RECORD_LIMIT: u64 = 1 << 20;
-/// The most that a file may hold which grows, such as a journal, a snapshot or a bundle of certificates.
+/// The maximum size of a file that grows, such as a journal, a snapshot or a certificate bundle, in bytes.
 pub const HISTORY_LIMIT: u64 = 64 << 20;
 
-/// Opens a regular file for reading. A pipe is not waited for, and a device is not read.
+/// Opens a regular file for reading. It never blocks on a pipe or reads a device.
 ///
 /// # Errors
-/// Each names the file; of the kind `InvalidInput` for what is no regular file.
+/// Each names the file; of kind `InvalidInput` if it is not a regular file.
 pub fn open_regular(path: &Path) -> Result<std::fs::File> {
-    let told = |error: Error| Error::new(error.kind(), format!("failed to open `{}`: {error}", path.display()));
+    let with_path = |error: Error| Error::new(error.kind(), format!("failed to open `{}`: {error}", path.display()));
     let refuse = |what: &str| Error::new(ErrorKind::InvalidInput, format!("`{}` is {what}", path.display()));
     let check = |kind: std::fs::FileType| match kind {
         kind if kind.is_file() => Ok(()),
         kind if kind.is_dir() => Err(refuse("a folder")),
         _ => Err(refuse("a pipe, a socket or a device; only regular files are read")),
     };
-    // Before it is opened, since opening some devices does something, and after it, since the path may lead elsewhere by then.
-    check(std::fs::metadata(path).map_err(told)?.file_type())?;
+    // Before opening, since opening some devices has effects; and after, since the path may have changed in between.
+    check(std::fs::metadata(path).map_err(with_path)?.file_type())?;
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
-    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(told)?;
-    check(file.metadata().map_err(told)?.file_type())?;
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(with_path)?;
+    check(file.metadata().map_err(with_path)?.file_type())?;
     Ok(file)
 }
 
-/// Reads a regular file of at most so many bytes.
+/// Reads a regular file of at most `limit` bytes.
 ///
 /// # Errors
-/// Each names the file. A larger file is an error of the kind `FileTooLarge`; what is no regular file is one of `InvalidInput`.
+/// Each names the file; of kind `FileTooLarge` if it is larger, of kind `InvalidInput` if it is not a regular file.
 pub fn read_within(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular(path)?
@@ -49,16 +49,16 @@ pub fn read_within(path: &Path, limit: u64) -> Result<Vec<u8>> {
     Err(Error::new(ErrorKind::FileTooLarge, text))
 }
 
-/// Reads a regular file of text of at most so many bytes.
+/// Reads a regular text file of at most `limit` bytes.
 ///
 /// # Errors
-/// As [`read_within`]; what is not UTF-8 is an error of the kind `InvalidData`.
+/// As [`read_within`]; of kind `InvalidData` if it is not UTF-8.
 pub fn read_text_within(path: &Path, limit: u64) -> Result<String> {
     String::from_utf8(read_within(path, limit)?)
         .map_err(|_| Error::new(ErrorKind::InvalidData, format!("`{}` is not UTF-8 text", path.display())))
 }
 
-/// The end of a regular file, at most so many bytes of it; what is not UTF-8 there is replaced.
+/// Reads the last `limit` bytes of a regular file; invalid UTF-8 is replaced.
 pub fn read_tail(path: &Path, limit: u64) -> Result<String> {
     let mut file = open_regular(path)?;
     let length = file.metadata()?.len();
@@ -70,7 +70,7 @@ pub fn read_tail(path: &Path, limit: u64) -> Result<String> {
 
 /// Writes a file through a temporary one in the same folder: fsync, rename, fsync of the folder.
 ///
-/// `mode` is in force from the first byte.
+/// The file has `mode` from the first byte on.
 pub fn write_atomic(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     let mut file = tempfile::Builder::new()
@@ -83,12 +83,12 @@ pub fn write_atomic(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     sync_folder(folder)
 }
 
-/// Brings a folder's entries to the disk.
+/// Syncs a folder's entries to disk.
 pub fn sync_folder(folder: &Path) -> Result<()> {
     fs_err::File::open(folder)?.sync_all()
 }
 
-/// Makes a folder, and those above it, that only its user may read.
+/// Creates a folder and its parents with mode 0700; succeeds if it exists.
 pub fn create_private_dir(path: &Path) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     std::fs::DirBuilder::new()
@@ -98,7 +98,7 @@ pub fn create_private_dir(path: &Path) -> Result<()> {
         .map_err(|error| Error::new(error.kind(), format!("failed to create the folder `{}`: {error}", path.display())))
 }
 
-/// Opens a file for appending, made with mode 0600 when it is new.
+/// Opens a file for appending; a new one gets mode 0600.
 pub fn open_append(path: &Path) -> Result<std::fs::File> {
     std::fs::OpenOptions::new()
         .create(true)
@@ -108,7 +108,7 @@ pub fn open_append(path: &Path) -> Result<std::fs::File> {
         .map_err(|error| Error::new(error.kind(), format!("failed to open `{}`: {error}", path.display())))
 }
 
-/// Removes a folder and all in it; says whether it was there.
+/// Removes a folder with its content; returns whether it existed.
 pub fn remove_tree(path: &Path) -> Result<bool> {
     match fs_err::remove_dir_all(path) {
         Ok(()) => Ok(true),
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_up_to_its_limit_and_no_further() {
+    fn a_file_is_read_only_up_to_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs_err::write(&path, "12345").unwrap();
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(read_within(&folder.path().join("none"), 5).unwrap_err().kind(), ErrorKind::NotFound);
     }
 
-    /// Each of these would be waited for, or read, without end.
+    /// Reading any of these would block or never end.
     #[test]
     fn a_pipe_a_socket_and_a_device_are_refused_at_once() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Whatever text others wrote, on its way to a terminal and to a shell.
+//! Fuzzing of untrusted text on its way to a terminal and to a shell.
 
 use std::cell::RefCell;
 use std::process::{Command, Stdio};
@@ -24,14 +24,14 @@ fn fuzz_terminal_text() {
         let text = String::from_utf8_lossy(input);
         let shown = printable(&text);
         no_control(&shown)?;
-        demand(printable(&shown) == shown, || "escaped twice is not escaped once".to_owned())?;
+        demand(printable(&shown) == shown, || "escaping twice differs from escaping once".to_owned())?;
         let line = printable_line(&text);
         no_control(&line)?;
         demand(!line.contains(['\n', '\t']), || "a line of several lines".to_owned())?;
         let as_json = json(serde_json::to_string(&*text).unwrap_or_default());
         no_control(&as_json)?;
         demand(serde_json::from_str::<String>(&as_json).is_ok_and(|read| read == *text), || "other JSON".to_owned())?;
-        // A log in pieces is the log as a whole.
+        // A log in pieces gives the same output as the whole.
         let whole = {
             let mut plainer = Plainer::default();
             plainer.piece(&text) + &plainer.end()
@@ -49,7 +49,7 @@ fn fuzz_terminal_text() {
     });
 }
 
-/// What a POSIX shell makes of one quoted word; none when it is not exactly one.
+/// How a POSIX shell reads a quoted word; `None` if it is not exactly one word.
 fn read_as_word(quoted: &str) -> Option<String> {
     let mut word = String::new();
     let mut rest = quoted.chars();
@@ -69,7 +69,7 @@ fn read_as_word(quoted: &str) -> Option<String> {
     }
 }
 
-/// How many words one shell reads.
+/// The number of words per shell process.
 const BATCH: usize = 400;
 
 #[test]
@@ -89,7 +89,7 @@ fn fuzz_shell_words() {
     ask_a_shell(&batch.take()).unwrap();
 }
 
-/// Lets a real shell read all of these.
+/// Checks all of these with a real shell.
 fn ask_a_shell(texts: &[String]) -> Result<(), String> {
     use std::io::Write as _;
     let words: String =

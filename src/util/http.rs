@@ -1,30 +1,30 @@
-//! Clients of HTTP: all with the same cryptography, which is chosen once for the process; and answers, read to a limit.
+//! HTTP clients with one cryptography provider per process, and bounded reading of answers.
 
 use std::sync::Once;
 
-/// The beginning of a client.
+/// Returns a client builder, after installing the process's cryptography provider once.
 pub fn client() -> reqwest::ClientBuilder {
     static CRYPTOGRAPHY: Once = Once::new();
     CRYPTOGRAPHY.call_once(|| {
-        // Refused only when the process has one already.
+        // Fails only if the process already has one.
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
     reqwest::Client::builder()
 }
 
-/// Why a body was not read to its end.
+/// Why a body was not read completely.
 #[derive(Debug)]
 pub enum Unread {
-    /// It broke off, or took too long.
+    /// The connection broke or timed out.
     Broken(reqwest::Error),
-    /// It has more bytes than this.
+    /// The body is longer than this limit, in bytes.
     TooLong(usize),
 }
 
-/// Reads a body to its end, and no further than so many bytes: who answers decides how much they send.
+/// Reads a whole body; fails if it is longer than `limit` bytes, since the server decides how much it sends.
 pub async fn body(answer: &mut reqwest::Response, limit: usize) -> Result<Vec<u8>, Unread> {
     let mut body = Vec::new();
-    // Where its length is told, nothing of what is too long is read.
+    // With a Content-Length, a body that is too long is not read at all.
     if answer.content_length().is_some_and(|length| length > limit as u64) {
         return Err(Unread::TooLong(limit));
     }
@@ -37,7 +37,7 @@ pub async fn body(answer: &mut reqwest::Response, limit: usize) -> Result<Vec<u8
     Ok(body)
 }
 
-/// What servers that never end answer with, for tests.
+/// A server with endless answers, for tests.
 #[cfg(test)]
 pub(crate) mod endless {
     use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(crate) mod endless {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
-    /// A server whose every answer begins so and never ends; with it, how many bytes it has got rid of.
+    /// Starts a server whose answers begin with `head` and never end; also returns its count of bytes sent.
     pub(crate) async fn server(head: &'static str) -> (String, Arc<AtomicU64>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());

@@ -1,8 +1,8 @@
-//! Amounts as people read them.
+//! Amounts, times and durations in human-readable form.
 
 use std::time::Duration;
 
-/// `1h 05m`, `4m 10s`, `12.3s` or `340ms`.
+/// A rounded duration: `1h 05m`, `4m 10s`, `12.3s` or `340ms`.
 pub fn short_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     if seconds >= 86_400 {
@@ -18,7 +18,7 @@ pub fn short_duration(duration: Duration) -> String {
     }
 }
 
-/// A duration in the form that a spec takes: `1h 30m`, `90s`.
+/// A duration in the format of a spec: `1h 30m`, `90s`.
 pub fn duration(duration: Duration) -> String {
     let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
     let mut parts = Vec::new();
@@ -33,7 +33,7 @@ pub fn duration(duration: Duration) -> String {
     parts.join(" ")
 }
 
-/// `1.5 GiB`.
+/// A number of bytes: `1.5 GiB`.
 pub fn bytes(bytes: u64) -> String {
     let mut amount = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
@@ -45,27 +45,27 @@ pub fn bytes(bytes: u64) -> String {
     format!("{amount:.1} TiB")
 }
 
-/// `1 worker`, `2 workers`.
+/// A number with a noun: `1 worker`, `2 workers`.
 pub fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
-/// A time as the clock on the wall shows it: `Sat 21 Nov 16:50 CET`.
+/// A time in the system's time zone: `Sat 21 Nov 16:50 CET`.
 pub fn local(at: jiff::Timestamp) -> String {
     at.to_zoned(jiff::tz::TimeZone::system()).strftime("%a %-d %b %H:%M %Z").to_string()
 }
 
-/// A time, and how far away it is.
+/// A time with its distance from now.
 pub fn in_time(at: jiff::Timestamp) -> String {
     let left = at.duration_since(jiff::Timestamp::now());
-    let told = local(at);
+    let time = local(at);
     match left.is_positive() {
-        true => format!("{told} (in {})", short_duration(left.unsigned_abs())),
-        false => format!("{told} ({} ago)", short_duration(left.unsigned_abs())),
+        true => format!("{time} (in {})", short_duration(left.unsigned_abs())),
+        false => format!("{time} ({} ago)", short_duration(left.unsigned_abs())),
     }
 }
 
-/// A name in the order that people expect: `c2` before `c11`.
+/// A sort key for natural order: `c2` before `c11`.
 pub fn natural(name: &str) -> Vec<(String, u64)> {
     let mut parts = Vec::new();
     let mut rest = name;

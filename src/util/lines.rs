@@ -1,19 +1,19 @@
-//! A line of what others write: kept whole up to a limit, since how long their lines are is not theirs to decide.
+//! Reads lines from untrusted output, each kept up to a limit.
 
-/// How much of a line is kept.
+/// The maximum kept of a line, in bytes.
 pub const LINE_LIMIT: usize = 4 * 1024 * 1024;
 
-/// A line as far as it was read.
+/// A line that may not be complete yet.
 #[derive(Debug, Default)]
 pub struct Line {
     kept: Vec<u8>,
-    /// How many bytes of it were not kept.
+    /// The number of bytes that were not kept.
     cut: u64,
     is_whole: bool,
 }
 
 impl Line {
-    /// Takes what of these bytes belongs to the line, its end included; says how many bytes those are.
+    /// Consumes the bytes that belong to the line, including its newline; returns their number.
     pub fn take(&mut self, bytes: &[u8]) -> usize {
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let piece = end.map_or(bytes, |at| &bytes[..at]);
@@ -24,14 +24,14 @@ impl Line {
         end.map_or(bytes.len(), |at| at + 1)
     }
 
-    /// Its end was met.
+    /// Whether its end was read.
     pub fn is_whole(&self) -> bool {
         self.is_whole
     }
 
-    /// What was taken, as text, and begins the next line; `None` where nothing was. Bytes that are not UTF-8 are shown as such.
+    /// Returns the line as text and begins the next; `None` if there is nothing. Invalid UTF-8 is replaced.
     pub fn finish(&mut self) -> Option<String> {
-        // A long line's room is given back.
+        // Frees the memory of a long line.
         let line = std::mem::take(self);
         if line.kept.is_empty() && !line.is_whole {
             return None;
@@ -39,7 +39,7 @@ impl Line {
         let text = String::from_utf8_lossy(&line.kept);
         Some(match line.cut {
             0 => text.into_owned(),
-            cut => format!("{text} … (cut: the line goes on for {cut} bytes)"),
+            cut => format!("{text} … (cut: {cut} more bytes)"),
         })
     }
 }

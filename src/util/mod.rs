@@ -1,4 +1,4 @@
-//! Leaf helpers that know nothing of clusters.
+//! General helpers that do not depend on clusters.
 
 pub mod digest;
 pub mod duration;

@@ -1,6 +1,6 @@
-//! The known name that a misspelt one was probably meant to be.
+//! Suggestions for misspelt names.
 
-/// Finds the nearest of the known names, when one is near enough to be meant.
+/// Finds the known name nearest to a misspelt one, if any is near enough.
 pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = (wrong.chars().count() / 3).max(1);
     known
@@ -11,7 +11,7 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, name)| name)
 }
 
-/// The number of letters to insert, delete, replace or swap with their neighbour.
+/// The edit distance: letters to insert, delete, replace or swap with their neighbour.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().collect();
     let b: Vec<char> = b.chars().collect();
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_what_was_meant() {
+    fn finds_the_intended_name() {
         let known = ["workers", "version", "head"];
         assert_eq!(nearest("wokers", known), Some("workers"));
         assert_eq!(nearest("haed", known), Some("head"));

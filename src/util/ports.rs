@@ -1,21 +1,21 @@
-//! TCP ports of this machine: which are free, who listens.
+//! TCP ports of this machine: which are free, and which process listens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 
-/// A socket that listens.
+/// A listening socket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Listener {
-    /// Its port.
+    /// The port that it listens on.
     pub port: u16,
     /// The address that it listens on.
     pub address: IpAddr,
-    /// The process that holds it.
+    /// The id of the process that owns it.
     pub pid: u32,
 }
 
 impl Listener {
-    /// Only this machine can reach it.
+    /// Whether it is reachable only from this machine.
     pub fn is_loopback(&self) -> bool {
         match self.address {
             IpAddr::V4(address) => address.is_loopback(),
@@ -26,12 +26,12 @@ impl Listener {
     }
 }
 
-/// Nobody listens on this port on any address of this machine.
+/// Whether the port is free on all IPv4 addresses of this machine.
 pub fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok()
 }
 
-/// What these processes listen on.
+/// The sockets that these processes listen on.
 pub fn listeners(pids: &BTreeSet<u32>) -> Vec<Listener> {
     let sockets = listening_sockets();
     let mut found = Vec::new();
@@ -51,7 +51,7 @@ pub fn listeners(pids: &BTreeSet<u32>) -> Vec<Listener> {
     found
 }
 
-/// Who listens on this port, as far as this user may see: pid and command line.
+/// The process that listens on this port, if visible to this user: pid and command line.
 pub fn holder(port: u16) -> Option<(u32, String)> {
     let entries = fs_err::read_dir("/proc").ok()?;
     let pids: BTreeSet<u32> =
@@ -62,7 +62,7 @@ pub fn holder(port: u16) -> Option<(u32, String)> {
     Some((listener.pid, command))
 }
 
-/// The listening TCP sockets by their inode.
+/// The listening TCP sockets, by inode.
 fn listening_sockets() -> BTreeMap<String, (IpAddr, u16)> {
     let mut sockets = BTreeMap::new();
     for file in ["/proc/net/tcp", "/proc/net/tcp6"] {
@@ -80,7 +80,7 @@ fn listening_sockets() -> BTreeMap<String, (IpAddr, u16)> {
     sockets
 }
 
-/// `0100007F:1F90`: groups of four bytes in the machine's order.
+/// Parses an address such as `0100007F:1F90`: groups of four bytes in native byte order.
 fn parse_address(text: &str) -> Option<(IpAddr, u16)> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sees_who_listens_and_where() {
+    fn listeners_are_found_with_their_address_and_process() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         assert!(!is_free(port));

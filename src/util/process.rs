@@ -1,4 +1,4 @@
-//! Processes of this machine, known by pid, start time and boot: a pid alone may be a stranger's by now.
+//! Processes of this machine, identified by pid, start time and boot, since pids are reused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// One process, for as long as this machine remembers anything.
+/// Identifies one process uniquely, across reuse of pids and reboots.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity {
-    /// Its number.
+    /// The process id.
     pub pid: u32,
     /// When it started, in clock ticks since the boot.
     pub start: u64,
-    /// The boot in which it lives.
+    /// The id of the boot that it started in.
     pub boot: String,
 }
 
@@ -29,7 +29,7 @@ impl FromStr for Identity {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` names no process");
+        let wrong = || format!("`{text}` is not a process identity");
         let mut parts = text.splitn(3, ':');
         let mut next = || parts.next().ok_or_else(wrong);
         Ok(Self {
@@ -41,21 +41,21 @@ impl FromStr for Identity {
 }
 
 impl Identity {
-    /// The identity of a running process; `None` when there is none of that number.
+    /// The identity of a running process; `None` if no process has this pid.
     pub fn of(pid: u32) -> Option<Self> {
         let stat = stat(pid)?;
         stat.runs.then(|| Self { pid, start: stat.start, boot: boot_id() })
     }
 
-    /// The very process still runs (a zombie does not).
+    /// Whether this same process still runs (a zombie does not).
     pub fn is_alive(&self) -> bool {
         Self::of(self.pid).as_ref() == Some(self)
     }
 
-    /// Sends a signal to this very process, never to a stranger that has its number now.
+    /// Sends a signal to this same process, never to another that has reused its pid; returns whether it was sent.
     pub fn signal(&self, signal: Signal) -> bool {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return false };
-        // The descriptor pins the process; only then is it told whether it is the one we mean.
+        // The descriptor pins the process, so the identity is checked only afterwards.
         let Ok(descriptor) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
         self.is_alive() && pidfd_send_signal(&descriptor, signal).is_ok()
     }
@@ -64,17 +64,17 @@ impl Identity {
 /// A process with its environment and its command line.
 #[derive(Debug, Clone)]
 pub struct Process {
-    /// Which it is.
+    /// The process's identity.
     pub identity: Identity,
-    /// Its parent's number.
+    /// The parent's pid.
     pub parent: u32,
-    /// Its command line.
+    /// The command line, by argument.
     pub command: Vec<String>,
-    /// Its environment when it was started.
+    /// The environment that it was started with.
     pub environment: BTreeMap<String, String>,
 }
 
-/// All processes in whose environment this variable stands. Others' processes cannot be read and are passed over.
+/// All processes with this variable in their environment. Other users' processes cannot be read and are skipped.
 pub fn with_variable(name: &str) -> Vec<Process> {
     let prefix = format!("{name}=");
     let boot = boot_id();
@@ -83,7 +83,7 @@ pub fn with_variable(name: &str) -> Vec<Process> {
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     pids.filter_map(|pid| {
         read_whole(&format!("/proc/{pid}/environ"), &mut environ).ok()?;
-        // Most processes are strangers: theirs is not taken apart.
+        // Most processes do not have it: their environment is not parsed.
         if !environ.split(|byte| *byte == 0).any(|pair| pair.starts_with(prefix.as_bytes())) {
             return None;
         }
@@ -104,21 +104,21 @@ pub fn with_variable(name: &str) -> Vec<Process> {
     .collect()
 }
 
-/// The command line of a process; empty when it is gone.
+/// The command line of a process; empty if it is gone.
 pub fn command(pid: u32) -> Vec<String> {
     let command = fs_err::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = command.split(|byte| *byte == 0).filter(|word| !word.is_empty());
     words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
-/// All processes of this machine by their numbers, as far as this user may see them.
+/// All processes visible to this user, by pid.
 pub fn table() -> BTreeMap<u32, Stat> {
     let Ok(entries) = fs_err::read_dir("/proc") else { return BTreeMap::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     pids.filter_map(|pid| Some((pid, stat(pid)?))).collect()
 }
 
-/// The numbers of the children of this process; nothing where the kernel was built without that list.
+/// The pids of this process's children; `None` if the kernel does not provide the list.
 pub fn children() -> Option<BTreeSet<u32>> {
     let mut found = BTreeSet::new();
     for task in fs_err::read_dir("/proc/self/task").ok()?.flatten() {
@@ -128,7 +128,7 @@ pub fn children() -> Option<BTreeSet<u32>> {
     Some(found)
 }
 
-/// The numbers of all processes that descend from one of these.
+/// The pids of all descendants of these processes.
 pub fn below(table: &BTreeMap<u32, Stat>, roots: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (pid, stat) in table {
@@ -141,8 +141,8 @@ pub fn below(table: &BTreeMap<u32, Stat>, roots: impl IntoIterator<Item = u32>) 
     found
 }
 
-/// Reads a file of `/proc` with few calls: such files do not tell their length, so that reading them as others are read begins
-/// with a few bytes.
+/// Reads a file of `/proc` with few calls: such files report no length, so a usual read would begin with a few
+/// bytes.
 fn read_whole(path: &str, bytes: &mut Vec<u8>) -> std::io::Result<()> {
     let mut file = fs_err::File::open(path)?;
     let mut length = 0;
@@ -157,33 +157,33 @@ fn read_whole(path: &str, bytes: &mut Vec<u8>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What the kernel says of one process.
+/// A process's entry in `/proc/PID/stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// Its parent's number.
+    /// The parent's pid.
     pub parent: u32,
-    /// The session that it is in: the number of the process that began it.
+    /// The session id: the pid of the session's leader.
     pub session: u32,
     /// When it started, in clock ticks since the boot.
     pub start: u64,
-    /// It has not ended.
+    /// It still runs.
     pub runs: bool,
 }
 
 fn stat(pid: u32) -> Option<Stat> {
     let text = fs_err::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold blanks and parentheses; what follows the last one is regular (man 5 proc).
+    // The name may have blanks and parentheses; the fields after the last one are regular (man 5 proc).
     let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
     Some(Stat {
         parent: fields.get(1)?.parse().ok()?,
         session: fields.get(3)?.parse().ok()?,
         start: fields.get(19)?.parse().ok()?,
-        // One whose first thread has ended shows as a zombie while others of its threads run on.
+        // A process whose first thread has ended shows as a zombie while other threads still run.
         runs: !matches!(*fields.first()?, "Z" | "X") || fields.get(17)?.parse::<u32>().ok()? > 1,
     })
 }
 
-/// How long ago a process started.
+/// The time since a process started.
 pub fn age(identity: &Identity) -> Option<Duration> {
     let uptime = fs_err::read_to_string("/proc/uptime").ok()?;
     let uptime: f64 = uptime.split_whitespace().next()?.parse().ok()?;
@@ -192,17 +192,17 @@ pub fn age(identity: &Identity) -> Option<Duration> {
     (seconds >= 0.0).then(|| Duration::from_secs_f64(seconds))
 }
 
-/// What names this boot of this machine; another one after each restart.
+/// The id of the current boot; it changes with each restart.
 pub fn boot_id() -> String {
     fs_err::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
-/// This machine's name.
+/// This machine's host name.
 pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The name of the user that this process runs as; the number when it has none.
+/// The name of the user that this process runs as; the uid if it has no name.
 pub fn user_name() -> String {
     let uid = rustix::process::getuid().as_raw().to_string();
     let passwd = fs_err::read_to_string("/etc/passwd").unwrap_or_default();
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(me.to_string().parse::<Identity>().unwrap(), me);
         let stranger = Identity { start: me.start + 1, ..me.clone() };
         assert!(!stranger.is_alive());
-        assert!(!stranger.signal(Signal::TERM), "a signal never reaches a stranger");
+        assert!(!stranger.signal(Signal::TERM), "a signal never goes to another process");
         let other_boot = Identity { boot: "other".to_owned(), ..me };
         assert!(!other_boot.is_alive());
     }

@@ -1,4 +1,4 @@
-//! Folders for sockets, which in `/tmp` anybody may have made first.
+//! Private folders for sockets, since anybody may have created one in `/tmp` first.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -6,17 +6,17 @@ use std::path::Path;
 use super::fs::create_private_dir;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 
-/// Makes a folder for sockets, and refuses one that is not this user's alone.
+/// Creates a folder for sockets; fails if an existing one is not private to this user.
 pub fn make_runtime_dir(folder: &Path) -> Result<()> {
     let doing = || format!("use {} for sockets", folder.display());
     create_private_dir(folder).doing(ErrorKind::Host, doing)?;
     is_runtime_dir(folder).map(|_| ())
 }
 
-/// Whether there is this folder for sockets; refuses one that is not this user's alone, as who made it could listen there in our place.
+/// Whether this folder for sockets exists; fails if it is not private to this user, since others could listen there.
 ///
 /// # Errors
-/// When it is a link or no folder, when it is somebody else's, or when others may enter it or write into it.
+/// If it is a symlink or not a folder, belongs to another user, or is accessible to others.
 pub fn is_runtime_dir(folder: &Path) -> Result<bool> {
     let doing = || format!("use {} for sockets", folder.display());
     let metadata = match fs_err::symlink_metadata(folder) {
@@ -25,11 +25,11 @@ pub fn is_runtime_dir(folder: &Path) -> Result<bool> {
     };
     let me = rustix::process::getuid().as_raw();
     let wrong = if !metadata.is_dir() {
-        "it is a link or no folder, and not one that gpucl made".to_owned()
+        "it is a symlink or not a folder, so gpucl did not create it".to_owned()
     } else if metadata.uid() != me {
-        format!("it belongs to user {} and not to you", metadata.uid())
+        format!("it belongs to user {}, not to you", metadata.uid())
     } else if metadata.mode() & 0o077 != 0 {
-        format!("others may enter it or write into it (mode {:04o})", metadata.mode() & 0o7777)
+        format!("other users can access it (mode {:04o})", metadata.mode() & 0o7777)
     } else {
         return Ok(true);
     };
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_for_sockets_is_of_this_user_alone_or_refused() {
+    fn a_folder_for_sockets_must_be_private_to_this_user() {
         let above = tempfile::tempdir().unwrap();
         let folder = above.path().join("gpucl-1");
         assert!(!is_runtime_dir(&folder).unwrap());
@@ -54,10 +54,13 @@ mod tests {
         assert!(is_runtime_dir(&folder).unwrap());
         for mode in [0o777, 0o770, 0o755, 0o711, 0o701] {
             fs_err::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
-            assert!(make_runtime_dir(&folder).unwrap_err().to_string().contains("others may enter it"), "{mode:o}");
+            assert!(
+                make_runtime_dir(&folder).unwrap_err().to_string().contains("other users can access it"),
+                "{mode:o}"
+            );
             assert!(is_runtime_dir(&folder).is_err(), "{mode:o}");
         }
-        // A link may lead to a folder of ours, and is still whoever's who made it.
+        // A symlink may point to a folder of ours, but still belongs to whoever made it.
         fs_err::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();
         fs_err::os::unix::fs::symlink(&folder, above.path().join("link")).unwrap();
         assert!(make_runtime_dir(&above.path().join("link")).is_err());

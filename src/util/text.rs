@@ -1,12 +1,12 @@
-//! Text that others wrote, made fit to be shown: a terminal obeys what is in it, and people read what it makes of it.
+//! Makes untrusted text safe to show in a terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// What a terminal may obey, or what changes the order in which letters are read.
+/// Whether a terminal may obey the character, or it changes the direction of text.
 ///
-/// These are the control characters of ASCII but for the end of a line and the tabulator, those of Latin-1, which begin the same
-/// sequences by one byte, and what overrides the direction of text.
+/// These are the control characters of ASCII except newline and tab, those of Latin-1, which begin the same sequences
+/// in one byte, and the overrides of text direction.
 pub fn is_control(letter: char) -> bool {
     match letter {
         '\n' | '\t' => false,
@@ -15,7 +15,7 @@ pub fn is_control(letter: char) -> bool {
     }
 }
 
-/// The text with all control characters shown escaped: `\x1b`, `\u{202e}`. Lines stay lines, also those that end with `\r\n`.
+/// The text with all control characters escaped: `\x1b`, `\u{202e}`. Line ends are kept; `\r\n` becomes `\n`.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_control) {
         return Cow::Borrowed(text);
@@ -32,7 +32,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The text as a single line: ends of lines and tabulators are shown escaped as well.
+/// The text as a single line: newlines and tabs are escaped as well.
 pub fn printable_line(text: &str) -> Cow<'_, str> {
     let text = printable(text);
     if text.contains(['\n', '\t']) { Cow::Owned(text.replace('\n', r"\n").replace('\t', r"\t")) } else { text }
@@ -40,7 +40,7 @@ pub fn printable_line(text: &str) -> Cow<'_, str> {
 
 fn escape_into(shown: &mut String, letter: char) {
     let code = u32::from(letter);
-    // Writing to a text cannot fail.
+    // Writing to a string cannot fail.
     let _ = match letter {
         '\r' => write!(shown, r"\r"),
         _ if code < 0x100 => write!(shown, r"\x{code:02x}"),
@@ -48,13 +48,13 @@ fn escape_into(shown: &mut String, letter: char) {
     };
 }
 
-/// Makes any text one word of a POSIX shell.
+/// Quotes a text as one word for a POSIX shell.
 pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// JSON with all control characters escaped, those beyond ASCII as well, which JSON itself lets pass: within its strings alone can
-/// they stand.
+/// JSON with all control characters escaped, also those beyond ASCII, which JSON allows. They can only occur within
+/// its strings.
 pub fn json(text: String) -> String {
     if !text.contains(is_control) {
         return text;
@@ -70,19 +70,19 @@ pub fn json(text: String) -> String {
     shown
 }
 
-/// A stream of somebody's program, made fit for a terminal piece by piece: colours are left out, a progress bar that overwrites its line
-/// is shown line by line, and all other control characters are shown escaped.
+/// Makes a program's output safe for a terminal, piece by piece: removes colours, shows a progress bar that overwrites
+/// its line as separate lines, and escapes all other control characters.
 #[derive(Debug, Default)]
 pub struct Plainer {
-    /// What began at the end of the last piece and may go on in the next: an escape sequence, or the end of a line.
+    /// The end of the last piece that may continue in the next: an escape sequence, or a line end.
     held: String,
 }
 
-/// No colour is longer.
+/// The maximum length of a colour sequence, in bytes.
 const LONGEST_COLOUR: usize = 32;
 
 impl Plainer {
-    /// What to show for the next piece.
+    /// The text to show for the next piece.
     pub fn piece(&mut self, piece: &str) -> String {
         let text = std::mem::take(&mut self.held) + piece;
         let mut shown = String::with_capacity(text.len());
@@ -115,7 +115,7 @@ impl Plainer {
         shown
     }
 
-    /// What is still to be shown when nothing more comes.
+    /// The text still to be shown at the end of the output.
     pub fn end(&mut self) -> String {
         let held = std::mem::take(&mut self.held);
         if held == "\r" { String::new() } else { printable(&held).into_owned() }
@@ -123,9 +123,9 @@ impl Plainer {
 }
 
 enum Colour {
-    /// A colour of so many bytes after the escape character.
+    /// A colour sequence, with its length in bytes after the escape character.
     Whole(usize),
-    /// It may become one.
+    /// It may be the beginning of one.
     Begun,
     None,
 }
@@ -142,7 +142,7 @@ fn colour(after: &str) -> Colour {
     }
 }
 
-/// One line of no more than 300 letters, without a full stop at its end.
+/// The text as one line of at most 300 characters, without a full stop at the end.
 pub fn shortened(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = line.trim_end_matches('.');
@@ -157,14 +157,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_obeys_is_shown_escaped() {
+    fn control_characters_are_escaped() {
         assert_eq!(printable("\u{1b}]52;c;eA==\u{7}"), r"\x1b]52;c;eA==\x07");
         assert_eq!(printable("a\u{9b}2J\u{7f}\0"), r"a\x9b2J\x7f\x00");
         assert_eq!(printable("\u{202e}txt.exe\u{2066}"), r"\u{202e}txt.exe\u{2066}");
         assert_eq!(printable("one\rtwo\r\nthree\tfour\r"), "one\\rtwo\nthree\tfour");
         assert!(matches!(printable("Grüße, 世界 🚀\n\tب"), Cow::Borrowed(_)));
         assert_eq!(printable_line("a\nb\tc\u{8}"), r"a\nb\tc\x08");
-        // Twice is as once.
+        // Escaping is idempotent.
         assert_eq!(printable(&printable("\u{1b}\u{85}\u{2067}")), printable("\u{1b}\u{85}\u{2067}"));
     }
 
@@ -177,11 +177,11 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_shown_without_its_colours_and_with_all_else_escaped() {
+    fn a_log_is_shown_without_colours_and_with_other_control_characters_escaped() {
         let whole = "\u{1b}[36m(train pid=7)\u{1b}[0m 10%\r20%\r\ndone \u{1b}]0;x\u{7}\u{1b}[2J\u{1b}[38;2;1;2;3mx\n";
         let shown = "(train pid=7) 10%\n20%\ndone \\x1b]0;x\\x07\\x1b[2Jx\n";
         assert_eq!(Plainer::default().piece(whole), shown);
-        // However it is cut.
+        // At every cut.
         for cut in whole.char_indices().map(|(at, _)| at) {
             let mut plainer = Plainer::default();
             let pieces = plainer.piece(&whole[..cut]) + &plainer.piece(&whole[cut..]) + &plainer.end();
@@ -191,11 +191,11 @@ mod tests {
         assert_eq!(plainer.piece("a\u{1b}[3"), "a");
         assert_eq!(plainer.end(), r"\x1b[3");
         let long = format!("\u{1b}[{}", "1;".repeat(100_000));
-        assert_eq!(plainer.piece(&long).len(), long.len() + 3, "nothing is held for ever");
+        assert_eq!(plainer.piece(&long).len(), long.len() + 3, "nothing is held back forever");
     }
 
     #[test]
-    fn what_a_service_says_becomes_one_short_line() {
+    fn a_services_message_becomes_one_short_line() {
         assert_eq!(shortened(" Not\n enough  hosts. "), "Not enough hosts");
         assert_eq!(shortened(&"ä".repeat(400)), format!("{}…", "ä".repeat(300)));
     }

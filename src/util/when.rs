@@ -1,13 +1,13 @@
-//! Times as people write and read them: local time and UTC, both said.
+//! Parses times, and shows them in local time and UTC.
 
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp, Zoned};
 
-/// The forms of a time, for errors.
+/// The accepted forms of a time, for errors.
 pub const FORMS: &str = "14:00, \"2026-11-22 14:00\" or 2026-11-22T14:00:00-06:00";
 
-/// The zone of local time: what `TZ` names, else the machine's.
+/// The local time zone: that of `TZ`, else the system's.
 pub fn zone(tz: Option<&str>) -> TimeZone {
     let named = tz.map(|name| name.trim_start_matches(':')).filter(|name| !name.is_empty()).and_then(|name| {
         let zone = if name.starts_with('/') {
@@ -20,10 +20,10 @@ pub fn zone(tz: Option<&str>) -> TimeZone {
     named.unwrap_or_else(TimeZone::system)
 }
 
-/// Reads a time of day (today, or tomorrow when it is over), a date with a time, or a time with its zone.
+/// Parses a time of day (today, or tomorrow if it has passed), a date with a time, or a time with its zone.
 ///
 /// # Errors
-/// A lowercase fragment: it is no time, or the clocks are changed then and it is none or two.
+/// A lowercase fragment: it is not a time, or at a clock change it does not exist or is ambiguous.
 pub fn parse(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, String> {
     let text = text.trim();
     if let Ok(zoned) = text.parse::<Zoned>() {
@@ -41,7 +41,7 @@ pub fn parse(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, S
         return one_reading(stamp, zone);
     }
     let Some(time) = time_of_day(text) else {
-        return Err(format!("`{text}` is no time: write it like {FORMS}"));
+        return Err(format!("`{text}` is not a time: use a form such as {FORMS}"));
     };
     let today = now.to_zoned(zone.clone()).date();
     let at = one_reading(today.to_datetime(time), zone)?;
@@ -67,15 +67,15 @@ fn time_of_day(text: &str) -> Option<Time> {
     Time::new(number(0)?, number(1)?, number(2)?, 0).ok()
 }
 
-/// The moment of a local time, when there is exactly one.
+/// The instant of a local time, if there is exactly one.
 fn one_reading(stamp: DateTime, zone: &TimeZone) -> Result<Timestamp, String> {
     let text = stamp.strftime("%Y-%m-%d %H:%M");
     let out_of_range = |error: jiff::Error| format!("{text} is out of range: {error}");
     let ambiguous = zone.to_ambiguous_zoned(stamp);
     let (before, after, what) = match ambiguous.offset() {
         AmbiguousOffset::Unambiguous { .. } => return zone.to_timestamp(stamp).map_err(out_of_range),
-        AmbiguousOffset::Gap { before, after } => (before, after, "does not exist, the clocks are put forward then"),
-        AmbiguousOffset::Fold { before, after } => (before, after, "is there twice, the clocks are put back then"),
+        AmbiguousOffset::Gap { before, after } => (before, after, "does not exist: the clocks go forward then"),
+        AmbiguousOffset::Fold { before, after } => (before, after, "occurs twice: the clocks go back then"),
     };
     let mut readings = Vec::new();
     for offset in [before, after] {
@@ -83,10 +83,10 @@ fn one_reading(stamp: DateTime, zone: &TimeZone) -> Result<Timestamp, String> {
         readings.push(format!("{} ({})", at.display_with_offset(offset), local(at, zone)));
     }
     readings.dedup();
-    Err(format!("{text} {what}; say which you mean: {}", readings.join(" or ")))
+    Err(format!("{text} {what}; write one of: {}", readings.join(" or ")))
 }
 
-/// Cut to the minute.
+/// Rounded down to the minute.
 pub fn floor(at: Timestamp) -> Timestamp {
     let over = at.as_second().rem_euclid(60);
     Timestamp::from_second(at.as_second() - over).unwrap_or(at)
@@ -98,28 +98,28 @@ pub fn ceil(at: Timestamp) -> Timestamp {
     if down == at { at } else { later(down, SignedDuration::from_mins(1)) }
 }
 
-/// A time and a duration; it stays where it is beyond the end of time.
+/// A time plus a duration; unchanged if the sum is out of range.
 pub fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
     at.checked_add(by).unwrap_or(at)
 }
 
-/// A time less a duration.
+/// A time minus a duration; unchanged if the difference is out of range.
 pub fn earlier(at: Timestamp, by: SignedDuration) -> Timestamp {
     at.checked_sub(by).unwrap_or(at)
 }
 
-/// How long it is from one to the other; negative when they are the other way round.
+/// The duration from one time to another; negative if `to` is before `from`.
 pub fn between(from: Timestamp, to: Timestamp) -> SignedDuration {
     from.duration_until(to)
 }
 
-/// It is a whole hour by the clocks of this zone.
+/// Whether it is a full hour in this zone.
 pub fn is_whole_hour(at: Timestamp, zone: &TimeZone) -> bool {
     let zoned = at.to_zoned(zone.clone());
     zoned.minute() == 0 && zoned.second() == 0 && zoned.subsec_nanosecond() == 0
 }
 
-/// The first whole hour after this time, by the clocks of this zone.
+/// The first full hour after this time in this zone.
 pub fn next_whole_hour(at: Timestamp, zone: &TimeZone) -> Timestamp {
     let at = floor(at);
     let minute = i64::from(at.to_zoned(zone.clone()).minute());
@@ -131,7 +131,7 @@ pub fn local(at: Timestamp, zone: &TimeZone) -> String {
     at.to_zoned(zone.clone()).strftime("%a %-d %b %H:%M %Z").to_string()
 }
 
-/// Local time and UTC: `Sun 22 Nov 14:00 CST (20:00 UTC)`; once where they are the same.
+/// Local time and UTC: `Sun 22 Nov 14:00 CST (20:00 UTC)`; only once if they are equal.
 pub fn both(at: Timestamp, zone: &TimeZone) -> String {
     let (here, utc) = (at.to_zoned(zone.clone()), at.to_zoned(TimeZone::UTC));
     if here.datetime() == utc.datetime() {
@@ -141,13 +141,13 @@ pub fn both(at: Timestamp, zone: &TimeZone) -> String {
     format!("{} ({})", local(at, zone), utc.strftime(form))
 }
 
-/// From when to when, in local time and UTC: `Sun 22 Nov 14:00 to 16:50 CST (20:00 to 22:50 UTC)`.
+/// A time span in local time and UTC: `Sun 22 Nov 14:00 to 16:50 CST (20:00 to 22:50 UTC)`.
 pub fn span(from: Timestamp, to: Timestamp, zone: &TimeZone) -> String {
     let side = |zone: &TimeZone, day: bool| {
         let (from, to) = (from.to_zoned(zone.clone()), to.to_zoned(zone.clone()));
         let begin = from.strftime(if day { "%a %-d %b %H:%M" } else { "%H:%M" });
         let end = to.strftime(if from.date() == to.date() { "%H:%M" } else { "%a %-d %b %H:%M" });
-        // The clocks may be changed in between: then each has its own.
+        // If the clocks change in between, each time shows its own abbreviation.
         let (a, b) = (from.strftime("%Z").to_string(), to.strftime("%Z").to_string());
         if a == b { format!("{begin} to {end} {b}") } else { format!("{begin} {a} to {end} {b}") }
     };
@@ -177,13 +177,13 @@ pub fn zone_name(at: Timestamp, zone: &TimeZone) -> String {
         .join(", ")
 }
 
-/// As it is given to `--start` or `--until`: `2026-11-22 14:00` in local time, with its zone where the clocks are changed.
+/// A time as an argument for `--start` or `--until`: `2026-11-22 14:00` in local time, in UTC if that is ambiguous.
 pub fn argument(at: Timestamp, zone: &TimeZone) -> String {
     let plain = at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M").to_string();
     if parse(&plain, at, zone) == Ok(at) { plain } else { at.to_string() }
 }
 
-/// A length of time in the two units that matter: `3 h`, `2 h 50 min`, `6 d 4 h`, `45 min`.
+/// A duration in its two largest units: `3 h`, `2 h 50 min`, `6 d 4 h`, `45 min`.
 pub fn length(duration: SignedDuration) -> String {
     let minutes = duration.as_mins().unsigned_abs();
     let (days, hours, rest) = (minutes / 1440, minutes % 1440 / 60, minutes % 60);
@@ -197,15 +197,15 @@ pub fn length(duration: SignedDuration) -> String {
     if text.is_empty() { "0 min".to_owned() } else { text.join(" ") }
 }
 
-/// Reads a length of time: hours as a number (`3`, `2.5`), or with units (`90m`, `1h30m`, `2d`).
+/// Parses a duration: hours as a number (`3`, `2.5`), or with units (`90m`, `1h30m`, `2d`).
 ///
 /// # Errors
 /// A lowercase fragment.
 pub fn parse_length(text: &str) -> Result<SignedDuration, String> {
-    let wrong = || format!("`{text}` is no length of time: write it like 3, 2.5, 90m, 1h30m or 2d");
+    let wrong = || format!("`{text}` is not a duration: use a form such as 3, 2.5, 90m, 1h30m or 2d");
     let of_hours = |hours: f64| {
         let minutes = (hours * 60.0).round();
-        // A year is more than any site gives.
+        // The limit is a year, more than any site allows.
         if (1.0..=527_040.0).contains(&minutes) { Ok(SignedDuration::from_mins(minutes as i64)) } else { Err(wrong()) }
     };
     let text: String = text.chars().filter(|letter| !letter.is_whitespace()).collect();
@@ -247,8 +247,8 @@ mod tests {
         let now = at("2026-11-21T16:30:20Z");
         let read = |text: &str| parse(text, now, &chicago()).unwrap().to_string();
         assert_eq!(read("14:00"), "2026-11-21T20:00:00Z");
-        assert_eq!(read("10:30"), "2026-11-21T16:30:00Z", "the minute that runs is not over");
-        assert_eq!(read("10:29"), "2026-11-22T16:29:00Z", "what is over today is tomorrow");
+        assert_eq!(read("10:30"), "2026-11-21T16:30:00Z", "the current minute has not passed");
+        assert_eq!(read("10:29"), "2026-11-22T16:29:00Z", "a time that has passed today is tomorrow");
         assert_eq!(read("9:05"), "2026-11-22T15:05:00Z");
         assert_eq!(read("2026-11-22 14:00"), "2026-11-22T20:00:00Z");
         assert_eq!(read("2026-11-22T14:00"), "2026-11-22T20:00:00Z");
@@ -257,29 +257,29 @@ mod tests {
         assert_eq!(read("2026-11-22T14:00:00+02:00"), "2026-11-22T12:00:00Z");
         assert_eq!(read("2026-07-01 14:00"), "2026-07-01T19:00:00Z", "summer");
         for wrong in ["", "14", "25:00", "tomorrow", "2026-13-01 10:00", "14:00 CET", "now", "123:4"] {
-            assert!(parse(wrong, now, &chicago()).unwrap_err().contains("is no time"), "{wrong}");
+            assert!(parse(wrong, now, &chicago()).unwrap_err().contains("is not a time"), "{wrong}");
         }
     }
 
     #[test]
-    fn a_time_that_is_none_or_two_is_refused_with_both_readings() {
+    fn a_nonexistent_or_ambiguous_time_is_refused_with_both_readings() {
         let now = at("2026-03-01T00:00:00Z");
         let gap = parse("2026-03-08 02:30", now, &chicago()).unwrap_err();
         assert!(gap.contains("does not exist"), "{gap}");
         assert!(gap.contains("2026-03-08T02:30:00-06:00 (Sun 8 Mar 03:30 CDT)"), "{gap}");
         assert!(gap.contains("2026-03-08T02:30:00-05:00 (Sun 8 Mar 01:30 CST)"), "{gap}");
         let fold = parse("2026-11-01 01:30", now, &chicago()).unwrap_err();
-        assert!(fold.contains("is there twice"), "{fold}");
+        assert!(fold.contains("occurs twice"), "{fold}");
         for reading in ["2026-11-01T01:30:00-05:00", "2026-11-01T01:30:00-06:00"] {
             assert!(fold.contains(reading), "{fold}");
             parse(reading, now, &chicago()).unwrap();
         }
-        // Of today: `01:30` on that day is refused as well.
-        assert!(parse("01:30", at("2026-11-01T05:00:00Z"), &chicago()).unwrap_err().contains("is there twice"));
+        // A time of day is refused as well on that day.
+        assert!(parse("01:30", at("2026-11-01T05:00:00Z"), &chicago()).unwrap_err().contains("occurs twice"));
     }
 
     #[test]
-    fn both_times_are_said() {
+    fn local_time_and_utc_are_shown() {
         assert_eq!(both(at("2026-11-22T20:00:00Z"), &chicago()), "Sun 22 Nov 14:00 CST (20:00 UTC)");
         assert_eq!(both(at("2026-11-23T02:00:00Z"), &chicago()), "Sun 22 Nov 20:00 CST (Mon 23 Nov 02:00 UTC)");
         assert_eq!(both(at("2026-11-22T20:00:00Z"), &TimeZone::UTC), "Sun 22 Nov 20:00 UTC");
@@ -293,10 +293,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_can_be_given_back() {
+    fn a_shown_time_can_be_given_as_an_argument() {
         for text in ["2026-11-22T20:00:00Z", "2026-11-01T06:30:00Z", "2026-11-01T07:30:00Z", "2026-03-08T08:00:00Z"] {
-            let told = argument(at(text), &chicago());
-            assert_eq!(parse(&told, at("2026-01-01T00:00:00Z"), &chicago()).unwrap(), at(text), "{told}");
+            let shown = argument(at(text), &chicago());
+            assert_eq!(parse(&shown, at("2026-01-01T00:00:00Z"), &chicago()).unwrap(), at(text), "{shown}");
         }
     }
 
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_read_and_told() {
+    fn durations_are_parsed_and_shown() {
         let read = |text: &str| length(parse_length(text).unwrap());
         assert_eq!(read("3"), "3 h");
         assert_eq!(read("2.5"), "2 h 30 min");

@@ -1,13 +1,13 @@
-"""Looks at a cluster from inside its containers. Standard library only, but for `client`, which takes Ray.
+"""Checks a cluster from inside its containers. Standard library only, except `client`, which needs Ray.
 
     python3 probe.py health PORT/PATH ...   exit code 0 when each answers 200 on the loopback
     python3 probe.py gpu JSON               uses every GPU of this container through the driver's own library
     python3 probe.py client JSON            joins the cluster as a client, and runs a task on each worker
     python3 probe.py cluster JSON           nodes, tokens, buckets
-    python3 probe.py services JSON          what is behind passwords, in a container that no job shares
+    python3 probe.py services JSON          services with passwords, from a container that no job shares
     python3 probe.py wait JSON              waits until the services answer, and makes the buckets
 
-All but the first print a line for each thing that was checked, and end with 0 also when a check failed:
+Except `health` and `wait`, they print a line for each check, and end with 0 even when a check failed:
 
     ::check {"check": "gpu", "target": "worker-0", "ok": true, "saw": "...", "gpus": ["GPU-..."]}
 """
@@ -34,7 +34,7 @@ LOCK = threading.Lock()
 
 
 def say(check, target, ok, saw, gpus=(), **more):
-    """Prints what was seen."""
+    """Prints the result of a check."""
     line = {"check": check, "target": target, "ok": bool(ok), "saw": " ".join(str(saw).split())[:600], "gpus": list(gpus), **more}
     with LOCK:
         sys.stdout.write(f"::check {json.dumps(line)}\n")
@@ -42,13 +42,13 @@ def say(check, target, ok, saw, gpus=(), **more):
 
 
 def read(path):
-    """A file's text without the line break at its end."""
+    """Returns a file's text, stripped."""
     with open(path, encoding="utf-8") as file:
         return file.read().strip()
 
 
 def request(url, headers=None, method="GET", body=None, timeout=10):
-    """Status and body of an HTTP call; status 0 when nothing answered."""
+    """Sends an HTTP request; returns status and body, status 0 when nothing answered."""
     made = urllib.request.Request(url, data=body, method=method, headers=headers or {})
     try:
         with OPENER.open(made, timeout=timeout) as answer:
@@ -60,18 +60,18 @@ def request(url, headers=None, method="GET", body=None, timeout=10):
 
 
 def as_json(body):
-    """The body as JSON, or nothing."""
+    """Parses the body as JSON; None if it is not."""
     try:
         return json.loads(body)
     except ValueError:
         return None
 
 
-# --- health ---------------------------------------------------------------------------------------------------------------
+# --- health -----------------------------------------------------------------------------------------------------------
 
 
 def health(addresses):
-    """Exit code 0 when each address of this container answers."""
+    """Exits with 1 unless each address of this container answers with 200."""
     for address in addresses:
         status, body = request(f"http://127.0.0.1:{address}", timeout=5)
         if status != 200:
@@ -80,15 +80,15 @@ def health(addresses):
     print("ok")
 
 
-# --- GPUs -----------------------------------------------------------------------------------------------------------------
+# --- GPUs -------------------------------------------------------------------------------------------------------------
 
 
 class Refused(Exception):
-    """A call of the driver's library that failed, in words."""
+    """A failed call of the driver's library, as text."""
 
 
 class Driver:
-    """A driver's library: each call that does not give 0 is an error with its name."""
+    """A driver's library: a call that does not return 0 raises `Refused` with the error's name."""
 
     def __init__(self, names, error_name):
         self.library, why = None, ""
@@ -121,7 +121,7 @@ def cuda_error(library, code):
             known[code] = text.value.decode()
     except AttributeError:
         pass
-    more = " - is the fabric manager running, with the driver's very version?" if code == 802 else ""
+    more = " - is the fabric manager running, with the driver's exact version?" if code == 802 else ""
     return known.get(code, "error") + more
 
 
@@ -134,7 +134,7 @@ def hip_error(library, code):
 
 
 def use_nvidia():
-    """Allocates, copies there and back, and compares, on each GPU that CUDA shows; id and name of each."""
+    """Allocates memory, copies there and back, and compares, on each GPU of CUDA; returns id and name of each."""
     cuda = Driver(["libcuda.so.1", "libcuda.so"], cuda_error)
     cuda("cuInit", ctypes.c_uint(0))
     count = ctypes.c_int()
@@ -168,7 +168,7 @@ def use_nvidia():
 
 
 def use_amd():
-    """The same through HIP; a GPU's id is its address on the PCI bus."""
+    """Does the same through HIP; a GPU's id is its PCI address."""
     places = ["libamdhip64.so", *sorted(glob.glob("/opt/rocm*/lib/libamdhip64.so*") + glob.glob("/opt/rocm/*/lib/libamdhip64.so*"))]
     hip = Driver([*places, "libamdhip64.so.7", "libamdhip64.so.6"], hip_error)
     hip("hipInit", ctypes.c_uint(0))
@@ -187,7 +187,7 @@ def use_amd():
             if hip.has("hipSetDevice"):
                 hip("hipSetDevice", ctypes.c_int(index))
             hip("hipMalloc", ctypes.byref(memory), ctypes.c_size_t(size))
-            # 1 is to the device, 2 is back from it.
+            # 1: to the device, 2: from the device.
             hip("hipMemcpy", memory, sent, ctypes.c_size_t(size), ctypes.c_int(1))
             hip("hipMemcpy", back, memory, ctypes.c_size_t(size), ctypes.c_int(2))
             if back.raw != sent:
@@ -200,7 +200,7 @@ def use_amd():
 
 
 def run(*command):
-    """What a tool prints, and its exit code."""
+    """Runs a tool; returns its exit code and its output."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -209,48 +209,48 @@ def run(*command):
 
 
 def tool_nvidia():
-    """Ids and names as nvidia-smi tells them; its errors go to stdout."""
+    """Returns names by id from nvidia-smi, and an error text; nvidia-smi prints errors on stdout."""
     code, text = run("nvidia-smi", "--query-gpu=uuid,name", "--format=csv,noheader")
     rows = [line.split(",", 1) for line in text.splitlines() if line.startswith("GPU-")]
-    told = {uuid.strip(): name.strip() for uuid, name in rows if len((uuid, name)) == 2}
-    return told, "" if told and code == 0 else f"nvidia-smi: {text.strip() or 'nothing'} (exit code {code})"
+    listed = {uuid.strip(): name.strip() for uuid, name in rows if len((uuid, name)) == 2}
+    return listed, "" if listed and code == 0 else f"nvidia-smi: {text.strip() or 'nothing'} (exit code {code})"
 
 
 def tool_amd():
-    """Names by PCI address as rocm-smi tells them. It lists all of the host's GPUs, so its count proves nothing."""
+    """Returns names by PCI address from rocm-smi. It lists all of the host's GPUs, so its count proves nothing."""
     for tool in ("rocm-smi", *sorted(glob.glob("/opt/rocm*/bin/rocm-smi")), *sorted(glob.glob("/opt/rocm/*/bin/rocm-smi"))):
         code, text = run(tool, "--showproductname", "--showuniqueid", "--showbus", "--json")
         start = text.find("{")
         cards = as_json(text[start:]) if code == 0 and start >= 0 else None
         if not isinstance(cards, dict):
             continue
-        told = {}
+        listed = {}
         for card in cards.values():
             if not isinstance(card, dict):
                 continue
             fields = {key.lower(): value for key, value in card.items()}
             name = next((fields[key] for key in ("card series", "device name", "card model") if fields.get(key, "N/A") != "N/A"), "")
-            told[str(fields.get("pci bus", "")).lower()] = name
-        return told, ""
+            listed[str(fields.get("pci bus", "")).lower()] = name
+        return listed, ""
     return {}, ""
 
 
 def gpu(want):
-    """This container's GPUs: those it was given, all of them, none besides, each used."""
+    """Checks that this container has exactly its assigned GPUs, and uses each."""
     target, expected = want["target"], want.get("ids", [])
     is_amd = want["vendor"] == "amd"
-    told, trouble = tool_amd() if is_amd else tool_nvidia()
+    listed, trouble = tool_amd() if is_amd else tool_nvidia()
     library = "HIP" if is_amd else "CUDA"
-    by_tool = ", ".join(f"{name} {uuid}" for uuid, name in told.items()) if not is_amd else ""
+    by_tool = ", ".join(f"{name} {uuid}" for uuid, name in listed.items()) if not is_amd else ""
     try:
         used = use_amd() if is_amd else use_nvidia()
     except Refused as error:
         said = f"nvidia-smi says {by_tool or 'no GPU'}, but " if not is_amd else ""
-        say("gpu", target, False, f"{said}{library} says {error}", product=", ".join(sorted(set(told.values()))), proof=f"{library}: {error}")
+        say("gpu", target, False, f"{said}{library} says {error}", product=", ".join(sorted(set(listed.values()))), proof=f"{library}: {error}")
         return
     host = want.get("host", "")
     ids = [f"{host}/{uuid}" if is_amd else uuid for uuid, _ in used]
-    names = [f"{told.get(uuid) or name or 'GPU'} {uuid}" for uuid, name in used]
+    names = [f"{listed.get(uuid) or name or 'GPU'} {uuid}" for uuid, name in used]
     wrong = ""
     if len(used) != want["count"]:
         wrong = f"{library} shows {len(used)} of {want['count']} GPUs: {', '.join(names) or 'none'}"
@@ -258,25 +258,25 @@ def gpu(want):
         wrong = f"{library} shows {', '.join(names)}, and the worker was given {', '.join(expected)}"
     elif trouble:
         wrong = trouble
-    elif not is_amd and sorted(told) != sorted(uuid for uuid, _ in used):
+    elif not is_amd and sorted(listed) != sorted(uuid for uuid, _ in used):
         wrong = f"nvidia-smi shows {by_tool}, CUDA {', '.join(names)}"
     tool = f"nvidia-smi: {by_tool}; " if not is_amd else ""
     result = f"{library}: 1 MiB written and read back"
-    product = ", ".join(sorted({told.get(uuid) or name or "GPU" for uuid, name in used}))
+    product = ", ".join(sorted({listed.get(uuid) or name or "GPU" for uuid, name in used}))
     done = f"{tool}{result} on {', '.join(names)}"
     say("gpu", target, not wrong, wrong or done, ids, product=product, proof=f"{library}: {wrong}" if wrong else result)
 
 
-# --- Ray ------------------------------------------------------------------------------------------------------------------
+# --- Ray --------------------------------------------------------------------------------------------------------------
 
 
 def human(size):
-    """Bytes for a person."""
+    """Formats a number of bytes."""
     return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):.0f} MiB"
 
 
 def nodes(want, token):
-    """Every node is alive in Ray, with what it was promised."""
+    """Checks that every node is alive in Ray, with its promised resources and labels."""
     url = f"{want['dashboard']}/api/v0/nodes?detail=1&limit=1000"
     end = time.monotonic() + want.get("patience_s", 30)
     while True:
@@ -295,9 +295,9 @@ def nodes(want, token):
     for node in want["nodes"]:
         found = alive.get(node["resource"], [])
         if not found:
-            say("node alive", node["target"], False, f"Ray lists {len(rows)} nodes, and this is not alive (HTTP {status})")
+            say("node alive", node["target"], False, f"Ray lists {len(rows)} nodes, and this one is not alive (HTTP {status})")
             continue
-        # The one that was there before a restart may be listed for some seconds more.
+        # After a restart, Ray may list the old node for some more seconds.
         row = max(found, key=lambda row: row.get("start_time_ms") or 0)
         total = row.get("resources_total") or {}
         has = {name: total.get(name, 0) for name in ("CPU", "GPU", "memory", "object_store_memory")}
@@ -306,7 +306,7 @@ def nodes(want, token):
             f"{human(has['object_store_memory'])} for objects"
         )
         short = [name for name in has if abs(has[name] - node[name]) > max(1, node[name] * 0.001)]
-        wrong = [f"{name} is {has[name]:g} and was promised as {node[name]:g}" for name in short]
+        wrong = [f"{name} is {has[name]:g}, promised was {node[name]:g}" for name in short]
         # Ray counts in ten-thousandths.
         odd = {name: amount for name, amount in (node.get("resources") or {}).items() if abs(total.get(name, 0) - amount) > 1e-3}
         wrong += [f"promised {amount:g} {name}, Ray has {total.get(name, 0):g}" for name, amount in odd.items()]
@@ -316,7 +316,7 @@ def nodes(want, token):
 
 
 def tokens(want, token):
-    """The dashboard refuses who has no token or a wrong one, and so do the agents of nodes where they are named."""
+    """Checks that the dashboard, and the given agents of nodes, refuse requests with a missing or wrong token."""
     url = f"{want['dashboard']}/api/version"
     seen = [request(url)[0], request(url, {"Authorization": "Bearer " + "0" * 48})[0]]
     seen.append(request(url, {"Authorization": f"Bearer {token}"})[0])
@@ -328,7 +328,7 @@ def tokens(want, token):
 
 
 def client(want):
-    """Joins by Ray's client, as Jupyter does, and runs a task on each worker."""
+    """Connects with Ray's client, as Jupyter does, and runs a task on each worker."""
     import ray
 
     limit = threading.Timer(want.get("timeout_s", 90), lambda: (say("client", want["target"], False, "no answer in time"), os._exit(0)))
@@ -357,11 +357,11 @@ def client(want):
     os._exit(0)
 
 
-# --- Object store ---------------------------------------------------------------------------------------------------------
+# --- Object store -----------------------------------------------------------------------------------------------------
 
 
 class Store:
-    """S3 by hand, in path style: four calls need no library."""
+    """A minimal S3 client with path-style addresses: four calls need no library."""
 
     def __init__(self, want):
         self.endpoint, self.region = want["endpoint"].rstrip("/"), want["region"]
@@ -372,7 +372,7 @@ class Store:
         self.session = section.get("aws_session_token")
 
     def call(self, method, path, body=b"", signed=True):
-        """Status and body of a call."""
+        """Sends a request; returns status and body."""
         url = f"{self.endpoint}{urllib.parse.quote(path)}"
         headers = {}
         if signed:
@@ -398,7 +398,7 @@ class Store:
 
 
 def make_bucket(store, bucket):
-    """Makes a bucket; one that is ours already is fine. Says why when it cannot."""
+    """Makes a bucket unless it exists; returns an error text, empty on success."""
     if store.call("HEAD", f"/{bucket}")[0] == 200:
         return ""
     status, body = store.call("PUT", f"/{bucket}")
@@ -408,7 +408,7 @@ def make_bucket(store, bucket):
 
 
 def buckets(want):
-    """Each bucket takes a write, gives it back, and refuses strangers."""
+    """Checks that each bucket accepts a write, returns the data, and refuses reads without credentials."""
     try:
         store = Store(want)
     except (OSError, KeyError, configparser.Error) as error:
@@ -427,7 +427,7 @@ def buckets(want):
         if status != 200 or back != sent:
             wrong = f"reading: HTTP {status}, {len(back)} of {len(sent)} bytes"
         elif stranger not in (401, 403):
-            wrong = f"without credentials it was read too: HTTP {stranger}"
+            wrong = f"it can be read without credentials: HTTP {stranger}"
         elif gone not in (200, 204):
             wrong = f"removing: HTTP {gone}"
         fine = f"1 KiB written, read back and removed at {want['endpoint']}; without credentials: {stranger}"
@@ -438,14 +438,14 @@ def buckets(want):
 
 
 def basic(user, password):
-    """The header of HTTP's basic authentication."""
+    """Returns the header of HTTP basic authentication."""
     import base64
 
     return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
 
 
 def prometheus(want):
-    """Every target is up, and strangers are refused."""
+    """Checks that every target is up, and that requests without a password are refused."""
     url, headers = want["prometheus"], json.loads(read(f"{SECRETS}/prometheus_headers"))
     end = time.monotonic() + want.get("patience_s", 30)
     stranger = request(f"{url}/api/v1/query?query=up")[0]
@@ -469,7 +469,7 @@ def prometheus(want):
 
 
 def grafana(want, password):
-    """It is healthy, takes our login only, and has Ray's dashboards."""
+    """Checks that it is healthy, accepts our login only, and has Ray's dashboards."""
     url, headers = want["grafana"], basic("admin", password)
     status, body = request(f"{url}/api/health")
     health_ = (as_json(body) or {}).get("database")
@@ -499,7 +499,7 @@ def grafana(want, password):
 
 
 def jupyter(want, token):
-    """It takes its token only."""
+    """Checks that it accepts its token only."""
     url = f"{want['jupyter']}/api/contents?content=0"
     seen = [request(url)[0], request(url, {"Authorization": "token " + "0" * 48})[0]]
     seen.append(request(url, {"Authorization": f"token {token}"})[0])
@@ -508,7 +508,7 @@ def jupyter(want, token):
 
 
 def cluster(want):
-    """All checks that the head makes, with what jobs have as well."""
+    """Runs the checks of the head, which use only secrets that jobs have too."""
     token = read(os.environ["RAY_AUTH_TOKEN_PATH"])
     jobs = [("node alive", nodes, (want, token)), ("token enforced", tokens, (want, token))]
     if want.get("store"):
@@ -517,7 +517,7 @@ def cluster(want):
 
 
 def services(want):
-    """All checks that take a password."""
+    """Runs the checks that need a password."""
     jobs = []
     if want.get("prometheus"):
         jobs.append(("prometheus", prometheus, (want,)))
@@ -529,7 +529,7 @@ def services(want):
 
 
 def side_by_side(want, jobs):
-    """Makes checks at the same time, each within the limit, and ends."""
+    """Runs checks in parallel within the time limit, and ends the process."""
 
     def safely(name, job, arguments):
         try:
@@ -550,11 +550,11 @@ def side_by_side(want, jobs):
 
 
 def wait(want):
-    """Waits until every service answers, and makes the buckets; ends with 1, naming what does not."""
+    """Waits until every service answers, and makes the buckets; exits with 1, naming those that do not."""
     end = time.monotonic() + want["timeout_s"]
-    # Some of them are behind a login: that they refuse us is an answer.
+    # Some require a login: a refusal is an answer too.
     left = dict(want["addresses"])
-    told = time.monotonic()
+    reported = time.monotonic()
     while left:
         for name, url in list(left.items()):
             status, body = request(url, timeout=5)
@@ -568,16 +568,16 @@ def wait(want):
         if time.monotonic() > end:
             print(f"no answer in time from {', '.join(sorted(left))}; {last}")
             sys.exit(1)
-        if time.monotonic() - told > 10:
+        if time.monotonic() - reported > 10:
             print(f"still waiting: {last}", flush=True)
-            told = time.monotonic()
+            reported = time.monotonic()
         time.sleep(0.5)
     store = want.get("store")
     for bucket in store["buckets"] if store and store["make"] else []:
         while True:
             why = make_bucket(Store(store), bucket)
             if not why:
-                print(f"bucket {bucket} is there", flush=True)
+                print(f"bucket {bucket} exists", flush=True)
                 break
             if time.monotonic() > end or "InvalidAccessKeyId" in why or "SignatureDoesNotMatch" in why:
                 print(f"the bucket {bucket} cannot be made: {why}")
@@ -586,7 +586,7 @@ def wait(want):
 
 
 def main():
-    """One command, and what it takes."""
+    """Runs the command given on the command line."""
     command = sys.argv[1]
     if command == "health":
         health(sys.argv[2:])

@@ -1,16 +1,16 @@
-"""Starts one node of Ray in its container, and never returns: it becomes the command behind `--`.
+"""Starts one Ray node in its container and never returns: it executes the command after `--`.
 
     python3 start.py head -- ray start --head ...
     python3 start.py worker head:6379 -- ray start --address=head:6379 ...
 
 What it does first, and why:
 
-* The headers for Prometheus hold a password. Ray takes them from the environment only, and what is written into a
-  container's environment can be read with `docker inspect`: so they are read from a file here.
-* Head and workers start at the same time. A worker waits until the head answers; with another token than the head's it
-  ends, and says so. Ray itself would ask again and again.
+* The headers for Prometheus hold a password. Ray takes them from the environment only, and `docker inspect` shows a
+  container's configured environment: so they are read from a file here.
+* Head and workers start at the same time. A worker waits until the head answers; if the head refuses its token, it
+  exits with an error. Ray itself would retry forever.
 
-It takes the standard library, and gRPC, which comes with Ray.
+Needs the standard library, and gRPC, which comes with Ray.
 """
 
 import os
@@ -21,17 +21,17 @@ import time
 TOKEN = os.environ.get("RAY_AUTH_TOKEN_PATH", "/run/gpucl/secrets/ray_token")
 HEADERS = "/run/gpucl/secrets/prometheus_headers"
 CHECK = "/ray.rpc.NodeInfoGcsService/CheckAlive"
-# The exit code of a node that the head refuses.
+# The exit code of a node whose token the head refuses.
 REFUSED = 77
 
 
 def say(text):
-    """One line for the container's log."""
+    """Prints a line to the container's log."""
     print(f"gpucl: {text}", flush=True)
 
 
 def read(path):
-    """A file's text without the line break at its end; nothing where there is no such file."""
+    """Returns a file's text, stripped; empty if there is no such file."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read().strip()
@@ -40,7 +40,7 @@ def read(path):
 
 
 def ask(address, token):
-    """What the head says: `OK`, `UNAUTHENTICATED`, or why it cannot be asked."""
+    """Asks the head; returns `OK`, another gRPC status such as `UNAUTHENTICATED`, or why the connection failed."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=3):
@@ -61,10 +61,10 @@ def ask(address, token):
 
 
 def wait_for_head(address):
-    """Returns when the head takes us; ends with REFUSED when it does not."""
+    """Returns when the head accepts our token; exits with REFUSED when it refuses it."""
     token = read(TOKEN)
     begun = time.monotonic()
-    last, told = "", 0.0
+    last, reported = "", 0.0
     while True:
         answer = ask(address, token)
         if answer == "OK":
@@ -73,14 +73,14 @@ def wait_for_head(address):
             say(f"the head at {address} refuses this node's token: it is not the cluster's ({answer})")
             sys.exit(REFUSED)
         waited = time.monotonic() - begun
-        if answer != last or waited - told > 30:
+        if answer != last or waited - reported > 30:
             say(f"waiting for the head at {address} for {waited:.0f} s: {answer}")
-            last, told = answer, waited
+            last, reported = answer, waited
         time.sleep(0.5)
 
 
 def main():
-    """Waits where there is something to wait for, and becomes Ray."""
+    """Waits for the head if this is a worker, then executes Ray."""
     split = sys.argv.index("--")
     role, command = sys.argv[1], sys.argv[split + 1 :]
     if role == "worker":
@@ -88,7 +88,7 @@ def main():
     headers = read(HEADERS)
     if headers:
         os.environ["RAY_PROMETHEUS_HEADERS"] = headers
-    # With it, newer gRPC ends Ray's client server with a failed check when that starts a server of its own.
+    # With fork support, newer gRPC aborts Ray's client server with a failed check when that starts a server of its own.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     os.execvp(command[0], command)
 

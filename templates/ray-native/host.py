@@ -1,26 +1,29 @@
-"""Looks after the nodes of one host. Standard library only.
+"""Supervises the nodes of one host. Standard library only.
 
-    python3 host.py supervise HOME        starts what `nodes.json` names, looks after it, and starts workers again that end
-    python3 host.py wait HOME             waits until every node answers; ends with 1 and the log of one that ends, and, on SIGTERM, of
-                                          those that have not answered
-    python3 host.py closed HOME TARGET    prints whether all that Ray listens on is on the loopback
+    python3 host.py supervise HOME      starts the nodes in `nodes.json`, watches them, and restarts workers that end
+    python3 host.py wait HOME           waits until every node answers; exits with 1 and the log of a node that ended
+                                        or, on SIGTERM, of those that have not answered
+    python3 host.py closed HOME TARGET  checks that Ray listens on the loopback only
 
-HOME is the host's folder. `nodes.json` in it says what each node is started with; these stand in it for what is known here alone:
+HOME is the host's folder. `nodes.json` in it has the command of each node, with placeholders for values known only
+here:
 
     @home@      the host's folder
-    @links@     a folder of short paths: Ray's sockets take no long ones
-    @ray_env@   the environment that Ray is in
+    @links@     a folder of short paths: the paths of Ray's sockets must be short
+    @ray_env@   Ray's virtual environment
 
-Each process of a node carries GPUCL_HOST, the host's tag, and GPUCL_TAG, its own. What each node does is in `run/KEY`, one line:
+Each process of a node carries GPUCL_HOST, the host's tag, and GPUCL_TAG, its own. `run/KEY` has the state of a node,
+one line:
 
     STATE PID START-TICKS STARTED-AT RESTARTS EXIT-CODE DIGEST
 
-The process of a node is its reaper (`reaper.py`), which ends with the node all that came of it. Of a reaper that is killed the
-supervisor is next: it is a subreaper as well, and ends what it gets.
+The process of a node is its reaper (`reaper.py`), which ends all processes of the node when the node ends. If a
+reaper is killed, its orphans go to the supervisor, which is a subreaper as well and ends them.
 
-The supervisor may be ended at any time: nodes go on, and the next one takes over those that are what they should be.
+The supervisor may be ended at any time: nodes go on, and the next supervisor takes over those that are up to date.
 
-A worker that ends is started again once all nodes have answered, which `run/.ready` says. Before that it is a failure, to be shown.
+A worker that ends is restarted only after all nodes have answered once, which the file `run/.ready` marks. Before
+that, its end is a failure to be reported.
 """
 
 import datetime
@@ -38,15 +41,15 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from reaper import Record, ask_to_end, become_subreaper, carrying, end_adopted, end_node, is_reaper, read, started, variables
 
-# How often a worker is started again before it is left as it is, unless it ran for LONG_ENOUGH seconds in between.
+# How often a worker is restarted before it is given up, unless it ran for LONG_ENOUGH seconds in between.
 MOST_RESTARTS = 5
 LONG_ENOUGH = 300
-# How long an earlier supervisor may take to let go.
+# Seconds that an earlier supervisor may take to release its lock.
 LETS_GO = 20
 
 
 def fail(message):
-    """Ends with a message that the log shows."""
+    """Logs a message and exits."""
     sys.stderr.write(f"host.py: {message}\n")
     sys.exit(1)
 
@@ -58,29 +61,29 @@ def end_rest(home, key, tag):
 
 
 def reapers(tag):
-    """The processes that run the node of this tag."""
+    """Returns the ids of the reapers of the node with this tag."""
     return {pid for pid in carrying("GPUCL_TAG", tag) if is_reaper(pid)}
 
 
 def links(folder):
-    """The folder of short paths, which is this user's alone."""
+    """Returns the folder of short paths, which only this user may access."""
     folder = folder or f"/tmp/gpucl-{os.getuid()}"
     try:
         os.makedirs(folder, 0o700)
     except FileExistsError:
         pass
-    seen = os.lstat(folder)
-    if not os.path.isdir(folder) or os.path.islink(folder) or seen.st_uid != os.getuid() or seen.st_mode & 0o077:
+    found = os.lstat(folder)
+    if not os.path.isdir(folder) or os.path.islink(folder) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         fail(f"{folder} is not a folder of this user alone")
     return folder
 
 
 def load(home):
-    """What is to run, with what is known here in its places."""
+    """Reads `nodes.json` and fills in its placeholders."""
     values = dict(line.split(" ", 1) for line in read(f"{home}/prepared/prepare").splitlines() if " " in line)
     ray_env = values.get("ray_env", "")
     if not os.access(f"{ray_env}/bin/python", os.X_OK):
-        fail(f"the environment of Ray is not there: {ray_env or 'none was made'}")
+        fail(f"the environment of Ray is missing: {ray_env or 'none was made'}")
     host = json.loads(read(f"{home}/nodes.json"))
     places = {"@home@": home, "@links@": links(host["links"]), "@ray_env@": ray_env}
 
@@ -98,7 +101,7 @@ def load(home):
 
 
 def make_folders(home, host):
-    """The folders of nodes, and the short link to them."""
+    """Makes the folders of the nodes, and the short link to them."""
     for folder in ["logs", "run", "ray/t", *(f"ray/{node['short']}" for node in host["nodes"])]:
         os.makedirs(f"{home}/{folder}", mode=0o700, exist_ok=True)
     link, target = host["link"], f"{home}/ray"
@@ -110,7 +113,7 @@ def make_folders(home, host):
 
 
 class Node:
-    """One node: what it is started with, and what it does."""
+    """One node: its command and its state."""
 
     def __init__(self, home, launch):
         self.launch, self.home = launch, home
@@ -119,14 +122,14 @@ class Node:
         self.restarts, self.code, self.due = 0, "-", None
 
     def write(self):
-        """Says what it does."""
+        """Writes its state."""
         path = f"{self.home}/run/{self.launch['key']}"
         with open(f"{path}.new", "w", encoding="utf-8") as file:
             file.write(f"{self.state} {self.pid} {self.ticks} {self.at} {self.restarts} {self.code} {self.launch['digest']}\n")
         os.replace(f"{path}.new", path)
 
     def take_over(self):
-        """Finds it running as it should be."""
+        """Adopts the node if it runs with the current digest; returns whether it does."""
         for pid in reapers(self.launch["tag"]):
             if variables(pid).get("GPUCL_DIGEST") == self.launch["digest"]:
                 before = read(f"{self.home}/run/{self.launch['key']}").split()
@@ -139,20 +142,20 @@ class Node:
 
     @property
     def is_head(self):
-        """Whether it is the cluster's head."""
+        """Whether the node is the cluster's head."""
         return self.launch["role"] == "head"
 
     def end_rest(self):
-        """Ends what is left of it."""
+        """Ends what is left of the node."""
         end_rest(self.home, self.launch["key"], self.launch["tag"])
 
     def put_log_away(self):
-        """What an earlier node of this name has printed must not be taken for what this one prints."""
+        """Renames the log of an earlier node with this name, so that its output is not taken for this one's."""
         if os.path.exists(self.launch["log"]):
             os.replace(self.launch["log"], f"{self.launch['log']}.old")
 
     def start(self):
-        """Starts it in a session of its own, with nothing of this process but its environment."""
+        """Starts the node in its own session, with a cleaned copy of this process's environment."""
         log = self.launch["log"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("GPUCL_", "RAY_", "SSH_"))}
         environment.update(self.launch["environment"])
@@ -165,8 +168,8 @@ class Node:
         self.state, self.since, self.at, self.code, self.due = "running", time.monotonic(), now(), "-", None
         self.write()
 
-    def look(self):
-        """Looks at it once, and starts it again when that is due; hands back whether a child of this process has ended."""
+    def poll(self):
+        """Checks the node once, and restarts it when that is due; returns whether a child of this process has ended."""
         if self.state == "running":
             if self.child is not None:
                 code = self.child.poll()
@@ -177,7 +180,7 @@ class Node:
                 return False
             if time.monotonic() - self.since > LONG_ENOUGH:
                 self.restarts = 0
-            # A head that is started again is another cluster: its jobs and objects are gone. `gpucl up` decides that.
+            # A restarted head is a new cluster, without the old jobs and objects: that is for `gpucl up` to decide.
             if not self.is_head and self.restarts < MOST_RESTARTS and os.path.exists(f"{self.home}/run/.ready"):
                 self.due = time.monotonic() + (1 << self.restarts)
             was_child, self.child = self.child is not None, None
@@ -186,7 +189,7 @@ class Node:
             say(f"{self.launch['name']} ended with exit code {self.code}")
             return was_child
         if self.due is not None and time.monotonic() >= self.due:
-            # Children of the one that ended would hold its ports and its GPU.
+            # Leftover children would hold its ports and its GPU.
             self.end_rest()
             self.restarts += 1
             self.start()
@@ -194,30 +197,30 @@ class Node:
         return False
 
 
-def look_at_all(home, nodes):
-    """Looks at all nodes once. What came of a reaper that was killed is this process's now, and ends."""
-    ended = [node for node in nodes if node.look()]
+def poll_all(home, nodes):
+    """Checks all nodes once. Orphans of a killed reaper are children of this process now, and are ended."""
+    ended = [node for node in nodes if node.poll()]
     if end_adopted({node.child.pid for node in nodes if node.child is not None}):
         return
     for node in ended:
         record = Record.load(f"{home}/processes/{node.launch['key']}")
-        # Nobody was missed, since the orphans had nowhere else to go.
+        # None was missed, since all orphans came to this process.
         if record and not record.over and (record.group is None or record.group.end()):
             record.finish()
 
 
 def say(text):
-    """Says something in the supervisor's log."""
+    """Writes a line to the supervisor's log."""
     sys.stderr.write(f"{now()} {text}\n")
 
 
 def now():
-    """The time, as it is shown."""
+    """Returns the current time in UTC, as text."""
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def supervise(home):
-    """Looks after the nodes until it is ended."""
+    """Supervises the nodes until SIGTERM."""
     os.makedirs(f"{home}/run", mode=0o700, exist_ok=True)
     lock = open(f"{home}/run/.lock", "w", encoding="utf-8")
     end = time.monotonic() + LETS_GO
@@ -227,7 +230,7 @@ def supervise(home):
             break
         except OSError:
             if time.monotonic() > end:
-                fail("another supervisor does not let go")
+                fail("another supervisor still holds the lock")
             time.sleep(0.1)
     asked = []
     signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
@@ -242,10 +245,10 @@ def supervise(home):
             os.remove(path)
     kept = {node.launch["key"] for node in nodes if node.take_over()}
     if any(node.is_head and node.launch["key"] not in kept for node in nodes):
-        # Its workers are of the cluster that is no more.
+        # The workers belong to the old head's cluster, which is gone.
         kept = set()
     new = [node for node in nodes if node.launch["key"] not in kept]
-    # What is asked for no more, or not as it is, ends before what takes its ports.
+    # Nodes that are no longer wanted, or outdated, end before others take their ports.
     stays = {node.launch["tag"] for node in nodes if node not in new} | {host["tag"]}
     goes = {variables(pid).get("GPUCL_TAG", "") for pid in carrying("GPUCL_HOST", host["tag"])} - stays
     ask_to_end([("GPUCL_TAG", tag) for tag in goes], host["grace"])
@@ -257,19 +260,19 @@ def supervise(home):
     for node in new:
         node.put_log_away()
         node.start()
-    # Who waits for this file finds what each node does.
+    # When this file exists, every node has its state file.
     with open(f"{home}/run/supervisor.new", "w", encoding="utf-8") as file:
         file.write(f"running {os.getpid()} {started(os.getpid())} {now()} 0 - -\n")
     os.replace(f"{home}/run/supervisor.new", f"{home}/run/supervisor")
     while not asked:
-        look_at_all(home, nodes)
+        poll_all(home, nodes)
         time.sleep(0.3)
-    # With this process its orphans would be lost; nodes go on.
-    look_at_all(home, [node for node in nodes if node.due is None])
+    # Orphans would be lost with this process; nodes go on.
+    poll_all(home, [node for node in nodes if node.due is None])
 
 
 def give_up_ports(folder, host, nodes):
-    """Gives up the ports of this host's nodes that are asked for no more."""
+    """Releases the ports of this host's nodes that are no longer wanted."""
     for path in glob.glob(f"{folder}/ports/[0-9]*"):
         words = read(path).split()
         if len(words) == 2 and words[1] == host and words[0] not in nodes:
@@ -277,7 +280,7 @@ def give_up_ports(folder, host, nodes):
 
 
 def answers(port):
-    """Somebody accepts connections at this port of the loopback."""
+    """Returns whether this loopback port accepts connections."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2):
             return True
@@ -286,11 +289,11 @@ def answers(port):
 
 
 def wait(home):
-    """Waits until every node answers. Asked to end before that, or when one ends by itself, it says what keeps it."""
+    """Waits until every node answers. On SIGTERM, or when a node ends, prints the reason and exits with 1."""
     asked = []
     signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
     nodes = load(home)["nodes"]
-    told = None
+    printed = None
     while True:
         left = []
         for node in nodes:
@@ -302,7 +305,7 @@ def wait(home):
             if state != "running" or not all(answers(port) for port in node["answers"]):
                 left.append(node)
         if not left:
-            # From now on a worker that ends is started again.
+            # From now on, a worker that ends is restarted.
             open(f"{home}/run/.ready", "w", encoding="utf-8").close()
             return
         names = ", ".join(node["name"] for node in left)
@@ -311,21 +314,21 @@ def wait(home):
                 show_log(node)
             print(f"no answer in time from {names}")
             sys.exit(1)
-        if told != names:
+        if printed != names:
             print(f"waiting for {names} to answer", flush=True)
-            told = names
+            printed = names
         time.sleep(0.1)
 
 
 def show_log(node):
-    """The end of what a node printed."""
+    """Prints the end of a node's log."""
     print(f"the end of the log of {node['name']}:")
     for line in read(node["log"]).splitlines()[-25:]:
         print(f"    {line}")
 
 
 def listeners(pids):
-    """The addresses that these processes listen on."""
+    """Returns the addresses and ports that these processes listen on."""
     sockets = set()
     for pid in pids:
         for path in glob.glob(f"/proc/{pid}/fd/*"):
@@ -342,35 +345,35 @@ def listeners(pids):
             if len(fields) > 9 and fields[3] == "0A" and fields[9] in sockets:
                 address, _, port = fields[1].partition(":")
                 raw = bytes.fromhex(address)
-                # Words of the machine's own order.
+                # 32-bit words in the machine's byte order.
                 packed = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
                 found.add((socket.inet_ntop(family, packed), int(port, 16)))
     return found
 
 
 def closed(home, target):
-    """Prints whether all that Ray listens on is on the loopback; what a task opens is the task's, and is told."""
+    """Checks that Ray listens on the loopback only; ports opened by tasks are reported but do not fail the check."""
     host = json.loads(read(f"{home}/nodes.json"))
-    seen = listeners(carrying("GPUCL_HOST", host["tag"]))
+    found = listeners(carrying("GPUCL_HOST", host["tag"]))
     is_inner = lambda address: address.startswith("127.") or address in ("::1",) or address.startswith("::ffff:127.")
-    outside = sorted(f"{address}:{port}" for address, port in seen if not is_inner(address))
+    outside = sorted(f"{address}:{port}" for address, port in found if not is_inner(address))
     is_ours = lambda port: any(first <= port <= last for first, last in host["ports"])
-    ours = sorted(f"{address}:{port}" for address, port in seen if not is_inner(address) and is_ours(port))
-    inner = len(seen) - len(outside)
+    ours = sorted(f"{address}:{port}" for address, port in found if not is_inner(address) and is_ours(port))
+    inner = len(found) - len(outside)
     if ours:
         saw = f"Ray listens on {', '.join(ours)}: it is open to the network"
     elif not inner:
-        saw = "no listening port was seen"
+        saw = "no listening port was found"
     else:
         saw = f"{inner} listening ports, all on the loopback"
     if outside and not ours:
-        saw += f"; tasks opened {', '.join(outside)}, and only they protect them"
+        saw += f"; tasks opened {', '.join(outside)}, which Ray does not protect"
     line = {"check": "closed ports", "target": target, "ok": not ours and inner > 0, "saw": saw}
     print(f"::check {json.dumps(line)}")
 
 
 def main():
-    """One command, and what it takes."""
+    """Runs the command given on the command line."""
     command, home = sys.argv[1], os.path.abspath(sys.argv[2])
     if command == "supervise":
         supervise(home)

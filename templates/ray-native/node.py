@@ -5,15 +5,15 @@
 
 All other arguments are those of `ray`. What this adds, and why:
 
-* Ray gives its gRPC servers the node's address, and listens on the loopback alone when that is 127.0.0.1. `ray start`
-  replaces 127.0.0.1 by an address that others can reach, which opens a dozen ports to the world. With
+* Ray binds its gRPC servers to the node's address, so they listen on the loopback only if that is 127.0.0.1. `ray
+  start` replaces 127.0.0.1 with a reachable address, which opens a dozen ports to the world. With
   RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 in the environment (all children and jobs inherit it) it does not.
-* With that variable, `ray start --address` refuses to join a cluster. Two places in Ray are set for this process only, so
-  that a worker may join, and so that it takes the loopback for its address.
-* Head and workers are started at the same time: a worker imports Ray first, which takes seconds, and then waits until
-  the head's port accepts connections.
+* With that variable, `ray start --address` refuses to join a cluster. Two attributes of Ray are patched in this process
+  only, so that a worker may join and uses the loopback as its address.
+* Head and workers start at the same time: a worker imports Ray first, which takes seconds, and then waits until the
+  head's port accepts connections.
 
-Those places are no interface of Ray. When they have moved, this ends with a message instead of opening ports.
+Those attributes are not an interface of Ray. When they are missing, this fails with a message instead of opening ports.
 """
 
 import os
@@ -31,7 +31,7 @@ def fail(message):
 
 
 def head_address(arguments):
-    """The address that a worker is to join, or None for a head and for every other command."""
+    """Returns the address that a worker joins, or None for a head and for any other command."""
     if "start" not in arguments:
         return None
     for position, argument in enumerate(arguments):
@@ -57,15 +57,15 @@ def wait_for(address, seconds):
 
 
 def wait_for_head_node(address, seconds):
-    """Waits until the head's own node is known to its cluster.
+    """Waits until the head's own node is registered in its cluster.
 
-    Before that Ray's `start` looks for it every two seconds, twenty times, and then gives up.
+    Ray's own `start` would poll for it only every two seconds, twenty times, and then give up.
     """
     try:
         from ray._raylet import GcsClient
 
         client = GcsClient(address=address)
-    except Exception:  # only Ray's own way of waiting is lost
+    except Exception:  # Ray's own wait remains
         return
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -79,19 +79,19 @@ def wait_for_head_node(address, seconds):
 
 
 def prepare_ray():
-    """Imports Ray and makes it stay on the loopback; hands back the entry point of its command line."""
+    """Imports Ray and patches it to stay on the loopback; returns the entry point of its command line."""
     try:
         import ray
     except ImportError as error:
         fail(f"Ray is not in this environment: {error}")
-    moved = f"Ray {ray.__version__} has changed inside; gpucl does not know how to keep it on the loopback"
+    moved = f"Ray {ray.__version__} has changed internally; gpucl does not know how to keep it on the loopback"
     try:
         import ray._private.ray_constants as constants
         import ray._private.services as services
         from ray.scripts.scripts import main
     except ImportError as error:
         fail(f"{moved}: {error}")
-    # Setting a name that nobody reads any more would silently open ports.
+    # Setting a name that Ray no longer reads would silently open ports.
     for module, name in ((constants, "ENABLE_RAY_CLUSTER"), (services, "get_node_ip_address")):
         if not hasattr(module, name):
             fail(f"{moved}: {module.__name__} has no {name}")
@@ -101,7 +101,7 @@ def prepare_ray():
 
 
 def main():
-    """Takes our own argument away and becomes `ray`."""
+    """Removes our own argument and runs `ray`."""
     if os.environ.get("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER") != "0":
         fail("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 is not set, so Ray would listen on all addresses")
     seconds = 60.0

@@ -1,18 +1,20 @@
-"""Proves from inside a cluster what only Ray itself can show, and prints one JSON line for each proof.
+"""Runs the checks that need Ray itself, from inside a cluster, and prints one JSON line for each.
 
     python probe.py '{"workers": [{"key": "worker-0", "node_resource": "gpucl_worker0", "gpus": 1, "gpu_mode": "proven"}],
                       "grpc_ports": [6379], "timeout_s": 60}'
 
-The environment says where the cluster is: RAY_ADDRESS, RAY_AUTH_MODE, RAY_AUTH_TOKEN_PATH. It prints
+The environment locates the cluster: RAY_ADDRESS, RAY_AUTH_MODE, RAY_AUTH_TOKEN_PATH. It prints
 
     {"worker": KEY, "ok": BOOL, "node_id": ..., "pid": ..., "hostname": ..., "gpus": [...], "saw": TEXT}
-        a task ran on this worker; with `gpu_mode: proven` it also used every GPU that Ray gave it, by the driver's own library
+        a task ran on this worker; with `gpu_mode: proven` it also used every GPU that Ray assigned, through the
+        driver's own library
     {"grpc_port": PORT, "ok": BOOL, "saw": TEXT}
         the port refuses a call without a token and with a wrong one, and answers with the right one
     {"done": true}
 
-and nothing else on stdout. With `"lines": "check"` it prints what gpucl reads of a host's checks instead, behind `::check `; each worker
-may then name its GPUs (`ids`), and `address` may say where the cluster is. A worker that does not answer in time is a line with `ok: false`; the whole always ends within `timeout_s`.
+and nothing else on stdout. With `"lines": "check"` it prints the lines of a host's checks instead, after `::check `;
+each worker may then name its GPUs (`ids`), and `address` may override RAY_ADDRESS. A worker that does not answer in
+time is a line with `ok: false`; the program always ends within `timeout_s`.
 """
 
 import json
@@ -24,14 +26,14 @@ import time
 BEGUN = time.monotonic()
 LOCK = threading.Lock()
 PENDING = {}
-# What each worker is promised, where lines are those of checks.
+# The expected properties of each worker, with `"lines": "check"`.
 CHECKS = None
-# The one real stdout; whatever a library prints goes to stderr.
+# The real stdout; output of libraries goes to stderr.
 OUT = os.fdopen(os.dup(1), "w")
 
 
 def say(line):
-    """Prints one line, and strikes what it is about off the list of what is missing."""
+    """Prints one line, and removes its subject from the pending ones. A second line about a subject is dropped."""
     with LOCK:
         for kind in ("worker", "grpc_port"):
             if kind in line and PENDING.pop((kind, line[kind]), None) is None:
@@ -42,7 +44,7 @@ def say(line):
 
 
 def as_checks(line):
-    """The same as lines of a host's checks."""
+    """Converts a line to the lines of a host's checks."""
 
     def check(name, target, ok, saw, **more):
         return f"::check {json.dumps({'check': name, 'target': target, 'ok': ok, 'saw': ' '.join(str(saw).split())[:600], **more})}"
@@ -64,7 +66,7 @@ def as_checks(line):
 
 
 def give_up(seconds):
-    """Ends the process at its limit: a call into Ray may never return."""
+    """Ends the process at its time limit: a call into Ray may never return."""
     time.sleep(max(0.0, BEGUN + seconds - time.monotonic()))
     for kind, name in list(PENDING):
         say({kind: name, "ok": False, "saw": f"no answer within {seconds:g} seconds"})
@@ -72,14 +74,14 @@ def give_up(seconds):
 
 
 def look(gpus, proven):
-    """Runs on a worker: tells where it is, and which GPUs it can really use."""
+    """Runs on a worker: returns where it runs, and which GPUs it can really use."""
     import os
     import socket
 
     import ray
 
     def use_gpus():
-        """Allocates, copies there and back, and compares, on every GPU that the driver shows to this process."""
+        """Allocates memory, copies there and back, and compares, on every GPU that the driver shows to this process."""
         import ctypes
 
         try:
@@ -108,7 +110,7 @@ def look(gpus, proven):
             if wrong:
                 break
             raw = (ctypes.c_ubyte * 16)()
-            # The second form also tells a MIG instance's own UUID.
+            # The second version also returns a MIG instance's own UUID.
             form = "cuDeviceGetUuid_v2" if hasattr(cuda, "cuDeviceGetUuid_v2") else "cuDeviceGetUuid"
             wrong = call(form, ctypes.byref(raw), device)
             name = ctypes.create_string_buffer(256)
@@ -131,7 +133,7 @@ def look(gpus, proven):
                 wrong = call("cuMemcpyHtoD_v2", memory, sent, ctypes.c_size_t(size))
                 wrong = wrong or call("cuMemcpyDtoH_v2", back, memory, ctypes.c_size_t(size))
                 if not wrong and back.raw != sent:
-                    wrong = "what came back from its memory is not what was sent"
+                    wrong = "data read back from its memory differs from what was written"
                 freed = call("cuMemFree_v2", memory)
                 wrong = wrong or freed
             ended = call("cuCtxDestroy_v2", context)
@@ -142,7 +144,7 @@ def look(gpus, proven):
             seen.append({"uuid": uuid, "name": name.value.decode(errors="replace")})
         return seen, wrong
 
-    told = {
+    result = {
         "node_id": ray.get_runtime_context().get_node_id(),
         "pid": os.getpid(),
         "hostname": socket.gethostname(),
@@ -150,10 +152,10 @@ def look(gpus, proven):
         "wrong": None,
     }
     if proven:
-        told["gpus"], told["wrong"] = use_gpus()
-        if not told["wrong"] and len(told["gpus"]) != gpus:
-            told["wrong"] = f"{len(told['gpus'])} GPUs can be used, {gpus} were promised"
-    return told
+        result["gpus"], result["wrong"] = use_gpus()
+        if not result["wrong"] and len(result["gpus"]) != gpus:
+            result["wrong"] = f"{len(result['gpus'])} GPUs are usable, {gpus} were promised"
+    return result
 
 
 def check_workers(workers, seconds):
@@ -166,7 +168,7 @@ def check_workers(workers, seconds):
     for worker in workers:
         gpus = worker.get("gpus", 0)
         proven = gpus > 0 and worker.get("gpu_mode") == "proven"
-        # Logical GPUs may all be in use by jobs; a task that asks for none runs at once, and proves as much.
+        # Jobs may use all logical GPUs; a task that requests none runs at once, and proves the same.
         options = {"num_cpus": 0, "num_gpus": gpus if proven else 0, "max_retries": 0}
         options["resources"] = {worker["node_resource"]: 0.001}
         running[task.options(**options).remote(gpus, proven)] = worker
@@ -177,14 +179,14 @@ def check_workers(workers, seconds):
             worker = running.pop(reference)
             line = {"worker": worker["key"], "ok": False}
             try:
-                told = ray.get(reference)
-            except Exception as error:  # every failure of a task is data here
+                result = ray.get(reference)
+            except Exception as error:  # any failure of a task is a result here
                 line["saw"] = f"its task failed: {type(error).__name__}: {str(error).strip().splitlines()[-1:]}"
             else:
-                wrong = told.pop("wrong")
-                names = ", ".join(f"{gpu['name']} {gpu['uuid']}" for gpu in told["gpus"])
-                ran = f"a task ran as process {told['pid']}"
-                line.update(told, ok=wrong is None, saw=wrong or (f"{ran} on {names}" if names else ran))
+                wrong = result.pop("wrong")
+                names = ", ".join(f"{gpu['name']} {gpu['uuid']}" for gpu in result["gpus"])
+                ran = f"a task ran as process {result['pid']}"
+                line.update(result, ok=wrong is None, saw=wrong or (f"{ran} on {names}" if names else ran))
             say(line)
 
 
@@ -212,18 +214,18 @@ def check_port(port, token, method):
 
 
 def check_ports(ports):
-    """Checks the token on every port that is given."""
+    """Checks the token on each of these ports."""
     with open(os.environ["RAY_AUTH_TOKEN_PATH"], encoding="utf-8") as file:
         token = file.read().strip()
     for port in ports:
         try:
             check_port(port, token, "/ray.rpc.NodeInfoGcsService/CheckAlive")
         except Exception as error:
-            say({"grpc_port": port, "ok": False, "saw": f"it could not be asked: {type(error).__name__}: {error}"})
+            say({"grpc_port": port, "ok": False, "saw": f"the request failed: {type(error).__name__}: {error}"})
 
 
 def main():
-    """Checks ports and workers side by side; the exit code is 0 when every proof was given."""
+    """Checks ports and workers in parallel; ends with 0, or with 1 at the time limit."""
     global CHECKS
     wanted = json.loads(sys.argv[1])
     os.dup2(2, 1)
@@ -249,7 +251,7 @@ def main():
                     say({"worker": name, "ok": False, "saw": f"the cluster cannot be reached: {error}"})
     side.join()
     say({"done": True})
-    # Ray's own ending takes seconds and proves nothing.
+    # Ray's own shutdown takes seconds and proves nothing.
     os._exit(0)
 
 

@@ -1,26 +1,28 @@
-"""Runs the program of one node, and ends with it whatever it started. Standard library only.
+"""Runs the program of one node, and ends everything it started when it ends. Standard library only.
 
     python3 reaper.py run HOME KEY PROGRAM ARGUMENT...
     python3 reaper.py end HOME NAME=VALUE [SECONDS]
 
 A job can empty its environment, leave its session, fork twice and take another name. What it cannot do is choose its
-parent: a process whose parent has ended becomes a child of the nearest subreaper above it (man 2 prctl). `run` is one, so
-that everything that its program ever started is below it in the tree of processes for as long as it lives. On SIGTERM it asks
-the program to end; a second SIGTERM ends it at once. When the program has ended, all that is below it is ended too.
+parent: a process whose parent has ended becomes a child of the nearest subreaper above it (man 2 prctl). `run` is
+one, so every process that its program ever started is its descendant. On SIGTERM it asks the program to end; a second
+SIGTERM ends it at once. When the program has ended, all descendants are ended too.
 
-SIGKILL ends a reaper before it can do that. Its orphans then go to the supervisor, which is a subreaper as well and ends them
-(`end_adopted`). When both are killed, what helps is what `run` has written down, in `HOME/processes/KEY`, twice a second:
+SIGKILL ends a reaper before it can do that. Its orphans then go to the supervisor, which is a subreaper as well and
+ends them (`end_adopted`). If both are killed, the record remains that `run` writes to `HOME/processes/KEY` twice a
+second:
 
-    boot ID                    a process number means nothing after a restart
+    boot ID                    a process id means nothing after a reboot
     reaper PID TICKS
-    group PATH                 a control group that nothing but this node is in, where this user may make one
-    session PID                led, now or before, by a process that is below
-    process PID TICKS SESSION  each that is below
-    lost                       an earlier reaper of this node was killed, and nobody was there to see what it left
-    over                       all have ended; without this line, somebody may have been missed
+    group PATH                 a control group for this node only, where this user may make one
+    session PID                led, now or earlier, by a descendant
+    process PID TICKS SESSION  a descendant
+    lost                       an earlier reaper of this node was killed, and what it left behind is unknown
+    over                       all have ended; without this line, a process may have been missed
 
-`end` asks the reapers that carry NAME=VALUE in their environment, waits for them so many seconds, and asks once more. Then it ends what is written down there, what carries NAME=VALUE in its environment, and what is below any of these; it prints
-`::left` lines for what it cannot end, and `::unknown` lines for what cannot be known.
+`end` asks the reapers with NAME=VALUE in their environment to end, waits SECONDS for them, and asks once more. Then
+it ends the recorded processes, those with NAME=VALUE in their environment, and the descendants of both; it prints
+`::left` lines for processes that it cannot end, and `::unknown` lines for nodes whose processes cannot be known.
 """
 
 import os
@@ -28,28 +30,28 @@ import signal
 import sys
 import time
 
-# How often processes are looked at; a process that is hidden more quickly than that is missed if everybody is killed then.
+# Seconds between scans; a process that hides faster than that is missed if reaper and supervisor are killed then.
 INTERVAL = 0.5
-# Every so many looks all processes are read again, and not only those that are new.
+# Every so many scans, all processes are read again, not only new ones.
 WHOLE = 120
-# How long a program that was asked to end may take; who asked may ask again before that.
+# Seconds that a program may take to end when asked; the caller may ask again before that.
 LONGEST_END = 600
-# How long a reaper that was asked twice may take to end its node.
+# Seconds that a reaper may take to end its node when asked twice.
 AFTER_SECOND = 5
-# How long it may take to stop all, and then how long after SIGKILL a process may take to vanish.
+# Seconds to stop all processes, and again seconds for them to vanish after SIGKILL.
 AFTER_KILL = 10
 SET_CHILD_SUBREAPER, SET_PDEATHSIG = 36, 1
 ASKS_TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def fail(message):
-    """Ends with a message that the log shows."""
+    """Logs a message and exits."""
     sys.stderr.write(f"reaper.py: {message}\n")
     sys.exit(70)
 
 
 def read(path):
-    """A file's text; nothing when it is not there."""
+    """Returns a file's text; empty if it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -58,7 +60,7 @@ def read(path):
 
 
 def variables(pid):
-    """The environment of a process that this user may look at."""
+    """Returns the environment of a process; empty if this user may not read it."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             parts = file.read().split(b"\0")
@@ -68,45 +70,45 @@ def variables(pid):
 
 
 class Process:
-    """What the kernel says of one process."""
+    """A process as /proc shows it."""
 
     def __init__(self, pid, fields):
         self.pid, self.parent, self.session, self.ticks = pid, int(fields[1]), int(fields[3]), fields[19]
-        # One whose first thread has ended shows as a zombie while others of its threads run on.
+        # A process whose first thread has ended shows as a zombie while its other threads run on.
         self.runs = fields[0] not in "ZX" or int(fields[17]) > 1
 
     @staticmethod
     def of(pid):
-        """The process of this number; nothing when there is none."""
-        # The name stands in parentheses and may hold blanks: what follows the last one is regular (man 5 proc).
+        """Returns the process with this id, or None."""
+        # The name is in parentheses and may contain spaces: the fields after the last one are regular (man 5 proc).
         fields = read(f"/proc/{pid}/stat").rpartition(")")[2].split()
         return Process(pid, fields) if len(fields) > 19 else None
 
     @property
     def identity(self):
-        """What no other process has: its number, and when it started."""
+        """A unique identity: the process id and the start time."""
         return (self.pid, self.ticks)
 
 
 def started(pid):
-    """When a process started, in ticks; nothing when it is gone or has ended."""
+    """Returns a process's start time in ticks; None if it has ended."""
     process = Process.of(pid)
     return process.ticks if process and process.runs else None
 
 
 def numbers():
-    """The numbers of all processes."""
+    """Returns the ids of all processes."""
     return {int(name) for name in os.listdir("/proc") if name.isdigit()}
 
 
 def table():
-    """All processes."""
+    """Returns all processes by id."""
     found = (Process.of(pid) for pid in numbers())
     return {process.pid: process for process in found if process}
 
 
 def below(processes, roots):
-    """The numbers of all processes that descend from one of these."""
+    """Returns the ids of all descendants of these processes."""
     children = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process.pid)
@@ -120,7 +122,7 @@ def below(processes, roots):
 
 
 def send(identity, number):
-    """Signals this very process: it is pinned before it is looked at, as its number may be a stranger's by now."""
+    """Signals exactly this process: a pidfd pins it before the check, since its id may have been reused."""
     pid, ticks = identity
     try:
         pinned = os.pidfd_open(pid)
@@ -137,10 +139,10 @@ def send(identity, number):
 
 
 def end(collect, limit=AFTER_KILL):
-    """Ends all that `collect` finds, a set of identities; hands back those that cannot be ended.
+    """Ends all processes that `collect` finds (a set of identities); returns those that cannot be ended.
 
-    What was stopped starts nothing any more. So all are stopped until no other is found, and are killed only then: a parent
-    that is killed before its children are known would take away what they are known by.
+    A stopped process starts no others. So all are stopped until no new one is found, and only then killed: killing a
+    parent before its children are found would cut the link by which they are found.
     """
     stopped = set()
     until = time.monotonic() + limit
@@ -162,7 +164,7 @@ def end(collect, limit=AFTER_KILL):
 
 
 def collect_ended():
-    """Collects all children that have ended; hands back how each did."""
+    """Reaps all ended children; returns their wait statuses by process id."""
     ended = {}
     while True:
         try:
@@ -175,7 +177,7 @@ def collect_ended():
 
 
 def become_subreaper():
-    """From now on orphans that descend of this process become its children; hands back whether the kernel agreed."""
+    """Makes orphaned descendants children of this process from now on; returns whether that worked."""
     try:
         import ctypes
 
@@ -185,11 +187,11 @@ def become_subreaper():
 
 
 def end_adopted(own):
-    """Ends all children that this process did not start itself, and what is below them; `own` are those that it did.
+    """Ends all children that this process did not start itself (those not in `own`), and their descendants.
 
-    Hands back those that cannot be ended.
+    Returns those that cannot be ended.
     """
-    # Most often there are none, and the kernel says so at once, where it was built to.
+    # Usually there are none, which the kernel reports quickly if built with this file.
     known = read(f"/proc/self/task/{os.getpid()}/children").split()
     if known and not {int(pid) for pid in known} - own:
         return []
@@ -201,7 +203,7 @@ def end_adopted(own):
         return {processes[pid].identity for pid in roots | below(processes, roots) if processes[pid].runs}
 
     left = end(adopted)
-    # Those alone: whoever started the others wants to know how they ended.
+    # Only those: the exit status of `own` children belongs to whoever started them.
     for process in table().values():
         if process.parent == os.getpid() and process.pid not in own and not process.runs:
             try:
@@ -212,14 +214,14 @@ def end_adopted(own):
 
 
 class Group:
-    """A control group (version 2) of one node. Whoever is born in it is in it."""
+    """A control group (version 2) of one node. Children start in their parent's group."""
 
     def __init__(self, path):
         self.path = path
 
     @staticmethod
     def above():
-        """The folder of the group that this process is in; nothing where version 2 is not mounted, or not for us to change."""
+        """Returns the folder of this process's own group; None where version 2 is not mounted, or not writable."""
         own = next((line[3:] for line in read("/proc/self/cgroup").splitlines() if line.startswith("0::/")), None)
         for line in read("/proc/self/mountinfo").splitlines():
             fields, _, kind = line.partition(" - ")
@@ -234,14 +236,14 @@ class Group:
 
     @staticmethod
     def make(name):
-        """Makes a group that this process can go into and out of; nothing where that cannot be."""
+        """Makes a group that this process can join and leave; None where that is impossible."""
         above = Group.above()
         if above is None:
             return None
         group = Group(f"{above}/{name}")
         try:
             os.mkdir(group.path, 0o755)
-            # Without it (before Linux 5.14) a group cannot be ended at one blow.
+            # Without it (before Linux 5.14), a group cannot be killed at once.
             if not os.path.exists(f"{group.path}/cgroup.kill"):
                 raise OSError("no cgroup.kill")
             group.join()
@@ -252,21 +254,21 @@ class Group:
             return None
 
     def join(self):
-        """Goes into it."""
+        """Moves this process into the group."""
         self.write("cgroup.procs", "0")
 
     def leave(self):
-        """Goes out of it again, to the group above."""
+        """Moves this process back to the parent group."""
         with open(f"{os.path.dirname(self.path)}/cgroup.procs", "w", encoding="ascii") as file:
             file.write("0")
 
     def write(self, name, text):
-        """Writes one of its files."""
+        """Writes one of the group's files."""
         with open(f"{self.path}/{name}", "w", encoding="ascii") as file:
             file.write(text)
 
     def end(self, limit=AFTER_KILL):
-        """Ends all that is in it, and removes it; hands back whether that was done."""
+        """Kills all processes in the group and removes it; returns whether that worked."""
         until = time.monotonic() + limit
         while os.path.isdir(self.path):
             try:
@@ -281,7 +283,7 @@ class Group:
         return True
 
     def remove(self):
-        """Removes it with the groups in it; hands back whether it is gone. One in which something runs stays."""
+        """Removes the group and its subgroups; returns whether it is gone. A group with a running process stays."""
         for folder, _, _ in os.walk(self.path, topdown=False):
             try:
                 os.rmdir(folder)
@@ -291,7 +293,7 @@ class Group:
 
 
 class Record:
-    """What is written down of one node."""
+    """The record of one node's processes."""
 
     def __init__(self, path):
         self.path, self.text = path, None
@@ -300,7 +302,7 @@ class Record:
 
     @staticmethod
     def load(path):
-        """What an earlier reaper has written; nothing when there is nothing of this boot."""
+        """Reads the record of an earlier reaper; None if there is none from this boot."""
         record = Record(path)
         record.text = read(path)
         lines = [line.split(" ") for line in record.text.splitlines()]
@@ -311,7 +313,7 @@ class Record:
             if kind == "reaper" and len(words) == 2:
                 record.reaper = (int(words[0]), words[1])
             elif kind == "group" and words:
-                # Nobody writes a folder there that is not a node's group.
+                # Only a node's group is trusted: other paths are never removed.
                 path = " ".join(words)
                 record.group = Group(path) if os.path.basename(path).startswith("gpucl-") else None
             elif kind == "session" and len(words) == 1:
@@ -323,7 +325,7 @@ class Record:
         return record
 
     def write(self):
-        """Writes it, when it says something new. A full disk or a folder that is gone ends nobody."""
+        """Writes the record if it changed. A full disk or a missing folder is ignored."""
         lines = ["boot " + read("/proc/sys/kernel/random/boot_id").strip()]
         if self.reaper:
             lines.append("reaper {} {}".format(*self.reaper))
@@ -344,58 +346,58 @@ class Record:
             pass
 
     def finish(self):
-        """Writes down that all have ended."""
+        """Records that all processes have ended."""
         self.group, self.processes, self.sessions, self.over = None, {}, set(), True
         self.write()
 
     def living(self, processes):
-        """The numbers of those of its processes that run, and of whoever is in a session of theirs."""
+        """Returns the ids of its running processes, and of all running processes in their sessions."""
         found, sessions = set(), set()
         identities = [(pid, ticks) for pid, (ticks, _) in self.processes.items()]
         for identity in identities + [self.reaper] * (self.reaper is not None):
             process = processes.get(identity[0])
             if process and process.identity == identity and process.runs:
                 found.add(process.pid)
-                # While one of ours is in it, its number cannot have become a stranger's session.
+                # While one of our processes is in the session, its id cannot have been reused.
                 if process.session in self.sessions:
                     sessions.add(process.session)
         return found | {process.pid for process in processes.values() if process.session in sessions and process.runs}
 
 
 class Tree:
-    """The processes below this one. Who is a stranger stays one, as nobody becomes a descendant later: so few are read again."""
+    """The descendants of this process. A stranger never becomes a descendant later, so few processes are read again."""
 
     def __init__(self):
-        self.strangers, self.looks = set(), 0
+        self.strangers, self.scans = set(), 0
 
-    def look(self, whole=False):
-        """All that is below now, ended or not."""
+    def scan(self, whole=False):
+        """Returns all current descendants, ended or not."""
         there = numbers()
-        self.looks += 1
-        # A number may have become another process.
-        self.strangers = set() if whole or self.looks % WHOLE == 0 else self.strangers & there
+        self.scans += 1
+        # A process id may have been reused.
+        self.strangers = set() if whole or self.scans % WHOLE == 0 else self.strangers & there
         found = {pid: process for pid in there - self.strangers for process in [Process.of(pid)] if process}
         me = os.getpid()
         ours = below(found, [me])
         for pid in found:
-            # One whose parent ended between two reads may have come to us since: it is read again.
+            # A process whose parent ended between two reads may be our child since: it is read again.
             if pid not in ours and pid != me and self.is_rooted(pid, found):
                 self.strangers.add(pid)
         return {pid: found[pid] for pid in ours}
 
     def is_rooted(self, pid, found):
-        """Its ancestors are known up to the first process, or to a stranger."""
+        """Returns whether its ancestors are known up to the first process, or to a stranger."""
         while pid in found:
             pid = found[pid].parent
         return pid == 0 or pid in self.strangers
 
     def living(self):
-        """The identities of all that is below and runs; read anew."""
-        return {process.identity for process in self.look(whole=True).values() if process.runs}
+        """Returns the identities of all running descendants, after a full scan."""
+        return {process.identity for process in self.scan(whole=True).values() if process.runs}
 
 
 def start(command, group):
-    """Starts the program in a session of its own; should this process be killed, it is asked to end."""
+    """Starts the program in its own session; it gets SIGTERM if this process is killed."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -421,9 +423,9 @@ def start(command, group):
 
 
 def run(home, key, command):
-    """Runs the program of a node to its end, and to the end of all that came of it."""
+    """Runs the program of a node to its end, and then ends all its descendants."""
     if not become_subreaper():
-        fail("this system lets no process look after its orphans (PR_SET_CHILD_SUBREAPER)")
+        fail("this system does not support subreapers (PR_SET_CHILD_SUBREAPER)")
     watched = {signal.SIGCHLD, *ASKS_TO_END}
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)
@@ -431,7 +433,7 @@ def run(home, key, command):
     record = Record(f"{home}/processes/{key}")
     before = Record.load(record.path)
     if before and not before.over:
-        # Whoever started this one has ended what an earlier one has left.
+        # Our caller has already ended what the earlier reaper left behind.
         record.lost = before.lost or before.group is None
         if before.group:
             before.group.end()
@@ -439,23 +441,23 @@ def run(home, key, command):
         record.lost = before.lost
     record.reaper = Process.of(os.getpid()).identity
     record.group = Group.make(f"{os.environ.get('GPUCL_TAG', f'gpucl-{key}')}.{os.getpid()}")
-    # Before there is anything to be found.
+    # Written before there is any process to record.
     record.write()
     child = start(command, record.group)
-    tree, status, asked, looked = Tree(), None, None, 0.0
+    tree, status, asked, scanned = Tree(), None, None, 0.0
     while status is None:
         now = time.monotonic()
-        if now - looked >= INTERVAL:
-            ours = tree.look()
-            looked = now
+        if now - scanned >= INTERVAL:
+            ours = tree.scan()
+            scanned = now
             record.sessions |= {process.pid for process in ours.values() if process.session == process.pid}
             record.processes = {pid: (process.ticks, process.session) for pid, process in ours.items() if process.runs}
             record.sessions &= {session for _, session in record.processes.values()}
             record.write()
-        heard = signal.sigtimedwait(watched, INTERVAL)
+        received = signal.sigtimedwait(watched, INTERVAL)
         status = collect_ended().get(child)
-        if heard and heard.si_signo in ASKS_TO_END and status is None:
-            # Whoever asks twice does not want to wait.
+        if received and received.si_signo in ASKS_TO_END and status is None:
+            # A second request means: do not wait.
             if asked is not None:
                 break
             asked = now
@@ -473,7 +475,7 @@ def run(home, key, command):
 
 
 def ends_as(status):
-    """Ends as another process did."""
+    """Exits with the wait status of another process."""
     if os.WIFSIGNALED(status):
         import resource
 
@@ -487,17 +489,17 @@ def ends_as(status):
 
 
 def carrying(name, value):
-    """The numbers of the processes in whose environment this very variable stands."""
+    """Returns the ids of the processes with this variable in their environment."""
     return {pid for pid in numbers() if variables(pid).get(name) == value}
 
 
 def is_reaper(pid):
-    """Whether a process is one that runs a node."""
+    """Returns whether a process is a reaper."""
     return any(word.rpartition("/")[2] == "reaper.py" for word in read(f"/proc/{pid}/cmdline").split("\0"))
 
 
 def ask_to_end(marks, seconds):
-    """Asks the reapers that carry one of these marks to end their nodes, and waits; asked once more, they wait for nobody."""
+    """Asks the reapers with one of these marks to end their nodes, and waits; a second request ends them at once."""
     for limit in (seconds, AFTER_SECOND):
         found = {pid for mark in marks for pid in carrying(*mark) if is_reaper(pid)}
         asked = {process.identity for process in map(Process.of, found) if process and process.runs}
@@ -509,12 +511,12 @@ def ask_to_end(marks, seconds):
 
 
 def end_node(home, key, tag):
-    """Ends what is left of one node; hands back what cannot be ended."""
+    """Ends what is left of one node; returns what cannot be ended."""
     return end_recorded([f"{home}/processes/{key}"], ("GPUCL_TAG", tag))
 
 
 def end_recorded(paths, mark):
-    """Ends what is written down in these files, and what carries the mark; hands back what cannot be ended."""
+    """Ends the processes in these records, and those with the mark; returns what cannot be ended."""
     records = [record for record in map(Record.load, paths) if record and not record.over]
 
     def collect():
@@ -526,7 +528,7 @@ def end_recorded(paths, mark):
         return {processes[pid].identity for pid in found if processes[pid].runs}
 
     for record in records:
-        # As long as its reaper is there, all that a node started is below it, and nothing is missed; in a group nothing is.
+        # While its reaper runs, all of a node's processes are its descendants and none is missed; nor in a group.
         is_there = record.reaper is not None and started(record.reaper[0]) == record.reaper[1]
         record.lost |= not is_there and record.group is None
     left = [f"process {pid}" for pid, _ in end(collect)]
@@ -538,8 +540,8 @@ def end_recorded(paths, mark):
     return left
 
 
-def tell_end(home, mark, seconds):
-    """Ends all of a host's nodes and what is left of them, and says what could not be done, and what cannot be known."""
+def end_all(home, mark, seconds):
+    """Ends all nodes of a host and their leftovers; prints what cannot be ended and what cannot be known."""
     ask_to_end([mark.partition("=")[::2]], seconds)
     folder = f"{home}/processes"
     keys = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
@@ -553,11 +555,11 @@ def tell_end(home, mark, seconds):
 
 
 def main():
-    """One command, and what it takes."""
+    """Runs the command given on the command line."""
     if len(sys.argv) > 4 and sys.argv[1] == "run":
         run(os.path.abspath(sys.argv[2]), sys.argv[3], sys.argv[4:])
     elif len(sys.argv) in (4, 5) and sys.argv[1] == "end":
-        tell_end(os.path.abspath(sys.argv[2]), sys.argv[3], float(sys.argv[4]) if len(sys.argv) == 5 else 0.0)
+        end_all(os.path.abspath(sys.argv[2]), sys.argv[3], float(sys.argv[4]) if len(sys.argv) == 5 else 0.0)
     else:
         fail("it takes `run HOME KEY PROGRAM ...` or `end HOME NAME=VALUE [SECONDS]`")
 

@@ -1,5 +1,5 @@
-"""behind: hosts of testbed/hosts behind the machines of a cloud that is a stand-in, or has stand-ins for machines. For the daemons `wire` of
-testbed/openstack and testbed/lambda: which machines there are is theirs to know."""
+"""behind: hosts of testbed/hosts behind the machines of a cloud that is a stand-in, or whose machines are. Used by the
+daemons `wire` of testbed/openstack and testbed/lambda, which decide which machines exist."""
 import http.client
 import json
 import os
@@ -24,10 +24,10 @@ def run(*command, text=None):
 
 
 class Behind:
-    """Hosts with a label that holds the machine's id; `prefix` and the id are a host's name."""
+    """Hosts with a label that holds the machine's id; a host's name is `prefix` plus the id."""
 
     def __init__(self, label, prefix, of=None):
-        # `of`: a further label that all of this daemon's have, where several daemons run
+        # `of`: an additional label of all of this daemon's hosts, if several daemons run
         self.label, self.prefix, self.of = label, prefix, of
         self.lock, self.failed, self.booting = threading.Lock(), {}, set()
 
@@ -36,7 +36,7 @@ class Behind:
         return set(run("docker", "ps", "-a", "--filter", "label=" + self.label, *also, "--format", '{{.Label "%s"}}' % self.label).split())
 
     def listed(self):
-        """The ids of machines that have a host, or are about to. In this order: a boot that ends meanwhile is in one of both."""
+        """Returns the ids of machines whose host exists or boots. In this order, no boot that ends meanwhile is missed."""
         with self.lock:
             booting = set(self.booting)
         return booting | self.labelled()
@@ -48,7 +48,7 @@ class Behind:
         run("docker", "rm", "-fv", self.container(id))
 
     def remove_all_but(self, ids):
-        """Ends the hosts of machines that are no more; those that boot now are left to the next look."""
+        """Removes the hosts of machines that are gone; those still booting are left to the next poll."""
         for id in self.labelled() - set(ids):
             with self.lock:
                 if id in self.booting:
@@ -60,7 +60,7 @@ class Behind:
         return self.failed.get(id, 0) < ATTEMPTS
 
     def begin(self, id, name, make):
-        """Calls `make` in a thread, which gives a line that says what became of it. Nothing is done while one runs for this id."""
+        """Calls `make` in a thread and logs the line it returns. Does nothing while another call runs for this id."""
         with self.lock:
             if id in self.booting:
                 return
@@ -70,7 +70,7 @@ class Behind:
     def _boot(self, id, name, make):
         try:
             t0 = time.time()
-            # A container that a failed attempt has left would be in the way.
+            # Remove the container of a failed attempt.
             subprocess.run(["docker", "rm", "-fv", self.container(id)], capture_output=True)
             text = make()
             say("%s (%s) %s, switched on in %.1f s" % (name, id, text, time.time() - t0))
@@ -82,7 +82,7 @@ class Behind:
                 self.booting.discard(id)
 
     def host(self, id, user_data, keys, *options):
-        """Switches one on; what testbed/hosts/host printed."""
+        """Starts a host; returns the output of testbed/hosts/host."""
         with tempfile.TemporaryDirectory() as d:
             data, key = os.path.join(d, "user-data"), os.path.join(d, "key")
             with open(data, "wb") as f:
@@ -94,14 +94,14 @@ class Behind:
 
 
 def forever(step, poll):
-    """Looks again and again. The services may be on their way up or down: what is asked in vain is said once."""
-    said = None
+    """Polls forever. The services may be starting or stopping: a repeated error is logged once."""
+    logged = None
     while True:
         try:
             step()
-            said = None
+            logged = None
         except (OSError, http.client.HTTPException, ValueError, KeyError) as e:
-            if str(e) != said:
-                say("asked in vain: %s" % e)
-            said = str(e)
+            if str(e) != logged:
+                say("poll failed: %s" % e)
+            logged = str(e)
         time.sleep(poll)

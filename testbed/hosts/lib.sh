@@ -1,4 +1,4 @@
-# lib.sh: what the scripts of testbed/hosts share. Sourced, never run.
+# lib.sh: functions and variables of the scripts of testbed/hosts. Sourced, never run.
 # shellcheck shell=bash
 set -euo pipefail
 
@@ -19,11 +19,12 @@ say() { printf '%s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 now() { date +%s; }
 
-# part NAME COMMAND...: runs it with its output in a log, and says how long it took. On an error the log's end is shown.
+# part NAME COMMAND...: runs it with its output in a log, and prints how long it took. On an error, prints the log's
+# end.
 part() {
   local name=$1 t0 log; shift; t0=$(now); log=$CACHE/log/$name.log
   mkdir -p "$CACHE/log"
-  # Not `if "$@"`: that would switch `set -e` off inside of it.
+  # Not `if "$@"`: that would disable `set -e` inside it.
   local rc=0; set +e; ( set -e; "$@" ) >"$log" 2>&1; rc=$?; set -e
   if [ "$rc" != 0 ]; then
     say "  FAILED  $name after $(( $(now) - t0 )) s; the end of $log:"; tail -25 "$log" >&2; return 1
@@ -50,7 +51,7 @@ ubuntu_mirror() {
   printf '%s\n' "$m"
 }
 
-# Ubuntu's sources for a host or an image that is being made; with the options of this machine's apt that say how dates are taken.
+# Ubuntu's sources for a host or an image being made, with this machine's apt options for date checks and proxies.
 write_ubuntu_sources() {
   local to=$1 m p; m=$(ubuntu_mirror); mkdir -p "$to/etc/apt/apt.conf.d" "$to/etc/apt/sources.list.d" "$to/etc/apt/preferences.d"
   for p in "" -updates -security; do echo "deb $m $UBUNTU$p main universe"; done >"$to/etc/apt/sources.list"
@@ -73,8 +74,9 @@ apt_fetch() {
   ( cd "$to" && apt-get "${o[@]}" download "$package" )
 }
 
-# bake TAG BASE SCRIPT [-v ...]... [-- CHANGE...]: runs SCRIPT as root in a container of BASE and commits that as TAG. The sources of
-# packages are mounted and so do not stay in the image. Network: the machine's own. (No --entrypoint: a commit would keep it.)
+# bake TAG BASE SCRIPT [-v ...]... [-- CHANGE...]: runs SCRIPT as root in a container of BASE and commits that as TAG.
+# The package sources are mounted, so they do not stay in the image. Network: the machine's own. (No --entrypoint: a
+# commit would keep it.)
 bake() {
   local tag=$1 base=$2 script=$3 c rc changes=() mounts=(); shift 3
   while [ $# -gt 0 ] && [ "$1" != -- ]; do mounts+=("$1"); shift; done
@@ -85,12 +87,12 @@ bake() {
     -v "$CACHE/sources/etc/apt/sources.list:/etc/apt/sources.list:ro" -v "$CACHE/sources/etc/apt/apt.conf.d/50testbed:/etc/apt/apt.conf.d/50testbed:ro" \
     -v "$CACHE/sources/pip.conf:/tmp/pip.conf:ro" ${mounts[@]+"${mounts[@]}"} "$base" /bin/bash -euo pipefail -c "$script")
   rc=0; docker start -a "$c" || rc=$?
-  # `start -a` gives the script's status
+  # `start -a` returns the script's exit code
   if [ "$rc" = 0 ]; then docker commit -c 'ENV DEBIAN_FRONTEND=' -c 'CMD ["bash"]' ${changes[@]+"${changes[@]}"} "$c" "$tag" || rc=$?; fi
   docker rm -v "$c" >/dev/null; return "$rc"
 }
 
-# How this machine's pip is told where packages are, for a pip in a container.
+# This machine's pip configuration, for a pip in a container.
 pip_conf() {
   echo '[global]'; echo 'cert = /etc/ssl/certs/ca-certificates.crt'
   { python3 -m pip config list 2>/dev/null || true; } | sed -nE "s/^[^=]*\.(index-url|extra-index-url|trusted-host|proxy|timeout|default-timeout)='(.*)'\$/\1 = \2/p" | sort -u -t= -k1,1
@@ -99,18 +101,18 @@ pip_conf() {
 # The port of the registry on this machine's loopback, where images are pushed (plain HTTP is allowed there without configuration).
 registry_push() { docker port "$NETWORK-registry" 5000/tcp | sed -n 's/^127.0.0.1:\([0-9]*\)$/127.0.0.1:\1/p' | head -1; }
 
-# publish LOCAL NAME:TAG...: puts an image into the registry under names as docker.io has them.
+# publish LOCAL NAME:TAG...: pushes an image to the registry under its names on docker.io.
 publish() {
   local from=$1 to r n; r=$(registry_push); shift
   for to in "$@"; do
     n=$r/$to; docker tag "$from" "$n"; docker push -q "$n" >/dev/null; docker rmi "$n" >/dev/null
   done
 }
-# What the registry already holds of an image is remembered by the image's id.
+# The id of each image pushed to the registry is recorded.
 published() { [ "$(cat "$CACHE/stamps/pushed-$1" 2>/dev/null)" = "$(docker image inspect -f '{{.Id}}' "$2" 2>/dev/null)" ]; }
 mark_published() { mkdir -p "$CACHE/stamps"; docker image inspect -f '{{.Id}}' "$2" >"$CACHE/stamps/pushed-$1"; }
 
-# later NAME COMMAND...: a part beside the others; await NAME... ends when they have, with an error if one of them had one.
+# later NAME COMMAND...: runs a part in the background; await NAME... waits for them, and fails if one of them failed.
 declare -A LATER=()
 later() { part "$@" & LATER[$1]=$!; }
 await() { local n; for n in "$@"; do wait "${LATER[$n]}" || die "the part $n failed"; done; }

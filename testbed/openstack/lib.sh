@@ -1,4 +1,4 @@
-# lib.sh: what the scripts of testbed/openstack share. Sourced, never run.
+# lib.sh: functions and variables of the scripts of testbed/openstack. Sourced, never run.
 # shellcheck shell=bash
 OPENSTACK=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$OPENSTACK/../hosts/lib.sh"
@@ -6,7 +6,7 @@ OPENSTACK=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=${GPUCL_OPENSTACK_ROOT:-/var/tmp/gpucl-openstack}
 ETC=$ROOT/etc LOG=$ROOT/log RUN=$ROOT/run DATA=$ROOT/data
 REGION=${GPUCL_OPENSTACK_REGION:-CHI@UC}
-# Every account's password. All listens on loopback only.
+# Every account's password. Everything listens on loopback only.
 PASS=gpucl
 MAX_LEASE_SECONDS=604800
 # name:node_type:gpu_model:gpu_count:kind. kind: pool (Blazar's), broken (Blazar's, not reservable), plain (not Blazar's)
@@ -15,7 +15,7 @@ NODES="liqid01:compute_liqid:A100:2:pool liqid02:compute_liqid:A100:1:pool c03-0
 PUBLIC=${GPUCL_OPENSTACK_PUBLIC:-198.51.100}
 FIXED=10.140.80.0/22 FIXED_GATEWAY=10.140.80.1 FIXED_BRIDGE=gpuclos0 FIXED_NETWORK=gpucl-openstack
 
-# Ports, all on loopback: a row of them from one number on.
+# Consecutive ports, all on loopback.
 PORT=${GPUCL_OPENSTACK_PORT:-25000}
 P_KEYSTONE=$PORT P_PLACEMENT=$((PORT + 1)) P_GLANCE=$((PORT + 2)) P_NEUTRON=$((PORT + 3)) P_NOVA=$((PORT + 4)) P_BLAZAR=$((PORT + 5))
 P_DB=$((PORT + 6)) P_AMQP=$((PORT + 7)) P_DIST=$((PORT + 8)) P_EPMD=$((PORT + 9)) P_FAULTS=$((PORT + 10)) P_FAULTS_CONTROL=$((PORT + 11))
@@ -23,12 +23,13 @@ KS=http://127.0.0.1:$P_KEYSTONE
 DBURL="mysql+pymysql://gpucl:$PASS@127.0.0.1:$P_DB"
 AMQP="rabbit://guest:guest@127.0.0.1:$P_AMQP/"
 
-# The software is kept by what it is made of, and several states can share it.
+# The software is stored by the digest of its inputs, and several states can share it.
 SOFTWARE=$CACHE/openstack/$(digest "$(files_digest "$OPENSTACK"/files/requirements.txt "$OPENSTACK"/files/gpucl_*.py)" "$(/usr/bin/python3 -V)" 1)
 VENV=$SOFTWARE/venv BIN=$SOFTWARE/venv/bin RABBIT=$SOFTWARE/rabbitmq
 CREDENTIALS=$ROOT/credentials.json
 
-# What the caller's shell says about Python and OpenStack must not reach the services; without compiled files each of them starts slowly.
+# The caller's Python and OpenStack variables must not reach the services; without bytecode files, each of them starts
+# slowly.
 unset PYTHONDONTWRITEBYTECODE PYTHONPATH PYTHONHOME || true
 for v in $(compgen -e | grep -E '^OS_' || true); do unset "$v"; done
 export PYTHONUNBUFFERED=1 no_proxy=127.0.0.1,localhost NO_PROXY=127.0.0.1,localhost
@@ -38,7 +39,7 @@ uuid_of() { /usr/bin/python3 -c 'import uuid, sys; print(uuid.uuid5(uuid.NAMESPA
 
 started_at() { awk '{sub(/^.*\) /,""); print $20}' "/proc/$1/stat" 2>/dev/null || true; }
 
-# A file in RUN holds `pid start-time`: a number that is another process by now is never taken for ours.
+# A file in RUN holds `pid start-time`, so that a reused pid is never taken for ours.
 alive() {
   local p s
   [ -f "$RUN/$1.pid" ] || return 1
@@ -46,17 +47,17 @@ alive() {
   [ -n "${s:-}" ] && [ "$(started_at "$p")" = "$s" ]
 }
 
-# start NAME COMMAND...: a daemon with a session of its own.
+# start NAME COMMAND...: starts a daemon in its own session.
 start() {
   local name=$1 p; shift
   ! alive "$name" || return 0
-  # A new process has the right start time only once it exists: setsid execs, so the number stays the same.
+  # setsid execs, so pid and start time stay the same.
   ( cd "$DATA" && exec setsid "$@" >>"$LOG/$name.log" 2>&1 </dev/null 9>&- ) &
   p=$!
   echo "$p $(started_at "$p")" >"$RUN/$name.pid"
 }
 
-# stop NAME [SIGNAL]: ends it, and what is left of its group. Without a limit's end it is killed.
+# stop NAME [SIGNAL]: ends it and the rest of its process group; kills them after 15 s.
 stop() {
   local name=$1 signal=${2:-TERM} p s i
   if alive "$name"; then
@@ -79,7 +80,7 @@ wait_for() {
     sleep 0.25
   done
 }
-# Names the daemons that have ended by themselves.
+# Lists the daemons that have ended unexpectedly.
 dead() {
   local f n
   for f in "$RUN"/*.pid; do
@@ -89,7 +90,7 @@ dead() {
 http_answers() { [ "$(curl -s -o /dev/null -m 3 -w '%{http_code}' "$1")" != 000 ]; }
 tcp_answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 sql() { mariadb --no-defaults -uroot -S "$RUN/mysql.sock" -N -e "$1"; }
-# Whose the hosts' network is: the state (ROOT) that made it. Nothing if there is none.
+# The state (ROOT) that made the hosts' network. Empty if there is none.
 network_owner() { docker network inspect -f '{{index .Labels "gpucl-openstack"}}' "$FIXED_NETWORK" 2>/dev/null || true; }
 # The container of a server.
 container_of() { printf 'gpucl-testbed-os-%s\n' "$1"; }

@@ -1,4 +1,5 @@
-//! No circle of files goes through more than one room of the house. A room is a folder; a file with a folder of its own name is in that.
+//! No dependency cycle of files spans more than one folder. A file with a folder of the same name counts as part of
+//! that folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -123,7 +124,7 @@ fn absolute(files: &BTreeMap<Place, String>, from: &Place, path: &str) -> Option
     Some(place)
 }
 
-/// All that is known from here, step by step.
+/// Everything reachable from here.
 fn reach<'a>(known: &BTreeMap<&'a str, BTreeSet<&'a str>>, from: &'a str) -> BTreeSet<&'a str> {
     let (mut met, mut left) = (BTreeSet::new(), vec![from]);
     while let Some(file) = left.pop() {
@@ -133,12 +134,12 @@ fn reach<'a>(known: &BTreeMap<&'a str, BTreeSet<&'a str>>, from: &'a str) -> BTr
 }
 
 #[test]
-fn no_circle_of_files_leaves_its_room() {
+fn dependency_cycles_stay_within_one_folder() {
     let house = House::read();
     let known = house.known();
     let steps: usize = known.values().map(BTreeSet::len).sum();
     assert!(known.len() > 300 && steps > 1000, "{} files, {steps} steps between them", known.len());
-    // It sees what there is: this pair is in a circle, and in one room.
+    // The check works: this pair is in a cycle, within one folder.
     assert!(known["src/plan/reconcile.rs"].contains("src/plan/reconcile/hosts.rs"));
     assert!(known["src/plan/reconcile/hosts.rs"].contains("src/plan/reconcile.rs"));
     let mut found = Vec::new();

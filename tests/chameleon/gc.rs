@@ -1,4 +1,5 @@
-//! `gpucl gc`: what carries our owner's tag goes after asking, without any state; what is another owner's stays.
+//! `gpucl gc`: deletes resources with our owner's tag after a confirmation, without any state; keeps those of other
+//! owners.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -12,7 +13,7 @@ use super::matrix::services::{Services, Thing, turn};
 use crate::support::TestEnv;
 use crate::support::matrix::{Bug, Cloud as _, Home};
 
-/// Services, a person's home without any state, and a cluster of theirs that was made elsewhere.
+/// Services, a user's home without any state, and a cluster of that user from another machine.
 struct Bench {
     env: TestEnv,
     services: Arc<Services>,
@@ -79,7 +80,7 @@ impl Bench {
 }
 
 /// Done-when 5, on services of any kind.
-fn what_is_ours_goes_and_nothing_else(bench: &Bench) {
+fn only_our_resources_are_deleted(bench: &Bench) {
     let stranger = gpucl::util::random::letters(8).unwrap();
     bench.key(&format!("gpucl-{stranger}-demo-key0"));
     let before = bench.held();
@@ -87,22 +88,18 @@ fn what_is_ours_goes_and_nothing_else(bench: &Bench) {
     // After it: `up` takes a lease of ours that holds the host.
     let own_lease = format!("alone gpucl-{}-lease-labcdef", bench.owner);
     let own_lease = bench.runtime.block_on(bench.services.add_lease_in(&own_lease, 30, 60));
-    // Where nobody is asked, it lists and deletes nothing.
-    let listed = bench.env.run(&["gc", "--provider", "chameleon"]).exits(0).says("--yes` deletes 4 things");
+    // Without a terminal it lists, and deletes nothing.
+    let listed = bench.env.run(&["gc", "--provider", "chameleon"]).exits(0).says("--yes` deletes 4 resources");
     for thing in bench.ours() {
         assert!(listed.stdout.contains(&thing.id), "{thing:?} is not in\n{}", listed.stdout);
     }
-    assert!(
-        listed.stdout.contains("stays without --leases") && !listed.stdout.contains(&stranger),
-        "{}",
-        listed.stdout
-    );
+    assert!(listed.stdout.contains("kept without --leases") && !listed.stdout.contains(&stranger), "{}", listed.stdout);
     assert_eq!(bench.ours().len(), 4);
     let json = bench.env.run(&["gc", "--output", "json"]).exits(0).json();
     let of =
         |standing: &str| json.iter().filter(|line| line["type"] == "gc_item" && line["standing"] == standing).count();
     assert_eq!((of("left"), of("lease"), json.len()), (4, 1, 5));
-    // Whoever says no deletes nothing; whoever says yes, all of it.
+    // `n` deletes nothing, `y` everything.
     assert_eq!(asked(bench, &["gc", "--provider", "chameleon"], "n"), Some(2));
     assert_eq!(bench.ours().len(), 4);
     assert_eq!(asked(bench, &["gc", "--provider", "chameleon"], "y"), Some(0));
@@ -110,7 +107,7 @@ fn what_is_ours_goes_and_nothing_else(bench: &Bench) {
     let _ =
         bench.env.run(&["gc", "--yes", "--provider", "chameleon"]).exits(0).prints("nothing to delete at chameleon");
     assert!(bench.held().iter().any(|thing| thing.id == own_lease), "a lease of its own went without --leases");
-    let _ = bench.env.run(&["gc", "--yes", "--leases"]).exits(0).prints("deleted 1 thing; asked");
+    let _ = bench.env.run(&["gc", "--yes", "--leases"]).exits(0).prints("deleted 1 resource; queried");
     assert_eq!(bench.held(), before, "what is another owner's was touched");
     bench.remove(|thing| thing.label.contains(&stranger));
 }
@@ -120,14 +117,14 @@ fn asked(bench: &Bench, arguments: &[&str], answer: &str) -> Option<i32> {
     const TERMINAL: &str = "import os, pty, sys\n\
         pid, fd = pty.fork()\n\
         if pid == 0:\n    os.execv(sys.argv[2], sys.argv[2:])\n\
-        seen, told = b'', False\n\
+        seen, answered = b'', False\n\
         while True:\n\
         \x20   try:\n        piece = os.read(fd, 4096)\n    except OSError:\n        break\n\
         \x20   if not piece:\n        break\n\
         \x20   seen += piece\n\
-        \x20   if b'[y/N] ' in seen and not told:\n        told = True\n        os.write(fd, sys.argv[1].encode() + b'\\n')\n\
+        \x20   if b'[y/N] ' in seen and not answered:\n        answered = True\n        os.write(fd, sys.argv[1].encode() + b'\\n')\n\
         sys.stdout.buffer.write(seen)\n\
-        assert told, 'nothing was asked'\n\
+        assert answered, 'nothing was asked'\n\
         sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n";
     let program = bench.env.command(arguments);
     let mut command = Command::new("python3");
@@ -138,24 +135,24 @@ fn asked(bench: &Bench, arguments: &[&str], answer: &str) -> Option<i32> {
     }
     let output = command.output().unwrap();
     let seen = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(seen.contains("delete 4 things? [y/N]"), "{seen}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(seen.contains("delete 4 resources? [y/N]"), "{seen}{}", String::from_utf8_lossy(&output.stderr));
     output.status.code()
 }
 
 #[test]
-fn what_is_left_of_clusters_goes_and_what_is_anothers_stays() {
-    what_is_ours_goes_and_nothing_else(&Bench::stand_in());
+fn gc_deletes_our_leftovers_and_keeps_those_of_others() {
+    only_our_resources_are_deleted(&Bench::stand_in());
 }
 
 #[test]
 #[ignore = "testbed"]
-fn what_is_left_of_clusters_goes_on_the_real_services() {
+fn gc_deletes_our_leftovers_on_the_real_services() {
     let _turn = turn();
-    what_is_ours_goes_and_nothing_else(&Bench::new(async || Services::real()));
+    only_our_resources_are_deleted(&Bench::new(async || Services::real()));
 }
 
 #[test]
-fn what_has_state_here_is_left_to_down() {
+fn gc_leaves_clusters_with_local_state_to_down() {
     let bench = Bench::stand_in();
     bench.cluster();
     let at = |name: &str| bench.env.home().join(name);
@@ -177,12 +174,12 @@ fn what_has_state_here_is_left_to_down() {
     let _ = bench.env.run(&["gc", "--yes", "--id", &key]).exits(2).says("gpucl down -c demo");
     assert_eq!(bench.ours().len(), 4);
     store.remove().unwrap();
-    let _ = bench.env.run(&["gc", "--yes", "--id", &key]).exits(0).prints("deleted 1 thing");
+    let _ = bench.env.run(&["gc", "--yes", "--id", &key]).exits(0).prints("deleted 1 resource");
     assert_eq!(bench.ours().len(), 3, "only what was named went");
 }
 
 #[test]
-fn with_the_owner_lost_only_what_is_named_goes() {
+fn without_an_owner_gc_deletes_only_named_clusters() {
     let bench = Bench::stand_in();
     bench.cluster();
     let bob = bench.services.as_bob().unwrap();
@@ -192,13 +189,13 @@ fn with_the_owner_lost_only_what_is_named_goes() {
     std::fs::remove_file(bench.owner_file()).unwrap();
     let before = bench.held();
     let lost = bench.env.run(&["gc", "--yes", "--provider", "chameleon"]).exits(1).says("there is no owner in");
-    assert!(lost.stdout.contains("whose it is cannot be told") && !lost.stdout.contains("bobsbobs"), "{}", lost.stdout);
+    assert!(lost.stdout.contains("unknown if it is yours") && !lost.stdout.contains("bobsbobs"), "{}", lost.stdout);
     for other in [lease.as_str(), address.as_str(), "no-such-id"] {
         let _ = bench.env.run(&["gc", "--yes", "--id", other]).exits(6).says("nothing was deleted");
     }
     assert_eq!(bench.held(), before);
     let server = bench.ours().into_iter().find(|thing| thing.kind == "server").unwrap();
-    let _ = bench.env.run(&["gc", "--yes", "--id", &server.id]).exits(0).prints("deleted 1 thing");
+    let _ = bench.env.run(&["gc", "--yes", "--id", &server.id]).exits(0).prints("deleted 1 resource");
     assert!(!bench.owner_file().exists(), "`gc` made an owner");
     let gone: Vec<Thing> = before.difference(&bench.held()).cloned().collect();
     assert_eq!(gone, [server]);
@@ -206,7 +203,7 @@ fn with_the_owner_lost_only_what_is_named_goes() {
 
 /// Bob is in the same project: he can write any description, and give an address to a server of his.
 #[test]
-fn an_address_that_only_its_description_calls_ours_stays_and_is_said() {
+fn an_address_marked_only_by_its_description_stays_and_is_reported() {
     let bench = Bench::stand_in();
     bench.cluster();
     let mut bob = bench.services.as_bob().unwrap();
@@ -215,7 +212,7 @@ fn an_address_that_only_its_description_calls_ours_stays_and_is_said() {
     let forged = bench.runtime.block_on(async {
         bob.node = "c03-05".to_owned();
         let used = bob.add_used_address(&tag).await;
-        // What ours has is copied word by word, its mark with it.
+        // An exact copy of our address, including its mark.
         let copied = bob.add_copied_address(&own.id).await;
         bob.add_address(&tag).await;
         let held = bench.services.held().await;
@@ -231,14 +228,14 @@ fn an_address_that_only_its_description_calls_ours_stays_and_is_said() {
     assert!(!left.contains(&own.id), "ours is still there");
     assert_eq!(said.stderr.matches("nothing shows that you made it").count(), 2, "{}", said.stderr);
     assert_eq!(said.stderr.matches("leads to a server that is not yours").count(), 1, "{}", said.stderr);
-    // Whoever names one means it, but not one that somebody uses.
+    // An address named explicitly is deleted, unless it is in use.
     let _ = bench.env.run(&["gc", "--yes", "--provider", "chameleon", "--id", &forged[0]]).exits(6);
     let _ = bench.env.run(&["gc", "--yes", "--provider", "chameleon", "--id", &forged[2]]).exits(0);
     assert!(!bench.held().iter().any(|thing| thing.id == forged[2]));
 }
 
 #[test]
-fn an_address_that_lies_ready_under_our_tag_is_not_taken() {
+fn a_foreign_idle_address_with_our_tag_is_not_used() {
     let bench = Bench::stand_in();
     let tag = format!("gpucl-{}-demo-address0", bench.owner);
     bench.runtime.block_on(bench.services.as_bob().unwrap().add_address(&tag));
@@ -253,7 +250,7 @@ fn an_address_that_lies_ready_under_our_tag_is_not_taken() {
 }
 
 #[test]
-fn what_does_not_go_is_told() {
+fn failed_deletions_are_reported() {
     let bugs = [gpucl::sandbox::chameleon::Bug::DeleteDoesNothing].into();
     let bench = Bench::new(async || Services::stand_in_with(Config { bugs, ..Config::default() }).await);
     let key = format!("gpucl-{}-demo-key0", bench.owner);

@@ -1,4 +1,4 @@
-//! Leases and the calendar by their commands, and what Blazar itself says of them afterwards.
+//! Leases and the calendar through their commands, and their state at Blazar afterwards.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -102,7 +102,7 @@ fn printed_id(outcome: &Outcome) -> String {
     line.unwrap_or_else(|| panic!("no id was printed: {}", outcome.stdout)).trim().to_owned()
 }
 
-/// The words of a command that a person is told to paste.
+/// The words of a command from a hint.
 fn words(command: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (number, part) in command.split('"').enumerate() {
@@ -249,21 +249,21 @@ fn the_calendar_is_what_the_service_reports(scene: &Scene) {
     let bobs = site.lease_of(User::Bob, BUSY, NODE, Some(Duration::from_secs(4 * 3600)), 1);
     let mine = site.lease_of(User::Alice, BUSY, NODE, Some(Duration::from_secs(6 * 3600)), 1);
     // Others may use the services: what is compared was there before and after.
-    let (told, reported) = until("the allocations stay as they are", 120, || {
+    let (shown, reported) = until("the allocations stay as they are", 120, || {
         let before = allocations(site);
-        let told = site.run(&["calendar", "--all", "--days", "14", "--output", "json"]).exits(0).json();
-        (before == allocations(site)).then_some((told, before))
+        let shown = site.run(&["calendar", "--all", "--days", "14", "--output", "json"]).exits(0).json();
+        (before == allocations(site)).then_some((shown, before))
     });
 
     // Every host of Blazar's is a line, and each line is one.
-    let rows: BTreeSet<(String, String)> = told.iter().map(|row| (text(&row["id"]), text(&row["name"]))).collect();
+    let rows: BTreeSet<(String, String)> = shown.iter().map(|row| (text(&row["id"]), text(&row["name"]))).collect();
     let there: BTreeSet<(String, String)> =
         hosts(site).iter().map(|host| (text(&host["id"]), text(&host["node_name"]))).collect();
     assert_eq!(rows, there);
 
     // Every allocation is a booking, and each booking is one.
     let mut booked = BTreeSet::new();
-    for row in &told {
+    for row in &shown {
         for one in row["bookings"].as_array().unwrap() {
             let at = |key: &str| one[key].as_str().unwrap().parse::<Timestamp>().unwrap();
             booked.insert((text(&row["id"]), text(&one["lease"]), at("start"), at("end")));
@@ -280,7 +280,7 @@ fn the_calendar_is_what_the_service_reports(scene: &Scene) {
     assert!([&other, &bobs, &mine].iter().all(|id| booked.iter().any(|(_, lease, ..)| lease == *id)), "{booked:?}");
 
     // Whose they are: ours are marked, and nobody else's.
-    let row = told.iter().find(|row| row["name"] == NODE).unwrap();
+    let row = shown.iter().find(|row| row["name"] == NODE).unwrap();
     let ours: Vec<String> = row["bookings"]
         .as_array()
         .unwrap()

@@ -1,5 +1,5 @@
-//! The matrix at Chameleon: at stand-ins, one for each row, which remove no duplicates; or at the real services of `testbed/openstack`,
-//! through a proxy that fails.
+//! The matrix at Chameleon: at stand-ins, one for each row, which remove no duplicates; or at the real services of
+//! `testbed/openstack`, through a proxy that fails.
 
 mod cloud;
 pub(super) mod services;
@@ -46,7 +46,7 @@ async fn all_leave_nothing_on_stand_ins(rows: Vec<Row>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_call_in_every_trouble_leaves_nothing_and_makes_nothing_twice() {
+async fn every_call_with_every_fault_leaks_and_duplicates_nothing() {
     all_leave_nothing_on_stand_ins(each_once(&CALLS, &TROUBLES)).await;
 }
 

@@ -1,4 +1,4 @@
-//! The real services of `testbed/openstack`: a proxy with faults of one's own, and what is there, asked past the program.
+//! The real services of `testbed/openstack`: a separate proxy for faults, and direct requests past the program.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::site::{Held, Thing};
 
-/// What the owners of these tests begin with: what a test that was ended has left is known by it, and nothing else is touched.
+/// Prefix of the owners in these tests: leftovers of an aborted test are recognized by it, and nothing else is touched.
 pub(crate) const OWNERS: &str = "test";
 
 /// The real services behind a proxy; what a test leaves on its hosts goes with it.
@@ -32,7 +32,7 @@ pub(crate) async fn send(token: &str, method: &str, url: &str, body: &Value) -> 
 }
 
 async fn send_all(token: &str, method: &str, url: &str, body: &Value) -> (u16, String, Value) {
-    // The provider of cryptography is chosen once in a process; a second choice changes nothing.
+    // The crypto provider is set once per process; setting it again has no effect.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let mut request = client.request(method.parse().unwrap(), url).header("accept", "application/json");
@@ -69,8 +69,8 @@ impl Real {
             .unwrap();
         let mut line = String::new();
         BufReader::new(proxy.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap();
-        let url = |key: &str| told[key].as_str().unwrap().to_owned();
+        let printed: Value = serde_json::from_str(&line).unwrap();
+        let url = |key: &str| printed[key].as_str().unwrap().to_owned();
         let real = Self {
             credentials: serde_json::from_slice(&text).unwrap(),
             auth_url: url("auth_url"),
@@ -79,7 +79,7 @@ impl Real {
             made: Mutex::default(),
             _turn: turn,
         };
-        // What a test that was ended has left.
+        // Leftovers of an aborted test.
         real.clear_now();
         real
     }
@@ -161,7 +161,7 @@ impl Real {
                 .iter()
                 .map(|one| thing(one, "name", "user_id"))
                 .collect(),
-            // Neutron does not tell who made one.
+            // Neutron does not say who created it.
             addresses: addresses
                 .iter()
                 .map(|one| Thing { user: me.clone(), ..thing(one, "description", "") })
@@ -200,7 +200,7 @@ impl Real {
                 let is_ours = is_made || text("name").contains(&format!(" gpucl-{OWNERS}"));
                 if text("status") != "TERMINATED" && is_ours {
                     let path = format!("/reservation/v1/leases/{}", lease["id"].as_str().unwrap());
-                    // One that is being started is refused, and deleted at the next look.
+                    // A starting lease refuses deletion, and is deleted at the next attempt.
                     let _ = self.call_with(&token, "DELETE", &path, &Value::Null).await;
                     left += 1;
                 }

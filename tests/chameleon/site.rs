@@ -1,4 +1,4 @@
-//! What the tests have in common: services, somebody who uses them, the program, and what is there afterwards.
+//! Common parts of the tests: services, a user, the program, and the resources left afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use super::real::{OWNERS, Real};
 use crate::support::{Outcome, TestEnv};
 
-/// Services and who uses them; whatever a test leaves there goes with it.
+/// Services with a user; leftovers of a test are removed at its end.
 pub(crate) struct Site {
     pub(crate) env: TestEnv,
     // After `env`: what that takes down at its end needs the services.
@@ -32,7 +32,7 @@ pub(crate) struct Thing {
     pub(crate) user: String,
 }
 
-/// What the services hold.
+/// The resources at the services.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Held {
     pub(crate) leases: Vec<Thing>,
@@ -55,9 +55,9 @@ impl Held {
     }
 }
 
-/// What `ssh` says to whoever asks for a connection: nobody can log in at a stand-in.
+/// Output of the fake `ssh` for every connection: nobody can log in at a stand-in.
 pub(crate) const NO_SSH: &str = "ssh: connect to host somewhere port 22: Connection timed out";
-/// A refusal that is not waited out.
+/// A refusal for which `up` does not wait.
 const DENIED: &str = "cc@somewhere: Permission denied (publickey).";
 
 impl Site {
@@ -86,7 +86,7 @@ impl Site {
         site
     }
 
-    /// Somebody's home: another owner, another state folder, the same services.
+    /// A user's home: another owner, another state folder, the same services.
     pub(crate) fn user(&self, user: User) -> TestEnv {
         let mut env = TestEnv::new();
         let (url, region, id, secret) = match &self.services {
@@ -170,13 +170,13 @@ impl Site {
         }
     }
 
-    /// What this user has; leases that have ended by themselves are not counted.
+    /// The resources of a user, without expired leases.
     pub(crate) fn of(&self, user: User) -> Held {
         let id = self.user_id(user);
         self.all(user).keep(|thing| thing.user == id && thing.status != "TERMINATED")
     }
 
-    /// What carries the tag of this home's owner, whoever has it.
+    /// The resources with the tag of this home's owner, of any user.
     pub(crate) fn of_owner(&self, env: &TestEnv) -> Held {
         let Ok(owner) = std::fs::read_to_string(env.home().join(".config/gpucl/owner")) else {
             return Held::default();
@@ -190,7 +190,7 @@ impl Site {
         all.keep(|thing| thing.name.contains(&tag) && thing.status != "TERMINATED")
     }
 
-    /// What carries our own tag.
+    /// The resources with our own tag.
     pub(crate) fn ours(&self) -> Held {
         self.of_owner(&self.env)
     }
@@ -274,13 +274,13 @@ impl Site {
         spec_into(&self.env, self.node(), provider, more)
     }
 
-    /// `up`, as far as services without hosts carry it: all is there, and nobody answers by SSH.
+    /// `up`, as far as it gets without hosts: all resources exist, and SSH does not answer.
     #[track_caller]
     pub(crate) fn up_to_ssh(&self, spec: &str) -> Outcome {
         self.run(&["up", spec]).exits(1).says("failed to connect to host-0")
     }
 
-    /// `down`, after which so many leases that were not made by `up` are left, and nothing else of ours.
+    /// `down`; then only `leases` leases that `up` did not create are left of ours.
     #[track_caller]
     pub(crate) fn down_keeping_leases(&self, leases: usize) -> Outcome {
         let down = self.run(&["down", "--yes", "-c", "demo"]).exits(0);
@@ -297,7 +297,7 @@ impl Site {
     }
 }
 
-/// While a trouble is on, what is left could not be taken down.
+/// Active faults are removed first, since they would prevent the cleanup.
 impl Drop for Site {
     fn drop(&mut self) {
         match &self.services {
@@ -320,7 +320,7 @@ pub(crate) fn spec_into(env: &TestEnv, node: &str, provider: &str, more: &str) -
     "cluster.yaml".to_owned()
 }
 
-/// Puts an `ssh` before the real one that says this and ends. What it tells without a connection it tells still.
+/// Puts an `ssh` before the real one that says this and ends. Its output without a connection stays the same.
 pub(crate) fn ssh_says(env: &mut TestEnv, text: &str) {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = env.root().join("bin");

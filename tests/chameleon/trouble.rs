@@ -1,7 +1,7 @@
-//! What goes wrong at Chameleon: each has the right exit code, says what to do, and leaves at the services what it should.
+//! Failures at Chameleon: each has the right exit code and a hint, and leaves the right resources at the services.
 //!
-//! Where the real services can be made to do it, the same test runs there too: the modules `stand_in` and `real` of a file. Those of `every`
-//! take more minutes than `.ci/run` has, and `just testbed-all` runs them.
+//! Where the real services can be made to do it, the same test runs there too: the modules `stand_in` and `real` of a
+//! file. Those of `every` take more minutes than `.ci/run` has, and `just testbed-all` runs them.
 
 mod hosts;
 mod leases;

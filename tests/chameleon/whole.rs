@@ -1,4 +1,5 @@
-//! The whole way on the real services, to hosts that boot and run Docker: a lease, a server, an address, Ray, and nothing left.
+//! The whole way on the real services, to hosts that boot and run Docker: a lease, a server, an address, Ray, and
+//! nothing left.
 
 use std::fs::File;
 use std::process::{Child, Stdio};
@@ -8,7 +9,7 @@ use gpucl::sandbox::chameleon::User;
 
 use super::site::{Held, Site};
 use crate::hosts::{example, gpucl, openstack_script, with_data};
-use crate::support::{TestEnv, alone, until, until_or};
+use crate::support::{TestEnv, turn, until, until_or};
 
 /// Hosts of this kind from now on: with what is downloaded already, or without.
 fn boots(image: &str) {
@@ -41,15 +42,17 @@ fn up_that_waits(env: &TestEnv) -> Child {
     up
 }
 
-/// A lease that begins in a minute or two is waited for; whoever asked is killed; the cluster comes up by itself all the same.
+/// `up` waits for a lease that begins in a minute or two, and is killed; the cluster comes up in the background all the
+/// same.
 #[test]
 #[ignore = "testbed"]
-fn what_is_waited_for_comes_up_by_itself_and_runs() {
-    let _turn = alone();
+fn a_scheduled_cluster_comes_up_in_the_background_and_runs() {
+    let _turn = turn();
     let site = Site::real();
     let env = site.user(User::Alice);
     example(&env, "chameleon-nvidia");
-    // The unit of the service is the minute, and `gpucl lease` itself waits for what begins within one: 70 s or more from now, once it is cut.
+    // The unit of the service is the minute, and `gpucl lease` itself waits for what begins within one: 70 s or more
+    // from now, once it is cut.
     let at = (jiff::Timestamp::now() + Duration::from_secs(130)).strftime("%H:%M").to_string();
     env.run(&["lease", "--node", "liqid01", "--hours", "1", "--start", &at, "--yes"]).exits(0);
 
@@ -65,11 +68,11 @@ fn what_is_waited_for_comes_up_by_itself_and_runs() {
 
     until("the cluster", 900, || env.run(&["status", "--offline"]).stdout.contains(": ready since").then_some(()));
     println!("ready by itself after {:.0} s", begin.elapsed().as_secs_f64());
-    // Who has brought it up is not gone in the same moment: until then the cluster is its.
+    // The background process does not exit at the same moment: until then it holds the cluster.
     let up = until("the end of who brought it up", 30, || Some(gpucl(&env, &["up"])).filter(|up| up.code != Some(4)));
     let up = up.exits(0).prints("ready:").says("Stand-in GPU");
     println!("{}", up.stdout);
-    env.run(&["status"]).exits(0).says("its hosts are taken away at");
+    env.run(&["status"]).exits(0).says("its hosts will be taken away at");
     runs_and_goes(&site, &env, 1);
     let lease = env.run(&["lease", "list", "--output", "json"]).exits(0).stdout;
     let lease: serde_json::Value = serde_json::from_str(lease.lines().next().unwrap()).unwrap();
@@ -87,8 +90,8 @@ fn down_ends_the_wait_and_leaves_the_lease() {
     let at = (jiff::Timestamp::now() + Duration::from_secs(3600)).strftime("%H:%M").to_string();
     env.run(&["lease", "--node", "liqid01", "--hours", "1", "--start", &at, "--yes"]).exits(0);
     let mut up = up_that_waits(&env);
-    gpucl(&env, &["down", "--yes"]).exits(0).prints("stays: the lease");
-    assert_eq!(up.wait().unwrap().code(), Some(130), "who watched is told");
+    gpucl(&env, &["down", "--yes"]).exits(0).prints("kept: the lease");
+    assert_eq!(up.wait().unwrap().code(), Some(130), "the waiting `up` ends");
     assert_eq!(site.of_owner(&env).counts(), [1, 0, 0, 0]);
     env.run(&["status", "--offline"]).exits(6);
     let lease = site.of_owner(&env).leases[0].id.clone();
@@ -112,7 +115,7 @@ pub(super) mod every {
     }
 
     fn whole(name: &str, image: &str) {
-        let _turn = alone();
+        let _turn = turn();
         boots(image);
         let site = Site::real();
         let env = site.user(User::Alice);
@@ -127,7 +130,7 @@ pub(super) mod every {
     #[test]
     #[ignore = "testbed"]
     fn two_hosts_with_one_address() {
-        let _turn = alone();
+        let _turn = turn();
         boots("fresh");
         let site = Site::real();
         let env = site.user(User::Alice);
@@ -149,7 +152,7 @@ pub(super) mod every {
         runs_and_goes(&site, &env, 0);
     }
 
-    /// Whoever was let in by the SSH server, by address.
+    /// Addresses of the clients that the SSH server admitted.
     const CALLERS: &str = "(journalctl -u ssh -u ssh.service --no-pager -o cat 2>/dev/null; cat /var/log/auth.log 2>/dev/null) \
                            | sed -n 's/.*Accepted .* from \\([0-9.]*\\) port.*/\\1/p' | sort -u";
 }

@@ -1,4 +1,4 @@
-//! What others wrote is shown and never obeyed: no control character of an API, a host or a file reaches the terminal.
+//! Foreign text is shown escaped: no control character of an API, a host or a file reaches the terminal.
 
 use std::process::Command;
 
@@ -38,11 +38,11 @@ fn an_api_writes_nothing_to_the_terminal() {
     let site = site_of(&format!("{CLIPBOARD}\u{9b}2J\u{202e}\u{7f}"));
     let table = site.run(&["offers"]).exits(0).prints(r"\x1b]52;c;Y3VybCBldmlsfHNo\x07\x9b2J\u{202e}\x7f");
     shows_no_controls(&table);
-    // JSON gives the very text, and no character of it as it is.
+    // JSON has the exact text, with these characters escaped.
     let lines = site.run(&["offers", "--output", "json"]).exits(0);
     shows_no_controls(&lines);
-    let told = lines.json()[0]["gpus"][0]["model"].as_str().unwrap().to_owned();
-    assert!(told.ends_with("\u{9b}2J\u{202e}\u{7f}") && told.contains(CLIPBOARD), "{told:?}");
+    let model = lines.json()[0]["gpus"][0]["model"].as_str().unwrap().to_owned();
+    assert!(model.ends_with("\u{9b}2J\u{202e}\u{7f}") && model.contains(CLIPBOARD), "{model:?}");
     let body = r#"{"error":{"code":"global/account-inactive","message":"no\u009b2J\u001b[2J","suggestion":"s\u202e"}}"#;
     site.faults(vec![Rule::new("GET", "instance-types$", "status:403").with_body(body).times(9)]);
     let failed = site.run(&["offers"]).says(r"\x1b[2J");
@@ -55,14 +55,14 @@ fn an_api_writes_nothing_to_the_terminal() {
 fn a_spec_writes_nothing_to_the_terminal() {
     let env = TestEnv::new();
     env.write("cluster.yaml", "name: \"de\\u009b2Jmo\\e]0;owned\\a\"\nprovider: local\n");
-    shows_no_controls(&env.run(&["plan"]).exits(2).says("is no cluster name"));
+    shows_no_controls(&env.run(&["plan"]).exits(2).says("is not a cluster name"));
     env.write("cluster.yaml", "name: demo\nprov\u{202e}ider: local\n");
     shows_no_controls(&env.run(&["plan"]).exits(2).says(r"\u{202e}"));
     env.write("cluster.yaml", "name: demo\nprovider: local\nnote\u{7f}: x\n");
     shows_no_controls(&env.run(&["plan", "--output", "json"]).exits(2));
 }
 
-/// Runs the program on a terminal; hands back what came to it.
+/// Runs the program on a terminal; returns what came to it.
 fn on_terminal(env: &TestEnv, arguments: &[&str]) -> String {
     // A terminal that this machine has for sure is one of Python's.
     const SPAWN: &str = "import os,pty,sys\nsys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
@@ -92,7 +92,7 @@ fn a_host_writes_to_the_terminal_only_what_was_asked_for() {
     let moving = on_terminal(&env, &["up"]);
     assert!(moving.contains(r"\x1b]52;c;"), "{moving:?}");
     assert!(!moving.contains("\u{1b}]52"), "{moving:?}");
-    // What a person runs on a host passes as it is to a file or a program, and to a terminal when they say so.
+    // Output of a user's command on a host goes unchanged to a file or a program, and to a terminal on request.
     let exec = ["exec", "--", "printf", "a\u{1b}]52;c;x\u{7}b\u{1b}[31mred\u{1b}[0m\n"];
     env.run(&exec).exits(0).is("a\u{1b}]52;c;x\u{7}b\u{1b}[31mred\u{1b}[0m\n");
     assert_eq!(on_terminal(&env, &exec), "a\\x1b]52;c;x\\x07bred\n");

@@ -1,4 +1,4 @@
-//! `gpucl login` against a site that is no more than its answers.
+//! `gpucl login` against a site of canned answers.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::TestEnv;
 
-/// A site that knows one credential; hands back its Keystone's address.
+/// A site that knows one credential; returns its Keystone's address.
 fn site(restricted: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -65,7 +65,7 @@ fn answer(address: &str, head: &str, body: &str, restricted: bool) -> (u16, Valu
     }
 }
 
-/// Logs in with this secret on standard input; hands back the exit code, stdout and stderr.
+/// Logs in with this secret on standard input; returns the exit code, stdout and stderr.
 fn log_in(env: &TestEnv, url: &str, id: &str, secret: &str, more: &[&str]) -> (i32, String, String) {
     let arguments = ["login", "chameleon", "--site", "uc", "--url", url, "--credential-id", id, "--secret-stdin"];
     let mut command = env.command(&[&arguments[..], more].concat());
@@ -92,17 +92,18 @@ fn a_credential_is_checked_kept_listed_and_forgotten() {
     let listed = env.run(&["login", "--list", "--output", "json"]).exits(0).json();
     assert_eq!((&listed[0]["place"], &listed[0]["project"]), (&"CHI@UC".into(), &"CHI-TEST".into()));
     let _ = env.run(&["logout", "chameleon", "--site", "tacc"]).exits(6).says("gpucl login --list");
-    let _ = env.run(&["logout", "chameleon", "--site", "uc"]).exits(0).prints("forgot the login at CHI@UC in CHI-TEST");
+    let _ =
+        env.run(&["logout", "chameleon", "--site", "uc"]).exits(0).prints("deleted the login at CHI@UC in CHI-TEST");
     assert!(!std::fs::read_to_string(file).unwrap().contains("right"));
 }
 
 #[test]
-fn credentials_that_are_not_good_are_told_apart_and_not_kept() {
+fn bad_credentials_are_distinguished_and_not_stored() {
     let env = TestEnv::new();
     let url = site(true);
     for (id, secret, says) in [
-        ("unknown", "right", "knows no application credential unknown"),
-        ("known", "wrong", "its secret is another one"),
+        ("unknown", "right", "has no application credential unknown"),
+        ("known", "wrong", "the secret of the application credential known is wrong"),
         ("known", "right", "the application credential is restricted"),
     ] {
         let (code, out, error) = log_in(&env, &url, id, secret, &[]);

@@ -1,4 +1,4 @@
-//! What is told is told once, and right.
+//! Messages appear once, and are correct.
 
 use crate::chameleon::site::Site;
 use crate::support::TestEnv;
@@ -7,17 +7,17 @@ use crate::support::TestEnv;
 fn doctor_says_what_is_needed_here_and_ends_its_last_line() {
     let env = TestEnv::new();
     let outcome = env.run(&["doctor"]);
-    assert!(outcome.stdout.contains("not needed here, hosts by SSH are given their own"), "{}", outcome.stdout);
+    assert!(outcome.stdout.contains("not needed here, `up` installs it on SSH hosts"), "{}", outcome.stdout);
     assert!(!outcome.stdout.contains("not there yet") && outcome.stdout.ends_with('\n'), "{}", outcome.stdout);
 }
 
 #[test]
-fn a_host_before_the_dashes_is_told_how_it_is_named() {
+fn a_host_before_the_dashes_is_refused_with_the_right_flag() {
     let env = TestEnv::new();
     let _ = env
         .run(&["exec", "worker-0", "--", "nvidia-smi", "-L"])
         .exits(2)
-        .says("a host is named by --host")
+        .says("name a host with --host")
         .says("hint: gpucl exec --host worker-0 -- nvidia-smi -L");
     // A program may have dashes of its own.
     let _ = env.run(&["exec", "--", "git", "log", "--", "file"]).exits(6);

@@ -1,21 +1,21 @@
-//! `gpucl owner`: an owner that belongs to another machine makes and deletes nothing here.
+//! `gpucl owner`: an owner that belongs to another machine creates and deletes nothing here.
 
 use gpucl::sandbox::lambda::{Config, Sandbox, User};
 
 use crate::support::TestEnv;
 
-const ELSEWHERE: &str = "abcd1234\ngpucl-owner 2 machine=0123456789abcdef state=elsewhere\n";
+const FOREIGN: &str = "abcd1234\ngpucl-owner 2 machine=0123456789abcdef state=otherstate\n";
 
 fn with_a_copy() -> (TestEnv, std::path::PathBuf) {
     let env = TestEnv::new();
     let file = env.home().join(".config/gpucl/owner");
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-    std::fs::write(&file, ELSEWHERE).unwrap();
+    std::fs::write(&file, FOREIGN).unwrap();
     (env, file)
 }
 
 #[test]
-fn a_copied_owner_makes_and_deletes_nothing_and_says_the_two_ways_on() {
+fn a_copied_owner_changes_nothing_and_names_both_ways_out() {
     let (mut env, file) = with_a_copy();
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -23,7 +23,7 @@ fn a_copied_owner_makes_and_deletes_nothing_and_says_the_two_ways_on() {
     env.set("LAMBDA_API_KEY", &sandbox.key(User::Alice));
     env.set("LAMBDA_API_URL", &sandbox.base_url());
     env.set("GPUCL_LAMBDA_PACE", "0.001");
-    // What the machine that the owner belongs to has, which `gc` would take for what a crash left.
+    // Resources of the owner's real machine, which `gc` would take for leftovers of a crash.
     runtime.block_on(async {
         let client = reqwest::Client::builder().tls_certs_only([]).no_proxy().build().unwrap();
         let body = serde_json::json!({"name": "gpucl-abcd1234-theirs-key0"});
@@ -46,16 +46,16 @@ fn a_copied_owner_makes_and_deletes_nothing_and_says_the_two_ways_on() {
         let _ = refused.says("belongs to another machine").says("gpucl owner new").says("gpucl owner move");
     }
     assert!(has_key(), "what is the other machine's was deleted");
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), ELSEWHERE, "the file was changed");
-    // Who only looks is not refused.
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), FOREIGN, "the file was changed");
+    // Read-only commands are not refused.
     let _ = env.run(&["list"]).exits(0);
     let _ = env.run(&["plan", spec]).exits(0);
-    // With an owner of its own this machine has nothing, and so nothing goes.
+    // With its own owner this machine has no resources, so nothing is deleted.
     let _ = env.run(&["owner", "new"]).exits(0).prints("is the owner on this machine from now on");
     let _ = env.run(&["gc", "--yes", "--provider", "lambda"]).exits(0).prints("nothing to delete");
     assert!(has_key());
-    // Whoever says that the other machine is gone has what it had.
-    std::fs::write(&file, ELSEWHERE).unwrap();
+    // Declaring the other machine gone takes its resources over.
+    std::fs::write(&file, FOREIGN).unwrap();
     let _ = env.run(&["owner", "move"]).exits(0).prints("abcd1234 belongs to this machine from now on");
     let _ = env.run(&["owner", "show"]).exits(0);
     let _ = env.run(&["gc", "--yes", "--provider", "lambda"]).exits(0).prints("deleted 1 thing");

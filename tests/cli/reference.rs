@@ -1,4 +1,4 @@
-//! `docs/reference/` says what the program says: every command's help, and every exit code.
+//! `docs/reference/` agrees with the program: every command's help, and every exit code.
 
 use std::fmt::Write as _;
 
@@ -51,9 +51,9 @@ fn the_reference_of_commands_is_what_help_prints() {
     assert_eq!(std::fs::read_dir(env.home()).unwrap().count(), 0, "`--help` made something");
 }
 
-/// A flag without a word about it is a riddle.
+/// Every flag has a help text.
 #[test]
-fn every_command_and_every_argument_says_what_it_is() {
+fn every_command_and_every_argument_has_a_help_text() {
     fn look(command: &clap::Command, riddles: &mut Vec<String>) {
         let name = command.get_name();
         if command.get_about().is_none() {

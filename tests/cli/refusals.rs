@@ -1,4 +1,4 @@
-//! What is refused is refused before anything is made, and said in plain text.
+//! Refusals come before anything is created, in plain text.
 
 use crate::support::TestEnv;
 
@@ -48,7 +48,7 @@ fn without_a_cluster_every_command_says_so() {
         &["job", "list"],
         &["job", "submit", "--", "true"],
     ] {
-        let _ = env.run(arguments).exits(6).is("").says("there is none").says("hint: gpucl up cluster.yaml");
+        let _ = env.run(arguments).exits(6).is("").says("there are no clusters").says("hint: gpucl up cluster.yaml");
         let mut named = vec!["-c", "nobody"];
         named.extend(arguments);
         let _ = env.run(&named).exits(6).says("nobody");

@@ -32,7 +32,7 @@ fn render_writes_its_files_and_nothing_else() {
     );
     let read = |name: &str| std::fs::read_to_string(env.work().join("rendered/r").join(name)).unwrap();
     assert_eq!(read("plan.txt"), env.run(&["plan"]).exits(0).stdout);
-    assert!(read("host-0/secrets/ray_token").contains("up makes it"), "a secret was rendered");
+    assert!(read("host-0/secrets/ray_token").contains("created by up"), "a secret was rendered");
     let program = env.work().join("rendered/r/host-0/prepare.sh");
     assert!(Command::new("sh").arg("-n").arg(program).status().unwrap().success());
     assert!(read("host-0/prepare.sh").contains("create the Ray environment"));
@@ -55,7 +55,7 @@ fn render_writes_its_files_and_nothing_else() {
 }
 
 #[test]
-fn a_rendering_takes_the_place_of_the_former_one() {
+fn a_rendering_replaces_the_previous_one() {
     let env = TestEnv::new();
     env.write("cluster.yaml", SPEC);
     let printed = env.run(&["render", "--to", "here"]).exits(0).stdout;

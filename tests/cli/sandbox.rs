@@ -1,4 +1,4 @@
-//! `gpucl sandbox`, as somebody without an account starts it, and as others of the same machine meet it.
+//! `gpucl sandbox`, for a user without an account, and against other users of the same machine.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,7 +15,7 @@ struct Served {
     child: Child,
     /// The line that it printed.
     line: String,
-    told: Value,
+    printed: Value,
 }
 
 impl Served {
@@ -25,12 +25,12 @@ impl Served {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let told = serde_json::from_str(&line).unwrap();
-        Self { child, line, told }
+        let printed = serde_json::from_str(&line).unwrap();
+        Self { child, line, printed }
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        self.told[name].as_str().unwrap().into()
+        self.printed[name].as_str().unwrap().into()
     }
 
     /// What its user sets in the environment, the secret ones too.
@@ -40,14 +40,14 @@ impl Served {
         line.strip_suffix('\'').unwrap().to_owned()
     }
 
-    /// Where it is steered, and the secret of that.
+    /// The URL of the control, and its secret.
     fn control(&self) -> (String, String) {
         let header = std::fs::read_to_string(self.file("control_file")).unwrap();
         let secret = header.trim().strip_prefix(&format!("{CONTROL_HEADER}: ")).unwrap().to_owned();
-        (self.told["control"].as_str().unwrap().to_owned(), secret)
+        (self.printed["control"].as_str().unwrap().to_owned(), secret)
     }
 
-    /// Ctrl-C; hands back what it said.
+    /// Ctrl-C; returns what it said.
     fn end(&mut self) -> String {
         interrupt(&self.child);
         let mut said = String::new();
@@ -67,7 +67,7 @@ impl Drop for Served {
 
 #[test]
 #[ignore = "testbed"]
-fn a_stand_in_of_lambda_serves_until_ctrl_c_and_says_what_it_compared() {
+fn the_lambda_stand_in_serves_until_ctrl_c_and_prints_its_counts() {
     let env = TestEnv::new();
     let mut served = Served::start(&env, &["lambda", "--user", "bob", "--no-hosts"]);
     let (key, url) = (served.variable("LAMBDA_API_KEY"), served.variable("LAMBDA_API_URL"));
@@ -89,7 +89,7 @@ fn a_stand_in_of_lambda_serves_until_ctrl_c_and_says_what_it_compared() {
     assert!(!said.contains(&key) && !said.contains(&secret), "{said}");
 }
 
-/// All that the control of any stand-in has, what it once had, and what it never had.
+/// Current, former and invented paths of the control.
 const STEERED: [(&str, &str); 28] = [
     ("GET", ""),
     ("GET", "/"),
@@ -121,9 +121,10 @@ const STEERED: [(&str, &str); 28] = [
     ("OPTIONS", "/nonsense"),
 ];
 
-/// A stand-in is a server on a machine that others use too: what they and their web pages send it is refused before it is read.
+/// A stand-in is a server on a machine that others use too: their requests and those of their web pages are refused
+/// before they are read.
 #[test]
-fn who_has_no_secret_gets_nothing_of_a_stand_in() {
+fn a_stand_in_refuses_requests_without_its_secret() {
     let env = TestEnv::new();
     let mut all = [
         Served::start(&env, &["lambda", "--no-hosts"]),
@@ -160,7 +161,7 @@ fn who_has_no_secret_gets_nothing_of_a_stand_in() {
                 tried += 1;
             }
         }
-        // Not even who has the secret gets a key of the service from it.
+        // Even with the secret nobody gets an API key from the control.
         for path in ["/keys", "/credentials", "/snapshot", "/log", "/rules", "/instances", "/contract"] {
             let (status, body) = ask("GET", &format!("{control}{path}"), &[(CONTROL_HEADER, &secret)], "").unwrap();
             assert!(status == 200 || status == 404, "{path}: {status} {body}");
@@ -202,8 +203,8 @@ fn no_key_is_registered(ours: &Served, other: &Served) {
     for headers in attempts {
         for (path, body) in [("/ssh-keys", key), ("/instance-operations/launch", launch)] {
             let headers = [headers, &[("content-type", "application/json")]].concat();
-            let (status, told) = ask("POST", &format!("{url}{path}"), &headers, body).unwrap();
-            assert!([401, 403, 421].contains(&status), "{path} {headers:?}: {status} {told}");
+            let (status, reply) = ask("POST", &format!("{url}{path}"), &headers, body).unwrap();
+            assert!([401, 403, 421].contains(&status), "{path} {headers:?}: {status} {reply}");
         }
     }
     let (control, secret) = ours.control();
@@ -216,7 +217,7 @@ fn no_key_is_registered(ours: &Served, other: &Served) {
     );
 }
 
-/// `Host` and `Origin` are looked at for the services as for the control.
+/// `Host` and `Origin` are checked for the services as well as for the control.
 #[track_caller]
 fn the_services_are_for_their_own_address(all: &[Served]) {
     for served in all {

@@ -1,4 +1,4 @@
-//! What a spec says of services arrives in what would be delivered, and no credential does.
+//! The settings of services in a spec reach the rendered files, and no credential does.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn spec(services: &str) -> String {
     )
 }
 
-/// Renders a spec; hands back the head's compose project and all that was written.
+/// Renders a spec; returns the head's compose project and all that was written.
 fn rendered(env: &TestEnv, services: &str) -> (Value, String) {
     env.write("cluster.yaml", &spec(services));
     env.run(&["render", "--to", "out"]).exits(0);
@@ -60,7 +60,7 @@ fn settings_of_services_arrive_in_the_project() {
     let mine = std::fs::read_to_string(env.work().join("out/host-0/compose/user-0.yaml")).unwrap();
     assert!(mine.contains("example.org/mlflow:1"));
 
-    // A form that is none says what may stand there.
+    // An invalid value is refused with the valid ones.
     env.write("cluster.yaml", &spec("services: {prometheus: 7d, jupyter: [a]}\n"));
     let _ = env
         .run(&["render"])
@@ -72,7 +72,7 @@ fn settings_of_services_arrive_in_the_project() {
 }
 
 #[test]
-fn keys_of_a_store_that_exists_are_rendered_nowhere() {
+fn keys_of_an_existing_store_are_never_rendered() {
     let env = TestEnv::new();
     env.write("keys", KEYS);
     let external = |more: &str| {
@@ -88,9 +88,9 @@ fn keys_of_a_store_that_exists_are_rendered_nowhere() {
         for text in ["AKIA", "SECRET-"].into_iter().chain(KEYS.lines().filter(|line| line.contains("SECRET"))) {
             assert!(!all.contains(text), "{text} was rendered");
         }
-        let told = std::fs::read_to_string(env.work().join("out/host-0/secrets/aws_credentials")).unwrap();
-        assert!(told.contains("up reads them from your credentials_file"), "{told}");
-        // What is delivered is packed: the keys are not in the package either.
+        let text = std::fs::read_to_string(env.work().join("out/host-0/secrets/aws_credentials")).unwrap();
+        assert!(text.contains("up reads them from your credentials_file"), "{text}");
+        // Deliveries are packed: the keys are not in the package either.
         assert!(!all.contains(&base64_of("AKIA-LAB")) && !all.contains(&base64_of("AKIA-DEFAULT")));
     }
     env.write("cluster.yaml", &spec(&external(", profile: nobody")));

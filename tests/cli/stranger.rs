@@ -1,4 +1,4 @@
-//! A spec that came from somebody else, and a folder that did.
+//! A spec and a folder from somebody else.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -57,7 +57,7 @@ fn a_strangers_spec_sends_none_of_your_files() {
         ("../home/compose.yaml", outside),
         ("link.yaml", outside),
         ("zero.yaml", outside),
-        ("kept.yaml", "its key `accounts` is not one of compose's"),
+        ("kept.yaml", "compose has no key `accounts`"),
     ] {
         env.write("cluster.yaml", &SENDS.replace("FILE", file));
         for verb in ["plan", "render", "up"] {
@@ -66,9 +66,9 @@ fn a_strangers_spec_sends_none_of_your_files() {
         }
         assert!(!env.work().join("rendered").exists(), "{file} was rendered");
     }
-    // Not even the person's word makes these something to send.
+    // These are never sent, not even with permission.
     for (file, allowed, why) in [
-        ("../home/.config/gpucl/credentials.yaml", "../home", "its key `accounts` is not one of compose's"),
+        ("../home/.config/gpucl/credentials.yaml", "../home", "compose has no key `accounts`"),
         ("zero.yaml", "/dev", "only regular files are read"),
     ] {
         env.write("cluster.yaml", &SENDS.replace("FILE", file));
@@ -83,14 +83,14 @@ fn a_person_may_let_a_spec_send_from_another_folder() {
     std::fs::write(env.home().join("lab/more.yaml"), "services: {more: {image: \"x:1\"}}\n").unwrap();
     env.write("cluster.yaml", &SENDS.replace("FILE", "../home/lab/more.yaml"));
     let _ = env.run(&["render"]).exits(2).says("--allow-path $TEST/home/lab");
-    let _ = env.run(&["render", "--allow-path", "nowhere"]).exits(2).says("--allow-path takes a folder that exists");
+    let _ = env.run(&["render", "--allow-path", "nowhere"]).exits(2).says("--allow-path takes an existing folder");
     let _ = env
         .run(&["render", "--allow-path", "../home/lab", "--allow-path", "."])
         .exits(0)
         .prints("rendered/x/host-0/compose/user-0.yaml");
     let sent = std::fs::read_to_string(env.work().join("rendered/x/host-0/compose/user-0.yaml")).unwrap();
     assert!(sent.contains("more:"), "{sent}");
-    // Which cluster is meant is told without what its spec sends.
+    // The cluster's name is found without sending what its spec names.
     let _ = env.run(&["status"]).exits(6).says("there is no cluster");
 }
 

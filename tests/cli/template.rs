@@ -28,8 +28,7 @@ fn a_template_that_was_copied_and_changed_is_what_is_rendered() {
     std::fs::write(&path, text.replace("restart: unless-stopped", "restart: on-failure")).unwrap();
     assert_eq!(render(), before.replace("restart: unless-stopped", "restart: on-failure"));
 
-    let _ =
-        env.run(&["template", "eject", "ray-compose"]).exits(1).says("is there already").says("nothing was written");
+    let _ = env.run(&["template", "eject", "ray-compose"]).exits(1).says("already exists").says("nothing was written");
     assert!(std::fs::read_to_string(&path).unwrap().contains("restart: on-failure"), "a change of the user's was lost");
     let _ = env.run(&["template", "eject", "ray-compose", "--to", "other"]).exits(0);
     assert_eq!(

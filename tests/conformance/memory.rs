@@ -106,7 +106,7 @@ impl Memory {
         self.world.lock().unwrap().things.len()
     }
 
-    /// How often it was told to release something.
+    /// Number of requests to release something.
     pub(crate) fn releases(&self) -> usize {
         self.world.lock().unwrap().releases
     }
@@ -312,7 +312,7 @@ impl Provider for Memory {
         let meant = |thing: &Thing| match self.bug {
             Some(Bug::ReleaseGoesByKey) => scope.holds(&thing.tag) && thing.tag.key == resource.key,
             Some(Bug::ReleaseTakesTheOwnersAll) => thing.tag.owner == scope.owner,
-            // What observe told is what is released, so what it told wrongly is not saved here.
+            // Release takes the observed resource, so a wrong observation is not corrected here.
             _ => thing.id == resource.id,
         };
         let mut ids = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! A deadline and a cost limit are acted upon with no command running, whatever becomes of what looks after them.
+//! A deadline and a cost limit are enforced without a running command, whatever happens to the agent.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::support::{Outcome, TestEnv, tagged_processes, until};
 /// Long enough for `up` to come to its end on a machine that is busy; then it is brought nearer.
 const LONG: &str = "deadline: 30m";
 
-/// Brings the deadline nearer: so many seconds from now.
+/// Moves the deadline to `seconds` from now.
 fn ends_in(env: &TestEnv, seconds: u64) {
     let at = jiff::Timestamp::now() + Duration::from_secs(seconds);
     edit(&folder(env).join("deadline.json"), |value| value["at"] = at.to_string().into());
@@ -22,7 +22,7 @@ fn ends_in(env: &TestEnv, seconds: u64) {
 
 /// Done when 5, with a shorter deadline.
 #[test]
-fn the_deadline_is_kept_though_what_looks_after_it_was_killed() {
+fn the_deadline_is_kept_although_its_agent_was_killed() {
     let site = Site::stand_in();
     let _ = up(&site, LONG).says("it is taken down 30m after its first host was acquired");
     let _ =
@@ -38,11 +38,13 @@ fn the_deadline_is_kept_though_what_looks_after_it_was_killed() {
     assert_eq!(pid(&site.env), None);
 }
 
-/// Who asks for a cluster that was taken down by itself is told so.
+/// Commands for a cluster that its agent took down say so.
 #[track_caller]
 fn ended(site: &Site) -> Outcome {
     let ask = || site.run(&["status", "-c", "demo"]).exits(6);
-    until("how it ended is told", 10, || Some(ask()).filter(|told| told.stderr.contains("it was taken down at")))
+    until("the reason of the end is shown", 10, || {
+        Some(ask()).filter(|outcome| outcome.stderr.contains("it was taken down at"))
+    })
 }
 
 /// Done when 5, as it stands there.
@@ -76,10 +78,10 @@ fn after_sleeping_through_the_deadline_it_acts_at_once() {
     println!("gone {:.1} s after it woke", awake.elapsed().as_secs_f64());
 }
 
-/// The machine was restarted, or nobody was there: what is over when it is looked at again is acted upon at once; and an `up` does
-/// not go on with a cluster whose time is over.
+/// After a restart of the machine, say: a deadline that has passed is enforced at the next check, and `up` does not
+/// continue a cluster whose time is over.
 #[test]
-fn a_deadline_that_has_passed_meanwhile_is_acted_upon_at_once() {
+fn a_deadline_that_passed_meanwhile_is_enforced_at_once() {
     let site = Site::stand_in();
     up(&site, LONG);
     signal(&site.env, Signal::KILL);
@@ -91,8 +93,8 @@ fn a_deadline_that_has_passed_meanwhile_is_acted_upon_at_once() {
     gone(&site);
 }
 
-/// The clock on the wall was put back by an hour after `up`: what was written down then lies in the future now. The clock that
-/// nobody can put back counts.
+/// The clock on the wall was put back by an hour after `up`: what was written down then lies in the future now. The
+/// clock that nobody can put back counts.
 #[test]
 fn a_clock_that_is_put_back_gives_no_more_time() {
     let site = Site::stand_in();
@@ -111,7 +113,7 @@ fn a_clock_that_is_put_back_gives_no_more_time() {
     gone(&site);
 }
 
-/// A time, so many seconds later.
+/// Moves a time by `seconds`.
 fn put(value: &mut Value, seconds: i64) {
     let at: jiff::Timestamp = value.as_str().unwrap().parse().unwrap();
     *value = (at + jiff::SignedDuration::from_secs(seconds)).to_string().into();
@@ -124,7 +126,7 @@ fn edit(path: &std::path::Path, change: impl Fn(&mut Value)) {
 }
 
 #[test]
-fn what_has_cost_as_much_as_it_may_is_taken_down() {
+fn a_cluster_at_its_cost_limit_is_taken_down() {
     let site = Site::stand_in();
     up(&site, "max_cost: 1 SU");
     let _ = site.run(&["status", "--offline"]).exits(0).prints("max_cost: 1 SU").prints("unless this machine is off");
@@ -134,7 +136,7 @@ fn what_has_cost_as_much_as_it_may_is_taken_down() {
     let _ = ended(&site).says("since it has cost about 0.01 SU, which is its `max_cost`");
 }
 
-/// The service refuses for a while: it is tried again until it is gone, and told meanwhile.
+/// The service refuses for a while: the removal is retried until it succeeds, and reported in the meantime.
 #[test]
 fn a_refused_removal_is_tried_again_until_it_succeeds() {
     let site = Site::stand_in();
@@ -150,9 +152,9 @@ fn a_refused_removal_is_tried_again_until_it_succeeds() {
     gone(&site);
 }
 
-/// Whoever still brings it up at its deadline is told to stop, and then it is taken down.
+/// An `up` still running at the deadline is stopped, and then the cluster is taken down.
 #[test]
-fn an_up_that_still_works_at_the_deadline_is_told_to_stop() {
+fn an_up_still_running_at_the_deadline_is_stopped() {
     let mut site = Site::stand_in();
     // Not refused, only silent: it is waited for.
     ssh_says(&mut site.env, "ssh: connect to host somewhere port 22: Connection timed out");
@@ -184,9 +186,9 @@ fn a_changed_limit_takes_effect_at_the_next_up_and_one_that_is_left_out_is_lifte
     site.down();
 }
 
-/// A lease that begins later costs from then on, and the deadline counts from then; `down` ends the wait and what looks after it.
+/// Costs and deadline of a later lease count from its start; `down` ends the wait and its agent.
 #[test]
-fn while_hosts_are_waited_for_the_deadline_does_not_count() {
+fn the_deadline_does_not_count_while_waiting_for_hosts() {
     let site = Site::stand_in();
     let at = (jiff::Timestamp::now() + Duration::from_secs(7200)).strftime("%Y-%m-%d %H:%M").to_string();
     let file = site.spec(&format!("start: \"{at} UTC\"\nhours: 1"), "deadline: 1s\n");
@@ -205,7 +207,7 @@ fn while_hosts_are_waited_for_the_deadline_does_not_count() {
 
 /// The cluster's lock is held by somebody else: it waits for that, and then acts.
 #[test]
-fn while_another_gpucl_works_on_it_it_waits_and_then_acts() {
+fn the_agent_waits_for_another_gpucl_and_then_acts() {
     let site = Site::stand_in();
     up(&site, LONG);
     let lock = site.env.home().join(".local/state/gpucl/locks");
@@ -220,11 +222,11 @@ fn while_another_gpucl_works_on_it_it_waits_and_then_acts() {
     gone(&site);
 }
 
-/// It is no matter of clouds: what runs on this machine ends at its deadline too, and no credential is kept for it.
+/// Not only for clouds: a cluster on this machine ends at its deadline too, and needs no stored credential.
 #[test]
 fn a_cluster_on_this_machine_has_a_deadline_too() {
     let mut env = TestEnv::new();
-    // Without Python `up` ends at its first step: the host's folder is there, and what looks after the deadline.
+    // Without Python `up` ends at its first step: the host's folder exists, and the agent of the deadline runs.
     let tools = env.root().join("bin");
     std::fs::create_dir(&tools).unwrap();
     let path = std::env::var("PATH").unwrap();

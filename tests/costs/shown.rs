@@ -1,4 +1,4 @@
-//! Before, during and after: what it costs is said, and asked about where it is much.
+//! Costs are shown before, during and after, and high ones need a confirmation.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use crate::chameleon::site::Site;
 use crate::support::TestEnv;
 
 #[test]
-fn what_it_costs_is_said_before_during_and_after() {
+fn costs_are_shown_before_during_and_after() {
     let site = Site::stand_in();
     let file = spec(&site, "");
     let _ = site.run(&["plan", &file]).exits(0).prints("costs 1 SU an hour (1 x lease on c03-05)");
@@ -23,14 +23,14 @@ fn what_it_costs_is_said_before_during_and_after() {
     assert_eq!(listed[0]["cost"]["per_hour"][0]["amount"], 1.0);
     let so_far = listed[0]["cost"]["so_far"][0]["amount"].as_f64().unwrap();
     assert!(so_far > 0.0 && so_far < 0.1, "{so_far}");
-    // What runs is not paid for twice: nothing that is there is told as new.
+    // Running resources are not paid for twice: existing ones are not shown as new.
     let again = site.run(&["up", &file]).exits(1);
     assert!(!again.stderr.contains("this costs"), "{}", again.stderr);
     let _ = site.run(&["down", "--yes"]).exits(0).prints("it cost about 0.01 SU in all");
 }
 
 #[test]
-fn what_is_made_anew_counts_on() {
+fn recreated_resources_continue_the_costs() {
     let site = Site::stand_in();
     up(&site, "");
     let snapshot = folder(&site.env).join("snapshot.json");
@@ -48,7 +48,7 @@ fn what_is_made_anew_counts_on() {
 }
 
 #[test]
-fn above_a_limit_it_asks_and_without_a_terminal_it_refuses() {
+fn above_a_limit_it_asks_and_refuses_without_a_terminal() {
     let site = Site::stand_in();
     let file = spec(&site, "ask_above: 0.5 SU");
     let refused = site.run(&["up", &file]).exits(2);
@@ -62,8 +62,8 @@ fn above_a_limit_it_asks_and_without_a_terminal_it_refuses() {
     // On a terminal it asks.
     assert!(on_a_terminal(&site.env, "n\n", &["up", &file]).contains("bring it up? [y/N]"));
     assert_eq!(site.ours().counts(), [0; 4]);
-    let told = on_a_terminal(&site.env, "y\n", &["up", &file]);
-    assert!(told.contains("failed to connect to host-0"), "{told}");
+    let screen = on_a_terminal(&site.env, "y\n", &["up", &file]);
+    assert!(screen.contains("failed to connect to host-0"), "{screen}");
     assert_eq!(site.ours().counts(), [1; 4]);
     site.down();
     let _ = site.run(&["up", "--yes", &file]).exits(1).says("failed to connect to host-0");
@@ -83,7 +83,7 @@ fn a_copy_of_credentials_is_made_by_consent_and_goes_with_the_cluster() {
     assert_eq!(site.ours().counts(), [0; 4]);
     assert!(!folder(&site.env).exists());
     let no = on_a_terminal(&site.env, "\n", &["up", &file]);
-    assert!(no.contains("agreed? [y/N]") && no.contains("you did not say yes"), "{no}");
+    assert!(no.contains("agreed? [y/N]") && no.contains("not confirmed"), "{no}");
     let yes = on_a_terminal(&site.env, "y\n", &["up", &file]);
     assert!(yes.contains("not while this machine is off or asleep, and at once when it wakes"), "{yes}");
     let copy = folder(&site.env).join("secrets/environment.json");
@@ -99,7 +99,7 @@ fn a_copy_of_credentials_is_made_by_consent_and_goes_with_the_cluster() {
     assert!(!copy.exists() && pid(&site.env).is_none());
 }
 
-/// No other file of this home, and no command line of what looks after the deadline, holds the secret.
+/// No other file of this home, and no command line of the agent, holds the secret.
 fn nowhere_else(env: &TestEnv, secret: &str, but: &std::path::Path) {
     let mut left = vec![env.home(), env.root().join("run")];
     let mut looked = 0;
@@ -121,37 +121,37 @@ fn nowhere_else(env: &TestEnv, secret: &str, but: &std::path::Path) {
 }
 
 #[test]
-fn a_limit_that_cannot_be_looked_after_is_refused() {
+fn a_limit_that_cannot_be_enforced_is_refused() {
     let site = Site::stand_in();
     let file = spec(&site, "max_cost: 40 USD");
     for verb in ["plan", "up"] {
         let _ =
-            site.run(&[verb, "--yes", &file]).exits(2).says("max_cost: is in USD, and what is asked for costs 1 SU");
+            site.run(&[verb, "--yes", &file]).exits(2).says("max_cost: is in USD, but the hosts are priced in 1 SU");
     }
     assert_eq!(site.ours().counts(), [0; 4]);
     let env = TestEnv::new();
     env.write("cluster.yaml", "name: x\nmax_cost: 40\n");
     for verb in ["plan", "up"] {
-        let _ = env.run(&[verb]).exits(2).says("the provider `local` tells no price").says("hint: `deadline: 3h`");
+        let _ = env.run(&[verb]).exits(2).says("the provider `local` reports no price").says("hint: `deadline: 3h`");
     }
     assert!(!env.home().join(".local/state/gpucl/clusters").exists(), "something was made");
 }
 
 #[test]
-fn wrong_limits_are_told_with_their_place() {
+fn wrong_limits_are_reported_with_their_place() {
     let env = TestEnv::new();
     env.write("cluster.yaml", "name: x\ndeadline: soon\nmax_cost: 40 EUR\nask_above: 0\n");
     let _ = env
         .run(&["plan"])
         .exits(2)
-        .says("cluster.yaml:2:11: deadline: `soon` is no deadline")
-        .says("cluster.yaml:3:11: max_cost: `40 EUR` is no amount")
-        .says("cluster.yaml:4:12: ask_above: `0` is no amount");
+        .says("cluster.yaml:2:11: deadline: `soon` is not a deadline")
+        .says("cluster.yaml:3:11: max_cost: `40 EUR` is not an amount")
+        .says("cluster.yaml:4:12: ask_above: `0` is not an amount");
     env.write("cluster.yaml", "name: x\ndeadline: 18:00\nask_above: 2.5\n");
     let _ = env.run(&["plan"]).exits(0);
 }
 
-/// Runs the program with a terminal, on which somebody types; what stands there afterwards.
+/// Runs the program on a terminal with typed input; returns the screen.
 fn on_a_terminal(env: &TestEnv, typed: &str, arguments: &[&str]) -> String {
     let program = env.command(arguments);
     let mut python = std::process::Command::new("python3");

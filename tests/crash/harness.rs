@@ -1,4 +1,4 @@
-//! One cluster over the world in memory: crash it, go on, look what is there.
+//! One cluster over the world in memory: crash it, resume, inspect the result.
 
 use std::collections::BTreeSet;
 
@@ -219,7 +219,7 @@ impl Harness {
                     return Err(format!("{} has other nodes as well: {found:?}", wanted.key));
                 }
             }
-            // What the journal says is what there is.
+            // The journal agrees with the world.
             let known = self.ledger().state();
             let resources = machine.resources.iter().map(|found| &found.id);
             let ids: BTreeSet<&String> = resources.chain(machine.projects.iter().map(|found| &found.id)).collect();
@@ -231,7 +231,7 @@ impl Harness {
         Ok(())
     }
 
-    /// Takes it down; then nothing exists, whatever anybody believes.
+    /// Takes it down; then nothing exists, whatever the state says.
     pub(crate) async fn ends(&mut self) -> Result<(), String> {
         self.run(&Goalish::Down).await.map_err(|error| format!("down failed: {error}"))?;
         let machine = self.world.machine();

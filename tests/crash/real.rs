@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{TestEnv, tagged_processes, turn};
 
-/// The records whose arrival in the journal is the moment of the kill: record, key, and of notes what stands in them first.
+/// The journal records at which to kill: record, key, and the name of a note.
 const UP: &[(&str, &str, &str)] = &[
     ("requested", "host0", ""),
     ("exists", "host0", ""),

@@ -23,7 +23,7 @@ pub(crate) enum Phase {
     Journalled,
 }
 
-/// Mistakes that the test must catch.
+/// Bugs that the test must catch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
@@ -68,7 +68,7 @@ struct Control {
     crash: Option<(usize, Phase)>,
     /// The effects begun, by their kinds.
     effects: Vec<&'static str>,
-    /// Whatever is asked next never answers.
+    /// The process is dead: later calls never return.
     dead: bool,
 }
 
@@ -114,7 +114,7 @@ impl MemoryWorld {
         }
     }
 
-    /// The effect itself; hands back the id of what was made.
+    /// The effect itself; returns the id of what was made.
     fn effect(&self, operation: &Operation, ledger: &Ledger) -> Result<Option<String>> {
         let mut machine = self.machine();
         machine.made += 1;
@@ -151,7 +151,7 @@ impl MemoryWorld {
                 return Ok(None);
             }
             Action::SetFirewall { digest } => {
-                // It is told where the others are.
+                // The firewall gets the addresses of the other hosts.
                 if machine.resources.len() < 2 || !machine.prepared.contains_key(&operation.key) {
                     return Err(gone(operation));
                 }
@@ -165,7 +165,7 @@ impl MemoryWorld {
                 };
                 let before = machine.projects.iter().position(|project| project.key == operation.key);
                 let before = before.map(|at| machine.projects.remove(at));
-                // It does to each node what the plan says, and looks at nothing else.
+                // It applies the plan to each node, and checks nothing else.
                 let mut running = before.map(|before| before.nodes).unwrap_or_default();
                 for NodeChange { node, change, .. } in nodes.iter().filter(|node| node.change != Change::Keep) {
                     running.retain(|found| found.key != *node);
@@ -211,7 +211,7 @@ impl MemoryWorld {
     }
 }
 
-/// A project that was only asked for, taken for one that is there.
+/// A project that was only requested, taken for an existing one.
 fn believed(wanted: &ProjectRequest) -> ObservedProject {
     let node = |node: &NodeRequest| ObservedNode { key: node.key.clone(), running: true, digest: node.digest.clone() };
     ObservedProject {
@@ -291,7 +291,7 @@ impl World for MemoryWorld {
                 self.die().await;
             }
         } else if phase == Some(Phase::Journalled) {
-            // What removes something is journalled after this returns: the next call finds the process dead.
+            // Removals are journalled after this returns: the next call finds the process dead.
             self.control.lock().unwrap().dead = true;
         }
         Ok(())

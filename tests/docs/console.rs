@@ -174,7 +174,7 @@ fn the_readme_shows_what_happens_on_a_stand_in_cloud() {
     assert_eq!(tagged_processes(&env), []);
     serving.end();
     let said = std::fs::read_to_string(&said).unwrap();
-    assert!(said.contains("forgotten are 0 instances, 0 keys, 0 file systems, 0 rulesets"), "{said}");
+    assert!(said.contains("discarded 0 instances, 0 keys, 0 file systems, 0 rulesets"), "{said}");
     assert!(said.contains(" 0 violations"), "{said}");
 }
 
@@ -215,7 +215,7 @@ fn bring_program(env: &TestEnv) {
     bring_examples(env, "examples");
 }
 
-/// Runs a command line through the shell; hands back all that it prints, and fails when it fails.
+/// Runs a command line through the shell; returns all output, and panics if it fails.
 fn sh(env: &TestEnv, command: &str) -> String {
     let program = env.command(&[]);
     let path = std::env::var("PATH").unwrap();
@@ -236,7 +236,8 @@ fn sh(env: &TestEnv, command: &str) -> String {
     printed
 }
 
-/// Nodes are found by a tag in their environment: it must be there in all that a node starts, or `down` could not see it.
+/// Nodes are found by a tag in their environment: it must be there in all that a node starts, or `down` could not see
+/// it.
 fn every_process_carries_the_tag(env: &TestEnv) {
     let tagged: Vec<u32> = tagged_processes(env).into_iter().map(|(pid, _)| pid).collect();
     let mut parents = Vec::new();

@@ -1,4 +1,5 @@
-//! Every `gpucl …` line of documents, help texts, hints, templates and shell programs is one that the program's own parser takes.
+//! Every `gpucl …` line of documents, help texts, hints, templates and shell programs is one that the program's own
+//! parser takes.
 
 use std::path::{Path, PathBuf};
 
@@ -21,10 +22,10 @@ const IN_SENTENCES: &[&str] = &[
 ];
 
 #[test]
-fn every_command_of_the_documents_can_be_given() {
+fn every_command_in_the_documents_is_valid() {
     let mut lines = Vec::new();
     for path in documents() {
-        // What is generated of the help texts is looked at there; what is over tells of commands that were.
+        // Generated help is checked separately, and the changelog mentions former commands.
         if !path.ends_with("docs/reference/cli.md") && !path.ends_with("CHANGELOG.md") {
             lines.extend(in_markdown(&shown(&path), &std::fs::read_to_string(&path).unwrap()));
         }
@@ -34,7 +35,7 @@ fn every_command_of_the_documents_can_be_given() {
 }
 
 #[test]
-fn every_command_of_hints_and_comments_can_be_given() {
+fn every_command_in_hints_and_comments_is_valid() {
     let mut lines = Vec::new();
     for path in files(&["src", "providers", "sandbox"], &["rs"]) {
         lines.extend(in_rust(&shown(&path), &std::fs::read_to_string(&path).unwrap()));
@@ -44,7 +45,7 @@ fn every_command_of_hints_and_comments_can_be_given() {
 }
 
 #[test]
-fn every_command_of_help_texts_can_be_given() {
+fn every_command_in_help_texts_is_valid() {
     let mut lines = Vec::new();
     let mut commands = vec![gpucl::cli::command()];
     while let Some(command) = commands.pop() {
@@ -65,7 +66,7 @@ fn every_command_of_help_texts_can_be_given() {
 }
 
 #[test]
-fn every_command_of_templates_playbooks_and_scripts_can_be_given() {
+fn every_command_in_templates_playbooks_and_scripts_is_valid() {
     let mut lines = Vec::new();
     let kinds = ["sh", "yaml", "yml", "tera", "py", ""];
     for path in files(&["src", "providers", "playbooks", "templates", "examples", "testbed", "justfile"], &kinds) {
@@ -78,7 +79,7 @@ fn every_command_of_templates_playbooks_and_scripts_can_be_given() {
     none(&lines);
 }
 
-/// What the tests above look for is found where it is.
+/// The tests above find wrong commands in every place.
 #[test]
 fn a_wrong_command_is_found_wherever_it_stands() {
     let mut parser = parser();

@@ -81,7 +81,8 @@ fn variants(file: &str, name: &str) -> Vec<String> {
     body.lines().filter(is_variant).map(word).collect()
 }
 
-/// What stands between backticks in the only line that begins so, behind that; what follows a ` … ` is told apart by, and belongs to it.
+/// The words in backticks in the only line with this beginning, after it; the text after a ` … ` distinguishes
+/// variants, and belongs to it.
 fn listed(begin: &str) -> Vec<String> {
     let document = read("docs/reference/json.md");
     let (name, first) = begin.split_once(" … ").unwrap_or((begin, ""));
@@ -127,9 +128,9 @@ fn sources() -> String {
     text
 }
 
-/// Whoever reads the lines waits for no word that never comes, and meets none that nobody told of.
+/// No listed word is never sent, and no sent word is unlisted.
 #[test]
-fn the_words_that_are_listed_are_those_that_are_sent() {
+fn the_listed_words_are_exactly_those_sent() {
     let sources = sources();
     for (file, name, begin) in [
         ("src/event/kind.rs", "Finish", "`finish` is "),
@@ -148,14 +149,14 @@ fn the_words_that_are_listed_are_those_that_are_sent() {
             variants.iter().filter(|word| !sources.contains(&format!("{name}::{word}"))).collect();
         assert!(never.is_empty(), "{name}: never sent: {never:?}");
         let words: std::collections::BTreeSet<String> = variants.iter().map(|name| snake(name)).collect();
-        let mut told: std::collections::BTreeSet<String> = listed(begin).into_iter().collect();
+        let mut described: std::collections::BTreeSet<String> = listed(begin).into_iter().collect();
         if name == "StepOutcome" {
-            told.remove("milliseconds");
+            described.remove("milliseconds");
         }
         if name == "LeaseState" {
-            told.retain(|word| words.contains(word));
+            described.retain(|word| words.contains(word));
         }
-        assert_eq!(told, words, "docs/reference/json.md, {name}");
+        assert_eq!(described, words, "docs/reference/json.md, {name}");
     }
     let names = read("src/plan/operation.rs");
     let names = names.split("pub fn name(&self)").nth(1).unwrap().split("\n    }\n").next().unwrap().to_owned();
@@ -168,10 +169,10 @@ fn the_words_that_are_listed_are_those_that_are_sent() {
     let mut phases: Vec<&str> = phases.split('"').skip(1).step_by(2).collect();
     phases.sort_unstable();
     phases.dedup();
-    let mut told: Vec<String> = listed("| `phase` | ");
-    told.retain(|word| !["list", "error"].contains(&word.as_str()));
-    told.sort();
-    assert_eq!(told, phases);
+    let mut described: Vec<String> = listed("| `phase` | ");
+    described.retain(|word| !["list", "error"].contains(&word.as_str()));
+    described.sort();
+    assert_eq!(described, phases);
 }
 
 /// The tables of a provider's guide name every key that a spec can say, and no other.

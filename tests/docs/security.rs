@@ -1,7 +1,7 @@
-//! What SECURITY.md claims is shown by tests, and they are there.
+//! The claims in SECURITY.md are backed by existing tests.
 //!
-//! Its tables `| claim | test |` name them as `cargo test` does: `jobs::portal::nobody_passes_without_the_key` is in this binary, and what begins with
-//! `lib: ` in the library, `providers::` and `sandbox::` included.
+//! Its tables `| claim | test |` name them as `cargo test` does: `jobs::portal::nobody_passes_without_the_key` is in
+//! this binary, and what begins with `lib: ` in the library, `providers::` and `sandbox::` included.
 
 use std::path::{Path, PathBuf};
 
@@ -73,7 +73,7 @@ fn with_end(stem: &Path, end: &str) -> PathBuf {
 }
 
 #[test]
-fn each_claim_names_tests_that_are_there() {
+fn each_claim_names_existing_tests() {
     let rows = rows(&read("SECURITY.md"));
     assert!(rows.len() > 20, "the table was not read: {rows:?}");
     let mut wrong = Vec::new();
@@ -87,23 +87,23 @@ fn each_claim_names_tests_that_are_there() {
 }
 
 #[test]
-fn a_claim_without_a_test_or_with_one_that_is_gone_is_noticed() {
-    let table = "| claim | test |\n|---|---|\n| a | `docs::security::each_claim_names_tests_that_are_there` |\n| b | none |\n\n| c | d |\n";
-    let named = "docs::security::each_claim_names_tests_that_are_there".to_owned();
+fn a_claim_without_an_existing_test_is_noticed() {
+    let table = "| claim | test |\n|---|---|\n| a | `docs::security::each_claim_names_existing_tests` |\n| b | none |\n\n| c | d |\n";
+    let named = "docs::security::each_claim_names_existing_tests".to_owned();
     assert_eq!(rows(table), [("a".to_owned(), vec![named.clone()]), ("b".to_owned(), Vec::new())]);
     assert!(
         is_there(&named)
-            && is_there("lib: util::runtime_dir::tests::a_folder_for_sockets_is_of_this_user_alone_or_refused")
+            && is_there("lib: util::runtime_dir::tests::a_folder_for_sockets_must_be_private_to_this_user")
     );
     assert!(is_there(
-        "lib: providers::lambda::api::tests::an_instance_is_read_with_what_nobody_knows_and_without_its_secrets"
+        "lib: providers::lambda::api::tests::an_instance_is_read_despite_unknown_fields_and_without_its_secrets"
     ));
     // Neither a helper nor a name in another file is a test of that path.
     assert!(!is_there("docs::security::rows") && !is_there("docs::security::links_between_documents_lead_somewhere"));
     assert!(!is_there("lib: state::owner::tests::no_such_test"));
 }
 
-/// What runs in a workflow is what somebody looked at: a tag can be moved, a commit cannot.
+/// Workflows run reviewed code: a tag can be moved, a commit cannot.
 #[test]
 fn actions_of_workflows_are_pinned_by_commit() {
     for entry in std::fs::read_dir(root().join(".github/workflows")).unwrap() {

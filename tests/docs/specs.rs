@@ -1,4 +1,5 @@
-//! Every piece of a spec in documents, READMEs and examples is read by the real reader, and planned as far as that takes no host.
+//! Every piece of a spec in documents, READMEs and examples is read by the real reader, and planned as far as that
+//! takes no host.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,7 +38,7 @@ fn every_spec_that_is_shown_is_read_and_planned() {
     assert!(wrong.is_empty(), "{} of {} pieces cannot be used:\n{}", wrong.len(), pieces.len(), wrong.join("\n"));
 }
 
-/// What the test above looks for is found.
+/// The test above finds a wrong key.
 #[test]
 fn a_wrong_key_in_a_document_is_found() {
     let places = Places::new();
@@ -53,8 +54,8 @@ fn a_wrong_key_in_a_document_is_found() {
     ] {
         let found = in_markdown("docs/x.md", text);
         assert_eq!(found.len(), 1, "{text}");
-        let told = places.wrong(&found[0]).unwrap_or_else(|| panic!("it was taken: {text}"));
-        assert!(told.contains(says), "{told}");
+        let problem = places.wrong(&found[0]).unwrap_or_else(|| panic!("it was taken: {text}"));
+        assert!(problem.contains(says), "{problem}");
     }
     for text in
         ["As `services: {prometheus: false}` and `images: {jupyter: …}` say.\n", "```yaml\ncompose: [mine.yaml]\n```\n"]
@@ -90,7 +91,8 @@ fn keys() -> Vec<String> {
     gpucl::spec::schema(gpucl::providers::all()).unwrap()["properties"].as_object().unwrap().keys().cloned().collect()
 }
 
-/// Blocks that are fenced as YAML, indented blocks that begin with a key of a spec or of a provider, and such texts within a line.
+/// Blocks that are fenced as YAML, indented blocks that begin with a key of a spec or of a provider, and such texts
+/// within a line.
 fn in_markdown(place: &str, text: &str) -> Vec<Piece> {
     let keys = keys();
     let settings = settings_of(&provider_of(place));
@@ -227,7 +229,7 @@ impl Places {
 
     /// What is wrong with a piece; nothing when it can be used.
     fn wrong(&self, piece: &Piece) -> Option<String> {
-        let mut told = None;
+        let mut problem = None;
         // What is left out stands for an address, or for an image.
         for stand_in in ["https://example.org/x", "example.org/x:1", "x"] {
             let of = |text: &str| {
@@ -236,13 +238,13 @@ impl Places {
             let filled = Piece { text: of(&piece.text), ..piece.clone() };
             match whole(&filled).and_then(|whole| self.plan(&filled, &whole)) {
                 Ok(()) => return None,
-                Err(why) => told = told.or(Some(format!("{}: {why}\n{}", piece.place, piece.text))),
+                Err(why) => problem = problem.or(Some(format!("{}: {why}\n{}", piece.place, piece.text))),
             }
             if filled.text == piece.text {
                 break;
             }
         }
-        told
+        problem
     }
 
     fn plan(&self, piece: &Piece, Whole { provider, spec }: &Whole) -> Result<(), String> {
@@ -267,7 +269,8 @@ impl Places {
                 _ => Err(plan.stderr),
             };
         }
-        // To plan is to look at hosts, and those of a document are not there: all that would be sent is worked out without them.
+        // A plan needs an inspection of the hosts, and those of a document do not exist: what would be sent is computed
+        // without them.
         let to = env.root().join("rendered").display().to_string();
         let render = env.run(&["render", "--to", &to]);
         if render.code == Some(0) { Ok(()) } else { Err(render.stderr) }

@@ -1,4 +1,4 @@
-//! Closed by default: what answers from outside, and where secrets can be found.
+//! Closed by default: open ports, and places of secrets.
 
 use super::spec::gpucl;
 use super::testbed::{TestHost, docker, testbed};
@@ -7,7 +7,8 @@ use crate::support::{TestEnv, until};
 /// The port of a stranger's server on the host.
 const FOREIGN: u16 = 5599;
 
-/// From another machine on the hosts' network, each port that the host listens on is tried: only SSH's answers, and a stranger's.
+/// From another machine on the hosts' network, each port that the host listens on is tried: only SSH's answers, and a
+/// stranger's.
 pub(crate) fn nothing_of_ours_answers(host: &TestHost) {
     host.sh(&format!(
         "mkdir -p /var/empty; (setsid python3 -m http.server {FOREIGN} --directory /var/empty >/dev/null 2>&1 </dev/null &)"
@@ -31,8 +32,8 @@ pub(crate) fn nothing_of_ours_answers(host: &TestHost) {
     assert_eq!(open, ["22", &FOREIGN.to_string()], "of {ports:?}");
 }
 
-/// A machine on the same layer 2 sends what no router would: packets to 127.0.0.1, and to the addresses of our containers, straight to
-/// the host. Engines before 28 let both in, so what newer ones do about it is taken away here.
+/// A machine on the same layer 2 sends what no router would: packets to 127.0.0.1, and to the addresses of our
+/// containers, straight to the host. Engines before 28 let both in, so what newer ones do about it is taken away here.
 pub(crate) fn a_neighbour_reaches_nothing(env: &TestEnv, host: &TestHost) {
     host.sh("iptables -t raw -F PREROUTING 2>/dev/null || true");
     let inspect = "docker inspect -f '{{range $port, $on := .NetworkSettings.Ports}}{{range $on}}{{$port}} {{.HostPort}}{{println}}{{end}}{{end}}' \
@@ -69,7 +70,8 @@ pub(crate) fn a_neighbour_reaches_nothing(env: &TestEnv, host: &TestHost) {
     let said = neighbour(&script);
     println!("a neighbour tried {} ports and addresses: {said}", targets.len());
     assert_eq!(said.trim(), "tried", "a neighbour reaches what is on the loopback or within the containers' network");
-    // It is our rules that keep it out: without them it comes in, and the cluster is not ready. What sets them at boot sets them again.
+    // It is our rules that keep it out: without them it comes in, and the cluster is not ready. What sets them at boot
+    // sets them again.
     let table = host.sh("nft list tables | sed -n 's/^table inet \\(gpucl_.*_closed\\)$/\\1/p'");
     host.sh(&format!("nft delete table inet {table}"));
     let said = neighbour(&script);

@@ -1,4 +1,4 @@
-//! Copies from a host that gives what it likes, and to one whose folders hold links: through a real sshd of this user.
+//! Copies from a malicious host, and to one whose folders contain links: through a real sshd of this user.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[tokio::test]
 #[ignore = "testbed"]
-async fn a_host_gives_what_was_asked_for_and_nothing_else() {
+async fn a_host_writes_only_the_requested_files() {
     let host = Host::start(2391).await;
     let mut archive = tar::Builder::new(Vec::new());
     file(&mut archive, "results.txt", 0o644);
@@ -125,7 +125,7 @@ async fn a_host_gives_what_was_asked_for_and_nothing_else() {
 
 #[tokio::test]
 #[ignore = "testbed"]
-async fn links_on_a_host_lead_a_copy_nowhere() {
+async fn links_on_a_host_do_not_redirect_a_copy() {
     let host = Host::start(2392).await;
     let (here, home) = (host.here(), host.home());
     std::fs::create_dir_all(here.join("data/sub")).unwrap();
@@ -134,7 +134,7 @@ async fn links_on_a_host_lead_a_copy_nowhere() {
     std::fs::create_dir_all(home.join("inbox/data")).unwrap();
     std::fs::create_dir(home.join("victim")).unwrap();
     std::fs::write(home.join("victim/file"), "old").unwrap();
-    // What a job can leave where a person copies to, perhaps as root: a folder and a file that are elsewhere.
+    // What a job can leave where a person copies to, perhaps as root: links to a folder and a file in other places.
     symlink(home.join("victim"), home.join("inbox/data/sub")).unwrap();
     symlink(home.join("victim/file"), home.join("inbox/data/top")).unwrap();
     let sent = host.ssh.upload(&[here.join("data")], "inbox/", false, &mut |_| {}).await;

@@ -1,4 +1,4 @@
-//! The troubles that CI leaves out (`--skip hosts::every`) and `just testbed-all` runs.
+//! Failures that CI skips (`--skip hosts::every`) and `just testbed-all` runs.
 
 mod amd;
 mod cluster;

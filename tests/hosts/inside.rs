@@ -1,4 +1,5 @@
-//! What a job can do to the host, to the cloud and to the other services: an attack by a job that was submitted as any other.
+//! What a job can do to the host, to the cloud and to the other services: an attack by a job that was submitted as any
+//! other.
 
 use super::spec::gpucl;
 use super::testbed::TestHost;
@@ -28,7 +29,7 @@ except OSError as error:
     tell("metadata", f"refused ({error})")
 tell("files", " ".join(sorted(os.listdir("/run/gpucl/secrets"))))
 
-# Whoever looks at the cluster from inside of this container is stopped, and what it was given is read in its place.
+# A probe of the cluster inside this container is stopped, and what it was given is read instead.
 tell("watching", "now")
 end, caught = time.monotonic() + 90, 0
 while time.monotonic() < end and not caught:
@@ -54,7 +55,8 @@ while time.monotonic() < end and not caught:
 tell("caught", caught)
 "#;
 
-/// A job that tries what a hostile one would, while the cluster is verified: it gets what the cluster gives to every job and no more.
+/// A job that tries what a hostile one would, while the cluster is verified: it gets what the cluster gives to every
+/// job and no more.
 pub(crate) fn a_job_gets_nothing_but_its_own(env: &TestEnv, host: &TestHost, cluster: &str) {
     let image = host.sh("docker ps --format '{{.Names}}' | grep -- '-head$'");
     assert!(

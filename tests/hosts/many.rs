@@ -1,7 +1,8 @@
-//! Many hosts at once, each 40 ms away: what a stage costs beside a plain `ssh host sh -s` for each that does the same work.
+//! Many hosts at once, each 40 ms away: what a stage costs beside a plain `ssh host sh -s` for each that does the same
+//! work.
 //!
-//! The hosts are network namespaces with sshd (`testbed/hosts/netns`): they are cheap, so that what is measured is the way to
-//! them and not their engines. The figures are printed, whatever they are.
+//! The hosts are network namespaces with sshd (`testbed/hosts/netns`): they are cheap, so that what is measured is the
+//! way to them and not their engines. The figures are printed, whatever they are.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -21,7 +22,7 @@ use crate::support::alone;
 const HOSTS: usize = 8;
 const DELAY: &str = "40";
 const STEPS: usize = 12;
-/// The middle one of so many is told.
+/// The median of this many runs is reported.
 const ROUNDS: usize = 5;
 
 /// What every step does: about 10 ms of work that leaves a file.
@@ -35,8 +36,8 @@ impl Namespaces {
     fn up() -> (Self, Vec<Value>) {
         let _ = testbed();
         let _ = Command::new(super::testbed::folder().join("netns")).arg("down").output();
-        let told = script("netns", &["up", &HOSTS.to_string(), "--delay", DELAY]);
-        let hosts: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let printed = script("netns", &["up", &HOSTS.to_string(), "--delay", DELAY]);
+        let hosts: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(hosts.len(), HOSTS);
         (Self, hosts)
     }
@@ -68,7 +69,7 @@ fn plain(folder: &str) -> String {
     text
 }
 
-/// One `ssh host sh -s` for each host, all at once; hands back how long they took together.
+/// One `ssh host sh -s` for each host, all at once; returns how long they took together.
 fn floor(config: &std::path::Path, names: &[String], program: &str) -> Duration {
     let begin = Instant::now();
     let children: Vec<_> = names
@@ -92,7 +93,8 @@ fn floor(config: &std::path::Path, names: &[String], program: &str) -> Duration 
     begin.elapsed()
 }
 
-/// A stage on all hosts over connections of its own, as a command does it; hands back how long both took, and the reports.
+/// A stage on all hosts over connections of its own, as a command does it; returns how long both took, and the
+/// reports.
 async fn product(
     connections: &Connections,
     names: &[String],

@@ -6,12 +6,12 @@ use super::closed;
 use super::inside;
 use super::spec::{env, gpucl, spec};
 use super::testbed::TestHost;
-use crate::support::{TestEnv, alone, until};
+use crate::support::{TestEnv, turn, until};
 
 #[test]
 #[ignore = "testbed"]
 fn a_fresh_host_with_two_gpus_comes_to_ready_and_goes() {
-    let _turn = alone();
+    let _turn = turn();
     let host = TestHost::start("one", &["--gpus", "nvidia:2", "--image", "fresh"]);
     let env = env();
     env.write("cluster.yaml", &spec("one", &[&host], ""));
@@ -47,7 +47,8 @@ fn a_fresh_host_with_two_gpus_comes_to_ready_and_goes() {
     assert!(!host.try_sh("test -e /var/lib/gpucl").status.success(), "the folder of gpucl is gone");
 }
 
-/// The registry's owner moves a tag: here what was recorded at the first pull is what differs, and nothing has it any more.
+/// The registry's owner moves a tag: here what was recorded at the first pull is what differs, and nothing has it any
+/// more.
 fn a_moved_tag_is_said(env: &TestEnv, host: &TestHost) {
     let path = env.home().join(".local/state/gpucl/clusters/one/images.json");
     let recorded = std::fs::read_to_string(&path).unwrap();
@@ -60,12 +61,13 @@ fn a_moved_tag_is_said(env: &TestEnv, host: &TestHost) {
     std::fs::write(&path, changed.to_string()).unwrap();
     // With its rules gone the host is prepared again.
     host.sh("nft delete table $(nft list tables | sed -n 's/^table //; /gpucl_.*_closed/p')");
-    let up = gpucl(env, &["up"]).exits(1).says("was moved").says("cannot be pulled");
+    let up = gpucl(env, &["up"]).exits(1).says("has moved").says("cannot be pulled");
     assert!(up.stderr.contains(&image), "{}", up.stderr);
     std::fs::write(&path, recorded).unwrap();
 }
 
-/// What Ray writes for a Grafana of its own, and what ours is given: the same but for the way in and the session's name.
+/// What Ray writes for a Grafana of its own, and what ours is given: the same but for the way in and the session's
+/// name.
 fn grafana_is_provisioned_as_ray_does_it(host: &TestHost) {
     let head = host.sh("docker ps --format '{{.Names}}' | grep -- '-head$'");
     let in_head = |command: &str| host.sh(&format!("docker exec {} sh -c '{command}'", head.trim()));
@@ -83,7 +85,7 @@ fn grafana_is_provisioned_as_ray_does_it(host: &TestHost) {
             assert_eq!(ours[what][0][key], rays[what][0][key], "{key} of {what}");
         }
     }
-    // Ray was told to write its dashboards there, since its own folder is another after each start.
+    // Ray writes its dashboards there by configuration, since its own folder changes with each start.
     let rays = yaml(in_head(&format!("cat {folder}/provisioning/dashboards/default.yml")));
     let rays = in_head(&format!("cd {} && ls *.json", rays["providers"][0]["options"]["path"].as_str().unwrap()));
     assert!(rays.lines().count() >= 8, "{rays}");
@@ -111,15 +113,15 @@ fn again_beside_a_job(env: &TestEnv, host: &TestHost) {
     gpucl(env, &["job", "logs", "long"]).exits(0).prints("counted to the end");
 }
 
-/// Every page answers through its address with its key and login and is refused without either; at 127.0.0.1 to its credential
-/// alone. It survives the end of the connection.
+/// Every page answers through its address with its key and login and is refused without either; at 127.0.0.1 to its
+/// credential alone. It survives the end of the connection.
 fn pages(env: &TestEnv) {
     let mut first = Dashboard::open(env);
     for page in first.pages() {
         let (browser, program) = (first.ask(&page), first.ask_as_a_program(&page));
         println!("{page}: {browser:?}, as a program {program:?}");
         assert_eq!(browser.0, 200, "{page} with its key and its login");
-        // The portal logs in to Ray's page by itself.
+        // The portal logs in to Ray's page automatically.
         assert!(page == "dashboard" || matches!(browser.1, 401 | 403), "{page} without its login: {}", browser.1);
         assert_eq!(browser.2, 401, "{page} without its key");
         // The login of the store's console is a form, for which it takes a browser.
@@ -174,7 +176,7 @@ fn ports(urls: &serde_json::Value) -> Vec<u16> {
 /// A `gpucl dashboard` that runs.
 struct Dashboard {
     child: std::process::Child,
-    told: serde_json::Value,
+    printed: serde_json::Value,
     folder: std::path::PathBuf,
 }
 
@@ -184,13 +186,13 @@ impl Dashboard {
         let mut command = env.command(&["--output", "json", "dashboard", "--no-open"]);
         let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
         let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
-        let told = lines.next().unwrap().unwrap();
+        let printed = lines.next().unwrap().unwrap();
         let folder = env.home().join(".local/state/gpucl/clusters/one/secrets");
-        Self { child, told: serde_json::from_str(&told).unwrap(), folder }
+        Self { child, printed: serde_json::from_str(&printed).unwrap(), folder }
     }
 
     fn urls(&self) -> serde_json::Value {
-        self.told["pages"].clone()
+        self.printed["pages"].clone()
     }
 
     fn pages(&self) -> Vec<String> {
@@ -226,7 +228,7 @@ impl Dashboard {
 
     /// Where a browser finds a page, and the header with the cookie that it has there.
     fn address(&self, page: &str) -> (String, String) {
-        let url = self.told["pages"][page].as_str().unwrap();
+        let url = self.printed["pages"][page].as_str().unwrap();
         let (host, key) = url.strip_prefix("http://").unwrap().split_once("/?gpucl_key=").unwrap();
         let random = host.split('.').nth(1).unwrap();
         (host.to_owned(), format!("Cookie: gpucl_{random}_{page}={key}"))

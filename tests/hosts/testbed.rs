@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{Outcome, TestEnv};
 
-/// What `testbed/hosts/up` told.
+/// The output of `testbed/hosts/up`.
 pub(crate) fn testbed() -> &'static Value {
     static UP: OnceLock<Value> = OnceLock::new();
     UP.get_or_init(|| last_line(&script("up", &[])))
@@ -17,7 +17,7 @@ pub(crate) fn testbed() -> &'static Value {
 /// A host of the testbed.
 pub(crate) struct TestHost {
     name: String,
-    told: Value,
+    printed: Value,
 }
 
 impl TestHost {
@@ -25,35 +25,35 @@ impl TestHost {
     pub(crate) fn start(name: &str, options: &[&str]) -> Self {
         let _ = testbed();
         let _ = Command::new(folder().join("rm")).arg(name).output();
-        let told = last_line(&script("host", &[&[name], options].concat()));
-        Self { name: name.to_owned(), told }
+        let printed = last_line(&script("host", &[&[name], options].concat()));
+        Self { name: name.to_owned(), printed }
     }
 
     pub(crate) fn address(&self) -> &str {
-        self.told["address"].as_str().unwrap()
+        self.printed["address"].as_str().unwrap()
     }
 
     pub(crate) fn user(&self) -> &str {
-        self.told["user"].as_str().unwrap()
+        self.printed["user"].as_str().unwrap()
     }
 
     pub(crate) fn identity(&self) -> PathBuf {
-        PathBuf::from(self.told["identity"].as_str().unwrap())
+        PathBuf::from(self.printed["identity"].as_str().unwrap())
     }
 
     pub(crate) fn host_key(&self) -> &str {
-        self.told["host_key"].as_str().unwrap()
+        self.printed["host_key"].as_str().unwrap()
     }
 
     pub(crate) fn uuids(&self) -> Vec<String> {
-        self.told["uuids"].as_array().unwrap().iter().map(|uuid| uuid.as_str().unwrap().to_owned()).collect()
+        self.printed["uuids"].as_array().unwrap().iter().map(|uuid| uuid.as_str().unwrap().to_owned()).collect()
     }
 
     pub(crate) fn container(&self) -> &str {
-        self.told["container"].as_str().unwrap()
+        self.printed["container"].as_str().unwrap()
     }
 
-    /// Runs a shell text on the host as root, not by SSH; hands back what it printed.
+    /// Runs a shell text on the host as root, not by SSH; returns what it printed.
     #[track_caller]
     pub(crate) fn sh(&self, text: &str) -> String {
         let output = self.try_sh(text);
@@ -91,10 +91,10 @@ impl Drop for TestHost {
     }
 }
 
-/// What stands in for the world's package and image servers, and keeps nodes small enough for this machine.
+/// Settings for the testbed's package and image mirrors, and for nodes small enough for this machine.
 fn mirrors() -> String {
-    let told = testbed();
-    let text = |key: &str| told[key].as_str().unwrap();
+    let printed = testbed();
+    let text = |key: &str| printed[key].as_str().unwrap();
     format!(
         "oversubscribe: true\nplaybooks:\n  docker: {{registry_mirror: \"{}\"}}\n  nvidia: {{toolkit_repository: \"{}\", \
          toolkit_key_url: \"{}\", toolkit_key_fingerprint: \"{}\"}}\ntimeouts: {{ready: 8m, start: 6m}}\n",

@@ -1,8 +1,8 @@
-//! No trace: a host that was in use before is after `down` what it was.
+//! No trace: a host that was in use before is unchanged after `down`.
 
 use super::spec::{env, gpucl, spec};
 use super::testbed::{TestHost, testbed};
-use crate::support::alone;
+use crate::support::turn;
 
 /// All that must be equal, a line each.
 const SNAPSHOT: &str = r#"
@@ -39,8 +39,8 @@ pub(crate) fn host_in_use(name: &str, gpus: &str) -> TestHost {
 
 #[test]
 #[ignore = "testbed"]
-fn a_host_in_use_is_after_down_what_it_was() {
-    let _turn = alone();
+fn a_host_in_use_is_unchanged_after_down() {
+    let _turn = turn();
     let host = host_in_use("used", "nvidia:1");
     let env = env();
     let text = spec("used", &[&host], "");

@@ -1,4 +1,4 @@
-//! Troubles that are cheap and telling: each ends with the right exit code, says what to do, and leaves the host as it should be.
+//! Cheap and typical failures: each ends with the right exit code and a hint, and leaves the host in the right state.
 
 pub(crate) mod lab;
 
@@ -47,9 +47,9 @@ fn a_wrong_host_key_is_refused_with_both_keys_and_the_way_out() {
     let before = lab.host.sessions();
     lab.run(&spec, &["up"])
         .exits(1)
-        .says("it shows another host key than the one that is known for it")
+        .says("its host key differs from the known one")
         .says("its key is now SHA256:")
-        .says("stop here: somebody may listen in between")
+        .says("stop here: somebody may be intercepting the connection")
         .says("hint: to accept the new key, write it into `host_key:` of that entry of `hosts:`");
     assert_eq!(lab.host.sessions(), before, "nothing was run there");
     lab.nothing_is_known();
@@ -57,7 +57,7 @@ fn a_wrong_host_key_is_refused_with_both_keys_and_the_way_out() {
 
 #[test]
 #[ignore = "testbed"]
-fn a_sudo_that_asks_for_a_password_is_told_with_the_line_that_allows_it() {
+fn a_sudo_password_prompt_is_reported_with_the_sudoers_line() {
     let lab = Lab::open();
     let undo = lab.while_held(
         "cp -a /etc/sudoers.d /var/tmp/sudoers.d && sed -i 's/NOPASSWD://' /etc/sudoers.d/*",
@@ -87,7 +87,7 @@ fn a_repository_with_another_key_than_the_pinned_one_is_not_taken() {
         .says("step `install the container toolkit`")
         .says("the repository's key is not the pinned one")
         .says(fingerprint)
-        .says("hint: do not go on unless you know why it changed");
+        .says("hint: do not continue unless you know why it changed");
     let there = lab.host.sh("ls /usr/share/keyrings /etc/apt/sources.list.d");
     assert!(!there.contains("gpucl"), "neither the key nor the list is left: {there}");
     lab.down("repokey");
@@ -103,7 +103,7 @@ fn fewer_gpus_than_promised_is_a_mistake_in_the_spec() {
     let spec = lab.spec("gpus").replace("per: gpu", "count: 2, gpus: 1");
     lab.run(&spec, &["up"])
         .exits(2)
-        .says("the workers are promised 2 GPUs and host-0 has 1; for logical ones say `gpu: declared`")
+        .says("the workers need 2 GPUs, but host-0 has 1; for logical GPUs set `gpu: declared`")
         .says("cluster.yaml:");
     lab.nothing_is_known();
     lab.host_is_untouched();

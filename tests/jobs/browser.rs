@@ -90,7 +90,7 @@ fn is_by_ray(head: &str) -> bool {
     head.contains("authorization: Bearer cluster-token\r\n")
 }
 
-/// Ray's page, as far as this is about: its data wants the token, and it shows Grafana at the place that it is told.
+/// A minimal version of Ray's page: its data needs the token, and it embeds Grafana from the given address.
 async fn ray() -> Site {
     Site::start(|head| {
         if !is_by_ray(head) {
@@ -100,8 +100,8 @@ async fn ray() -> Site {
             return (200, String::new(), r#"{"data":{"grafanaHost":"http://127.0.0.1:3000"}}"#.to_owned());
         }
         let script = "addEventListener('message', said => document.title = said.data);\
-            fetch('/api/grafana_health').then(told => told.json()).then(told => {\
-            let frame = document.createElement('iframe'); frame.src = told.data.grafanaHost + '/d/ray?panelId=1';\
+            fetch('/api/grafana_health').then(reply => reply.json()).then(reply => {\
+            let frame = document.createElement('iframe'); frame.src = reply.data.grafanaHost + '/d/ray?panelId=1';\
             document.body.append(frame) })";
         (200, String::new(), format!("<title>ray</title><body>the real page<script>{script}</script>"))
     })
@@ -112,7 +112,7 @@ fn ray_page(site: &Site) -> Page {
     Page { inject: Some("Bearer cluster-token".to_owned().into()), ..page("dashboard", site) }
 }
 
-/// A stand-in of Grafana. Like it, it keeps who is logged in by a strict cookie, and talks to its own address only.
+/// A stand-in for Grafana. Like the real one, it keeps the login in a strict cookie, and talks only to its own address.
 async fn grafana() -> Site {
     Site::start(|head| {
         let host = header(head, "host").unwrap_or_default();
@@ -199,7 +199,7 @@ async fn grafana_works_within_rays_page_with_its_strict_cookie() {
         let shown = Page { is_shown_by_others: true, ..page("grafana", &grafana) };
         let shown = open(&run, shown).await;
         let portal = open(&run, Page { grafana: Some(shown.prefix()), ..ray_page(&ray) }).await;
-        // Who is not logged in there sees its login within Ray's page: the frame itself is let in.
+        // Without a login, Ray's page shows Grafana's login form: the frame itself is let in.
         browser.visit(&portal.url()).await;
         browser.until("document.title === 'log in'").await;
         browser.visit(&shown.url().replace("/?", "/login?")).await;

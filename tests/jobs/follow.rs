@@ -99,7 +99,7 @@ fn client(base: &str) -> Client {
 
 const QUICK: FollowOptions = FollowOptions { give_up_after: Duration::from_secs(20), pause: Duration::from_millis(5) };
 
-/// Follows `j` to its end; hands back what was printed and what was said.
+/// Follows `j` to its end; returns what was printed and what was said.
 async fn followed(base: &str) -> (String, Vec<String>, Followed) {
     let said = Mutex::new((String::new(), Vec::new()));
     let mut on = |follow: Follow<'_>| {
@@ -129,13 +129,13 @@ async fn a_log_is_whole_and_printed_once_through_broken_connections() {
     let ray = stand_in(pieces, &[Play::ThenBreak(2), Play::ThenBreak(1), Play::ThenBreak(3), Play::ThenClose(4)]).await;
     let (text, notes, end) = followed(&ray.base).await;
     assert_eq!(text, pieces.concat());
-    assert_eq!(notes.iter().filter(|note| note.contains("is lost")).count(), 3, "{notes:?}");
-    assert_eq!(notes.iter().filter(|note| *note == "connected again").count(), 3, "{notes:?}");
+    assert_eq!(notes.iter().filter(|note| note.contains("lost the connection")).count(), 3, "{notes:?}");
+    assert_eq!(notes.iter().filter(|note| *note == "reconnected").count(), 3, "{notes:?}");
     assert_failed(&end);
 }
 
 #[tokio::test]
-async fn a_close_in_good_order_is_no_end_while_the_job_goes_on() {
+async fn an_orderly_close_does_not_end_following_a_running_job() {
     let ray = stand_in(&["a\n", "b\n"], &[Play::ThenClose(1), Play::ThenClose(2)]).await;
     let (text, _, end) = followed(&ray.base).await;
     assert_eq!(text, "a\nb\n");
@@ -144,7 +144,7 @@ async fn a_close_in_good_order_is_no_end_while_the_job_goes_on() {
 }
 
 #[tokio::test]
-async fn a_job_that_ended_while_the_connection_was_lost_is_told_whole() {
+async fn the_log_of_a_job_that_ended_while_disconnected_is_complete() {
     let ray = stand_in(&["a\n", "b\n", "c\n"], &[Play::ThenBreak(2)]).await;
     let (text, notes, end) = followed(&ray.base).await;
     assert_eq!(text, "a\nb\nc\n");
@@ -153,14 +153,14 @@ async fn a_job_that_ended_while_the_connection_was_lost_is_told_whole() {
 }
 
 #[tokio::test]
-async fn a_follower_that_has_enough_ends_the_following() {
+async fn a_follower_can_stop_following() {
     let ray = stand_in(&["a\n", "b\n"], &[Play::ThenClose(2)]).await;
     let end = client(&ray.base).follow("j", QUICK, &mut |_| ControlFlow::Break(())).await.unwrap();
     assert_eq!(end, Followed::Left);
 }
 
 #[tokio::test]
-async fn an_unknown_job_a_wrong_token_and_silence_are_told_apart() {
+async fn an_unknown_job_a_wrong_token_and_silence_are_distinguished() {
     let ray = stand_in(&[], &[]).await;
     let unknown = client(&ray.base).follow("nope", QUICK, &mut |_| ControlFlow::Continue(())).await.unwrap_err();
     assert_eq!(unknown.kind(), ErrorKind::NotFound);

@@ -14,7 +14,7 @@ const LARGE: usize = 3 * 1024 * 1024;
 const OWN: &str = "Authorization: Bearer cluster-token\r\n";
 const NAVIGATES: &str = "Sec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n";
 
-/// A page that tells what it was asked, takes and gives large bodies, and goes on raw after an upgrade.
+/// A page that echoes its requests, takes and sends large bodies, and passes raw bytes after an upgrade.
 async fn page() -> Page {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let upstream = listener.local_addr().unwrap().to_string();
@@ -147,7 +147,7 @@ async fn nobody_passes_without_the_key() {
     for wrong in [format!("{name}=wrong\r\n"), format!("{name}x={key}\r\n"), format!("Cookie: {key}\r\n")] {
         assert_status(&open.get("/", &wrong).await, "401");
     }
-    // Under its name the credential of the page is not what it asks for: a browser could send that by itself.
+    // Under its name the page does not accept its credential: a browser could send that automatically.
     assert_status(&open.get("/", OWN).await, "401");
     // Of two pages of one run, each has a key of its own.
     let run = Run::named().unwrap();
@@ -233,7 +233,7 @@ async fn the_page_sees_its_address_and_credential_and_nothing_of_ours() {
     for ours in ["gpucl_", key.as_str(), ".localhost", "Bearer mine", "x-hop", "keep-alive", "h2c"] {
         assert!(!head.contains(ours), "{ours:?} was passed on:\n{head}");
     }
-    // What comes back neither sets nor removes our cookie, leads nowhere else, and tells nobody the name.
+    // The answer neither sets nor removes our cookie, does not redirect away, and does not leak the name.
     for wanted in [
         "\r\nset-cookie: grafana_session=1; Path=/\r\n",
         "\r\nlocation: /login?a=b\r\n",
@@ -245,8 +245,8 @@ async fn the_page_sees_its_address_and_credential_and_nothing_of_ours() {
     }
     assert!(!answer.contains("gpucl_") && !answer.contains("clear-site-data"), "{answer}");
     // A referer of another page says nothing here.
-    let elsewhere = open.get("/", &format!("{}Referer: http://evil.example/{host}\r\n", open.cookie)).await;
-    assert!(!elsewhere.contains("referer"), "{elsewhere}");
+    let foreign = open.get("/", &format!("{}Referer: http://evil.example/{host}\r\n", open.cookie)).await;
+    assert!(!foreign.contains("referer"), "{foreign}");
 }
 
 #[tokio::test]
@@ -285,7 +285,7 @@ async fn other_names_and_other_pages_are_refused_even_with_the_key() {
 
 /// Grafana within Ray's page.
 #[tokio::test]
-async fn a_page_that_others_show_is_open_to_pages_of_the_run_alone() {
+async fn an_embedded_page_is_open_only_to_pages_of_the_run() {
     let run = Run::named().unwrap();
     let shown = Page { name: "grafana".to_owned(), is_shown_by_others: true, ..page().await };
     let shown = Opened::of(Portal::open(&run, shown, None, None).await.unwrap()).await;
@@ -299,14 +299,14 @@ async fn a_page_that_others_show_is_open_to_pages_of_the_run_alone() {
     let script = format!("{}Sec-Fetch-Site: same-site\r\nSec-Fetch-Mode: no-cors\r\n", shown.cookie);
     assert_status(&shown.get("/d/x", &script).await, "403");
 
-    // The page that shows it is told where it is now, with the key; all else of what it is told stays.
+    // The embedding page gets the new address with the key; the rest of the answer is unchanged.
     let prefix = shown.portal.prefix();
     let ray = Page { grafana: Some(prefix.clone()), ..page().await };
     let ray = Opened::of(Portal::open(&run, ray, None, None).await.unwrap()).await;
-    let told = ray.get("/api/grafana_health", &format!("{}Accept-Encoding: gzip\r\n", ray.cookie)).await;
-    let told: serde_json::Value = serde_json::from_str(told.split_once("\r\n\r\n").unwrap().1).unwrap();
-    assert_eq!(told["data"]["grafanaHost"], prefix.expose_secret());
-    assert_eq!(told["data"]["grafanaOrgId"], "1");
+    let reply = ray.get("/api/grafana_health", &format!("{}Accept-Encoding: gzip\r\n", ray.cookie)).await;
+    let reply: serde_json::Value = serde_json::from_str(reply.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!(reply["data"]["grafanaHost"], prefix.expose_secret());
+    assert_eq!(reply["data"]["grafanaOrgId"], "1");
     let within = prefix.expose_secret().split_once(&shown.host).unwrap().1.to_owned() + "/d/x?a=1";
     let answer = shown.get(&within, &format!("Sec-Fetch-Site: same-site\r\n{frame}")).await;
     assert_status(&answer, "303");
@@ -348,7 +348,7 @@ async fn large_bodies_and_upgrades_pass_both_ways() {
 }
 
 #[tokio::test]
-async fn what_opened_one_run_opens_no_other() {
+async fn credentials_of_one_run_open_no_other() {
     let first = Opened::open(page().await).await;
     let (port, host, key, cookie) = (first.port, first.host.clone(), first.key.clone(), first.cookie.clone());
     first.portal.close().await;
@@ -400,13 +400,13 @@ async fn a_plain_page_is_at_the_loopback_address_with_key_cookie_and_credential(
     let both = format!("{}{OWN}Origin: http://{}\r\nSec-Fetch-Site: same-origin\r\n", open.cookie, open.host);
     assert_status(&open.get("/", &both).await, "200");
     assert_status(&open.get("/", &both.replace(&open.cookie, "")).await, "401");
-    for elsewhere in ["Origin: http://127.0.0.1:1\r\n", &format!("Sec-Fetch-Site: same-site\r\n{NAVIGATES}")] {
-        assert_status(&open.get("/", &format!("{}{elsewhere}", open.cookie)).await, "403");
+    for foreign in ["Origin: http://127.0.0.1:1\r\n", &format!("Sec-Fetch-Site: same-site\r\n{NAVIGATES}")] {
+        assert_status(&open.get("/", &format!("{}{foreign}", open.cookie)).await, "403");
     }
 }
 
 #[tokio::test]
-async fn a_page_that_is_down_is_told_with_what_to_do() {
+async fn a_page_that_is_down_is_reported_with_a_hint() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
     let open = Opened::open(page_at(&nobody)).await;
     let answer = open.get("/", &open.cookie).await;

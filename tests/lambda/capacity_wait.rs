@@ -1,4 +1,5 @@
-//! A hunt through the program: what there is none of is asked for again, at the pace of the account, for as long as was said.
+//! Capacity waits through the program: missing capacity is requested again, within the account's rate limit, up to the
+//! given time.
 
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -14,11 +15,12 @@ const A10: &str = "type: gpu_1x_a10";
 const EAST: &str = "us-east-1";
 const WEST: &str = "us-west-1";
 const BOTH: &str = "regions: [us-east-1, us-west-1]";
-/// A quarter of Lambda's times: asked again every 5 s, and the stand-in counts who is faster than a quarter of a second.
+/// A quarter of Lambda's times: retried every 5 s, and the stand-in counts requests less than a quarter of a second
+/// apart.
 const QUARTER: &str = "0.25";
 const POLL: SignedDuration = SignedDuration::from_secs(5);
 
-/// One that has none of anything, at a quarter of Lambda's pace.
+/// A site without capacity, at a quarter of Lambda's times.
 fn none_at_a_quarter() -> Site {
     let mut site = Site::with(Config {
         request_every: Duration::from_millis(250),
@@ -31,7 +33,7 @@ fn none_at_a_quarter() -> Site {
     site
 }
 
-/// One that has none of anything, in which nobody waits for long: asked again every 100 ms.
+/// A site without capacity and with short waits: retried every 100 ms.
 fn none() -> Site {
     let mut site = Site::with(Config::prompt().without_capacity());
     site.env.set("GPUCL_LAMBDA_PACE", "0.005");
@@ -64,8 +66,8 @@ impl Drop for Running {
     }
 }
 
-/// How often it was looked what there is.
-fn looks(site: &Site) -> usize {
+/// Number of capacity checks.
+fn checks(site: &Site) -> usize {
     site.asked("GET", "/instance-types")
 }
 
@@ -77,34 +79,31 @@ fn the_second_choice_is_taken_within_two_polls_and_never_too_fast() {
     let spec = spec_into(&site.env, 1, A10, BOTH);
     let begun = Timestamp::now();
     let up = Running::begin(&site, &["up", "--yes", &spec, "--wait-capacity", "1h"]);
-    until("it has asked again", 60, || (looks(&site) >= 3).then_some(()));
-    let (comes, before) = (Timestamp::now(), looks(&site));
+    until("it has asked again", 60, || (checks(&site) >= 3).then_some(()));
+    let (comes, before) = (Timestamp::now(), checks(&site));
     site.sandbox.capacity("gpu_1x_a10", WEST, 1);
     let (code, said) = up.end();
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("failed to connect to host-0"), "{said}");
-    // What is waited for, what would do, how often it is asked, and until when.
-    assert!(
-        said.contains("waiting for capacity for all hosts: none is free now; accepted would be gpu_1x_a10"),
-        "{said}"
-    );
-    assert!(said.contains("in us-east-1, us-west-1; asked again in 5s and as often after that, until "), "{said}");
+    // The missing capacity, the accepted choices, the interval, and the end of the wait.
+    assert!(said.contains("waiting for capacity for all hosts: none is free now; acceptable: gpu_1x_a10"), "{said}");
+    assert!(said.contains("in us-east-1, us-west-1; retrying every 5s until "), "{said}");
     let pace = site.sandbox.pace();
     assert_eq!(pace.launched_at.len(), 1);
     let took = pace.launched_at[0].duration_since(comes);
-    // Counted, since the machine that runs this may be slow: two polls, and the look that the plan is made of.
+    // Counted, since the machine that runs this may be slow: two polls, and the check for the plan.
     let log = site.sandbox.log();
     let launch = log.iter().position(|entry| entry.path.ends_with("/launch")).unwrap();
     let until_launch = log[..launch].iter().filter(|entry| entry.path.ends_with("/instance-types")).count();
-    assert!(until_launch - before <= 3, "{until_launch} looks, {before} of them before it came");
+    assert!(until_launch - before <= 3, "{until_launch} checks, {before} of them before it came");
     assert_eq!((pace.too_fast, pace.launches_too_fast), (0, 0), "{pace:?}");
     let most = pace.launched_at[0].duration_since(begun).as_secs() / POLL.as_secs() + 2;
-    assert!(looks(&site) as i64 <= most, "{} looks, {most} at the most", looks(&site));
+    assert!(checks(&site) as i64 <= most, "{} checks, at most {most}", checks(&site));
     let ours = site.ours();
     assert_eq!(ours.alive().map(|one| one.region.as_str()).collect::<Vec<_>>(), [WEST]);
     println!(
-        "hunt: {} looks, launched {:.1} s after it came, 0 of {} requests too fast",
-        looks(&site),
+        "capacity wait: {} checks, launched {:.1} s after it came, 0 of {} requests too fast",
+        checks(&site),
         took.as_secs_f64(),
         pace.requests
     );
@@ -112,25 +111,25 @@ fn the_second_choice_is_taken_within_two_polls_and_never_too_fast() {
 }
 
 #[test]
-fn a_hunt_ends_at_its_limit_and_leaves_nothing() {
+fn a_capacity_wait_ends_at_its_limit_and_leaves_nothing() {
     let site = none();
     let spec = spec_into(&site.env, 1, A10, BOTH);
     site.run(&["up", "--yes", &spec, "--wait-capacity", "2s"])
         .exits(8)
-        .says("nothing came free until")
-        .says("accepted would be gpu_1x_a10")
-        .says("--wait-capacity 6h   # asks again until there is some");
-    assert!(looks(&site) > 3, "{}", looks(&site));
+        .says("nothing became available until")
+        .says("acceptable: gpu_1x_a10")
+        .says("--wait-capacity 6h   # retries until there is capacity");
+    assert!(checks(&site) > 3, "{}", checks(&site));
     assert_eq!((site.counts(), site.asked("POST", "/launch")), ([0; 4], 0));
     site.run(&["list"]).exits(0).says("no cluster;");
 }
 
 #[test]
-fn ctrl_c_ends_a_hunt_and_leaves_nothing() {
+fn ctrl_c_ends_a_capacity_wait_and_leaves_nothing() {
     let site = none();
     let spec = spec_into(&site.env, 1, A10, BOTH);
     let up = Running::begin(&site, &["up", "--yes", &spec, "--wait-capacity", "6h"]);
-    until("it has asked again", 60, || (looks(&site) >= 3).then_some(()));
+    until("it has asked again", 60, || (checks(&site) >= 3).then_some(()));
     interrupt(&up.0);
     let (code, said) = up.end();
     assert_eq!(code, Some(130), "{said}");
@@ -138,35 +137,35 @@ fn ctrl_c_ends_a_hunt_and_leaves_nothing() {
     assert_eq!(site.counts(), [0; 4]);
 }
 
-/// The spec says it too, and what is wrong with it is told with its place.
+/// The spec can set it too, and errors are reported with their place.
 #[test]
-fn the_spec_says_how_long() {
+fn the_spec_sets_the_limit_of_the_wait() {
     let site = none();
     let spec = spec_into(&site.env, 1, A10, BOTH);
     let text = std::fs::read_to_string(site.env.work().join(&spec)).unwrap();
     site.env.write(&spec, &format!("{text}capacity: {{ wait: 1s, partial: keep }}\n"));
-    site.run(&["up", "--yes", &spec]).exits(8).says("nothing came free until");
+    site.run(&["up", "--yes", &spec]).exits(8).says("nothing became available until");
     site.env.write(&spec, &format!("{text}capacity: {{ partial: give }}\n"));
     site.run(&["up", "--yes", &spec]).exits(2).says("capacity.partial").says("give_back");
-    site.run(&["up", "--yes", &spec, "--wait-capacity", "soon"]).exits(2).says("`soon` is no duration");
+    site.run(&["up", "--yes", &spec, "--wait-capacity", "soon"]).exits(2).says("`soon` is not a duration");
 }
 
 /// Three were launched, then capacity ends: they are kept, and the fourth comes when there is one, where they are.
 #[test]
-fn the_fourth_of_four_is_hunted_for_while_three_are_kept() {
+fn the_fourth_of_four_is_waited_for_while_three_are_kept() {
     let mut site = Site::with(Config::prompt().without_capacity().with_capacity("gpu_1x_a10", EAST, 3));
     site.env.set("GPUCL_LAMBDA_PACE", "0.005");
-    // They do not answer yet: who fails would end the hunt.
+    // They do not answer yet: a failure would end the wait.
     ssh_says(&mut site.env, "ssh: connect to host somewhere port 22: Connection refused");
     let spec = spec_into(&site.env, 4, A10, BOTH);
     let text = std::fs::read_to_string(site.env.work().join(&spec)).unwrap();
     site.env.write(&spec, &text.replace("boot: 2s", "boot: 12s"));
     let up = Running::begin(&site, &["up", "--yes", &spec, "--wait-capacity", "1h"]);
     until("three are launched, and one is refused", 30, || (site.asked("POST", "/launch") >= 4).then_some(()));
-    let before = looks(&site);
-    until("it has asked again", 30, || (looks(&site) >= before + 3).then_some(()));
+    let before = checks(&site);
+    until("it has asked again", 30, || (checks(&site) >= before + 3).then_some(()));
     assert_eq!(site.counts(), [3, 1, 0, 1]);
-    // Elsewhere is too far away.
+    // Capacity in another region does not count.
     site.sandbox.capacity("gpu_1x_a10", WEST, 9);
     site.sandbox.capacity("gpu_1x_a10", EAST, 1);
     until("the fourth is there", 30, || (site.counts()[0] == 4).then_some(()));
@@ -178,7 +177,7 @@ fn the_fourth_of_four_is_hunted_for_while_three_are_kept() {
 }
 
 #[test]
-fn three_of_four_are_given_back_when_the_spec_says_so() {
+fn three_of_four_are_released_if_the_spec_says_so() {
     let mut site = Site::with(Config::prompt().without_capacity().with_capacity("gpu_1x_a10", EAST, 3));
     ssh_says(&mut site.env, "ssh: connect to host somewhere port 22: Connection refused");
     let spec = spec_into(&site.env, 4, A10, BOTH);
@@ -188,15 +187,15 @@ fn three_of_four_are_given_back_when_the_spec_says_so() {
     site.run(&["up", "--yes", &spec])
         .exits(8)
         .says("insufficient-capacity")
-        .says("not all hosts can be had: what was made is given back")
-        .says("what was made was given back");
+        .says("not all hosts are available: what was created is released")
+        .says("what was created was released");
     assert_eq!(site.counts(), [0; 4], "{:?}", site.ours());
     site.others_are_untouched();
 }
 
-/// The list said that there is some, and the launch that there is none. Rules are of a region: the next choice takes its own.
+/// The list shows capacity, and the launch has none. Firewall rules are regional: the next choice gets its own.
 #[test]
-fn another_region_takes_rules_of_its_own() {
+fn another_region_gets_its_own_firewall_rules() {
     let site = none();
     site.sandbox.capacity("gpu_1x_a10", EAST, 2);
     assert!(site.sandbox.vanish("gpu_1x_a10", EAST));

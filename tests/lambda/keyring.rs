@@ -67,7 +67,7 @@ fn log_in(site: &Site, key: &str) {
 
 #[test]
 #[ignore = "testbed"]
-fn a_login_is_kept_in_the_keyring_or_in_a_file_when_that_is_off() {
+fn a_login_is_stored_in_the_keyring_or_a_file() {
     let mut site = Site::prompt();
     site.env.set("LAMBDA_API_KEY", "");
     let key = site.sandbox.key(User::Alice);

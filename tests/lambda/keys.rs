@@ -1,4 +1,4 @@
-//! Keys that log in, firewall rules, file systems: what is used, what is made, what stays.
+//! SSH keys, firewall rules, file systems: which are used, created, kept.
 
 use gpucl::sandbox::lambda::Config;
 use serde_json::Value;
@@ -16,7 +16,7 @@ fn own_key(site: &Site) {
 }
 
 #[test]
-fn a_key_that_is_made_is_private_from_the_first_byte_and_goes_with_the_cluster() {
+fn a_created_key_is_private_from_the_start_and_deleted_with_the_cluster() {
     use std::os::unix::fs::PermissionsExt as _;
     let site = Site::prompt();
     let spec = site.spec(1, "");
@@ -32,7 +32,7 @@ fn a_key_that_is_made_is_private_from_the_first_byte_and_goes_with_the_cluster()
 }
 
 #[test]
-fn a_key_of_ones_own_that_the_account_has_is_used_and_stays() {
+fn an_own_key_of_the_account_is_used_and_kept() {
     let site = Site::prompt();
     own_key(&site);
     // The account has it without the comment, beside one of another kind.
@@ -50,7 +50,7 @@ fn a_key_of_ones_own_that_the_account_has_is_used_and_stays() {
 fn a_key_that_is_named_must_be_one() {
     let site = Site::prompt();
     let spec = site.spec(1, "ssh_key: none");
-    site.run(&["up", "--yes", &spec]).exits(1).says("the account has none of that name");
+    site.run(&["up", "--yes", &spec]).exits(1).says("the account has no SSH key of that name");
     site.sandbox.add_ssh_key("twice", "ssh-ed25519 AAAA1");
     site.sandbox.add_ssh_key("twice", "ssh-ed25519 AAAA2");
     let spec = site.spec(1, "ssh_key: twice");
@@ -59,7 +59,7 @@ fn a_key_that_is_named_must_be_one() {
 }
 
 #[test]
-fn several_hosts_have_rules_of_their_own_from_their_launch_on() {
+fn several_hosts_have_their_own_rules_from_the_launch() {
     let site = Site::prompt();
     let spec = site.spec(3, "");
     site.up_to_ssh(&spec);
@@ -83,10 +83,10 @@ fn several_hosts_have_rules_of_their_own_from_their_launch_on() {
 }
 
 #[test]
-fn a_region_without_rules_is_no_place_for_several_hosts() {
+fn a_region_without_firewall_rules_is_refused_for_several_hosts() {
     let site = Site::with(Config::prompt().with_capacity("gpu_1x_a10", "us-south-1", 4));
     let spec = site.spec(2, "regions: [us-south-1]");
-    site.run(&["up", "--yes", &spec]).exits(1).says("no firewall rules can be made in us-south-1");
+    site.run(&["up", "--yes", &spec]).exits(1).says("us-south-1 has no firewall rules");
     assert_eq!(site.counts(), [0; 4]);
     let one = site.spec(1, "regions: [us-south-1]");
     site.up_to_ssh(&one);
@@ -101,7 +101,7 @@ fn file_systems_are_attached_made_deleted_and_kept_as_the_spec_says() {
         1,
         "file_systems:\n- { name: mine }\n- { name: scratch, create: true }\n- { name: results, create: true, keep: true, mount: /data/out }",
     );
-    // One that is there already says where all of them are.
+    // An existing one determines the region of all.
     site.up_to_ssh(&spec);
     let seen = site.sandbox.snapshot();
     let ours = site.ours();
@@ -121,18 +121,18 @@ fn file_systems_are_attached_made_deleted_and_kept_as_the_spec_says() {
 }
 
 #[test]
-fn a_file_system_elsewhere_is_told() {
+fn a_file_system_in_another_region_is_reported() {
     let site = Site::prompt();
     site.sandbox.add_file_system("mine", "us-west-1");
     let spec = site.spec(1, "regions: [us-east-1]\nfile_systems: [{ name: mine }]");
     site.run(&["up", "--yes", &spec]).exits(1).says("the file system mine is in us-west-1");
     let spec = site.spec(1, "file_systems: [{ name: other }]");
-    site.run(&["up", "--yes", &spec]).exits(1).says("`create: true` makes it");
+    site.run(&["up", "--yes", &spec]).exits(1).says("`create: true` creates it");
     assert_eq!(site.ours().counts()[0], 0);
 }
 
 #[test]
-fn an_arm_processor_is_told_and_an_image_is_looked_for() {
+fn an_arm_cpu_is_reported_and_an_image_is_found() {
     let site = Site::prompt();
     let spec = spec_into(&site.env, 1, "type: gpu_1x_gh200", "");
     site.run(&["plan", &spec]).exits(0).prints("gpu_1x_gh200 has an arm64 processor");

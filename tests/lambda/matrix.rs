@@ -43,7 +43,7 @@ async fn all_leave_nothing(rows: Vec<Row>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_call_in_every_trouble_leaves_nothing_and_makes_nothing_twice() {
+async fn every_call_with_every_fault_leaks_and_duplicates_nothing() {
     all_leave_nothing(each_once(&CALLS, &TROUBLES)).await;
 }
 

@@ -9,7 +9,7 @@ use super::site::{Site, spec_into};
 use crate::chameleon::site::Site as Chameleon;
 
 #[test]
-fn one_table_has_all_providers_and_what_fails_is_a_row() {
+fn one_table_lists_all_providers_and_failures() {
     let chameleon = Chameleon::stand_in();
     let site = Site::prompt();
     let mut both = chameleon.user(gpucl::sandbox::chameleon::User::Alice);
@@ -45,10 +45,10 @@ fn offers_are_narrowed_by_gpu_count_price_and_region() {
     assert_eq!(names(&["--gpu", "h100", "--count", "8"]), ["gpu_8x_h100_sxm5 us-south-2"]);
     assert_eq!(names(&["--region", "us-west-1"]), ["gpu_1x_a10 us-west-1", "gpu_1x_h100_pcie us-west-1"]);
     assert_eq!(names(&["--max-price", "1.30", "--gpus", "1"])[0], "gpu_1x_a10 us-east-1");
-    // What is sold out is told to who asks for it, and to nobody else.
+    // Sold-out types are shown only on request.
     assert_eq!(names(&["--type", "gpu_1x_b200_sxm6"]), ["gpu_1x_b200_sxm6 no region"]);
     assert!(!names(&[]).iter().any(|name| name.contains("b200") || name.contains("cpu_")));
-    site.run(&["offers", "--gpu", "mi300"]).exits(6).says("no host is what was asked for");
+    site.run(&["offers", "--gpu", "mi300"]).exits(6).says("no host matches the filters");
 }
 
 #[test]
@@ -63,22 +63,22 @@ fn a_login_is_checked_kept_used_and_forgotten() {
         let output = child.wait_with_output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     };
-    let (code, told) = log_in("secret_wrong");
-    assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains("is refused") && !told.contains("secret_wrong"), "{told}");
-    let (code, told) = log_in(&key);
-    assert_eq!(code, Some(0), "{told}");
-    assert!(told.contains("20 instances") && !told.contains(&key), "{told}");
+    let (code, output) = log_in("secret_wrong");
+    assert_eq!(code, Some(1), "{output}");
+    assert!(output.contains("is refused") && !output.contains("secret_wrong"), "{output}");
+    let (code, output) = log_in(&key);
+    assert_eq!(code, Some(0), "{output}");
+    assert!(output.contains("20 instances") && !output.contains(&key), "{output}");
     site.run(&["offers"]).exits(0).prints("gpu_1x_a10");
     site.run(&["login", "--list"]).exits(0).prints("lambda");
     let spec = site.spec(1, "");
-    site.run(&["plan", &spec]).exits(0).prints("with the key of the login that was kept");
+    site.run(&["plan", &spec]).exits(0).prints("it uses the API key from the stored login");
     site.run(&["logout", "lambda"]).exits(0);
-    site.run(&["offers", "--provider", "lambda"]).exits(2).says("there is no key");
+    site.run(&["offers", "--provider", "lambda"]).exits(2).says("there is no API key");
 }
 
 #[test]
-fn the_plan_tells_the_price_and_the_place_and_makes_nothing() {
+fn the_plan_shows_price_and_place_and_creates_nothing() {
     let site = Site::prompt();
     let spec = site.spec(4, "regions: [us-west-1, us-east-1]");
     site.run(&["plan", &spec]).exits(0).prints("4 x gpu_1x_a10 in us-west-1: 5.16 USD an hour");
@@ -87,10 +87,10 @@ fn the_plan_tells_the_price_and_the_place_and_makes_nothing() {
 }
 
 #[test]
-fn a_price_limit_and_names_that_are_wrong_are_told_before_anything_is_made() {
+fn wrong_price_limits_and_names_are_refused_before_anything_is_created() {
     let site = Site::prompt();
     for (host, provider, says) in [
-        ("type: gpu_1x_a10", "max_price: 1", "the cheapest that does, gpu_1x_a10, costs 1.29 USD an hour"),
+        ("type: gpu_1x_a10", "max_price: 1", "the cheapest match, gpu_1x_a10, costs 1.29 USD an hour"),
         ("type: gpu_1x_a11", "", "Lambda has no type `gpu_1x_a11`"),
         ("gpus: { model: mi300 }", "", "no type has such GPUs"),
         ("type: gpu_1x_a10", "regions: [us-est-1]", "Lambda has no region `us-est-1`"),
@@ -101,9 +101,9 @@ fn a_price_limit_and_names_that_are_wrong_are_told_before_anything_is_made() {
     assert_eq!(site.counts(), [0; 4]);
 }
 
-/// There were two of the first choice; nobody told. The third and the fourth host are of the second one.
+/// Unannounced, only two of the first choice are left. The third and the fourth host are of the second choice.
 #[test]
-fn what_is_gone_at_the_launch_makes_way_for_the_next_choice() {
+fn capacity_gone_at_the_launch_leads_to_the_next_choice() {
     let none = Config::prompt().without_capacity();
     let config = none.with_capacity("gpu_1x_h100_pcie", "us-west-1", 2).with_capacity("gpu_1x_a10", "us-west-1", 4);
     let site = Site::with(config.with_capacity("gpu_1x_a10", "us-east-1", 4));
@@ -114,15 +114,15 @@ fn what_is_gone_at_the_launch_makes_way_for_the_next_choice() {
     let of = |kind: &str| ours.alive().filter(|one| one.instance_type == kind && one.region == "us-west-1").count();
     assert_eq!((of("gpu_1x_h100_pcie"), of("gpu_1x_a10")), (2, 2), "{ours:?}");
     assert_eq!(site.asked("POST", "/launch"), 5, "what was refused once is not asked for again by the next host");
-    // They are what they are: nothing is made anew.
+    // They stay as they are: nothing is recreated.
     site.up_to_ssh(&spec);
     assert_eq!((site.asked("POST", "/launch"), site.counts()), (5, [4, 1, 0, 1]));
     site.down();
 }
 
-/// Rules are of a region: where the first has none at the launch, the plan is made anew for the next one.
+/// Firewall rules are regional: if the first region has no capacity at the launch, a new plan is made for the next one.
 #[test]
-fn a_region_that_has_none_at_the_launch_makes_way_for_the_next_one() {
+fn a_region_without_capacity_at_the_launch_leads_to_the_next() {
     let none = Config::prompt().without_capacity();
     let site = Site::with(none.with_capacity("gpu_1x_a10", "us-west-1", 2).with_capacity("gpu_1x_a10", "us-east-1", 1));
     assert!(site.sandbox.vanish("gpu_1x_a10", "us-east-1"));

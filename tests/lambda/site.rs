@@ -1,4 +1,4 @@
-//! What the tests have in common: a stand-in, somebody who uses it, and what is there afterwards.
+//! Common parts of the tests: a stand-in, a user, and the resources left afterwards.
 
 use gpucl::sandbox::lambda::{Config, Rule, Sandbox, Snapshot, User};
 use tokio::runtime::Runtime;
@@ -6,7 +6,7 @@ use tokio::runtime::Runtime;
 use crate::chameleon::site::ssh_says;
 use crate::support::{Outcome, TestEnv};
 
-/// A stand-in and who uses it. At its end, every request and answer was as the contract has it.
+/// A stand-in with a user. At its end, every request and answer must match the contract.
 pub(crate) struct Site {
     pub(crate) env: TestEnv,
     // After `env`: what that takes down at its end needs it.
@@ -14,13 +14,13 @@ pub(crate) struct Site {
     _runtime: Runtime,
 }
 
-/// A refusal that is not waited out.
+/// A refusal for which `up` does not wait.
 const DENIED: &str = "ubuntu@somewhere: Permission denied (publickey).";
 /// Lambda's seconds are milliseconds here.
 pub(crate) const PACE: &str = "0.001";
 
 impl Site {
-    /// One in which nobody waits, as Alice, with machines of others in it.
+    /// A stand-in without delays, as Alice, with instances of others.
     pub(crate) fn prompt() -> Self {
         Self::with(Config::prompt())
     }
@@ -55,12 +55,12 @@ impl Site {
         self.sandbox.faults(rules).unwrap();
     }
 
-    /// Writes a spec of so many hosts with a GPU, with more lines below `provider:`.
+    /// Writes a spec of `hosts` hosts with a GPU, with more lines below `provider:`.
     pub(crate) fn spec(&self, hosts: usize, provider: &str) -> String {
         spec_into(&self.env, hosts, "type: gpu_1x_a10", provider)
     }
 
-    /// `up`, as far as machines that nobody can log in to carry it.
+    /// `up`, as far as it gets with machines that nobody can log in to.
     #[track_caller]
     pub(crate) fn up_to_ssh(&self, spec: &str) -> Outcome {
         self.run(&["up", "--yes", spec]).exits(1).says("failed to connect to host-")
@@ -75,7 +75,7 @@ impl Site {
         assert!(answer.status().is_success(), "{}", answer.status());
     }
 
-    /// What tests did not put there.
+    /// The resources without those that tests added.
     pub(crate) fn ours(&self) -> Snapshot {
         let mut ours = self.sandbox.snapshot().ours();
         ours.ssh_keys.retain(|key| key.name.starts_with("gpucl-"));
@@ -87,7 +87,7 @@ impl Site {
         self.ours().counts()
     }
 
-    /// `down`; then nothing of ours is left, and all that is others' is as it was.
+    /// `down`; then nothing of ours is left, and the resources of others are unchanged.
     #[track_caller]
     pub(crate) fn down(&self) -> Outcome {
         let down = self.run(&["down", "--yes", "-c", "demo"]).exits(0);
@@ -133,7 +133,7 @@ impl Drop for Site {
     }
 }
 
-/// Writes a spec into somebody's working folder: so many hosts like this.
+/// Writes a spec of `hosts` hosts into a user's working folder.
 pub(crate) fn spec_into(env: &TestEnv, hosts: usize, host: &str, provider: &str) -> String {
     let provider: String = provider.lines().map(|line| format!("  {line}\n")).collect();
     let hosts = format!("  - {{ {host} }}\n").repeat(hosts);

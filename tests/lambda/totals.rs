@@ -1,4 +1,5 @@
-//! How much all stand-ins of this test binary compared with the contract: written down, since a test binary has no last word.
+//! Counts of the comparisons with the contract in this test binary, written to a file since a test binary has no final
+//! step.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,7 +16,7 @@ pub(super) fn record() {
 }
 
 #[test]
-fn what_was_compared_is_written_down() {
+fn counts_of_the_contract_are_recorded() {
     let site = super::site::Site::prompt();
     site.run(&["offers", "--gpu", "a10"]).exits(0);
     drop(site);

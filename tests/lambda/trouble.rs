@@ -1,4 +1,4 @@
-//! What goes wrong with an account and its instances: exit code, message, hint, and what the account holds afterwards.
+//! Failures of an account and its instances: exit code, message, hint, and the account's resources afterwards.
 
 use std::time::Duration;
 
@@ -7,45 +7,46 @@ use gpucl::sandbox::lambda::{Account, Config, Outcome, Rule, User};
 use super::site::{Site, spec_into};
 
 #[test]
-fn a_key_that_is_missing_is_told_with_the_way_to_one() {
+fn a_missing_key_is_reported_with_a_hint() {
     let mut site = Site::prompt();
     site.env.set("LAMBDA_API_KEY", "");
     let spec = site.spec(1, "");
     for arguments in [&["up", "--yes", &spec][..], &["offers", "--provider", "lambda"]] {
-        site.run(arguments).exits(2).says("there is no key").says("hint: gpucl login lambda");
+        site.run(arguments).exits(2).says("there is no API key").says("hint: gpucl login lambda");
     }
-    site.run(&["offers"]).exits(2).says("logged in to none").says("hint: gpucl login lambda");
+    site.run(&["offers"]).exits(2).says("not logged in to any provider").says("hint: gpucl login lambda");
     assert_eq!(site.sandbox.log().len(), 0);
 }
 
 #[test]
-fn a_key_that_is_wrong_is_told_as_such_and_never_as_no_offers() {
+fn a_wrong_key_is_reported_and_never_as_no_offers() {
     let mut site = Site::prompt();
     site.env.set("LAMBDA_API_KEY", "");
     site.env.set("LAMBDALABS_API_KEY", "secret_wrong_0123");
     let spec = site.spec(1, "");
     for arguments in [&["up", "--yes", &spec][..], &["offers"], &["plan", &spec]] {
         let outcome = site.run(arguments).exits(1);
-        let outcome = outcome.says("the key of LAMBDALABS_API_KEY is refused").says("https://cloud.lambda.ai/api-keys");
+        let outcome =
+            outcome.says("the key from LAMBDALABS_API_KEY is refused").says("https://cloud.lambda.ai/api-keys");
         assert!(!outcome.stderr.contains("secret_wrong"), "{}", outcome.stderr);
     }
     assert_eq!(site.counts(), [0; 4]);
 }
 
 #[test]
-fn a_key_that_is_revoked_keeps_what_is_known_and_another_key_takes_it_down() {
+fn a_revoked_key_keeps_the_state_and_another_key_can_run_down() {
     let mut site = Site::prompt();
     let spec = site.spec(1, "");
     site.up_to_ssh(&spec);
     site.sandbox.revoke(User::Alice);
-    site.run(&["down", "--yes", "-c", "demo"]).exits(1).says("the key of LAMBDA_API_KEY is refused");
+    site.run(&["down", "--yes", "-c", "demo"]).exits(1).says("the key from LAMBDA_API_KEY is refused");
     assert_eq!(site.counts(), [1, 1, 0, 0]);
     site.env.set("LAMBDA_API_KEY", &site.sandbox.key(User::Bob));
     site.down();
 }
 
 #[test]
-fn an_inactive_account_is_told_as_such() {
+fn an_inactive_account_is_reported() {
     let mut site = Site::prompt();
     site.env.set("LAMBDA_API_KEY", &site.sandbox.key(User::Carol));
     site.run(&["offers"]).exits(1).says("global/account-inactive").says("payment method");
@@ -64,12 +65,14 @@ fn an_account_without_a_billing_address_launches_nothing() {
 }
 
 #[test]
-fn no_capacity_anywhere_says_what_would_be_accepted() {
+fn no_capacity_anywhere_lists_the_accepted_choices() {
     let site = Site::with(Config::prompt().without_capacity());
     let spec = spec_into(&site.env, 1, "gpus: { model: a100, count: 8 }", "regions: [us-east-1, us-west-1]");
     site.run(&["up", "--yes", &spec])
         .exits(8)
-        .says("none is free now; accepted would be gpu_8x_a100 (15.92 USD an hour), gpu_8x_a100_80gb_sxm4 (22.32 USD an hour)")
+        .says(
+            "none is free now; acceptable: gpu_8x_a100 (15.92 USD an hour), gpu_8x_a100_80gb_sxm4 (22.32 USD an hour)",
+        )
         .says("in us-east-1, us-west-1")
         .says("--wait-capacity");
     assert_eq!(site.counts(), [0; 4], "nothing was made");
@@ -92,7 +95,7 @@ fn capacity_that_is_gone_between_list_and_launch_has_its_own_exit_code() {
 }
 
 #[test]
-fn a_quota_that_is_used_up_is_told_as_such() {
+fn an_exhausted_quota_is_reported() {
     let site = Site::with(Config { instance_quota: 0, ..Config::prompt() });
     let spec = site.spec(1, "");
     site.run(&["up", "--yes", &spec]).exits(1).says("global/quota-exceeded").says("gpucl list");
@@ -104,12 +107,12 @@ fn a_quota_that_is_used_up_is_told_as_such() {
 fn three_of_four_hosts_are_kept_when_capacity_ends_and_down_gives_them_back() {
     let site = Site::with(Config::prompt().without_capacity().with_capacity("gpu_1x_a10", "us-east-1", 3));
     let spec = site.spec(4, "regions: [us-east-1]");
-    // What is there is prepared meanwhile, as far as that goes with machines that nobody can log in to: that comes first.
+    // The three are prepared first, as far as that goes with machines that nobody can log in to.
     site.up_to_ssh(&spec).says("insufficient-capacity");
     assert_eq!(site.counts(), [3, 1, 0, 1]);
-    // What is there stays where it is: the fourth is looked for in that region only.
+    // The three stay in their region: the fourth is requested there only.
     site.sandbox.capacity("gpu_1x_a10", "us-west-1", 9);
-    site.run(&["up", "--yes", &site.spec(4, "")]).exits(8).says("us-east-1, where a host of it is");
+    site.run(&["up", "--yes", &site.spec(4, "")]).exits(8).says("us-east-1, where one of its hosts is");
     site.sandbox.capacity("gpu_1x_a10", "us-east-1", 1);
     site.up_to_ssh(&spec);
     assert_eq!(site.counts(), [4, 1, 0, 1]);
@@ -117,7 +120,7 @@ fn three_of_four_hosts_are_kept_when_capacity_ends_and_down_gives_them_back() {
 }
 
 #[test]
-fn an_unhealthy_instance_is_given_back_and_another_is_launched() {
+fn an_unhealthy_instance_is_released_and_replaced() {
     let site = Site::prompt();
     site.sandbox.next(Outcome::Unhealthy);
     let spec = site.spec(1, "");
@@ -128,7 +131,7 @@ fn an_unhealthy_instance_is_given_back_and_another_is_launched() {
 }
 
 #[test]
-fn instances_that_are_always_unhealthy_or_preempted_end_it() {
+fn repeatedly_unhealthy_or_preempted_instances_end_up() {
     for (outcome, says) in [(Outcome::Unhealthy, "it is unhealthy"), (Outcome::Preempted, "it was preempted")] {
         let site = Site::prompt();
         for _ in 0..4 {
@@ -152,7 +155,7 @@ fn an_address_that_never_comes_ends_at_a_limit_and_says_what_is_billed() {
 }
 
 #[test]
-fn ssh_that_never_comes_leaves_what_down_takes() {
+fn an_ssh_timeout_leaves_instances_that_down_removes() {
     let site = Site::prompt();
     let spec = site.spec(1, "");
     site.up_to_ssh(&spec).says("Permission denied");
@@ -161,7 +164,7 @@ fn ssh_that_never_comes_leaves_what_down_takes() {
 }
 
 #[test]
-fn a_termination_that_is_refused_is_told_with_what_it_costs() {
+fn a_refused_termination_is_reported_with_its_costs() {
     let site = Site::prompt();
     let spec = site.spec(1, "");
     site.up_to_ssh(&spec);
@@ -177,7 +180,7 @@ fn a_termination_that_is_refused_is_told_with_what_it_costs() {
 }
 
 #[test]
-fn a_termination_whose_answer_is_lost_is_looked_after() {
+fn a_termination_whose_answer_is_lost_is_checked() {
     let site = Site::with(Config { terminating: Duration::from_millis(300), ..Config::prompt() });
     let spec = site.spec(1, "");
     site.up_to_ssh(&spec);
@@ -187,7 +190,7 @@ fn a_termination_whose_answer_is_lost_is_looked_after() {
 }
 
 #[test]
-fn an_instance_that_is_terminated_behind_our_back_is_noticed_and_made_anew() {
+fn an_instance_terminated_by_others_is_noticed_and_replaced() {
     let site = Site::prompt();
     let spec = site.spec(1, "");
     site.up_to_ssh(&spec);
@@ -200,7 +203,7 @@ fn an_instance_that_is_terminated_behind_our_back_is_noticed_and_made_anew() {
 }
 
 #[test]
-fn a_status_that_nobody_knows_terminates_nothing() {
+fn an_unknown_status_terminates_nothing() {
     let site = Site::prompt();
     let spec = site.spec(1, "");
     site.up_to_ssh(&spec);
@@ -213,7 +216,7 @@ fn a_status_that_nobody_knows_terminates_nothing() {
 }
 
 #[test]
-fn two_gpucl_at_once_launch_one() {
+fn two_concurrent_commands_launch_one_instance() {
     let site = Site::prompt();
     let spec = site.spec(1, "");
     site.faults(vec![Rule::new("POST", "/instance-operations/launch$", "delay:1.5")]);
@@ -259,7 +262,7 @@ fn a_clock_that_is_off_by_hours_changes_nothing() {
 }
 
 #[test]
-fn what_lists_show_late_is_launched_once() {
+fn instances_that_lists_show_late_are_launched_once() {
     let site = Site::with(Config { late: Duration::from_millis(300), ..Config::prompt() });
     let spec = site.spec(1, "");
     site.faults(vec![Rule::new("POST", "/instance-operations/launch$", "cut-after")]);
@@ -283,7 +286,7 @@ fn gc_finds_what_a_lost_machine_left() {
 
 /// Everybody in the account can give a machine another name; what was written at its launch stays.
 #[test]
-fn a_machine_that_was_given_our_name_is_not_taken_and_not_ended() {
+fn a_foreign_instance_renamed_to_our_name_is_left_alone() {
     let site = Site::prompt();
     let bob = site.user(User::Bob);
     bob.run(&["up", "--yes", &spec_into(&bob, 1, "type: gpu_1x_a10", "")]).exits(1);

@@ -1,5 +1,5 @@
-//! The whole way on a stand-in of Lambda with hosts in containers behind it (`testbed/lambda`): launched, booted by cloud-init, prepared,
-//! Ray, a job on every worker, and nothing left.
+//! The whole way on a stand-in of Lambda with hosts in containers behind it (`testbed/lambda`): launched, booted by
+//! cloud-init, prepared, Ray, a job on every worker, and nothing left.
 
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use gpucl::sandbox::lambda::{Config, Sandbox, User};
 use tokio::runtime::Runtime;
 
 use crate::hosts::{docker, example, gpucl, testbed};
-use crate::support::{TestEnv, alone, interrupt, until};
+use crate::support::{TestEnv, interrupt, turn, until};
 
 /// A stand-in with Lambda's limits, and the daemon that makes its hosts.
 struct Cloud {
@@ -75,7 +75,7 @@ fn job(workers: usize) -> String {
 }
 
 fn whole(name: &str, hosts: usize, image: &str) {
-    let _turn = alone();
+    let _turn = turn();
     let cloud = Cloud::start(image);
     example(&cloud.env, name);
     let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! What goes wrong on the way: limits, pages of proxies, answers that are lost.
+//! Failures of the connection: rate limits, proxy pages, lost answers.
 
 use std::time::{Duration, Instant};
 
@@ -8,52 +8,52 @@ use super::site::Site;
 use crate::support::until;
 
 #[test]
-fn a_web_page_instead_of_json_is_told_as_such() {
+fn a_web_page_instead_of_json_is_reported() {
     for fault in ["html:200", "html:403"] {
         let site = Site::prompt();
         site.faults(vec![Rule::new("GET", "/instance-types$", fault).times(20)]);
         let spec = site.spec(1, "");
         for arguments in [&["offers"][..], &["up", "--yes", &spec]] {
-            site.run(arguments).exits(1).says("a web page answered").says("a proxy, a captive portal?");
+            site.run(arguments).exits(1).says("a web page answered").says("a proxy or a captive portal");
         }
         assert_eq!(site.counts(), [0; 4]);
     }
 }
 
 #[test]
-fn a_page_of_a_proxy_in_front_that_goes_is_read_past() {
+fn a_temporary_proxy_page_is_retried() {
     let site = Site::prompt();
     site.faults(vec![Rule::new("GET", "/instance-types$", "html:502").times(2)]);
     site.run(&["offers"]).exits(0).prints("gpu_1x_a10");
     assert_eq!(site.asked("GET", "/instance-types"), 3);
 }
 
-/// What waits for minutes outlasts a service that is gone for some of them.
+/// Waits of minutes survive an outage of the service.
 #[test]
 fn an_outage_ends_neither_a_boot_nor_a_termination() {
     let times = Duration::from_secs(2);
     let site = Site::with(Config { boot: times, terminating: times, ..Config::prompt() });
     let spec = site.spec(1, "");
-    // A look is four requests before it is a failure.
+    // A check fails only after four requests.
     let outage = || site.faults(vec![Rule::new("GET", "/instances$", "status:503").times(8)]);
     let during = |path: &str, arguments: &[&str]| {
         std::thread::scope(|scope| {
             let running = scope.spawn(|| site.run(arguments));
             until("the call", 60, || (site.asked("POST", path) == 1).then_some(()));
-            // It is looked at every few milliseconds: it was seen by now.
+            // It is polled every few milliseconds: it was observed by now.
             std::thread::sleep(Duration::from_millis(300));
             outage();
             running.join().unwrap()
         })
     };
-    let told = "it is asked again for as long as this may take";
+    let note = "retrying until the wait's time limit";
     during("/launch", &["up", "--yes", &spec])
         .exits(1)
-        .says(told)
-        .says("it answers again")
+        .says(note)
+        .says("the service responds again")
         .says("failed to connect to host-");
     let before = site.asked("GET", "/instances");
-    during("/terminate", &["down", "--yes", "-c", "demo"]).exits(0).says(told).says("it answers again");
+    during("/terminate", &["down", "--yes", "-c", "demo"]).exits(0).says(note).says("the service responds again");
     assert!(site.asked("GET", "/instances") - before > 8);
     assert_eq!((site.counts(), site.asked("POST", "/launch"), site.asked("POST", "/terminate")), ([0; 4], 1, 1));
 }
@@ -104,7 +104,7 @@ fn a_launch_whose_answer_is_lost_is_found_by_its_tag() {
         let site = Site::prompt();
         site.faults(vec![Rule::new("POST", "/instance-operations/launch$", fault)]);
         let spec = site.spec(1, "");
-        site.up_to_ssh(&spec).says("looking whether it was done all the same");
+        site.up_to_ssh(&spec).says("checking whether it was done anyway");
         assert_eq!(site.asked("POST", "/launch"), 1, "{fault}");
         assert_eq!(site.counts(), [1, 1, 0, 0], "{fault}");
         site.faults(Vec::new());

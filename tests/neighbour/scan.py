@@ -57,7 +57,7 @@ def family(folder, begun):
 
 
 def name_of(pid):
-    # A raylet is told how the others are started: only what begins a command line says what it is.
+    # A raylet's arguments contain the commands of other programs: only the start of a command line identifies it.
     command = " ".join(read("/proc/%d/cmdline" % pid).split("\0")[:4]).strip()
     known = [("gpucl sandbox lambda", r"gpucl sandbox lambda"), ("gpucl sandbox chameleon", r"gpucl sandbox chameleon"), ("gpucl dashboard", r"gpucl dashboard"),
              ("supervisor", r"/host\.py"), ("reaper", r"/reaper\.py"), ("host of a stand-in", r"sshd"), ("GCS", r"gcs_server"), ("raylet", r"raylet/raylet"), ("runtime environment agent", r"runtime_env/agent|RuntimeEnvAgent"),
@@ -81,7 +81,7 @@ def address(text, family):
 def find(folder, begun):
     ours = family(folder, begun)
     holders, files = {}, set()
-    # What the test itself has open it was given, by whoever runs the tests.
+    # The test inherited its own open files from its caller.
     inherited = {os.readlink("/proc/%d/fd/%s" % (os.getppid(), fd)) for fd in os.listdir("/proc/%d/fd" % os.getppid())}
     texts = " ".join(read("/proc/%d/cmdline" % pid) + read("/proc/%d/environ" % pid) for pid in ours)
     for pid in ours:
@@ -187,7 +187,7 @@ def is_http2(came):
     return len(came) >= 9 and came[3] == 4 and came[5:9] == b"\0\0\0\0" and int.from_bytes(came[:3], "big") < 200
 
 
-def told(came):
+def described(came):
     """What came, in a line, and whether it is more than a refusal."""
     if came is None:
         return "connection refused", False
@@ -251,7 +251,7 @@ def try_port(port):
         # aiohttp and hyper have no HTTP/2; one call shows it.
         sent.append(("gRPC " + CALLS[0], call(CALLS[0], "%s:%d" % (ip, number))))
     for what, data in sent:
-        came, answers = told(exchange(ip, number, data))
+        came, answers = described(exchange(ip, number, data))
         if answers and "| # HELP " in came:
             # A server of metrics gives them whatever page it is asked for.
             what = "metrics as " + what

@@ -1,4 +1,4 @@
-//! The host's own rules, with the real nftables in a network of their own: what is taken back, and what containers do not reach.
+//! The host's firewall, with real nftables in its own network namespace: rollback, and isolation of containers.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
@@ -60,7 +60,7 @@ impl Drop for Network {
     }
 }
 
-/// Opens the ports to this peer; without a confirmation it is taken back after so many seconds.
+/// Opens the ports to this peer; rolled back after `seconds` without a confirmation.
 async fn open_to(host: &ShellHost, peer: &str, seconds: u32) {
     let text = format!("name: demo\nruntime: docker\nplaybooks: {{firewall: {{revert_after: '{seconds}'}}}}\n");
     let spec: Spec = serde_yaml::from_str(&text).unwrap();
@@ -72,7 +72,7 @@ async fn open_to(host: &ShellHost, peer: &str, seconds: u32) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "testbed"]
-async fn changed_rules_that_nobody_confirms_give_way_to_the_former_ones() {
+async fn unconfirmed_rules_are_rolled_back() {
     let (home, network) = (Home::new(), Network::new("rules"));
     let host = network.host(&home);
     let rules = || network.sh("nft list ruleset");
@@ -92,7 +92,7 @@ async fn changed_rules_that_nobody_confirms_give_way_to_the_former_ones() {
     }
     // Too late: what runs is not what was asked for.
     let error = run(&host, &confirm).await.unwrap_err().to_string();
-    assert!(error.contains("were taken back"), "{error}");
+    assert!(error.contains("were reverted"), "{error}");
     assert_eq!(rules(), former);
 
     open_to(&host, "10.9.9.2", 30).await;
@@ -108,7 +108,7 @@ async fn changed_rules_that_nobody_confirms_give_way_to_the_former_ones() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "testbed"]
-async fn containers_on_the_hosts_network_do_not_reach_the_metadata_and_the_host_does() {
+async fn only_the_host_reaches_the_metadata_service_not_its_containers() {
     let (home, network) = (Home::new(), Network::new("metadata"));
     let mut host = network.host(&home);
     // Whatever this machine's engine does, it is one that makes the groups itself.

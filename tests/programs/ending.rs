@@ -61,7 +61,7 @@ async fn a_step_is_tried_again_as_often_as_it_says() {
 }
 
 #[tokio::test]
-async fn a_hanging_step_is_ended_at_its_limit_with_all_it_began() {
+async fn a_hanging_step_is_ended_at_its_limit_with_its_children() {
     let home = Home::new();
     let hanging = Step {
         timeout: Some(Duration::from_secs(1)),
@@ -86,7 +86,7 @@ async fn a_hanging_step_is_ended_at_its_limit_with_all_it_began() {
 }
 
 #[tokio::test]
-async fn a_killed_program_is_told_from_a_finished_one_and_leaves_no_step() {
+async fn a_killed_program_is_distinguished_from_a_finished_one() {
     let home = Home::new();
     let stage = stage(vec![step("work", "if [ -e second ]; then exit 0; fi; touch second; setsid sleep 86415")]);
     let kill = async {
@@ -127,7 +127,7 @@ async fn cancelling_leaves_the_program_and_ending_it_ends_all() {
 }
 
 #[tokio::test]
-async fn what_a_step_prints_cannot_pass_for_a_result() {
+async fn output_of_a_step_cannot_pass_for_a_result() {
     let home = Home::new();
     let forging =
         "echo '::gpucl x end ok'; echo '::gpucl  change 1 0 forge'; printf '::gpucl over x result ok'; exit 9";
@@ -167,7 +167,7 @@ async fn variables_arrive_literally_in_every_shell() {
 }
 
 #[tokio::test]
-async fn a_program_that_arrives_cut_does_nothing() {
+async fn a_truncated_program_does_nothing() {
     let home = Home::new();
     let whole = Recorder::default();
     let _: Result<StageReport> = run(&whole, &stage(vec![step("a", "touch ran")])).await;
@@ -204,7 +204,7 @@ impl Host for Recorder {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_written_is_said() {
+async fn an_unwritable_folder_is_reported() {
     let home = Home::new();
     fs_err::write(home.path(), "a file in its place").unwrap();
     let error = run(&home.host(), &stage(vec![step("a", ":")])).await.unwrap_err();

@@ -1,4 +1,5 @@
-//! The playbooks of the docker runtime on a fresh machine of the testbed (`testbed/hosts`): packages, engine, driver, reboot.
+//! The playbooks of the docker runtime on a fresh machine of the testbed (`testbed/hosts`): packages, engine, driver,
+//! reboot.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -187,7 +188,7 @@ fn outcome(report: &StageReport, step: &str) -> StepOutcome {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "testbed"]
-async fn a_fresh_machine_with_gpus_is_prepared_through_a_reboot_and_put_back() {
+async fn a_fresh_gpu_machine_is_prepared_with_a_reboot_and_restored() {
     let host = Fresh::new("pb-nvidia", &["--gpus", "nvidia:2"]);
     host.run("mkdir -p /etc/standin");
     host.run("touch /etc/standin/nouveau");
@@ -217,7 +218,7 @@ async fn a_fresh_machine_with_gpus_is_prepared_through_a_reboot_and_put_back() {
     assert!(listed.contains(&uuid) && listed.lines().count() == 1, "{listed}");
     assert_eq!(host.run("systemctl is-active apt-daily.timer"), timer);
 
-    // The firewall is taken back by itself; confirmed, it stays.
+    // The firewall is rolled back automatically; once confirmed, it stays.
     let table = compose::firewall_table(TAG);
     assert!(host.run(&format!("nft list table inet {table}")).contains("20000-20999"));
     let confirm = compose::confirm_steps(TAG, &Library::default()).unwrap();
@@ -241,11 +242,11 @@ async fn a_fresh_machine_with_gpus_is_prepared_through_a_reboot_and_put_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "testbed"]
-async fn troubles_of_a_fresh_machine_say_what_to_do() {
+async fn failures_on_a_fresh_machine_have_hints() {
     let host = Fresh::new("pb-trouble", &["--gpus", "nvidia:1"]);
     let timer = host.run("systemctl is-active apt-daily.timer");
     let error = host.prepare(", branch: '999'", &[]).await.unwrap_err();
-    assert!(error.to_string().contains("branch 999 is not one that this host's package lists have"), "{error}");
+    assert!(error.to_string().contains("this host's package lists do not have branch 999"), "{error}");
     assert!(error.hints()[0].contains("apt-cache search nvidia-headless"), "{:?}", error.hints());
     // What was held is given back after a failure, too.
     assert_eq!(host.run("systemctl is-active apt-daily.timer"), timer);

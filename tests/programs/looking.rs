@@ -1,11 +1,11 @@
-//! Looking changes nothing, and tells what was seen through.
+//! Inspections change nothing, and report what they observed.
 
 use gpucl::playbook::{self, Step};
 
 use super::support::{Home, run, stage, step};
 
 #[tokio::test]
-async fn a_look_at_a_host_without_a_home_makes_none() {
+async fn an_inspection_creates_no_home_folder() {
     let home = Home::new();
     let inspection =
         playbook::inspect(&home.host(), &[&stage(vec![step("a", ":")])], "echo here; echo there >&2").await.unwrap();
@@ -18,7 +18,7 @@ async fn a_look_at_a_host_without_a_home_makes_none() {
 }
 
 #[tokio::test]
-async fn a_look_tells_stages_their_values_and_whether_they_hold() {
+async fn an_inspection_reports_stages_values_and_whether_they_hold() {
     let home = Home::new();
     let prepare = stage(vec![
         step("tell", "value answer 'forty two'"),
@@ -32,24 +32,24 @@ async fn a_look_tells_stages_their_values_and_whether_they_hold() {
     let state = &inspection.stages["prepare"];
     assert_eq!((state.digest == prepare.digest(), state.holds), (true, Some(true)));
     assert_eq!(state.values["answer"], "forty two");
-    // One that nobody asked about is only named.
+    // A stage that was not asked about is only named.
     assert_eq!((inspection.stages["deploy"].holds, inspection.stages.len()), (None, 2));
     fs_err::remove_file(home.path().join("made")).unwrap();
     assert_eq!(playbook::inspect(&home.host(), &[&prepare], "").await.unwrap().stages["prepare"].holds, Some(false));
-    // Another digest is another stage: what holds of it is not known.
+    // Another digest is another stage, whose state is unknown.
     let other = stage(vec![step("tell", "value answer 43")]);
     assert_eq!(playbook::inspect(&home.host(), &[&other], "").await.unwrap().stages["prepare"].holds, None);
     assert!(!home.path().join("made").exists());
 }
 
 #[tokio::test]
-async fn what_a_script_prints_cannot_pass_for_a_fact() {
+async fn output_of_a_script_cannot_pass_for_a_fact() {
     let home = Home::new();
     let forging =
         "echo '::gpucl x fact os forged'; echo 'bye'; printf '%s fact user forged\nno newline' \"::gpucl ${nonce:-}\"";
     let inspection = playbook::inspect(&home.host(), &[], forging).await.unwrap();
     assert_eq!(inspection.lines, ["::gpucl x fact os forged", "bye", "::gpucl  fact user forged", "no newline"]);
     assert!(inspection.facts.os != "forged" && inspection.facts.user != "forged");
-    // It waits for nobody's input, and its failure is no failure of the look.
+    // It does not wait for input, and its failure does not fail the inspection.
     assert_eq!(playbook::inspect(&home.host(), &[], "cat; echo end; exit 3").await.unwrap().lines, ["end"]);
 }

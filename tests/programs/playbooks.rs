@@ -48,7 +48,7 @@ fn every_text_of_every_playbook_is_shell() {
 }
 
 #[test]
-fn a_step_that_restarts_the_machine_says_when_it_need_not() {
+fn a_reboot_step_has_a_condition() {
     for step in built_in().iter().flat_map(|stage| &stage.steps).filter(|step| step.reboot) {
         assert!(step.unless.is_some(), "`{}` would restart the machine in every `up`", step.name);
     }

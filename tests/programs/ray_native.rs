@@ -1,4 +1,4 @@
-//! The playbook that is shipped: each trouble is told apart, and an installation is whole or not there.
+//! The built-in playbook: failures are distinguished, and an installation is complete or absent.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
@@ -63,7 +63,7 @@ fn real_python() -> String {
 }
 
 #[tokio::test]
-async fn python_that_is_missing_too_old_or_half_is_told_apart() {
+async fn missing_outdated_and_incomplete_pythons_are_distinguished() {
     let fake = |version: &str| {
         format!("case \"$*\" in *sys.version_info*) echo '{version} /nowhere/python3';; *) exit 1;; esac")
     };
@@ -91,7 +91,7 @@ async fn python_that_is_missing_too_old_or_half_is_told_apart() {
 }
 
 #[tokio::test]
-async fn too_little_disk_says_how_much_is_free_where() {
+async fn too_little_disk_space_is_reported_with_path_and_free_space() {
     let place = Place::new(Some(&real_python()));
     let error = place.run(&[("disk_needed_mib", "999999999")]).await.unwrap_err();
     assert!(error.causes()[0].contains("MiB are free in"), "{error}");
@@ -100,7 +100,7 @@ async fn too_little_disk_says_how_much_is_free_where() {
 }
 
 #[tokio::test]
-async fn an_index_that_cannot_be_reached_is_said_and_leaves_no_environment() {
+async fn an_unreachable_index_is_reported_and_leaves_no_environment() {
     let mut place = Place::new(Some(&real_python()));
     // The environment's own pip must meet the dead index, too: the variables come with the shell.
     let shell = place.home.folder.path().join("shell");
@@ -134,7 +134,7 @@ fn paths_but(folder: &Path, but: &[&Path]) -> Vec<PathBuf> {
 }
 
 impl Place {
-    /// Gives the shell an empty HOME and TMPDIR of its own; hands back both.
+    /// Gives the shell an empty HOME and TMPDIR of its own; returns both.
     fn with_own_home(mut self) -> (Self, PathBuf) {
         let own = self.home.folder.path().join("own");
         fs_err::create_dir_all(own.join("tmp")).unwrap();
@@ -155,11 +155,11 @@ fn check_environment(report: &StageReport, environments: &Path) {
     assert!(report.values["python"].starts_with("3.1"), "{:?}", report.values);
 }
 
-/// The real thing, from the package index that this machine is set up for. A testbed's, for its minute and a half of installing;
-/// `.ci/run` runs it.
+/// The real thing, from the package index that this machine is set up for. A testbed's, for its minute and a half of
+/// installing; `.ci/run` runs it.
 #[tokio::test]
 #[ignore = "testbed"]
-async fn a_cut_install_is_made_again_once_for_two_clusters() {
+async fn an_interrupted_install_is_repeated_once_for_two_clusters() {
     let (place, own) = Place::new(Some(&real_python())).with_own_home();
     let cut = async {
         let begun = Instant::now();
@@ -195,7 +195,7 @@ async fn a_cut_install_is_made_again_once_for_two_clusters() {
 /// `uv`, when it is there, makes the same. A testbed's, since it installs `uv` and Ray; `.ci/run` runs it.
 #[tokio::test]
 #[ignore = "testbed"]
-async fn uv_makes_the_environment_as_well() {
+async fn uv_creates_the_same_environment() {
     let (place, own) = Place::new(Some(&real_python())).with_own_home();
     let folder = place.home.folder.path().join("uv");
     let python = std::process::Command::new("python3").args(["-m", "venv"]).arg(&folder).status().unwrap();

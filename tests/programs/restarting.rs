@@ -1,4 +1,4 @@
-//! Steps that start the machine anew, on a machine that only seems to: its boot id is a file, and what would restart it a stand-in.
+//! Steps that reboot the machine, on a fake one: its boot id is a file, and its reboot command a stand-in.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -104,7 +104,7 @@ fn needs_reboot(machine: &Machine, works_from: &str) -> Stage {
 }
 
 #[tokio::test]
-async fn a_stage_goes_on_after_the_machine_started_anew() {
+async fn a_stage_continues_after_a_reboot() {
     let machine = Machine::new();
     let stage = needs_reboot(&machine, "boot-1");
     let report = run(&machine, &stage).await.unwrap();
@@ -120,32 +120,32 @@ async fn a_stage_goes_on_after_the_machine_started_anew() {
 }
 
 #[tokio::test]
-async fn what_does_not_hold_after_a_reboot_is_a_failure_and_no_loop() {
+async fn a_reboot_without_effect_fails_instead_of_looping() {
     let machine = Machine::new();
     let error = run(&machine, &needs_reboot(&machine, "never")).await.unwrap_err();
     assert_eq!(error.doing(), "prepare here: step `load it`");
-    assert!(error.to_string().contains("started anew for it, and it does not hold still"), "{error}");
+    assert!(error.to_string().contains("rebooted for this step, and its check still fails"), "{error}");
     assert_eq!((machine.asked(), machine.home.read("used").as_str()), (1, ""));
 }
 
 #[tokio::test]
-async fn a_machine_that_may_not_be_restarted_is_not() {
+async fn a_machine_without_permission_is_not_rebooted() {
     let mut machine = Machine::new();
     machine.limit = None;
     let error = run(&machine, &needs_reboot(&machine, "boot-1")).await.unwrap_err();
-    assert!(error.to_string().contains("must be started anew for it, which gpucl does not do here"), "{error}");
+    assert!(error.to_string().contains("this step needs a reboot, which gpucl does not do on this machine"), "{error}");
     assert_eq!(machine.asked(), 0);
 }
 
 #[tokio::test]
-async fn a_machine_that_does_not_come_back_is_said_with_its_limit() {
+async fn a_machine_that_does_not_come_back_is_reported_with_the_limit() {
     let mut machine = Machine::new();
     machine.comes_back = false;
     let error = run(&machine, &needs_reboot(&machine, "boot-1")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(error.to_string().contains("did not come back within 1m"), "{error}");
     assert!(error.hints()[0].contains("console"), "{:?}", error.hints());
-    // Until it has started anew nothing is begun there, by whoever asks.
+    // Until it has rebooted nothing starts there, for any caller.
     let mut other = stage(vec![step("other", "touch begun")]);
     other.name = "other".to_owned();
     machine.limit = Some(Duration::from_millis(1));
@@ -156,7 +156,7 @@ async fn a_machine_that_does_not_come_back_is_said_with_its_limit() {
 }
 
 #[tokio::test]
-async fn what_a_stage_held_is_given_back_when_it_fails() {
+async fn a_failed_stage_releases_what_it_held() {
     let home = Home::new();
     let steps = vec![
         step("hold", "touch held"),

@@ -57,7 +57,7 @@ async fn steps_run_once_and_an_unchanged_host_runs_nothing() {
 }
 
 #[tokio::test]
-async fn facts_come_with_every_exec_and_alone() {
+async fn facts_are_reported_with_every_exec_and_alone() {
     let home = Home::new();
     let alone = playbook::facts(&home.host()).await.unwrap();
     assert!(!home.path().exists(), "learning facts changed something");
@@ -73,7 +73,7 @@ async fn facts_come_with_every_exec_and_alone() {
 }
 
 #[tokio::test]
-async fn a_program_goes_on_without_its_exec_and_is_followed_again() {
+async fn a_program_survives_its_exec_and_is_followed_again() {
     let home = Home::new();
     let stage = stage(vec![step(
         "wait",
@@ -205,7 +205,7 @@ async fn two_programs_never_run_beside_each_other() {
 
 /// A proxy's address holds a password, and everybody on the host reads everybody's arguments.
 #[tokio::test]
-async fn no_variable_of_a_stage_stands_in_an_argument() {
+async fn no_stage_variable_appears_in_a_process_argument() {
     let home = Home::new();
     let mut once = step("once", "touch done");
     once.unless =

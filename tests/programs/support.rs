@@ -1,4 +1,4 @@
-//! A home for a host, hosts with shells of their own, and what the tests ask of them.
+//! A home for a host, hosts with various shells, and helpers for the tests.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -98,7 +98,7 @@ pub(super) fn running_program(home: &Home) -> (String, Pid) {
     (id, Pid::from_raw(words.next().unwrap().parse().unwrap()).unwrap())
 }
 
-/// A host whose shell is named, and whose first so many execs are killed after a while.
+/// A host with a given shell, whose first few execs are killed after a while.
 pub(super) struct ShellHost {
     pub(super) home: PathBuf,
     pub(super) shell: Vec<String>,

@@ -39,7 +39,7 @@ fn a_working_day_on_one_cluster() {
         println!("{name}: {:.1} s", begin.elapsed().as_secs_f64());
     }
 
-    // The last job ends, and what it has hidden goes on until the cluster ends.
+    // The last job ends, and its hidden processes run until the cluster ends.
     let hidden = Hidden::by_a_job(&env, "day", "hides");
     env.run(&["down", "--yes", "--output", "json"]).exits(0).json();
     assert_eq!(tagged_processes(&env), []);
@@ -177,7 +177,7 @@ fn logs_show_what_nodes_print(env: &TestEnv) {
     assert!(env.run(&["logs", "worker-0"]).exits(0).stdout.ends_with(&tail));
     env.run(&["logs"]).exits(0).prints("head      | ").prints("worker-0  | ");
     env.run(&["logs", "worker-7"]).exits(6).says("there are: head, worker-0, supervisor");
-    // A follow goes on until it is told to end.
+    // A follow continues until it is interrupted.
     let mut follow = env.command(&["logs", "head", "-n", "1", "--follow"]).stdout(Stdio::piped()).spawn().unwrap();
     let line = BufReader::new(follow.stdout.as_mut().unwrap()).lines().next().unwrap().unwrap();
     assert!(!line.is_empty());
@@ -219,7 +219,7 @@ fn stop_keeps_the_host_prepared(env: &TestEnv) {
     assert_eq!(tagged_processes(env), [], "nothing runs after `stop`");
     env.run(&["status"]).exits(0).prints("day: stopped");
     env.run(&["stop"]).exits(0).prints("stopped: no node runs");
-    env.run(&["job", "list"]).exits(6).says("it does not run");
+    env.run(&["job", "list"]).exits(6).says("it is not running");
     env.run(&["verify"]).exits(3).says("not asked, as these do not run: head worker0");
     let plan = env.run(&["plan"]).exits(0).stdout;
     assert!(!plan.contains("acquire") && !plan.contains("prepare"), "the host is kept and prepared: {plan}");

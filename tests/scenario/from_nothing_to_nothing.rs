@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::support::{SharedFolders, TestEnv, nodes, port_blocks, ray_session, tagged_processes, turn, until};
 
-/// A job that counts on worker-0 until it is told to end; the count begins again when anything disturbs it.
+/// A job that counts on worker-0 until it is asked to end; the count restarts when anything disturbs it.
 const COUNTER: &str = r#"
 import os, sys, time
 import ray
@@ -28,7 +28,7 @@ counter = Counter.remote()
 while not os.path.exists(sys.argv[1]):
     print("count", ray.get(counter.add.remote()), flush=True)
     time.sleep(0.1)
-print("told to end", flush=True)
+print("asked to end", flush=True)
 "#;
 
 #[test]
@@ -95,7 +95,7 @@ fn from_nothing_to_ready_and_back_to_nothing() {
     let log = env.run(&["job", "logs", "count", "--follow"]).exits(0).says("job count succeeded").stdout;
     let counts: Vec<usize> = log.lines().filter_map(|line| line.strip_prefix("count ")?.parse().ok()).collect();
     assert_eq!(counts, (1..=counts.len()).collect::<Vec<_>>(), "the actor of the job was disturbed");
-    assert!(log.ends_with("told to end\n"), "{log}");
+    assert!(log.ends_with("asked to end\n"), "{log}");
     took("job ended");
 
     // Back to nothing.

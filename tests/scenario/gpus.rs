@@ -1,9 +1,9 @@
-//! GPUs that are promised and are not there.
+//! GPUs that are declared but missing.
 
 use crate::support::TestEnv;
 
 #[test]
-fn gpus_that_the_machine_does_not_have_are_refused_before_anything_is_done() {
+fn missing_gpus_are_refused_before_anything_is_done() {
     let env = TestEnv::new();
     env.write("cluster.yaml", "name: g\nray:\n  workers: {count: 1, gpus: 1}\n");
     if gpus_here() > 0 {
@@ -15,7 +15,7 @@ fn gpus_that_the_machine_does_not_have_are_refused_before_anything_is_done() {
             .exits(2)
             .says("cluster.yaml:3:29")
             .says("ray.workers.gpus")
-            .says("for logical ones say `gpu: declared`");
+            .says("for logical GPUs set `gpu: declared`");
     }
     assert!(!env.home().join(".local/share").exists(), "no host was made");
     assert!(!env.home().join(".local/state/gpucl/clusters").exists(), "no cluster was begun");

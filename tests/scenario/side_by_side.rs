@@ -49,7 +49,7 @@ fn two_clusters_and_a_foreign_ray_do_not_disturb_each_other() {
     env.run(&["down", "--yes"]).exits(0).prints("nothing of a-b is left");
     assert_eq!(tagged_processes(&env), []);
     foreign.goes_on();
-    env.run(&["down", "--yes"]).exits(6).says("there is none");
+    env.run(&["down", "--yes"]).exits(6).says("there are no clusters");
 }
 
 /// The dashboard's portal: each address answers with its key and refuses without, and is another one at the next call.

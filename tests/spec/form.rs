@@ -1,4 +1,4 @@
-//! Keys and values of a wrong form: what the schema sees.
+//! Keys and values of a wrong form, which the schema finds.
 
 use super::{read, refuses};
 
@@ -29,33 +29,33 @@ fn an_unknown_key_without_a_near_name_lists_what_is_known() {
 }
 
 #[test]
-fn a_duplicate_key_is_seen() {
+fn a_duplicate_key_is_refused() {
     refuses(
         "name: demo\nray:\n  workers:\n    cpus: 1\n    count: 2\n    cpus: 2\n",
         r"
   cluster.yaml:6:5: ray.workers.cpus: duplicate key
      6 |     cpus: 2
        |     ^^^^
-  it stands in line 4 already
+  first given in line 4
 ",
     );
 }
 
 #[test]
-fn a_duplicate_variable_is_seen() {
+fn a_duplicate_variable_is_refused() {
     refuses(
         "name: demo\nenvironment:\n  MODE: a\n  'MODE': b\n",
         r"
   cluster.yaml:4:3: environment.MODE: duplicate key
      4 |   'MODE': b
        |   ^^^^^^
-  it stands in line 3 already
+  first given in line 3
 ",
     );
 }
 
 #[test]
-fn a_missing_name_is_told() {
+fn a_missing_name_is_refused() {
     refuses(
         "provider: local\n",
         r"
@@ -72,7 +72,7 @@ fn a_name_of_another_form_is_refused() {
     refuses(
         "name: My_Cluster\n",
         r"
-  cluster.yaml:1:7: name: `My_Cluster` is no cluster name: it takes 1 to 20 of a-z, 0-9 and -, and begins with a letter
+  cluster.yaml:1:7: name: `My_Cluster` is not a cluster name: use 1 to 20 of a-z, 0-9 and -, beginning with a letter
      1 | name: My_Cluster
        |       ^^^^^^^^^^
 ",
@@ -117,7 +117,7 @@ fn a_fraction_is_no_whole_number() {
 }
 
 #[test]
-fn a_provider_without_a_name_is_told() {
+fn a_provider_without_a_name_is_refused() {
     refuses(
         "name: demo\nprovider: {site: north}\nray:\n  version: 1.0.0\n",
         r"
@@ -125,10 +125,10 @@ fn a_provider_without_a_name_is_told() {
      2 | provider: {site: north}
        | ^^^^^^^^
 
-  cluster.yaml:4:12: ray.version: Ray 1.0.0 is too old: 2.54.0 is the oldest
+  cluster.yaml:4:12: ray.version: Ray 1.0.0 is too old: the oldest supported version is 2.54.0
      4 |   version: 1.0.0
        |            ^^^^^
-  older ones cannot ask for a token on every port
+  older versions cannot require a token on every port
 ",
     );
 }
@@ -162,7 +162,7 @@ fn a_truth_value_is_no_text() {
     refuses(
         "name: demo\nenvironment:\n  DEBUG: true\n",
         r#"
-  cluster.yaml:3:10: environment.DEBUG: is the truth value true, must be text
+  cluster.yaml:3:10: environment.DEBUG: is the boolean true, must be text
      3 |   DEBUG: true
        |          ^^^^
   in quotes it is text: "true"
@@ -183,7 +183,7 @@ fn an_old_truth_value_is_a_text() {
 }
 
 #[test]
-fn an_empty_value_is_told() {
+fn an_empty_value_is_refused() {
     refuses(
         "name: demo\nray:\n",
         r"
@@ -232,7 +232,7 @@ fn a_privileged_port_is_refused() {
 }
 
 #[test]
-fn a_word_that_is_none_of_the_choice_is_refused() {
+fn a_value_outside_the_enumeration_is_refused() {
     refuses(
         "name: demo\nruntime: dockr\n",
         r"
@@ -247,7 +247,7 @@ fn a_word_that_is_none_of_the_choice_is_refused() {
 #[test]
 fn an_unknown_key_says_where_the_keys_are() {
     let error = read("name: demo\ncolour: blue\n").unwrap_err();
-    assert_eq!(error.hints(), ["`gpucl schema` prints every key and what it takes"]);
+    assert_eq!(error.hints(), ["`gpucl schema` prints every key and its type"]);
     assert_eq!(error.to_string(), "read the spec cluster.yaml: cluster.yaml:2:1: colour: unknown key");
 }
 

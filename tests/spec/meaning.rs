@@ -1,16 +1,16 @@
-//! Values that are impossible, fields that contradict each other, and what the provider cannot do.
+//! Values that are impossible, fields that contradict each other, and settings that the provider does not support.
 
 use super::refuses;
 
 #[test]
-fn the_word_of_leases_is_no_name() {
+fn the_reserved_word_lease_is_not_a_name() {
     refuses(
         "name: lease\n",
         r"
-  cluster.yaml:1:7: name: `lease` is no name for a cluster: gpucl keeps the word for leases
+  cluster.yaml:1:7: name: `lease` cannot be a cluster name: gpucl reserves it for leases
      1 | name: lease
        |       ^^^^^
-  leases that `gpucl lease` makes have it in their tags
+  leases made by `gpucl lease` have it in their tags
 ",
     );
 }
@@ -20,7 +20,7 @@ fn a_version_of_two_numbers_is_refused() {
     refuses(
         "name: demo\nray:\n  version: '2.60'\n",
         r"
-  cluster.yaml:3:12: ray.version: `2.60` is no version of Ray: it takes three numbers
+  cluster.yaml:3:12: ray.version: `2.60` is not a Ray version: use three numbers
      3 |   version: '2.60'
        |            ^^^^^^
   for example: 2.60.0
@@ -33,20 +33,20 @@ fn a_version_without_the_token_is_refused() {
     refuses(
         "name: demo\nray:\n  version: 2.53.9\n",
         r"
-  cluster.yaml:3:12: ray.version: Ray 2.53.9 is too old: 2.54.0 is the oldest
+  cluster.yaml:3:12: ray.version: Ray 2.53.9 is too old: the oldest supported version is 2.54.0
      3 |   version: 2.53.9
        |            ^^^^^^
-  older ones cannot ask for a token on every port
+  older versions cannot require a token on every port
 ",
     );
 }
 
 #[test]
-fn an_amount_that_is_none_is_refused() {
+fn a_malformed_amount_is_refused() {
     refuses(
         "name: demo\nray:\n  workers:\n    memory: lots\n",
         r"
-  cluster.yaml:4:13: ray.workers.memory: `lots` is no amount of memory: write it like `512MiB` or `2GiB`
+  cluster.yaml:4:13: ray.workers.memory: `lots` is not an amount of memory: use a form such as `512MiB` or `2GiB`
      4 |     memory: lots
        |             ^^^^
 ",
@@ -58,7 +58,7 @@ fn too_little_shared_memory_is_refused() {
     refuses(
         "name: demo\nray:\n  head:\n    object_store_memory: 74MiB\n",
         r"
-  cluster.yaml:4:26: ray.head.object_store_memory: 74.0 MiB is too little: Ray takes 75MiB or more
+  cluster.yaml:4:26: ray.head.object_store_memory: 74.0 MiB is too little: Ray needs at least 75MiB
      4 |     object_store_memory: 74MiB
        |                          ^^^^^
 ",
@@ -66,7 +66,7 @@ fn too_little_shared_memory_is_refused() {
 }
 
 #[test]
-fn a_wait_that_is_none_is_refused() {
+fn a_malformed_duration_is_refused() {
     refuses(
         "name: demo\ntimeouts:\n  start: 90\n  ready: soon\n  stop: 0s\n  prepare: 200h\n",
         r"
@@ -75,15 +75,15 @@ fn a_wait_that_is_none_is_refused() {
        |          ^^
   for example: 90s
 
-  cluster.yaml:4:10: timeouts.ready: `soon` is no duration: write it like `90s`, `5m` or `1h 30m`
+  cluster.yaml:4:10: timeouts.ready: `soon` is not a duration: use a form such as `90s`, `5m` or `1h 30m`
      4 |   ready: soon
        |          ^^^^
 
-  cluster.yaml:5:9: timeouts.stop: `0s` is no duration: write it like `90s`, `5m` or `1h 30m`
+  cluster.yaml:5:9: timeouts.stop: `0s` is not a duration: use a form such as `90s`, `5m` or `1h 30m`
      5 |   stop: 0s
        |         ^^
 
-  cluster.yaml:6:12: timeouts.prepare: `200h` is too long: 168h is the longest
+  cluster.yaml:6:12: timeouts.prepare: `200h` is too long: the maximum is 168h
      6 |   prepare: 200h
        |            ^^^^
 ",
@@ -91,7 +91,7 @@ fn a_wait_that_is_none_is_refused() {
 }
 
 #[test]
-fn variables_of_ours_are_refused() {
+fn reserved_variables_are_refused() {
     refuses(
         "name: demo\nenvironment:\n  GPUCL_OWNER: x\n  RAY_AUTH_MODE: disabled\n  RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER: '1'\n  MY_OWN: '1'\n",
         r"
@@ -114,11 +114,11 @@ fn variables_of_ours_are_refused() {
 }
 
 #[test]
-fn a_variable_that_no_shell_knows_is_refused() {
+fn an_invalid_variable_name_is_refused() {
     refuses(
         "name: demo\nenvironment:\n  MY-OWN: '1'\n  TEXT: \"two\\nlines\"\n",
         r#"
-  cluster.yaml:3:3: environment.MY-OWN: is no name of a variable: it takes letters, digits and `_`
+  cluster.yaml:3:3: environment.MY-OWN: is not a variable name: use letters, digits and `_`
      3 |   MY-OWN: '1'
        |   ^^^^^^
 
@@ -134,22 +134,22 @@ fn resources_and_labels_follow_rays_rules() {
     refuses(
         "name: demo\nray:\n  workers:\n    resources:\n      GPU: 1\n      slot: 0.5\n    labels:\n      ray.io/zone: a\n      zone: '-a'\n",
         r#"
-  cluster.yaml:5:7: ray.workers.resources.GPU: has a key of its own: ray.workers.gpus
+  cluster.yaml:5:7: ray.workers.resources.GPU: has its own key: ray.workers.gpus
      5 |       GPU: 1
        |       ^^^
 
-  cluster.yaml:6:13: ray.workers.resources.slot: 0.5 is no amount: Ray takes whole numbers from 0 to 1e14
+  cluster.yaml:6:13: ray.workers.resources.slot: 0.5 is not an amount: Ray takes whole numbers from 0 to 1e14
      6 |       slot: 0.5
        |             ^^^
 
-  cluster.yaml:8:7: ray.workers.labels."ray.io/zone": labels under `ray.io/` are Ray's own
+  cluster.yaml:8:7: ray.workers.labels."ray.io/zone": labels under `ray.io/` are reserved for Ray
      8 |       ray.io/zone: a
        |       ^^^^^^^^^^^
 
-  cluster.yaml:9:13: ray.workers.labels.zone: has no value for a label: it takes up to 63 letters, digits, `.`, `-` and `_`
+  cluster.yaml:9:13: ray.workers.labels.zone: is not a label value: use up to 63 letters, digits, `.`, `-` and `_`
      9 |       zone: '-a'
        |             ^^^^
-  it begins and ends with a letter or digit
+  it must begin and end with a letter or digit
 "#,
     );
 }
@@ -162,7 +162,7 @@ fn count_contradicts_per() {
   cluster.yaml:5:10: ray.workers.per: contradicts ray.workers.count
      5 |     per: host
        |          ^^^^
-  `count` says how many workers there are, `per` has them counted: keep one of the two
+  `count` sets the number of workers, `per` derives it: keep one of the two
 ",
     );
 }
@@ -188,7 +188,7 @@ fn declared_gpus_cannot_be_counted() {
   cluster.yaml:2:6: gpu: `declared` contradicts ray.workers.per: gpu
      2 | gpu: declared
        |      ^^^^^^^^
-  GPUs that are only declared cannot be counted: write `count` and `gpus` instead of `per`
+  GPUs that are only declared cannot be counted: use `count` and `gpus` instead of `per`
 ",
     );
 }
@@ -297,11 +297,11 @@ fn a_playbooks_setting_of_two_lines_is_refused() {
 }
 
 #[test]
-fn everything_is_told_in_one_go() {
+fn all_errors_are_reported_at_once() {
     refuses(
         "name: Demo\nprovidr: local\nruntime: docker\nray:\n  version: '2'\n  workers: {count: 2, per: gpu, cpus: many}\n",
         r"
-  cluster.yaml:1:7: name: `Demo` is no cluster name: it takes 1 to 20 of a-z, 0-9 and -, and begins with a letter
+  cluster.yaml:1:7: name: `Demo` is not a cluster name: use 1 to 20 of a-z, 0-9 and -, beginning with a letter
      1 | name: Demo
        |       ^^^^
 
@@ -310,7 +310,7 @@ fn everything_is_told_in_one_go() {
        | ^^^^^^^
   did you mean `provider`?
 
-  cluster.yaml:5:12: ray.version: `2` is no version of Ray: it takes three numbers
+  cluster.yaml:5:12: ray.version: `2` is not a Ray version: use three numbers
      5 |   version: '2'
        |            ^^^
   for example: 2.60.0
@@ -318,7 +318,7 @@ fn everything_is_told_in_one_go() {
   cluster.yaml:6:28: ray.workers.per: contradicts ray.workers.count
      6 |   workers: {count: 2, per: gpu, cpus: many}
        |                            ^^^
-  `count` says how many workers there are, `per` has them counted: keep one of the two
+  `count` sets the number of workers, `per` derives it: keep one of the two
 
   cluster.yaml:6:39: ray.workers.cpus: is the text `many`, must be a whole number
      6 |   workers: {count: 2, per: gpu, cpus: many}

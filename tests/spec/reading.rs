@@ -25,7 +25,7 @@ fn the_smallest_spec_is_filled_in() {
 }
 
 #[test]
-fn everything_that_may_be_said_is_read() {
+fn every_key_is_read() {
     let text = r#"
 name: demo-2
 provider: {name: hall, site: north}
@@ -62,13 +62,13 @@ timeouts: {prepare: 1h 30m, start: 90s, ready: 5m, stop: 500ms, boot: 45m}
 }
 
 #[test]
-fn a_key_without_a_value_is_a_default_where_there_is_none_to_give() {
+fn a_key_without_a_value_means_the_default() {
     let spec = read("name: demo\nray:\n  workers:\n    count:\n    memory: ~\n").unwrap().spec;
     assert_eq!((spec.ray.workers.count, spec.ray.workers.memory), (None, None));
 }
 
 #[test]
-fn what_is_found_later_is_shown_at_its_line_too() {
+fn errors_found_later_also_show_their_line() {
     let places = read("name: demo\nhosts:\n  - node: a\nray:\n  workers: {cpus: 64}\n").unwrap().places;
     let error = places.error("ray.workers.cpus", "64 is more than the 2 of this machine").hint("write `cpus: 1`");
     let shown = "  cluster.yaml:5:19: ray.workers.cpus: 64 is more than the 2 of this machine\n     \
@@ -91,12 +91,12 @@ fn load(path: &Path) -> Error {
 }
 
 #[test]
-fn a_missing_file_is_told_with_what_to_write() {
+fn a_missing_file_is_reported_with_an_example() {
     let env = TestEnv::new();
     let error = load(&env.work().join("none.yaml"));
     assert_eq!(error.kind(), ErrorKind::Spec);
     assert_eq!(error.causes(), ["there is no such file"]);
-    assert!(error.hints()[0].starts_with("write one: echo 'name: demo' > "), "{:?}", error.hints());
+    assert!(error.hints()[0].starts_with("create one: echo 'name: demo' > "), "{:?}", error.hints());
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_folder_is_no_spec() {
 }
 
 #[test]
-fn a_file_that_is_not_utf_8_is_told_where() {
+fn a_file_that_is_not_utf_8_is_reported_with_the_place() {
     let env = TestEnv::new();
     let path = env.work().join("cluster.yaml");
     fs_err::write(&path, b"name: demo\nenvironment: {A: \"\xe9t\xe9\"}\n").unwrap();
@@ -122,7 +122,7 @@ fn a_huge_file_is_not_read_to_its_end() {
     let env = TestEnv::new();
     let path = env.work().join("cluster.yaml");
     std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
-    assert_eq!(load(&path).causes(), ["it has more than 1 MiB: this is no spec"]);
+    assert_eq!(load(&path).causes(), ["it is larger than 1 MiB: too large for a spec"]);
 }
 
 /// It would be waited for, or read, without end.

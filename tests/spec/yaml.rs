@@ -1,4 +1,4 @@
-//! What of YAML is read, what is not, and how much of it.
+//! The supported subset of YAML, and its limits.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ fn anchors_are_refused() {
     refuses(
         "name: demo\nray: &r {}\n",
         r"
-  cluster.yaml:2:6: ray: anchors (`&name`) are not read in a spec
+  cluster.yaml:2:6: ray: anchors (`&name`) are not supported in a spec
      2 | ray: &r {}
        |      ^^^^
-  write the value itself, wherever it is needed
+  write the value itself wherever it is needed
 ",
     );
 }
@@ -22,10 +22,10 @@ fn aliases_are_refused() {
     refuses(
         "name: demo\nray: *r\n",
         r"
-  cluster.yaml:2:6: aliases (`*name`) are not read in a spec
+  cluster.yaml:2:6: aliases (`*name`) are not supported in a spec
      2 | ray: *r
        |      ^
-  write the value itself, wherever it is needed
+  write the value itself wherever it is needed
 ",
     );
 }
@@ -35,10 +35,10 @@ fn tags_are_refused() {
     refuses(
         "name: demo\nray:\n  version: !!str 2\n",
         r"
-  cluster.yaml:3:12: ray.version: tags (`!name`) are not read in a spec
+  cluster.yaml:3:12: ray.version: tags (`!name`) are not supported in a spec
      3 |   version: !!str 2
        |            ^^^^^^^
-  write the value itself, wherever it is needed
+  write the value itself wherever it is needed
 ",
     );
 }
@@ -48,10 +48,10 @@ fn merge_keys_are_refused() {
     refuses(
         "name: demo\nray:\n  <<: {version: 2.60.0}\n",
         r"
-  cluster.yaml:3:3: ray: merge keys (`<<`) are not read in a spec
+  cluster.yaml:3:3: ray: merge keys (`<<`) are not supported in a spec
      3 |   <<: {version: 2.60.0}
        |   ^^
-  write the value itself, wherever it is needed
+  write the value itself wherever it is needed
 ",
     );
 }
@@ -64,7 +64,7 @@ fn a_second_document_is_refused() {
   cluster.yaml:2:1: a second document begins here
      2 | ---
        | ^^^
-  a file describes one cluster: write the other one to a file of its own
+  a file describes one cluster: put the other one in its own file
 ",
     );
 }
@@ -120,24 +120,24 @@ fn a_file_of_comments_is_refused() {
 }
 
 #[test]
-fn a_tab_is_told_from_a_space() {
+fn a_tab_is_reported_as_a_tab() {
     refuses(
         "name: demo\nray:\n\tversion: 2.60.0\n",
         r"
-  cluster.yaml:3:2: is no YAML: tabs disallowed within this context (block indentation)
+  cluster.yaml:3:2: is not valid YAML: tabs disallowed within this context (block indentation)
      3 |  version: 2.60.0
        |  ^
-  indent with spaces: YAML takes no tabs there
+  indent with spaces: YAML does not allow tabs there
 ",
     );
 }
 
 #[test]
-fn an_open_bracket_is_told() {
+fn an_unclosed_bracket_is_refused() {
     refuses(
         "name: demo\nhosts: [{}\n",
         r"
-  cluster.yaml:3:1: is no YAML: while parsing a flow sequence, expected ',' or ']'
+  cluster.yaml:3:1: is not valid YAML: while parsing a flow sequence, expected ',' or ']'
   the file ends here
 ",
     );
@@ -186,7 +186,7 @@ fn wide_letters_are_counted_as_letters() {
     refuses(
         "name: demo\nenvironment: {\u{c4}\u{d6}: '\u{65e5}\u{672c}', B: 1}\n",
         r#"
-  cluster.yaml:2:15: environment."ÄÖ": is no name of a variable: it takes letters, digits and `_`
+  cluster.yaml:2:15: environment."ÄÖ": is not a variable name: use letters, digits and `_`
      2 | environment: {ÄÖ: '日本', B: 1}
        |               ^^
 
@@ -199,24 +199,24 @@ fn wide_letters_are_counted_as_letters() {
 }
 
 #[test]
-fn a_line_break_of_some_readers_only_is_refused() {
+fn a_line_break_of_only_some_parsers_is_refused() {
     refuses(
         "name: demo\nenvironment:\n  A: one\u{2028}two\n",
         r"
-  cluster.yaml:3:9: the letter U+2028 stands here, which is a line break to some readers of YAML only
+  cluster.yaml:3:9: the character U+2028 is a line break for only some YAML parsers
      3 |   A: one two
        |         ^
-  take it out; in double quotes, `\n` is a line break
+  remove it; in double quotes, `\n` is a line break
 ",
     );
 }
 
 #[test]
-fn what_two_readers_read_differently_is_refused() {
+fn yaml_that_two_parsers_read_differently_is_refused() {
     refuses(
         "name: demo\nhosts:\n  - node: a\n    weight: .inf\n",
         r"
-  cluster.yaml:4:13: hosts[0].weight: can be read in two ways
+  cluster.yaml:4:13: hosts[0].weight: is ambiguous YAML
      4 |     weight: .inf
        |             ^^^^
   put the value in quotes, on one line
@@ -229,7 +229,7 @@ fn control_characters_reach_no_terminal() {
     refuses(
         "name: demo\nenvironment:\n  A-\u{1b}[31m: x\n",
         r#"
-  cluster.yaml:3:3: environment."A-\u{1b}[31m": is no name of a variable: it takes letters, digits and `_`
+  cluster.yaml:3:3: environment."A-\u{1b}[31m": is not a variable name: use letters, digits and `_`
      3 |   A- [31m: x
        |   ^^^^^^^
 "#,
@@ -249,7 +249,7 @@ fn a_long_line_is_cut() {
     );
 }
 
-/// Reads a text that is made to be expensive, and hands back what was said of it.
+/// Reads a text that is made to be expensive, and returns what was said of it.
 #[track_caller]
 fn quickly_refused(text: &str) -> String {
     let begin = Instant::now();
@@ -267,7 +267,10 @@ fn an_alias_bomb_is_refused_quickly() {
         bomb.push_str(&format!("  - &l{level} [{}]\n", vec![format!("*l{}", level - 1); 10].join(", ")));
     }
     let shown = quickly_refused(&bomb);
-    assert!(shown.starts_with("  cluster.yaml:3:5: hosts[0]: anchors (`&name`) are not read in a spec"), "{shown}");
+    assert!(
+        shown.starts_with("  cluster.yaml:3:5: hosts[0]: anchors (`&name`) are not supported in a spec"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -281,7 +284,7 @@ fn deep_nesting_is_refused_quickly() {
         block,
     ] {
         let shown = quickly_refused(&text);
-        assert!(shown.contains("stand in one another more than 32 deep"), "{shown}");
+        assert!(shown.contains("are nested more than 32 deep"), "{shown}");
     }
 }
 
@@ -289,9 +292,9 @@ fn deep_nesting_is_refused_quickly() {
 fn a_flood_is_refused_quickly() {
     let many: String = (0..60_000).map(|number| format!("k{number}: 1\n")).collect();
     let shown = quickly_refused(&many);
-    assert!(shown.contains("more than 20000 keys and values stand before this one"), "{shown}");
+    assert!(shown.contains("more than 20000 keys and values before this one: too many for a spec"), "{shown}");
     let shown = quickly_refused(&"#".repeat((1 << 20) + 1));
-    assert!(shown.contains("has more than 1 MiB"), "{shown}");
+    assert!(shown.contains("is larger than 1 MiB"), "{shown}");
     for piece in ["[", "{", "? ", "- ", "\"", "a: ", "&a ", "!", "%", "|\n", "'", "\n", "\t", " ", "a\n", "#\n"] {
         quickly_refused(&piece.repeat((1 << 18) / piece.len()));
     }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
-/// How long anything may take that is waited for.
+/// Timeout of every wait.
 const WITHIN: Duration = Duration::from_secs(20);
 
 /// A browser with an empty profile and one tab. It ends with the test.
@@ -51,12 +51,12 @@ impl Browser {
         this
     }
 
-    /// A command of the debugging protocol, and what it hands back.
+    /// Runs a command of the debugging protocol, and returns its result.
     pub(crate) async fn call(&mut self, method: &str, parameters: Value) -> Value {
-        self.try_call(method, parameters).await.unwrap_or_else(|told| panic!("{method}: {told}"))
+        self.try_call(method, parameters).await.unwrap_or_else(|reply| panic!("{method}: {reply}"))
     }
 
-    /// The same; what the browser could not do is handed back as it says it.
+    /// The same; an error of the browser is returned as it is.
     async fn try_call(&mut self, method: &str, parameters: Value) -> Result<Value, Value> {
         self.calls += 1;
         let number = self.calls;
@@ -69,9 +69,9 @@ impl Browser {
             loop {
                 let message = self.socket.next().await.unwrap().unwrap();
                 let Message::Text(text) = message else { continue };
-                let told: Value = serde_json::from_str(&text).unwrap();
-                if told["id"] == json!(number) {
-                    return if told["error"].is_null() { Ok(told["result"].clone()) } else { Err(told) };
+                let reply: Value = serde_json::from_str(&text).unwrap();
+                if reply["id"] == json!(number) {
+                    return if reply["error"].is_null() { Ok(reply["result"].clone()) } else { Err(reply) };
                 }
             }
         };
@@ -80,16 +80,18 @@ impl Browser {
 
     /// Types an address into the tab.
     pub(crate) async fn visit(&mut self, url: &str) {
-        let told = self.call("Page.navigate", json!({"url": url, "transitionType": "typed"})).await;
-        assert!(told["errorText"].is_null(), "{url}: {told}");
+        let reply = self.call("Page.navigate", json!({"url": url, "transitionType": "typed"})).await;
+        assert!(reply["errorText"].is_null(), "{url}: {reply}");
         self.until("document.readyState === 'complete'").await;
     }
 
-    /// What an expression in the page gives.
+    /// Evaluates an expression in the page.
     pub(crate) async fn ask(&mut self, expression: &str) -> Value {
         let parameters = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
-        // A question that falls into the change from one page to the next is not answered, or without a value.
-        self.try_call("Runtime.evaluate", parameters).await.map_or(Value::Null, |told| told["result"]["value"].clone())
+        // An evaluation during a navigation gets no answer, or one without a value.
+        self.try_call("Runtime.evaluate", parameters)
+            .await
+            .map_or(Value::Null, |reply| reply["result"]["value"].clone())
     }
 
     /// Waits until an expression in the page is true.
@@ -112,12 +114,12 @@ impl Drop for Browser {
     }
 }
 
-/// Where the browser lets itself be driven: it writes it into its profile.
+/// The debugging port, which the browser writes into its profile.
 async fn debugging_port(profile: &Path) -> (u16, String) {
     let begin = Instant::now();
     loop {
-        let told = std::fs::read_to_string(profile.join("DevToolsActivePort")).unwrap_or_default();
-        if let Some((port, path)) = told.split_once('\n')
+        let text = std::fs::read_to_string(profile.join("DevToolsActivePort")).unwrap_or_default();
+        if let Some((port, path)) = text.split_once('\n')
             && let Ok(port) = port.parse()
         {
             return (port, path.trim().to_owned());

@@ -1,4 +1,4 @@
-//! Real clusters in tests: one at a time, and none left.
+//! Real clusters in tests: limited in number, and none left behind.
 
 use std::fs::File;
 

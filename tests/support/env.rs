@@ -9,7 +9,7 @@ pub(crate) struct TestEnv {
     variables: Vec<(String, String)>,
 }
 
-/// What a run of the program gave.
+/// The result of a run of the program.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,
@@ -74,7 +74,7 @@ impl TestEnv {
             .env("RUSTUP_HOME", std::env::var_os("RUSTUP_HOME").unwrap_or_else(|| home().join(".rustup").into()))
             .env("LANG", "C.UTF-8")
             .env("TZ", "UTC");
-        // How packages are reached is the machine's business, not the test's.
+        // Package indexes are configured by the machine, not by the test.
         for (name, value) in std::env::vars_os() {
             let text = name.to_string_lossy().to_ascii_uppercase();
             let passes = ["PIP_", "UV_", "SSL_CERT_", "REQUESTS_CA_BUNDLE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"]
@@ -90,7 +90,7 @@ impl TestEnv {
         command
     }
 
-    /// The same for a user whose umask keeps nothing from others: what is kept then, the program keeps.
+    /// The same with umask 0: any remaining protection comes from the program.
     pub(crate) fn unmasked(&self, arguments: &[&str]) -> Command {
         let program = self.command(arguments);
         let mut command = Command::new("sh");
@@ -119,13 +119,13 @@ impl TestEnv {
     }
 }
 
-/// The home of whoever runs the tests.
+/// The home of the user who runs the tests.
 fn home() -> PathBuf {
     std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default()
 }
 
 impl Outcome {
-    /// Each line of stdout as the JSON object that it is: with a version and a type, and nothing else on stdout.
+    /// The lines of stdout as JSON objects; asserts that each has a version and a type.
     #[track_caller]
     pub(crate) fn json(&self) -> Vec<serde_json::Value> {
         let read = |line: &str| {
@@ -136,7 +136,7 @@ impl Outcome {
         self.stdout.lines().map(read).collect()
     }
 
-    /// Asserts the exit code, showing all that was printed when it is another.
+    /// Asserts the exit code; shows all output on a failure.
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{TestEnv, until};
 
-/// What a job hid, by the words that nothing else on the machine has in its command line.
+/// Hidden processes, found by a unique word in their command lines.
 pub(crate) struct Hidden {
     marks: [String; 2],
 }
@@ -68,7 +68,7 @@ impl Hidden {
             let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
             assert!(
                 !String::from_utf8_lossy(&environ).contains("GPUCL"),
-                "process {pid} can be told by its environment"
+                "process {pid} can be recognized by its environment"
             );
         }
         hidden

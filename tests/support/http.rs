@@ -4,12 +4,12 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Asks for a page of `http://host:port/path`; hands back status and body.
+/// Gets `http://host:port/path`; returns status and body.
 pub(crate) fn get(url: &str, headers: &[(&str, &str)]) -> std::io::Result<(u16, String)> {
     ask("GET", url, headers, "")
 }
 
-/// Asks anything of `http://host:port/path`, as another host too where the headers name one; hands back status and body.
+/// Sends a request to `http://host:port/path`; the headers may name another host. Returns status and body.
 pub(crate) fn ask(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> std::io::Result<(u16, String)> {
     let rest = url.strip_prefix("http://").unwrap();
     let (address, path) = rest.split_once('/').unwrap_or((rest, ""));

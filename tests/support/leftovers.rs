@@ -1,27 +1,27 @@
-//! The folders that all programs of a machine share, before and after.
+//! Leftovers in the folders that all programs of a machine share.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
-/// What was there.
+/// The entries at one moment.
 pub(crate) struct SharedFolders {
     before: BTreeSet<PathBuf>,
 }
 
 impl SharedFolders {
-    /// Looks at what is there now.
+    /// Lists the current entries.
     pub(crate) fn now() -> Self {
         Self { before: ours() }
     }
 
-    /// What came since, and is there still.
+    /// Entries that are new since then.
     pub(crate) fn new_since(&self) -> Vec<PathBuf> {
         ours().difference(&self.before).cloned().collect()
     }
 }
 
-/// What Ray or gpucl could have left there, but for the folders of tests, which go by themselves.
+/// Entries that Ray or gpucl may have left, except the folders of tests, which are removed automatically.
 fn ours() -> BTreeSet<PathBuf> {
     let me = rustix::process::getuid().as_raw();
     let mut folders = vec![std::env::temp_dir(), PathBuf::from("/tmp"), PathBuf::from("/dev/shm")];

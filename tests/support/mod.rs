@@ -1,4 +1,4 @@
-//! What the tests stand on: a hermetic environment for the program.
+//! The basis of the tests: a hermetic environment for the program.
 
 mod browser;
 mod cluster;

@@ -1,4 +1,4 @@
-//! What runs of a cluster, seen without gpucl's help.
+//! The running processes of a cluster, found without gpucl.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

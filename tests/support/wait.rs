@@ -3,13 +3,13 @@
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// Looks again and again until there is something to hand back.
+/// Polls until there is a value to return; panics after the time limit.
 #[track_caller]
 pub(crate) fn until<T>(what: &str, seconds: u64, look: impl FnMut() -> Option<T>) -> T {
     until_or(what, seconds, look, String::new)
 }
 
-/// The same, and when the time is over it says what there is to say.
+/// The same, with a description of the state in the panic message.
 #[track_caller]
 pub(crate) fn until_or<T>(
     what: &str,
@@ -27,7 +27,7 @@ pub(crate) fn until_or<T>(
     }
 }
 
-/// What Ctrl-C does to a program.
+/// Sends SIGINT, like Ctrl-C.
 pub(crate) fn interrupt(child: &Child) {
     let pid = rustix::process::Pid::from_raw(child.id().try_into().unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();

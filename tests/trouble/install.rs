@@ -1,4 +1,4 @@
-//! What stands in the way of a Ray environment: Python, the package index, a cut.
+//! Obstacles to a Ray environment: Python, the package index, an interruption.
 
 use super::tools::{Running, state_folder};
 use super::tools::{
@@ -33,7 +33,7 @@ fn no_python3() {
     tools(&mut env, None, None);
     up_fails_in(
         &env,
-        "find a fit Python",
+        "find a suitable Python",
         &["Caused by: python3 is missing\n", "hint: sudo apt-get install python3 python3-venv\n"],
     );
 }
@@ -44,7 +44,7 @@ fn python3_that_is_too_old() {
     tools(&mut env, Some("echo '3.8.10 /usr/bin/python3'"), None);
     up_fails_in(
         &env,
-        "find a fit Python",
+        "find a suitable Python",
         &[
             "Caused by: python3 is too old (3.8.10): Ray 2.60.0 needs 3.10 to 3.13\n",
             "hint: sudo apt-get install python3.12 python3.12-venv",
@@ -79,8 +79,8 @@ fn a_package_index_that_cannot_be_reached() {
     );
 }
 
-/// gpucl and the program that installs are killed in the middle; `uv` is played by a script that stops in the middle, and
-/// then takes Ray from the environment that the tests share.
+/// gpucl and the program that installs are killed in the middle; `uv` is played by a script that stops in the middle,
+/// and then takes Ray from the environment that the tests share.
 #[test]
 fn an_install_that_is_cut_in_the_middle() {
     let _turn = turn();

@@ -1,4 +1,4 @@
-//! Two at a time, and Ctrl-C.
+//! Concurrent commands, and Ctrl-C.
 
 use super::tools::{
     Running, SLEEPERS, SPEC, down_leaves_nothing, gate, open_gate, pids, process, processes, status, wait_at_gate,
@@ -6,7 +6,7 @@ use super::tools::{
 use crate::support::{TestEnv, turn};
 
 #[test]
-fn a_second_up_at_the_same_time_is_told_who_is_at_work() {
+fn a_concurrent_up_is_refused_with_the_running_command() {
     let env = TestEnv::with_shared_ray();
     let _ = env.write("cluster.yaml", SLEEPERS);
     gate(&env);
@@ -21,7 +21,7 @@ fn a_second_up_at_the_same_time_is_told_who_is_at_work() {
             .says(&who)
             .says(" UTC\nhint: wait for it to end, or press Ctrl-C where it runs; then run this again\n");
     }
-    // Who only reads is not held up.
+    // Read-only commands do not wait.
     assert_eq!(status(&env)["phase"], "unfinished");
     let _ = env.run(&["plan"]).exits(0).prints("prepare");
     first.interrupt();
@@ -43,7 +43,7 @@ fn ctrl_c_once_finishes_what_is_in_flight_and_up_goes_on_later() {
     let up = Running::start(&env, &["up"]);
     wait_at_gate(&env);
     up.interrupt();
-    up.says("stopping: nothing more is begun, what is in flight is finished; press Ctrl-C again to stop now", 10);
+    up.says("stopping: running operations finish, no new ones start; press Ctrl-C again to stop now", 10);
     open_gate(&env);
     let path = env.work().join("cluster.yaml");
     let again = format!("hint: gpucl up {}   # goes on from here\n", path.display());
@@ -90,7 +90,7 @@ fn ctrl_c_twice_stops_now_and_down_ends_what_goes_on() {
     let _ = up
         .end(10)
         .exits(130)
-        .says("stopped now: what was in flight is on record; `gpucl up` goes on, `gpucl down -c t` removes it all\n")
+        .says("stopped: running operations are on record; `gpucl up` continues, `gpucl down -c t` removes all\n")
         .says("host-0: prepare stopped after ")
         .says("error: failed to prepare host-0\nCaused by: it was stopped\nleft behind: host-0\n")
         .says("hint: its program goes on there; run the same command again to follow it\n");

@@ -58,8 +58,8 @@ fn a_disk_that_is_too_small_for_ray() {
     let _ = down_leaves_nothing(&env);
 }
 
-/// The disk that the journal is on is full: nothing is done that cannot be written down. When it is lost altogether, tags
-/// are enough for `down`.
+/// The disk that the journal is on is full: nothing is done that cannot be written down. When it is lost altogether,
+/// tags are enough for `down`.
 #[test]
 fn a_disk_that_is_full_under_the_state() {
     if no_small_disks() {
@@ -109,7 +109,7 @@ fn a_dashboard_port_that_is_taken() {
 }
 
 #[test]
-fn ports_that_are_taken_are_passed_over() {
+fn ports_in_use_are_skipped() {
     let env = TestEnv::with_shared_ray();
     let _ = env.write("cluster.yaml", SLEEPERS);
     node_script(&env, SLEEPER);
@@ -157,13 +157,13 @@ pub(super) fn the_machine_is_restarted(env: &TestEnv, spec: &str) {
         .run(&["status"])
         .exits(0)
         .prints("t: stopped on local\n")
-        .prints("this machine was restarted since: nothing of it runs; `gpucl up` builds it again\n");
+        .prints("this machine has been restarted: nothing of the cluster runs; `gpucl up` rebuilds it\n");
     assert_eq!(status(env)["restarted"], true);
     let _ = env.run(&["verify"]).exits(3).says("not asked, as these do not run: head worker0 worker1");
     let _ = env
         .run(&["up", spec])
         .exits(0)
-        .says("this machine was restarted since the cluster was started: none of its processes outlived that\n")
+        .says("this machine was restarted since the cluster was started: none of its processes survived\n")
         .prints("ready: 11 checks passed, 1 operation (");
     assert_eq!((status(env)["restarted"].as_bool(), pids(env).len()), (Some(false), 3));
 }
@@ -177,13 +177,14 @@ fn down_after_a_restart_of_the_machine() {
     restart_machine(&env);
     let outcome = down_leaves_nothing(&env);
     let _ = outcome
-        .says("this machine was restarted since the cluster was started: none of its processes outlived that\n")
+        .says("this machine was restarted since the cluster was started: none of its processes survived\n")
         .says("removed: host host0 (");
 }
 
-/// What the host remembers of its nodes names a process of a stranger, by its number alone and by all that can be known of it.
+/// What the host remembers of its nodes names a process of a stranger, by its number alone and by all that can be known
+/// of it.
 #[test]
-fn a_number_that_a_strangers_process_has_now() {
+fn a_recorded_pid_that_a_foreign_process_has_now() {
     let env = TestEnv::with_shared_ray();
     let _ = env.write("cluster.yaml", SLEEPERS);
     node_script(&env, SLEEPER);

@@ -1,4 +1,4 @@
-//! One real cluster, and one trouble after another: what each leaves is what the next begins with.
+//! One real cluster, and one failure after another: each starts from the state that the previous one left.
 
 use super::tools::SPEC;
 use super::{machine, nodes, state, supervisor};

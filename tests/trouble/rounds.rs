@@ -1,4 +1,4 @@
-//! `up` and `down` are killed at any moment, again and again: what is there when the next `down` has ended?
+//! `up` and `down` are killed at random moments, repeatedly: what is left after the next `down`?
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ fn running(env: &TestEnv) -> Vec<(u32, String)> {
     processes(env).into_iter().filter(|(pid, _)| runs(*pid)).collect()
 }
 
-/// Starts a command and kills it after this time, if it has not ended by then; hands back whether it was killed.
+/// Starts a command and kills it after this time, if it has not ended by then; returns whether it was killed.
 fn kill_after(env: &TestEnv, arguments: &[&str], time: Duration) -> bool {
     let mut child = env.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let begun = Instant::now();
@@ -32,7 +32,7 @@ fn kill_after(env: &TestEnv, arguments: &[&str], time: Duration) -> bool {
 /// A testbed's, for its minutes of real Ray: `just kill-rounds`.
 #[test]
 #[ignore = "testbed"]
-fn killed_at_random_moments_nothing_runs_when_down_has_ended() {
+fn after_random_kills_nothing_runs_once_down_has_ended() {
     let rounds = std::env::var("GPUCL_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
     let seed =
         std::env::var("GPUCL_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(u64::from(std::process::id()));
@@ -48,7 +48,7 @@ fn killed_at_random_moments_nothing_runs_when_down_has_ended() {
     let (mut at_once, mut later) = (0, 0);
     for round in 0..rounds {
         let _turn = turn();
-        // Every fourth installs Ray anew, and is killed while it does.
+        // Every fourth reinstalls Ray, and is killed during the installation.
         let (env, longest) =
             if round % 4 == 3 { (TestEnv::new(), 12_000) } else { (TestEnv::with_shared_ray(), 30_000) };
         let _ = env.write("cluster.yaml", SPEC);

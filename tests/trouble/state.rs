@@ -1,4 +1,4 @@
-//! The state on this machine: not writable, of another time, of another file, not there.
+//! The state on this machine: not writable, of another version, of another spec, missing.
 
 use super::tools::{
     SLEEPER, SLEEPERS, SPEC, contents, down_leaves_nothing, edit_state, node_script, nothing_left, pids, state_folder,
@@ -72,11 +72,12 @@ pub(super) fn another_spec_of_that_name(env: &TestEnv) {
 #[test]
 fn down_of_nothing() {
     let mut env = TestEnv::new();
-    let _ = env.run(&["down"]).exits(6).says("Caused by: there is none\nhint: gpucl up cluster.yaml");
+    let _ = env.run(&["down"]).exits(6).says("Caused by: there are no clusters\nhint: gpucl up cluster.yaml");
     for verb in ["down", "stop", "status", "verify", "logs"] {
-        let _ = env.run(&[verb, "-c", "nobody"]).exits(6).says(
-            "error: failed to find the cluster nobody\nCaused by: nothing is known of a cluster of that name\nhint: ",
-        );
+        let _ = env
+            .run(&[verb, "-c", "nobody"])
+            .exits(6)
+            .says("error: failed to find the cluster nobody\nCaused by: no cluster of that name is known\nhint: ");
     }
     // A cluster that is there is named when its name was almost right.
     tools(&mut env, None, None);
@@ -88,8 +89,8 @@ fn down_of_nothing() {
     nothing_left(&env);
 }
 
-/// What a gpucl before 0.1 has left on this machine: its state, its host's folder, a node under a reaper, an agent with its socket, and a claim
-/// of ports, all in the form of then.
+/// What a gpucl before 0.1 has left on this machine: its state, its host's folder, a node under a reaper, an agent with
+/// its socket, and a claim of ports, all in the form of then.
 fn in_the_old_form(env: &TestEnv, owner: &str) -> Vec<std::process::Child> {
     let run = env.root().join("run/gpucl");
     let tag = |key: &str| format!("gpucl-{owner}-t-{key}");
@@ -131,7 +132,7 @@ fn in_the_old_form(env: &TestEnv, owner: &str) -> Vec<std::process::Child> {
 }
 
 #[test]
-fn what_a_gpucl_before_has_left_is_refused_and_down_removes_it_all() {
+fn leftovers_of_an_older_gpucl_are_refused_and_removed_by_down() {
     let env = TestEnv::new();
     let _ = env.write("cluster.yaml", SPEC);
     let mut children = in_the_old_form(&env, "before01");
@@ -149,7 +150,7 @@ fn what_a_gpucl_before_has_left_is_refused_and_down_removes_it_all() {
 
 /// Nothing is known of it here, and even its host's folder is gone: its processes are found by their tag.
 #[test]
-fn processes_whose_folder_is_gone_are_found_by_their_tag() {
+fn orphaned_processes_are_found_by_their_tag() {
     let env = TestEnv::new();
     let mut children = in_the_old_form(&env, "before02");
     std::fs::remove_dir_all(env.home().join(".local/share/gpucl/hosts")).unwrap();

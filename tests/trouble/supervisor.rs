@@ -1,4 +1,4 @@
-//! The supervisor dies; what it leaves is taken over.
+//! The supervisor dies; the next one adopts its processes.
 
 use super::tools::{
     SLEEPER, SLEEPERS, down_leaves_nothing, kill, node_script, nothing_left, pids, process, processes, supervisor,
@@ -12,10 +12,10 @@ fn record(env: &TestEnv, key: &str) -> String {
     std::fs::read_to_string(host.path().join("processes").join(key)).unwrap()
 }
 
-/// Every process of the cluster is told to be one of it, those with a title too: `down` relies on it.
+/// Every process of the cluster is recognizable as one, even with a changed title: `down` relies on it.
 #[track_caller]
-fn all_are_told(env: &TestEnv) {
-    until("all processes were told", 20, || {
+fn all_are_recognized(env: &TestEnv) {
+    until("all processes are recognized", 20, || {
         let marked = |pid: &u32| {
             let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
             String::from_utf8_lossy(&environ).split('\0').any(|line| line.starts_with("GPUCL_HOST=gpucl-"))
@@ -28,7 +28,7 @@ fn all_are_told(env: &TestEnv) {
 
 /// A supervisor that is killed is missed by no node, and started again. Leaves the cluster as it was.
 pub(super) fn the_supervisor_is_killed(env: &TestEnv) {
-    all_are_told(env);
+    all_are_recognized(env);
     let nodes = pids(env);
     kill(supervisor(env).unwrap());
 
@@ -55,15 +55,15 @@ pub(super) fn the_supervisor_and_a_reaper_are_killed(env: &TestEnv) {
     nothing_left(env);
     // A control group holds everything; without one `down` claims no more than it knows.
     let claims =
-        [("nothing of t is left", in_group), ("not known: whether a job left a process behind on head", !in_group)];
+        [("nothing of t is left", in_group), ("unknown: whether a job left a process behind on head", !in_group)];
     for (claim, is_made) in claims {
         assert_eq!(down.stdout.contains(claim), is_made, "{claim}: {}", down.stdout);
     }
 }
 
-/// What is in the environment of the shell that runs `up` is the shell's: keys of clouds and tokens of others reach no process.
+/// The environment of the shell that runs `up` stays there: cloud keys and foreign tokens reach no process.
 #[test]
-fn no_process_of_a_cluster_has_what_only_the_shell_of_up_should_have() {
+fn no_cluster_process_inherits_secrets_from_the_shell_of_up() {
     let mut env = TestEnv::with_shared_ray();
     let secrets = [
         ("AWS_SECRET_ACCESS_KEY", "only-the-shells-1"),
@@ -75,7 +75,7 @@ fn no_process_of_a_cluster_has_what_only_the_shell_of_up_should_have() {
     for (name, value) in secrets {
         env.set(name, value);
     }
-    // Who installs may need it; jobs get the address alone.
+    // Installers may need it; jobs get only the address.
     env.set("HTTPS_PROXY", "http://me:only-for-installers@127.0.0.1:9");
     let _ = env.write("cluster.yaml", SLEEPERS);
     node_script(&env, SLEEPER);
@@ -83,7 +83,7 @@ fn no_process_of_a_cluster_has_what_only_the_shell_of_up_should_have() {
         let bytes = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     };
-    // While it comes up every process but gpucl itself is looked at, again and again.
+    // During `up` every process except gpucl itself is inspected repeatedly.
     let quiet = std::process::Stdio::null;
     let mut up = env.command(&["up"]).stdout(quiet()).stderr(quiet()).spawn().unwrap();
     let mut looked = std::collections::BTreeSet::new();

@@ -1,4 +1,4 @@
-//! What the tests of trouble do to a machine, and how they look at it.
+//! Helpers that break a machine, and inspect it.
 
 use std::fs::File;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -18,7 +18,7 @@ pub(super) const SLEEPER: &str = "import sys, time\nprint('asleep', sys.argv[1:]
 /// A spec for nodes that never become Ray: it is not waited for them.
 pub(super) const SLEEPERS: &str = "name: t\nray: {workers: {count: 1}}\ntimeouts: {start: 1s}\n";
 
-/// Waits until there is something, for at most so many seconds.
+/// Polls until there is a value, with a timeout in seconds.
 #[track_caller]
 pub(super) fn until<T>(what: &str, seconds: u64, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
@@ -134,7 +134,7 @@ pub(super) fn edit_state(env: &TestEnv, edit: impl Fn(String) -> String) {
 pub(super) fn down_leaves_nothing(env: &TestEnv) -> Outcome {
     let outcome = env.run(&["down", "-c", "t"]).exits(0).prints("nothing of t is left");
     nothing_left(env);
-    env.run(&["down", "-c", "t"]).exits(6).says("nothing is known of a cluster of that name");
+    env.run(&["down", "-c", "t"]).exits(6).says("no cluster of that name is known");
     outcome
 }
 
@@ -235,7 +235,7 @@ impl Running {
         until(&format!("`{text}` in what it said"), seconds, || self.text().contains(text).then_some(()));
     }
 
-    /// Waits for its end; hands back its exit code and what it said.
+    /// Waits for its end; returns its exit code and what it said.
     #[track_caller]
     pub(super) fn end(mut self, seconds: u64) -> Outcome {
         let status = until("its end", seconds, || self.child.try_wait().unwrap());

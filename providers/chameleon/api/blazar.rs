@@ -22,7 +22,7 @@ impl Site {
         self.one(SERVICE, &format!("/leases/{}", part(id)), "lease", &format!("read the lease {id}")).await
     }
 
-    /// Makes a lease. It is sent once.
+    /// Makes a lease; fails at once if the credential is restricted.
     pub(crate) async fn create_lease(&self, new: &NewLease) -> Api<Lease> {
         let doing = format!("make the lease {}", new.name);
         let who = self.who().await?;
@@ -33,12 +33,12 @@ impl Site {
         self.change(Method::POST, SERVICE, "/leases", Some(new.body()), "lease", &doing).await
     }
 
-    /// Why an application credential that is restricted is not enough, and what to do.
+    /// The failure for a restricted application credential.
     pub(crate) fn restricted(&self, doing: &str) -> Failure {
         Failure::new(
             FailureKind::RestrictedCredential,
             self.at(doing),
-            "the application credential is restricted, and a lease needs one that is not",
+            "the application credential is restricted, and a lease needs an unrestricted one",
         )
         .hint(self.unrestricted_hint())
     }
@@ -48,15 +48,15 @@ impl Site {
         let doing = format!("move the end of the lease {id}");
         let body = json!({ "end_date": date(end) });
         self.change_blindly(Method::PUT, SERVICE, &format!("/leases/{}", part(id)), Some(body), &doing).await?;
-        // The answer itself tells a state that is over when it arrives, and some releases leave most of it out.
+        // The response shows a state that is already outdated, and some releases omit most of it.
         match self.lease(id).await {
             Ok(Some(lease)) => Ok(lease),
-            Ok(None) => Err(Failure::new(FailureKind::NotFound, self.at(&doing), "it is gone")),
+            Ok(None) => Err(Failure::new(FailureKind::NotFound, self.at(&doing), "it no longer exists")),
             Err(failure) => Err(failure.effect(Effect::Unknown)),
         }
     }
 
-    /// Deletes a lease; what is gone is success.
+    /// Deletes a lease. Idempotent.
     pub(crate) async fn delete_lease(&self, id: &str) -> Api<()> {
         self.remove(SERVICE, &format!("/leases/{}", part(id)), &format!("delete the lease {id}")).await
     }
@@ -66,7 +66,7 @@ impl Site {
         self.list(SERVICE, "/os-hosts", "hosts", "list the hosts").await
     }
 
-    /// When hosts are taken, whoever has them.
+    /// The bookings of all hosts, by all users.
     pub(crate) async fn allocations(&self) -> Api<Vec<Allocation>> {
         self.list(SERVICE, "/os-hosts/allocations", "allocations", "list who has which host").await
     }

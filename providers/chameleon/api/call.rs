@@ -1,4 +1,4 @@
-//! One call: the token, the answer, and what a failure of it means.
+//! One call: the token, the response, and the meaning of a failure.
 
 use jiff::SignedDuration;
 use reqwest::header::{DATE, HeaderValue};
@@ -13,15 +13,15 @@ use crate::provider::http::{self, Answer, Effect, changes};
 use crate::util::text::shortened;
 use crate::util::when;
 
-/// The header that carries the token.
+/// The header for the token.
 pub(super) const TOKEN: &str = "X-Auth-Token";
-/// No list has more pages than this; a service whose pages lead in a circle does.
+/// The page limit of a list; only a service whose pages lead in a circle exceeds it.
 const MOST_PAGES: usize = 200;
-/// A clock that is off by less is none's fault: times are asked for in minutes.
+/// The smallest clock skew to report: requests give times in minutes.
 const LEAST_SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 impl Site {
-    /// Reads the value below `key`, or the whole answer when that is empty.
+    /// Reads the value below `key`, or the whole response if `key` is empty.
     pub(super) async fn read<T: DeserializeOwned>(
         &self,
         service: &'static str,
@@ -33,7 +33,7 @@ impl Site {
         decode(below(value, key), &self.at(doing), &Method::GET)
     }
 
-    /// Reads one thing; `None` when it does not exist.
+    /// Reads one object; `None` if it does not exist.
     pub(super) async fn one<T: DeserializeOwned>(
         &self,
         service: &'static str,
@@ -61,7 +61,7 @@ impl Site {
         for _ in 0..MOST_PAGES {
             let value = self.read_value(service, &page, doing).await?;
             let next = next_page(&value, key, path).filter(|next| *next != page);
-            // One that cannot be read is told and not left out: what is not seen is not removed either.
+            // An unreadable item is an error, not skipped: a resource that is not listed is never deleted.
             let found: Vec<T> = decode(below(value, key), &self.at(doing), &Method::GET)?;
             items.extend(found);
             match next {
@@ -80,7 +80,7 @@ impl Site {
         self.with_patience(Again::Whatever, once).await
     }
 
-    /// Changes something, and reads what came of it.
+    /// Makes a changing call, and reads its result.
     pub(super) async fn change<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -95,7 +95,7 @@ impl Site {
         decode(below(value, key), &self.at(doing), &method)
     }
 
-    /// Changes something; what is answered is of no use.
+    /// Makes a changing call, and ignores the response body.
     pub(super) async fn change_blindly(
         &self,
         method: Method,
@@ -107,7 +107,7 @@ impl Site {
         self.changed(&method, service, path, body.as_ref(), doing).await.map(|_| ())
     }
 
-    /// Removes something; what is gone is success.
+    /// Deletes an object; "not found" counts as success.
     pub(super) async fn remove(&self, service: &'static str, path: &str, doing: &str) -> Api<()> {
         match self.changed(&Method::DELETE, service, path, None, doing).await {
             Ok(_) => Ok(()),
@@ -127,7 +127,7 @@ impl Site {
         self.with_patience(Again::NotCarriedOut, || self.once(method, service, path, body, doing)).await
     }
 
-    /// Makes a call with the token of now, and once more with a new one when that is refused.
+    /// Makes a call with the current token, and once more with a new one if that is refused.
     async fn once(
         &self,
         method: &Method,
@@ -154,7 +154,7 @@ impl Site {
                     renewed = true;
                 }
                 Err(failure) if failure.status == Some(401) => {
-                    let text = format!("the {service} service refuses a token that was just made: {}", failure.text);
+                    let text = format!("the {service} service refuses a new token: {}", failure.text);
                     return Err(Failure { kind: FailureKind::Forbidden, text, ..failure });
                 }
                 Err(failure) if failure.kind == FailureKind::Forbidden && !session.reads() => {
@@ -168,14 +168,14 @@ impl Site {
     }
 }
 
-/// Sends a request once; an answer that is no success is a failure.
+/// Sends a request once; an unsuccessful status is a failure.
 pub(super) async fn ask(request: RequestBuilder, method: &Method, doing: &str) -> Api<Answer> {
     let answer = http::ask(request, method, doing, "the site").await.map_err(|failure: Failure| {
         if !failure.is_of_certificate() {
             return failure;
         }
         failure.hint(
-            "a site with a certificate authority of its own needs its file: `cacert:` in clouds.yaml, or OS_CACERT",
+            "a site with its own certificate authority needs the CA's file: `cacert:` in clouds.yaml, or OS_CACERT",
         )
     })?;
     let status = answer.status;
@@ -183,7 +183,7 @@ pub(super) async fn ask(request: RequestBuilder, method: &Method, doing: &str) -
         return Ok(answer);
     }
     if status.is_redirection() && status != StatusCode::MULTIPLE_CHOICES {
-        let text = format!("the service answered {}: its address leads elsewhere", status.as_u16());
+        let text = format!("the service answered {}: its address is redirected", status.as_u16());
         return Err(Failure { status: Some(status.as_u16()), ..Failure::new(FailureKind::Refused, doing, text) });
     }
     let failure = Failure { after: answer.retry_after(), ..classify(doing, method, status, &answer.body) };
@@ -193,28 +193,29 @@ pub(super) async fn ask(request: RequestBuilder, method: &Method, doing: &str) -
     })
 }
 
-/// An answer's JSON.
+/// Parses a response as JSON.
 pub(super) fn json_of(answer: &Answer, doing: &str, method: &Method) -> Api<Value> {
     serde_json::from_slice(&answer.body).map_err(|error| malformed(doing, method, &error))
 }
 
-/// A header whose value is shown nowhere.
+/// A header whose value is never displayed.
 pub(super) fn secret_header(secret: &SecretString, doing: &str) -> Api<HeaderValue> {
-    let mut value = HeaderValue::from_str(secret.expose_secret().trim())
-        .map_err(|_| Failure::new(FailureKind::Incomplete, doing, "the token holds characters that no header may"))?;
+    let mut value = HeaderValue::from_str(secret.expose_secret().trim()).map_err(|_| {
+        Failure::new(FailureKind::Incomplete, doing, "the token has characters not allowed in a header")
+    })?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-/// How far the service's clock is from ours, where that is more than its answer took.
+/// Describes the skew of the service's clock, if it is at least `LEAST_SKEW`.
 fn skew(answer: &Answer) -> Option<String> {
     let text = answer.headers.get(DATE)?.to_str().ok()?.trim();
     let there = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
     let ahead = when::between(jiff::Timestamp::now(), there);
     let direction = if ahead.is_positive() { "ahead of" } else { "behind" };
-    // To the nearest minute: the header has no fractions, and the answer took its time.
-    let told = when::length(ahead.abs() + LEAST_SKEW / 2);
-    (ahead.abs() >= LEAST_SKEW).then(|| format!("the site's clock is {told} {direction} this machine's"))
+    // To the nearest minute: the header has no fractions, and the response took some time.
+    let skew = when::length(ahead.abs() + LEAST_SKEW / 2);
+    (ahead.abs() >= LEAST_SKEW).then(|| format!("the site's clock is {skew} {direction} this machine's"))
 }
 
 pub(super) fn below(value: Value, key: &str) -> Value {
@@ -229,13 +230,13 @@ pub(super) fn decode<T: DeserializeOwned>(value: Value, doing: &str, method: &Me
     serde_json::from_value(value).map_err(|error| malformed(doing, method, &error))
 }
 
-/// An answer that cannot be read; the call itself was a success.
+/// The failure of an unreadable response; the call itself succeeded.
 fn malformed(doing: &str, method: &Method, error: &serde_json::Error) -> Failure {
-    let text = format!("the service's answer is not what was expected: {}", shortened(&error.to_string()));
+    let text = format!("unexpected response of the service: {}", shortened(&error.to_string()));
     Failure::new(FailureKind::Malformed, doing, text).effect(Effect::of(method))
 }
 
-/// The path of the next page: of the address in the answer only the query is taken, since behind a proxy the rest may be another's.
+/// The path of the next page. Only the query of the given URL is used: behind a proxy its host may be wrong.
 pub(super) fn next_page(value: &Value, key: &str, path: &str) -> Option<String> {
     let of_links = || {
         let links = value.get(format!("{key}_links"))?.as_array()?;
@@ -247,7 +248,7 @@ pub(super) fn next_page(value: &Value, key: &str, path: &str) -> Option<String> 
     Some(format!("{}?{query}", path.split('?').next().unwrap_or(path)))
 }
 
-/// A query string.
+/// An encoded query string.
 pub(super) fn query(pairs: &[(&str, &str)]) -> String {
     let Ok(mut url) = Url::parse("http://query") else { return String::new() };
     url.query_pairs_mut().extend_pairs(pairs);

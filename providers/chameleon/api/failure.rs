@@ -1,4 +1,4 @@
-//! What a service's refusal means. Services say it by their text: "not enough hosts" is a 500.
+//! Classifies failures of the services. The text matters more than the status code: "not enough hosts" is a 500.
 
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
@@ -13,56 +13,56 @@ pub(crate) type Api<T> = std::result::Result<T, Failure>;
 /// A call that did not succeed.
 pub(crate) type Failure = http::Failure<FailureKind>;
 
-/// What a failure means.
+/// The meaning of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailureKind {
-    /// The credential is known and its secret is another one.
+    /// The credential exists, but the secret does not match.
     WrongSecret,
-    /// No credential has this id: it was mistyped, deleted, or is another site's.
+    /// No credential has this id: it was mistyped or deleted, or belongs to another site.
     UnknownCredential,
-    /// The token has ended, and there is nothing to make a new one of.
+    /// The token has expired and cannot be renewed.
     TokenEnded,
-    /// The token is good for several projects, and none was chosen.
+    /// The token is valid for several projects, and none was chosen.
     SeveralProjects,
-    /// What is there of a credential is not enough, or contradicts itself.
+    /// The credential is incomplete or contradicts the settings.
     Incomplete,
-    /// The credential may not do this.
+    /// The credential is not authorized for this.
     Forbidden,
-    /// The credential was made restricted, and cannot make leases.
+    /// The credential is restricted, and cannot make leases.
     RestrictedCredential,
     /// The site's catalog does not have this service.
     NoService(&'static str),
     /// It does not exist.
     NotFound,
-    /// Something of this name is there already.
+    /// The name is in use already.
     NameTaken,
-    /// No host or address of those that are asked for is free then.
+    /// Not enough of the requested hosts or floating IPs are free.
     NotEnough,
     /// The lease is being started, changed or ended.
     InTransition,
     /// Longer than the site allows.
     TooLong,
-    /// The end may be moved only when it is nearer.
+    /// The extension window is not open yet.
     NotYetExtendable,
-    /// A date lies in the past.
+    /// A date is in the past.
     PastDate,
-    /// The project has not the service units.
+    /// The project lacks service units.
     NoUnits,
     /// The project's quota is used up.
     Quota,
-    /// Asked too often.
+    /// Too many requests.
     RateLimited,
-    /// The service failed.
+    /// The service failed (5xx).
     Fault,
-    /// The connection broke before the answer was whole.
+    /// The connection broke before the response was complete.
     Cut,
-    /// The answer cannot be read.
+    /// The response cannot be parsed.
     Malformed,
-    /// No answer in time.
+    /// No response within the limit.
     Timeout,
-    /// Nothing answers there; nothing was sent.
+    /// No connection; nothing was sent.
     Unreachable,
-    /// Refused for what it asks.
+    /// Refused for any other reason.
     Refused,
 }
 
@@ -78,7 +78,7 @@ impl From<Unanswered> for FailureKind {
 }
 
 impl Failure {
-    /// The same call may succeed a little later, as far as the service is concerned.
+    /// Whether the same call may succeed a little later.
     pub(crate) fn passes(&self) -> bool {
         use FailureKind::{Cut, Fault, InTransition, Malformed, RateLimited, Timeout, Unreachable};
         matches!(self.kind, RateLimited | Fault | Cut | Malformed | Timeout | Unreachable | InTransition)
@@ -95,7 +95,7 @@ impl From<Failure> for Error {
             _ => ErrorKind::Provider,
         };
         let status = match failure.kind {
-            // Only who reads tries these again by itself.
+            // Only reads are retried automatically.
             Kind::InTransition => Status::Temporary,
             _ if failure.passes() => Status::Persistent,
             _ => Status::Permanent,
@@ -105,7 +105,7 @@ impl From<Failure> for Error {
     }
 }
 
-/// What to do about a failure of this kind, where nothing nearer is known.
+/// The default hint for a failure of this kind.
 fn hint_of(kind: FailureKind) -> Option<&'static str> {
     use FailureKind as Kind;
     Some(match kind {
@@ -121,24 +121,24 @@ fn hint_of(kind: FailureKind) -> Option<&'static str> {
         Kind::NoService("reservation") => "choose a site that has leases, such as --site CHI@TACC or --site CHI@UC",
         Kind::NoService(_) => "choose another site: --site NAME",
         Kind::NotFound => return None,
-        Kind::NameTaken => "choose another name, or delete what has it",
-        Kind::NotEnough => "see who has what, and when it is free: gpucl calendar",
+        Kind::NameTaken => "choose another name, or delete the one that has it",
+        Kind::NotEnough => "see who has which host, and when it is free: gpucl calendar",
         Kind::InTransition => "it is being changed; try again in a minute",
         Kind::TooLong => "ask for less time: --hours 168 is a week",
         Kind::NotYetExtendable => "try again in the last two days of the lease",
-        Kind::PastDate => "dates are local time unless told otherwise; is this machine's clock right? `date -u`",
+        Kind::PastDate => "times without a zone are local time; check this machine's clock: `date -u`",
         Kind::NoUnits => "ask for less time, or ask the project's PI for more service units",
         Kind::Quota => "delete what is not needed any more, or ask the site for more",
         Kind::RateLimited => "try again in a minute",
-        Kind::Fault => "the service has trouble of its own; try again in a few minutes",
-        Kind::Cut | Kind::Timeout => "try again; what the call did shows when it is looked at again",
-        Kind::Malformed => "does something stand between this machine and the site? a proxy, a captive portal?",
-        Kind::Unreachable => "is this machine online, and the site up? its web page tells",
+        Kind::Fault => "the service is having problems; try again in a few minutes",
+        Kind::Cut | Kind::Timeout => "check the current state, then try again",
+        Kind::Malformed => "is there a proxy or a captive portal between this machine and the site?",
+        Kind::Unreachable => "check that this machine is online; the site's web page shows whether the site is up",
         Kind::Refused => return None,
     })
 }
 
-/// What an answer that is no success means.
+/// Turns an unsuccessful response into a failure.
 pub(super) fn classify(doing: &str, method: &Method, status: StatusCode, body: &[u8]) -> Failure {
     let text = text_of(body);
     let kind = kind_of(status, &text, body);
@@ -163,14 +163,14 @@ fn kind_of(status: StatusCode, text: &str, body: &[u8]) -> FailureKind {
         404 | 410 => Kind::NotFound,
         409 if has("already exists") || has("already in use") => Kind::NameTaken,
         413 | 429 => Kind::RateLimited,
-        // A type of Neutron's, beside its text.
+        // Neutron reports it as a type, not in the text.
         409 if String::from_utf8_lossy(body).contains("OverQuota") => Kind::Quota,
         500..=599 => Kind::Fault,
         _ => Kind::Refused,
     }
 }
 
-/// What these words mean, whatever the status code: releases differ in it.
+/// Classifies by text alone: the status code differs between releases.
 fn kind_of_text(text: &str) -> Option<FailureKind> {
     use FailureKind as Kind;
     let lower = text.to_ascii_lowercase();
@@ -189,7 +189,7 @@ fn kind_of_text(text: &str) -> Option<FailureKind> {
     })
 }
 
-/// The sentence in an answer that is an error: each service has a form of its own.
+/// The message of an error response: each service has its own format.
 fn text_of(body: &[u8]) -> String {
     let Ok(value) = serde_json::from_slice::<Value>(body) else {
         return plain_text(&String::from_utf8_lossy(body));
@@ -207,7 +207,7 @@ fn inner_text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
-/// A proxy's or a web server's page, without its tags.
+/// The text of an HTML page, such as a proxy's, without its tags.
 fn plain_text(text: &str) -> String {
     let mut shown = String::new();
     let mut depth = 0_usize;

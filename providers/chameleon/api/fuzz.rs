@@ -1,4 +1,4 @@
-//! What the services of a site answer, or whoever answers in their place: each kind is read, or refused as what cannot be read.
+//! Fuzzes the responses of a site's services: each is parsed, or refused as malformed.
 
 use reqwest::{Method, StatusCode};
 use secrecy::SecretString;
@@ -13,7 +13,7 @@ use super::{Allocation, Host, Lease};
 use crate::error::Error;
 use crate::fuzz::{Target, demand};
 
-/// The bodies of what was recorded of a site.
+/// The response bodies recorded from a site.
 fn recorded() -> Vec<Value> {
     let texts = [
         include_str!("../fixtures/blazar-create-lease.json"),
@@ -55,9 +55,9 @@ fn built() -> Vec<Value> {
     ]
 }
 
-fn each<T: DeserializeOwned>(value: &Value, key: &str, look: impl Fn(&T)) {
+fn each<T: DeserializeOwned>(value: &Value, key: &str, visit: impl Fn(&T)) {
     let found: Vec<T> = decode(below(value.clone(), key), "list", &Method::GET).unwrap_or_default();
-    found.iter().for_each(look);
+    found.iter().for_each(visit);
 }
 
 #[test]
@@ -77,8 +77,8 @@ fn fuzz_answers_of_chameleon() {
         for status in [400, 401, 404, 409, 500, 502] {
             let failure = classify("make a lease", &Method::POST, StatusCode::from_u16(status).unwrap(), input);
             let error = Error::from(failure);
-            let told: usize = error.causes().iter().map(String::len).sum();
-            demand(told < 20_000, || format!("an error of {told} bytes"))?;
+            let length: usize = error.causes().iter().map(String::len).sum();
+            demand(length < 20_000, || format!("an error of {length} bytes"))?;
         }
         let Ok(value) = serde_json::from_slice::<Value>(input) else { return Ok(()) };
         for key in ["leases", "floatingips", "images"] {
@@ -90,11 +90,11 @@ fn fuzz_answers_of_chameleon() {
             drop((host.name().to_owned(), host.property("gpu.gpu").map(str::to_owned)))
         });
         each::<Allocation>(&value, "allocations", |_| {});
-        let look =
+        let visit =
             |lease: &Lease| lease.reservations.iter().for_each(|one| drop((one.is_host(), one.asked("node_name"))));
-        each::<Lease>(&value, "leases", look);
+        each::<Lease>(&value, "leases", visit);
         let one: Option<Lease> = decode(below(value.clone(), "lease"), "read", &Method::GET).ok();
-        one.iter().for_each(look);
+        one.iter().for_each(visit);
         each::<Server>(&value, "servers", |_| {});
         let _: Option<Server> = decode(below(value.clone(), "server"), "read", &Method::GET).ok();
         each::<FloatingIp>(&value, "floatingips", |_| {});

@@ -1,4 +1,4 @@
-//! What Blazar tells and takes: leases, hosts, allocations.
+//! Data types of Blazar: leases, hosts, allocations.
 
 use std::collections::BTreeMap;
 
@@ -11,62 +11,58 @@ use super::lenient;
 /// A lease.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Lease {
-    /// Its id.
     #[serde(deserialize_with = "lenient::text")]
     pub(crate) id: String,
-    /// Its name; the only field that a client may fill in.
+    /// The name; the only free-text field.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) name: String,
-    /// Who made it.
+    /// The user who made it.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) user_id: String,
-    /// When it begins.
     #[serde(rename = "start_date", deserialize_with = "lenient::time")]
     pub(crate) start: Timestamp,
-    /// When it ends.
     #[serde(rename = "end_date", deserialize_with = "lenient::time")]
     pub(crate) end: Timestamp,
-    /// `PENDING`, `STARTING`, `ACTIVE`, `UPDATING`, `TERMINATED`, `ERROR`, and what else there may be.
+    /// `PENDING`, `STARTING`, `ACTIVE`, `UPDATING`, `TERMINATED`, `ERROR`, or another.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) status: String,
-    /// Some of its hosts have failed.
+    /// Whether some of its hosts have failed.
     #[serde(default, deserialize_with = "lenient::flag")]
     pub(crate) degraded: bool,
-    /// What is reserved in it.
     #[serde(default, deserialize_with = "lenient::list")]
     pub(crate) reservations: Vec<Reservation>,
 }
 
-/// A part of a lease.
+/// A reservation within a lease.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Reservation {
-    /// Its id: what a server names to land on its host.
+    /// Its id, which a server gives as scheduler hint to boot on its host.
     #[serde(deserialize_with = "lenient::text")]
     pub(crate) id: String,
     /// `physical:host`, `virtual:floatingip`.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) resource_type: String,
-    /// Which hosts were asked for, as JSON.
+    /// The filter of requested hosts, as JSON.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) resource_properties: String,
-    /// A host of it has failed and could not be replaced.
+    /// Whether a failed host could not be replaced.
     #[serde(default, deserialize_with = "lenient::flag")]
     pub(crate) missing_resources: bool,
 }
 
 impl Reservation {
-    /// It is for hosts.
+    /// Whether it reserves hosts.
     pub(crate) fn is_host(&self) -> bool {
         self.resource_type == "physical:host"
     }
 
-    /// The value that a property was asked to have: of `["=", "$node_name", "liqid01"]` that of `node_name`.
+    /// The requested value of a property: for `node_name` of `["=", "$node_name", "liqid01"]`, `liqid01`.
     pub(crate) fn asked(&self, property: &str) -> Option<String> {
         clause(&serde_json::from_str(&self.resource_properties).ok()?, property)
     }
 }
 
-/// The value of `property` in `["=", "$property", value]`, or in an `and` of such.
+/// The value of `property` in `["=", "$property", value]`, or in an `and` of such clauses.
 fn clause(value: &Value, property: &str) -> Option<String> {
     let parts = value.as_array()?;
     match parts.first()?.as_str()? {
@@ -79,50 +75,49 @@ fn clause(value: &Value, property: &str) -> Option<String> {
     }
 }
 
-/// A lease to be made.
+/// The request for a new lease.
 #[derive(Debug, Clone)]
 pub(crate) struct NewLease {
-    /// Its name, with our tag.
+    /// The name, including our tag.
     pub(crate) name: String,
-    /// When it begins; `None` is now.
+    /// `None` means now.
     pub(crate) start: Option<Timestamp>,
-    /// When it ends.
     pub(crate) end: Timestamp,
-    /// What is reserved.
     pub(crate) reservations: Vec<NewReservation>,
 }
 
-/// Hosts to be reserved.
+/// The request for a reservation of hosts.
 #[derive(Debug, Clone)]
 pub(crate) struct NewReservation {
-    /// Which hosts: one flat clause as JSON, which all versions of the service take. Never empty: a site then fills in one of its own.
+    /// The host filter: one flat clause as JSON, which all versions of the service accept. Never empty: a site would
+    /// then insert its own.
     pub(crate) properties: String,
-    /// The fewest.
+    /// The minimum number of hosts.
     pub(crate) min: u32,
-    /// The most.
+    /// The maximum number of hosts.
     pub(crate) max: u32,
 }
 
 impl NewReservation {
-    /// One host, by a property that only it has: `node_name`, or `hypervisor_hostname`.
+    /// One host, by a unique property: `node_name` or `hypervisor_hostname`.
     pub(crate) fn host(property: &str, value: &str) -> Self {
         Self { properties: flat("=", property, value), min: 1, max: 1 }
     }
 }
 
-/// A clause in the form of the service's own client, blanks included.
+/// A clause in the format of the service's own client, blanks included.
 fn flat(operator: &str, property: &str, value: &str) -> String {
     let quoted = |text: &str| Value::String(text.to_owned()).to_string();
     format!("[{}, {}, {}]", quoted(operator), quoted(&format!("${property}")), quoted(value))
 }
 
-/// A time in the only form that the service takes: `2026-11-21 14:50`, UTC.
+/// A time in the only format that the service accepts: `2026-11-21 14:50`, UTC.
 pub(crate) fn date(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M").to_string()
 }
 
 impl NewLease {
-    /// The request's body.
+    /// The JSON body of the request.
     pub(crate) fn body(&self) -> Value {
         let reservations: Vec<Value> = self
             .reservations
@@ -144,21 +139,21 @@ impl NewLease {
 /// A host that can be reserved.
 #[derive(Debug, Clone)]
 pub(crate) struct Host {
-    /// Nova's name of it: on bare metal a UUID.
+    /// Nova's name of the host: on bare metal a UUID.
     pub(crate) hypervisor_hostname: String,
-    /// It can be reserved now.
+    /// Whether it can be reserved now.
     pub(crate) reservable: bool,
-    /// All that is told of it, as text: `node_name`, `node_type`, `gpu.gpu_model`, `su_factor` where there are such.
+    /// All reported properties as text, such as `node_name`, `node_type`, `gpu.gpu_model`, `su_factor`.
     pub(crate) extra: BTreeMap<String, String>,
 }
 
 impl Host {
-    /// A property that is there and not empty.
+    /// A non-empty property.
     pub(crate) fn property(&self, name: &str) -> Option<&str> {
         self.extra.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// What a person calls it.
+    /// The host's display name.
     pub(crate) fn name(&self) -> &str {
         self.property("node_name").unwrap_or(&self.hypervisor_hostname)
     }
@@ -173,40 +168,37 @@ impl<'de> Deserialize<'de> for Host {
         }
         Ok(Self {
             hypervisor_hostname: lenient::as_text(&value("hypervisor_hostname")),
-            // A service that does not tell lets it be tried.
+            // Reservable unless the service says otherwise.
             reservable: map.get("reservable").is_none_or(lenient::as_flag),
             extra: map.iter().map(|(key, value)| (key.clone(), lenient::as_text(value))).collect(),
         })
     }
 }
 
-/// When a host is taken. Only what has not ended is told.
+/// The current and future bookings of a host.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Allocation {
     /// The host, by Blazar's id.
     #[serde(deserialize_with = "lenient::text")]
     pub(crate) resource_id: String,
-    /// Whose it is, and when.
     #[serde(default, deserialize_with = "lenient::list")]
     pub(crate) reservations: Vec<Allocated>,
 }
 
-/// One time in which a host is taken.
+/// One booking of a host.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Allocated {
-    /// The reservation.
+    /// The reservation's id.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) id: String,
-    /// Its lease.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) lease_id: String,
-    /// From when; some services do not tell.
+    /// The start; some services omit both times.
     #[serde(default, rename = "start_date", deserialize_with = "lenient::some_time")]
     pub(crate) start: Option<Timestamp>,
-    /// Until when.
     #[serde(default, rename = "end_date", deserialize_with = "lenient::some_time")]
     pub(crate) end: Option<Timestamp>,
-    /// What else is told: the names of project and user, at some sites.
+    /// Extra data: at some sites the names of project and user.
     #[serde(default)]
     pub(crate) extras: Value,
 }

@@ -1,4 +1,4 @@
-//! Reads what services write: unknown fields, numbers as text, text as numbers, times in five forms.
+//! Lenient deserialization: unknown fields, numbers as text, text as numbers, times in five formats.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// A time as the services write it: with a zone, or without one and then UTC.
+/// Parses a time as the services write it: with a zone, or without one, then UTC.
 pub(crate) fn parse_time(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     text.parse::<Timestamp>()
@@ -15,7 +15,7 @@ pub(crate) fn parse_time(text: &str) -> Option<Timestamp> {
         .or_else(|| text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp()))
 }
 
-/// A value on one line, as text; nothing for what is absent.
+/// A value as text on one line; empty for null.
 pub(crate) fn as_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -24,7 +24,7 @@ pub(crate) fn as_text(value: &Value) -> String {
     }
 }
 
-/// A number that may come as text; 0 for what is none.
+/// A number that may be given as text; 0 if it is none.
 pub(crate) fn as_number(value: &Value) -> i64 {
     match value {
         Value::Number(number) => number.as_i64().unwrap_or_default(),
@@ -34,7 +34,7 @@ pub(crate) fn as_number(value: &Value) -> i64 {
     }
 }
 
-/// A truth that may come as text or number.
+/// A boolean that may be given as text or number.
 pub(crate) fn as_flag(value: &Value) -> bool {
     match value {
         Value::Bool(flag) => *flag,
@@ -47,7 +47,7 @@ pub(super) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Erro
     Ok(as_text(&Value::deserialize(from)?))
 }
 
-/// Text, or nothing when it is absent, null or empty.
+/// Text, or `None` if absent, null or empty.
 pub(super) fn some_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     Ok(Some(as_text(&Value::deserialize(from)?)).filter(|text| !text.is_empty()))
 }
@@ -61,18 +61,18 @@ pub(super) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::E
     parse_time(&text).ok_or_else(|| serde::de::Error::custom(format!("`{text}` is no time")))
 }
 
-/// A time, or nothing when it is absent, null or in a form that is not known.
+/// A time, or `None` if absent, null or in an unknown format.
 pub(super) fn some_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
     Ok(parse_time(&as_text(&Value::deserialize(from)?)))
 }
 
-/// A list; null is an empty one, and old services hand it over as JSON in a string.
+/// A list; null is an empty one, and old services send it as JSON in a string.
 pub(super) fn list<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Vec<T>, D::Error> {
     let value = match Value::deserialize(from)? {
         Value::Null => return Ok(Vec::new()),
         Value::String(text) if text.trim().is_empty() => return Ok(Vec::new()),
         Value::String(text) => serde_json::from_str(&text).map_err(serde::de::Error::custom)?,
-        // One that is not in a list.
+        // A single item without a list.
         one @ Value::Object(_) => Value::Array(vec![one]),
         other => other,
     };

@@ -1,4 +1,4 @@
-//! What Nova, Glance and Neutron tell and take: servers, keys, images, networks, addresses.
+//! Data types of Nova, Glance and Neutron: servers, keys, images, networks, floating IPs.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,9 @@ use serde_json::{Value, json};
 
 use super::lenient;
 
-/// A server to be made.
+/// The request for a new server.
 #[derive(Debug, Clone)]
 pub(crate) struct NewServer {
-    /// Its name.
     pub(crate) name: String,
     /// The image, by id.
     pub(crate) image: String,
@@ -24,16 +23,15 @@ pub(crate) struct NewServer {
     pub(crate) network: String,
     /// The key pair, by name.
     pub(crate) key_name: Option<String>,
-    /// User data as plain text; it holds the host's private key.
+    /// User data as plain text; contains the host's private SSH key.
     pub(crate) user_data: Option<SecretString>,
-    /// The reservation whose host it is to land on.
+    /// The id of the reservation whose host to boot.
     pub(crate) reservation: String,
-    /// What is written down beside it.
     pub(crate) metadata: BTreeMap<String, String>,
 }
 
 impl NewServer {
-    /// The request's body.
+    /// The JSON body of the request.
     pub(crate) fn body(&self) -> Value {
         let mut server = json!({ "name": self.name, "imageRef": self.image, "flavorRef": self.flavor });
         if let Some(data) = &self.user_data {
@@ -55,34 +53,30 @@ impl NewServer {
 /// A server.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Server {
-    /// Its id.
     #[serde(deserialize_with = "lenient::text")]
     pub(crate) id: String,
-    /// Its name.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) name: String,
-    /// `BUILD`, `ACTIVE`, `ERROR`, and what else there may be.
+    /// `BUILD`, `ACTIVE`, `ERROR`, or another.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) status: String,
-    /// What it is doing, such as `spawning`.
+    /// The current task, such as `spawning`.
     #[serde(default, rename = "OS-EXT-STS:task_state", deserialize_with = "lenient::some_text")]
     pub(crate) task: Option<String>,
     /// Why it is in `ERROR`.
     #[serde(default, deserialize_with = "fault")]
     pub(crate) fault: Option<String>,
-    /// Who made it.
+    /// The user who made it.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) user_id: String,
-    /// What was written down beside it.
     #[serde(default)]
     pub(crate) metadata: BTreeMap<String, String>,
-    /// Its addresses.
     #[serde(default, deserialize_with = "addresses")]
     pub(crate) addresses: Vec<Address>,
 }
 
 impl Server {
-    /// Its addresses on networks of its own, without the floating ones.
+    /// Its fixed addresses, without floating IPs.
     pub(crate) fn fixed_ips(&self) -> impl Iterator<Item = &str> {
         self.addresses.iter().filter(|address| !address.floating).map(|address| address.ip.as_str())
     }
@@ -93,9 +87,8 @@ impl Server {
 pub(crate) struct Address {
     /// The network's name.
     pub(crate) network: String,
-    /// The address.
     pub(crate) ip: String,
-    /// It is a floating one.
+    /// Whether it is a floating IP.
     pub(crate) floating: bool,
 }
 
@@ -118,13 +111,12 @@ fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Address>, D::Erro
     Ok(networks.into_iter().flat_map(of_network).collect())
 }
 
-/// A size of servers.
+/// A flavor: a size of servers.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Flavor {
-    /// Its id.
     #[serde(deserialize_with = "lenient::text")]
     pub(crate) id: String,
-    /// Its name: `baremetal`.
+    /// `baremetal`, for example.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) name: String,
 }
@@ -132,9 +124,7 @@ pub(crate) struct Flavor {
 /// A key pair of our user.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct KeyPair {
-    /// Its name.
     pub(crate) name: String,
-    /// The public key.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) public_key: String,
 }
@@ -142,19 +132,17 @@ pub(crate) struct KeyPair {
 /// An image.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Image {
-    /// Its id.
     #[serde(deserialize_with = "lenient::text")]
     pub(crate) id: String,
-    /// `active`, and what else there may be.
+    /// `active`, or another.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) status: String,
     /// `public`, `shared`, `private`, `community`.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) visibility: String,
-    /// It is an old one that is kept for those who know its id.
+    /// Whether it is an outdated image, kept for users who know its id.
     #[serde(default, rename = "os_hidden", deserialize_with = "lenient::flag")]
     pub(crate) hidden: bool,
-    /// When it was made.
     #[serde(default, rename = "created_at", deserialize_with = "lenient::some_time")]
     pub(crate) created: Option<Timestamp>,
 }
@@ -162,44 +150,41 @@ pub(crate) struct Image {
 /// A network.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Network {
-    /// Its id.
     #[serde(deserialize_with = "lenient::text")]
     pub(crate) id: String,
 }
 
-/// A port: a server's place in a network.
+/// A port: a server's connection to a network.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Port {
-    /// Its id.
     #[serde(deserialize_with = "lenient::text")]
     pub(crate) id: String,
 }
 
-/// A floating address.
+/// A floating IP.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct FloatingIp {
-    /// Its id.
     #[serde(deserialize_with = "lenient::text")]
     pub(crate) id: String,
     /// The address.
     #[serde(default, rename = "floating_ip_address", deserialize_with = "lenient::text")]
     pub(crate) address: String,
-    /// What was written beside it when it was made.
+    /// The description set at creation; any project member can change it.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) description: String,
-    /// The port that it leads to.
+    /// The port that it is attached to.
     #[serde(default, deserialize_with = "lenient::some_text")]
     pub(crate) port_id: Option<String>,
-    /// The address behind it.
+    /// The fixed address that it is mapped to.
     #[serde(default, rename = "fixed_ip_address", deserialize_with = "lenient::some_text")]
     pub(crate) fixed: Option<String>,
-    /// What else was written beside it.
+    /// The Neutron tags.
     #[serde(default)]
     pub(crate) tags: Vec<String>,
     /// The project it belongs to.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) project_id: String,
-    /// What has the port that it leads to: a server, by id.
+    /// The owner of its port: a server, by id.
     #[serde(default, rename = "port_details", deserialize_with = "device")]
     pub(crate) device: Option<String>,
 }

@@ -1,7 +1,7 @@
-//! One site's services: Keystone, Blazar, Nova, Glance, Neutron.
+//! Client of one site's services: Keystone, Blazar, Nova, Glance, Neutron.
 //!
-//! A call that reads is tried again when that may help. A call that changes something is sent once, but for what was surely not
-//! carried out; a failure says whether it may have been.
+//! Reads are retried when that may help. A changing call is sent once and retried only if it was surely not carried
+//! out; a failure says whether it may have taken effect.
 
 mod blazar;
 mod call;

@@ -1,4 +1,4 @@
-//! Neutron: networks, ports, floating addresses.
+//! Neutron: networks, ports, floating IPs.
 
 use reqwest::Method;
 use serde_json::json;
@@ -12,7 +12,7 @@ use crate::provider::http::part;
 const SERVICE: &str = "network";
 
 impl Site {
-    /// The networks of this name that we may use.
+    /// The usable networks of this name.
     pub(crate) async fn networks(&self, name: &str) -> Api<Vec<Network>> {
         let path = format!("/networks?{}", query(&[("name", name)]));
         self.list(SERVICE, &path, "networks", &format!("find the network {name}")).await
@@ -24,42 +24,34 @@ impl Site {
         self.list(SERVICE, &path, "ports", &format!("list the ports of {device_id}")).await
     }
 
-    /// The floating addresses of the project.
+    /// The floating IPs of the project.
     pub(crate) async fn floating_ips(&self) -> Api<Vec<FloatingIp>> {
-        self.list(SERVICE, "/floatingips", "floatingips", "list the floating addresses").await
+        self.list(SERVICE, "/floatingips", "floatingips", "list the floating IPs").await
     }
 
-    /// Takes a floating address of this network, marked from its first moment.
+    /// Allocates a floating IP of this network, with its description set by the same call.
     pub(crate) async fn create_floating_ip(&self, network_id: &str, description: &str) -> Api<FloatingIp> {
         let body = json!({ "floatingip": { "floating_network_id": network_id, "description": description } });
-        self.change(Method::POST, SERVICE, "/floatingips", Some(body), "floatingip", "take a floating address").await
+        self.change(Method::POST, SERVICE, "/floatingips", Some(body), "floatingip", "allocate a floating IP").await
     }
 
-    /// Makes a floating address lead to a port, or to none.
+    /// Attaches a floating IP to a port, or detaches it.
     pub(crate) async fn associate(&self, id: &str, port_id: Option<&str>) -> Api<FloatingIp> {
         let body = json!({ "floatingip": { "port_id": port_id } });
         let path = format!("/floatingips/{}", part(id));
-        self.change(
-            Method::PUT,
-            SERVICE,
-            &path,
-            Some(body),
-            "floatingip",
-            &format!("connect the floating address {id}"),
-        )
-        .await
+        self.change(Method::PUT, SERVICE, &path, Some(body), "floatingip", &format!("attach the floating IP {id}"))
+            .await
     }
 
-    /// Writes this beside a floating address, in the place of what was written there before.
+    /// Replaces the tags of a floating IP.
     pub(crate) async fn tag_floating_ip(&self, id: &str, tags: &[String]) -> Api<()> {
         let path = format!("/floatingips/{}/tags", part(id));
         let body = json!({ "tags": tags });
-        self.change_blindly(Method::PUT, SERVICE, &path, Some(body), &format!("mark the floating address {id}")).await
+        self.change_blindly(Method::PUT, SERVICE, &path, Some(body), &format!("mark the floating IP {id}")).await
     }
 
-    /// Gives a floating address back; what is gone is success.
+    /// Releases a floating IP. Idempotent.
     pub(crate) async fn delete_floating_ip(&self, id: &str) -> Api<()> {
-        self.remove(SERVICE, &format!("/floatingips/{}", part(id)), &format!("give the floating address {id} back"))
-            .await
+        self.remove(SERVICE, &format!("/floatingips/{}", part(id)), &format!("release the floating IP {id}")).await
     }
 }

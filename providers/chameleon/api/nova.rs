@@ -14,14 +14,14 @@ use crate::provider::http::part;
 const COMPUTE: &str = "compute";
 const IMAGE: &str = "image";
 
-/// What is told of a server that was just asked for.
+/// The response to a request for a server.
 #[derive(Deserialize)]
 struct Made {
     #[serde(deserialize_with = "lenient::text")]
     id: String,
 }
 
-/// Key pairs come each in a wrapper.
+/// Nova wraps each key pair in an object.
 #[derive(Deserialize)]
 struct Wrapped {
     keypair: KeyPair,
@@ -38,19 +38,19 @@ impl Site {
         self.one(COMPUTE, &format!("/servers/{}", part(id)), "server", &format!("read the server {id}")).await
     }
 
-    /// Asks for a server; hands back its id. Whether it comes shows in its status.
+    /// Requests a server and returns its id. Its status shows whether it boots.
     pub(crate) async fn create_server(&self, new: &NewServer) -> Api<String> {
-        let doing = format!("make the server {}", new.name);
+        let doing = format!("create the server {}", new.name);
         let made: Made = self.change(Method::POST, COMPUTE, "/servers", Some(new.body()), "server", &doing).await?;
         Ok(made.id)
     }
 
-    /// Asks for a server's end; what is gone is success.
+    /// Requests the deletion of a server. Idempotent.
     pub(crate) async fn delete_server(&self, id: &str) -> Api<()> {
         self.remove(COMPUTE, &format!("/servers/{}", part(id)), &format!("delete the server {id}")).await
     }
 
-    /// The sizes of servers.
+    /// The flavors that servers can have.
     pub(crate) async fn flavors(&self) -> Api<Vec<Flavor>> {
         self.list(COMPUTE, "/flavors/detail", "flavors", "list the flavors").await
     }
@@ -61,19 +61,19 @@ impl Site {
         Ok(pairs.into_iter().map(|pair| pair.keypair).collect())
     }
 
-    /// Puts a public key there.
+    /// Registers a public key.
     pub(crate) async fn create_key_pair(&self, name: &str, public_key: &str) -> Api<()> {
         let body = json!({ "keypair": { "name": name, "public_key": public_key } });
-        let doing = format!("make the key pair {name}");
+        let doing = format!("register the key pair {name}");
         self.change_blindly(Method::POST, COMPUTE, "/os-keypairs", Some(body), &doing).await
     }
 
-    /// Removes a key pair; what is gone is success.
+    /// Deletes a key pair. Idempotent.
     pub(crate) async fn delete_key_pair(&self, name: &str) -> Api<()> {
         self.remove(COMPUTE, &format!("/os-keypairs/{}", part(name)), &format!("delete the key pair {name}")).await
     }
 
-    /// The images of this name that we may see, old ones included.
+    /// The visible images of this name, including outdated ones.
     pub(crate) async fn images(&self, name: &str) -> Api<Vec<Image>> {
         let path = format!("/images?{}", query(&[("name", name)]));
         self.list(IMAGE, &path, "images", &format!("find the image {name}")).await

@@ -1,4 +1,4 @@
-//! What a token came with: who we are, and where the services are.
+//! A token with its metadata: user, project, roles and service catalog.
 
 use std::time::{Duration, Instant};
 
@@ -11,38 +11,34 @@ use super::failure::{Api, Failure, FailureKind};
 use super::lenient;
 use crate::provider::http;
 
-/// How long before its end a token is not used any more: the longest of our calls, and some clock skew.
+/// How long before its expiry a token is replaced: the longest of our calls, plus some clock skew.
 const MARGIN: Duration = Duration::from_secs(120);
 
-/// Who we are at a site.
+/// The authenticated user at a site.
 #[derive(Debug, Clone)]
 pub(crate) struct Who {
-    /// Our user, by id.
     pub(crate) user_id: String,
-    /// Our user's name.
     pub(crate) user_name: String,
-    /// Our project, by id.
     pub(crate) project_id: String,
-    /// Our project's name: `CHI-231138`.
+    /// The project's name: `CHI-231138`.
     pub(crate) project_name: String,
-    /// The application credential is a restricted one; `None` when we are here by another way.
+    /// Whether the application credential is restricted; `None` for other authentication methods.
     pub(crate) restricted: Option<bool>,
-    /// Our roles in the project.
+    /// The user's roles in the project.
     pub(crate) roles: Vec<String>,
 }
 
-/// A token and what came with it.
+/// A token and its metadata.
 pub(super) struct Session {
-    /// The token.
     pub(super) token: SecretString,
-    /// What Keystone told with it.
+    /// Keystone's description of the token.
     pub(super) body: Body,
-    /// When it came: its life is counted from there, since the clocks of here and there may differ.
+    /// When it was received. Its lifetime counts from here, since the site's clock may differ.
     came: Instant,
     renewable: bool,
 }
 
-/// What Keystone tells with a token.
+/// Keystone's description of a token.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Body {
     #[serde(default)]
@@ -61,7 +57,7 @@ pub(super) struct Body {
     issued_at: Timestamp,
 }
 
-/// Something with an id and a name.
+/// A named object with an id.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Thing {
     #[serde(default, deserialize_with = "lenient::text")]
@@ -107,11 +103,11 @@ impl Session {
         Self { token, body, came: Instant::now(), renewable }
     }
 
-    /// It can still be used for a call.
+    /// Whether it can still be used for a call.
     pub(super) fn is_fresh(&self) -> bool {
         let life = self.body.expires_at.duration_since(self.body.issued_at);
         let life = Duration::try_from(life).unwrap_or_default();
-        // What cannot be renewed is used to its end.
+        // A token that cannot be renewed is used until it expires.
         let margin = if self.renewable { MARGIN.min(life / 2) } else { Duration::ZERO };
         self.came.elapsed() + margin < life
     }
@@ -128,13 +124,13 @@ impl Session {
         }
     }
 
-    /// It may read what `reader` and those above it may.
+    /// Whether its roles allow reads: `reader` or `admin`, or no role is listed.
     pub(super) fn reads(&self) -> bool {
         self.body.roles.is_empty()
             || self.body.roles.iter().any(|role| ["reader", "admin"].contains(&role.name.as_str()))
     }
 
-    /// The regions in the catalog, each once.
+    /// The distinct regions in the catalog, sorted.
     pub(super) fn regions(&self) -> Vec<String> {
         let endpoints = self.body.catalog.iter().flat_map(|service| &service.endpoints);
         let mut regions: Vec<String> =
@@ -144,9 +140,9 @@ impl Session {
         regions
     }
 
-    /// Where a service is, with its version.
+    /// The URL of a service, including its version.
     pub(super) fn endpoint(&self, service: &'static str, region: &str, interface: &str, doing: &str) -> Api<String> {
-        // OS_INTERFACE=publicURL is the old way to say it.
+        // OS_INTERFACE=publicURL is the old spelling.
         let interface = interface.trim_end_matches("URL");
         let of_service = || {
             let services = self.body.catalog.iter().filter(|found| found.kind == service);
@@ -157,32 +153,32 @@ impl Session {
             let url = versioned(service, &endpoint.url);
             return private(&url, doing).map(|()| url);
         }
-        let elsewhere: Vec<&str> = of_service().map(Endpoint::region).collect();
-        let text = if elsewhere.is_empty() {
+        let others: Vec<&str> = of_service().map(Endpoint::region).collect();
+        let text = if others.is_empty() {
             let services: Vec<&str> = self.body.catalog.iter().map(|found| found.kind.as_str()).collect();
             format!("its catalog has no {interface} service of type `{service}`; it has {}", services.join(", "))
         } else {
-            format!("its catalog has `{service}` in {}, and not in {region}", elsewhere.join(", "))
+            format!("its catalog has `{service}` in {}, not in {region}", others.join(", "))
         };
         let failure = Failure::new(FailureKind::NoService(service), doing, text);
-        Err(match elsewhere.first() {
+        Err(match others.first() {
             Some(site) => failure.hint(format!("choose that site: --site {site}")),
             None => failure,
         })
     }
 }
 
-/// Refuses an address to which a secret would travel unencrypted.
+/// Refuses a URL that would receive a secret unencrypted.
 pub(super) fn private(url: &str, doing: &str) -> Api<()> {
     if Url::parse(url).is_ok_and(|url| http::is_private(&url)) {
         return Ok(());
     }
-    let text = format!("the site gives the address {url}, and what is secret is sent by https only");
+    let text = format!("the site gives the address {url}, but secrets are sent by https only");
     Err(Failure::new(FailureKind::Refused, doing, text)
-        .hint("choose the catalog's https addresses, such as by OS_INTERFACE=public, or tell who runs the site"))
+        .hint("choose the catalog's https addresses, such as with OS_INTERFACE=public, or ask the site's operators"))
 }
 
-/// The address with its version: some services' addresses in catalogs carry none.
+/// Appends the service's version to a URL that lacks it: some catalogs omit it.
 fn versioned(service: &str, url: &str) -> String {
     let url = url.trim_end_matches('/');
     let has_version = url.split('/').skip(3).any(|part| {
@@ -214,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_get_the_version_that_they_lack() {
+    fn urls_without_a_version_get_one() {
         let pairs = [
             ("network", "http://h:9696", "http://h:9696/v2.0"),
             ("network", "https://h/network/", "https://h/network/v2.0"),

@@ -1,4 +1,4 @@
-//! One site: its connections, its token, and how often it is asked.
+//! One site: its connections, its token, and its retries.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -16,14 +16,14 @@ use crate::event::Bus;
 use crate::provider::http;
 use crate::util::fs::{HISTORY_LIMIT, read_within};
 
-/// How long a connection is kept without use: less than the five seconds after which many servers close it.
+/// How long to keep an idle connection: less than the five seconds after which many servers close it.
 const IDLE_LIMIT: Duration = Duration::from_secs(4);
-/// The longest that a service may make us wait by its `Retry-After`.
+/// The longest `Retry-After` that is honoured; beyond it the call fails.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// How often a call is tried again.
+/// The maximum number of retries of a call.
 const AGAIN: usize = 3;
 
-/// One site, authenticated when first needed. Cheap to clone.
+/// One site, authenticated on first use. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Site {
     inner: Arc<Inner>,
@@ -38,45 +38,45 @@ struct Inner {
     region: OnceLock<String>,
 }
 
-/// The token of now; one caller gets it, the others wait for that one.
+/// The current token; one caller obtains it while the others wait.
 #[derive(Default)]
 struct Kept {
     session: Option<Arc<Session>>,
     failed: Option<(Instant, Failure)>,
 }
 
-/// What a call may be tried again for.
+/// Which failures of a call are retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Again {
-    /// Whatever may pass: it changes nothing.
+    /// Any temporary failure: the call changes nothing.
     Whatever,
-    /// What was surely not carried out.
+    /// Only if the call was surely not carried out.
     NotCarriedOut,
 }
 
 impl Site {
-    /// Makes a site of what it is spoken to with; nothing is sent yet.
+    /// Makes a client from credentials; sends nothing yet.
     pub(crate) fn new(credentials: Credentials, events: Bus) -> Result<Self> {
         let doing = || format!("prepare connections to {}", credentials.auth_url);
         let url = Url::parse(&credentials.keystone()).map_err(|error| {
             Error::new(ErrorKind::Usage, doing())
-                .because(format!("`{}` is no address: {error}", credentials.auth_url))
+                .because(format!("`{}` is not a URL: {error}", credentials.auth_url))
                 .hint("auth_url looks like https://chi.tacc.chameleoncloud.org:5000/v3")
         })?;
         if !http::is_private(&url) {
             return Err(Error::new(ErrorKind::Usage, doing())
-                .because("plain HTTP would carry the credentials unencrypted: it is spoken to this machine only")
-                .hint("auth_url begins with https://, such as https://chi.tacc.chameleoncloud.org:5000/v3"));
+                .because("plain HTTP would send the credentials unencrypted: it is allowed on this machine only")
+                .hint("auth_url must begin with https://, such as https://chi.tacc.chameleoncloud.org:5000/v3"));
         }
         if !credentials.verify {
             events.warn(format!(
-                "the certificate of {} is not verified, by `verify: false` or OS_INSECURE: whoever sits in between can read \
-                 the credentials and pass for the site. `cacert:` or OS_CACERT names the file of an authority of its own",
+                "the certificate of {} is not verified (`verify: false` or OS_INSECURE): anyone on the path can read \
+                 the credentials and impersonate the site. For a private authority, set `cacert:` or OS_CACERT to its file",
                 url.host_str().unwrap_or(&credentials.auth_url)
             ));
         }
-        // A call that changes something gets a connection of its own: on one that was kept, a server may close just then,
-        // and it could not be told whether the call was carried out.
+        // Changing calls use new connections: the server may close a kept one just then, leaving it unknown whether the
+        // call was carried out.
         let reading = client(&credentials, &url, Some(IDLE_LIMIT))?;
         let changing = client(&credentials, &url, None)?;
         let region = OnceLock::new();
@@ -87,12 +87,12 @@ impl Site {
         Ok(Self { inner: Arc::new(Inner { credentials, events, reading, changing, kept, region }) })
     }
 
-    /// The site's name: `CHI@TACC`. Before the first call it may be its address only.
+    /// The site's name: `CHI@TACC`. Before the first call, possibly only its address.
     pub(crate) fn region(&self) -> &str {
         self.inner.region.get().unwrap_or(&self.inner.credentials.auth_url)
     }
 
-    /// Who we are there.
+    /// The authenticated user.
     pub(crate) async fn who(&self) -> Api<Who> {
         Ok(self.session(None).await?.who())
     }
@@ -101,7 +101,7 @@ impl Site {
         &self.inner.credentials
     }
 
-    /// The connections for calls of this kind.
+    /// The HTTP client for calls of this kind.
     pub(super) fn client(&self, again: Again) -> &Client {
         match again {
             Again::Whatever => &self.inner.reading,
@@ -109,12 +109,12 @@ impl Site {
         }
     }
 
-    /// What we are doing, and where.
+    /// Appends the site to the description of a call.
     pub(super) fn at(&self, doing: &str) -> String {
         format!("{doing} at {}", self.region())
     }
 
-    /// Where application credentials are made at this site.
+    /// A hint on how to make an unrestricted application credential at this site.
     pub(crate) fn unrestricted_hint(&self) -> String {
         format!(
             "make another at {} with the box \"Unrestricted (dangerous)\" ticked, then: gpucl login chameleon --site {}",
@@ -123,7 +123,7 @@ impl Site {
         )
     }
 
-    /// A token that can be used; another one than `refused`.
+    /// A valid token other than `refused`; obtains one if needed.
     pub(super) async fn session(&self, refused: Option<&Arc<Session>>) -> Api<Arc<Session>> {
         let asked = Instant::now();
         let mut kept = self.inner.kept.lock().await;
@@ -133,7 +133,7 @@ impl Site {
         if let Some(session) = kept.session.as_ref().filter(|session| usable(session)) {
             return Ok(session.clone());
         }
-        // Whoever waited while it failed does not try it once more.
+        // Callers that waited for a failed attempt share its failure.
         if let Some((_, failure)) = kept.failed.as_ref().filter(|(at, _)| *at >= asked) {
             return Err(failure.clone());
         }
@@ -150,7 +150,7 @@ impl Site {
         }
     }
 
-    /// Learns the region of the catalog, where nobody gave it.
+    /// Sets the region from the catalog, if it was not given.
     fn place(&self, session: Session) -> Api<Session> {
         if self.inner.region.get().is_none() {
             let regions = session.regions();
@@ -170,7 +170,7 @@ impl Site {
         Ok(session)
     }
 
-    /// Makes a call, and makes it again while that may help.
+    /// Makes a call, and retries it while that may help.
     pub(super) async fn with_patience<T, F>(&self, again: Again, call: impl Fn() -> F) -> Api<T>
     where
         F: Future<Output = Api<T>>,
@@ -199,13 +199,13 @@ fn may_be_tried_again(failure: &Failure, again: Again) -> bool {
         Kind::RateLimited => true,
         Kind::Unreachable => !failure.is_of_certificate(),
         Kind::Cut | Kind::Timeout | Kind::Malformed => again == Again::Whatever,
-        // 501 and its like do not pass.
+        // Others, such as 501, are permanent.
         Kind::Fault => again == Again::Whatever && matches!(failure.status, Some(500 | 502 | 503 | 504)),
         _ => false,
     }
 }
 
-/// A client for one site; `None` keeps no connection.
+/// An HTTP client for one site; `idle: None` keeps no connections.
 fn client(credentials: &Credentials, keystone: &Url, idle: Option<Duration>) -> Result<Client> {
     let doing = || format!("prepare connections to {}", credentials.auth_url);
     let builder = http::client(keystone).tls_danger_accept_invalid_certs(!credentials.verify);
@@ -214,12 +214,12 @@ fn client(credentials: &Credentials, keystone: &Url, idle: Option<Duration>) -> 
         None => builder.pool_max_idle_per_host(0),
     };
     if let Some(path) = &credentials.cacert {
-        let hint = "cacert in clouds.yaml, or OS_CACERT, names a file of certificates in PEM form";
+        let hint = "cacert in clouds.yaml, or OS_CACERT, must name a file of certificates in PEM format";
         let pem = read_within(path, HISTORY_LIMIT).doing(ErrorKind::Usage, doing).map_err(|error| error.hint(hint))?;
         let certificates =
             Certificate::from_pem_bundle(&pem).doing(ErrorKind::Usage, doing).map_err(|error| error.hint(hint))?;
         if certificates.is_empty() {
-            let cause = format!("{} holds no certificate", path.display());
+            let cause = format!("{} contains no certificate", path.display());
             return Err(Error::new(ErrorKind::Usage, doing()).because(cause).hint(hint));
         }
         builder = builder.tls_certs_merge(certificates);

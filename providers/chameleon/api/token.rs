@@ -1,4 +1,4 @@
-//! How a token is had, by each of the ways to say who we are.
+//! Obtains a token, by each authentication method.
 
 use reqwest::{Client, Method as Verb};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -12,7 +12,7 @@ use super::session::{Body, Session, Thing, private};
 use super::site::{Again, Site};
 use crate::provider::http::{Answer, Effect};
 
-/// Where Keystone puts the token.
+/// The response header with the token.
 const SUBJECT: &str = "X-Subject-Token";
 
 #[derive(Deserialize)]
@@ -62,7 +62,7 @@ impl Site {
         self.session_of(&answer, doing)
     }
 
-    /// A token that somebody gave us, as it is.
+    /// A session for the user's own token.
     async fn own(&self, token: &SecretString, doing: &str) -> Api<Session> {
         let url = format!("{}/auth/tokens", self.credentials().keystone());
         let header = secret_header(token, doing)?;
@@ -74,7 +74,7 @@ impl Site {
         self.session_with(token.clone(), &answer, doing)
     }
 
-    /// An unscoped token of an identity provider's access token.
+    /// Exchanges an identity provider's access token for an unscoped token.
     async fn federated(
         &self,
         provider: &str,
@@ -90,7 +90,7 @@ impl Site {
         self.session_of(&answer, doing)
     }
 
-    /// An access token of name and password at the identity provider.
+    /// Exchanges name and password for an access token of the identity provider.
     async fn access_token(&self, doing: &str) -> Api<SecretString> {
         let Method::OidcPassword {
             discovery_endpoint,
@@ -103,12 +103,12 @@ impl Site {
             ..
         } = &self.credentials().method
         else {
-            return Err(Failure::new(FailureKind::Incomplete, doing, "no name and password were given"));
+            return Err(Failure::new(FailureKind::Incomplete, doing, "name and password are missing"));
         };
         let endpoint = match (token_endpoint, discovery_endpoint) {
             (Some(endpoint), _) => endpoint.clone(),
             (None, Some(discovery)) => {
-                // Whoever changes its answer on the way says where the password goes.
+                // Whoever can modify this response decides where the password is sent.
                 private(discovery, doing)?;
                 let answer = self.identity(Verb::GET, doing, |client| Ok(client.get(discovery))).await?;
                 let document = json_of(&answer, doing, &Verb::GET)?;
@@ -118,7 +118,7 @@ impl Site {
             (None, None) => String::new(),
         };
         if endpoint.is_empty() {
-            let text = "the identity provider's token endpoint is not known: OS_DISCOVERY_ENDPOINT is missing";
+            let text = "the identity provider's token endpoint is unknown: OS_DISCOVERY_ENDPOINT is missing";
             return Err(Failure::new(FailureKind::Incomplete, doing, text));
         }
         private(&endpoint, doing)?;
@@ -133,7 +133,7 @@ impl Site {
                 Ok(client.post(&endpoint).basic_auth(client_id, Some(client_secret.expose_secret())).form(&form))
             })
             .await
-            // Such providers answer 400 and 401 alike.
+            // For wrong passwords such providers answer 400 or 401.
             .map_err(|failure| match failure.status {
                 Some(400 | 401) => Failure { kind: FailureKind::WrongSecret, ..self.explained(failure) },
                 _ => failure,
@@ -141,11 +141,11 @@ impl Site {
         let document = json_of(&answer, doing, &Verb::POST)?;
         match document.get("access_token").and_then(Value::as_str) {
             Some(token) => Ok(SecretString::from(token.to_owned())),
-            None => Err(Failure::new(FailureKind::Malformed, doing, "the identity provider gave no access token")),
+            None => Err(Failure::new(FailureKind::Malformed, doing, "the identity provider returned no access token")),
         }
     }
 
-    /// The same for one project: the chosen one, or the only one.
+    /// Scopes a session to one project: the chosen one, or the only one.
     async fn scoped(&self, session: Session, doing: &str) -> Api<Session> {
         let wanted = &self.credentials().project;
         if let Some(project) = &session.body.project
@@ -160,8 +160,7 @@ impl Site {
             (&self.credentials().method, &session.body.project)
         {
             let asked = wanted.name.as_deref().or(wanted.id.as_deref()).unwrap_or_default();
-            let text =
-                format!("the application credential belongs to the project {}, and not to {asked}", project.name);
+            let text = format!("the application credential belongs to the project {}, not to {asked}", project.name);
             return Err(Failure::new(FailureKind::Incomplete, doing, text)
                 .hint(format!("make one in {asked}, then: gpucl login chameleon --project {asked}")));
         }
@@ -182,14 +181,15 @@ impl Site {
         self.session_of(&answer, doing)
     }
 
-    /// The id of the project that is meant.
+    /// Determines the id of the chosen or only project.
     async fn choose_project(&self, session: &Session, doing: &str) -> Api<String> {
         let url = format!("{}/auth/projects", self.credentials().keystone());
         let header = secret_header(&session.token, doing)?;
         let answer =
             self.identity(Verb::GET, doing, |client| Ok(client.get(&url).header(TOKEN, header.clone()))).await?;
-        let projects: Projects = serde_json::from_slice(&answer.body)
-            .map_err(|error| Failure::new(FailureKind::Malformed, doing, format!("the list of projects: {error}")))?;
+        let projects: Projects = serde_json::from_slice(&answer.body).map_err(|error| {
+            Failure::new(FailureKind::Malformed, doing, format!("cannot read the list of projects: {error}"))
+        })?;
         let names = || {
             let mut names: Vec<&str> = projects.projects.iter().map(|project| project.name.as_str()).collect();
             names.sort_unstable();
@@ -200,21 +200,23 @@ impl Site {
         let found: Vec<&Thing> = projects.projects.iter().filter(fits).collect();
         match (found.as_slice(), wanted) {
             ([only], _) => Ok(only.id.clone()),
-            ([], None) => Err(Failure::new(FailureKind::Forbidden, doing, "you are in no project of this site")
-                .hint("join one, or ask its PI to add you; then sign in once at the site's web page")),
+            ([], None) => {
+                Err(Failure::new(FailureKind::Forbidden, doing, "you are not a member of any project at this site")
+                    .hint("ask a project's PI to add you; then sign in once at the site's web page"))
+            }
             ([], Some(name)) => {
-                let text = format!("you are in no project {name}; your projects are {}", names());
+                let text = format!("you are not in a project {name}; your projects are {}", names());
                 Err(Failure::new(FailureKind::SeveralProjects, doing, text))
             }
             _ => {
                 let text =
-                    format!("the {} is good for several projects: {}", self.credentials().method.name(), names());
+                    format!("the {} is valid for several projects: {}", self.credentials().method.name(), names());
                 Err(Failure::new(FailureKind::SeveralProjects, doing, text))
             }
         }
     }
 
-    /// A call to Keystone or to an identity provider: they change nothing, so they are tried again.
+    /// A call to Keystone or an identity provider; retried, since it changes nothing.
     async fn identity(
         &self,
         verb: Verb,
@@ -222,7 +224,7 @@ impl Site {
         request: impl Fn(&Client) -> Api<reqwest::RequestBuilder>,
     ) -> Api<Answer> {
         let once = || async {
-            // Nothing that is made here outlives its use: whatever went wrong, it has no effect.
+            // At most an unused token is left, so no failure here has an effect.
             let failed = |failure: Failure| Failure { effect: Effect::None, ..failure };
             ask(request(self.client(Again::Whatever))?, &verb, doing).await.map_err(failed)
         };
@@ -232,19 +234,20 @@ impl Site {
     fn session_of(&self, answer: &Answer, doing: &str) -> Api<Session> {
         let token = answer.headers.get(SUBJECT).and_then(|token| token.to_str().ok()).unwrap_or_default();
         if token.is_empty() {
-            return Err(Failure::new(FailureKind::Malformed, doing, "Keystone's answer has no token in it"));
+            return Err(Failure::new(FailureKind::Malformed, doing, "Keystone's response contains no token"));
         }
         self.session_with(SecretString::from(token.to_owned()), answer, doing)
     }
 
     fn session_with(&self, token: SecretString, answer: &Answer, doing: &str) -> Api<Session> {
         let value = json_of(answer, doing, &Verb::GET)?;
-        let body: Body = serde_json::from_value(value.get("token").cloned().unwrap_or_default())
-            .map_err(|error| Failure::new(FailureKind::Malformed, doing, format!("what Keystone tells: {error}")))?;
+        let body: Body = serde_json::from_value(value.get("token").cloned().unwrap_or_default()).map_err(|error| {
+            Failure::new(FailureKind::Malformed, doing, format!("cannot read Keystone's response: {error}"))
+        })?;
         Ok(Session::new(token, body, self.credentials().method.is_renewable()))
     }
 
-    /// What Keystone's refusal means for this way to say who we are.
+    /// Explains Keystone's refusal for this authentication method.
     fn explained(&self, failure: Failure) -> Failure {
         let credentials = self.credentials();
         let page = || super::super::auth::credentials_page(&credentials.auth_url);
@@ -252,34 +255,28 @@ impl Site {
         match (&credentials.method, failure.status) {
             (Method::ApplicationCredential { id, .. }, Some(401)) => refused(
                 FailureKind::WrongSecret,
-                format!(
-                    "the site knows the application credential {id}, and its secret is another one, or its time is over"
-                ),
+                format!("the secret of the application credential {id} is wrong, or the credential has expired"),
             )
-            .hint(format!("secrets are shown once, when they are made; make another at {}", page()))
+            .hint(format!("a secret is shown only once, at creation; make another credential at {}", page()))
             .hint("gpucl login chameleon"),
             (Method::ApplicationCredential { id, .. }, Some(404)) if failure.text.contains("Could not find") => {
                 refused(
                     FailureKind::UnknownCredential,
-                    format!("the site knows no application credential {id}: it was deleted, or it is another site's"),
+                    format!("the site has no application credential {id}: it was deleted, or belongs to another site"),
                 )
                 .hint(format!("each site has its own; see yours at {}", page()))
                 .hint("gpucl login chameleon")
             }
             (Method::Token { .. } | Method::OidcAccessToken { .. }, Some(401 | 404)) => refused(
                 FailureKind::TokenEnded,
-                format!(
-                    "the {} is over or was withdrawn, and there is nothing to make another of",
-                    credentials.method.name()
-                ),
+                format!("the {} has expired or was revoked, and cannot be renewed", credentials.method.name()),
             ),
             (Method::Password { .. } | Method::OidcPassword { .. }, Some(401)) => {
-                refused(FailureKind::WrongSecret, "the name or the password is wrong".to_owned()).hint(
-                    "Chameleon's command line has a password of its own: set it at https://auth.chameleoncloud.org",
-                )
+                refused(FailureKind::WrongSecret, "the user name or the password is wrong".to_owned())
+                    .hint("Chameleon has a separate command-line password: set it at https://auth.chameleoncloud.org")
             }
             (_, Some(404)) => {
-                refused(FailureKind::Refused, format!("{} is no Keystone: {}", credentials.auth_url, failure.text))
+                refused(FailureKind::Refused, format!("{} is not a Keystone: {}", credentials.auth_url, failure.text))
                     .hint("auth_url looks like https://chi.tacc.chameleoncloud.org:5000/v3")
             }
             _ => failure,
@@ -287,7 +284,7 @@ impl Site {
     }
 }
 
-/// A user or project in Keystone's form.
+/// A user or project in Keystone's JSON format.
 fn named(thing: &Named) -> Value {
     if let Some(id) = &thing.id {
         return json!({ "id": id });
@@ -304,7 +301,7 @@ fn has_domain(thing: &Named) -> bool {
     thing.domain_id.is_some() || thing.domain_name.is_some()
 }
 
-/// Keystone compares names without their case.
+/// Compares names as Keystone does: ignoring case.
 fn is_same(one: &str, other: &str) -> bool {
     one.eq_ignore_ascii_case(other)
 }

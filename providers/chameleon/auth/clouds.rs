@@ -1,4 +1,4 @@
-//! `clouds.yaml` and `secure.yaml`, found and read as OpenStack's own clients do.
+//! `clouds.yaml` and `secure.yaml`, found and parsed as OpenStack's own clients do.
 
 use std::path::{Path, PathBuf};
 
@@ -10,20 +10,20 @@ use crate::provider::UserEnvironment;
 use crate::util::fs::{RECORD_LIMIT, read_text_within};
 use crate::util::near::nearest;
 
-/// The endings that a file may have, in the order in which they are tried.
+/// The file extensions, in the order in which they are tried.
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// The clouds of the first `clouds.yaml`, with what `secure.yaml` adds.
+/// The clouds of the first `clouds.yaml` found, merged with `secure.yaml`.
 #[derive(Default)]
 pub(super) struct Clouds {
-    /// The file; `None` when there is none.
+    /// The file; `None` if there is none.
     pub(super) path: Option<PathBuf>,
     clouds: Map<String, Value>,
 }
 
 impl Clouds {
-    /// Reads them. A `secure.yaml` counts for the `clouds.yaml` beside it and for no other: a folder of somebody else's could
-    /// name an address of theirs for a secret of yours.
+    /// Reads the files. A `secure.yaml` applies only to the `clouds.yaml` in the same folder: another person's
+    /// `clouds.yaml` could send your secret to their address.
     pub(super) fn read(user_environment: &UserEnvironment) -> Result<Self> {
         let Some((path, mut clouds)) = first(candidates(user_environment))? else {
             return Ok(Self::default());
@@ -38,12 +38,12 @@ impl Clouds {
         Ok(Self { path: Some(path), clouds })
     }
 
-    /// The names of all clouds.
+    /// The names of the clouds.
     pub(super) fn names(&self) -> Vec<&str> {
         self.clouds.keys().map(String::as_str).collect()
     }
 
-    /// One cloud, once for each of its regions.
+    /// The options of a cloud, one entry per region.
     pub(super) fn cloud(&self, name: &str) -> Result<Vec<Flat>> {
         let doing = || format!("find the cloud `{name}`");
         let Some(cloud) = self.clouds.get(name) else {
@@ -51,12 +51,12 @@ impl Clouds {
             return Err(match (&self.path, nearest(name, self.names())) {
                 (None, _) => error
                     .because("there is no clouds.yaml")
-                    .hint("it is looked for in the working folder, ~/.config/openstack and /etc/openstack; OS_CLIENT_CONFIG_FILE names another"),
+                    .hint("gpucl looks in the working folder, ~/.config/openstack and /etc/openstack, or set OS_CLIENT_CONFIG_FILE"),
                 (Some(path), near) => {
-                    let error = error.because(format!("{} has {}", path.display(), self.names().join(", ")));
+                    let error = error.because(format!("{} has only {}", path.display(), self.names().join(", ")));
                     match near {
                         Some(near) => error.hint(format!("did you mean `{near}`?")),
-                        None => error.hint("OS_CLOUD names one of them"),
+                        None => error.hint("choose one of them: OS_CLOUD=NAME"),
                     }
                 }
             });
@@ -82,7 +82,7 @@ impl Clouds {
     }
 }
 
-/// Takes a cloud's options; what stands below `auth:` comes before what stands beside it.
+/// Flattens a cloud's options; those below `auth:` take precedence.
 fn flatten(flat: &mut Flat, cloud: &Value) {
     let scalars = |flat: &mut Flat, map: &Map<String, Value>| {
         for (key, value) in map {
@@ -100,9 +100,9 @@ fn flatten(flat: &mut Flat, cloud: &Value) {
     }
 }
 
-/// Where `clouds.yaml` may lie: where the variable says, then the working folder, the user's, the machine's.
+/// The search path of `clouds.yaml`: `OS_CLIENT_CONFIG_FILE`, the working folder, the user's, the machine's.
 fn candidates(user_environment: &UserEnvironment) -> Vec<PathBuf> {
-    // Relative to the working folder, which is where the command was given.
+    // Relative to the working folder of the command.
     let named = user_environment.variable("OS_CLIENT_CONFIG_FILE").map(|path| user_environment.here.join(path));
     let folders = [
         user_environment.here.clone(),
@@ -113,7 +113,7 @@ fn candidates(user_environment: &UserEnvironment) -> Vec<PathBuf> {
     named.into_iter().chain(folders.iter().flat_map(|folder| in_folder(folder, "clouds"))).collect()
 }
 
-/// Where the `secure.yaml` of this `clouds.yaml` may lie.
+/// The possible paths of the `secure.yaml` of this `clouds.yaml`.
 fn secure_beside(user_environment: &UserEnvironment, clouds: &Path) -> Result<Vec<PathBuf>> {
     let folder = clouds.parent().unwrap_or(Path::new("/"));
     let mut paths = in_folder(folder, "secure").to_vec();
@@ -122,10 +122,10 @@ fn secure_beside(user_environment: &UserEnvironment, clouds: &Path) -> Result<Ve
         let real = |folder: &Path| fs_err::canonicalize(folder).ok();
         if path.parent().and_then(real) != real(folder) {
             return Err(Error::new(ErrorKind::Usage, "read the credentials in clouds.yaml")
-                .because(format!("{} lies in another folder than {}", path.display(), clouds.display()))
-                .because("files of different folders are not put together")
-                .hint("put both into one folder, and name them by OS_CLIENT_CONFIG_FILE and OS_CLIENT_SECURE_FILE")
-                .hint("or take the one in this folder alone: unset OS_CLIENT_SECURE_FILE"));
+                .because(format!("{} is in another folder than {}", path.display(), clouds.display()))
+                .because("files of different folders are not merged")
+                .hint("put both into one folder, and set OS_CLIENT_CONFIG_FILE and OS_CLIENT_SECURE_FILE")
+                .hint("or use the clouds.yaml alone: unset OS_CLIENT_SECURE_FILE"));
         }
         paths.insert(0, path);
     }
@@ -136,7 +136,7 @@ fn in_folder(folder: &Path, name: &str) -> [PathBuf; 3] {
     ENDINGS.map(|ending| folder.join(format!("{name}.{ending}")))
 }
 
-/// The first of these files that is there.
+/// Reads the first of these files that exists.
 fn first(paths: Vec<PathBuf>) -> Result<Option<(PathBuf, Map<String, Value>)>> {
     for path in paths {
         let text = match read_text_within(&path, RECORD_LIMIT) {
@@ -147,13 +147,13 @@ fn first(paths: Vec<PathBuf>) -> Result<Option<(PathBuf, Map<String, Value>)>> {
             }
         };
         let doing = || format!("read {}", path.display());
-        // The reader's own words could quote a line that holds a secret; where it stands is enough.
+        // The parser's message could quote a line with a secret: report only the position.
         let value: Value = serde_yaml::from_str(&text).map_err(|error| {
             let place = error.location().map(|at| format!("line {}, column {}", at.line(), at.column()));
             let place = place.unwrap_or_else(|| "it".to_owned());
             Error::new(ErrorKind::Usage, doing())
-                .because(format!("{place} is no YAML"))
-                .hint("put it right there, or name another file: OS_CLIENT_CONFIG_FILE")
+                .because(format!("{place} is not valid YAML"))
+                .hint("correct it, or set OS_CLIENT_CONFIG_FILE to another file")
         })?;
         let map = match value {
             Value::Object(map) => map,
@@ -164,7 +164,7 @@ fn first(paths: Vec<PathBuf>) -> Result<Option<(PathBuf, Map<String, Value>)>> {
     Ok(None)
 }
 
-/// Puts `over` onto `map`, at every depth.
+/// Merges `over` into `map` recursively.
 fn merge(map: &mut Map<String, Value>, over: Map<String, Value>) {
     for (key, value) in over {
         match (map.get_mut(&key), value) {

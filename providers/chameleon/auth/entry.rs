@@ -1,4 +1,4 @@
-//! What `gpucl login` keeps of a site.
+//! The stored form of a login.
 
 use std::path::PathBuf;
 
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use super::credentials::{Credentials, Method};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What the accounts of this provider begin with.
+/// The prefix of this provider's accounts in the vault.
 pub(crate) const ACCOUNTS: &str = "chameleon ";
-/// The form of an entry.
+/// The format version of an entry.
 const VERSION: u32 = 1;
 
-/// One login, as it is kept: all of it is the secret of its account.
+/// One stored login; the whole JSON is the secret of its account.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Entry {
     version: u32,
@@ -29,11 +29,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// What is kept of these credentials, which were seen to be good for this site and project.
+    /// Makes an entry from credentials that were verified for this site and project.
     pub(crate) fn new(credentials: &Credentials, site: &str, project: &str) -> Result<Self> {
         let Method::ApplicationCredential { id, secret } = &credentials.method else {
-            return Err(Error::new(ErrorKind::Internal, format!("keep the login at {site}"))
-                .because("only application credentials are kept"));
+            return Err(Error::new(ErrorKind::Internal, format!("store the login at {site}"))
+                .because("only application credentials are stored"));
         };
         Ok(Self {
             version: VERSION,
@@ -48,21 +48,21 @@ impl Entry {
         })
     }
 
-    /// The account that it is kept under.
+    /// The account under which the vault stores it.
     pub(crate) fn account(&self) -> String {
         format!("{ACCOUNTS}{} {}", self.site, self.project)
     }
 
-    /// The whole of it.
+    /// The entry as JSON.
     pub(crate) fn text(&self) -> Result<SecretString> {
         serde_json::to_string(self).map(SecretString::from).map_err(|_| {
-            Error::new(ErrorKind::Internal, format!("keep the login at {}", self.site)).because("it cannot be written")
+            Error::new(ErrorKind::Internal, format!("store the login at {}", self.site)).because("it cannot be written")
         })
     }
 
-    /// Reads one.
+    /// Parses an entry; fails if it is damaged or of another version.
     pub(crate) fn read(account: &str, text: &SecretString) -> Result<Self> {
-        // The reader's own words could quote the secret.
+        // The parser's message could quote the secret.
         let entry = serde_json::from_str::<Self>(text.expose_secret()).ok().filter(|entry| entry.version == VERSION);
         entry.ok_or_else(|| {
             Error::new(ErrorKind::State, format!("read the login {account}"))
@@ -71,7 +71,7 @@ impl Entry {
         })
     }
 
-    /// What the site is spoken to with.
+    /// Converts it to credentials.
     pub(crate) fn credentials(self) -> Credentials {
         Credentials {
             method: Method::ApplicationCredential { id: self.id, secret: SecretString::from(self.secret) },
@@ -85,7 +85,7 @@ impl Entry {
     }
 }
 
-/// Site and project of an account.
+/// The site and project of an account.
 pub(crate) fn parts(account: &str) -> Option<(&str, &str)> {
     account.strip_prefix(ACCOUNTS)?.split_once(' ')
 }

@@ -1,4 +1,4 @@
-//! Which credentials are meant, and where they are known from.
+//! Finds the credentials to use, and their source.
 
 use super::clouds::Clouds;
 use super::credentials::{Credentials, Named};
@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::provider::UserEnvironment;
 use crate::secret::Vault;
 
-/// What a person or the spec says about where.
+/// The cloud, site and project selected by flags or the spec.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Choice {
     /// A cloud of `clouds.yaml`.
@@ -20,18 +20,17 @@ pub(crate) struct Choice {
     pub(crate) project: Option<String>,
 }
 
-/// Credentials that could be meant.
+/// Credentials that match the choice.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
-    /// Where they are known from: `the cloud uc of ~/clouds.yaml`.
+    /// Their source, for display: `the cloud uc of ~/clouds.yaml`.
     pub(crate) source: String,
-    /// The site; its address when its name is not known before the first call.
+    /// The site's name; its address if the name is unknown before the first call.
     pub(crate) site: String,
-    /// The credentials.
     pub(crate) credentials: Credentials,
 }
 
-/// Variables that choose among credentials and are none.
+/// Variables that select credentials but hold none.
 const SELECTORS: [&str; 8] = [
     "OS_CLOUD",
     "OS_REGION_NAME",
@@ -43,10 +42,10 @@ const SELECTORS: [&str; 8] = [
     "OS_INTERFACE",
 ];
 
-/// Finds the credentials that are meant: one for each site that could be. Reads files and the keyring; sends nothing.
+/// Finds the credentials to use, one per matching site. Reads files and the keyring; sends nothing.
 ///
-/// The first of these that has any: the cloud that was named, `OS_CLOUD`, the `OS_*` variables, what was logged in to together with
-/// an only cloud of `clouds.yaml`.
+/// The first source that has any is used: the named cloud, `OS_CLOUD`, the `OS_*` variables, and last the logins
+/// together with the only cloud of `clouds.yaml`.
 pub(crate) fn find(user_environment: &UserEnvironment, vault: &Vault, choice: &Choice) -> Result<Vec<Candidate>> {
     let clouds = Clouds::read(user_environment)?;
     let finder = Finder { user_environment, vault, clouds, choice };
@@ -66,7 +65,7 @@ pub(crate) fn find(user_environment: &UserEnvironment, vault: &Vault, choice: &C
     finder.one_each(fitting)
 }
 
-/// There are credentials here, whether or not it is clear which are meant.
+/// Whether there are any credentials, even if it is unclear which to use.
 pub(crate) fn is_known(user_environment: &UserEnvironment, vault: &Vault) -> Result<bool> {
     let choice = Choice::default();
     let finder = Finder { user_environment, vault, clouds: Clouds::read(user_environment)?, choice: &choice };
@@ -102,7 +101,7 @@ impl Finder<'_> {
             if word.is_none_or(|word| self.fits(&one, word)) {
                 return Ok(vec![one]);
             }
-            // Another site was named than the one that the variables are for.
+            // The variables are for another site than the named one.
             let mut all = self.logins()?;
             all.push(one);
             return Ok(all);
@@ -112,14 +111,14 @@ impl Finder<'_> {
         let named_site = self.choice.site.is_some() || self.user_environment.variable("OS_REGION_NAME").is_some();
         let names: Vec<String> = match names.as_slice() {
             [only] => vec![(*only).to_owned()],
-            // With a site named, the clouds that are at it can be told.
+            // With a site named, several clouds can be filtered by it.
             several if named_site => several.iter().map(|name| (*name).to_owned()).collect(),
             _ => Vec::new(),
         };
         for name in names {
             match self.cloud(&name) {
                 Ok(found) => all.extend(found),
-                // One of several that was not asked for by its name.
+                // Ignore an unusable cloud that was not named.
                 Err(_) if self.clouds.names().len() > 1 => {}
                 Err(error) => return Err(error),
             }
@@ -127,7 +126,7 @@ impl Finder<'_> {
         if all.is_empty() { Err(self.nothing()) } else { Ok(all) }
     }
 
-    /// A cloud of `clouds.yaml`, once for each of its regions.
+    /// A cloud of `clouds.yaml`, one candidate per region.
     fn cloud(&self, name: &str) -> Result<Vec<Candidate>> {
         let file = self.clouds.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
         let source = format!("the cloud {name} of {file}");
@@ -135,7 +134,7 @@ impl Finder<'_> {
         flats.into_iter().map(|flat| self.candidate(&flat, &source, Some(name))).collect()
     }
 
-    /// What the `OS_*` variables come to, when they are more than a choice.
+    /// The `OS_*` variables as options, if they hold a credential.
     fn environment(&self) -> Option<Flat> {
         let is_ours = |name: &str| {
             name.starts_with("OS_") && !["OS_TEST", "OS_STD", "OS_LOG"].iter().any(|begin| name.starts_with(begin))
@@ -145,7 +144,7 @@ impl Finder<'_> {
             variables.filter(|(name, value)| is_ours(name) && !value.is_empty())
         };
         set().find(|(name, _)| !SELECTORS.contains(&name.as_str()))?;
-        // An address alone is no credential: `gpucl login` may need it.
+        // OS_AUTH_URL alone is no credential: it may be set for `gpucl login`.
         let credential = ["OS_TOKEN", "OS_AUTH_TOKEN", "OS_ACCESS_TOKEN", "OS_PASSWORD", "OS_AUTH_TYPE"];
         set().find(|(name, _)| credential.contains(&name.as_str()) || name.starts_with("OS_APPLICATION_CREDENTIAL"))?;
         let mut flat = Flat::default();
@@ -163,13 +162,13 @@ impl Finder<'_> {
         let name = self.environment_name();
         if self.clouds.names().contains(&name) {
             return Err(Error::new(ErrorKind::Usage, "choose credentials")
-                .because(format!("the OS_* variables are the cloud `{name}`, and clouds.yaml has one of that name too"))
+                .because(format!("the OS_* variables define the cloud `{name}`, and so does clouds.yaml"))
                 .hint("choose one: OS_CLOUD=NAME; or give the variables another name: OS_CLOUD_NAME=NAME"));
         }
         self.candidate(&flat, "the OS_* variables", None)
     }
 
-    /// What `gpucl login` kept; those of another project than the chosen one are left out.
+    /// The credentials stored by `gpucl login`, restricted to the chosen project, if any.
     fn logins(&self) -> Result<Vec<Candidate>> {
         let project = self.project();
         let mut found = Vec::new();
@@ -191,7 +190,7 @@ impl Finder<'_> {
     fn candidate(&self, flat: &Flat, source: &str, cloud: Option<&str>) -> Result<Candidate> {
         let mut credentials = flat.credentials(source)?;
         let chosen = self.project();
-        // A flag comes before what the cloud says of itself, a variable does not.
+        // A flag takes precedence over the cloud's own project, a variable does not.
         if !chosen.is_open() && (self.choice.project.is_some() || credentials.project.is_open()) {
             let domains = credentials.project;
             credentials.project = Named { domain_id: domains.domain_id, domain_name: domains.domain_name, ..chosen };
@@ -215,7 +214,7 @@ impl Finder<'_> {
         Ok(Candidate { source: source.to_owned(), site, credentials })
     }
 
-    /// The project that was chosen by flag or variable.
+    /// The project chosen by flag or variable.
     fn project(&self) -> Named {
         let variable = |name: &str| self.user_environment.variable(name).map(str::to_owned);
         match &self.choice.project {
@@ -227,11 +226,11 @@ impl Finder<'_> {
     fn fits(&self, one: &Candidate, word: &str) -> bool {
         means(word, &one.site)
             || one.credentials.region.as_deref().is_some_and(|region| means(word, region))
-            // A cloud may be called like its site.
+            // A cloud may be named after its site.
             || (one.credentials.region.is_none() && one.source.starts_with(&format!("the cloud {word} ")))
     }
 
-    /// One candidate for each site; several projects of one site are for a person to choose from.
+    /// Keeps one candidate per site; fails if a site has candidates for several projects.
     fn one_each(&self, found: Vec<Candidate>) -> Result<Vec<Candidate>> {
         let mut each: Vec<Candidate> = Vec::new();
         for one in found {
@@ -242,7 +241,7 @@ impl Finder<'_> {
             let (first, second) = (&before.credentials.project, &one.credentials.project);
             if first.name != second.name || first.id != second.id {
                 return Err(Error::new(ErrorKind::Usage, format!("choose credentials for {}", one.site))
-                    .because(format!("there are several: {}, and {}", before.source, one.source))
+                    .because(format!("there are several: {} and {}", before.source, one.source))
                     .hint("choose a project: --project NAME, or set OS_PROJECT_NAME")
                     .hint("or choose a cloud of clouds.yaml: set OS_CLOUD"));
             }
@@ -271,7 +270,7 @@ impl Finder<'_> {
 
     fn no_such_site(&self, word: &str, known: &[String]) -> Error {
         Error::new(ErrorKind::Usage, format!("find credentials for the site {word}"))
-            .because(format!("there are credentials for {}", known.join(", ")))
+            .because(format!("there are credentials only for {}", known.join(", ")))
             .hint(format!("gpucl login chameleon --site {word}"))
     }
 }

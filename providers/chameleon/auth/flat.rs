@@ -1,4 +1,4 @@
-//! A cloud as a flat list of options, as OpenStack's clients see it: from a file or from the environment.
+//! A cloud as flat options, from a file or the environment, as OpenStack's clients treat it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,19 +9,19 @@ use super::credentials::{Credentials, Method, Named};
 use super::sites::site_at;
 use crate::error::{Error, ErrorKind, Result};
 
-/// A cloud's options, those below `auth:` included.
+/// A cloud's options, including those below `auth:`.
 #[derive(Clone, Default)]
 pub(super) struct Flat {
     options: BTreeMap<String, String>,
 }
 
 impl Flat {
-    /// Sets an option; dashes are underscores here.
+    /// Sets an option; the key is lowercased, with underscores for dashes.
     pub(super) fn set(&mut self, key: &str, value: String) {
         self.options.insert(key.to_ascii_lowercase().replace('-', "_"), value);
     }
 
-    /// An option that is there and not empty, by the first of these names.
+    /// The first non-empty option of these names.
     pub(super) fn get(&self, keys: &[&str]) -> Option<&str> {
         keys.iter().find_map(|key| self.options.get(*key).map(String::as_str).filter(|value| !value.is_empty()))
     }
@@ -30,7 +30,7 @@ impl Flat {
         self.get(keys).map(str::to_owned)
     }
 
-    /// An option without which there is no way on.
+    /// A required option, under the first of these names that is set.
     fn needed(&self, keys: &[&str], source: &str) -> Result<String> {
         self.text(keys).ok_or_else(|| {
             let key = keys.first().copied().unwrap_or_default();
@@ -53,14 +53,14 @@ impl Flat {
         }
     }
 
-    /// What this cloud is spoken to with.
+    /// Converts the options to credentials.
     pub(super) fn credentials(&self, source: &str) -> Result<Credentials> {
         let auth_url = match (self.text(&["auth_url"]), self.get(&["profile"])) {
             (Some(url), _) => url,
             (None, Some(profile)) => {
                 return Err(incomplete(
                     source,
-                    format!("auth_url is missing, and the profile `{profile}` is not read"),
+                    format!("auth_url is missing, and profiles such as `{profile}` are not supported"),
                 ));
             }
             (None, None) => return Err(incomplete(source, "auth_url is missing".to_owned())),
@@ -89,12 +89,12 @@ impl Flat {
         let kind = self.get(&["auth_type"]).map(str::to_ascii_lowercase);
         let kind = match kind.as_deref() {
             Some(kind) => kind.to_owned(),
-            // OpenStack's clients would take a password then; what is there says it better.
+            // OpenStack's clients default to a password here; infer the method from the options instead.
             None if self.get(&["application_credential_id"]).is_some() => "v3applicationcredential".to_owned(),
             None if self.get(&["access_token"]).is_some() => "v3oidcaccesstoken".to_owned(),
             None if self.get(&["token", "auth_token"]).is_some() => "v3token".to_owned(),
             None if self.get(&["password"]).is_some() => "password".to_owned(),
-            None => return Err(incomplete(source, "it names no credential".to_owned())),
+            None => return Err(incomplete(source, "they contain no credential".to_owned())),
         };
         let identity_provider = || self.needed(&["identity_provider"], source);
         let protocol = || self.needed(&["protocol"], source);
@@ -102,7 +102,7 @@ impl Flat {
             "v3applicationcredential" | "applicationcredential" => Method::ApplicationCredential {
                 id: self.needed(&["application_credential_id"], source).map_err(|error| {
                     match self.get(&["application_credential_name"]) {
-                        Some(_) => error.hint("gpucl takes an application credential by its id, and not by its name"),
+                        Some(_) => error.hint("gpucl accepts application credentials by id only, not by name"),
                         None => error,
                     }
                 })?,
@@ -136,15 +136,15 @@ impl Flat {
                 Method::Password { user, password: self.secret(&["password"], source)? }
             }
             other => {
-                return Err(incomplete(source, format!("auth_type `{other}` is not one that gpucl knows")).hint(
-                    "it knows v3applicationcredential, v3oidcaccesstoken, v3oidcpassword, v3token and v3password",
+                return Err(incomplete(source, format!("auth_type `{other}` is not supported")).hint(
+                    "supported: v3applicationcredential, v3oidcaccesstoken, v3oidcpassword, v3token and v3password",
                 ));
             }
         })
     }
 }
 
-/// What is set but not enough.
+/// The error for incomplete options.
 fn incomplete(source: &str, why: String) -> Error {
     Error::new(ErrorKind::Usage, format!("read the credentials of {source}")).because(why).hint("gpucl login chameleon")
 }

@@ -13,12 +13,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::provider::{Context, LoggedIn, Login, LoginAsk, LoginForm};
 use crate::secret::Vault;
 
-/// Application credentials, one for each site and project.
+/// Login by application credential, one per site and project.
 pub(crate) struct ChameleonLogin;
 
-/// A site that can be logged in to.
+/// The site to log in to.
 struct Place {
-    /// Its name, when it is known before the first call.
+    /// The site's name, if known before the first call.
     name: Option<String>,
     auth_url: String,
 }
@@ -71,13 +71,13 @@ impl Login for ChameleonLogin {
         };
         Ok(LoginForm {
             steps: vec![
-                format!("an application credential of {name} is needed; to make one:"),
+                format!("gpucl needs an application credential of {name}; to make one:"),
                 format!("  1. open {} and {in_project}", credentials_page(&place.auth_url)),
-                "  2. Create Application Credential: any name, roles `member` and `reader` (none chosen is all)"
+                "  2. Create Application Credential: any name, roles `member` and `reader` (none selected means all)"
                     .to_owned(),
                 "  3. tick \"Unrestricted (dangerous)\": a lease acts for you while you are away, and needs it"
                     .to_owned(),
-                "  4. the next page shows its id and its secret, the secret this once".to_owned(),
+                "  4. the next page shows its id and its secret; the secret only this once".to_owned(),
             ],
             place: name,
             id: Some("application credential id"),
@@ -103,7 +103,7 @@ impl Login for ChameleonLogin {
         }
         let mut warnings = Vec::new();
         let hosts = site.hosts().await?;
-        // What will be asked for later is asked for once now: some roles may lease and not see.
+        // Try the reads that later commands need: some roles may lease but not list.
         for refused in [site.allocations().await.err(), site.leases().await.err(), site.servers().await.err()] {
             match refused {
                 Some(failure) if failure.kind == FailureKind::Forbidden => {
@@ -116,7 +116,7 @@ impl Login for ChameleonLogin {
         let has = |role: &str| who.roles.iter().any(|name| name == role);
         if !has("reader") && !has("admin") {
             warnings.push(format!(
-                "its roles are {}, and `reader` is not among them: some services may refuse to show what there is",
+                "its roles are {}, and `reader` is not among them: some services may refuse to list resources",
                 who.roles.join(", ")
             ));
         }
@@ -136,12 +136,12 @@ impl Login for ChameleonLogin {
     }
 }
 
-/// The site that is meant, and its Keystone.
+/// Determines the site to log in to, and its Keystone.
 fn meant(context: &Context, ask: &LoginAsk) -> Result<Place> {
     let variable = |name: &str| context.user_environment.variable(name);
     let word = ask.place.as_deref().or_else(|| variable("OS_REGION_NAME"));
     let known = word.and_then(known_site);
-    // The variable may be meant for another site than the one that was named.
+    // OS_AUTH_URL may belong to another site than the named one.
     let of_variable =
         variable("OS_AUTH_URL").filter(|url| known.is_none() || site_at(url).is_none_or(|at| Some(at) == known));
     if let Some(url) = ask.url.as_deref().or(of_variable) {
@@ -153,10 +153,10 @@ fn meant(context: &Context, ask: &LoginAsk) -> Result<Place> {
     match (known, word) {
         (Some(site), _) => Ok(Place { name: Some(site.name.to_owned()), auth_url: site.auth_url.to_owned() }),
         (None, Some(word)) => Err(Error::new(ErrorKind::Usage, format!("find the site {word}"))
-            .because(format!("the sites that gpucl knows are {}", names.join(", ")))
+            .because(format!("known sites are {}", names.join(", ")))
             .hint(format!("gpucl login chameleon --site {word} --url https://…:5000/v3"))),
         (None, None) => Err(Error::new(ErrorKind::Usage, "find the site to log in to")
-            .because(format!("none was named; there are {}", names.join(", ")))
+            .because(format!("no site was named; known sites are {}", names.join(", ")))
             .hint("gpucl login chameleon --site CHI@TACC")),
     }
 }

@@ -1,4 +1,4 @@
-//! Who we are at which site, and where that is known from.
+//! Credentials: sources, selection, storage and login.
 
 mod clouds;
 mod credentials;
@@ -14,7 +14,7 @@ pub(super) use credentials::{Credentials, Method, Named};
 pub(super) use find::{Candidate, Choice, find};
 pub(super) use login::ChameleonLogin;
 
-/// The page of a site where application credentials are made.
+/// The web page of a site for application credentials.
 pub(super) fn credentials_page(auth_url: &str) -> String {
     match reqwest::Url::parse(auth_url).ok().and_then(|url| Some((url.scheme().to_owned(), url.host_str()?.to_owned())))
     {

@@ -1,13 +1,13 @@
-//! The sites of Chameleon, each with a Keystone of its own. An address from elsewhere comes before this table.
+//! The sites of Chameleon, each with its own Keystone. An explicitly given address takes precedence over this table.
 
-/// A site.
+/// A known site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KnownSite {
-    /// Its name: the region in its catalog.
+    /// The name: the region in the site's catalog.
     pub(crate) name: &'static str,
-    /// Its Keystone.
+    /// The URL of its Keystone.
     pub(crate) auth_url: &'static str,
-    /// It has bare-metal hosts to lease.
+    /// Whether it has bare-metal hosts to lease.
     pub(crate) bare_metal: bool,
 }
 
@@ -26,10 +26,10 @@ pub(crate) const SITES: &[KnownSite] = &[
     site("KVM@TACC", "https://kvm.tacc.chameleoncloud.org:5000/v3", false),
 ];
 
-/// The site that this word means: `CHI@TACC`, `chi@tacc`, `tacc`, `kvm`.
+/// Finds a site by name, place or kind: `CHI@TACC`, `chi@tacc`, `tacc`, `kvm`.
 pub(crate) fn known_site(word: &str) -> Option<&'static KnownSite> {
     SITES.iter().find(|site| means(word, site.name)).or_else(|| {
-        // `kvm` is no place; what stands before the @ is taken when only one site has it.
+        // `kvm` is not a place; the part before the @ works if it is unique.
         let mut found = SITES
             .iter()
             .filter(|site| site.name.split_once('@').is_some_and(|(before, _)| before.eq_ignore_ascii_case(word)));
@@ -37,13 +37,13 @@ pub(crate) fn known_site(word: &str) -> Option<&'static KnownSite> {
     })
 }
 
-/// Whether this word means the site of this name.
+/// Whether a word is the name or place of this site.
 pub(crate) fn means(word: &str, name: &str) -> bool {
     let place = name.split_once('@').filter(|(before, _)| *before == "CHI").map(|(_, place)| place);
     word.eq_ignore_ascii_case(name) || place.is_some_and(|place| word.eq_ignore_ascii_case(place))
 }
 
-/// The site whose Keystone is at this address.
+/// Finds a site by the host of its Keystone.
 pub(crate) fn site_at(auth_url: &str) -> Option<&'static KnownSite> {
     let host = |url: &str| reqwest::Url::parse(url).ok()?.host_str().map(str::to_owned);
     let wanted = host(auth_url)?;
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_site_is_meant_by_its_name_or_its_place() {
+    fn a_site_is_found_by_its_name_or_its_place() {
         let names = |word: &str| known_site(word).map(|site| site.name);
         assert_eq!(names("CHI@TACC"), Some("CHI@TACC"));
         assert_eq!(names("tacc"), Some("CHI@TACC"));

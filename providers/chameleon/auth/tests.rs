@@ -1,4 +1,4 @@
-//! Which credentials are meant, by files, variables and logins.
+//! Selection of credentials from files, variables and logins.
 
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::provider::UserEnvironment;
 use crate::secret::Vault;
 
-/// A user with a home of their own.
+/// A user with a home folder of their own.
 struct User {
     folder: tempfile::TempDir,
     user_environment: UserEnvironment,
@@ -51,7 +51,7 @@ impl User {
         find(&self.user_environment, &self.vault(), choice)
     }
 
-    /// The ids of the credentials that are found without a choice.
+    /// The ids of the credentials found without a choice.
     fn ids(&self) -> Vec<String> {
         ids(&self.find(&Choice::default()).unwrap())
     }
@@ -82,7 +82,7 @@ fn clouds(clouds: &[(&str, &str, &str)]) -> String {
     format!("clouds:\n{clouds}")
 }
 
-/// Variables of the environment.
+/// Environment variables.
 type Variables<'a> = &'a [(&'a str, &'a str)];
 
 /// Credentials as variables.
@@ -97,10 +97,10 @@ fn with(more: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static st
 }
 
 #[test]
-fn the_first_source_that_has_any_is_taken() {
+fn the_first_source_with_credentials_is_used() {
     let two = clouds(&[("tacc", "of-tacc", "CHI@TACC"), ("uc", "of-uc", "CHI@UC")]);
     let one = clouds(&[("uc", "of-uc", "CHI@UC")]);
-    // Variables, clouds.yaml, logged in, what is found.
+    // Variables, clouds.yaml, logged in, expected ids.
     let table: &[(Variables, &str, bool, &[&str])] = &[
         (&[("OS_CLOUD", "uc")], &two, true, &["of-uc"]),
         (&with(&[("OS_CLOUD", "uc")]), &two, true, &["of-uc"]),
@@ -111,7 +111,7 @@ fn the_first_source_that_has_any_is_taken() {
         (&[], &one, false, &["of-uc"]),
         (&[("OS_REGION_NAME", "CHI@UC")], &two, true, &["of-uc"]),
         (&[("OS_REGION_NAME", "CHI@NU")], &two, true, &["CHI@NU CHI-1"]),
-        // An address alone is no credential.
+        // OS_AUTH_URL alone is no credential.
         (&[("OS_AUTH_URL", "https://x.example/v3")], &one, false, &["of-uc"]),
     ];
     for (variables, file, logged_in, expected) in table {
@@ -125,7 +125,7 @@ fn the_first_source_that_has_any_is_taken() {
 }
 
 #[test]
-fn the_first_file_is_taken_and_the_secure_yaml_beside_it_comes_over_it() {
+fn the_first_file_is_used_and_its_secure_yaml_overrides_it() {
     let user = User::new(&[]);
     user.write("home/.config/openstack/clouds.yml", &clouds(&[("uc", "of-home", "CHI@UC")]));
     assert_eq!(user.ids(), ["of-home"]);
@@ -141,13 +141,13 @@ fn the_first_file_is_taken_and_the_secure_yaml_beside_it_comes_over_it() {
     let found = user.find(&Choice { cloud: Some("uc".to_owned()), ..Choice::default() }).unwrap();
     let Method::ApplicationCredential { id, secret } = &found[0].credentials.method else { panic!("{found:?}") };
     assert_eq!((id.as_str(), secret.expose_secret()), ("of-yaml", "over"));
-    let elsewhere = User::new(&[("OS_CLIENT_CONFIG_FILE", "mine.yaml")]);
-    elsewhere.write("work/clouds.yaml", &clouds(&[("uc", "of-yaml", "CHI@UC")]));
-    elsewhere.write("work/mine.yaml", &clouds(&[("uc", "of-mine", "CHI@UC")]));
-    assert_eq!(elsewhere.ids(), ["of-mine"]);
+    let other = User::new(&[("OS_CLIENT_CONFIG_FILE", "mine.yaml")]);
+    other.write("work/clouds.yaml", &clouds(&[("uc", "of-yaml", "CHI@UC")]));
+    other.write("work/mine.yaml", &clouds(&[("uc", "of-mine", "CHI@UC")]));
+    assert_eq!(other.ids(), ["of-mine"]);
 }
 
-/// A folder that came from somebody else may hold a `clouds.yaml` that names their Keystone, and the name of a cloud of yours.
+/// A folder from somebody else may hold a `clouds.yaml` that points a cloud of your name to their Keystone.
 #[test]
 fn a_secret_of_one_folder_is_not_sent_where_a_file_of_another_says() {
     let theirs =
@@ -159,7 +159,7 @@ fn a_secret_of_one_folder_is_not_sent_where_a_file_of_another_says() {
     user.write("home/.config/openstack/secure.yaml", secure);
     let error = user.find(&Choice::default()).unwrap_err();
     assert!(error.to_string().contains("application_credential_secret is missing"), "{error}");
-    // Named by a variable it is not put together with a file of another folder either, and that is said.
+    // A `secure.yaml` named by a variable is not merged with a file of another folder either; that is an error.
     let file = user.folder.path().join("home/.config/openstack/secure.yaml").display().to_string();
     let named = User {
         user_environment: UserEnvironment {
@@ -169,7 +169,7 @@ fn a_secret_of_one_folder_is_not_sent_where_a_file_of_another_says() {
         ..user
     };
     let error = named.find(&Choice::default()).unwrap_err();
-    assert!(error.to_string().contains("files of different folders are not put together"), "{error}");
+    assert!(error.to_string().contains("files of different folders are not merged"), "{error}");
     fs_err::remove_file(named.folder.path().join("work/clouds.yaml")).unwrap();
     let found = named.find(&Choice::default()).unwrap();
     let Method::ApplicationCredential { secret, .. } = &found[0].credentials.method else { panic!("{found:?}") };
@@ -177,7 +177,7 @@ fn a_secret_of_one_folder_is_not_sent_where_a_file_of_another_says() {
 }
 
 #[test]
-fn a_site_narrows_what_is_found() {
+fn a_site_narrows_the_candidates() {
     let user = User::new(&[]);
     user.log_in("CHI@TACC", "CHI-1").log_in("CHI@UC", "CHI-1");
     assert_eq!(user.ids(), ["CHI@TACC CHI-1", "CHI@UC CHI-1"]);
@@ -185,7 +185,7 @@ fn a_site_narrows_what_is_found() {
     let error = user.find(&site("nu")).unwrap_err();
     assert!(error.to_string().contains("CHI@TACC (the login at CHI@TACC in CHI-1), CHI@UC"), "{error}");
     assert_eq!(error.hints(), ["gpucl login chameleon --site nu"]);
-    // The variables are for another site than the one that is named.
+    // The variables are for another site than the named one.
     let user = User::new(ENVIRONMENT);
     user.log_in("CHI@UC", "CHI-1");
     assert_eq!(ids(&user.find(&site("uc")).unwrap()), ["CHI@UC CHI-1"]);
@@ -219,7 +219,7 @@ fn a_cloud_of_several_regions_is_several_sites() {
 }
 
 #[test]
-fn each_way_to_say_who_we_are_is_read() {
+fn every_authentication_method_is_read() {
     let table: &[(&[(&str, &str)], &str)] = &[
         (
             &[
@@ -267,20 +267,24 @@ fn each_way_to_say_who_we_are_is_read() {
 }
 
 #[test]
-fn what_is_missing_or_contradicts_is_told_without_secrets() {
+fn incomplete_or_conflicting_options_fail_without_showing_secrets() {
     let table: &[(Variables, &str, &str)] = &[
         (&[], "", "tried: no OS_* credentials in the environment, no login, no clouds.yaml"),
         (&[], "clouds: {a: {auth: {}}, b: {}}", "has several clouds, and none was chosen: a, b"),
         (&[("OS_CLOUD", "ab")], "clouds: {aa: {}}", "find the cloud `ab`"),
-        (&[("OS_CLOUD", "a")], "clouds: {a: {profile: chameleon}}", "the profile `chameleon` is not read"),
-        (&[("OS_CLOUD", "a")], "clouds: {a: {auth_type: v3kerberos, auth: {auth_url: x}}}", "`v3kerberos` is not one"),
+        (&[("OS_CLOUD", "a")], "clouds: {a: {profile: chameleon}}", "profiles such as `chameleon` are not supported"),
+        (
+            &[("OS_CLOUD", "a")],
+            "clouds: {a: {auth_type: v3kerberos, auth: {auth_url: x}}}",
+            "`v3kerberos` is not supported",
+        ),
         (
             &[("OS_CLOUD", "a")],
             "clouds: {a: {auth: {auth_url: x, application_credential_id: i}}}",
             "application_credential_secret is missing",
         ),
-        (&[("OS_CLOUD", "a")], "clouds: {a: {auth: {password: hush, [}}}", "is no YAML"),
-        (ENVIRONMENT, "clouds: {envvars: {}}", "clouds.yaml has one of that name too"),
+        (&[("OS_CLOUD", "a")], "clouds: {a: {auth: {password: hush, [}}}", "is not valid YAML"),
+        (ENVIRONMENT, "clouds: {envvars: {}}", "and so does clouds.yaml"),
     ];
     for (variables, file, expected) in table {
         let user = User::new(variables);
@@ -295,7 +299,7 @@ fn what_is_missing_or_contradicts_is_told_without_secrets() {
 }
 
 #[test]
-fn a_file_of_authorities_is_found_from_the_home_and_the_working_folder() {
+fn a_ca_file_is_resolved_against_the_home_and_the_working_folder() {
     let user = User::new(&with(&[("OS_CACERT", "ca.pem"), ("OS_INSECURE", "true"), ("OS_INTERFACE", "internal")]));
     let found = user.find(&Choice::default()).unwrap().remove(0).credentials;
     assert_eq!(found.cacert.as_deref(), Some(user.folder.path().join("work/ca.pem").as_path()));
@@ -307,7 +311,7 @@ fn a_file_of_authorities_is_found_from_the_home_and_the_working_folder() {
 }
 
 #[test]
-fn what_login_keeps_is_read_again_and_shows_no_secret() {
+fn a_stored_login_is_read_back_and_shows_no_secret() {
     let user = User::new(&[]);
     user.log_in("CHI@UC", "CHI-1");
     let found = user.find(&Choice::default()).unwrap().remove(0);

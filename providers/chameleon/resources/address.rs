@@ -1,7 +1,8 @@
-//! The floating IP of a cluster's head: one of our own, with our tag in its description from the call that makes it.
+//! The floating IP of a cluster's head, tagged in its description by the call that creates it.
 //!
-//! The service tells neither who made an address nor who wrote its description, and everybody in the project may do both. So an address
-//! carries a mark as well that only this user can make: first one for its tag, then, once its id is known, one that is good for it alone.
+//! The service reports neither who made a floating IP nor who wrote its description, and every project member may do
+//! both. So it also carries a mark that only this user can make: first one for its tag, then, once its id is known, one
+//! that is valid for this floating IP only.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +15,12 @@ use crate::providers::chameleon::cloud::{Cloud, tag_of_server};
 use crate::providers::chameleon::found::SharedFound;
 use crate::secret::Marks;
 
-/// How long an address that was made may be missing from the list.
+/// How long a new floating IP may be missing from the list.
 const SHOWS_WITHIN: Duration = Duration::from_secs(5);
-/// What the word begins with that marks an address as ours.
+/// The prefix of the Neutron tag that seals a floating IP as ours.
 const SEAL: &str = "gpucl:";
 
-/// An address as a resource under this key.
+/// Turns a floating IP into a resource under this key.
 pub(super) fn as_resource(address: &FloatingIp, key: &Key) -> ObservedResource {
     ObservedResource {
         key: key.clone(),
@@ -33,33 +34,33 @@ pub(super) fn as_resource(address: &FloatingIp, key: &Key) -> ObservedResource {
     }
 }
 
-/// Whose an address is that carries a tag.
+/// The ownership of a tagged floating IP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
     /// We made it.
     Ours,
-    /// It leads nowhere, and only its description says that it is ours: anybody in the project can write one.
+    /// It is not attached, and only its description claims that it is ours: any project member can write one.
     Unproven,
-    /// It is of another project, or leads to what is not ours.
+    /// It belongs to another project, or is attached to a server that is not ours.
     Foreign,
 }
 
-/// The tag of an address: the end of its description.
+/// The tag at the end of a floating IP's description.
 pub(super) fn tag_of(address: &FloatingIp) -> Option<Tag> {
     address.description.rsplit(' ').next()?.parse().ok()
 }
 
-/// The first mark of an address, there from the call that makes it. Its id is not known then.
+/// The mark set by the creating call, when the id is not known yet.
 fn first_mark(marks: &Marks, tag: &Tag) -> String {
     marks.of(&["address", &tag.to_string()])
 }
 
-/// The mark that is good for this one address, and is worth nothing on another.
+/// The mark that is bound to this id, and invalid on any other floating IP.
 fn seal_of(marks: &Marks, tag: &Tag, id: &str) -> String {
     format!("{SEAL}{}", marks.of(&["address", &tag.to_string(), id]))
 }
 
-/// Whose an address is: the service does not tell who made it, and lets everybody in the project write its description.
+/// Determines the ownership: the service does not report the creator, and lets every project member edit descriptions.
 pub(super) fn whose(address: &FloatingIp, tag: &Tag, who: &Who, servers: &[Server], marks: Option<&Marks>) -> Whose {
     if !address.project_id.is_empty() && address.project_id != who.project_id {
         return Whose::Foreign;
@@ -75,7 +76,7 @@ pub(super) fn whose(address: &FloatingIp, tag: &Tag, who: &Who, servers: &[Serve
         };
         return match servers.iter().find(leads_to) {
             Some(server) if is_ours(server) => Whose::Ours,
-            // Its server has just gone.
+            // Its server was just deleted.
             None if is_sealed => Whose::Ours,
             _ => Whose::Foreign,
         };
@@ -88,25 +89,25 @@ pub(super) fn whose(address: &FloatingIp, tag: &Tag, who: &Who, servers: &[Serve
     if is_sealed || is_first() { Whose::Ours } else { Whose::Unproven }
 }
 
-/// Says that an address carries our tag, and why nothing is done with it.
-pub(super) fn tell(cloud: &Cloud, address: &FloatingIp, tag: &Tag, whose: Whose) {
+/// Warns about a tagged floating IP that is left alone, and why.
+pub(super) fn warn_about(cloud: &Cloud, address: &FloatingIp, tag: &Tag, whose: Whose) {
     let FloatingIp { address, id, .. } = address;
     let text = match whose {
         Whose::Ours => return,
         Whose::Unproven => format!(
-            "the floating IP {address} carries the tag {tag}, and nothing shows that you made it: it is left alone. If it is yours: \
+            "the floating IP {address} carries the tag {tag}, but nothing shows that you made it: it is left alone. If it is yours: \
              gpucl gc --provider chameleon --id {id}"
         ),
         Whose::Foreign => {
             format!(
-                "the floating IP {address} carries the tag {tag}, and leads to a server that is not yours: it is left alone"
+                "the floating IP {address} carries the tag {tag}, but leads to a server that is not yours: it is left alone"
             )
         }
     };
     cloud.warn_once(text);
 }
 
-/// The address of this tag that is ours.
+/// Finds our floating IP with this tag.
 pub(super) async fn own(cloud: &Cloud, tag: &Tag) -> Result<Option<FloatingIp>> {
     let site = cloud.site().await?;
     let (who, addresses, servers) = tokio::try_join!(site.who(), site.floating_ips(), site.servers())?;
@@ -117,7 +118,7 @@ pub(super) async fn own(cloud: &Cloud, tag: &Tag) -> Result<Option<FloatingIp>> 
     Ok(addresses.into_iter().find(is_own))
 }
 
-/// Marks an address as ours by its id: from now on its description alone is worth nothing. To do it twice changes nothing.
+/// Seals a floating IP as ours by its id; from then on its description alone proves nothing. Idempotent.
 pub(super) async fn seal(cloud: &Cloud, tag: &Tag, id: &str) -> Result<()> {
     let site = cloud.site().await?;
     let seal = seal_of(&Marks::ensure(&cloud.context.user_environment.config_dir)?, tag, id);
@@ -128,14 +129,14 @@ pub(super) async fn seal(cloud: &Cloud, tag: &Tag, id: &str) -> Result<()> {
     }
     tags.retain(|text| !text.starts_with(SEAL));
     tags.push(seal);
-    // Without it the first mark holds, and it is tried again when the address is given to its server.
+    // On failure the first mark stays valid, and sealing is retried when the server gets its floating IP.
     if let Err(failure) = site.tag_floating_ip(id, &tags).await {
         cloud.context.events.note(format!("failed to mark the floating IP {id} as ours: {}", failure.text));
     }
     Ok(())
 }
 
-/// Makes the address of this tag, or finds it.
+/// Allocates the floating IP of this tag, or finds it.
 pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Acquired> {
     let site = cloud.site().await?;
     if let Some(address) = own(cloud, tag).await? {
@@ -148,7 +149,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
             let networks = site.networks(name).await?;
             networks.into_iter().next().map(|network| network.id).ok_or_else(|| {
                 Error::new(ErrorKind::Provider, format!("find the network {name}"))
-                    .because("the site has none of that name")
+                    .because("the site has no network of that name")
             })?
         }
     };
@@ -191,13 +192,13 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
         false => error
             .because(format!("no floating IP is left; the project has some that are not in use: {}", idle.join(", ")))
             .hint(format!(
-                "if one of them is yours: `provider: {{name: chameleon, floating_ip: {}}}`; gpucl takes none by itself",
+                "if one of them is yours: `provider: {{name: chameleon, floating_ip: {}}}`; gpucl never takes one unasked",
                 idle[0]
             )),
     })
 }
 
-/// Gives it back; not when it leads to what is not ours: somebody uses it.
+/// Releases a floating IP, unless it is attached to a server that is not ours.
 pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
     let site = cloud.site().await?;
     let left = || LeftBehind::Remaining(vec![id.to_owned()]);
@@ -205,10 +206,12 @@ pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
     if let (Some(_), Some(device)) = (&address.port_id, &address.device) {
         let (who, user) = tokio::try_join!(site.who(), site.server(device))?;
         if user.is_some_and(|server| server.user_id != who.user_id || tag_of_server(&server).is_none()) {
-            return Err(Error::new(ErrorKind::Provider, format!("give the floating IP {} back", address.address))
-                .because(format!("it leads to the server {device}, which is not one of yours"))
+            return Err(Error::new(ErrorKind::Provider, format!("release the floating IP {}", address.address))
+                .because(format!("it leads to the server {device}, which is not yours"))
                 .left(left())
-                .hint("ask whose that server is; once the address leads nowhere, the same command gives it back"));
+                .hint(
+                    "find out whose server that is; once the floating IP is detached, the same command releases it",
+                ));
         }
     }
     match site.delete_floating_ip(id).await {

@@ -1,4 +1,4 @@
-//! The key pair of a cluster: made on this machine, its public half at the site under our tag.
+//! The key pair of a cluster: generated on this machine, its public key registered at the site under our tag.
 
 use super::Kind;
 use crate::error::{Error, LeftBehind, Result};
@@ -8,10 +8,10 @@ use crate::providers::chameleon::api::{FailureKind, KeyPair};
 use crate::providers::chameleon::cloud::Cloud;
 use crate::secret::ensure_key_pair;
 
-/// The name of the pair that logs in, in the cluster's state folder.
+/// The name of the login key pair in the cluster's state folder.
 pub(super) const LOGIN: &str = "login";
 
-/// A key pair that carries a tag.
+/// The resource of a tagged key pair.
 pub(super) fn observed(pair: &KeyPair) -> Option<(Tag, ObservedResource)> {
     let tag: Tag = pair.name.parse().ok()?;
     let resource = ObservedResource {
@@ -27,7 +27,7 @@ pub(super) fn observed(pair: &KeyPair) -> Option<(Tag, ObservedResource)> {
     Some((tag, resource))
 }
 
-/// Brings the public key there, or finds it; one whose private half is lost is replaced.
+/// Registers the public key, or finds it; a registered key whose private key is lost is replaced.
 pub(super) async fn acquire(cloud: &Cloud, tag: &Tag) -> Result<Acquired> {
     let site = cloud.site().await?;
     let name = tag.to_string();
@@ -41,7 +41,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag) -> Result<Acquired> {
     }
     match site.create_key_pair(&name, &own.public).await {
         Ok(()) => Ok(Acquired { id: name, was_there: false }),
-        // Its answer was lost, or another call of ours made it.
+        // The response was lost, or another call of ours created it.
         Err(failure) => match there(site.key_pairs().await?) {
             Some(pair) if is_ours(&pair) => {
                 Ok(Acquired { id: name.clone(), was_there: failure.kind == FailureKind::NameTaken })
@@ -51,7 +51,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag) -> Result<Acquired> {
     }
 }
 
-/// Takes it away.
+/// Deletes the key pair.
 pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
     let site = cloud.site().await?;
     match site.delete_key_pair(id).await {

@@ -1,4 +1,4 @@
-//! Leases: made once by their tag, waited for until their time comes, deleted and seen to be gone.
+//! Leases: acquired once per tag, awaited until active, deleted and verified as gone.
 
 use std::time::{Duration, Instant};
 
@@ -21,24 +21,24 @@ use crate::util::when;
 
 use super::Kind;
 
-/// How long a lease may take from its minute until it is active: the service looks every 10 s, and starts one after another.
+/// How long a lease may take from its start to active: the service polls every 10 s, and starts leases one by one.
 const START_LIMIT: SignedDuration = SignedDuration::from_mins(10);
-/// How long a lease may take until it is gone: its servers are deleted first.
+/// How long deleting a lease may take: its servers are deleted first.
 const END_LIMIT: Duration = Duration::from_secs(5 * 60);
-/// How long a lease that was made may be missing from the list.
+/// How long a new lease may be missing from the list.
 const SHOWS_WITHIN: Duration = Duration::from_secs(5);
-/// The longest time between two looks at a lease whose time has not come.
+/// The longest interval between polls of a pending lease.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(20);
 
-/// A lease as a resource under this key.
+/// Turns a lease into a resource under this key.
 pub(super) fn as_resource(lease: &Lease, key: &Key) -> ObservedResource {
     let state = state_of(lease);
     let detail = match state {
-        LeaseState::Ended => "its time is over".to_owned(),
+        LeaseState::Ended => "it has ended".to_owned(),
         LeaseState::Failed => "the reservation service failed on it".to_owned(),
         LeaseState::Pending => format!("it begins at {}", when::local(lease.start, &jiff::tz::TimeZone::system())),
         _ if is_leaving(lease) => "it is ending".to_owned(),
-        _ if lease.degraded => "it is degraded: a host of it has failed".to_owned(),
+        _ if lease.degraded => "it is degraded: one of its hosts has failed".to_owned(),
         _ => String::new(),
     };
     ObservedResource {
@@ -53,14 +53,14 @@ pub(super) fn as_resource(lease: &Lease, key: &Key) -> ObservedResource {
     }
 }
 
-/// A lease that carries a tag.
+/// The resource of a tagged lease.
 pub(super) fn observed(lease: &Lease) -> Option<(Tag, ObservedResource)> {
     let tag = tag_of(lease)?;
     let resource = as_resource(lease, &tag.key);
     Some((tag, resource))
 }
 
-/// The leases of this tag that our user made.
+/// Our user's leases with this tag.
 async fn tagged(site: &Site, tag: &Tag) -> Result<Vec<Lease>> {
     let (who, leases) = tokio::try_join!(site.who(), site.leases())?;
     Ok(leases.into_iter().filter(|lease| lease.user_id == who.user_id && tag_of(lease).as_ref() == Some(tag)).collect())
@@ -71,7 +71,7 @@ fn is_there(leases: &[Lease]) -> Option<Acquired> {
     Some(Acquired { id: lease.id.clone(), was_there: true })
 }
 
-/// Makes the lease of this tag, or finds it.
+/// Creates the lease of this tag, or finds it.
 pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Acquired> {
     let wanted = match &request.settings["hosts"] {
         Value::Null => Wanted::default(),
@@ -88,7 +88,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
     let mut calendar = None;
     let (start, end, hosts) = match found.as_ref().map(|found| found.lease.clone()) {
         Some(LeaseFound::New { start, end, hosts }) => (start, end, hosts),
-        // Asked for without a look before, or by what was true then.
+        // No finding, or one that no longer applies: search for a slot now.
         _ => {
             let ask = LeaseAsk {
                 hosts: HostFilter { nodes: wanted.nodes, kind: wanted.kind, gpu: wanted.gpu, gpus: wanted.gpus },
@@ -98,8 +98,8 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
                 name: None,
                 shorten: true,
             };
-            let told = calendar.insert(cloud.calendar_now(&ask.hosts.nodes).await?);
-            let slot = slots::plan(&told.rows, &ask, &cloud.policy(), Timestamp::now(), &cloud.zone())
+            let current = calendar.insert(cloud.calendar_now(&ask.hosts.nodes).await?);
+            let slot = slots::plan(&current.rows, &ask, &cloud.policy(), Timestamp::now(), &cloud.zone())
                 .map_err(|none| no_slot(cloud, &none, &ask))?;
             ((!slot.now).then_some(slot.start), slot.end, slot.hosts)
         }
@@ -115,7 +115,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
     });
     let new = NewLease {
         name: format!("{title} {tag}"),
-        // What was planned for a minute that is over begins now.
+        // A planned start that has passed means now.
         start: start.filter(|start| *start > Timestamp::now()),
         end,
         reservations: reservations.collect(),
@@ -126,7 +126,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
     };
     match failure.kind {
         FailureKind::NameTaken => {
-            // Ours alone ends in this tag: what is over keeps its name until it is deleted.
+            // Only our lease ends in this tag: an ended one keeps its name until it is deleted.
             for over in tagged(site, tag).await? {
                 if let Some(there) = is_there(std::slice::from_ref(&over)) {
                     return Ok(there);
@@ -142,12 +142,9 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
     }
 }
 
-/// The answer was lost, and the lease may be there all the same: it is looked for until it would show.
+/// The response was lost, but the lease may exist: polls the list until it would show.
 async fn found_again(cloud: &Cloud, site: &Site, tag: &Tag, failure: Failure) -> Result<Acquired> {
-    cloud
-        .context
-        .events
-        .note(format!("{}: {}; looking whether the lease is there all the same", failure.doing, failure.text));
+    cloud.context.events.note(format!("{}: {}; checking whether the lease exists anyway", failure.doing, failure.text));
     let begun = Instant::now();
     loop {
         let is_last = begun.elapsed() >= SHOWS_WITHIN;
@@ -161,7 +158,7 @@ async fn found_again(cloud: &Cloud, site: &Site, tag: &Tag, failure: Failure) ->
     }
 }
 
-/// The service says "not enough hosts" for a host that is taken, that cannot be reserved, and that does not exist: looking tells.
+/// The service answers "not enough hosts" for a taken, a closed and an unknown host: the calendar shows which it is.
 async fn taken(cloud: &Cloud, hosts: &[String], start: Option<Timestamp>, end: Timestamp, failure: Failure) -> Error {
     let now = Timestamp::now();
     let ask = LeaseAsk {
@@ -172,36 +169,36 @@ async fn taken(cloud: &Cloud, hosts: &[String], start: Option<Timestamp>, end: T
         name: None,
         shorten: false,
     };
-    let looked = cloud.calendar_now(hosts).await;
+    let calendar = cloud.calendar_now(hosts).await;
     let refused =
-        looked.ok().and_then(|calendar| slots::plan(&calendar.rows, &ask, &cloud.policy(), now, &cloud.zone()).err());
+        calendar.ok().and_then(|calendar| slots::plan(&calendar.rows, &ask, &cloud.policy(), now, &cloud.zone()).err());
     match refused {
         Some(none) => no_slot(cloud, &none, &ask).because(format!("the service says: {}", failure.text)),
         None => Error::from(failure)
-            .because("the calendar shows the host as free: it may have failed a moment ago, or be kept for others")
+            .because("the calendar shows the host as free: it may have just failed, or be reserved for others")
             .hint(format!("gpucl calendar --node {}", hosts.join(" --node "))),
     }
 }
 
-/// Waits until a lease is active; says what it waits for.
+/// Waits until a lease is active, and reports the wait.
 pub(in crate::providers::chameleon) async fn wait_active(cloud: &Cloud, id: &str) -> Result<Lease> {
     let site = cloud.site().await?;
     let begun = Timestamp::now();
     let mut pause = SignedDuration::from_millis(200);
-    let mut told: Option<LeaseState> = None;
+    let mut reported: Option<LeaseState> = None;
     let mut outage = Outage::new(&cloud.context.events);
-    // A machine that is offline while it waits finds the lease all the same, when it is online again.
+    // The limit counts from the lease's start: a machine that is offline until then still finds the lease.
     let mut start = begun;
     let is_over = |start: Timestamp| when::between(start.max(begun), Timestamp::now()) > START_LIMIT;
     loop {
         let doing = || format!("wait for the lease {id}");
-        let Some(look) = outage.outlast(site.lease(id).await, || is_over(start))? else {
+        let Some(answer) = outage.outlast(site.lease(id).await, || is_over(start))? else {
             tokio::time::sleep(pause.unsigned_abs()).await;
             continue;
         };
-        let Some(lease) = look else {
+        let Some(lease) = answer else {
             return Err(Error::new(ErrorKind::Provider, doing())
-                .because("it is not there any more: somebody deleted it")
+                .because("it no longer exists: somebody deleted it")
                 .hint("gpucl lease list --all"));
         };
         let state = state_of(&lease);
@@ -216,7 +213,7 @@ pub(in crate::providers::chameleon) async fn wait_active(cloud: &Cloud, id: &str
             }
             LeaseState::Ended | LeaseState::Failed => {
                 let why = match state {
-                    LeaseState::Ended => "its time is over",
+                    LeaseState::Ended => "it has ended",
                     _ => "the reservation service failed on it (ERROR)",
                 };
                 let error =
@@ -225,15 +222,15 @@ pub(in crate::providers::chameleon) async fn wait_active(cloud: &Cloud, id: &str
                     LeaseState::Failed => error
                         .status(Status::Temporary)
                         .hint(format!("gpucl lease delete {id}   # then make another"))
-                        .hint("where that fails too, its host is out of order: `gpucl calendar` shows others"),
+                        .hint("if that fails too, its host is out of order: `gpucl calendar` shows others"),
                     _ => error.hint("gpucl lease --node … --hours …"),
                 });
             }
             LeaseState::Pending | LeaseState::Changing => {}
         }
         let left = when::between(now, lease.start);
-        if told != Some(state) {
-            told = Some(state);
+        if reported != Some(state) {
+            reported = Some(state);
             let at = when::both(lease.start, &cloud.zone());
             let what = match left.is_positive() {
                 true => format!("the lease {} to begin at {at}", title(&lease)),
@@ -246,13 +243,13 @@ pub(in crate::providers::chameleon) async fn wait_active(cloud: &Cloud, id: &str
         if is_over(start) {
             return Err(Error::new(ErrorKind::Timeout, format!("wait for the lease {}", title(&lease)))
                 .because(format!(
-                    "it is {} still, {} after its start by this machine's clock",
+                    "it is still {}, {} after its start by this machine's clock",
                     lease.status,
                     when::length(START_LIMIT)
                 ))
-                .hint(format!("gpucl lease show {id}   # and look whether this machine's clock is right")));
+                .hint(format!("gpucl lease show {id}   # and check this machine's clock")));
         }
-        // Rare only after a while: by the site's clock its time may have come already.
+        // Polls often at first: by the site's clock the lease may have begun already.
         let longest = left.clamp(SignedDuration::from_secs(1), LONGEST_PAUSE);
         tokio::time::sleep(pause.min(longest).unsigned_abs()).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
@@ -268,13 +265,13 @@ pub(in crate::providers::chameleon) async fn delete(cloud: &Cloud, id: &str) -> 
     let mut outage = Outage::new(&cloud.context.events);
     let left = || LeftBehind::Remaining(vec![id.to_owned()]);
     loop {
-        let looked = outage.outlast(site.lease(id).await, || begun.elapsed() > END_LIMIT);
-        match looked.map_err(|error| error.left(left()))? {
-            // It is asked again below, after a pause.
+        let answer = outage.outlast(site.lease(id).await, || begun.elapsed() > END_LIMIT);
+        match answer.map_err(|error| error.left(left()))? {
+            // Polled again below, after a pause.
             None => {}
             Some(None) => return Ok(()),
             Some(Some(lease)) => {
-                // One that is being started or changed is refused until that is over; one that is leaving needs no second call.
+                // A lease being started or changed refuses the call until then; a leaving one needs no second call.
                 if !(asked && is_leaving(&lease)) {
                     match site.delete_lease(id).await {
                         Ok(()) => asked = true,
@@ -287,7 +284,7 @@ pub(in crate::providers::chameleon) async fn delete(cloud: &Cloud, id: &str) -> 
                 }
                 if begun.elapsed() > END_LIMIT {
                     return Err(Error::new(ErrorKind::Timeout, format!("delete the lease {}", title(&lease)))
-                        .because(format!("it is {} still after {} s", lease.status, END_LIMIT.as_secs()))
+                        .because(format!("it is still {} after {} s", lease.status, END_LIMIT.as_secs()))
                         .left(left())
                         .hint(format!("gpucl lease delete {id}")));
                 }
@@ -301,7 +298,7 @@ pub(in crate::providers::chameleon) async fn delete(cloud: &Cloud, id: &str) -> 
     }
 }
 
-/// The settings of a request for these hosts.
+/// The settings of a lease request for these hosts.
 pub(in crate::providers::chameleon) fn settings(wanted: &Wanted) -> Value {
     serde_json::json!({ "hosts": wanted })
 }

@@ -1,4 +1,4 @@
-//! What a host takes at the site: lease, key pair, floating IP, server. Each is acquired, waited for and released in its own file.
+//! The resources of a host: lease, key pair, floating IP, server. One module each acquires, waits for and releases it.
 
 mod address;
 mod key;
@@ -22,7 +22,7 @@ use crate::provider::{
 };
 use crate::secret::Marks;
 
-/// The kinds of resource there are, in the order in which they are acquired.
+/// The kinds of resource, in the order of acquisition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Lease,
@@ -46,12 +46,12 @@ impl Kind {
     fn of(kind: &ResourceKind) -> Result<Self> {
         Self::ALL.into_iter().find(|known| known.name() == kind.0).ok_or_else(|| {
             Error::new(ErrorKind::Provider, format!("acquire a {}", kind.0))
-                .because(format!("there is no resource of kind `{}` here", kind.0))
+                .because(format!("Chameleon has no resource of kind `{}`", kind.0))
         })
     }
 }
 
-/// The key of what the hosts of a cluster share.
+/// The key of a resource that the hosts of a cluster share.
 fn shared(kind: &str) -> Key {
     Key::numbered(kind, 0)
 }
@@ -61,17 +61,17 @@ pub(super) fn lease_key() -> Key {
     shared("lease")
 }
 
-/// The key of the head's address.
+/// The key of the head's floating IP.
 fn address_key() -> Key {
     shared("address")
 }
 
-/// Which resources a host takes.
+/// The resources of one host.
 pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
     let doing = || format!("read the entry of {}", request.key.display_name());
     let entry = config::read_host(&request.settings, "").map_err(|errors| settings::wrong(doing(), &errors))?;
     let found: Option<Found> = request.found.read()?;
-    // Without what was found, a host is asked for as if it were the only one.
+    // Without a finding, the host is requested as if it were the only one.
     let wanted = found.as_ref().map_or_else(|| Wanted::of(std::slice::from_ref(&entry)), |found| found.wanted.clone());
     let adopted_lease = match found.as_ref().map(|found| &found.lease) {
         Some(LeaseFound::Adopted { id }) => Some(id.clone()),
@@ -98,19 +98,19 @@ pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<Resourc
     if is_head {
         let adopted = found.as_ref().and_then(|found| found.address.clone());
         let settings = json!({ "network": cloud.settings.public_network() });
-        // Addresses are few: it is taken when the host can be had, not while it is waited for.
+        // Floating IPs are scarce: allocated once the lease is active, not while waiting for it.
         requests.push(request_of(address.clone(), Kind::FloatingIp, settings, adopted, vec![lease]));
         needs.push(address);
     }
     let settings = json!({
         "entry": entry, "image": cloud.settings.image, "network": cloud.settings.network(), "flavor": cloud.settings.flavor(),
     });
-    // What is shared must be the same in each: what is one host's stands in its server alone.
+    // Shared requests must be equal for all hosts: host-specific data goes into the server's request only.
     if let Some(Found { lease, public, .. }) = &found {
         let shared = SharedFound { lease: lease.clone(), title: None, public: Some(public.clone()) };
         let shared = Finding::of(&shared)?;
         requests.iter_mut().for_each(|request| request.found = shared.clone());
-        // It is the lease that is paid for, whether something runs on its hosts or not.
+        // The lease is what costs, whether anything runs on its hosts or not.
         let Finding { label, price, .. } = request.found.clone();
         requests[0].found = Finding { label, price, ..shared };
     }
@@ -120,33 +120,33 @@ pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<Resourc
     Ok(requests)
 }
 
-/// What of this owner exists, in the order in which it was acquired. An address that carries our tag and is not known to be ours is said.
+/// The owner's existing resources, in the order of acquisition. Warns about tagged floating IPs of unproven ownership.
 pub(super) async fn owned(cloud: &Cloud, owner: &Owner) -> Result<Vec<(Tag, ObservedResource)>> {
     let mut tagged = all_tagged(cloud).await?;
     tagged.ours.retain(|(tag, _)| tag.owner == *owner);
     for (address, tag, whose) in tagged.addresses.iter().filter(|(_, tag, _)| tag.owner == *owner) {
-        address::tell(cloud, address, tag, *whose);
+        address::warn_about(cloud, address, tag, *whose);
     }
     Ok(tagged.ours)
 }
 
-/// What carries a tag and is not known to be another user's, in the order in which it was acquired.
+/// All tagged resources not known to be another user's, in the order of acquisition.
 pub(super) async fn tagged(cloud: &Cloud) -> Result<Vec<(Tag, ObservedResource)>> {
     let AllTagged { ours: mut found, addresses, others } = all_tagged(cloud).await?;
-    // An address does not tell who made it; whose else its owner's things are, tells.
+    // A floating IP does not show who made it; the user of its owner's leases and servers does.
     let unproven = addresses.iter().filter(|(_, tag, whose)| *whose == Whose::Unproven && !others.contains(&tag.owner));
     let at = found.iter().take_while(|(_, resource)| resource.kind.0 != Kind::Server.name()).count();
     found.splice(at..at, unproven.map(|(one, tag, _)| (tag.clone(), address::as_resource(one, &tag.key))));
     Ok(found)
 }
 
-/// What carries a tag.
+/// The tagged resources of the project.
 struct AllTagged {
-    /// What our user made.
+    /// Made by our user.
     ours: Vec<(Tag, ObservedResource)>,
-    /// Addresses of the project that are not known to be ours.
+    /// Floating IPs not known to be ours.
     addresses: Vec<(FloatingIp, Tag, Whose)>,
-    /// The owners whose leases or servers another user made.
+    /// Owners with leases or servers of another user.
     others: BTreeSet<Owner>,
 }
 
@@ -156,12 +156,12 @@ async fn all_tagged(cloud: &Cloud) -> Result<AllTagged> {
         tokio::try_join!(site.who(), site.leases(), site.key_pairs(), site.floating_ips(), site.servers())?;
     let marks = Marks::known(&cloud.context.user_environment.config_dir)?;
     let is_ours = |user: &str| user == who.user_id;
-    let seen = leases.iter().filter_map(|one| Some((is_ours(&one.user_id), lease::observed(one)?)));
-    // The service shows each user's own.
-    let seen = seen.chain(keys.iter().filter_map(|one| Some((true, key::observed(one)?))));
+    let observed = leases.iter().filter_map(|one| Some((is_ours(&one.user_id), lease::observed(one)?)));
+    // The service lists only the user's own key pairs.
+    let observed = observed.chain(keys.iter().filter_map(|one| Some((true, key::observed(one)?))));
     let hosts = servers.iter().filter_map(|one| Some((is_ours(&one.user_id), server::observed(one, &addresses)?)));
     let (mut ours, mut own_hosts, mut others) = (Vec::new(), Vec::new(), BTreeSet::new());
-    for (is_ours, (tag, resource)) in seen {
+    for (is_ours, (tag, resource)) in observed {
         match is_ours {
             true => ours.push((tag, resource)),
             false => drop(others.insert(tag.owner)),
@@ -185,7 +185,7 @@ async fn all_tagged(cloud: &Cloud) -> Result<AllTagged> {
     Ok(AllTagged { ours, addresses: unknown, others })
 }
 
-/// What these are now that are used and were not made for the cluster.
+/// Observes adopted resources: those that the cluster uses but did not make.
 pub(super) async fn observe_adopted(cloud: &Cloud, requests: &[ResourceRequest]) -> Result<Vec<ObservedResource>> {
     let site = cloud.site().await?;
     let mut observed = Vec::new();
@@ -204,7 +204,7 @@ pub(super) async fn observe_adopted(cloud: &Cloud, requests: &[ResourceRequest])
     Ok(observed)
 }
 
-/// Acquires one resource by one call that changes something.
+/// Acquires one resource.
 pub(super) async fn acquire(
     cloud: &Cloud,
     tag: &Tag,
@@ -225,7 +225,7 @@ pub(super) async fn acquire(
     Ok(acquired)
 }
 
-/// Waits until one is usable.
+/// Waits until a resource is usable.
 pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()> {
     match Kind::of(&request.kind)? {
         Kind::Lease => lease::wait_active(cloud, id).await.map(|_| ()),
@@ -234,7 +234,7 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequ
     }
 }
 
-/// Releases one by its id, and waits until it is gone; what is gone already is success.
+/// Releases a resource by its id, and waits until it is gone. Idempotent.
 pub(super) async fn release(cloud: &Cloud, resource: &ObservedResource) -> Result<()> {
     match Kind::of(&resource.kind)? {
         Kind::Lease => lease::delete(cloud, &resource.id).await,
@@ -244,7 +244,7 @@ pub(super) async fn release(cloud: &Cloud, resource: &ObservedResource) -> Resul
     }
 }
 
-/// How to run commands on a server.
+/// How to log in to a server.
 pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlace> {
     server::place(cloud, tag, id).await
 }

@@ -1,4 +1,4 @@
-//! Servers: bare-metal hosts that boot. Made once by their tag, waited for, reached, deleted and seen to be gone.
+//! Servers on bare metal: created once per tag, awaited until active, located for SSH, deleted and verified as gone.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,21 +20,21 @@ use crate::providers::chameleon::resolve::resolve;
 use crate::secret::{ensure_key_pair, key_pair};
 use crate::util::when;
 
-/// How long a server may take until it is active. Bare metal takes 10 to 20 minutes, and was seen to take 30.
+/// How long a server may take to become active. Bare metal usually takes 10 to 20 minutes; 30 were observed.
 const BUILD_LIMIT: Duration = Duration::from_secs(45 * 60);
-/// How long a server may take until it is gone.
+/// How long deleting a server may take.
 const END_LIMIT: Duration = Duration::from_secs(15 * 60);
-/// How long a server that was made may be missing from the list.
+/// How long a new server may be missing from the list.
 const SHOWS_WITHIN: Duration = Duration::from_secs(5);
 
-/// A server that carries a tag.
+/// The resource of a tagged server.
 pub(super) fn observed(server: &Server, addresses: &[FloatingIp]) -> Option<(Tag, ObservedResource)> {
     let tag = tag_of_server(server)?;
     let is_active = server.status == "ACTIVE";
-    let is_reached = tag.key != Key::host(0) || public_ip(server, addresses).is_some();
+    let has_address = tag.key != Key::host(0) || public_ip(server, addresses).is_some();
     let is_building = matches!(server.status.as_str(), "BUILD" | "REBUILD" | "REBOOT" | "HARD_REBOOT" | "UNKNOWN");
     let detail = match (server.status.as_str(), &server.fault) {
-        ("ACTIVE", _) if !is_reached => "it has no address yet".to_owned(),
+        ("ACTIVE", _) if !has_address => "it has no address yet".to_owned(),
         ("ACTIVE", _) => String::new(),
         ("ERROR", fault) => describe_fault(fault.as_deref()),
         (status, _) => format!("it is {}", status.to_lowercase()),
@@ -43,8 +43,8 @@ pub(super) fn observed(server: &Server, addresses: &[FloatingIp]) -> Option<(Tag
         key: tag.key.clone(),
         kind: ResourceKind(Kind::Server.name().to_owned()),
         id: server.id.clone(),
-        usable: is_active && is_reached,
-        coming: is_building || (is_active && !is_reached),
+        usable: is_active && has_address,
+        coming: is_building || (is_active && !has_address),
         adopted: false,
         until: None,
         detail,
@@ -52,7 +52,7 @@ pub(super) fn observed(server: &Server, addresses: &[FloatingIp]) -> Option<(Tag
     Some((tag, resource))
 }
 
-/// What a fault means.
+/// Describes a fault and its usual cause.
 fn describe_fault(fault: Option<&str>) -> String {
     let fault = fault.unwrap_or("the service does not say why").trim_end_matches('.');
     let meaning = if fault.contains("No valid host") {
@@ -65,11 +65,11 @@ fn describe_fault(fault: Option<&str>) -> String {
     format!("it is in error: {fault}{meaning}")
 }
 
-/// The address that a server is reached at from outside.
+/// The public address of a server.
 fn public_ip(server: &Server, addresses: &[FloatingIp]) -> Option<String> {
     let fixed: Vec<&str> = server.fixed_ips().collect();
-    let told = server.addresses.iter().find(|address| address.floating).map(|address| address.ip.clone());
-    told.or_else(|| {
+    let listed = server.addresses.iter().find(|address| address.floating).map(|address| address.ip.clone());
+    listed.or_else(|| {
         let own = |address: &&FloatingIp| address.fixed.as_deref().is_some_and(|ip| fixed.contains(&ip));
         addresses.iter().find(own).map(|address| address.address.clone())
     })
@@ -82,7 +82,7 @@ async fn tagged(site: &Site, tag: &Tag) -> Result<Option<Server>> {
     Ok(servers.into_iter().find(is_it))
 }
 
-/// The lease that a server is to be booted on.
+/// Finds the lease to boot a server on.
 async fn lease_of(site: &Site, tag: &Tag, found: &Found) -> Result<Lease> {
     let lease = match &found.lease {
         LeaseFound::Own { id } | LeaseFound::Adopted { id } => site.lease(id).await?,
@@ -98,12 +98,12 @@ async fn lease_of(site: &Site, tag: &Tag, found: &Found) -> Result<Lease> {
     };
     lease.ok_or_else(|| {
         Error::new(ErrorKind::Provider, format!("find the lease of {tag}"))
-            .because("it is not there any more: its time is over, or somebody deleted it")
+            .because("it no longer exists: it ended, or somebody deleted it")
             .hint("gpucl lease list --all")
     })
 }
 
-/// Asks for the server of this tag, or finds it.
+/// Creates the server of this tag, or finds it.
 pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Acquired> {
     let site = cloud.site().await?;
     if let Some(server) = tagged(site, tag).await? {
@@ -114,11 +114,11 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
         None => find(cloud, tag, request).await?,
     };
     let lease = lease_of(site, tag, &found).await?;
-    // The scheduler would say "No valid host" to it.
+    // The scheduler would only answer "No valid host".
     if state_of(&lease) == LeaseState::Ended {
         let when = when::both(lease.end, &cloud.zone());
         return Err(Error::new(ErrorKind::Provider, format!("boot {}", tag.key.display_name()))
-            .because(format!("the time of the lease {} was over at {when}", title(&lease)))
+            .because(format!("the lease {} ended at {when}", title(&lease)))
             .hint(format!("gpucl lease --node {} --hours 3   # then up again", found.node)));
     }
     let named =
@@ -129,7 +129,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
     };
     let reservation = reservation.ok_or_else(|| {
         Error::new(ErrorKind::Provider, format!("boot {} on the lease {}", found.node, title(&lease)))
-            .because("the lease does not hold that host")
+            .because("the lease does not include that host")
     })?;
     let folder = cloud.folder(&tag.cluster);
     let scope = Scope { owner: tag.owner.clone(), cluster: tag.cluster.clone() };
@@ -163,16 +163,16 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
     Err(failure.into())
 }
 
-/// What was not looked for before is looked for now.
+/// Resolves the request now, if that was not done before.
 async fn find(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Found> {
     let scope = Scope { owner: tag.owner.clone(), cluster: tag.cluster.clone() };
     let host = HostRequest::new(tag.key.clone(), request.settings["entry"].clone());
     let resolved = resolve(cloud, &scope, vec![host]).await?;
     let found = resolved.hosts.into_iter().next().map(|host| host.found).unwrap_or_default();
-    found.read()?.ok_or_else(|| Error::new(ErrorKind::Internal, format!("find what {tag} takes")))
+    found.read()?.ok_or_else(|| Error::new(ErrorKind::Internal, format!("resolve the host {tag}")))
 }
 
-/// Waits until a server is active and has its address.
+/// Waits until a server is active, and attaches the head's floating IP.
 pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()> {
     let site = cloud.site().await?;
     let events = &cloud.context.events;
@@ -180,16 +180,16 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequ
     let doing = || format!("boot {name}");
     let begun = Instant::now();
     let mut pause = Duration::from_millis(200);
-    let mut told = None;
+    let mut reported = None;
     let mut outage = Outage::new(events);
     loop {
-        let Some(look) = outage.outlast(site.server(id).await, || begun.elapsed() > BUILD_LIMIT)? else {
+        let Some(answer) = outage.outlast(site.server(id).await, || begun.elapsed() > BUILD_LIMIT)? else {
             tokio::time::sleep(pause).await;
             continue;
         };
-        let Some(server) = look else {
+        let Some(server) = answer else {
             return Err(Error::new(ErrorKind::Provider, doing())
-                .because("the server is not there any more: its lease ended, or somebody deleted it")
+                .because("the server no longer exists: its lease ended, or somebody deleted it")
                 .status(Status::Temporary));
         };
         match server.status.as_str() {
@@ -209,15 +209,15 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequ
             _ => {}
         }
         let stage = server.task.clone().unwrap_or_else(|| server.status.to_lowercase());
-        if told.as_ref() != Some(&stage) {
+        if reported.as_ref() != Some(&stage) {
             let what = format!("{name} to boot ({stage}; bare metal usually takes 10 to 20 minutes)");
             let limit_milliseconds = u64::try_from(BUILD_LIMIT.as_millis()).unwrap_or(u64::MAX);
             events.send(EventKind::Waiting { what, limit_milliseconds });
-            told = Some(stage);
+            reported = Some(stage);
         }
         if begun.elapsed() > BUILD_LIMIT {
             return Err(Error::new(ErrorKind::Timeout, doing())
-                .because(format!("it is {} still after {} minutes", server.status, BUILD_LIMIT.as_secs() / 60))
+                .because(format!("it is still {} after {} minutes", server.status, BUILD_LIMIT.as_secs() / 60))
                 .left(LeftBehind::Remaining(vec![id.to_owned()])));
         }
         tokio::time::sleep(pause).await;
@@ -230,10 +230,10 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequ
     }
 }
 
-/// Gives the head its address. To say it twice changes nothing.
+/// Attaches the head's floating IP. Idempotent.
 async fn give_address(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()> {
     let site = cloud.site().await?;
-    let doing = || format!("give {} its floating IP", tag.key.display_name());
+    let doing = || format!("attach the floating IP of {}", tag.key.display_name());
     let scope = Scope { owner: tag.owner.clone(), cluster: tag.cluster.clone() };
     let wanted = scope.tag(&address_key());
     let named = request.found.read::<Found>()?.and_then(|found| found.address);
@@ -246,7 +246,7 @@ async fn give_address(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, id: &
             None => address::own(cloud, &wanted).await?,
         };
         let Some(own) = own else {
-            return Err(Error::new(ErrorKind::Provider, doing()).because("the address is not there any more"));
+            return Err(Error::new(ErrorKind::Provider, doing()).because("it no longer exists"));
         };
         let Some(port) = ports.first() else { continue };
         match &own.port_id {
@@ -258,7 +258,7 @@ async fn give_address(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, id: &
             _ => {}
         }
         if named.is_none() {
-            // It may have failed when the address was made; from now on people see it in use.
+            // Sealing may have failed at creation; retry it before the floating IP is in use.
             address::seal(cloud, &wanted, &own.id).await?;
         }
         match site.associate(&own.id, Some(&port.id)).await {
@@ -273,7 +273,7 @@ async fn give_address(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, id: &
     })
 }
 
-/// Deletes a server, and waits until it is gone.
+/// Deletes a server, and waits until it is gone. Idempotent.
 pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
     let site = cloud.site().await?;
     let begun = Instant::now();
@@ -281,12 +281,12 @@ pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
     let mut pause = Duration::from_millis(200);
     let mut outage = Outage::new(&cloud.context.events);
     loop {
-        let looked = outage.outlast(site.server(id).await, || begun.elapsed() > END_LIMIT);
-        let Some(look) = looked.map_err(|error| error.left(left()))? else {
+        let answer = outage.outlast(site.server(id).await, || begun.elapsed() > END_LIMIT);
+        let Some(answer) = answer.map_err(|error| error.left(left()))? else {
             tokio::time::sleep(pause).await;
             continue;
         };
-        let Some(server) = look else { return Ok(()) };
+        let Some(server) = answer else { return Ok(()) };
         let is_leaving = server.status == "DELETED" || server.task.as_deref() == Some("deleting");
         if !is_leaving
             && let Err(failure) = site.delete_server(id).await
@@ -296,7 +296,7 @@ pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
         }
         if begun.elapsed() > END_LIMIT {
             return Err(Error::new(ErrorKind::Timeout, format!("delete the server {}", server.name))
-                .because(format!("it is {} still after {} minutes", server.status, END_LIMIT.as_secs() / 60))
+                .because(format!("it is still {} after {} minutes", server.status, END_LIMIT.as_secs() / 60))
                 .left(left()));
         }
         tokio::time::sleep(pause).await;
@@ -304,15 +304,15 @@ pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
     }
 }
 
-/// How to log in to a server: the head at its address, another host through the head.
+/// How to log in to a server: the head at its floating IP, other hosts through the head.
 pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlace> {
     let site = cloud.site().await?;
-    let doing = || format!("find the way to {}", tag.key.display_name());
+    let doing = || format!("find the address of {}", tag.key.display_name());
     let server = site.server(id).await?.filter(|server| {
         server.metadata.get(TAG).is_some_and(|text| *text == tag.to_string()) && server.status == "ACTIVE"
     });
     let Some(server) = server else {
-        return Err(Error::new(ErrorKind::Provider, doing()).because("no server of that tag and id is active"));
+        return Err(Error::new(ErrorKind::Provider, doing()).because("no active server has that tag and id"));
     };
     let fixed = server.fixed_ips().next().map(str::to_owned);
     let (node, jump) = if tag.key == Key::host(0) {
@@ -339,7 +339,7 @@ pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlac
     })
 }
 
-/// The address that the site gives: it is written into `ssh_config`, and from there into the command of a jump.
+/// Validates the site's address: it goes into `ssh_config`, and from there into a jump command.
 fn address_in(text: &str) -> Result<String> {
     let address: std::net::IpAddr = text.parse().map_err(|_| {
         Error::new(ErrorKind::Provider, "read the address of the server")

@@ -1,4 +1,4 @@
-//! The search: which hosts are free at a time and for how long, and the first time that is good.
+//! The search: which hosts are free at a given time and for how long, and the first time that fits.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -7,15 +7,15 @@ use crate::provider::{Booking, CalendarRow};
 use crate::util::human::natural;
 use crate::util::when::{between, both, earlier, is_whole_hour, later, length, next_whole_hour};
 
-/// One host at one time.
+/// Whether one host fits at one time.
 enum Fit<'a> {
-    /// It can be had until then; with who has it next where that is earlier than wanted.
+    /// Free until `end`; `next` is the booking that makes `end` earlier than requested.
     Free { end: Timestamp, next: Option<&'a Booking> },
-    /// It cannot.
+    /// Not free.
     Not(Why),
 }
 
-/// A host that can be had.
+/// A host that is free.
 struct Choice<'a> {
     row: &'a CalendarRow,
     end: Timestamp,
@@ -23,7 +23,7 @@ struct Choice<'a> {
 }
 
 impl Search<'_> {
-    /// The slot that begins at this time.
+    /// Finds a slot that begins at this time.
     pub(super) fn at(&self, start: Timestamp, wish: Wish, given: Given) -> Result<Slot, Why> {
         let wanted = wish.until.unwrap_or_else(|| later(start, wish.length));
         let asked = between(start, wanted);
@@ -34,7 +34,7 @@ impl Search<'_> {
             return Err(Why::TooLong { asked });
         }
         let mut notes = Vec::new();
-        // Who begins on the hour gives back before the hour, so that the next one can begin on the hour.
+        // A lease that begins on the hour ends a gap before the hour, so that the next one can begin on the hour.
         let on_the_hour = given == Given::Person
             && wish.until.is_none()
             && asked >= SignedDuration::from_hours(1)
@@ -49,12 +49,12 @@ impl Search<'_> {
             }
         }
         if free.len() < self.count {
-            // Where every host is needed, the one that cannot be had is the reason.
+            // If every host is needed, the first one that is not free is the reason.
             let every = self.hosts.len() == self.count;
             let why = refused.into_iter().next().filter(|_| every);
             return Err(why.unwrap_or(Why::NotTogether { free: free.len(), asked: self.count }));
         }
-        // The longest first, then those with no more GPUs than needed, then by name.
+        // The latest end first, then the fewest GPUs if a count was requested, then by name.
         free.sort_by_key(|choice| {
             let gpus: u32 = choice.row.gpus.iter().map(|gpu| gpu.count.unwrap_or(1)).sum();
             (std::cmp::Reverse(choice.end), if self.exact { gpus } else { 0 }, natural(&choice.row.name))
@@ -82,16 +82,16 @@ impl Search<'_> {
         Ok(Slot { hosts, start, now: start == self.now, end, notes })
     }
 
-    /// The first slot from now on.
+    /// Finds the first slot from now on.
     pub(super) fn next(&self, wish: Wish) -> Result<Slot, Why> {
         let mut too_long = None;
         let full = Wish { shorten: false, ..wish };
         for start in self.candidates(self.now) {
             match self.at(start, if start == self.now { wish } else { full }, Given::Clock) {
                 Ok(slot) => return Ok(slot),
-                // Later than its end it cannot begin.
+                // The start has reached the fixed end.
                 Err(Why::Backwards) => break,
-                // The first time that is free is right beside a lease of ours: that one is to be made longer.
+                // The first free time is right beside a lease of ours, which should be extended instead.
                 Err(why @ Why::Stacking { .. }) => return Err(why),
                 Err(why @ Why::TooLong { .. }) => too_long = Some(why),
                 Err(_) => {}
@@ -107,11 +107,11 @@ impl Search<'_> {
         Err(too_long.unwrap_or(Why::NeverFree))
     }
 
-    /// Free time of this length, from then on: each can be asked for by its start, and they are apart from each other.
+    /// Free slots of this length from a time on: each can be requested by its start, with gaps between them.
     pub(super) fn free(&self, from: Timestamp, length: SignedDuration) -> Vec<FreeSlot> {
         let wish = Wish { length, until: None, shorten: false };
         let mut found: Vec<FreeSlot> = Vec::new();
-        // Whoever is told of a slot takes a while to take it.
+        // The user takes a few minutes to request an offered slot.
         let soon = self.round_up(later(self.now, SignedDuration::from_mins(5)), 15);
         let is_now = from <= self.now;
         let mut from = from.max(soon);
@@ -122,20 +122,20 @@ impl Search<'_> {
         while found.len() < OFFERED {
             let first = self.candidates(from).into_iter().find_map(|start| self.at(start, wish, Given::Person).ok());
             let Some(slot) = first else { break };
-            // Whoever takes both must not hold the host without a break.
+            // A user who takes both must not hold the host without a break.
             from = next_whole_hour(later(slot.end, self.policy.gap), self.zone);
             found.push(FreeSlot { hosts: slot.hosts, start: slot.start, end: slot.end, now: false });
         }
         found
     }
 
-    /// The next time that is a whole number of minutes past the hour.
+    /// Rounds up to a multiple of `minutes` past the hour, in local time.
     fn round_up(&self, at: Timestamp, minutes: i64) -> Timestamp {
         let past = i64::from(at.to_zoned(self.zone.clone()).minute()) % minutes;
         if past == 0 { at } else { later(at, SignedDuration::from_mins(minutes - past)) }
     }
 
-    /// When hosts become free, from a time on and as far ahead as is looked; that time itself is the first.
+    /// The times when hosts become free, from `from` (always the first) to the policy's horizon.
     fn candidates(&self, from: Timestamp) -> Vec<Timestamp> {
         let last = later(self.now, self.policy.horizon);
         let mut times = vec![from];
@@ -143,7 +143,7 @@ impl Search<'_> {
             let free = crate::util::when::ceil(later(booking.end, self.policy.gap));
             times.push(free);
             if booking.ours {
-                // Right after a lease of ours would be stacking; a good while later is not.
+                // Right after a lease of ours would be stacking; an hour or more later is not.
                 times.push(next_whole_hour(later(free, SignedDuration::from_hours(1)), self.zone));
             }
         }
@@ -153,7 +153,7 @@ impl Search<'_> {
         times
     }
 
-    /// Whether a host can be had from `start` until `habit`, or nearly; `wanted` is what was asked for.
+    /// Whether a host is free from `start` until `habit`, or nearly; `wanted` is the requested end.
     fn fit<'a>(
         &self,
         row: &'a CalendarRow,
@@ -165,7 +165,7 @@ impl Search<'_> {
         let gap = self.policy.gap;
         let host = || row.name.clone();
         let before = row.bookings.iter().filter(|booking| booking.start < later(start, gap));
-        // What ended more than a gap ago is none of our business.
+        // Bookings that ended more than a gap ago do not matter.
         let holds = |booking: &&Booking| later(booking.end, gap) > start;
         if let Some(by) = before.clone().filter(holds).max_by_key(|booking| booking.end) {
             return Fit::Not(Why::Taken { host: host(), by: Box::new(by.clone()) });
@@ -188,7 +188,7 @@ impl Search<'_> {
             return Fit::Free { end, next: None };
         }
         let asked = between(start, wanted);
-        // A lease as short as the gap has nothing to give.
+        // A short lease (up to two gaps) has no minutes to spare.
         let slack = if asked > gap + gap { gap } else { SignedDuration::ZERO };
         let missing = between(end, wanted);
         let enough = missing <= slack || (shorten && between(start, end) >= asked.min(LEAST));

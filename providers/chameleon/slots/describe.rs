@@ -1,4 +1,4 @@
-//! How a refusal is told: why, and the free slots as commands.
+//! Describes a refusal: the cause, and the free slots as commands.
 
 use jiff::tz::TimeZone;
 
@@ -9,7 +9,7 @@ use crate::providers::chameleon::policy::{Policy, taken};
 use crate::util::when;
 
 impl NoSlot {
-    /// The refusal as an error: why, what is free, and the command that takes it.
+    /// The refusal as an error: the cause, and each free slot with the command that leases it.
     pub(crate) fn error(&self, doing: &str, ask: &LeaseAsk, policy: &Policy, zone: &TimeZone) -> Error {
         let kind = match &self.why {
             Why::NoSuchHost { .. } | Why::NoneMatches { .. } => ErrorKind::NotFound,
@@ -19,13 +19,13 @@ impl NoSlot {
         let mut error = Error::new(kind, doing).because(self.why.cause(policy, zone));
         match &self.why {
             Why::NoSuchHost { near: Some(near), .. } => error = error.hint(format!("did you mean `{near}`?")),
-            Why::NoSuchHost { near: None, .. } => error = error.hint("see which there are: `gpucl calendar --all`"),
+            Why::NoSuchHost { near: None, .. } => error = error.hint("list all hosts: `gpucl calendar --all`"),
             Why::Stacking { by, .. } | Why::Taken { by, .. } if by.ours => {
                 let name = by.lease.as_deref().unwrap_or("NAME");
-                error = error.hint(format!("make that lease longer: gpucl lease extend {name} --hours 1"));
+                error = error.hint(format!("extend that lease: gpucl lease extend {name} --hours 1"));
             }
             Why::TooShort { until, .. } => {
-                error = error.hint(format!("take it until {} all the same: add --shorten", when::both(*until, zone)));
+                error = error.hint(format!("lease it only until {}: add --shorten", when::both(*until, zone)));
             }
             _ => {}
         }
@@ -56,28 +56,28 @@ impl NoSlot {
 }
 
 impl Why {
-    /// Why, as a lowercase fragment.
+    /// The cause, as a lowercase fragment for an error.
     pub(crate) fn cause(&self, policy: &Policy, zone: &TimeZone) -> String {
         let gap = when::length(policy.gap);
         match self {
-            Self::NoSuchHost { name, .. } => format!("no host is called `{name}`"),
+            Self::NoSuchHost { name, .. } => format!("there is no host `{name}`"),
             Self::NoneMatches { wanted, there } if there.is_empty() => format!("there is no host with {wanted}"),
             Self::NoneMatches { wanted, there } => {
-                format!("there is no host with {wanted}; there are: {}", there.join(", "))
+                format!("there is no host with {wanted}; available: {}", there.join(", "))
             }
-            Self::TooFew { there, asked } => format!("{asked} hosts were asked for, and only {there} can be reserved"),
+            Self::TooFew { there, asked } => format!("{asked} hosts were requested, and only {there} can be reserved"),
             Self::Closed { host, why } => format!("{host} cannot be reserved: {why}"),
             Self::Taken { host, by } => {
                 format!("{host} is taken: {} {}", taken(by), when::span(by.start, by.end, zone))
             }
             Self::TooShort { host, until, by } => format!(
-                "{host} is free only until {}: {} from {} on, and {gap} before that stay free",
+                "{host} is free only until {}: {} from {} on, and {gap} before that must stay free",
                 when::both(*until, zone),
                 taken(by),
                 when::both(by.start, zone)
             ),
             Self::NotTogether { free, asked } => {
-                format!("{asked} hosts were asked for, and {free} are free then for long enough")
+                format!("{asked} hosts were requested, and only {free} are free for long enough at that time")
             }
             Self::Stacking { host, by } => format!(
                 "{} {}: one lease right after another on the same host is against the site's policy",
@@ -85,11 +85,11 @@ impl Why {
                 when::span(by.start, by.end, zone)
             ),
             Self::TooLong { asked } => format!(
-                "{} is more than the site allows, which is {}",
+                "{} is longer than the site allows, which is {}",
                 when::length(*asked),
                 when::length(policy.longest)
             ),
-            Self::Past { at } => format!("{} is over", when::both(*at, zone)),
+            Self::Past { at } => format!("{} is in the past", when::both(*at, zone)),
             Self::Backwards => "it would end before it begins".to_owned(),
             Self::NeverFree => {
                 format!("nothing is free for that long within {}", when::length(policy.horizon))

@@ -1,4 +1,4 @@
-//! Slots in calendars of a few hosts.
+//! Slots in small calendars.
 
 mod random;
 
@@ -45,7 +45,7 @@ fn chicago() -> TimeZone {
     TimeZone::posix("CST6CDT,M3.2.0,M11.1.0").unwrap()
 }
 
-/// At half past twelve, in UTC.
+/// Plans at 12:30:40 UTC.
 fn plan_now(rows: &[CalendarRow], ask: &LeaseAsk) -> Result<Slot, NoSlot> {
     plan(rows, ask, &Policy::default(), at("2026-11-22T12:30:40Z"), &TimeZone::UTC)
 }
@@ -76,7 +76,7 @@ fn what_is_free_begins_now_cut_to_the_minute() {
 fn the_next_slot_keeps_its_distance() {
     let rows = taken("10:00", "14:55");
     assert_eq!(short(&plan_now(&rows, &ask(&["liqid01"], 3, StartAsk::Next)).unwrap()), "liqid01 15:05-18:05 0");
-    // It ends too close for what is asked: the one after it is the next.
+    // The gap between the bookings is too short for three hours: the next slot is after the second one.
     let rows = vec![row("liqid01", "", 1, vec![booking("10:00", "14:50", false), booking("17:00", "19:50", false)])];
     assert_eq!(short(&plan_now(&rows, &ask(&["liqid01"], 2, StartAsk::Next)).unwrap()), "liqid01 15:00-16:50 1");
     assert_eq!(short(&plan_now(&rows, &ask(&["liqid01"], 3, StartAsk::Next)).unwrap()), "liqid01 20:00-23:00 0");
@@ -85,14 +85,14 @@ fn the_next_slot_keeps_its_distance() {
     assert_eq!(
         short(&plan_now(&rows, &less).unwrap()),
         "liqid01 20:00-23:00 0",
-        "shortened only where nothing else is"
+        "shortened only if no full slot is free"
     );
 }
 
 #[test]
 fn now_ends_before_the_neighbour_or_is_refused() {
     let rows = taken("15:30", "18:00");
-    // Ten minutes less is the gap, and that is said.
+    // It ends ten minutes earlier because of the gap, with a note.
     let slot = plan_now(&rows, &ask(&["liqid01"], 3, StartAsk::Now)).unwrap();
     assert_eq!(short(&slot), "liqid01 12:30-15:20 now 1");
     assert_eq!(slot.notes, ["it ends at Sun 22 Nov 15:20 UTC, 10 min before the next lease on liqid01"]);
@@ -100,12 +100,12 @@ fn now_ends_before_the_neighbour_or_is_refused() {
     assert!(matches!(&refused.why, Why::TooShort { until, .. } if *until == at("15:20")), "{refused:?}");
     assert!(refused.free.len() >= 2, "{refused:?}");
     assert_eq!((refused.free[0].start, refused.free[0].end), (at("18:10"), at("22:10")));
-    // Taken by whoever may take less.
+    // With `shorten` it is accepted.
     let shorten = LeaseAsk { shorten: true, ..ask(&["liqid01"], 4, StartAsk::Now) };
     assert_eq!(short(&plan_now(&rows, &shorten).unwrap()), "liqid01 12:30-15:20 now 1");
     let next = LeaseAsk { shorten: true, ..ask(&["liqid01"], 4, StartAsk::Next) };
     assert_eq!(short(&plan_now(&rows, &next).unwrap()), "liqid01 12:30-15:20 now 1");
-    // Too little is not taken by anybody.
+    // Below the minimum it is refused even with `shorten`.
     let close = taken("12:50", "18:00");
     assert!(plan_now(&close, &shorten).is_err());
 }
@@ -121,13 +121,13 @@ fn busy_now_is_refused_with_two_slots_that_can_be_had() {
         let again = LeaseAsk { start: StartAsk::At(slot.start), ..ask(&["liqid01"], 3, StartAsk::Now) };
         let got = plan_now(&mine, &again).unwrap();
         assert_eq!((got.start, got.end), (slot.start, slot.end));
-        // Also one after the other by the same user: they are apart.
+        // The same user can lease all of them: they are not stacked.
         mine[0].bookings.push(Booking { start: got.start, end: got.end, lease: None, holder: None, ours: true });
     }
 }
 
 #[test]
-fn the_refusal_tells_commands() {
+fn the_refusal_lists_commands() {
     let rows = taken("10:00", "14:00");
     let asked = ask(&["liqid01"], 3, StartAsk::Now);
     let refused = plan(&rows, &asked, &Policy::default(), at("12:30"), &chicago()).unwrap_err();
@@ -163,7 +163,7 @@ fn what_is_free_now_is_offered_from_now_on() {
     let error = plan_now(&free(), &past).unwrap_err().error("x", &past, &Policy::default(), &TimeZone::UTC);
     assert!(error.hints()[0].ends_with("gpucl lease --node liqid01 --start now --hours 3"), "{error}");
     assert!(error.hints()[1].contains("--start \"2026-11-22 "), "{error}");
-    // Whoever asks for later is not sent to now.
+    // A request for a later start is not offered the current time.
     let later = LeaseAsk { start: StartAsk::At(at("14:00")), ..asked };
     let error = plan_now(&free(), &later).unwrap_err().error("x", &later, &Policy::default(), &TimeZone::UTC);
     assert!(!error.hints()[0].starts_with("free now"), "{error}");
@@ -181,17 +181,17 @@ fn what_begins_on_the_hour_ends_before_the_hour() {
         short(&plan_now(&free(), &ask(&["liqid01"], 3, StartAsk::At(at("14:05")))).unwrap()),
         "liqid01 14:05-17:05 0"
     );
-    // A neighbour on the hour is no reason to refuse, and none to say more.
+    // A neighbour on the hour causes neither a refusal nor a further note.
     let rows = taken("17:00", "20:00");
     assert_eq!(
         short(&plan_now(&rows, &ask(&["liqid01"], 3, StartAsk::At(at("14:00")))).unwrap()),
         "liqid01 14:00-16:50 1"
     );
-    // Whoever says the end gets it.
+    // A requested end is kept.
     let until = LeaseAsk { end: EndAsk::At(at("17:00")), ..ask(&["liqid01"], 0, StartAsk::At(at("14:00"))) };
     assert_eq!(short(&plan_now(&free(), &until).unwrap()), "liqid01 14:00-17:00 0");
     assert_eq!(short(&plan_now(&rows, &until).unwrap()), "liqid01 14:00-16:50 1");
-    // The hour is that of local time.
+    // Hours are those of local time.
     let india = TimeZone::posix("IST-5:30").unwrap();
     let half = ask(&["liqid01"], 2, StartAsk::At(at("14:30")));
     assert_eq!(short(&plan(&free(), &half, &Policy::default(), at("12:30"), &india).unwrap()), "liqid01 14:30-16:20 1");
@@ -202,13 +202,13 @@ fn seconds_are_rounded_into_the_future() {
     let slot = plan_now(&free(), &ask(&["liqid01"], 1, StartAsk::At(at("2026-11-22T12:31:20Z")))).unwrap();
     assert_eq!(short(&slot), "liqid01 12:32-13:32 0");
     let slot = plan_now(&free(), &ask(&["liqid01"], 1, StartAsk::At(at("12:30")))).unwrap();
-    assert_eq!(short(&slot), "liqid01 12:30-13:30 now 0", "the minute that runs is now");
+    assert_eq!(short(&slot), "liqid01 12:30-13:30 now 0", "the current minute is now");
     let until = LeaseAsk { end: EndAsk::At(at("2026-11-22T13:45:59Z")), ..ask(&["liqid01"], 0, StartAsk::Now) };
     assert_eq!(short(&plan_now(&free(), &until).unwrap()), "liqid01 12:30-13:45 now 0");
 }
 
 #[test]
-fn what_cannot_be_says_why() {
+fn an_impossible_request_says_why() {
     let why = |ask: &LeaseAsk| plan_now(&free(), ask).unwrap_err();
     let past = why(&ask(&["liqid01"], 3, StartAsk::At(at("12:29"))));
     assert!(matches!(past.why, Why::Past { .. }) && past.free.len() >= 2, "{past:?}");
@@ -232,7 +232,7 @@ fn what_cannot_be_says_why() {
     kind.hosts.kind = Some("gpu_h100".to_owned());
     assert_eq!(
         why(&kind).why.cause(&Policy::default(), &TimeZone::UTC),
-        "there is no host with type gpu_h100; there are: compute_liqid"
+        "there is no host with type gpu_h100; available: compute_liqid"
     );
     kind.hosts.kind = Some("compute_liqid".to_owned());
     kind.count = 2;
@@ -246,11 +246,11 @@ fn leases_of_ours_are_not_stacked() {
     assert!(matches!(refused.why, Why::Stacking { .. }), "{refused:?}");
     assert!(refused.free.len() >= 2);
     let error = refused.error("x", &ask(&["liqid01"], 3, StartAsk::Next), &Policy::default(), &TimeZone::UTC);
-    assert_eq!(error.hints()[0], "make that lease longer: gpucl lease extend l1 --hours 1");
+    assert_eq!(error.hints()[0], "extend that lease: gpucl lease extend l1 --hours 1");
     let right_after = plan_now(&rows, &ask(&["liqid01"], 3, StartAsk::At(at("14:10")))).unwrap_err();
     assert!(matches!(right_after.why, Why::Stacking { .. }));
     assert!(plan_now(&rows, &ask(&["liqid01"], 3, StartAsk::At(at("16:05")))).is_ok());
-    // Before one of ours as well.
+    // The same right before a lease of ours.
     let rows = vec![row("liqid01", "", 1, vec![booking("17:00", "20:00", true)])];
     let right_before = plan_now(&rows, &ask(&["liqid01"], 3, StartAsk::At(at("14:00")))).unwrap_err();
     assert!(matches!(right_before.why, Why::Stacking { .. }));
@@ -299,7 +299,7 @@ fn hosts_with_just_enough_gpus_come_first() {
 
 #[test]
 fn a_change_of_the_clocks_changes_no_length() {
-    // On the first of November at two the clocks go back: three hours are three hours.
+    // On 1 November at 02:00 the clocks go back: three hours remain three hours.
     let start = at("2026-11-01T05:00:00Z");
     let slot = plan(
         &free(),

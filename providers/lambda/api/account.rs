@@ -1,4 +1,4 @@
-//! The calls, one function each.
+//! The API calls, one function each.
 
 use reqwest::Method;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -10,10 +10,10 @@ use super::failure::{Api, Failure, FailureKind};
 use super::form::{FileSystem, Image, Instance, Region, Rule, Ruleset, SshKey, TagEntry, TypeItem};
 use crate::provider::http::{Effect, part};
 
-/// Where instances are launched: its pace is its own.
+/// The path for launches, which have a rate limit of their own.
 pub(crate) const LAUNCH_PATH: &str = "/instance-operations/launch";
 
-/// An instance to be launched.
+/// The request for a new instance.
 #[derive(Debug, Clone)]
 pub(crate) struct NewInstance {
     pub(crate) name: String,
@@ -21,11 +21,11 @@ pub(crate) struct NewInstance {
     pub(crate) kind: String,
     pub(crate) region: String,
     pub(crate) ssh_key: String,
-    /// Ids of file systems, and where each is mounted.
+    /// Ids and mount points of file systems.
     pub(crate) mounts: Vec<(String, String)>,
-    /// The image, as Lambda takes it: `{"id": …}` or `{"family": …}`.
+    /// The image, in Lambda's JSON format: `{"id": …}` or `{"family": …}`.
     pub(crate) image: Option<Value>,
-    /// cloud-init's configuration; it holds the host's private key.
+    /// The cloud-init configuration; contains the host's private SSH key.
     pub(crate) user_data: SecretString,
     pub(crate) tag: (&'static str, String),
     /// Ids of firewall rulesets.
@@ -64,12 +64,12 @@ struct Launched {
 }
 
 impl Account {
-    /// All instances, also some that are terminated.
+    /// All instances, including some terminated ones.
     pub(crate) async fn instances(&self) -> Api<Vec<Instance>> {
         self.read("/instances", "list the instances").await
     }
 
-    /// All types, by name, with the regions that have some now.
+    /// All types, sorted by name, with the regions that have capacity now.
     pub(crate) async fn types(&self) -> Api<Vec<TypeItem>> {
         let types: std::collections::BTreeMap<String, TypeItem> =
             self.read("/instance-types", "list the instance types").await?;
@@ -91,13 +91,13 @@ impl Account {
         self.read("/ssh-keys", "list the SSH keys").await
     }
 
-    /// Brings a public key there.
+    /// Adds a public key.
     pub(crate) async fn add_ssh_key(&self, name: &str, public: &str) -> Api<SshKey> {
         let body = json!({ "name": name, "public_key": public });
         self.change(Method::POST, "/ssh-keys", Some(body), &format!("add the SSH key {name}")).await
     }
 
-    /// Takes a key away; it is gone already is success.
+    /// Deletes a key. Idempotent.
     pub(crate) async fn delete_ssh_key(&self, id: &str) -> Api<()> {
         self.remove(&format!("/ssh-keys/{}", part(id)), &format!("delete the SSH key {id}")).await
     }
@@ -107,30 +107,31 @@ impl Account {
         self.read("/file-systems", "list the file systems").await
     }
 
-    /// Makes a file system.
+    /// Creates a file system.
     pub(crate) async fn create_file_system(&self, name: &str, region: &str) -> Api<FileSystem> {
         let body = json!({ "name": name, "region": region });
-        self.change(Method::POST, "/filesystems", Some(body), &format!("make the file system {name} in {region}")).await
+        self.change(Method::POST, "/filesystems", Some(body), &format!("create the file system {name} in {region}"))
+            .await
     }
 
-    /// Deletes a file system and all in it.
+    /// Deletes a file system with all its data.
     pub(crate) async fn delete_file_system(&self, id: &str) -> Api<()> {
         self.remove(&format!("/filesystems/{}", part(id)), &format!("delete the file system {id}")).await
     }
 
-    /// All firewall rulesets but the one that is the account's.
+    /// All firewall rulesets except the account's own.
     pub(crate) async fn rulesets(&self) -> Api<Vec<Ruleset>> {
         self.read("/firewall-rulesets", "list the firewall rulesets").await
     }
 
-    /// Makes a ruleset.
+    /// Creates a ruleset.
     pub(crate) async fn create_ruleset(&self, name: &str, region: &str, rules: &[Rule]) -> Api<Ruleset> {
         let body = json!({ "name": name, "region": region, "rules": rules });
-        let doing = format!("make the firewall ruleset {name} in {region}");
+        let doing = format!("create the firewall ruleset {name} in {region}");
         self.change(Method::POST, "/firewall-rulesets", Some(body), &doing).await
     }
 
-    /// Replaces the rules of one ruleset. To say it twice changes nothing.
+    /// Replaces the rules of one ruleset. Idempotent.
     pub(crate) async fn replace_rules(&self, id: &str, rules: &[Rule]) -> Api<Ruleset> {
         let path = format!("/firewall-rulesets/{}", part(id));
         let doing = format!("change the firewall ruleset {id}");
@@ -143,16 +144,16 @@ impl Account {
         self.remove(&path, &format!("delete the firewall ruleset {id}")).await
     }
 
-    /// Launches one instance; its id.
+    /// Launches one instance, and returns its id.
     pub(crate) async fn launch(&self, new: &NewInstance) -> Api<String> {
         let doing = format!("launch a {} in {}", new.kind, new.region);
         let launched: Launched = self.change(Method::POST, LAUNCH_PATH, Some(new.body()), &doing).await?;
         launched.instance_ids.into_iter().next().ok_or_else(|| {
-            Failure::new(FailureKind::NoApi, doing, "the answer names no instance").effect(Effect::Unknown)
+            Failure::new(FailureKind::NoApi, doing, "the response names no instance").effect(Effect::Unknown)
         })
     }
 
-    /// Terminates an instance. To say it twice changes nothing.
+    /// Terminates an instance. Idempotent.
     pub(crate) async fn terminate(&self, id: &str) -> Api<()> {
         let body = json!({ "instance_ids": [id] });
         let doing = format!("terminate the instance {id}");

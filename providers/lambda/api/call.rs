@@ -1,4 +1,4 @@
-//! One call: its turn, its answer, and what a failure of it means.
+//! One call: its turn, its response, and its retries.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::event::Bus;
 use crate::provider::http::{self, Answer, Effect, changes};
 use crate::util::text::shortened;
 
-/// The longest that Lambda may make us wait by its `Retry-After`.
+/// The longest `Retry-After` that is honoured; beyond it the call fails.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// How often a call is tried again.
+/// The maximum number of retries of a call.
 const AGAIN: u32 = 3;
-/// Before the first of these; each later one waits twice as long.
+/// The pause before the first retry; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// No limit is shorter, however much of a hurry a stand-in is in.
+/// The minimum of scaled limits, also for a stand-in with a fast pace.
 const LEAST_LIMIT: Duration = Duration::from_secs(10);
 
-/// One account at Lambda. Cheap to clone; nothing is sent when it is made.
+/// One account at Lambda. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Account {
     inner: Arc<Inner>,
@@ -43,19 +43,19 @@ struct Inner {
     events: Bus,
 }
 
-/// What a success looks like.
+/// A successful response.
 #[derive(Deserialize)]
 struct Success {
     data: Value,
 }
 
 impl Account {
-    /// Makes an account of where it is, the key, and where that is known from.
+    /// Makes a client from Lambda's address, the key and the key's source; sends nothing yet.
     pub(crate) fn new(endpoint: &Url, key: SecretString, source: &str, pace: Pace, events: Bus) -> Result<Self> {
         let doing = || format!("prepare connections to {endpoint}");
         let client = http::client(endpoint)
-            // On a connection that was kept a server may close just then, and it could not be told whether a call that changes
-            // something was carried out. At one call a second, a new one for each costs little.
+            // The server may close a kept connection just then, leaving it unknown whether a changing call was carried
+            // out. At one call a second, a new connection for each costs little.
             .pool_max_idle_per_host(0)
             .build()
             .doing(ErrorKind::Internal, doing)?;
@@ -71,27 +71,27 @@ impl Account {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Where the key is known from.
+    /// The source of the key, for display.
     pub(crate) fn source(&self) -> &str {
         &self.inner.source
     }
 
-    /// A time of Lambda's, as long as it is here.
+    /// Scales a duration by the pace factor.
     pub(crate) fn scaled(&self, time: Duration) -> Duration {
         self.inner.pace.scaled(time)
     }
 
-    /// How long something may take here that takes so long at Lambda: with a stand-in in a hurry, this machine may be slow.
+    /// Scales a limit, with a minimum: a stand-in's pace may be fast while this machine is slow.
     pub(crate) fn limit(&self, time: Duration) -> Duration {
         self.scaled(time).max(LEAST_LIMIT.min(time))
     }
 
-    /// Reads what stands at a path.
+    /// Reads from a path.
     pub(super) async fn read<T: DeserializeOwned>(&self, path: &str, doing: &str) -> Api<T> {
         self.patiently(&Method::GET, path, None, Turn::Call, doing).await
     }
 
-    /// Changes something, and reads what came of it.
+    /// Makes a changing call, and reads its result.
     pub(super) async fn change<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -103,7 +103,7 @@ impl Account {
         self.patiently(&method, path, body.as_ref(), turn, doing).await
     }
 
-    /// Makes a call, and makes it again while that may help and does nothing twice.
+    /// Makes a call, and retries it while that may help and repeats no effect.
     async fn patiently<T: DeserializeOwned>(
         &self,
         method: &Method,
@@ -134,13 +134,13 @@ impl Account {
                 return Err(failure);
             }
             if failure.kind == FailureKind::RateLimited {
-                // What was said to one process is meant for all.
+                // A rate limit applies to all processes.
                 pace.hold(turn, wait);
             }
             failure.wait(wait, &self.inner.events).await;
             pause *= 2;
         }
-        Err(Failure::new(FailureKind::Timeout, doing, "it was tried too often"))
+        Err(Failure::new(FailureKind::Timeout, doing, "too many attempts"))
     }
 
     async fn once(&self, method: &Method, path: &str, body: Option<&Value>, doing: &str) -> Api<Value> {
@@ -155,9 +155,9 @@ impl Account {
         let answer: Answer = http::ask(request, method, doing, "Lambda").await?;
         let status = answer.status;
         if status.is_redirection() {
-            let text = format!("it answered {}: the address leads elsewhere", status.as_u16());
+            let text = format!("it answered {}: the address is redirected", status.as_u16());
             return Err(Failure::new(FailureKind::Refused, doing, text).hint(
-                "the address is https://cloud.lambda.ai; `endpoint:` in the spec or LAMBDA_API_URL says otherwise",
+                "the default address is https://cloud.lambda.ai; check `endpoint:` in the spec and LAMBDA_API_URL",
             ));
         }
         if status.is_success() {
@@ -165,7 +165,7 @@ impl Account {
         }
         let mut failure = Failure { after: answer.retry_after(), ..classify(doing, method, status, &answer.body) };
         if failure.kind == FailureKind::InvalidKey {
-            failure.text = format!("the key of {} is refused: {}", inner.source, failure.text);
+            failure.text = format!("the key from {} is refused: {}", inner.source, failure.text);
         }
         Err(failure)
     }
@@ -173,7 +173,7 @@ impl Account {
     fn authorization(&self, doing: &str) -> Api<HeaderValue> {
         let text = SecretString::from(format!("Bearer {}", self.inner.key.expose_secret().trim()));
         let mut value = HeaderValue::from_str(text.expose_secret()).map_err(|_| {
-            let text = format!("the key of {} holds characters that no key may", self.inner.source);
+            let text = format!("the key from {} has characters that are not allowed in a key", self.inner.source);
             Failure::new(FailureKind::InvalidKey, doing, text)
         })?;
         value.set_sensitive(true);
@@ -181,7 +181,7 @@ impl Account {
     }
 }
 
-/// What a person calls this address.
+/// The display name of an address: `Lambda`, or host and port.
 pub(crate) fn place_of(endpoint: &Url) -> String {
     match (endpoint.host_str(), endpoint.port()) {
         (Some("cloud.lambda.ai"), None) => "Lambda".to_owned(),
@@ -193,7 +193,7 @@ pub(crate) fn place_of(endpoint: &Url) -> String {
 
 fn may_be_tried_again(failure: &Failure, method: &Method) -> bool {
     match failure.kind {
-        // Neither was carried out, whatever it was.
+        // These two were surely not carried out.
         FailureKind::RateLimited => true,
         FailureKind::Unreachable => !failure.is_of_certificate(),
         FailureKind::Conflict => false,
@@ -204,40 +204,40 @@ fn may_be_tried_again(failure: &Failure, method: &Method) -> bool {
 pub(super) fn read_success(body: &[u8]) -> std::result::Result<Value, String> {
     match serde_json::from_slice::<Success>(body) {
         Ok(success) => Ok(success.data),
-        Err(_) if is_page(body) => Err("a web page answered, with a status of success".to_owned()),
+        Err(_) if is_page(body) => Err("a web page answered, with a success status".to_owned()),
         Err(error) => Err(not_expected(&error)),
     }
 }
 
-/// What was asked for, out of an answer's data; the call itself was a success.
+/// Decodes the data of a successful response.
 pub(super) fn data_of<T: DeserializeOwned>(data: Value, method: &Method, doing: &str) -> Api<T> {
     serde_json::from_value(data).map_err(|error| unreadable(doing, method, not_expected(&error)))
 }
 
-/// What the reader says of a text has the text's own words in it, as long as they are.
+/// Describes a parser error, shortened, since it may quote the response at any length.
 fn not_expected(error: &serde_json::Error) -> String {
-    format!("the answer is not what was expected: {}", shortened(&error.to_string()))
+    format!("unexpected response: {}", shortened(&error.to_string()))
 }
 
-/// An answer that cannot be read; the call itself was a success.
+/// The failure of an unreadable response; the call itself succeeded.
 fn unreadable(doing: &str, method: &Method, text: String) -> Failure {
     Failure::new(FailureKind::NoApi, doing, text).effect(Effect::of(method))
 }
 
-/// Reads an endpoint as a person writes it.
+/// Parses an endpoint, with or without `/api/v1`.
 pub(crate) fn endpoint(text: &str) -> Result<Url> {
     let doing = || "read the address of Lambda".to_owned();
     let bare = text.trim().trim_end_matches('/').trim_end_matches("/api/v1");
     let url = Url::parse(bare).map_err(|error| {
         Error::new(ErrorKind::Usage, doing())
-            .because(format!("`{text}` is no address: {error}"))
+            .because(format!("`{text}` is not a URL: {error}"))
             .hint("it looks like https://cloud.lambda.ai")
     })?;
     if http::is_private(&url) {
         return Ok(url);
     }
     Err(Error::new(ErrorKind::Usage, doing())
-        .because(format!("`{text}` would carry the key unencrypted: it takes https, and http on this machine only"))
+        .because(format!("`{text}` would send the key unencrypted: use https; http is allowed on this machine only"))
         .hint("it looks like https://cloud.lambda.ai"))
 }
 

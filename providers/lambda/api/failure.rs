@@ -1,4 +1,4 @@
-//! What a refusal means. Only its `code` is looked at: messages are for people, and change.
+//! Classifies failures by their `code`; messages are for people, and change.
 
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
@@ -13,44 +13,44 @@ pub(crate) type Api<T> = std::result::Result<T, Failure>;
 /// A call that did not succeed.
 pub(crate) type Failure = http::Failure<FailureKind>;
 
-/// What a failure means.
+/// The meaning of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailureKind {
-    /// The key is none, or is not good any more.
+    /// The key is invalid or revoked.
     InvalidKey,
-    /// The account is inactive, or its address is not valid: it can launch nothing.
+    /// The account is inactive, or its billing address is invalid: it cannot launch.
     AccountInactive,
-    /// The key may not do this.
+    /// The key is not authorized for this.
     Forbidden,
-    /// Refused for what it asks.
+    /// The request's parameters are invalid.
     InvalidParameters,
     /// The account's quota is used up.
     Quota,
-    /// Something of this name is there already.
+    /// The name is in use already.
     Duplicate,
     /// It does not exist.
     NotFound,
-    /// None of this type is free in this region now.
+    /// No capacity for this type in this region now.
     NoCapacity,
     /// The file system is in another region than the instance.
     WrongRegion,
-    /// An instance still has it.
+    /// An instance still uses it.
     InUse,
-    /// Something else is being done with it.
+    /// Another operation on it is in progress.
     Conflict,
-    /// Asked too often.
+    /// Too many requests.
     RateLimited,
-    /// Lambda, or what stands behind it, failed.
+    /// Lambda, or a service behind it, failed.
     Fault,
-    /// A web page, or something else that is no answer of Lambda's.
+    /// A web page, or another response that is not Lambda's.
     NoApi,
-    /// The connection broke before the answer was whole.
+    /// The connection broke before the response was complete.
     Cut,
-    /// No answer in time.
+    /// No response within the limit.
     Timeout,
-    /// Nothing answers there; nothing was sent.
+    /// No connection; nothing was sent.
     Unreachable,
-    /// A refusal that is not known.
+    /// Refused with an unknown code.
     Refused,
 }
 
@@ -66,12 +66,12 @@ impl From<Unanswered> for FailureKind {
 }
 
 impl Failure {
-    /// The same call may succeed a little later.
+    /// Whether the same call may succeed a little later.
     pub(crate) fn passes(&self) -> bool {
         use FailureKind::{Conflict, Cut, Fault, NoApi, RateLimited, Timeout, Unreachable};
         match self.kind {
             RateLimited | Fault | Cut | Timeout | Unreachable | Conflict => true,
-            // A page that a proxy answers with 5xx goes; one that says 403 stays.
+            // A proxy's 5xx page is temporary, a 403 is not.
             NoApi => self.status.is_none_or(|status| !(400..500).contains(&status)),
             _ => false,
         }
@@ -88,7 +88,7 @@ impl From<Failure> for Error {
         };
         let status = match failure.kind {
             Kind::NoCapacity => Status::Temporary,
-            // Who reads has tried these again already.
+            // Reads have been retried already.
             _ if failure.passes() => Status::Persistent,
             _ => Status::Permanent,
         };
@@ -97,42 +97,42 @@ impl From<Failure> for Error {
     }
 }
 
-/// What to do about a failure of this kind, where nothing nearer is known.
+/// The default hint for a failure of this kind.
 fn hint_of(kind: FailureKind) -> Option<&'static str> {
     use FailureKind as Kind;
     Some(match kind {
         Kind::InvalidKey => "make a key at https://cloud.lambda.ai/api-keys, then: gpucl login lambda",
         Kind::AccountInactive => {
-            "look whether email address, billing address and payment method are in order: https://cloud.lambda.ai/settings"
+            "check the email address, billing address and payment method: https://cloud.lambda.ai/settings"
         }
         Kind::Forbidden => {
-            "the key's owner lacks a right in the team; an admin of it can give it: https://cloud.lambda.ai/team"
+            "the key's owner lacks a permission in the team; a team admin can grant it: https://cloud.lambda.ai/team"
         }
         Kind::InvalidParameters | Kind::Refused => return None,
         Kind::Quota => "terminate what is not needed any more (gpucl list; gpucl down -c NAME), or ask Lambda for more",
-        Kind::Duplicate => "choose another name, or delete what has it",
+        Kind::Duplicate => "choose another name, or delete the one that has it",
         Kind::NotFound => return None,
         Kind::NoCapacity => "see what is free now: gpucl offers --provider lambda",
-        Kind::WrongRegion => "a file system is only in its region: `regions:` in the spec must name that one",
-        Kind::InUse => "it can be deleted when no instance has it any more; try again in a minute",
-        Kind::Conflict => "something else is being done with it; try again in a minute",
+        Kind::WrongRegion => "a file system is usable only in its region: `regions:` in the spec must name that region",
+        Kind::InUse => "it can be deleted once no instance uses it; try again in a minute",
+        Kind::Conflict => "another operation on it is in progress; try again in a minute",
         Kind::RateLimited => "somebody else uses the same account; try again in a minute",
-        Kind::Fault => "Lambda has trouble of its own; try again in a few minutes (https://status.lambda.ai)",
-        Kind::NoApi => "does something stand between this machine and Lambda? a proxy, a captive portal?",
-        Kind::Cut | Kind::Timeout => "try again; what the call did shows when it is looked at again",
-        Kind::Unreachable => "is this machine online, and Lambda up? https://status.lambda.ai tells",
+        Kind::Fault => "Lambda is having problems; try again in a few minutes (https://status.lambda.ai)",
+        Kind::NoApi => "is there a proxy or a captive portal between this machine and Lambda?",
+        Kind::Cut | Kind::Timeout => "check the current state, then try again",
+        Kind::Unreachable => "check that this machine is online; https://status.lambda.ai shows whether Lambda is up",
     })
 }
 
-/// What an answer that is no success means.
+/// Turns an unsuccessful response into a failure.
 pub(super) fn classify(doing: &str, method: &Method, status: StatusCode, body: &[u8]) -> Failure {
     let error = serde_json::from_slice::<Value>(body).ok().and_then(|value| value.get("error").cloned());
     let text = |key: &str| error.as_ref().and_then(|error| error.get(key)).and_then(Value::as_str).unwrap_or_default();
     let code = text("code");
     let kind = kind_of(status, code);
-    let mut told = match (shortened(text("message")), kind) {
-        // The status says enough, whoever answered.
-        (_, FailureKind::RateLimited) if code.is_empty() => "it was asked too often (429)".to_owned(),
+    let mut message = match (shortened(text("message")), kind) {
+        // The status alone says enough, whoever answered.
+        (_, FailureKind::RateLimited) if code.is_empty() => "too many requests (429)".to_owned(),
         (_, FailureKind::NoApi) => page(status, body),
         (message, _) if message.is_empty() && code.is_empty() => format!("Lambda answered {}", status.as_u16()),
         (message, _) if message.is_empty() => format!("Lambda answered {}", shortened(code)),
@@ -141,11 +141,11 @@ pub(super) fn classify(doing: &str, method: &Method, status: StatusCode, body: &
     };
     let suggestion = shortened(text("suggestion"));
     if matches!(kind, FailureKind::InvalidParameters | FailureKind::Refused) && !suggestion.is_empty() {
-        told = format!("{told}: {suggestion}");
+        message = format!("{message}: {suggestion}");
     }
-    // Whoever answers 4xx has refused it, whether or not it was Lambda.
+    // A 4xx is a refusal, whether or not it is from Lambda.
     let effect = if status.is_client_error() { Effect::None } else { Effect::of(method) };
-    Failure { status: Some(status.as_u16()), ..Failure::new(kind, doing, told) }.effect(effect)
+    Failure { status: Some(status.as_u16()), ..Failure::new(kind, doing, message) }.effect(effect)
 }
 
 fn kind_of(status: StatusCode, code: &str) -> FailureKind {
@@ -167,20 +167,20 @@ fn kind_of(status: StatusCode, code: &str) -> FailureKind {
         "global/internal-error" | "global/unknown" => Kind::Fault,
         _ if status == StatusCode::TOO_MANY_REQUESTS => Kind::RateLimited,
         code if code.starts_with("provider/") => Kind::Fault,
-        // No code is no answer of Lambda's.
+        // A response without a code is not from Lambda.
         "" => Kind::NoApi,
         _ if status.is_server_error() => Kind::Fault,
         _ => Kind::Refused,
     }
 }
 
-/// An answer without a code, told.
+/// Describes a response without a code.
 fn page(status: StatusCode, body: &[u8]) -> String {
     let what = if is_page(body) { "a web page" } else { "something that is not Lambda's" };
     format!("{what} answered, with status {}", status.as_u16())
 }
 
-/// HTML, as proxies and login pages answer.
+/// Whether a body is HTML, as from proxies and login pages.
 pub(super) fn is_page(body: &[u8]) -> bool {
     body.trim_ascii_start().starts_with(b"<")
 }

@@ -1,5 +1,5 @@
-//! What Lambda tells and takes. Fields that are not known are passed over, and so are two that hold a secret: the Jupyter token of
-//! an instance and the address with it.
+//! Data types of Lambda's API. Unknown fields are ignored, and so are two that hold a secret: an instance's Jupyter
+//! token and the URL that contains it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::money::HourlyPrice;
 
-/// A value, or its default where it is absent or null.
+/// Reads a value, or its default if it is absent or null.
 fn some<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(from)?.unwrap_or_default())
 }
@@ -16,30 +16,26 @@ fn some<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Re
 /// An instance.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Instance {
-    /// Its id.
     pub(crate) id: String,
-    /// Its name; a person may change it.
+    /// The name; any user of the account may change it.
     #[serde(default, deserialize_with = "some")]
     pub(crate) name: String,
-    /// Its public address; comes late.
+    /// The public address; assigned late.
     #[serde(default)]
     pub(crate) ip: Option<String>,
-    /// Its address within the region.
+    /// The address within the region.
     #[serde(default)]
     pub(crate) private_ip: Option<String>,
-    /// How far it is.
     pub(crate) status: Status,
-    /// The names of the keys that log in.
+    /// The names of its SSH keys.
     #[serde(default, deserialize_with = "some")]
     pub(crate) ssh_key_names: Vec<String>,
-    /// Where it is.
     pub(crate) region: Region,
-    /// What it is.
     pub(crate) instance_type: InstanceType,
-    /// What can be done with it now.
+    /// The actions that are available now.
     #[serde(default, deserialize_with = "some")]
     pub(crate) actions: Actions,
-    /// What was written beside it when it was launched.
+    /// The tags set at launch.
     #[serde(default, deserialize_with = "some")]
     pub(crate) tags: Vec<TagEntry>,
 }
@@ -50,24 +46,24 @@ impl Instance {
         self.tags.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str())
     }
 
-    /// Its public address, when it has one.
+    /// The public address, if it has a valid one.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         address_in(self.ip.as_deref())
     }
 
-    /// Its address within the region, when it has one.
+    /// The address within the region, if it has a valid one.
     pub(crate) fn private_address(&self) -> Option<IpAddr> {
         address_in(self.private_ip.as_deref())
     }
 }
 
-/// The address that a text is. What is none is passed over: it is written into `ssh_config` and into firewall rules, and an
-/// instance whose address cannot be read must still be seen, and ended.
+/// Parses an IP address; `None` if invalid. The address is written to `ssh_config` and firewall rules, and an instance
+/// with an invalid one must still be listed and terminable.
 fn address_in(text: Option<&str>) -> Option<IpAddr> {
     text?.trim().parse().ok()
 }
 
-/// How far an instance is.
+/// The status of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Status {
     Booting,
@@ -76,7 +72,7 @@ pub(crate) enum Status {
     Terminated,
     Terminating,
     Preempted,
-    /// One that this version does not know.
+    /// A status unknown to this version.
     Other(String),
 }
 
@@ -109,14 +105,14 @@ impl fmt::Display for Status {
     }
 }
 
-/// What can be done with an instance now; only what we do is read.
+/// The available actions of an instance; only those we use.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct Actions {
     #[serde(default, deserialize_with = "some")]
     pub(crate) terminate: Availability,
 }
 
-/// Whether something can be done.
+/// Whether an action is available, and if not, why.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Availability {
     #[serde(default = "yes")]
@@ -135,7 +131,7 @@ fn yes() -> bool {
     true
 }
 
-/// A key and a value that were written beside something.
+/// A tag: key and value.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct TagEntry {
     pub(crate) key: String,
@@ -157,22 +153,21 @@ pub(crate) struct InstanceType {
     /// `A10 (24 GB PCIe)`.
     #[serde(default, deserialize_with = "some")]
     pub(crate) gpu_description: String,
-    /// What an hour costs, in cents of a dollar.
+    /// The price of an hour, in US cents.
     #[serde(default, deserialize_with = "some")]
     pub(crate) price_cents_per_hour: u64,
-    /// What it has.
     #[serde(default, deserialize_with = "some")]
     pub(crate) specs: Specs,
 }
 
 impl InstanceType {
-    /// What an hour costs.
+    /// The price of an hour.
     pub(crate) fn price(&self) -> HourlyPrice {
         HourlyPrice::cents(self.price_cents_per_hour)
     }
 }
 
-/// What a type has.
+/// The hardware of a type.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct Specs {
     #[serde(default, deserialize_with = "some")]
@@ -183,7 +178,7 @@ pub(crate) struct Specs {
     pub(crate) gpus: u32,
 }
 
-/// A type, and where it can be had.
+/// A type, and the regions with capacity for it.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct TypeItem {
     pub(crate) instance_type: InstanceType,
@@ -191,7 +186,7 @@ pub(crate) struct TypeItem {
     pub(crate) regions_with_capacity_available: Vec<Region>,
 }
 
-/// A key that logs in.
+/// An SSH key of the account.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct SshKey {
     pub(crate) id: String,
@@ -201,7 +196,7 @@ pub(crate) struct SshKey {
 }
 
 impl SshKey {
-    /// It is this key, whatever the comment behind it.
+    /// Whether it equals this public key, ignoring the comment.
     pub(crate) fn is(&self, public: &str) -> bool {
         let parts = |text: &str| text.split_whitespace().take(2).map(str::to_owned).collect::<Vec<_>>();
         !public.trim().is_empty() && parts(&self.public_key) == parts(public)
@@ -229,7 +224,7 @@ pub(crate) struct Image {
     pub(crate) region: Region,
 }
 
-/// Rules for what reaches the instances that have them.
+/// A firewall ruleset.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Ruleset {
     pub(crate) id: String,
@@ -237,12 +232,12 @@ pub(crate) struct Ruleset {
     pub(crate) region: Region,
     #[serde(default, deserialize_with = "some")]
     pub(crate) rules: Vec<Rule>,
-    /// The instances that have it.
+    /// The instances that use it.
     #[serde(default, deserialize_with = "some")]
     pub(crate) instance_ids: Vec<String>,
 }
 
-/// One rule: what is let in.
+/// One rule that allows incoming traffic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Rule {
     pub(crate) protocol: String,

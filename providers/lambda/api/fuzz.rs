@@ -1,4 +1,4 @@
-//! What Lambda answers, or whoever answers in its place: each kind is read, or refused as what cannot be read, and a choice is made of it.
+//! Fuzzes Lambda's responses: each is parsed, or refused as malformed; then a choice is made from it.
 
 use reqwest::{Method, StatusCode};
 use serde::de::DeserializeOwned;
@@ -40,8 +40,8 @@ fn fuzz_answers_of_lambda() {
     Target::of_json("lambda", &seeds()).with_words(&words).with_inputs(600, 80).run(|input| {
         for status in [400, 401, 403, 404, 409, 429, 500, 502] {
             let failure = classify("launch it", &Method::POST, StatusCode::from_u16(status).unwrap(), input);
-            let told: usize = Error::from(failure).causes().iter().map(String::len).sum();
-            demand(told < 20_000, || format!("an error of {told} bytes"))?;
+            let length: usize = Error::from(failure).causes().iter().map(String::len).sum();
+            demand(length < 20_000, || format!("an error of {length} bytes"))?;
         }
         let data = match read_success(input) {
             Ok(data) => data,

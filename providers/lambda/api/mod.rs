@@ -1,7 +1,7 @@
-//! Lambda's interface, version 1: one account, spoken to at the pace that it asks for.
+//! Client of Lambda's API, version 1: one account, within its rate limits.
 //!
-//! A call that reads is tried again when that may help. A call that changes something is sent once, but for what was surely not
-//! carried out; a failure says whether it may have been.
+//! Reads are retried when that may help. A changing call is sent once and retried only if it was surely not carried
+//! out; a failure says whether it may have taken effect.
 
 mod account;
 mod call;

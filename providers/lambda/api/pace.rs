@@ -1,7 +1,7 @@
-//! How often Lambda may be asked: once a second, and one launch in 12 s, by all gpucl processes of this user together.
+//! Lambda's rate limits: one call a second and one launch in 12 s, for all gpucl processes of this user together.
 //!
-//! They share a file that says when the next call may be made. It is named by a digest of the account, and holds times only. A call
-//! takes its turn under the file's lock, and waits for it without.
+//! They share a file with the time of the next allowed call. It is named by a digest of the account, and contains only
+//! times. A call takes its turn under the file's lock, and waits for the turn without it.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
@@ -15,16 +15,16 @@ use serde::{Deserialize, Serialize};
 use crate::util::digest;
 use crate::util::fs::create_private_dir;
 
-/// Between two calls. Lambda counts when they arrive: a little more than its second is left for the way there.
+/// The interval between calls. Lambda counts arrivals, so it is a little more than a second for jitter on the way.
 const CALL: Duration = Duration::from_millis(1050);
-/// Between two launches.
+/// The interval between launches.
 const LAUNCH: Duration = Duration::from_millis(12_150);
-/// How long a call may be on its way there: a new connection takes some round trips.
+/// The maximum transit time of a call: a new connection takes some round trips.
 const ON_THE_WAY: Duration = Duration::from_millis(300);
-/// No turn lies further ahead: the clock was put back since it was written.
+/// The furthest plausible turn; a later one means that the clock was put back since.
 const FURTHEST: Duration = Duration::from_secs(10 * 60);
 
-/// What a turn is for.
+/// The kind of call that a turn is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Any call.
@@ -33,49 +33,49 @@ pub(crate) enum Turn {
     Launch,
 }
 
-/// When one may speak.
+/// The shared rate limiter of an account.
 #[derive(Debug, Clone)]
 pub(crate) struct Pace {
     file: PathBuf,
     factor: f64,
 }
 
-/// The file: milliseconds since 1970.
+/// The file's content; all times in milliseconds since 1970.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct Turns {
-    /// Before this, no call that is not a launch.
+    /// The earliest time of the next call other than a launch.
     call: u64,
-    /// When the last launch was or will be made.
+    /// The scheduled time of the last launch, past or future.
     launch: u64,
-    /// No launch before this.
+    /// No launch before this time.
     no_launch: u64,
-    /// When the last call was made, launches included: who had a turn may have come late to it.
+    /// The actual time of the last call, including launches; may be later than its turn.
     called: u64,
-    /// When the last launch was made.
+    /// The actual time of the last launch.
     launched: u64,
 }
 
 impl Pace {
-    /// The pace of an account. The factor is 1, and less with a stand-in that is in a hurry.
+    /// The pace of an account. `factor` is 1, or less for a fast stand-in.
     pub(crate) fn new(folder: &Path, endpoint: &str, key: &SecretString, factor: f64) -> Self {
         let name = digest::of_json(&("lambda", endpoint, key.expose_secret()));
         let name: String = name.chars().filter(char::is_ascii_alphanumeric).take(16).collect();
         Self { file: folder.join("pace").join(format!("lambda-{name}")), factor }
     }
 
-    /// A time of Lambda's, as long as it is here.
+    /// Scales a duration by the factor.
     pub(crate) fn scaled(&self, time: Duration) -> Duration {
         time.mul_f64(self.factor)
     }
 
-    /// Waits for a turn; hands back when it was. Dropped while it waits, it leaves a gap and nothing else.
+    /// Waits for a turn, and returns its time. Safe to drop while waiting: that only leaves a gap.
     pub(crate) async fn turn(&self, turn: Turn) -> u64 {
         loop {
             let now = now();
             let taken = self.with_turns(|turns| turns.take(turn, now, self.millis(CALL), self.millis(LAUNCH)));
             match taken {
-                // Without the file nobody is known: every call waits as if another had just been made.
+                // Without the file other processes are unknown: wait as if a call had just been made.
                 Err(_) => {
                     tokio::time::sleep(self.scaled(if turn == Turn::Call { CALL } else { LAUNCH })).await;
                     return self::now();
@@ -91,7 +91,7 @@ impl Pace {
         }
     }
 
-    /// Makes use of a turn that has come: after one that came late to its own it is waited for a moment more.
+    /// Uses a turn whose time has come; waits a little longer if the call before it was late.
     async fn come(&self, turn: Turn) -> u64 {
         let wait = || self.with_turns(|turns| turns.come(turn, now(), self.millis(CALL), self.millis(LAUNCH)));
         while let Ok(Err(wait)) = wait() {
@@ -100,13 +100,14 @@ impl Pace {
         now()
     }
 
-    /// What was called at this time was answered now: it may have arrived late, and the next keeps its distance from that.
+    /// Records that the call made at `called` was answered now: it may have arrived late, and the interval counts
+    /// from its arrival.
     pub(crate) fn answered(&self, called: u64) {
         let arrived = now().min(called + self.millis(ON_THE_WAY));
         let _ = self.with_turns(|turns| turns.called = turns.called.max(arrived));
     }
 
-    /// Nobody speaks for so long: Lambda said that it was too often.
+    /// Blocks all calls for this time, after a 429.
     pub(crate) fn hold(&self, turn: Turn, time: Duration) {
         let until = now() + u64::try_from(time.as_millis()).unwrap_or(0);
         let _ = self.with_turns(|turns| {
@@ -117,7 +118,7 @@ impl Pace {
         });
     }
 
-    /// How long to leave it alone after a 429 that does not say.
+    /// How long to pause after a 429 without `Retry-After`.
     pub(crate) fn penalty(&self, turn: Turn) -> Duration {
         match turn {
             Turn::Call => self.scaled(CALL * 3),
@@ -129,14 +130,14 @@ impl Pace {
         u64::try_from(self.scaled(time).as_millis()).unwrap_or(u64::MAX).max(1)
     }
 
-    /// Reads the turns, changes them and writes them, under the lock of their file.
+    /// Reads, changes and writes the turns under the file's lock.
     fn with_turns<T>(&self, change: impl FnOnce(&mut Turns) -> T) -> std::io::Result<T> {
         if let Some(folder) = self.file.parent() {
             create_private_dir(folder)?;
         }
         let mut file: File =
             File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&self.file)?;
-        // Held for as long as it takes to write a line.
+        // Held only while one line is read and written.
         file.lock()?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
@@ -151,12 +152,12 @@ impl Pace {
     }
 }
 
-/// What came of asking for a turn.
+/// The result of requesting a turn.
 #[derive(Debug, PartialEq, Eq)]
 enum Taken {
-    /// It is at this time.
+    /// The turn is at this time.
     At(u64),
-    /// It is another's launch until then.
+    /// Another launch is scheduled: request again at this time.
     AskAgainAt(u64),
 }
 
@@ -166,18 +167,18 @@ impl Turns {
         match turn {
             Turn::Call => {
                 let mut at = self.call.max(now);
-                // A launch that waits for its time keeps it, and calls go around it.
+                // A scheduled launch keeps its time; calls are scheduled around it.
                 if gap(at, self.launch) {
                     at = self.launch + call;
                 }
                 self.call = at + call;
                 Taken::At(at)
             }
-            // One launch waits with a time of its own; the others wait for it, so that a process that dies takes no more than one.
+            // Only one launch is scheduled and the others wait for it, so a process that dies wastes one turn at most.
             Turn::Launch if self.launch > now => Taken::AskAgainAt(self.launch),
             Turn::Launch => {
                 let mut at = now.max(self.launch + launch).max(self.no_launch);
-                // Calls that have a turn before it keep it.
+                // Calls scheduled before it keep their turns.
                 if at < self.call {
                     at = self.call;
                 }
@@ -187,7 +188,7 @@ impl Turns {
         }
     }
 
-    /// A call is made now; or it is not, and so many milliseconds are left until it may be.
+    /// Records a call made now, or returns the milliseconds until it is allowed.
     fn come(&mut self, turn: Turn, now: u64, call: u64, launch: u64) -> Result<(), u64> {
         let after_launch = if turn == Turn::Launch { self.launched + launch } else { 0 };
         let from = (self.called + call).max(after_launch);
@@ -231,14 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn calls_come_one_after_another() {
+    fn calls_keep_their_interval() {
         let mut turns = Turns::default();
         let times: Vec<u64> = (0..4).map(|_| at(turns.take(Turn::Call, 1_000_000, 1000, 12_000))).collect();
         assert_eq!(times, [1_000_000, 1_001_000, 1_002_000, 1_003_000]);
     }
 
     #[test]
-    fn a_launch_keeps_its_time_whatever_else_is_asked() {
+    fn a_launch_keeps_its_time_among_other_calls() {
         let mut turns = Turns::default();
         let first = at(turns.take(Turn::Launch, 1_000_000, 1000, 12_000));
         assert_eq!(first, 1_000_000);
@@ -271,21 +272,21 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_late_to_a_turn_is_not_overtaken() {
+    fn the_interval_counts_from_a_late_call() {
         let mut turns = Turns::default();
-        // It was to be made at 1 000 000; the next has its turn a second later.
+        // Its turn was at 1 000 000; the next turn is a second later.
         assert_eq!(turns.come(Turn::Call, 1_000_300, 1000, 12_000), Ok(()));
         assert_eq!(turns.come(Turn::Launch, 1_001_000, 1000, 12_000), Err(300));
         assert_eq!(turns.come(Turn::Launch, 1_001_300, 1000, 12_000), Ok(()));
         assert_eq!(turns.come(Turn::Launch, 1_013_000, 1000, 12_000), Err(300));
         assert_eq!(turns.come(Turn::Call, 1_013_000, 1000, 12_000), Ok(()));
-        // The clock was put back: nobody waits for what it said.
+        // The clock was put back: earlier times are discarded.
         turns.forget_what_cannot_be(5_000);
         assert_eq!(turns.come(Turn::Call, 6_000, 1000, 12_000), Ok(()));
     }
 
     #[test]
-    fn a_clock_that_was_put_back_stops_nobody() {
+    fn a_clock_that_was_put_back_blocks_no_call() {
         let mut turns = Turns { call: 9_000_000_000, launch: 9_000_000_000, ..Turns::default() };
         turns.forget_what_cannot_be(1_000_000);
         assert_eq!(at(turns.take(Turn::Call, 1_000_000, 1000, 12_000)), 1_001_000);

@@ -1,4 +1,4 @@
-//! What answers mean.
+//! Classification of responses.
 
 use reqwest::{Method, StatusCode};
 use serde_json::json;
@@ -16,9 +16,9 @@ fn refused(status: u16, code: &str) -> Failure {
     answered(&Method::POST, status, &body.to_string())
 }
 
-/// Every code that the document has, and some that it has not.
+/// Every documented code, and some undocumented ones.
 #[test]
-fn a_code_says_what_it_is_whatever_the_status_and_the_words() {
+fn the_code_decides_whatever_the_status_and_the_message() {
     use FailureKind as Kind;
     for (status, code, kind, effect) in [
         (401, "global/invalid-api-key", Kind::InvalidKey, Effect::None),
@@ -49,7 +49,7 @@ fn a_code_says_what_it_is_whatever_the_status_and_the_words() {
 }
 
 #[test]
-fn what_has_no_code_is_no_answer_of_lambdas() {
+fn a_response_without_a_code_is_not_lambdas() {
     let page = "<!DOCTYPE html><html><body>Just a moment...</body></html>";
     let of_proxy = answered(&Method::POST, 502, page);
     assert_eq!((of_proxy.kind, of_proxy.effect), (FailureKind::NoApi, Effect::Unknown));
@@ -57,13 +57,13 @@ fn what_has_no_code_is_no_answer_of_lambdas() {
     assert_eq!((blocked.kind, blocked.effect), (FailureKind::NoApi, Effect::None));
     assert!(blocked.text.contains("a web page answered, with status 403"), "{}", blocked.text);
     assert!(!blocked.passes() && of_proxy.passes());
-    // The status of this one says enough.
+    // The status alone says enough.
     assert_eq!(answered(&Method::POST, 429, page).kind, FailureKind::RateLimited);
     assert_eq!(answered(&Method::GET, 500, "").effect, Effect::None);
 }
 
 #[test]
-fn an_error_says_whether_it_is_worth_another_try_and_what_it_left() {
+fn an_error_says_whether_to_retry_and_what_is_left_behind() {
     let parts = |failure: Failure| {
         let error = Error::from(failure);
         (error.kind(), error.retry_status(), error.left_behind().clone())
@@ -77,7 +77,7 @@ fn an_error_says_whether_it_is_worth_another_try_and_what_it_left() {
 }
 
 #[test]
-fn an_instance_is_read_with_what_nobody_knows_and_without_its_secrets() {
+fn an_instance_is_read_despite_unknown_fields_and_without_its_secrets() {
     let instance: Instance = serde_json::from_value(json!({
         "id": "i", "name": null, "status": "hibernating", "ssh_key_names": [], "file_system_names": [],
         "region": {"name": "us-east-1", "description": "x", "planet": "earth"},
@@ -94,7 +94,7 @@ fn an_instance_is_read_with_what_nobody_knows_and_without_its_secrets() {
     assert!(!format!("{instance:?}").contains("secret-of-jupyter"));
 }
 
-/// An address goes into `ssh_config`, into firewall rules and onto hosts.
+/// An address is written to `ssh_config`, to firewall rules and to hosts.
 #[test]
 fn an_address_of_an_instance_is_an_ip_address_or_none() {
     let instance = |ip: &str| -> Instance {
@@ -113,7 +113,7 @@ fn an_address_of_an_instance_is_an_ip_address_or_none() {
 }
 
 #[test]
-fn an_address_is_read_as_people_write_it_and_never_in_the_clear() {
+fn an_endpoint_is_accepted_in_every_spelling_but_never_unencrypted() {
     for text in ["https://cloud.lambda.ai", "https://cloud.lambda.ai/", "https://cloud.lambda.ai/api/v1/"] {
         assert_eq!(place_of(&endpoint(text).unwrap()), "Lambda");
     }

@@ -1,5 +1,5 @@
-//! File systems that are made for a cluster, or at its request. One that is deleted with it has our tag for its name; one that is kept
-//! has the name that the spec gives it, and is the user's from then on.
+//! File systems created for a cluster. One that is deleted with the cluster is named by our tag; one that is kept has
+//! the name from the spec, and belongs to the user from then on.
 
 use super::{Named, find, made};
 use crate::error::Result;
@@ -7,7 +7,7 @@ use crate::name::Tag;
 use crate::provider::{Acquired, ResourceRequest};
 use crate::providers::lambda::cloud::{Age, Cloud};
 
-/// What it is called in the account.
+/// Its name in the account.
 fn name_of(tag: &Tag, request: &ResourceRequest) -> String {
     match (request.settings["keep"].as_bool(), request.settings["name"].as_str()) {
         (Some(true), Some(name)) => name.to_owned(),
@@ -15,7 +15,7 @@ fn name_of(tag: &Tag, request: &ResourceRequest) -> String {
     }
 }
 
-/// Makes the file system, or finds it.
+/// Creates the file system, or finds it.
 pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Acquired> {
     let account = cloud.account()?;
     let name = name_of(tag, request);
@@ -29,7 +29,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
     made(cloud, &named, answer.map(|file| file.id)).await
 }
 
-/// The id of a file system that a host of this tag has, by its key.
+/// Finds the id of a created file system by its tag or, if kept, by its name.
 pub(super) async fn id_of(cloud: &Cloud, tag: &Tag, name: &str, keep: bool, region: &str) -> Result<Option<String>> {
     let wanted = if keep { name.to_owned() } else { tag.to_string() };
     let files = cloud.file_systems(Age::Fresh).await?;

@@ -1,4 +1,4 @@
-//! Instances: launched once by their tag, waited for, reached, terminated and seen to be gone.
+//! Instances: launched once per tag, awaited until active, located for SSH, terminated and verified as gone.
 
 use std::time::Duration;
 
@@ -18,18 +18,18 @@ use crate::providers::lambda::resolve::resolve;
 use crate::providers::lambda::used::public_keys;
 use crate::secret::{ensure_key_pair, key_pair};
 
-/// How long an instance may take until it is active and has its address: with 8 GPUs it was seen to take 15 minutes.
+/// How long an instance may take to be active with an address; 15 minutes were observed with 8 GPUs.
 const BOOT_LIMIT: Duration = Duration::from_secs(30 * 60);
-/// How long an instance may take until it is terminated.
+/// How long a termination may take.
 const END_LIMIT: Duration = Duration::from_secs(10 * 60);
-/// A limit counts only after so many looks: a machine that slept, or is very slow, has not looked yet.
-const LEAST_LOOKS: u32 = 3;
-/// What to do when there is none.
+/// A limit applies only after this many polls: a machine that slept, or is very slow, has not polled yet.
+const LEAST_POLLS: u32 = 3;
+/// The hint for lack of capacity.
 const WAIT: &str = "wait for it: the same with --wait-capacity 6h";
-/// How often a termination is sent again whose answer was lost. It goes by id: nothing is done twice.
+/// The maximum number of attempts to terminate if the response is lost. Idempotent, since it goes by id.
 const AGAIN: u32 = 3;
 
-/// An instance that carries a tag.
+/// The resource of a tagged instance.
 pub(super) fn observed(instance: &Instance) -> Option<(Tag, ObservedResource)> {
     let tag = tag_of(instance)?;
     let has_address = instance.address().is_some();
@@ -37,10 +37,10 @@ pub(super) fn observed(instance: &Instance) -> Option<(Tag, ObservedResource)> {
         Status::Active if has_address => (true, false, String::new()),
         Status::Active => (false, true, "it has no address yet".to_owned()),
         Status::Booting => (false, true, "it is booting".to_owned()),
-        // What is not known may pass; to terminate a machine for a word would be worse.
+        // An unknown status may be transitional; terminating a machine for it would be worse.
         Status::Other(status) => (false, true, format!("it is {status}")),
-        Status::Unhealthy => (false, false, "Lambda says that it is unhealthy".to_owned()),
-        Status::Preempted => (false, false, "it was preempted: Lambda took it away".to_owned()),
+        Status::Unhealthy => (false, false, "Lambda reports that it is unhealthy".to_owned()),
+        Status::Preempted => (false, false, "it was preempted by Lambda".to_owned()),
         Status::Terminating | Status::Terminated => (false, false, "it is being terminated".to_owned()),
     };
     let resource = ObservedResource { usable, coming, detail, ..there(Kind::Instance, &tag, &instance.id, "") };
@@ -59,12 +59,12 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
         None => find(cloud, tag, request).await?,
     };
     let new = new_instance(cloud, tag, request, &found).await?;
-    // One after another, as Lambda takes them: what one is refused, the next does not ask for.
+    // One at a time, as Lambda requires: a type that one launch was refused is not requested by the next.
     let _alone = cloud.launching.lock().await;
     if cloud.just_refused(account, &found.kind, &found.region) {
         let doing = format!("launch a {} in {}", found.kind, found.region);
         return Err(Error::new(ErrorKind::Capacity, doing)
-            .because("there was none of it a moment ago")
+            .because("it had no capacity a moment ago")
             .status(Retry::Temporary)
             .hint("see what is free now: gpucl offers --provider lambda")
             .hint(WAIT));
@@ -80,12 +80,12 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
     }
 }
 
-/// There was some when it was looked for, and there is none now.
+/// The error for a launch refused although the list of types showed capacity.
 fn refused(failure: Failure) -> Error {
-    Error::from(failure).because("the list of types said that there was some: it went to somebody else").hint(WAIT)
+    Error::from(failure).because("the list of types showed capacity: it went to somebody else").hint(WAIT)
 }
 
-/// What a launch is asked with.
+/// Builds the launch request.
 async fn new_instance(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, found: &Found) -> Result<NewInstance> {
     let scope = scope_of(tag);
     let mut mounts = Vec::new();
@@ -99,7 +99,7 @@ async fn new_instance(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, found
         };
         let id = id.ok_or_else(|| {
             Error::new(ErrorKind::Provider, format!("launch {}", tag.key.display_name()))
-                .because(format!("its file system {} is not there any more", file.wanted.name))
+                .because(format!("its file system {} no longer exists", file.wanted.name))
         })?;
         mounts.push((id, file.wanted.mount_point()));
     }
@@ -120,7 +120,7 @@ async fn new_instance(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, found
     })
 }
 
-/// What was not looked for before is looked for now.
+/// Resolves the request now, if that was not done before.
 async fn find(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Found> {
     let entry = match request.settings["type"].as_str() {
         Some(kind) => serde_json::json!({ "type": kind }),
@@ -129,25 +129,25 @@ async fn find(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Fou
     let resolved = resolve(cloud, &scope_of(tag), vec![HostRequest::new(tag.key.clone(), entry)]).await?;
     let found = resolved.hosts.into_iter().next().map(|host| host.found).unwrap_or_default();
     let found: Option<Found> = found.read()?;
-    let mut found = found.ok_or_else(|| Error::new(ErrorKind::Internal, format!("find what {tag} takes")))?;
-    // It was asked for with a key of its own.
+    let mut found = found.ok_or_else(|| Error::new(ErrorKind::Internal, format!("resolve the host {tag}")))?;
+    // The request includes a key of its own.
     found.key = KeyFound::Own;
     Ok(found)
 }
 
-/// Waits until an instance is active and has its address.
+/// Waits until an instance is active and has an address.
 pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, id: &str) -> Result<()> {
     let account = cloud.account()?;
     let name = tag.key.display_name();
     let doing = || format!("boot {name}");
     let left = || LeftBehind::Remaining(vec![id.to_owned()]);
     let (begun, limit) = (Instant::now(), account.limit(BOOT_LIMIT));
-    let (mut told, mut looks) = (None, 0);
+    let (mut reported, mut polls) = (None, 0);
     let mut outage = Outage::new(&cloud.context.events);
     loop {
-        looks += 1;
-        let age = if told.is_none() { Age::Fresh } else { Age::Within(account.scaled(POLL / 2)) };
-        let is_over = || begun.elapsed() > limit && looks > LEAST_LOOKS;
+        polls += 1;
+        let age = if reported.is_none() { Age::Fresh } else { Age::Within(account.scaled(POLL / 2)) };
+        let is_over = || begun.elapsed() > limit && polls > LEAST_POLLS;
         let Some(instances) =
             outage.outlast(cloud.instances(age).await, is_over).map_err(|error| error.left(left()))?
         else {
@@ -156,7 +156,7 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, id: &str) -> Result<()
         };
         let Some(instance) = instances.iter().find(|one| one.id == id) else {
             return Err(Error::new(ErrorKind::Provider, doing())
-                .because("the instance is not there any more: somebody terminated it")
+                .because("the instance no longer exists: somebody terminated it")
                 .status(Retry::Temporary));
         };
         let stage = match &instance.status {
@@ -174,25 +174,25 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, id: &str) -> Result<()
                     .left(left()));
             }
         };
-        if told.as_ref() != Some(&stage) {
+        if reported.as_ref() != Some(&stage) {
             let usual = usual(instance.instance_type.specs.gpus);
             let what = format!("{name} to boot ({stage}; {} usually takes {usual})", instance.instance_type.name);
             let limit_milliseconds = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
             cloud.context.events.send(EventKind::Waiting { what, limit_milliseconds });
-            told = Some(stage.clone());
+            reported = Some(stage.clone());
         }
-        if begun.elapsed() > limit && looks > LEAST_LOOKS {
+        if begun.elapsed() > limit && polls > LEAST_POLLS {
             let minutes = BOOT_LIMIT.as_secs() / 60;
             return Err(Error::new(ErrorKind::Timeout, doing())
-                .because(format!("it has not come after {minutes} minutes: {stage} (the instance {id})"))
-                .hint(format!("give it back, so that it costs no more: gpucl down -c {}", tag.cluster))
+                .because(format!("it is not ready after {minutes} minutes: {stage} (the instance {id})"))
+                .hint(format!("release it, so that it costs no more: gpucl down -c {}", tag.cluster))
                 .left(left()));
         }
         tokio::time::sleep(account.scaled(POLL)).await;
     }
 }
 
-/// How long a type takes to boot.
+/// The usual boot time of a type.
 fn usual(gpus: u32) -> &'static str {
     if gpus >= 4 { "10 to 15 minutes" } else { "4 to 6 minutes" }
 }
@@ -202,13 +202,13 @@ pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
     let account = cloud.account()?;
     let left = || LeftBehind::Remaining(vec![id.to_owned()]);
     let (begun, limit) = (Instant::now(), account.limit(END_LIMIT));
-    let (mut sent, mut accepted, mut looks) = (0, false, 0);
+    let (mut sent, mut accepted, mut polls) = (0, false, 0);
     let mut outage = Outage::new(&cloud.context.events);
     loop {
-        looks += 1;
-        let is_over = || begun.elapsed() > limit && looks > LEAST_LOOKS;
-        let looked = outage.outlast(cloud.instances(Age::New).await, is_over);
-        let Some(instances) = looked.map_err(|error| error.left(left()).hint(billed(id)))? else {
+        polls += 1;
+        let is_over = || begun.elapsed() > limit && polls > LEAST_POLLS;
+        let answer = outage.outlast(cloud.instances(Age::New).await, is_over);
+        let Some(instances) = answer.map_err(|error| error.left(left()).hint(billed(id)))? else {
             tokio::time::sleep(account.scaled(POLL)).await;
             continue;
         };
@@ -221,7 +221,7 @@ pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
                 Ok(()) => accepted = true,
                 Err(failure) if failure.kind == FailureKind::NotFound => {}
                 Err(failure) if failure.effect == Effect::Unknown && sent < AGAIN => {}
-                // Some cannot be terminated yet: the list says so, and why.
+                // Not terminable yet: the list says so, with a reason.
                 Err(_) if !instance.actions.terminate.available && begun.elapsed() < limit => sent = 0,
                 Err(failure) => {
                     let reason = &instance.actions.terminate.reason_code;
@@ -232,9 +232,9 @@ pub(super) async fn release(cloud: &Cloud, id: &str) -> Result<()> {
                 }
             }
         }
-        if begun.elapsed() > limit && looks > LEAST_LOOKS {
+        if begun.elapsed() > limit && polls > LEAST_POLLS {
             return Err(Error::new(ErrorKind::Timeout, format!("terminate the instance {id}"))
-                .because(format!("it is {} still after {} minutes", instance.status, END_LIMIT.as_secs() / 60))
+                .because(format!("it is still {} after {} minutes", instance.status, END_LIMIT.as_secs() / 60))
                 .left(left())
                 .hint(billed(id)));
         }
@@ -248,11 +248,11 @@ fn billed(id: &str) -> String {
 
 /// How to log in to an instance.
 pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlace> {
-    let doing = || format!("find the way to {}", tag.key.display_name());
+    let doing = || format!("find the address of {}", tag.key.display_name());
     let instances = cloud.instances(Age::Fresh).await?;
     let is_it = |one: &&Instance| one.id == id && tag_of(one).as_ref() == Some(tag) && one.status == Status::Active;
     let Some(instance) = instances.iter().find(is_it) else {
-        return Err(Error::new(ErrorKind::Provider, doing()).because("no instance of that tag and id is active"));
+        return Err(Error::new(ErrorKind::Provider, doing()).because("no active instance has that tag and id"));
     };
     let node = instance
         .address()
@@ -262,7 +262,7 @@ pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlac
     let identity_file = if instance.ssh_key_names.contains(&own) {
         key_pair(&folder, LOGIN).map(|pair| pair.file)
     } else {
-        // A key of the account: the file of it, where it lies in ~/.ssh; else whatever `ssh` itself knows.
+        // A key of the account: its file in ~/.ssh, if it is there; else `ssh` chooses.
         let keys = cloud.keys(Age::Fresh).await?;
         let named = |text: &str| keys.iter().any(|key| instance.ssh_key_names.contains(&key.name) && key.is(text));
         let files = public_keys(&cloud.context.user_environment.home);

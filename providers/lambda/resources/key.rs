@@ -1,4 +1,4 @@
-//! The SSH key of a cluster: made on this machine, its public half in the account under our tag.
+//! The SSH key of a cluster: generated on this machine, its public key added to the account under our tag.
 
 use super::{Named, made};
 use crate::error::Result;
@@ -8,10 +8,10 @@ use crate::providers::lambda::api::SshKey;
 use crate::providers::lambda::cloud::{Age, Cloud};
 use crate::secret::ensure_key_pair;
 
-/// The name of the pair that logs in, in the cluster's state folder.
+/// The name of the login key pair in the cluster's state folder.
 pub(super) const LOGIN: &str = "login";
 
-/// Brings the public key there, or finds it; one whose private half is lost is replaced.
+/// Adds the public key, or finds it; an added key whose private key is lost is replaced.
 pub(super) async fn acquire(cloud: &Cloud, tag: &Tag) -> Result<Acquired> {
     let account = cloud.account()?;
     let name = tag.to_string();
@@ -22,7 +22,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag) -> Result<Acquired> {
         return Ok(Acquired { id: key.id.clone(), was_there: true });
     }
     for lost in named {
-        // A launch takes a name: there are never two of one name.
+        // A launch selects a key by name, so names must be unique.
         account.delete_ssh_key(&lost.id).await?;
         cloud.changed();
     }

@@ -1,4 +1,4 @@
-//! What a host takes at Lambda: a key, rules, file systems, an instance. Each is acquired, waited for and released in its own file.
+//! The resources of a host: SSH key, ruleset, file systems, instance. One module each acquires and waits for it.
 
 mod file_system;
 mod instance;
@@ -20,14 +20,14 @@ use crate::provider::{
     Acquired, Finding, HostPlace, HostRequest, ObservedResource, Recorder, ResourceKind, ResourceRequest, settings,
 };
 
-/// How long what was made may be missing from the list.
+/// How long a new resource may be missing from the list.
 const SHOWS_WITHIN: Duration = Duration::from_secs(5);
-/// How long what an instance has may be in use still when that instance is gone.
+/// How long a resource may still count as in use after its instance is gone.
 const FREE_WITHIN: Duration = Duration::from_secs(3 * 60);
-/// Between two looks at what is on its way.
+/// The poll interval for pending changes.
 const POLL: Duration = Duration::from_secs(5);
 
-/// The kinds of resource there are, in the order in which they are acquired.
+/// The kinds of resource, in the order of acquisition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     SshKey,
@@ -51,17 +51,17 @@ impl Kind {
     fn of(kind: &ResourceKind) -> Result<Self> {
         Self::ALL.into_iter().find(|known| known.name() == kind.0).ok_or_else(|| {
             Error::new(ErrorKind::Provider, format!("acquire a {}", kind.0))
-                .because(format!("there is no resource of kind `{}` here", kind.0))
+                .because(format!("Lambda has no resource of kind `{}`", kind.0))
         })
     }
 }
 
-/// The key of the rules that all hosts share.
+/// The key of the ruleset that all hosts share.
 fn rules_key() -> Key {
     Key::numbered("rules", 0)
 }
 
-/// A resource that is there and can be used.
+/// An existing, usable resource.
 fn there(kind: Kind, tag: &Tag, id: &str, detail: &str) -> ObservedResource {
     ObservedResource {
         key: tag.key.clone(),
@@ -75,11 +75,11 @@ fn there(kind: Kind, tag: &Tag, id: &str, detail: &str) -> ObservedResource {
     }
 }
 
-/// Which resources a host takes.
+/// The resources of one host.
 pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
     let doing = || format!("read the entry of {}", request.key.display_name());
     let entry = config::read_host(&request.settings, "").map_err(|errors| settings::wrong(doing(), &errors))?;
-    // Without what was found, a host is asked for as if it were the only one, in whichever region.
+    // Without a finding, the host is requested as if it were the only one, in any region.
     let found: Option<Found> = request.found.read()?;
     let make = |key: Key, kind: Kind, settings: Value| ResourceRequest {
         key,
@@ -95,7 +95,7 @@ pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<Resourc
         requests[0].adopted = Some(id.clone());
     }
     if let Some(found) = found.as_ref().filter(|found| found.several) {
-        // Rules are of a region: in another one they are others.
+        // A ruleset belongs to a region, so the region is part of its settings.
         requests.push(make(rules_key(), Kind::Ruleset, json!({ "region": found.region })));
     }
     for file in found.iter().flat_map(|found| &found.file_systems) {
@@ -104,7 +104,7 @@ pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<Resourc
         requests.push(ResourceRequest { adopted: file.id.clone(), ..make(key, Kind::FileSystem, settings) });
     }
     let needs = requests.iter().map(|request| request.key.clone()).collect();
-    // What was found is what it is: the type of a host that exists stays when the spec takes it still.
+    // The finding decides: an existing host keeps its type while the spec still accepts it.
     let kind = found.as_ref().map(|found| found.kind.clone()).or_else(|| entry.kind.clone());
     let need = if kind.is_none() { json!(entry.gpus) } else { Value::Null };
     let settings = json!({ "type": kind, "gpus": need, "image": cloud.settings.image });
@@ -116,14 +116,14 @@ pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<Resourc
     Ok(requests)
 }
 
-/// What of this owner exists, in the order in which it was acquired.
+/// The owner's existing resources, in the order of acquisition.
 pub(super) async fn owned(cloud: &Cloud, owner: &Owner) -> Result<Vec<(Tag, ObservedResource)>> {
     let mut found = tagged(cloud).await?;
     found.retain(|(tag, _)| tag.owner == *owner);
     Ok(found)
 }
 
-/// What carries a tag, in the order in which it was acquired.
+/// All tagged resources, in the order of acquisition.
 pub(super) async fn tagged(cloud: &Cloud) -> Result<Vec<(Tag, ObservedResource)>> {
     let (keys, rulesets, files, instances) = tokio::try_join!(
         cloud.keys(Age::Fresh),
@@ -137,7 +137,7 @@ pub(super) async fn tagged(cloud: &Cloud) -> Result<Vec<(Tag, ObservedResource)>
         Some((tag, resource))
     };
     let keys = keys.iter().filter_map(|one| named(Kind::SshKey, &one.name, &one.id, ""));
-    // Everybody in the account can change its name: one that another's machine has is not ours.
+    // Any user of the account can change its name: a ruleset in use by an untagged machine is not ours.
     let is_used_by_others =
         |one: &&Ruleset| instances.iter().any(|host| one.instance_ids.contains(&host.id) && tag_of(host).is_none());
     let rulesets = rulesets.iter().filter(|one| !is_used_by_others(one));
@@ -147,7 +147,7 @@ pub(super) async fn tagged(cloud: &Cloud) -> Result<Vec<(Tag, ObservedResource)>
     Ok(keys.chain(rulesets).chain(files).chain(instances).collect())
 }
 
-/// What these are now that are used and were not made for the cluster.
+/// Observes adopted resources: those that the cluster uses but did not make.
 pub(super) async fn observe_adopted(cloud: &Cloud, requests: &[ResourceRequest]) -> Result<Vec<ObservedResource>> {
     let mut observed = Vec::new();
     for request in requests {
@@ -178,7 +178,7 @@ pub(super) async fn observe_adopted(cloud: &Cloud, requests: &[ResourceRequest])
     Ok(observed)
 }
 
-/// Acquires one resource by one call that changes something.
+/// Acquires one resource.
 pub(super) async fn acquire(
     cloud: &Cloud,
     tag: &Tag,
@@ -194,7 +194,7 @@ pub(super) async fn acquire(
     acquired.recorded(recorder, tag, &tag.to_string()).await
 }
 
-/// Waits until one is usable.
+/// Waits until a resource is usable.
 pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()> {
     match Kind::of(&request.kind)? {
         Kind::Instance => {
@@ -208,7 +208,7 @@ pub(super) async fn wait_usable(cloud: &Cloud, tag: &Tag, request: &ResourceRequ
     }
 }
 
-/// Releases one by its id, and waits until it is gone; what is gone already is success.
+/// Releases a resource by its id, and waits until it is gone. Idempotent.
 pub(super) async fn release(cloud: &Cloud, resource: &ObservedResource) -> Result<()> {
     match Kind::of(&resource.kind)? {
         Kind::Instance => instance::release(cloud, &resource.id).await,
@@ -216,7 +216,7 @@ pub(super) async fn release(cloud: &Cloud, resource: &ObservedResource) -> Resul
     }
 }
 
-/// Deletes something; what an instance has that is just gone may be in use for a moment more.
+/// Deletes a resource; retries while it still counts as in use by an instance that is just gone.
 async fn remove(cloud: &Cloud, kind: Kind, id: &str) -> Result<()> {
     let account = cloud.account()?;
     let begun = Instant::now();
@@ -234,7 +234,7 @@ async fn remove(cloud: &Cloud, kind: Kind, id: &str) -> Result<()> {
             return Ok(());
         }
         let waits = matches!(failure.kind, FailureKind::InUse | FailureKind::Conflict);
-        // To delete by id once more does nothing twice.
+        // Deleting by id is idempotent.
         lost += u32::from(failure.effect == Effect::Unknown);
         let again = (waits && begun.elapsed() < account.limit(FREE_WITHIN)) || (!waits && (1..3).contains(&lost));
         if !again {
@@ -253,7 +253,7 @@ async fn is_left(cloud: &Cloud, kind: Kind, id: &str) -> Result<bool> {
     })
 }
 
-/// What is looked for by what it is called.
+/// A resource to find by its name or tag.
 enum Named<'a> {
     /// A key of this name, and this public key.
     Key(&'a str, &'a str),
@@ -261,11 +261,11 @@ enum Named<'a> {
     Ruleset(&'a str, &'a str),
     /// A file system of this name in this region.
     FileSystem(&'a str, &'a str),
-    /// An instance with this tag that is not on its way out.
+    /// An instance with this tag that is not being terminated.
     Instance(&'a Tag),
 }
 
-/// The id of what is there.
+/// Finds the id of an existing resource.
 async fn find(cloud: &Cloud, named: &Named<'_>) -> Result<Option<String>> {
     Ok(match named {
         Named::Key(name, public) => {
@@ -288,7 +288,8 @@ async fn find(cloud: &Cloud, named: &Named<'_>) -> Result<Option<String>> {
     })
 }
 
-/// What came of a call that makes something: whose answer was lost is looked for, until it would show; and so is what has its name already.
+/// The result of a creating call. Finds the resource if the response was lost (polling until it would show), or if the
+/// name is taken already.
 async fn made(cloud: &Cloud, named: &Named<'_>, answer: std::result::Result<String, Failure>) -> Result<Acquired> {
     let failure = match answer {
         Ok(id) => return Ok(Acquired { id, was_there: false }),
@@ -304,7 +305,7 @@ async fn made(cloud: &Cloud, named: &Named<'_>, answer: std::result::Result<Stri
     }
     let account = cloud.account()?;
     let events = &cloud.context.events;
-    events.note(format!("failed to {}: {}; looking whether it was done all the same", failure.doing, failure.text));
+    events.note(format!("failed to {}: {}; checking whether it was done anyway", failure.doing, failure.text));
     let begun = Instant::now();
     loop {
         let is_last = begun.elapsed() >= account.scaled(SHOWS_WITHIN);
@@ -318,7 +319,7 @@ async fn made(cloud: &Cloud, named: &Named<'_>, answer: std::result::Result<Stri
     }
 }
 
-/// How to run commands on an instance.
+/// How to log in to an instance.
 pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlace> {
     instance::place(cloud, tag, id).await
 }

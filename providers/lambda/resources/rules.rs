@@ -1,7 +1,7 @@
-//! The firewall ruleset of a cluster of several hosts: SSH from everywhere, everything from each other.
+//! The firewall ruleset of a cluster with several hosts: SSH from everywhere, everything from each other.
 //!
-//! It is made before the first launch, since an instance gets its rulesets when it is launched; the hosts' addresses are added as they
-//! come. The account's own rules are never touched: that call replaces them for every machine of the account.
+//! It is created before the first launch, since an instance gets its rulesets at launch; the hosts' addresses are added
+//! as they become known. The account's own rules are never changed: that call replaces them for all its machines.
 
 use super::{Named, find, made, rules_key};
 use crate::error::{Error, ErrorKind, Result};
@@ -10,10 +10,10 @@ use crate::provider::{Acquired, ResourceRequest};
 use crate::providers::lambda::api::{Effect, FailureKind, Instance, Rule};
 use crate::providers::lambda::cloud::{Age, Cloud, tag_of};
 
-/// How often a change of rules is sent again whose answer was lost. It replaces all of them, so that nothing is done twice.
+/// The maximum number of attempts to change rules. A change replaces all rules, so it is idempotent.
 const AGAIN: usize = 3;
 
-/// What is let in before any address is known.
+/// The rule that is there before any address is known.
 fn ssh() -> Rule {
     Rule {
         protocol: "tcp".to_owned(),
@@ -23,7 +23,7 @@ fn ssh() -> Rule {
     }
 }
 
-/// Makes the ruleset of this tag, or finds it.
+/// Creates the ruleset of this tag, or finds it.
 pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Acquired> {
     let account = cloud.account()?;
     let name = tag.to_string();
@@ -36,13 +36,13 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
     cloud.changed();
     match answer {
         Err(failure) if failure.kind == FailureKind::InvalidParameters => Err(Error::from(failure)
-            .because(format!("several hosts need firewall rules to reach each other, and {region} takes none"))
-            .hint("choose another region (`regions:` in the spec), or one host")),
+            .because(format!("several hosts need firewall rules to reach each other, but {region} accepts none"))
+            .hint("choose another region (`regions:` in the spec), or use one host")),
         answer => made(cloud, &named, answer.map(|ruleset| ruleset.id)).await,
     }
 }
 
-/// The rules of a cluster with these instances.
+/// The rules for a cluster with these instances.
 fn rules_of(scope: &Scope, instances: &[Instance]) -> Vec<Rule> {
     let mut rules = vec![ssh()];
     for instance in instances {
@@ -62,7 +62,7 @@ fn rules_of(scope: &Scope, instances: &[Instance]) -> Vec<Rule> {
     rules
 }
 
-/// Lets the hosts that have an address reach each other.
+/// Updates the ruleset so that hosts with an address can reach each other.
 pub(super) async fn let_peers_in(cloud: &Cloud, scope: &Scope) -> Result<()> {
     let account = cloud.account()?;
     let name = scope.tag(&rules_key()).to_string();
@@ -75,11 +75,8 @@ pub(super) async fn let_peers_in(cloud: &Cloud, scope: &Scope) -> Result<()> {
                 ErrorKind::Provider,
                 format!("let the hosts of {} reach each other", scope.cluster),
             )
-            .because("their firewall ruleset is not there any more: somebody deleted it")
-            .hint(format!(
-                "gpucl down -c {}   # then up again: rules are given to a host when it is launched",
-                scope.cluster
-            )));
+            .because("their firewall ruleset no longer exists: somebody deleted it")
+            .hint(format!("gpucl down -c {}   # then up again: a host gets its rules at launch", scope.cluster)));
         };
         let wanted = rules_of(scope, &instances);
         let is_in = |rule: &Rule| {
@@ -101,22 +98,22 @@ pub(super) async fn let_peers_in(cloud: &Cloud, scope: &Scope) -> Result<()> {
     last.map_or(Ok(()), |failure| Err(failure.into()))
 }
 
-/// The network of a rule; without a length it is one address.
+/// The network of a rule, without `/32`: a bare address means the same.
 fn network(rule: &Rule) -> &str {
     rule.source_network.trim_end_matches("/32")
 }
 
-/// The rulesets that an instance of this tag is to have.
+/// The ids of the rulesets for an instance of this tag.
 pub(super) async fn ids_for(cloud: &Cloud, tag: &Tag, request: &ResourceRequest) -> Result<Vec<String>> {
     if !request.needs.contains(&rules_key()) {
         return Ok(Vec::new());
     }
     let name = super::scope_of(tag).tag(&rules_key()).to_string();
     let found = cloud.rulesets(Age::Fresh).await?.iter().find(|one| one.name == name).map(|one| one.id.clone());
-    // Without them the host would be open to whatever the account's rules let in.
+    // Without its ruleset the host would be open to whatever the account's rules allow.
     found.map(|id| vec![id]).ok_or_else(|| {
         Error::new(ErrorKind::Provider, format!("launch {}", tag.key.display_name()))
-            .because("the firewall ruleset of its cluster is not there any more: somebody deleted it")
-            .hint("the same command again makes it anew")
+            .because("the firewall ruleset of its cluster no longer exists: somebody deleted it")
+            .hint("run the same command again: it creates a new one")
     })
 }

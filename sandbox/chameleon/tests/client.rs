@@ -1,4 +1,4 @@
-//! A client of few words.
+//! A client for the tests of the stand-in.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ pub(super) use super::super::super::client::Reply;
 use super::super::super::client::{http, sent};
 use super::super::{Config, Sandbox, User};
 
-/// A stand-in, and somebody who uses it.
+/// A stand-in with a client.
 pub(super) struct Site {
     pub(super) sandbox: Sandbox,
     http: reqwest::Client,
@@ -72,15 +72,15 @@ impl Site {
         let lease = &made.body["lease"];
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let (id, reservation) = (text(&lease["id"]), text(&lease["reservations"][0]["id"]));
-        self.until(&format!("/reservation/v1/leases/{id}"), |told| told.body["lease"]["status"] == "ACTIVE").await;
+        self.until(&format!("/reservation/v1/leases/{id}"), |reply| reply.body["lease"]["status"] == "ACTIVE").await;
         (id, reservation)
     }
 
     pub(super) async fn until(&self, path: &str, is_so: impl Fn(&Reply) -> bool) -> Reply {
         for _ in 0..400 {
-            let told = self.get(path).await;
-            if is_so(&told) {
-                return told;
+            let reply = self.get(path).await;
+            if is_so(&reply) {
+                return reply;
             }
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
@@ -88,8 +88,8 @@ impl Site {
     }
 
     pub(super) async fn network(&self, name: &str) -> String {
-        let told = self.get(&format!("/network/v2.0/networks?name={name}")).await;
-        told.body["networks"][0]["id"].as_str().unwrap().to_owned()
+        let reply = self.get(&format!("/network/v2.0/networks?name={name}")).await;
+        reply.body["networks"][0]["id"].as_str().unwrap().to_owned()
     }
 
     pub(super) async fn server_asked(&self, reservation: Option<&str>) -> Value {
@@ -102,12 +102,12 @@ impl Site {
         body
     }
 
-    /// A server that is no longer BUILD.
+    /// Creates a server, and waits until it leaves BUILD.
     pub(super) async fn server(&self, reservation: Option<&str>) -> Value {
         let made = self.call("POST", "/compute/v2.1/servers", self.server_asked(reservation).await).await;
         assert_eq!(made.status, 202, "{made:?}");
         let path = format!("/compute/v2.1/servers/{}", made.body["server"]["id"].as_str().unwrap());
-        self.until(&path, |told| told.body["server"]["status"] != "BUILD").await.body["server"].take()
+        self.until(&path, |reply| reply.body["server"]["status"] != "BUILD").await.body["server"].take()
     }
 
     pub(super) async fn floating(&self) -> Reply {
@@ -118,12 +118,12 @@ impl Site {
 }
 
 #[track_caller]
-pub(super) fn says(told: &Reply, status: u16, body: Value) {
-    assert_eq!((told.status, &told.body), (status, &body));
+pub(super) fn says(reply: &Reply, status: u16, body: Value) {
+    assert_eq!((reply.status, &reply.body), (status, &body));
 }
 
-/// Blazar's form of an error.
+/// Expects an error in Blazar's format.
 #[track_caller]
-pub(super) fn blazar(told: &Reply, status: u16, text: &str) {
-    says(told, status, json!({"error_code": status, "error_message": text, "error_name": status}));
+pub(super) fn blazar(reply: &Reply, status: u16, text: &str) {
+    says(reply, status, json!({"error_code": status, "error_message": text, "error_name": status}));
 }

@@ -32,15 +32,15 @@ async fn a_bad_hint_is_accepted_and_ends_in_error() {
         assert_eq!((&server["hostId"], &server["addresses"]), (&json!(""), &json!({})));
         let path = format!("/compute/v2.1/servers/{}", server["id"].as_str().unwrap());
         assert_eq!(site.call("DELETE", &path, Value::Null).await.status, 204);
-        site.until(&path, |told| told.status == 404).await;
+        site.until(&path, |reply| reply.status == 404).await;
     }
-    // Without a hint it goes where Blazar has nothing to say, as long as there is room.
+    // Without a hint it goes to a host outside Blazar, while one is free.
     assert_eq!(site.server(None).await["status"], "ACTIVE");
     assert_eq!(site.server(None).await["status"], "ERROR");
 }
 
 #[tokio::test]
-async fn a_server_goes_a_while_after_it_was_deleted() {
+async fn a_deleted_server_is_gone_only_after_a_while() {
     let site = with(Config { deletion: Duration::from_secs(600), ..Config::default() }).await;
     let (_, reservation) = site.active("liqid01").await;
     let server = site.server(Some(&reservation)).await;
@@ -58,7 +58,7 @@ async fn a_server_goes_a_while_after_it_was_deleted() {
 }
 
 #[tokio::test]
-async fn a_deleted_lease_takes_its_servers_along() {
+async fn deleting_a_lease_deletes_its_servers() {
     let site = site().await;
     let (lease, reservation) = site.active("liqid01").await;
     let server = site.server(Some(&reservation)).await;
@@ -68,7 +68,7 @@ async fn a_deleted_lease_takes_its_servers_along() {
 }
 
 #[tokio::test]
-async fn a_server_fails_when_told_to() {
+async fn a_server_fails_on_request() {
     let site = site().await;
     let (_, reservation) = site.active("liqid01").await;
     site.sandbox.fail_server("Build of instance aborted: Failed to provision");
@@ -77,27 +77,27 @@ async fn a_server_fails_when_told_to() {
 }
 
 #[tokio::test]
-async fn servers_are_the_projects_and_quotas_are_kept() {
+async fn servers_belong_to_the_project_and_quotas_are_enforced() {
     let site = with(Config { instance_quota: 1, ..Config::default() }).await;
     let server = site.server(None).await;
     let path = format!("/compute/v2.1/servers/{}", server["id"].as_str().unwrap());
     assert_eq!(site.by(User::Bob, "GET", &path, Value::Null).await.status, 200);
     assert_eq!(site.by(User::Carol, "GET", &path, Value::Null).await.status, 404);
-    let told = site.call("POST", "/compute/v2.1/servers", site.server_asked(None).await).await;
+    let reply = site.call("POST", "/compute/v2.1/servers", site.server_asked(None).await).await;
     let text = "Quota exceeded for instances: Requested 1, but already used 1 of 1 instances";
-    says(&told, 403, json!({"forbidden": {"code": 403, "message": text}}));
+    says(&reply, 403, json!({"forbidden": {"code": 403, "message": text}}));
 }
 
 #[tokio::test]
-async fn key_pairs_are_each_users_own() {
+async fn key_pairs_belong_to_the_user() {
     let site = with(Config { key_pair_quota: 1, ..Config::default() }).await;
     let key = |name: &str| json!({"keypair": {"name": name, "public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5 test"}});
     let path = "/compute/v2.1/os-keypairs";
     assert_eq!(site.call("POST", path, key("gpucl")).await.status, 200);
-    let told = site.call("POST", path, key("gpucl")).await;
-    says(&told, 409, json!({"conflictingRequest": {"code": 409, "message": "Key pair 'gpucl' already exists."}}));
-    let told = site.call("POST", path, key("other")).await;
-    says(&told, 403, json!({"forbidden": {"code": 403, "message": "Quota exceeded, too many key pairs."}}));
+    let reply = site.call("POST", path, key("gpucl")).await;
+    says(&reply, 409, json!({"conflictingRequest": {"code": 409, "message": "Key pair 'gpucl' already exists."}}));
+    let reply = site.call("POST", path, key("other")).await;
+    says(&reply, 403, json!({"forbidden": {"code": 403, "message": "Quota exceeded, too many key pairs."}}));
     assert_eq!(site.by(User::Bob, "GET", "/compute/v2.1/os-keypairs/gpucl", Value::Null).await.status, 404);
     assert_eq!(site.by(User::Bob, "POST", path, key("gpucl")).await.status, 200);
     assert_eq!(site.call("DELETE", "/compute/v2.1/os-keypairs/gpucl", Value::Null).await.status, 202);

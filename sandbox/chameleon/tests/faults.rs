@@ -6,7 +6,7 @@ use super::client::site;
 const LEASES: &str = "^/reservation/v1/leases$";
 
 #[tokio::test]
-async fn a_cut_before_does_nothing_and_a_cut_after_does_all() {
+async fn a_cut_before_has_no_effect_and_a_cut_after_acts() {
     let site = site().await;
     for (fault, made) in [("cut-before", 0), ("cut-after", 1)] {
         site.sandbox.faults(vec![Rule::new("POST", LEASES, fault)]).unwrap();
@@ -21,7 +21,7 @@ async fn a_cut_before_does_nothing_and_a_cut_after_does_all() {
 }
 
 #[tokio::test]
-async fn rules_are_for_so_many_requests_after_so_many() {
+async fn a_rule_skips_and_counts_requests() {
     let site = site().await;
     site.sandbox.faults(vec![Rule::new("GET", LEASES, "status:503").skipping(1).times(2)]).unwrap();
     let mut seen = Vec::new();
@@ -32,19 +32,19 @@ async fn rules_are_for_so_many_requests_after_so_many() {
     let mut rule = Rule::new("GET", "^/compute/", "status:429");
     rule.headers.insert("Retry-After".to_owned(), "1".to_owned());
     site.sandbox.faults(vec![rule]).unwrap();
-    let told = site.get("/compute/v2.1/servers").await;
-    assert_eq!((told.status, told.headers["retry-after"].to_str().unwrap()), (429, "1"));
+    let reply = site.get("/compute/v2.1/servers").await;
+    assert_eq!((reply.status, reply.headers["retry-after"].to_str().unwrap()), (429, "1"));
     assert!(site.sandbox.faults(vec![Rule::new("GET", "(", "status:503")]).is_err());
     assert!(site.sandbox.faults(vec![Rule::new("GET", ".", "nonsense")]).is_err());
 }
 
 #[tokio::test]
-async fn what_is_malformed_and_what_fails_after_all_has_happened() {
+async fn a_malformed_or_failed_answer_can_follow_a_success() {
     let site = site().await;
     for (fault, node) in [("malformed", "liqid01"), ("after:500", "liqid02")] {
         site.sandbox.faults(vec![Rule::new("POST", LEASES, fault)]).unwrap();
-        let told = site.lease(node, "now", &site.hour(1)).await;
-        assert!(told.body["lease"]["id"].is_null(), "{told:?}");
+        let reply = site.lease(node, "now", &site.hour(1)).await;
+        assert!(reply.body["lease"]["id"].is_null(), "{reply:?}");
     }
     assert_eq!(site.sandbox.snapshot().leases.len(), 2);
     site.sandbox.faults(vec![Rule::new("GET", ".", "delay:0.2")]).unwrap();
@@ -54,7 +54,7 @@ async fn what_is_malformed_and_what_fails_after_all_has_happened() {
 }
 
 #[tokio::test]
-async fn it_is_steered_from_outside_as_the_proxy_is() {
+async fn the_control_works_like_the_fault_proxys() {
     let site = site().await;
     let rules =
         json!([{"method": "POST", "path": LEASES, "skip": 0, "count": 1, "fault": "status:502", "headers": {}}]);
@@ -74,7 +74,7 @@ async fn it_is_steered_from_outside_as_the_proxy_is() {
 }
 
 #[tokio::test]
-async fn the_record_holds_no_secret() {
+async fn the_log_contains_no_secret() {
     let site = site().await;
     let known = site.sandbox.credentials(User::Alice);
     let asked = json!({"auth": {"identity": {"methods": ["application_credential"],

@@ -6,10 +6,10 @@ use super::super::{Config, Quirks, User};
 use super::client::{blazar, says, site, with};
 
 #[tokio::test]
-async fn hosts_have_ids_with_gaps_and_properties_that_are_texts() {
+async fn host_ids_have_gaps_and_properties_are_strings() {
     let site = site().await;
-    let told = site.get("/reservation/v1/os-hosts").await;
-    let hosts = told.body["hosts"].as_array().unwrap();
+    let reply = site.get("/reservation/v1/os-hosts").await;
+    let hosts = reply.body["hosts"].as_array().unwrap();
     let ids: Vec<&str> = hosts.iter().map(|host| host["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["1", "2", "3", "5", "6"]);
     let liqid = hosts.iter().find(|host| host["node_name"] == "liqid01").unwrap();
@@ -19,7 +19,7 @@ async fn hosts_have_ids_with_gaps_and_properties_that_are_texts() {
 }
 
 #[tokio::test]
-async fn a_lease_lives_as_it_does_there() {
+async fn a_lease_has_the_life_cycle_of_the_real_service() {
     let site = site().await;
     let made = site.lease("liqid01", &site.hour(1), &site.hour(3)).await;
     let lease = &made.body["lease"];
@@ -29,19 +29,19 @@ async fn a_lease_lives_as_it_does_there() {
     assert_eq!(lease["reservations"][0]["status"], "pending");
     assert_eq!(lease["events"].as_array().unwrap().len(), 3);
     let path = format!("/reservation/v1/leases/{}", lease["id"].as_str().unwrap());
-    let told = site.get("/reservation/v1/os-hosts/allocations").await;
+    let reply = site.get("/reservation/v1/os-hosts/allocations").await;
     let taken = json!({"id": lease["reservations"][0]["id"], "lease_id": lease["id"], "start_date": lease["start_date"],
         "end_date": lease["end_date"]});
     let of =
-        |id: &str| told.body["allocations"].as_array().unwrap().iter().find(|one| one["resource_id"] == id).cloned();
+        |id: &str| reply.body["allocations"].as_array().unwrap().iter().find(|one| one["resource_id"] == id).cloned();
     assert_eq!(of("2"), Some(json!({"resource_id": "2", "reservations": [taken]})));
     assert_eq!(of("3"), Some(json!({"resource_id": "3", "reservations": []})));
     site.sandbox.advance(Duration::from_secs(3601));
-    let told = site.until(&path, |told| told.body["lease"]["status"] == "ACTIVE").await;
-    assert_eq!(told.body["lease"]["reservations"][0]["status"], "active");
+    let reply = site.until(&path, |reply| reply.body["lease"]["status"] == "ACTIVE").await;
+    assert_eq!(reply.body["lease"]["reservations"][0]["status"], "active");
     site.sandbox.advance(Duration::from_secs(7201));
-    let told = site.until(&path, |told| told.body["lease"]["status"] == "TERMINATED").await;
-    assert_eq!(told.body["lease"]["reservations"][0]["status"], "deleted");
+    let reply = site.until(&path, |reply| reply.body["lease"]["status"] == "TERMINATED").await;
+    assert_eq!(reply.body["lease"]["reservations"][0]["status"], "deleted");
     assert!(!site.get("/reservation/v1/os-hosts/allocations").await.body.to_string().contains("lease_id"));
     assert_eq!(site.call("DELETE", &path, Value::Null).await.status, 204);
 }
@@ -59,7 +59,7 @@ async fn a_conflict_is_a_500_and_neighbours_are_none() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_is_refused_in_its_words() {
+async fn invalid_requests_get_the_messages_of_the_real_service() {
     let site = site().await;
     let (soon, later) = (site.hour(1), site.hour(2));
     let mut asked = site.asked("liqid01", &soon, &later);
@@ -78,12 +78,12 @@ async fn what_cannot_be_asked_is_refused_in_its_words() {
     blazar(&site.lease("liqid01", &soon, &site.hour(201)).await, 403, text);
     let text = "2026-11-21T10:00:00Z is an invalid date. Required format: %Y-%m-%d %H:%M";
     blazar(&site.lease("liqid01", "2026-11-21T10:00:00Z", &later).await, 400, text);
-    let told = site.call("POST", "/reservation/v1/leases", json!({})).await;
-    blazar(&told, 400, "Missing parameter end_date, name, start_date");
+    let reply = site.call("POST", "/reservation/v1/leases", json!({})).await;
+    blazar(&reply, 400, "Missing parameter end_date, name, start_date");
     let id = "00000000-0000-0000-0000-000000000000";
     for method in ["GET", "DELETE"] {
-        let told = site.call(method, &format!("/reservation/v1/leases/{id}"), Value::Null).await;
-        blazar(&told, 404, &format!("Object with {{'lease_id': '{id}'}} not found"));
+        let reply = site.call(method, &format!("/reservation/v1/leases/{id}"), Value::Null).await;
+        blazar(&reply, 404, &format!("Object with {{'lease_id': '{id}'}} not found"));
     }
     assert!(site.sandbox.snapshot().is_empty());
 }
@@ -94,23 +94,23 @@ async fn without_an_accept_header_it_says_500_and_acts() {
     let url = format!("{}/reservation/v1/leases", site.sandbox.auth_url().strip_suffix("/identity/v3").unwrap());
     let asked = site.asked("liqid01", "now", &site.hour(1));
     let request = crate::util::http::client().build().unwrap().post(url).header("accept", "").json(&asked);
-    let told = request.header("x-auth-token", site.sandbox.token(User::Alice)).send().await.unwrap();
-    assert_eq!((told.status().as_u16(), told.headers()["content-type"].to_str().unwrap()), (500, "text/plain"));
-    assert!(told.text().await.unwrap().ends_with("400 Bad Request: Content type '' isn't supported"));
+    let reply = request.header("x-auth-token", site.sandbox.token(User::Alice)).send().await.unwrap();
+    assert_eq!((reply.status().as_u16(), reply.headers()["content-type"].to_str().unwrap()), (500, "text/plain"));
+    assert!(reply.text().await.unwrap().ends_with("400 Bad Request: Content type '' isn't supported"));
     assert_eq!(site.sandbox.snapshot().leases.len(), 1);
 }
 
 #[tokio::test]
-async fn a_lease_is_extended_unless_somebody_is_behind_it() {
+async fn a_lease_is_extended_unless_another_one_follows() {
     let site = site().await;
     let (id, _) = site.active("liqid01").await;
     let path = format!("/reservation/v1/leases/{id}");
-    let told = site.call("PUT", &path, json!({"end_date": site.hour(5)})).await;
-    assert_eq!((told.status, &told.body["lease"]["status"]), (200, &json!("UPDATING")));
+    let reply = site.call("PUT", &path, json!({"end_date": site.hour(5)})).await;
+    assert_eq!((reply.status, &reply.body["lease"]["status"]), (200, &json!("UPDATING")));
     assert_eq!(site.get(&path).await.body["lease"]["status"], "ACTIVE");
     let end = site.get(&path).await.body["lease"]["end_date"].clone();
-    let told = site.call("PUT", &path, json!({"prolong_for": "1h"})).await;
-    assert_eq!((told.status, &told.body["lease"]["end_date"]), (200, &end));
+    let reply = site.call("PUT", &path, json!({"prolong_for": "1h"})).await;
+    assert_eq!((reply.status, &reply.body["lease"]["end_date"]), (200, &end));
     let behind = (
         site.sandbox.now() + jiff::SignedDuration::from_hours(6),
         site.sandbox.now() + jiff::SignedDuration::from_hours(7),
@@ -119,30 +119,30 @@ async fn a_lease_is_extended_unless_somebody_is_behind_it() {
     blazar(&site.call("PUT", &path, json!({"end_date": site.hour(8)})).await, 500, "Not enough hosts available");
     let lease = site.get(&path).await.body["lease"].clone();
     assert_eq!((&lease["status"], &lease["end_date"]), (&json!("ACTIVE"), &end));
-    let told = site.call("PUT", &path, json!({"end_date": site.hour(-1)})).await;
-    blazar(&told, 400, "End date must be later than current and start date");
+    let reply = site.call("PUT", &path, json!({"end_date": site.hour(-1)})).await;
+    blazar(&reply, 400, "End date must be later than current and start date");
 }
 
-/// The real service does this: the lease is of no use after it. Chameleon's own fork leaves it alone.
+/// At the real service the lease becomes unusable. Chameleon's fork leaves it unchanged.
 #[tokio::test]
 async fn an_extension_that_is_too_long_breaks_the_lease() {
     for (quirks, status, after) in [(Quirks::default(), 403, "ERROR"), (Quirks::chameleon(), 400, "ACTIVE")] {
         let site = with(Config { quirks, ..Config::default() }).await;
         let (id, _) = site.active("liqid01").await;
         let path = format!("/reservation/v1/leases/{id}");
-        let told = site.call("PUT", &path, json!({"end_date": site.hour(200)})).await;
-        assert_eq!(told.status, status);
-        assert!(told.body["error_message"].as_str().unwrap().contains("maximum lease duration of 604800 seconds"));
+        let reply = site.call("PUT", &path, json!({"end_date": site.hour(200)})).await;
+        assert_eq!(reply.status, status);
+        assert!(reply.body["error_message"].as_str().unwrap().contains("maximum lease duration of 604800 seconds"));
         assert_eq!(site.get(&path).await.body["lease"]["status"], after);
     }
 }
 
 #[tokio::test]
-async fn a_lease_in_transition_is_left_alone() {
+async fn a_lease_in_transition_cannot_be_changed() {
     let site = with(Config { transition: Duration::from_secs(600), ..Config::default() }).await;
     let made = site.lease("liqid01", "now", &site.hour(3)).await;
     let path = format!("/reservation/v1/leases/{}", made.body["lease"]["id"].as_str().unwrap());
-    site.until(&path, |told| told.body["lease"]["status"] == "STARTING").await;
+    site.until(&path, |reply| reply.body["lease"]["status"] == "STARTING").await;
     blazar(&site.call("DELETE", &path, Value::Null).await, 500, "Invalid lease status.");
     blazar(&site.call("PUT", &path, json!({"end_date": site.hour(4)})).await, 500, "Invalid lease status.");
     site.sandbox.advance(Duration::from_secs(601));
@@ -154,40 +154,40 @@ async fn leases_are_listed_by_project_and_open_by_id() {
     let site = site().await;
     let (id, _) = site.active("liqid01").await;
     let path = format!("/reservation/v1/leases/{id}");
-    let count = |told: &Value| told["leases"].as_array().unwrap().len();
+    let count = |reply: &Value| reply["leases"].as_array().unwrap().len();
     assert_eq!(count(&site.by(User::Bob, "GET", "/reservation/v1/leases", Value::Null).await.body), 1);
     assert_eq!(count(&site.by(User::Carol, "GET", "/reservation/v1/leases", Value::Null).await.body), 0);
-    let told = site.by(User::Carol, "PUT", &path, json!({"name": "carol-was-here"})).await;
-    assert_eq!((told.status, &told.body["lease"]["name"]), (200, &json!("carol-was-here")));
+    let reply = site.by(User::Carol, "PUT", &path, json!({"name": "carol-was-here"})).await;
+    assert_eq!((reply.status, &reply.body["lease"]["name"]), (200, &json!("carol-was-here")));
     assert_eq!(site.by(User::Carol, "DELETE", &path, Value::Null).await.status, 204);
     assert_eq!(site.get(&path).await.status, 404);
 }
 
 #[tokio::test]
-async fn names_are_unique_where_they_are() {
+async fn lease_names_are_unique_if_configured() {
     let site = site().await;
     assert_eq!(site.lease("liqid01", "now", &site.hour(1)).await.status, 201);
     assert_eq!(site.lease("liqid02", "now", &site.hour(1)).await.status, 201);
     let site = with(Config { unique_lease_names: true, ..Config::default() }).await;
     assert_eq!(site.lease("liqid01", "now", &site.hour(1)).await.status, 201);
-    let told = site.lease("liqid02", "now", &site.hour(1)).await;
-    blazar(&told, 409, "The lease with name: gpucl-test already exists");
+    let reply = site.lease("liqid02", "now", &site.hour(1)).await;
+    blazar(&reply, 409, "The lease with name: gpucl-test already exists");
 }
 
 #[tokio::test]
-async fn chameleon_enforces_more() {
+async fn chameleon_enforces_service_units_and_the_extension_window() {
     let quirks = Quirks { service_units: Some(2.0), enforcement_400: false, ..Quirks::chameleon() };
     let site = with(Config { quirks, ..Config::default() }).await;
     let text = "Reservation for project CHI-TEST would spend 3.00 SUs, only 2.00 left";
-    let told = site.lease("liqid01", &site.hour(1), &site.hour(4)).await;
-    blazar(&told, 403, text);
+    let reply = site.lease("liqid01", &site.hour(1), &site.hour(4)).await;
+    blazar(&reply, 403, text);
     site.sandbox.change(|config| config.quirks = Quirks::chameleon());
     let made = site.lease("liqid01", &site.hour(1), &site.hour(60)).await;
     assert_eq!(made.body["lease"]["reservations"][0]["on_start"], "default");
     let path = format!("/reservation/v1/leases/{}", made.body["lease"]["id"].as_str().unwrap());
-    let told = site.call("PUT", &path, json!({"end_date": site.hour(61)})).await;
-    blazar(&told, 400, "Lease can only be extended within 172800 seconds of the leases current end time.");
-    let told = site.get("/reservation/v1/os-hosts/2/allocation").await;
-    assert_eq!(told.body["allocation"]["reservations"][0]["extras"]["user_name"], "alice");
+    let reply = site.call("PUT", &path, json!({"end_date": site.hour(61)})).await;
+    blazar(&reply, 400, "Lease can only be extended within 172800 seconds of the leases current end time.");
+    let reply = site.get("/reservation/v1/os-hosts/2/allocation").await;
+    assert_eq!(reply.body["allocation"]["reservations"][0]["extras"]["user_name"], "alice");
     says(&site.call("DELETE", &path, Value::Null).await, 200, json!({}));
 }

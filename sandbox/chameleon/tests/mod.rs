@@ -1,4 +1,4 @@
-//! Each real behaviour, as it was seen at the real services: statuses and words are those of `testbed/openstack`.
+//! Each behavior as observed at the real services: statuses and messages are those of `testbed/openstack`.
 
 mod client;
 mod compute;

@@ -1,4 +1,4 @@
-//! What is the stand-in's own: lateness, bugs on purpose, and that there can be many.
+//! Features of the stand-in itself: late lists, deliberate bugs, many instances at once.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn bug(bug: Bug) -> Site {
 }
 
 #[tokio::test]
-async fn two_posts_make_two_things() {
+async fn two_posts_create_two_resources() {
     let site = site().await;
     for node in ["liqid01", "liqid02"] {
         assert_eq!(site.lease(node, "now", &site.hour(1)).await.status, 201);
@@ -30,7 +30,7 @@ async fn two_posts_make_two_things() {
 }
 
 #[tokio::test]
-async fn lists_are_late_and_looks_are_not() {
+async fn lists_are_late_but_single_requests_are_not() {
     let site = with(Config { late: Duration::from_secs(60), ..Config::default() }).await;
     let made = site.lease("liqid01", &site.hour(1), &site.hour(2)).await;
     let path = format!("/reservation/v1/leases/{}", made.body["lease"]["id"].as_str().unwrap());
@@ -44,7 +44,7 @@ async fn lists_are_late_and_looks_are_not() {
 }
 
 #[tokio::test]
-async fn each_bug_is_what_its_name_says() {
+async fn each_deliberate_bug_does_what_its_name_says() {
     let site = bug(Bug::LosesCreated).await;
     assert_eq!((site.lease("liqid01", "now", &site.hour(1)).await.status, site.floating().await.status), (201, 201));
     assert!(site.sandbox.snapshot().is_empty());
@@ -82,9 +82,9 @@ async fn a_lease_can_be_degraded_broken_and_deleted_by_others() {
     assert!(site.sandbox.degrade(&lease));
     assert_eq!(site.get(&path).await.body["lease"]["degraded"], true);
     assert!(site.sandbox.break_lease(&lease));
-    let told = site.get(&path).await.body;
+    let reply = site.get(&path).await.body;
     assert_eq!(
-        (&told["lease"]["status"], &told["lease"]["reservations"][0]["status"]),
+        (&reply["lease"]["status"], &reply["lease"]["reservations"][0]["status"]),
         (&json!("ERROR"), &json!("error"))
     );
     assert_eq!(site.server(Some(&reservation)).await["status"], "ERROR");
@@ -93,7 +93,7 @@ async fn a_lease_can_be_degraded_broken_and_deleted_by_others() {
 }
 
 #[tokio::test]
-async fn many_run_at_once_and_know_nothing_of_each_other() {
+async fn many_stand_ins_run_at_once_without_sharing_state() {
     let begin = std::time::Instant::now();
     let mut sites = Vec::new();
     for _ in 0..30 {

@@ -8,15 +8,15 @@ fn with_credential(id: &str, secret: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_credential_gives_a_token_that_tells_all_about_it() {
+async fn a_token_describes_its_credential_and_scope() {
     let site = site().await;
     for (user, restricted) in [(User::Alice, false), (User::AliceRestricted, true)] {
         let known = site.sandbox.credentials(user);
         let asked = with_credential(&known.id, &known.secret);
-        let told = site.send("", "POST", "/identity/v3/auth/tokens", asked).await.unwrap();
-        let token = &told.body["token"];
-        assert_eq!(told.status, 201);
-        assert!(told.headers["x-subject-token"].to_str().unwrap().starts_with("gAAAAA"));
+        let reply = site.send("", "POST", "/identity/v3/auth/tokens", asked).await.unwrap();
+        let token = &reply.body["token"];
+        assert_eq!(reply.status, 201);
+        assert!(reply.headers["x-subject-token"].to_str().unwrap().starts_with("gAAAAA"));
         assert_eq!(token["application_credential"]["restricted"], restricted);
         assert_eq!((&token["user"]["id"], &token["project"]["id"]), (&json!(known.user_id), &json!(known.project_id)));
         let kinds: Vec<&str> =
@@ -27,16 +27,16 @@ async fn a_credential_gives_a_token_that_tells_all_about_it() {
 }
 
 #[tokio::test]
-async fn a_wrong_secret_and_an_unknown_id_are_told_apart() {
+async fn a_wrong_secret_and_an_unknown_id_get_different_errors() {
     let site = site().await;
     let known = site.sandbox.credentials(User::Alice);
-    let told = site.send("", "POST", "/identity/v3/auth/tokens", with_credential(&known.id, "wrong")).await.unwrap();
+    let reply = site.send("", "POST", "/identity/v3/auth/tokens", with_credential(&known.id, "wrong")).await.unwrap();
     let unauthorized = json!({"error": {"code": 401, "message": "The request you have made requires authentication.", "title": "Unauthorized"}});
-    says(&told, 401, unauthorized.clone());
+    says(&reply, 401, unauthorized.clone());
     let id = "00000000000000000000000000000000";
-    let told = site.send("", "POST", "/identity/v3/auth/tokens", with_credential(id, "x")).await.unwrap();
+    let reply = site.send("", "POST", "/identity/v3/auth/tokens", with_credential(id, "x")).await.unwrap();
     let text = "Could not find Application Credential: 00000000000000000000000000000000.";
-    says(&told, 404, json!({"error": {"code": 404, "message": text, "title": "Not Found"}}));
+    says(&reply, 404, json!({"error": {"code": 404, "message": text, "title": "Not Found"}}));
     site.sandbox.revoke(User::Alice);
     let asked = with_credential(&known.id, &known.secret);
     assert_eq!(site.send("", "POST", "/identity/v3/auth/tokens", asked).await.unwrap().status, 404);
@@ -46,7 +46,7 @@ async fn a_wrong_secret_and_an_unknown_id_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_token_ends() {
+async fn a_token_expires() {
     let site = site().await;
     assert_eq!(site.get("/reservation/v1/leases").await.status, 200);
     site.sandbox.fault(Rule::new("GET", "^/compute/", "token-expire")).unwrap();
@@ -55,36 +55,36 @@ async fn a_token_ends() {
 }
 
 #[tokio::test]
-async fn an_access_token_becomes_a_token_with_a_project() {
+async fn an_access_token_is_exchanged_for_a_scoped_token() {
     let site = site().await;
     let url = format!("{}/OS-FEDERATION/identity_providers/chameleon/protocols/openid/auth", site.sandbox.auth_url());
     let access = site.sandbox.access_token(User::Carol);
-    let told = crate::util::http::client().build().unwrap().post(url).bearer_auth(access).send().await.unwrap();
-    assert_eq!(told.status(), 201);
-    let unscoped = told.headers()["x-subject-token"].to_str().unwrap().to_owned();
+    let reply = crate::util::http::client().build().unwrap().post(url).bearer_auth(access).send().await.unwrap();
+    assert_eq!(reply.status(), 201);
+    let unscoped = reply.headers()["x-subject-token"].to_str().unwrap().to_owned();
     assert_eq!(site.send(&unscoped, "GET", "/reservation/v1/leases", Value::Null).await.unwrap().status, 401);
     let projects = site.send(&unscoped, "GET", "/identity/v3/auth/projects", Value::Null).await.unwrap().body;
     let project = &projects["projects"][0];
     assert_eq!(project["name"], "CHI-OTHER");
     let asked = json!({"auth": {"identity": {"methods": ["token"], "token": {"id": unscoped}},
         "scope": {"project": {"id": project["id"]}}}});
-    let told = site.send("", "POST", "/identity/v3/auth/tokens", asked).await.unwrap();
-    assert_eq!((told.status, &told.body["token"]["project"]["name"]), (201, &json!("CHI-OTHER")));
+    let reply = site.send("", "POST", "/identity/v3/auth/tokens", asked).await.unwrap();
+    assert_eq!((reply.status, &reply.body["token"]["project"]["name"]), (201, &json!("CHI-OTHER")));
 }
 
 #[tokio::test]
-async fn a_restricted_credential_reads_and_makes_no_lease() {
+async fn a_restricted_credential_reads_but_cannot_create_leases() {
     let site = site().await;
     let known = site.sandbox.credentials(User::AliceRestricted);
     let asked = with_credential(&known.id, &known.secret);
-    let told = site.send("", "POST", "/identity/v3/auth/tokens", asked).await.unwrap();
-    let token = told.headers["x-subject-token"].to_str().unwrap();
+    let reply = site.send("", "POST", "/identity/v3/auth/tokens", asked).await.unwrap();
+    let token = reply.headers["x-subject-token"].to_str().unwrap();
     assert_eq!(site.send(token, "GET", "/reservation/v1/leases", Value::Null).await.unwrap().status, 200);
     let asked = site.asked("liqid01", "now", &site.hour(1));
-    let told = site.send(token, "POST", "/reservation/v1/leases", asked).await.unwrap();
+    let reply = site.send(token, "POST", "/reservation/v1/leases", asked).await.unwrap();
     let body =
         json!({"error_code": 500, "error_message": "Internal Server Error", "error_name": "INTERNAL_SERVER_ERROR"});
-    says(&told, 500, body);
+    says(&reply, 500, body);
     assert!(site.sandbox.snapshot().is_empty());
     blazar(&site.lease("nosuch", "now", &site.hour(1)).await, 500, "Not enough hosts available");
 }
@@ -97,10 +97,10 @@ async fn a_catalog_can_lack_a_service_and_a_clock_can_be_wrong() {
         ..Config::default()
     };
     let site = with(config).await;
-    let told = site.get("/identity/v3/auth/catalog").await;
-    assert!(!told.body.to_string().contains("reservation"));
-    let date = told.headers["date"].to_str().unwrap().to_owned();
-    let told = jiff::fmt::rfc2822::parse(&date).unwrap().timestamp();
-    let behind = jiff::Timestamp::now().duration_since(told).as_secs();
+    let reply = site.get("/identity/v3/auth/catalog").await;
+    assert!(!reply.body.to_string().contains("reservation"));
+    let date = reply.headers["date"].to_str().unwrap().to_owned();
+    let served = jiff::fmt::rfc2822::parse(&date).unwrap().timestamp();
+    let behind = jiff::Timestamp::now().duration_since(served).as_secs();
     assert!((599..620).contains(&behind), "{behind}");
 }

@@ -6,7 +6,7 @@ use super::super::{Account, User};
 use super::client::{cloud, refused};
 
 #[tokio::test]
-async fn both_forms_of_a_key_are_taken_and_nothing_else() {
+async fn only_bearer_and_basic_authorization_are_accepted() {
     let cloud = cloud().await;
     let key = cloud.sandbox.key(User::Alice);
     let basic = |text: String| format!("Basic {}", STANDARD.encode(text));
@@ -22,7 +22,7 @@ async fn both_forms_of_a_key_are_taken_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn two_users_share_one_account_and_each_can_end_what_the_other_has() {
+async fn users_of_one_account_see_and_terminate_each_others_instances() {
     let cloud = cloud().await;
     let id = cloud.launched().await;
     let bob = format!("Bearer {}", cloud.sandbox.key(User::Bob));

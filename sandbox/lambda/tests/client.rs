@@ -1,4 +1,4 @@
-//! A stand-in, and somebody who uses it.
+//! A stand-in with a client.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ pub(super) use super::super::super::client::Reply;
 use super::super::super::client::{http, sent};
 use super::super::{Config, Sandbox, User};
 
-/// A key of the right form.
+/// A valid public key.
 pub(super) const PUBLIC_KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAICN+lJwsONkwrdsSnQsu1ydUkIuIg5oOC+Eslvmtt60T noname";
 
-/// A type and a region that have some, in the default configuration.
+/// A type and a region with capacity, in the default configuration.
 pub(super) const KIND: &str = "gpu_1x_a10";
 pub(super) const REGION: &str = "us-east-1";
 
@@ -23,7 +23,7 @@ pub(super) struct Cloud {
     key: String,
 }
 
-/// One in which nobody waits.
+/// A stand-in without limits and delays.
 pub(super) async fn cloud() -> Cloud {
     with(Config::prompt()).await
 }
@@ -34,7 +34,7 @@ pub(super) async fn with(config: Config) -> Cloud {
     Cloud { sandbox, http: http(), key }
 }
 
-/// Lambda's times, and no limits: a clock that is turned is what makes it go on.
+/// Lambda's delays without its limits: tests move the clock forward.
 pub(super) fn slow() -> Config {
     Config {
         boot: Duration::from_secs(240),
@@ -50,7 +50,7 @@ impl Cloud {
         sent(&self.http, method, &url, &[("authorization", authorization)], body).await.unwrap()
     }
 
-    /// As Alice; an error when there is no answer.
+    /// A request of Alice; fails without an answer.
     pub(super) async fn tried(&self, method: &str, path: &str, body: Value) -> reqwest::Result<Reply> {
         let url = format!("{}/api/v1{path}", self.sandbox.base_url());
         let authorization = format!("Bearer {}", self.key);
@@ -62,9 +62,9 @@ impl Cloud {
     }
 
     pub(super) async fn get(&self, path: &str) -> Value {
-        let told = self.call("GET", path, Value::Null).await;
-        assert_eq!(told.status, 200, "{told:?}");
-        told.body["data"].clone()
+        let reply = self.call("GET", path, Value::Null).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.body["data"].clone()
     }
 
     pub(super) async fn steer(&self, method: &str, path: &str, body: Value) -> Reply {
@@ -73,7 +73,7 @@ impl Cloud {
         sent(&self.http, method, &url, &[secret], body).await.unwrap()
     }
 
-    /// A launch with a key that is there.
+    /// A launch request with a key that exists.
     pub(super) fn asked(&self) -> Value {
         if self.sandbox.snapshot().ssh_keys.is_empty() {
             self.sandbox.add_ssh_key("ours", PUBLIC_KEY);
@@ -81,7 +81,7 @@ impl Cloud {
         json!({"region_name": REGION, "instance_type_name": KIND, "ssh_key_names": ["ours"]})
     }
 
-    /// The same, and more.
+    /// Launches with additional fields.
     pub(super) async fn launch(&self, more: Value) -> Reply {
         let mut asked = self.asked();
         for (name, value) in more.as_object().into_iter().flatten() {
@@ -90,7 +90,7 @@ impl Cloud {
         self.call("POST", "/instance-operations/launch", asked).await
     }
 
-    /// The id of one that was launched.
+    /// Launches an instance, and returns its id.
     pub(super) async fn launched(&self) -> String {
         id_of(&self.launch(json!({})).await)
     }
@@ -105,14 +105,14 @@ impl Cloud {
 }
 
 #[track_caller]
-pub(super) fn id_of(told: &Reply) -> String {
-    assert_eq!(told.status, 200, "{told:?}");
-    told.body["data"]["instance_ids"][0].as_str().unwrap().to_owned()
+pub(super) fn id_of(reply: &Reply) -> String {
+    assert_eq!(reply.status, 200, "{reply:?}");
+    reply.body["data"]["instance_ids"][0].as_str().unwrap().to_owned()
 }
 
-/// An error with this status and code.
+/// Expects an error with this status and code.
 #[track_caller]
-pub(super) fn refused(told: &Reply, status: u16, code: &str) {
-    assert_eq!((told.status, told.body["error"]["code"].as_str()), (status, Some(code)), "{told:?}");
-    assert!(told.body["error"]["message"].as_str().is_some_and(|text| !text.is_empty()), "{told:?}");
+pub(super) fn refused(reply: &Reply, status: u16, code: &str) {
+    assert_eq!((reply.status, reply.body["error"]["code"].as_str()), (status, Some(code)), "{reply:?}");
+    assert!(reply.body["error"]["message"].as_str().is_some_and(|text| !text.is_empty()), "{reply:?}");
 }

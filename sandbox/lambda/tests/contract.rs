@@ -7,7 +7,7 @@ use super::super::schema::{KEYWORDS, Kind, Schemas, network, patterns};
 use super::super::totals;
 use super::client::{cloud, refused};
 
-/// All words that schemas are written with.
+/// Collects all keywords of a schema.
 fn keywords(schema: &Value, is_map: bool, found: &mut BTreeSet<String>) {
     match schema {
         Value::Object(fields) => {
@@ -15,7 +15,7 @@ fn keywords(schema: &Value, is_map: bool, found: &mut BTreeSet<String>) {
                 if !is_map {
                     found.insert(name.clone());
                 }
-                // What stands below these has names of its own.
+                // Below these, the keys are names, not keywords.
                 if !["default", "const", "enum", "required"].contains(&name.as_str()) || is_map {
                     keywords(inner, !is_map && name == "properties", found);
                 }
@@ -27,7 +27,7 @@ fn keywords(schema: &Value, is_map: bool, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn every_word_of_the_contracts_schemas_is_understood() {
+fn every_schema_keyword_of_the_contract_is_supported() {
     let root = &Contract::shared().root;
     let mut found = BTreeSet::new();
     keywords(&root["components"]["schemas"], true, &mut found);
@@ -36,14 +36,14 @@ fn every_word_of_the_contracts_schemas_is_understood() {
             keywords(&content["content"]["application/json"]["schema"], false, &mut found);
         }
     }
-    // `writeOnly` is of the user data: no answer has it.
+    // `writeOnly` belongs to the user data, which no answer has.
     let unknown: Vec<&String> =
         found.iter().filter(|word| !KEYWORDS.contains(&word.as_str()) && *word != "writeOnly").collect();
     assert!(unknown.is_empty(), "{unknown:?}");
     assert!(found.len() > 12, "{found:?}");
 }
 
-/// What the validator says of a value; empty when it is fine.
+/// The validator's violations; empty for a valid value.
 fn said(schema: &Value, value: &Value) -> Vec<(Kind, String)> {
     let mut ready = BTreeMap::new();
     patterns(schema, &mut ready);
@@ -52,7 +52,7 @@ fn said(schema: &Value, value: &Value) -> Vec<(Kind, String)> {
 }
 
 #[test]
-fn each_word_refuses_what_it_is_to_refuse() {
+fn each_keyword_rejects_invalid_values() {
     let object = json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "integer", "maximum": 5, "minimum": 1},
         "b": {"$ref": "#/there"}, "c": {"anyOf": [{"enum": ["x"]}, {"type": "boolean"}]}, "d": {"const": 1}},
         "there": {"type": "string", "maxLength": 3, "minLength": 2, "pattern": "^[a-z]*$"}});
@@ -100,7 +100,7 @@ fn each_word_refuses_what_it_is_to_refuse() {
 }
 
 #[tokio::test]
-async fn what_a_request_must_not_have_is_refused_and_kept() {
+async fn an_invalid_request_is_refused_and_recorded() {
     let cloud = cloud().await;
     let wrong = [
         json!({"quantity": 1}),
@@ -125,7 +125,7 @@ async fn what_a_request_must_not_have_is_refused_and_kept() {
     lacks.as_object_mut().unwrap().shift_remove("ssh_key_names");
     refused(&cloud.call("POST", "/instance-operations/launch", lacks).await, 400, "global/invalid-parameters");
     assert_eq!(cloud.sandbox.snapshot().instances.len(), 0);
-    // Two keys and too much user data are told by the document's text alone: they are refused, and are no violation.
+    // The limits of keys and user data are only in the document's text: exceeding them is refused, but is no violation.
     let kept = cloud.sandbox.violations();
     assert_eq!(kept.len(), wrong.len() + 1 - 3, "{kept:#?}");
     assert!(kept[0].to_string().contains("`quantity` is not known"), "{}", kept[0]);
@@ -136,7 +136,7 @@ async fn what_a_request_must_not_have_is_refused_and_kept() {
 }
 
 #[tokio::test]
-async fn paths_methods_and_parameters_that_the_document_has_not_are_kept() {
+async fn undocumented_paths_methods_and_parameters_are_recorded() {
     let cloud = cloud().await;
     refused(&cloud.call("GET", "/nonsense", Value::Null).await, 404, "global/not-found");
     refused(&cloud.call("DELETE", "/instances", Value::Null).await, 404, "global/not-found");
@@ -148,7 +148,7 @@ async fn paths_methods_and_parameters_that_the_document_has_not_are_kept() {
 }
 
 #[tokio::test]
-async fn everything_is_counted_here_and_in_the_whole_process() {
+async fn comparisons_are_counted_per_stand_in_and_per_process() {
     let (before, cloud) = (totals(), cloud().await);
     for path in ["/instances", "/instance-types", "/images", "/regions", "/ssh-keys", "/file-systems"] {
         cloud.get(path).await;
@@ -164,7 +164,7 @@ async fn everything_is_counted_here_and_in_the_whole_process() {
 }
 
 #[tokio::test]
-async fn what_the_document_does_not_declare_is_counted_by_name_and_an_answer_of_ours_that_is_wrong_is_kept() {
+async fn undeclared_answers_are_counted_by_name_and_wrong_ones_recorded() {
     let cloud = cloud().await;
     cloud.sandbox.change(|config| config.unknown_fields = true);
     let id = cloud.launched().await;

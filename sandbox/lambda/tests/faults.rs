@@ -6,7 +6,7 @@ use super::client::{cloud, refused};
 const LAUNCH: &str = "^/api/v1/instance-operations/launch$";
 
 #[tokio::test]
-async fn a_launch_may_have_happened_though_its_answer_is_lost() {
+async fn a_launch_may_take_effect_although_its_answer_is_lost() {
     let cloud = cloud().await;
     for (fault, made) in [("cut-before", 0), ("cut-after", 1)] {
         cloud.sandbox.faults(vec![Rule::new("POST", LAUNCH, fault)]).unwrap();
@@ -20,7 +20,7 @@ async fn a_launch_may_have_happened_though_its_answer_is_lost() {
 }
 
 #[tokio::test]
-async fn trouble_has_the_looks_that_it_has() {
+async fn each_fault_answers_in_its_own_format() {
     let cloud = cloud().await;
     let is_html = |body: &Value| body.as_str().is_some_and(|text| text.starts_with("<html>"));
     let cases: [(&str, u16, usize); 7] = [
@@ -34,17 +34,17 @@ async fn trouble_has_the_looks_that_it_has() {
     ];
     for (fault, status, made) in cases {
         cloud.sandbox.faults(vec![Rule::new("POST", LAUNCH, fault)]).unwrap();
-        let told = cloud.launch(json!({})).await;
-        assert_eq!((told.status, cloud.sandbox.snapshot().instances.len()), (status, made), "{fault}");
+        let reply = cloud.launch(json!({})).await;
+        assert_eq!((reply.status, cloud.sandbox.snapshot().instances.len()), (status, made), "{fault}");
         match fault {
-            "status:500" | "after:500" => refused(&told, 500, "global/internal-error"),
-            "status:429" => assert!(!is_html(&told.body)),
-            _ => assert!(is_html(&told.body), "{fault}: {told:?}"),
+            "status:500" | "after:500" => refused(&reply, 500, "global/internal-error"),
+            "status:429" => assert!(!is_html(&reply.body)),
+            _ => assert!(is_html(&reply.body), "{fault}: {reply:?}"),
         }
     }
     cloud.sandbox.faults(vec![Rule::new("POST", LAUNCH, "malformed")]).unwrap();
-    let told = cloud.launch(json!({})).await;
-    assert!(told.status == 200 && told.body.is_string(), "{told:?}");
+    let reply = cloud.launch(json!({})).await;
+    assert!(reply.status == 200 && reply.body.is_string(), "{reply:?}");
     let named = cloud.sandbox.validated().undeclared;
     let counts: Vec<(&str, u64)> = named.into_iter().collect();
     assert_eq!(counts, [("429", 1), ("5xx", 2), ("HTML", 4), ("malformed", 1)]);
@@ -52,7 +52,7 @@ async fn trouble_has_the_looks_that_it_has() {
 }
 
 #[tokio::test]
-async fn a_refusal_by_rule_is_one_that_the_path_declares() {
+async fn an_injected_refusal_is_one_that_the_path_declares() {
     let cloud = cloud().await;
     let cases = [
         ("DELETE", "/ssh-keys/x", 404, "global/not-found"),
@@ -69,8 +69,8 @@ async fn a_refusal_by_rule_is_one_that_the_path_declares() {
     refused(&cloud.call("GET", "/instances", Value::Null).await, 400, "provider/internal-unavailable");
     let late = Rule::new("GET", "/instances$", "status:429").with_header("Retry-After", "3");
     cloud.sandbox.faults(vec![late]).unwrap();
-    let told = cloud.call("GET", "/instances", Value::Null).await;
-    assert_eq!(told.headers["retry-after"].to_str().unwrap(), "3");
+    let reply = cloud.call("GET", "/instances", Value::Null).await;
+    assert_eq!(reply.headers["retry-after"].to_str().unwrap(), "3");
     cloud.sandbox.faults(vec![Rule::new("GET", "/instances$", "token-expire")]).unwrap();
     refused(&cloud.call("GET", "/instances", Value::Null).await, 401, "global/invalid-api-key");
     refused(&cloud.call("GET", "/instances", Value::Null).await, 401, "global/invalid-api-key");
@@ -80,7 +80,7 @@ async fn a_refusal_by_rule_is_one_that_the_path_declares() {
 }
 
 #[tokio::test]
-async fn a_delay_delays() {
+async fn a_delay_fault_delays_the_answer() {
     let cloud = cloud().await;
     cloud.sandbox.fault(Rule::new("GET", ".", "delay:0.15")).unwrap();
     let begin = std::time::Instant::now();

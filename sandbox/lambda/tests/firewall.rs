@@ -8,7 +8,7 @@ fn ssh() -> Value {
 }
 
 #[tokio::test]
-async fn a_ruleset_is_of_a_region_attaches_at_launch_and_stays_while_it_is_used() {
+async fn a_regional_ruleset_attaches_at_launch_and_stays_while_in_use() {
     let cloud = cloud().await;
     let asked = |region: &str| json!({"name": "gpucl", "region": region, "rules": [ssh()]});
     let made = cloud.call("POST", "/firewall-rulesets", asked(REGION)).await;
@@ -16,8 +16,8 @@ async fn a_ruleset_is_of_a_region_attaches_at_launch_and_stays_while_it_is_used(
     let path = format!("/firewall-rulesets/{id}");
     refused(&cloud.call("POST", "/firewall-rulesets", asked("us-south-1")).await, 400, "global/invalid-parameters");
     refused(&cloud.call("POST", "/firewall-rulesets", asked("mars-1")).await, 400, "global/invalid-parameters");
-    let elsewhere = json!({"region_name": "us-west-1", "firewall_rulesets": [{"id": id}]});
-    refused(&cloud.launch(elsewhere).await, 400, "global/invalid-parameters");
+    let other_region = json!({"region_name": "us-west-1", "firewall_rulesets": [{"id": id}]});
+    refused(&cloud.launch(other_region).await, 400, "global/invalid-parameters");
 
     let instance = id_of(&cloud.launch(json!({"firewall_rulesets": [{"id": id}]})).await);
     assert_eq!(cloud.get(&path).await["instance_ids"], json!([instance]));
@@ -43,7 +43,7 @@ async fn a_ruleset_is_of_a_region_attaches_at_launch_and_stays_while_it_is_used(
 }
 
 #[tokio::test]
-async fn rules_are_whole_and_right() {
+async fn incomplete_or_invalid_rules_are_refused() {
     let cloud = with(Config { ruleset_quota: 1, ..Config::prompt() }).await;
     let rule = |protocol: &str, ports: Value, source: &str| {
         let mut rule = json!({"protocol": protocol, "source_network": source, "description": ""});

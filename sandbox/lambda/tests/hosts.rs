@@ -9,7 +9,7 @@ use super::super::{Boot, Config, Hosts};
 use super::client::{Cloud, PUBLIC_KEY, cloud, id_of, with};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Hosts that are written down; what is called `bad` cannot be made, `slow` takes a while, `stays` cannot be ended.
+/// Fake hosts that record the calls; `bad` fails to boot, `slow` takes a while, `stays` cannot be ended.
 #[derive(Debug, Default)]
 struct Made(Mutex<Vec<String>>, Mutex<Vec<String>>);
 
@@ -50,7 +50,7 @@ async fn until(cloud: &Cloud, id: &str, status: &str) {
 }
 
 #[tokio::test]
-async fn hosts_are_made_of_instances_and_end_with_them() {
+async fn hosts_start_and_end_with_their_instances() {
     let made = Arc::new(Made::default());
     let cloud = with(Config { hosts: Some(made.clone()), ..Config::prompt() }).await;
     cloud.sandbox.add_machine("somebody's", &[]);
@@ -70,7 +70,7 @@ async fn hosts_are_made_of_instances_and_end_with_them() {
     assert_eq!(made.0.lock().unwrap()[1], format!("end {id}"));
     let last = cloud.launched().await;
     until(&cloud, &last, "active").await;
-    // One that comes up while the stand-in ends is ended too.
+    // A host that comes up while the stand-in shuts down is ended too.
     let slow = id_of(&cloud.launch(json!({"hostname": "slow"})).await);
     until(&cloud, &slow, "booting").await;
     tokio::time::sleep(Duration::from_millis(80)).await;
@@ -83,7 +83,7 @@ async fn hosts_are_made_of_instances_and_end_with_them() {
 }
 
 #[tokio::test]
-async fn a_host_that_cannot_be_ended_is_told() {
+async fn a_host_that_cannot_be_ended_is_reported() {
     let cloud = with(Config { hosts: Some(Arc::new(Made::default())), ..Config::prompt() }).await;
     let id = id_of(&cloud.launch(json!({"hostname": "stays"})).await);
     until(&cloud, &id, "active").await;
@@ -92,14 +92,14 @@ async fn a_host_that_cannot_be_ended_is_told() {
 }
 
 #[tokio::test]
-async fn who_makes_hosts_elsewhere_is_told_what_of_and_says_where_they_are() {
+async fn the_control_lists_needed_hosts_and_takes_their_addresses() {
     let cloud = with(Config { wired: true, ..Config::prompt() }).await;
     let id = id_of(&cloud.launch(json!({"user_data": "#cloud-config"})).await);
-    assert_eq!(cloud.status(&id).await, "booting", "it has no place yet");
-    let told = cloud.steer("GET", "/instances", json!(null)).await.body;
-    let told = told.as_array().unwrap().first().unwrap();
+    assert_eq!(cloud.status(&id).await, "booting", "it has no host yet");
+    let wanted = cloud.steer("GET", "/instances", json!(null)).await.body;
+    let wanted = wanted.as_array().unwrap().first().unwrap();
     assert_eq!(
-        (&told["id"], &told["user_data"], &told["public_keys"], &told["gpus"], &told["is_wired"]),
+        (&wanted["id"], &wanted["user_data"], &wanted["public_keys"], &wanted["gpus"], &wanted["is_wired"]),
         (&json!(id), &json!("#cloud-config"), &json!([PUBLIC_KEY]), &json!(1), &json!(false))
     );
     let wired = cloud.steer("POST", &format!("/instances/{id}"), json!({"ip": "127.0.0.5", "answers": false})).await;
@@ -115,7 +115,7 @@ async fn who_makes_hosts_elsewhere_is_told_what_of_and_says_where_they_are() {
     assert_eq!(cloud.steer("POST", &format!("/instances/{id}"), json!({})).await.status, 400);
 }
 
-/// Nothing of the network: a program in this process can ask as it would over a socket.
+/// Without the network, code in this process gets the same answers as over a socket.
 #[tokio::test]
 async fn it_answers_without_a_socket() {
     let cloud = cloud().await;

@@ -4,13 +4,13 @@ use super::super::{Bug, Config};
 use super::client::{KIND, PUBLIC_KEY, REGION, cloud, id_of, refused, with};
 
 #[tokio::test]
-async fn a_launch_keeps_what_it_was_given_and_shows_no_user_data() {
+async fn a_launch_keeps_its_fields_and_never_shows_user_data() {
     let cloud = cloud().await;
-    let told = cloud
+    let reply = cloud
         .launch(json!({"name": "gpucl-demo-host1", "hostname": "host1", "user_data": "#cloud-config\n{}\n",
             "tags": [{"key": "gpucl", "value": "alice/demo"}], "image": {"family": "lambda-stack-22-04"}}))
         .await;
-    let id = id_of(&told);
+    let id = id_of(&reply);
     let shown = cloud.get(&format!("/instances/{id}")).await;
     assert_eq!(
         (&shown["name"], &shown["hostname"], &shown["tags"]),
@@ -36,7 +36,7 @@ async fn two_launches_make_two_instances() {
 }
 
 #[tokio::test]
-async fn a_launch_names_only_what_is_there() {
+async fn a_launch_with_an_unknown_name_is_refused() {
     let cloud = cloud().await;
     let missing = [
         json!({"instance_type_name": "gpu_9x_z"}),
@@ -70,7 +70,7 @@ async fn an_arm_type_takes_arm_images_only() {
 }
 
 #[tokio::test]
-async fn capacity_is_counted_listed_and_may_be_gone_though_it_is_listed() {
+async fn capacity_is_counted_and_may_be_gone_although_listed() {
     let cloud = with(Config::prompt().without_capacity().with_capacity(KIND, REGION, 1)).await;
     let regions = || async { cloud.get("/instance-types").await[KIND]["regions_with_capacity_available"].clone() };
     assert_eq!(regions().await, json!([{"name": REGION, "description": "Virginia, USA"}]));
@@ -93,7 +93,7 @@ async fn capacity_is_counted_listed_and_may_be_gone_though_it_is_listed() {
 }
 
 #[tokio::test]
-async fn a_quota_is_kept() {
+async fn the_quota_of_instances_is_enforced() {
     let cloud = with(Config { instance_quota: 1, ..Config::prompt() }).await;
     cloud.launched().await;
     refused(&cloud.launch(json!({})).await, 400, "global/quota-exceeded");
@@ -101,7 +101,7 @@ async fn a_quota_is_kept() {
 }
 
 #[tokio::test]
-async fn keys_of_one_name_are_two_keys_unless_it_is_said_otherwise() {
+async fn key_names_may_repeat_unless_configured_otherwise() {
     let cloud = cloud().await;
     let body = json!({"name": "mine", "public_key": PUBLIC_KEY});
     let first = cloud.call("POST", "/ssh-keys", body.clone()).await;
@@ -113,8 +113,8 @@ async fn keys_of_one_name_are_two_keys_unless_it_is_said_otherwise() {
     for wrong in
         ["nonsense", "ssh-ed25519 AAAA", "ssh-rsa AAAAC3NzaC1lZDI1NTE5AAAAICN+lJwsONkwrdsSnQsu1ydUkIuIg5oOC+Eslvmtt60T"]
     {
-        let told = cloud.call("POST", "/ssh-keys", json!({"name": "other", "public_key": wrong})).await;
-        refused(&told, 400, "global/invalid-parameters");
+        let reply = cloud.call("POST", "/ssh-keys", json!({"name": "other", "public_key": wrong})).await;
+        refused(&reply, 400, "global/invalid-parameters");
     }
     let id = first.body["data"]["id"].as_str().unwrap();
     let gone = cloud.call("DELETE", &format!("/ssh-keys/{id}"), json!(null)).await;
@@ -125,7 +125,7 @@ async fn keys_of_one_name_are_two_keys_unless_it_is_said_otherwise() {
 }
 
 #[tokio::test]
-async fn who_brings_no_key_gets_a_pair_whose_private_part_is_told_once() {
+async fn a_generated_private_key_is_returned_only_once() {
     let cloud = cloud().await;
     let made = cloud.call("POST", "/ssh-keys", json!({"name": "made"})).await;
     let private = made.body["data"]["private_key"].as_str().unwrap();

@@ -42,7 +42,7 @@ async fn an_instance_boots_shows_its_address_ends_slowly_and_lingers() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_turned_far_brings_everything_that_is_due() {
+async fn moving_the_clock_applies_everything_that_is_due() {
     let cloud = with(slow()).await;
     let id = cloud.launched().await;
     cloud.terminate(&id).await;
@@ -53,7 +53,7 @@ async fn a_clock_that_is_turned_far_brings_everything_that_is_due() {
 }
 
 #[tokio::test]
-async fn an_address_may_come_after_active_and_never() {
+async fn an_address_may_come_after_active_or_never() {
     let cloud = with(Config { address: seconds(30), ..Config::prompt() }).await;
     cloud.sandbox.next(Outcome::Active);
     cloud.sandbox.next(Outcome::NoAddress);
@@ -94,7 +94,7 @@ async fn instances_become_unhealthy_or_stuck_or_are_preempted() {
 }
 
 #[tokio::test]
-async fn a_termination_can_be_refused_and_can_come_from_elsewhere() {
+async fn a_termination_can_be_refused_or_come_from_others() {
     let cloud = cloud().await;
     let (id, other) = (cloud.launched().await, cloud.launched().await);
     cloud.sandbox.refuse_terminate(&id, 1);
@@ -118,7 +118,7 @@ async fn a_termination_can_be_refused_and_can_come_from_elsewhere() {
 }
 
 #[tokio::test]
-async fn what_others_have_is_listed_and_is_told_apart() {
+async fn foreign_instances_are_listed_and_marked_in_snapshots() {
     let cloud = cloud().await;
     let ids = cloud.sandbox.add_foreign(20);
     assert_eq!(ids.len(), 20);
@@ -131,7 +131,7 @@ async fn what_others_have_is_listed_and_is_told_apart() {
 }
 
 #[tokio::test]
-async fn what_is_made_may_show_late() {
+async fn new_resources_may_show_up_late() {
     let cloud = with(Config { late: seconds(20), ..Config::prompt() }).await;
     let id = cloud.launched().await;
     assert_eq!(cloud.get("/instances").await, json!([]));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::{Config, TimeSource, TooFast};
 use super::client::{Cloud, Reply, with};
 
-/// Time that goes on when it is told to.
+/// A time source that tests move forward.
 #[derive(Debug, Default)]
 struct Turned(AtomicU64);
 
@@ -17,7 +17,7 @@ impl TimeSource for Turned {
     }
 }
 
-/// Lambda's limits on a clock of the test's own.
+/// Lambda's limits, with a clock of the test.
 async fn limited(too_fast: TooFast) -> (Cloud, Arc<Turned>) {
     let time = Arc::new(Turned::default());
     let lambda = Config::default();
@@ -36,8 +36,8 @@ async fn after(cloud: &Cloud, time: &Turned, wait: u64, launch: bool) -> Reply {
     if launch { cloud.launch(json!({})).await } else { cloud.call("GET", "/instances", Value::Null).await }
 }
 
-fn retry_after(told: &Reply) -> Option<&str> {
-    told.headers.get("retry-after").map(|value| value.to_str().unwrap())
+fn retry_after(reply: &Reply) -> Option<&str> {
+    reply.headers.get("retry-after").map(|value| value.to_str().unwrap())
 }
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn one_request_a_second_and_one_launch_in_twelve() {
     let early = after(&cloud, &time, 400, false).await;
     assert_eq!((early.status, retry_after(&early)), (429, Some("1")));
     assert_eq!(after(&cloud, &time, 600, false).await.status, 200, "the refused one does not count");
-    assert_eq!(after(&cloud, &time, 960, true).await.status, 200, "the way here may take a little of it");
+    assert_eq!(after(&cloud, &time, 960, true).await.status, 200, "a little jitter is tolerated");
     let early = after(&cloud, &time, 2000, true).await;
     assert_eq!((early.status, retry_after(&early)), (429, Some("10")));
     assert_eq!(after(&cloud, &time, 2000, false).await.status, 200, "others need not wait for launches");
@@ -61,7 +61,7 @@ async fn one_request_a_second_and_one_launch_in_twelve() {
 }
 
 #[tokio::test]
-async fn it_may_not_say_when_to_come_again_and_may_only_count() {
+async fn too_fast_requests_may_lack_retry_after_or_only_be_counted() {
     let (cloud, time) = limited(TooFast::Refused { retry_after: false }).await;
     after(&cloud, &time, 0, false).await;
     let early = after(&cloud, &time, 0, false).await;

@@ -1,4 +1,4 @@
-//! Each behaviour, as the document has it or as it was told from the field.
+//! Each behavior of the stand-in, as documented or as reported by users.
 
 mod accounts;
 mod client;

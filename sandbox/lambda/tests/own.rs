@@ -4,7 +4,7 @@ use super::super::User;
 use super::client::{KIND, REGION, cloud, refused};
 
 #[tokio::test]
-async fn it_is_steered_from_outside() {
+async fn the_control_changes_the_stand_in() {
     let cloud = cloud().await;
     let steer = async |path: &str, body: Value| cloud.steer("POST", path, body).await.status;
     let capacity = json!({"type": KIND, "region": REGION, "count": 0});
@@ -41,7 +41,7 @@ async fn it_is_steered_from_outside() {
 }
 
 #[tokio::test]
-async fn what_the_control_cannot_read_is_refused() {
+async fn the_control_refuses_invalid_requests() {
     let cloud = cloud().await;
     let wrong = [
         ("/capacity", json!({"type": "nonsense", "region": REGION, "count": 1})),
@@ -56,12 +56,12 @@ async fn what_the_control_cannot_read_is_refused() {
     for (path, body) in wrong {
         assert_eq!(cloud.steer("POST", path, body).await.status, 400, "{path}");
     }
-    let told = cloud.steer("GET", "/nonsense", Value::Null).await;
-    assert!(told.status == 404 && told.body.as_str().unwrap().contains("snapshot"));
+    let reply = cloud.steer("GET", "/nonsense", Value::Null).await;
+    assert!(reply.status == 404 && reply.body.as_str().unwrap().contains("snapshot"));
 }
 
 #[tokio::test]
-async fn the_record_holds_no_key() {
+async fn the_log_contains_no_api_key() {
     let cloud = cloud().await;
     cloud.launched().await;
     let log = format!("{:?}", cloud.sandbox.log());

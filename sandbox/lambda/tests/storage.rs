@@ -4,7 +4,7 @@ use super::super::Config;
 use super::client::{REGION, cloud, id_of, refused, with};
 
 #[tokio::test]
-async fn a_file_system_is_in_one_region_and_stays_while_it_is_mounted() {
+async fn a_file_system_is_regional_and_stays_while_mounted() {
     let cloud = cloud().await;
     let made = cloud.call("POST", "/filesystems", json!({"name": "data", "region": REGION})).await;
     let id = made.body["data"]["id"].as_str().unwrap().to_owned();
@@ -13,8 +13,8 @@ async fn a_file_system_is_in_one_region_and_stays_while_it_is_mounted() {
     refused(&again, 400, "global/duplicate");
     let nowhere = cloud.call("POST", "/filesystems", json!({"name": "other", "region": "mars-1"})).await;
     refused(&nowhere, 400, "global/invalid-parameters");
-    let elsewhere = json!({"region_name": "us-west-1", "file_system_names": ["data"]});
-    refused(&cloud.launch(elsewhere).await, 400, "instance-operations/launch/file-system-in-wrong-region");
+    let other_region = json!({"region_name": "us-west-1", "file_system_names": ["data"]});
+    refused(&cloud.launch(other_region).await, 400, "instance-operations/launch/file-system-in-wrong-region");
 
     let instance = id_of(&cloud.launch(json!({"file_system_names": ["data"]})).await);
     let mounts = cloud.get("/instances").await[0]["file_system_mounts"].clone();
@@ -30,7 +30,7 @@ async fn a_file_system_is_in_one_region_and_stays_while_it_is_mounted() {
 }
 
 #[tokio::test]
-async fn a_mount_point_that_is_given_goes_before_the_usual_one() {
+async fn a_given_mount_point_overrides_the_default() {
     let cloud = cloud().await;
     let id = cloud.sandbox.add_file_system("data", REGION);
     let mount = json!({"mount_point": "/data/here", "file_system_id": id});
@@ -43,7 +43,7 @@ async fn a_mount_point_that_is_given_goes_before_the_usual_one() {
 #[tokio::test]
 async fn file_systems_have_a_quota() {
     let cloud = with(Config { file_system_quota: 0, ..Config::prompt() }).await;
-    let told = cloud.call("POST", "/filesystems", json!({"name": "data", "region": REGION})).await;
-    refused(&told, 400, "global/quota-exceeded");
+    let reply = cloud.call("POST", "/filesystems", json!({"name": "data", "region": REGION})).await;
+    refused(&reply, 400, "global/quota-exceeded");
     cloud.sandbox.check().unwrap();
 }

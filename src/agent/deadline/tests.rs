@@ -1,4 +1,4 @@
-//! When a cluster ends, by every clock.
+//! When a cluster reaches its limits, by each clock.
 
 use super::*;
 use crate::name::{Key, Scope};
@@ -19,7 +19,7 @@ fn limits(after_minutes: Option<u64>, max_cents: Option<u64>) -> Limits {
     Limits { mark, ..Limits::new(after_minutes.map(|minutes| minutes * 60), None, max_cost, start) }
 }
 
-/// A host for a dollar an hour, since ten.
+/// A host for one dollar an hour, since 10:00.
 fn known(answered: bool) -> ClusterState {
     let scope = Scope { owner: "abcdefgh".parse().unwrap(), cluster: "demo".parse().unwrap() };
     let (mut known, key) = (ClusterState::new(&scope, at("09:00")), Key::host(0));
@@ -34,32 +34,32 @@ fn known(answered: bool) -> ClusterState {
 }
 
 #[test]
-fn the_clock_that_is_ahead_counts() {
+fn the_clock_that_is_ahead_decides() {
     let (limits, known) = (limits(Some(180), None), known(true));
     let over = |clock: &Clock| limits.verdict(&known, clock, false).is_some();
     assert!(!over(&clock("12:59", 279, "this")));
     assert!(over(&clock("13:00", 280, "this")));
-    // Put back by two hours, and put forward by two.
+    // Set back by two hours, and set forward.
     assert!(over(&clock("11:00", 280, "this")));
     assert!(over(&clock("13:30", 190, "this")));
-    // Started anew there is only the clock on the wall.
+    // After a reboot there is only the wall clock.
     assert!(!over(&clock("12:59", 1000, "another")));
     assert!(over(&clock("13:00", 1, "another")));
 }
 
 #[test]
-fn it_ends_when_it_has_cost_as_much_as_it_may() {
+fn it_ends_at_its_cost_limit() {
     let (limits, known) = (limits(None, Some(250)), known(true));
     assert_eq!(limits.verdict(&known, &clock("12:29", 249, "this"), false), None);
     let why = limits.verdict(&known, &clock("12:30", 250, "this"), false).unwrap();
     assert_eq!(why.to_string(), "it has cost about 2.50 USD, which is its `max_cost`");
     assert_eq!(limits.cost_ends(&known, at("11:00")), Some(at("12:30")));
-    // A clock that is put back makes nothing cheaper.
+    // A clock that is set back lowers no cost.
     assert!(limits.verdict(&known, &clock("10:30", 250, "this"), false).is_some());
 }
 
 #[test]
-fn what_was_asked_for_and_never_answered_is_counted_once_nobody_works_on_it() {
+fn requests_without_a_response_count_once_no_command_works_on_them() {
     let (by_time, by_cost, known) = (limits(Some(60), None), limits(None, Some(100)), known(false));
     for limits in [by_time, by_cost] {
         assert_eq!(limits.verdict(&known, &clock("12:00", 220, "this"), false), None);
@@ -68,7 +68,7 @@ fn what_was_asked_for_and_never_answered_is_counted_once_nobody_works_on_it() {
 }
 
 #[test]
-fn what_is_written_is_read_and_the_clocks_of_an_earlier_up_are_kept() {
+fn limits_are_written_and_read_and_keep_the_clocks_of_an_earlier_up() {
     let folder = tempfile::tempdir().unwrap();
     let first = limits(Some(60), None);
     first.clone().write(folder.path()).unwrap();
@@ -78,5 +78,5 @@ fn what_is_written_is_read_and_the_clocks_of_an_earlier_up_are_kept() {
     let read = Limits::of(folder.path()).unwrap().unwrap();
     assert_eq!((read.mark, read.after_seconds), (first.mark, Some(7200)));
     fs_err::write(folder.path().join("deadline.json"), "{").unwrap();
-    assert!(Limits::of(folder.path()).is_err(), "a damaged deadline is taken for none");
+    assert!(Limits::of(folder.path()).is_err(), "a damaged deadline is treated as none");
 }

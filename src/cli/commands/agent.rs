@@ -1,4 +1,4 @@
-//! `gpucl agent`: started by `up` and others, not by people.
+//! `gpucl agent`: started by `up` and other commands, not by users.
 
 use std::path::PathBuf;
 
@@ -7,34 +7,33 @@ use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::spec_args::SpecArgs;
 use crate::cli::target;
-use crate::error::Result;
 
 /// The arguments of `agent`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Bring this spec up, and wait for hosts that can be had later
+    /// Bring up this spec, and wait for hosts that become available later
     #[arg(long, value_name = "FILE")]
     scheduled_up: Option<PathBuf>,
-    /// Let the spec send files from this folder as well as from its own
+    /// Let the spec send files from this folder as well as from its own; repeatable
     #[arg(long, requires = "scheduled_up", value_name = "DIR")]
     allow_path: Vec<PathBuf>,
-    /// Take this file as the cluster's spec, though the cluster runs from another one
+    /// Use this file as the cluster's spec, even though the cluster was brought up from another one
     #[arg(long, requires = "scheduled_up")]
     new_spec: bool,
-    /// Ask again for so long while the provider has none of what is asked for
+    /// How long to wait for capacity at the provider
     #[arg(long, requires = "scheduled_up", value_name = "TIME", value_parser = super::up::time)]
     wait_capacity: Option<std::time::Duration>,
-    /// Look after the cluster's deadline
+    /// Enforce the cluster's deadline
     #[arg(long, conflicts_with = "scheduled_up", required_unless_present = "scheduled_up")]
     deadline: bool,
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     if let Some(spec) = args.scheduled_up {
-        // Away from the terminal of whoever asked for it.
+        // Detach from the terminal of the command that started it.
         let _ = rustix::process::setsid();
         let spec = SpecArgs { spec, allow_path: args.allow_path };
-        return super::up::bring_up(app, &spec, args.new_spec, args.wait_capacity, true).await;
+        return Ok(super::up::bring_up(app, &spec, args.new_spec, args.wait_capacity, true).await?);
     }
     watch(Watched { paths: app.paths.clone(), cluster: target::name(app)? }).await?;
     Ok(exit_code::DONE)

@@ -9,33 +9,32 @@ use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::cli::output::gantt::Chart;
 use crate::cli::reserving::{self, ProviderArgs};
-use crate::error::Result;
 use crate::provider::CalendarRow;
 use crate::util::{human, when};
 
-/// The most days: what is further away is not booked yet.
+/// The most days that can be shown: nothing is booked further ahead.
 const MOST_DAYS: i64 = 60;
-/// Up to so many bookings are told in words as well.
-const MOST_TOLD: usize = 12;
+/// Up to this many bookings are also listed as text.
+const MOST_LISTED: usize = 12;
 
 /// The arguments of `calendar`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     filter: FilterArgs,
-    /// How many days
+    /// How many days to show, 1 to 60
     #[arg(long, value_name = "N", default_value_t = 7)]
     days: i64,
-    /// Hosts without GPUs, and hosts that cannot be reserved, as well
+    /// Also show hosts without GPUs and hosts that cannot be reserved
     #[arg(long)]
     all: bool,
     #[command(flatten)]
     provider: ProviderArgs,
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     if !(1..=MOST_DAYS).contains(&args.days) {
-        return Err(usage("show the calendar", format!("--days takes 1 to {MOST_DAYS}")));
+        return Err(usage("show the calendar", format!("--days takes 1 to {MOST_DAYS}")).into());
     }
     let source = args.provider.source()?;
     let provider = reserving::open(app, &source, app.plain_events())?;
@@ -74,7 +73,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     Ok(exit_code::DONE)
 }
 
-/// Who has what, in words, where it is little enough to be read; else ours alone.
+/// The bookings as text; only our own if there are more than `MOST_LISTED`.
 fn describe(chart: &Chart<'_>, until: Timestamp) -> Vec<String> {
     let mut all: Vec<(&str, &crate::provider::Booking)> = Vec::new();
     for row in &chart.rows {
@@ -82,7 +81,7 @@ fn describe(chart: &Chart<'_>, until: Timestamp) -> Vec<String> {
         all.extend(shown.map(|booking| (row.name.as_str(), booking)));
     }
     let count = all.len();
-    if count > MOST_TOLD {
+    if count > MOST_LISTED {
         all.retain(|(_, booking)| booking.ours);
     }
     all.sort_by_key(|(_, booking)| booking.start);
@@ -96,10 +95,10 @@ fn describe(chart: &Chart<'_>, until: Timestamp) -> Vec<String> {
         };
         format!("{host:<name$}  {}  {who}", when::span(booking.start, booking.end, &chart.zone))
     };
-    let mut lines: Vec<String> = all.iter().take(MOST_TOLD).map(line).collect();
+    let mut lines: Vec<String> = all.iter().take(MOST_LISTED).map(line).collect();
     if lines.len() < count {
         let left = count - lines.len();
-        lines.push(format!("and {} more (--node NAME tells a host's in words)", human::count(left, "booking")));
+        lines.push(format!("and {} more (--node NAME lists those of one host)", human::count(left, "booking")));
     }
     lines
 }

@@ -4,16 +4,15 @@ use clap_complete::Shell;
 
 use crate::cli::app::App;
 use crate::cli::exit_code;
-use crate::error::Result;
 
 /// The arguments of `completions`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The shell
+    /// The shell to complete for
     shell: Shell,
 }
 
-pub(crate) async fn run(app: &App, args: Args, mut command: clap::Command) -> Result<u8> {
+pub(crate) async fn run(app: &App, args: Args, mut command: clap::Command) -> anyhow::Result<u8> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut command, "gpucl", &mut text);
     app.ui.verbatim(&String::from_utf8_lossy(&text));

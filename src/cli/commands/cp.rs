@@ -15,13 +15,13 @@ use crate::util::human;
 /// The arguments of `cp`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folders are copied with all that is in them; always so, and taken for habit's sake
+    /// Accepted for compatibility with `cp`: folders are always copied recursively
     #[arg(short, long)]
     recursive: bool,
-    /// Read and write there as root
+    /// Read and write on the host as root
     #[arg(long)]
     root: bool,
-    /// What is copied, and last where to: a path here, or HOST:PATH. A path without / at its beginning is in the home folder there
+    /// Sources, then the destination: a local path or HOST:PATH; a relative PATH starts in the home folder on the host
     #[arg(required = true, num_args = 2.., value_name = "SRC... DEST")]
     paths: Vec<String>,
 }
@@ -34,11 +34,11 @@ enum Side<'a> {
 }
 
 impl<'a> Side<'a> {
-    /// A path with a colon before any slash is on a host, as with `scp`; `./a:b` is one here.
+    /// A path with a colon before any slash is on a host, as with `scp`; `./a:b` is local.
     fn of(text: &'a str) -> Self {
         match text.split_once(':') {
             Some((host, path)) if !host.is_empty() && !host.contains('/') => {
-                // Where one logs in is the home folder.
+                // A session starts in the home folder.
                 let path = path.strip_prefix("~/").unwrap_or(path);
                 Self::There { host, path: if path.is_empty() { "./" } else { path } }
             }
@@ -48,16 +48,16 @@ impl<'a> Side<'a> {
 }
 
 /// Copies to a host or from hosts.
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let sides: Vec<Side<'_>> = args.paths.iter().map(|path| Side::of(path)).collect();
-    let Some((goal, sources)) = sides.split_last() else { return Err(usage("copy", "nothing was named")) };
+    let Some((goal, sources)) = sides.split_last() else { return Err(usage("copy", "no path was given").into()) };
     let target = Target::choose(app)?;
     let remote = cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events()))
         .await?
         .ok_or_else(|| {
             Error::new(ErrorKind::Unsupported, "copy files")
                 .because(format!("the hosts of {} are this machine", target.name))
-                .hint("cp -r does it")
+                .hint("use `cp -r`")
         })?;
     let mut bytes = 0;
     let mut left_out = LeftOut::default();
@@ -67,19 +67,20 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
                 .iter()
                 .map(|side| if let Side::Here(path) = side { Some(PathBuf::from(path)) } else { None })
                 .collect();
-            let local = local.ok_or_else(|| usage("copy", "both sides are on a host; copy it here first"))?;
+            let local = local.ok_or_else(|| usage("copy", "both sides are on a host; copy to this machine first"))?;
             let host = connect(&remote, host).await?;
             bytes += host.upload(&local, path, args.root, &mut |_| {}).await?;
             host.close().await;
         }
         Side::Here(goal) => {
             if sources.len() > 1 && !Path::new(goal).is_dir() {
-                return Err(usage("copy", format!("{goal} is no folder, and several are to be copied")));
+                return Err(usage("copy", format!("{goal} is not a folder, and there are several sources")).into());
             }
             for side in sources {
                 let Side::There { host, path } = side else {
-                    return Err(usage("copy", "no side is on a host")
-                        .hint("a path on a host is HOST:PATH, such as worker-0:/mnt/data"));
+                    return Err(usage("copy", "neither side is on a host")
+                        .hint("a path on a host is HOST:PATH, such as worker-0:/mnt/data")
+                        .into());
                 };
                 let host = connect(&remote, host).await?;
                 let copied = host.download(path, Path::new(goal), args.root, &mut |_| {}).await?;

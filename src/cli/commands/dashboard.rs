@@ -7,38 +7,39 @@ use std::path::PathBuf;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::cli::portal::{self, Opener, Page, Portal, Run, Upstream};
+use crate::cli::signals::Ends;
 use crate::cli::target::{Head, Target};
-use crate::error::{Doing as _, ErrorKind, Result};
+use crate::error::Result;
 use crate::host::Tunnel;
 use crate::util::{human, ports};
 
-/// The name of Ray's own page.
+/// The name of the Ray dashboard's page.
 const DASHBOARD: &str = "dashboard";
 
 /// The arguments of `dashboard`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Print the addresses only
+    /// Print the addresses without opening a browser
     #[arg(long)]
     no_open: bool,
-    /// The port of the Ray dashboard's page; else the one that the cluster keeps for it, else a free one
+    /// The local port of the Ray dashboard; default: the cluster's usual one, else a free one
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// Addresses at 127.0.0.1, for a browser that finds no names below localhost: other servers of this machine that it visits get the key too
+    /// Use addresses at 127.0.0.1, for browsers that do not resolve names below localhost; every local server that the
+    /// browser visits then gets the key
     #[arg(long)]
     plain: bool,
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let target = Target::choose(app)?;
     let mut ends = Ends::listen()?;
-    // What is opened is closed also when Ctrl-C comes in the middle of it.
+    // Ctrl-C while opening also closes everything opened so far.
     let opened = tokio::select! {
         opened = open(app, &args, &target) => opened?,
         () = ends.wait() => return Ok(exit_code::DONE),
@@ -46,7 +47,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     show(app, &opened);
     if args.plain {
         app.ui.status(
-            "by --plain the browser sends the key to every server of this machine that it visits, whoever runs it",
+            "with --plain the browser sends the key to every server on this machine that it visits, whoever runs it",
         );
     }
     let browser = browse(app, &opened, args.no_open);
@@ -59,22 +60,22 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     Ok(exit_code::DONE)
 }
 
-/// A page that answers now.
+/// An open page.
 pub(super) struct Shown {
     name: String,
     url: String,
-    /// Who logs in, and the file that holds the password; none where the portal logs in by itself.
+    /// The user, and the file with the password; `None` if the portal logs in on its own.
     login: Option<Login>,
 }
 
-/// How one logs in to a page.
+/// The login of a page.
 pub(super) struct Login {
     user: Option<String>,
     user_file: Option<PathBuf>,
     password_file: PathBuf,
 }
 
-/// All that is open.
+/// All open pages and tunnels.
 pub(super) struct Opened {
     pages: Vec<Shown>,
     client: Option<String>,
@@ -114,7 +115,7 @@ async fn here(run: &Run, port: Option<u16>, target: &Target) -> Result<Opened> {
     Ok(Opened { pages, client: None, portals: vec![portal], tunnels: Vec::new(), head: None })
 }
 
-/// Ray's own dashboard, into which the portal logs in.
+/// The Ray dashboard; the portal adds the token.
 fn ray_page(target: &Target, address: String, upstream: Upstream) -> Result<Page> {
     let bearer = SecretString::from(format!("Bearer {}", target.token()?.expose_secret().trim()));
     Ok(Page {
@@ -128,39 +129,20 @@ fn ray_page(target: &Target, address: String, upstream: Upstream) -> Result<Page
     })
 }
 
-fn tell_moved(app: &App, name: &str, port: u16) {
+fn report_moved(app: &App, name: &str, port: u16) {
     app.ui.status(format_args!(
-        "port {port} of the page {name} is in use by {}; it has another one this time",
+        "port {port} of the page {name} is in use by {}; another port is used this time",
         holder(port)
     ));
 }
 
-/// Who has a port, in words.
+/// Describes the process that holds a port.
 fn holder(port: u16) -> String {
     ports::holder(port)
         .map_or_else(|| "a program of another user".to_owned(), |(pid, command)| format!("process {pid} ({command})"))
 }
 
-/// Ctrl-C, or what the system or a closed terminal sends; listened for from the beginning.
-struct Ends([Signal; 3]);
-
-impl Ends {
-    fn listen() -> Result<Self> {
-        let listen = |kind| signal(kind).doing(ErrorKind::Internal, || "listen for Ctrl-C".to_owned());
-        Ok(Self([listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?, listen(SignalKind::hangup())?]))
-    }
-
-    async fn wait(&mut self) {
-        let [interrupted, terminated, hung_up] = &mut self.0;
-        tokio::select! {
-            _ = interrupted.recv() => {}
-            _ = terminated.recv() => {}
-            _ = hung_up.recv() => {}
-        }
-    }
-}
-
-/// Prints the addresses, and where the passwords are; never a password.
+/// Prints the addresses and the files with the passwords; never a password.
 fn show(app: &App, opened: &Opened) {
     if app.json() {
         let pages: BTreeMap<&str, &str> =
@@ -179,7 +161,7 @@ fn show(app: &App, opened: &Opened) {
     let path = |path: &PathBuf| path.display().to_string();
     for page in &opened.pages {
         let (user, password) = match &page.login {
-            None => (String::new(), "(logged in by this address)".to_owned()),
+            None => (String::new(), "(this address logs you in)".to_owned()),
             Some(login) => {
                 let user_file = login.user_file.as_ref().map(|file| format!("in {}", path(file)));
                 (login.user.clone().or(user_file).unwrap_or_default(), path(&login.password_file))
@@ -203,7 +185,7 @@ fn browse(app: &App, opened: &Opened, no_open: bool) -> Option<Opener> {
     opened.ok()
 }
 
-/// The program that opens a browser, where there is a screen for one.
+/// The program that opens a browser, if there is a display.
 fn browser(app: &App) -> Option<&'static str> {
     let screen = |name| app.variable(name).is_some_and(|value| !value.is_empty());
     if cfg!(target_os = "macos") {

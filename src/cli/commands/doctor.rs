@@ -7,29 +7,28 @@ use serde::Serialize;
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
-use crate::error::Result;
 use crate::host::LocalHost;
 use crate::playbook::{self, Facts};
 use crate::util::human;
 
-/// What a Ray environment takes, with room to install it.
+/// Disk space for a Ray environment, including its installation.
 const ENVIRONMENT_BYTES: u64 = 1536 << 20;
 
 /// The arguments of `doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-/// One thing that was looked for.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 struct Finding {
-    /// Who needs it: `local + native`.
+    /// What needs it, such as `local + native`.
     needed_by: &'static str,
-    /// What was looked for.
+    /// The item that was checked.
     what: &'static str,
     state: State,
-    /// What was seen.
+    /// What was found.
     saw: String,
-    /// A command that puts it right.
+    /// A command that fixes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<String>,
 }
@@ -37,17 +36,17 @@ struct Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
-    /// It is as it must be.
+    /// Present and usable.
     Ok,
-    /// Without it what needs it cannot work.
+    /// Required, but absent or unusable.
     Missing,
-    /// It is not there and need not be.
+    /// Absent, and not required.
     Optional,
 }
 
 const LOCAL: &str = "local + native";
 
-pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, _args: Args) -> anyhow::Result<u8> {
     let host = LocalHost::new("local", nearest_folder(&app.paths.cache), app.host_environment())?;
     let facts = playbook::facts(&host).await?;
     let path = app.variable("PATH").unwrap_or_default();
@@ -79,9 +78,9 @@ pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
             }
         }
         app.ui.data(if works {
-            "the local provider with the native runtime can work here"
+            "the local provider with the native runtime works here"
         } else {
-            "the local provider with the native runtime cannot work here yet"
+            "the local provider with the native runtime does not work here yet"
         });
     }
     Ok(if works { exit_code::DONE } else { exit_code::FAILED })
@@ -97,7 +96,7 @@ fn python(facts: &Facts) -> Finding {
     Finding { needed_by: LOCAL, what: "python3", state, saw, fix }
 }
 
-/// Whether that Python can make environments. Only asking it tells: some systems leave the half of it out.
+/// Whether that Python can make virtual environments. Only running it shows: some systems ship half of `venv`.
 async fn venv(facts: &Facts) -> Finding {
     let mut finding = Finding { needed_by: LOCAL, what: "venv", state: State::Ok, saw: String::new(), fix: None };
     if facts.uv.is_some() {
@@ -114,7 +113,7 @@ async fn venv(facts: &Facts) -> Finding {
         None => false,
     };
     if asked {
-        "venv and ensurepip are there".clone_into(&mut finding.saw);
+        "venv and ensurepip are present".clone_into(&mut finding.saw);
     } else {
         finding.state = State::Missing;
         "venv or ensurepip is missing".clone_into(&mut finding.saw);
@@ -143,18 +142,18 @@ fn disk(app: &App, facts: &Facts) -> Finding {
         what: "disk",
         state: if enough { State::Ok } else { State::Missing },
         saw: format!("{} free in {}", human::bytes(facts.disk_free), folder.display()),
-        fix: (!enough).then(|| format!("df -h {}   # and make room for 1.5 GiB", folder.display())),
+        fix: (!enough).then(|| format!("df -h {}   # and free 1.5 GiB", folder.display())),
     }
 }
 
 fn memory(facts: &Facts) -> Finding {
-    // A head and one worker at rest take about 1 GiB.
+    // An idle head and one worker take about 1 GiB.
     let enough = facts.memory >= 2 << 30;
     Finding {
         needed_by: LOCAL,
         what: "memory",
         state: if enough { State::Ok } else { State::Missing },
-        saw: format!("{}, and {} of shared memory are free", human::bytes(facts.memory), human::bytes(facts.shm_free)),
+        saw: format!("{}; {} of shared memory free", human::bytes(facts.memory), human::bytes(facts.shm_free)),
         fix: (!enough).then(|| "free -h   # a head and one worker need 2 GiB".to_owned()),
     }
 }
@@ -172,7 +171,7 @@ fn environments(folder: &Path) -> Finding {
 fn uv(facts: &Facts) -> Finding {
     let (state, saw) = match &facts.uv {
         Some(version) => (State::Ok, version.clone()),
-        None => (State::Optional, "not there; venv and pip do the same, slower".to_owned()),
+        None => (State::Optional, "none; venv and pip do the same, but slower".to_owned()),
     };
     Finding { needed_by: LOCAL, what: "uv", state, saw, fix: None }
 }
@@ -188,7 +187,7 @@ fn gpus(facts: &Facts) -> Finding {
         })
         .collect();
     let (state, saw) = if names.is_empty() {
-        (State::Optional, "none on the PCI bus; a spec may declare logical ones".to_owned())
+        (State::Optional, "none on the PCI bus; a spec may declare logical GPUs".to_owned())
     } else {
         (State::Ok, names.join(", "))
     };
@@ -209,13 +208,13 @@ fn docker(facts: &Facts) -> Finding {
         needed_by: "docker runtime",
         what: "docker",
         state: if facts.docker.is_some() { State::Ok } else { State::Optional },
-        // Nothing of that runtime runs on this machine: a host that is reached by SSH is given its engine by `up`.
-        saw: format!("{here}; not needed here, hosts by SSH are given their own"),
+        // This runtime runs nothing on this machine: `up` installs the engine on hosts that are reached by SSH.
+        saw: format!("{here}; not needed here, `up` installs it on SSH hosts"),
         fix: None,
     }
 }
 
-/// The environments that were made whole.
+/// The environments whose installation is complete.
 fn complete(folder: &Path) -> Vec<String> {
     let entries = fs_err::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
     let mut names: Vec<String> = entries
@@ -226,7 +225,7 @@ fn complete(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The folder itself or the nearest one above it that exists.
+/// The nearest existing folder: this one, or an ancestor.
 fn nearest_folder(folder: &Path) -> PathBuf {
     folder.ancestors().find(|folder| folder.is_dir()).unwrap_or_else(|| Path::new("/")).to_path_buf()
 }

@@ -18,15 +18,15 @@ pub(crate) struct Args {
     /// Keep the data volumes on the hosts
     #[arg(long)]
     keep_data: bool,
-    /// Remove what was installed on the hosts for the cluster as well: packages, repositories, settings
+    /// Also remove what was installed on the hosts for the cluster: packages, repositories, settings
     #[arg(long)]
     purge: bool,
-    /// Delete the lease as well, though it was not made by `up`
+    /// Also delete the lease, even if `up` did not make it
     #[arg(long)]
     release_lease: bool,
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let name = target::name(app)?;
     if !app.yes && !app.json() && app.ui.asks() {
         for line in what_goes(app, &args, &name)? {
@@ -34,7 +34,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         }
         let answer = app.ui.ask(&format!("remove everything of the cluster {name}? [y/N] "));
         if !matches!(answer.trim(), "y" | "Y" | "yes") {
-            return Err(usage("remove the cluster", "you did not say yes; nothing was changed"));
+            return Err(usage("remove the cluster", "not confirmed; nothing was changed").into());
         }
     }
     let options =
@@ -48,19 +48,19 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
             events.note(format!("removed: {line}"));
         }
         for line in &done.seen {
-            events.note(format!("looked: {line}"));
+            events.note(format!("checked: {line}"));
         }
         for line in &done.unknown {
-            events.warn(format!("not known: {line}"));
+            events.warn(format!("unknown: {line}"));
         }
         for line in &done.kept {
-            events.note(format!("stays: {line}"));
+            events.note(format!("kept: {line}"));
         }
         cost = (!done.spending.is_none()).then(|| describe(&done.spending.so_far));
         if let Some(cost) = &cost {
             events.note(format!("cost: about {cost} in all"));
         }
-        // What cannot be known is not claimed.
+        // Claim only what was verified.
         let summary = match done.unknown.is_empty() {
             true => format!("nothing of {name} is left"),
             false => format!("all of {name} that could be found is gone"),
@@ -70,7 +70,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     })
     .await?;
     if app.ui.shows_both() {
-        // What went, what was looked at and what stays stands above it on the same screen.
+        // What was removed, checked and kept is already above it on the same screen.
         app.ui.data(ended.summary);
     } else if !app.json() {
         app.ui.data(ended.summary);
@@ -81,16 +81,16 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
             app.ui.data(format!("  {line}"));
         }
         for line in unknown {
-            app.ui.data(format!("  not known: {line}"));
+            app.ui.data(format!("  unknown: {line}"));
         }
         for line in kept {
-            app.ui.data(format!("  stays: {line}"));
+            app.ui.data(format!("  kept: {line}"));
         }
     }
     Ok(exit_code::DONE)
 }
 
-/// What will be removed, by what is known of it, and what stays.
+/// What will be removed, as far as the local state knows, and what will be kept.
 fn what_goes(app: &App, args: &Args, name: &ClusterName) -> Result<Vec<String>> {
     let Some(known) = cluster::status(&app.paths, name)? else { return Ok(Vec::new()) };
     let report = &known.report;
@@ -102,28 +102,24 @@ fn what_goes(app: &App, args: &Args, name: &ClusterName) -> Result<Vec<String>> 
     lines.extend(report.resources.iter().cloned());
     let spec = known.state.spec.as_ref();
     if spec.is_some_and(|spec| spec.runtime == Runtime::Native) && !known.state.is_here() {
-        lines.push("on each host: processes, the folder of ours".to_owned());
+        lines.push("on each host: processes, gpucl's folder".to_owned());
         lines.push(match args.purge {
-            true => "the Ray environment there, where it was made for it (--purge)".to_owned(),
-            false => "the Ray environment there stays for the next one (--purge removes it too)".to_owned(),
+            true => "the Ray environment there, if it was made for this cluster (--purge)".to_owned(),
+            false => "the Ray environment there is kept for the next cluster (--purge removes it too)".to_owned(),
         });
     }
     if spec.is_some_and(|spec| spec.runtime == Runtime::Docker) {
-        lines.push(
-            "on each host: containers, networks, firewall rules, settings of ours, the folder of ours".to_owned(),
-        );
+        lines.push("on each host: containers, networks, firewall rules, gpucl's settings, gpucl's folder".to_owned());
         lines.push(match args.keep_data {
-            true => "data volumes stay (--keep-data)".to_owned(),
-            false => {
-                "data volumes, with the buckets of its object store and Jupyter's workspace (--keep-data keeps them)"
-                    .to_owned()
-            }
+            true => "data volumes are kept (--keep-data)".to_owned(),
+            false => "data volumes, including object store buckets and the Jupyter workspace (--keep-data keeps them)"
+                .to_owned(),
         });
         lines.push(match args.purge {
-            true => "what was installed for it: packages, repositories, keys (--purge)".to_owned(),
-            false => "what was installed for it stays (--purge removes it too)".to_owned(),
+            true => "what was installed for the cluster: packages, repositories, keys (--purge)".to_owned(),
+            false => "what was installed for the cluster is kept (--purge removes it too)".to_owned(),
         });
     }
     lines.push(format!("its credentials and its state in {}", app.paths.cluster(name).display()));
-    Ok(std::iter::once("this goes:".to_owned()).chain(lines.into_iter().map(|line| format!("  {line}"))).collect())
+    Ok(std::iter::once("to be removed:".to_owned()).chain(lines.into_iter().map(|line| format!("  {line}"))).collect())
 }

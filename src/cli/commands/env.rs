@@ -6,21 +6,20 @@ use serde_json::{Map, Value, json};
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::target::Target;
-use crate::error::Result;
 use crate::ray::Shell;
 
 /// The arguments of `env`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The shell that reads the lines; else the one that SHELL names
+    /// The shell to print for; default: the one that SHELL names
     #[arg(long, value_enum, value_name = "SHELL")]
     shell: Option<ShellName>,
-    /// Take the variables away again
+    /// Print the commands that unset the variables
     #[arg(long)]
     unset: bool,
 }
 
-/// The shells whose words are known.
+/// The supported shells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ShellName {
     /// Also sh, zsh, dash and ksh
@@ -33,14 +32,14 @@ pub(crate) enum ShellName {
     Csh,
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let target = Target::choose(app)?;
     let access = target.access()?;
     let path = app.variable("PATH");
     let settings = if args.unset { access.unsettings(path) } else { access.settings(path) };
     if !args.unset && target.is_remote() {
         app.ui.status(format_args!(
-            "these addresses answer while this runs in another terminal: gpucl dashboard -c {}",
+            "these addresses work while this runs in another terminal: gpucl dashboard -c {}",
             target.name
         ));
     }

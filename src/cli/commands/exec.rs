@@ -14,13 +14,13 @@ use crate::ray::shell_line;
 /// The arguments of `exec`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A host, by its name or a node's on it; may be given again. All hosts when absent
+    /// The host to run on, named directly or by a node on it; repeatable; default: all hosts
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// Run it as root
+    /// Run the command as root
     #[arg(long)]
     root: bool,
-    /// Let the terminal have colours and all else as it comes; to a file or a program it always goes so
+    /// Pass colours and control sequences to the terminal; to a file or pipe, output is never changed
     #[arg(long)]
     raw: bool,
     /// The command and its arguments
@@ -28,26 +28,27 @@ pub(crate) struct Args {
     command: Vec<String>,
 }
 
-/// Runs a command on the hosts of the cluster; its exit code is the command's, of several the highest.
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
-    // A name before the dashes is taken for the program: it would be looked for on every host.
+/// Runs a command on hosts of the cluster; returns its exit code, or the highest if there are several hosts.
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
+    // A name before `--` would be taken for the program, and searched for on every host.
     if let [name, dashes, rest @ ..] = args.command.as_slice()
         && dashes == "--"
         && !rest.is_empty()
     {
-        return Err(usage("run the command", format!("`{name}` stands before the `--`; a host is named by --host"))
-            .hint(format!("gpucl exec --host {name} -- {}", shell_line(rest))));
+        return Err(usage("run the command", format!("`{name}` comes before `--`; name a host with --host"))
+            .hint(format!("gpucl exec --host {name} -- {}", shell_line(rest)))
+            .into());
     }
     let target = Target::choose(app)?;
     let remote =
         cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events())).await?;
     match remote {
-        Some(remote) => by_ssh(app, &args, &remote).await,
-        None => here(app, &args, &target).await,
+        Some(remote) => Ok(by_ssh(app, &args, &remote).await?),
+        None => Ok(here(app, &args, &target).await?),
     }
 }
 
-/// On this machine, with Ray's environment.
+/// Runs the command on this machine, with Ray's environment.
 async fn here(app: &App, args: &Args, target: &Target) -> Result<u8> {
     if args.root {
         return Err(Error::new(ErrorKind::Unsupported, "run the command as root")
@@ -65,7 +66,7 @@ async fn here(app: &App, args: &Args, target: &Target) -> Result<u8> {
     let known: Vec<String> = hosts.iter().map(|host| host.name().to_owned()).collect();
     if let Some(unknown) = args.host.iter().find(|name| !known.contains(name)) {
         return Err(Error::new(ErrorKind::NotFound, format!("find the host {unknown}"))
-            .because("the cluster has none of that name")
+            .because("the cluster has no host of that name")
             .hint(format!("there are: {}", known.join(", "))));
     }
     hosts.retain(|host| args.host.is_empty() || args.host.iter().any(|name| name == host.name()));
@@ -76,7 +77,7 @@ async fn here(app: &App, args: &Args, target: &Target) -> Result<u8> {
     Ok(code)
 }
 
-/// On all or some hosts at the same time, each line with its host's name when there are several.
+/// Runs the command on all or some hosts in parallel; with several, each line begins with its host's name.
 async fn by_ssh(app: &App, args: &Args, remote: &Remote) -> Result<u8> {
     let chosen = match args.host.as_slice() {
         [] => remote.hosts.iter().collect(),
@@ -84,7 +85,7 @@ async fn by_ssh(app: &App, args: &Args, remote: &Remote) -> Result<u8> {
             let mut chosen = Vec::new();
             for name in names {
                 let host = remote.host(name)?;
-                // Two nodes of one host are one host.
+                // Two nodes on one host name the same host.
                 if !chosen.iter().any(|other: &&cluster::RemoteHost| other.key == host.key) {
                     chosen.push(host);
                 }
@@ -119,7 +120,7 @@ async fn by_ssh(app: &App, args: &Args, remote: &Remote) -> Result<u8> {
             Err(error) => failures.push(error),
         }
     }
-    // The others went on to their ends; the first failure is told whole, and the rest by their names.
+    // All hosts have finished; the first failure is shown in full, the others as causes.
     let mut failures = failures.into_iter();
     match failures.next() {
         None => Ok(code),
@@ -127,7 +128,7 @@ async fn by_ssh(app: &App, args: &Args, remote: &Remote) -> Result<u8> {
     }
 }
 
-/// Runs the program on one host; hands back its exit code.
+/// Runs the program on one host; returns its exit code.
 async fn on(app: &App, host: &dyn Host, program: &str, label: &str, raw: bool) -> Result<u8> {
     let shown = app.ui.program(raw);
     let name = host.name().to_owned();

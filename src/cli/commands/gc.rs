@@ -21,33 +21,33 @@ use crate::util::{human, when};
 /// The arguments of `gc`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Leases that belong to no cluster as well
+    /// Also delete leases that belong to no cluster
     #[arg(long)]
     leases: bool,
-    /// Only what has this id at the provider, whoever's tag it carries, if your user made it; several with several --id
+    /// Delete only the resource with this id, whatever owner its tag names, if your user made it; repeatable
     #[arg(long = "id", value_name = "ID")]
     ids: Vec<String>,
     #[command(flatten)]
     provider: ProviderArgs,
 }
 
-/// A provider that is asked.
+/// An open provider.
 struct Place {
     name: String,
     provider: Box<dyn Provider>,
 }
 
-/// Providers that could not be asked, and why.
+/// Providers that could not be queried, and why.
 type Silent = Vec<(String, Error)>;
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let (_handle, cancel) = Cancel::new();
     let settings = app.settings_to_inspect(app.plain_events(), cancel)?;
-    // It makes no owner: what a new one owned would be nothing.
+    // No owner is created: a new one would own nothing.
     let owner = known_owner(&app.paths)?;
     let options = GcOptions { leases: args.leases, ids: args.ids.clone() };
     let desk = Desk { app, settings: &settings, owner, options, zone: when::zone(app.variable("TZ")), args: &args };
-    desk.run().await
+    Ok(desk.run().await?)
 }
 
 struct Desk<'a> {
@@ -73,12 +73,12 @@ impl Desk<'_> {
         let all = || asked.iter().flat_map(|(place, found)| found.iter().map(|one| (place.name.as_str(), one)));
         self.show(&all().collect::<Vec<_>>());
         for (name, error) in &silent {
-            self.app.ui.status(format!("warning: `{name}` was not asked: {error}"));
+            self.app.ui.status(format!("warning: `{name}` was not queried: {error}"));
         }
         self.refuse(&all().map(|(_, one)| one).collect::<Vec<_>>())?;
         let going = all().filter(|(_, one)| one.standing.goes()).count();
         let failed = |silent: &[(String, Error)]| if silent.is_empty() { exit_code::DONE } else { exit_code::FAILED };
-        // One that was never set up has nothing of ours.
+        // A provider that was never set up holds nothing of ours.
         silent
             .retain(|(_, error)| !matches!(error.kind(), ErrorKind::Usage | ErrorKind::Spec | ErrorKind::Unsupported));
         if going == 0 {
@@ -87,13 +87,13 @@ impl Desk<'_> {
             return Ok(failed(&silent));
         }
         if !self.app.yes && (self.app.json() || !self.app.ui.asks()) {
-            self.app.ui.status(format!("nothing was deleted; `{} --yes` deletes {}", self.command(), things(going)));
+            self.app.ui.status(format!("nothing was deleted; `{} --yes` deletes {}", self.command(), resources(going)));
             return Ok(failed(&silent));
         }
         if !self.app.yes {
-            let answer = self.app.ui.ask(&format!("delete {}? [y/N] ", things(going)));
+            let answer = self.app.ui.ask(&format!("delete {}? [y/N] ", resources(going)));
             if !matches!(answer.trim(), "y" | "Y" | "yes") {
-                return Err(usage("delete what is left", "you did not say yes; nothing was changed"));
+                return Err(usage("delete what is left", "not confirmed; nothing was changed"));
             }
         }
         let (mut left, mut errors) = (Vec::new(), Vec::new());
@@ -106,12 +106,9 @@ impl Desk<'_> {
         if !left.is_empty() {
             return Err(self.left_behind(&left, errors));
         }
-        // What could not be deleted and is gone all the same is gone.
+        // A failed deletion does not matter if the resource is gone anyway.
         let names: Vec<&str> = asked.iter().map(|(place, _)| place.name.as_str()).collect();
-        self.end(
-            &format!("deleted {}; asked {} again: nothing of them is left", things(going), names.join(", ")),
-            going,
-        );
+        self.end(&format!("deleted {}; queried {} again: nothing is left", resources(going), names.join(", ")), going);
         Ok(failed(&silent))
     }
 
@@ -125,7 +122,7 @@ impl Desk<'_> {
         }
     }
 
-    /// The provider that was named, or all that open, and those that do not.
+    /// The selected provider; without one, all providers that open, and those that do not.
     fn places(&self) -> Result<(Vec<Place>, Silent)> {
         let open = |source: &LeaseSource| {
             let provider = reserving::open(self.app, source, self.settings.events.clone())?;
@@ -146,7 +143,7 @@ impl Desk<'_> {
         Ok((places, silent))
     }
 
-    /// Shows all that was found, cluster by cluster.
+    /// Shows all findings, sorted by cluster.
     fn show(&self, found: &[(&str, &Found)]) {
         let mut sorted = found.to_vec();
         sorted.sort_by_key(|(name, one)| (one.tag.owner.clone(), one.tag.cluster.clone(), (*name).to_owned()));
@@ -170,7 +167,7 @@ impl Desk<'_> {
         }
     }
 
-    /// What becomes of it, and what else there is to know.
+    /// Why it will or will not be deleted, and other details.
     fn note(&self, one: &Found) -> String {
         let mut notes: Vec<String> = Vec::new();
         notes.extend(Some(one.resource.detail.clone()).filter(|detail| !detail.is_empty()));
@@ -178,9 +175,9 @@ impl Desk<'_> {
         notes.extend(match one.standing {
             Standing::Left | Standing::Named => None,
             Standing::HasState => Some(format!("has state here: gpucl down -c {cluster}")),
-            Standing::NeedsDown => Some(format!("only down cleans it: gpucl down -c {cluster}")),
-            Standing::Lease => Some("a lease of its own: stays without --leases".to_owned()),
-            Standing::Unknown => Some("whose it is cannot be told".to_owned()),
+            Standing::NeedsDown => Some(format!("only `down` can remove it: gpucl down -c {cluster}")),
+            Standing::Lease => Some("belongs to no cluster: kept without --leases".to_owned()),
+            Standing::Unknown => Some("unknown if it is yours".to_owned()),
         });
         if self.owner.as_ref() != Some(&one.tag.owner) {
             notes.push(format!("owner {}", one.tag.owner));
@@ -188,12 +185,12 @@ impl Desk<'_> {
         notes.join("; ")
     }
 
-    /// What a person asked for and cannot have: an id that is not there, one that `down` removes, or no owner.
+    /// Refuses impossible requests: an unknown id, one that only `down` removes, or no owner.
     fn refuse(&self, found: &[&Found]) -> Result<()> {
         for id in &self.options.ids {
             let Some(one) = found.iter().find(|one| one.resource.id == *id) else {
                 return Err(Error::new(ErrorKind::NotFound, format!("find {id}"))
-                    .because("nothing of that id carries a tag of gpucl and was made by your user; nothing was deleted")
+                    .because("no resource with that id has a gpucl tag and was made by your user; nothing was deleted")
                     .hint("gpucl gc   # lists what is yours"));
             };
             if !one.standing.goes() {
@@ -208,14 +205,14 @@ impl Desk<'_> {
             return Ok(());
         }
         if self.owner.is_some() {
-            // What carries the owner's tag may run for the machine that the owner belongs to.
+            // Resources with the owner's tag may be in use by the machine that the owner belongs to.
             return check_here(&self.app.paths);
         }
         let path = self.app.paths.owner();
-        Err(Error::new(ErrorKind::State, "tell what of this is ours")
+        Err(Error::new(ErrorKind::State, "determine which of these resources are yours")
             .because(format!("there is no owner in {}; nothing was deleted", path.display()))
-            .hint(format!("put back the eight characters that stood in {}, if these things are yours", path.display()))
-            .hint(format!("gpucl gc{} --id ID   # deletes one thing that your user made", self.args.provider.flags())))
+            .hint(format!("if they are yours, restore the eight characters that were in {}", path.display()))
+            .hint(format!("gpucl gc{} --id ID   # deletes one that your user made", self.args.provider.flags())))
     }
 
     fn left_behind(&self, left: &[Found], errors: Vec<(Found, Error)>) -> Error {
@@ -224,12 +221,12 @@ impl Desk<'_> {
             error = error.because(format!("{}: {why}", one.describe()));
         }
         error
-            .because("asked again, this is there still")
+            .because("queried again, some of it is still there")
             .left(LeftBehind::Remaining(left.iter().map(Found::describe).collect()))
             .hint(self.command())
     }
 
-    /// The same command once more.
+    /// This command again, with the same flags.
     fn command(&self) -> String {
         let leases = if self.options.leases { " --leases" } else { "" };
         let ids: String = self.options.ids.iter().map(|id| format!(" --id {id}")).collect();
@@ -245,11 +242,11 @@ impl Desk<'_> {
     }
 }
 
-fn things(count: usize) -> String {
-    human::count(count, "thing")
+fn resources(count: usize) -> String {
+    human::count(count, "resource")
 }
 
-/// One thing as JSON: `docs/reference/json.md`.
+/// One finding as JSON: `docs/reference/json.md`.
 fn line(provider: &str, one: &Found) -> Value {
     let standing = match one.standing {
         Standing::Left => "left",

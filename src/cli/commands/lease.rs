@@ -35,19 +35,19 @@ pub(crate) struct Args {
 /// The commands below `lease`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// List your leases, or all of the project
+    /// List your leases, or all leases of the project
     List(show::ListArgs),
     /// Show one lease
     Show(show::ShowArgs),
     /// Move the end of a lease: later, or earlier with --shorten
     Extend(change::ExtendArgs),
-    /// Delete a lease of yours: its hosts are given back at once
+    /// Delete one of your leases; its hosts are released at once
     Delete(change::DeleteArgs),
     /// Wait until the hosts of a lease can be used
     Wait(change::WaitArgs),
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let source = match &args.command {
         None => args.ask.provider.source()?,
         Some(Command::List(args)) => args.provider.source()?,
@@ -62,7 +62,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     }
     let events = app.plain_events();
     let provider = reserving::open(app, &source, events.clone())?;
-    // Without an owner nothing can have been made; only what makes something makes one.
+    // Without an owner, no lease can have been made; only a command that makes a lease makes an owner.
     let (_handle, cancel) = Cancel::new();
     let makes = args.command.is_none() && !args.ask.dry_run;
     let settings = if makes { app.settings(events, cancel)? } else { app.settings_to_inspect(events, cancel)? };
@@ -80,7 +80,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         zone: when::zone(app.variable("TZ")),
         flags,
     };
-    desk.run(args).await
+    Ok(desk.run(args).await?)
 }
 
 impl Command {
@@ -105,16 +105,16 @@ impl Command {
     }
 }
 
-/// What every lease command works with.
+/// The context of every lease command.
 struct Desk<'a> {
     app: &'a App,
     settings: Settings,
     source: LeaseSource,
     provider: Arc<dyn Provider>,
-    /// Opens what an earlier command used.
+    /// Opens the provider that an earlier command used.
     reopen: standalone::Opener<'a>,
     zone: TimeZone,
-    /// The provider's flags, for commands that a person is told to run.
+    /// The provider's flags, for commands in hints.
     flags: String,
 }
 
@@ -134,27 +134,25 @@ impl Desk<'_> {
         reserving::reservations(self.provider.as_ref(), &self.source.provider)
     }
 
-    /// Looks for what earlier commands left open, and tells of it.
+    /// Finds out what became of requests that earlier commands left open, and reports it.
     async fn recover(&self) -> Result<Recovery> {
         let recovery = standalone::recover(&self.settings, self.reopen).await?;
         for name in &recovery.forgotten {
-            self.app.ui.status(format!("the lease {name}, which an earlier command was asking for, was not made"));
+            self.app.ui.status(format!("the lease {name}, requested by an earlier command, was not made"));
         }
         for (name, error) in &recovery.open {
-            self.app
-                .ui
-                .status(format!("warning: whether an earlier command made the lease {name} cannot be told: {error}"));
+            self.app.ui.status(format!("warning: it is unknown if an earlier command made the lease {name}: {error}"));
         }
         Ok(recovery)
     }
 
-    /// The same where it is no matter of life: another command that holds the journal does it itself.
+    /// Like `recover`, but skipped if another command holds the journal: that command recovers on its own.
     async fn recover_if_free(&self) -> Result<()> {
         match self.recover().await {
             Ok(recovery) => {
                 for found in &recovery.found {
                     self.app.ui.status(format!(
-                        "found: an earlier command made the lease {} and never told ({})",
+                        "found: an earlier command made the lease {} without reporting it ({})",
                         found.name, found.id
                     ));
                 }
@@ -165,7 +163,7 @@ impl Desk<'_> {
         }
     }
 
-    /// A yes, or the error that says that there was none. Nobody is asked where there is nobody.
+    /// Asks for confirmation; an error if it is refused. No question without a terminal, or with `--yes` or JSON.
     fn confirm(&self, question: &str, doing: &str) -> Result<()> {
         if self.app.yes || self.app.json() || !self.app.ui.asks() {
             return Ok(());
@@ -174,10 +172,10 @@ impl Desk<'_> {
         if matches!(answer.trim(), "y" | "Y" | "yes") {
             return Ok(());
         }
-        Err(crate::cli::command_error::usage(doing, "you did not say yes; nothing was changed"))
+        Err(crate::cli::command_error::usage(doing, "not confirmed; nothing was changed"))
     }
 
-    /// Waits until a lease can be used. Ctrl-C ends the wait, and not the lease.
+    /// Waits until a lease is active. Ctrl-C ends the wait, not the lease.
     async fn wait_active(&self, lease: &Lease) -> Result<Lease> {
         let stopped = || {
             let name = argument(lease);
@@ -204,22 +202,22 @@ impl Desk<'_> {
     }
 }
 
-/// Its name as a person knows it: without the tag of ours that it ends in.
+/// Its name without the gpucl tag at the end.
 fn title(lease: &Lease) -> &str {
     let tag = lease.tag.as_ref().map(ToString::to_string).unwrap_or_default();
     let bare = lease.name.strip_suffix(&tag).unwrap_or(&lease.name).trim_end_matches([' ', '-']);
     if bare.is_empty() { &lease.name } else { bare }
 }
 
-/// The name as it is written in a command.
+/// Its name as a command argument; the id if the name would need quoting.
 fn argument(lease: &Lease) -> String {
     let title = title(lease);
     let is_plain = title.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.@:".contains(letter));
-    // A name may hold anything; the id never does.
+    // A name may contain anything; an id is always plain.
     if is_plain && !title.starts_with('-') { title.to_owned() } else { lease.id.clone() }
 }
 
-/// How long it lasts still.
+/// The time that is left; zero once it has ended.
 fn left(lease: &Lease, now: Timestamp) -> jiff::SignedDuration {
     match lease.state {
         LeaseState::Ended => jiff::SignedDuration::ZERO,
@@ -227,7 +225,7 @@ fn left(lease: &Lease, now: Timestamp) -> jiff::SignedDuration {
     }
 }
 
-/// `active`, `pending`, ...
+/// The state as shown: `active`, `pending`, ...
 fn word(state: LeaseState) -> &'static str {
     match state {
         LeaseState::Pending => "pending",

@@ -16,9 +16,9 @@ use serde_json::json;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, _args: Args) -> anyhow::Result<u8> {
     let mut known = Vec::new();
-    // One cluster that cannot be read does not hide the others.
+    // A cluster that cannot be read does not hide the others.
     let mut unreadable = Vec::new();
     for name in Store::names(&app.paths)? {
         match inspect(app, &name).await {
@@ -42,7 +42,7 @@ pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
     Ok(if unreadable.is_empty() { exit_code::DONE } else { exit_code::FAILED })
 }
 
-/// What is known of a cluster; this machine is asked, and no other.
+/// The state of a cluster; only this machine is inspected, no remote host.
 async fn inspect(app: &App, name: &ClusterName) -> Result<Option<Known>> {
     let known = cluster::status(&app.paths, name)?;
     if !known.as_ref().is_some_and(|known| known.state.is_here()) {
@@ -53,7 +53,7 @@ async fn inspect(app: &App, name: &ClusterName) -> Result<Option<Known>> {
 }
 
 fn show(app: &App, known: &[Known], unreadable: &[(ClusterName, Error)]) {
-    // Where nothing costs anything, nothing is said of it.
+    // The cost columns appear only if something costs money.
     let costs = known.iter().any(|known| !known.report.cost.is_none());
     let header = ["cluster", "phase", "provider", "nodes", "age", "costs an hour", "so far", "spec"];
     let mut table = Table::new(&header.into_iter().filter(|name| costs || !COSTS.contains(name)).collect::<Vec<_>>());
@@ -80,7 +80,7 @@ fn show(app: &App, known: &[Known], unreadable: &[(ClusterName, Error)]) {
     if known.len() > 1 && costs {
         let blank = String::new;
         let all = [blank(), blank(), blank(), blank(), amounts(&per_hour), amounts(&so_far)];
-        table.row(std::iter::once("all of them".to_owned()).chain(all));
+        table.row(std::iter::once("total".to_owned()).chain(all));
     }
     for (name, error) in unreadable {
         table.row([name.as_str(), "unreadable"]);
@@ -92,10 +92,10 @@ fn show(app: &App, known: &[Known], unreadable: &[(ClusterName, Error)]) {
     app.ui.data(table);
 }
 
-/// The columns of what clusters cost.
+/// The cost columns.
 const COSTS: [&str; 2] = ["costs an hour", "so far"];
 
-/// Amounts of a cell; empty where nothing costs anything.
+/// The amounts in a cell; empty if there are none.
 fn amounts(amounts: &[Money]) -> String {
     if amounts.is_empty() { String::new() } else { describe(amounts) }
 }

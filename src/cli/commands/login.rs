@@ -14,51 +14,51 @@ use crate::provider::{Login, LoginAsk};
 use crate::providers;
 use crate::secret::{Store, Vault};
 
-/// The longest secret that is read; a pasted file is none.
+/// The longest secret, in bytes; longer input is not a secret.
 const LONGEST_SECRET: u64 = 16 * 1024;
 
-/// What `login` takes.
+/// The arguments of `login`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The provider
     #[arg(required_unless_present = "list")]
     provider: Option<String>,
-    /// The site; else OS_REGION_NAME, else it is asked for
+    /// The site; default: OS_REGION_NAME, else you are asked
     #[arg(long, value_name = "SITE")]
     site: Option<String>,
-    /// The project that the credential must be for
+    /// The project that the credential must belong to
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
-    /// The site's address, where gpucl does not know it by name
+    /// The site's URL, if gpucl does not know the site by name
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// The credential's id, where it has one; else it is asked for
+    /// The credential's id, if it has one; default: you are asked
     #[arg(long, value_name = "ID")]
     credential_id: Option<String>,
-    /// Read the secret from standard input, and ask nothing
+    /// Read the secret from stdin, and ask nothing
     #[arg(long)]
     secret_stdin: bool,
-    /// List what is kept
+    /// List the stored logins
     #[arg(long, conflicts_with_all = ["site", "project", "url", "credential_id", "secret_stdin"])]
     list: bool,
 }
 
-/// What `logout` takes.
+/// The arguments of `logout`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogoutArgs {
     /// The provider
     provider: String,
-    /// The site; else all of them
+    /// The site; default: all sites
     #[arg(long, value_name = "SITE")]
     site: Option<String>,
-    /// The project; else all of them
+    /// The project; default: all projects
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     if args.list {
-        return list(app, args.provider.as_deref());
+        return Ok(list(app, args.provider.as_deref())?);
     }
     let name = args.provider.unwrap_or_default();
     let login = login_of(&name)?;
@@ -75,10 +75,10 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     let form = login.form(&context, &ask)?;
     let lacks_id = form.id.is_some() && args.credential_id.is_none();
     if !asks && (lacks_id || !args.secret_stdin) {
-        let mut error = usage(format!("log in to {}", form.place), "there is nobody to ask");
+        let mut error = usage(format!("log in to {}", form.place), "there is no terminal to ask at");
         error = form.steps.iter().fold(error, |error, step| error.because(step.trim()));
         let id = if form.id.is_some() { format!(" --site {} --credential-id ID", form.place) } else { String::new() };
-        return Err(error.hint(format!("gpucl login {name}{id} --secret-stdin < FILE-WITH-THE-SECRET")));
+        return Err(error.hint(format!("gpucl login {name}{id} --secret-stdin < FILE-WITH-THE-SECRET")).into());
     }
     if asks && args.credential_id.is_none() {
         for step in &form.steps {
@@ -96,17 +96,17 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     } else if asks {
         asked_secret(&app.ui, &doing, &format!("{} (not shown): ", form.secret))?
     } else {
-        return Err(usage(doing, "there is nobody to ask for the secret").hint("--secret-stdin reads it from a file"));
+        return Err(usage(doing, "there is no terminal to ask at").hint("--secret-stdin reads it from stdin").into());
     };
     if let Some(what) = form.id.filter(|_| id.is_empty()) {
-        return Err(usage(doing, format!("no {what} was given")));
+        return Err(usage(doing, format!("no {what} was given")).into());
     }
     let done = login.check(&context, &ask, &id, secret).await?;
     let vault = vault(app);
     let store = vault.put(&done.account, &done.kept)?;
     let place = match store {
-        Store::Keyring => "the keyring of your desktop".to_owned(),
-        Store::File => format!("{}, which only you may read (no keyring answers here)", vault.file().display()),
+        Store::Keyring => "your desktop's keyring".to_owned(),
+        Store::File => format!("{}, readable only by you (no keyring is available here)", vault.file().display()),
     };
     if app.json() {
         app.ui.json(&json!({
@@ -123,7 +123,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     for warning in &done.warnings {
         app.ui.data(format!("  warning: {warning}"));
     }
-    app.ui.data(format!("  kept in {place}"));
+    app.ui.data(format!("  stored in {place}"));
     Ok(exit_code::DONE)
 }
 
@@ -150,15 +150,13 @@ fn list(app: &App, only: Option<&str>) -> Result<u8> {
     match (app.json(), any) {
         (true, _) => {}
         (false, true) => app.ui.data(table),
-        (false, false) => {
-            app.ui.data("no login is kept; `gpucl login chameleon` makes one, and so does `gpucl login lambda`")
-        }
+        (false, false) => app.ui.data("no login is stored; `gpucl login chameleon` or `gpucl login lambda` stores one"),
     }
     Ok(exit_code::DONE)
 }
 
-/// Forgets logins.
-pub(crate) fn logout(app: &App, args: &LogoutArgs) -> Result<u8> {
+/// Deletes stored logins.
+pub(crate) fn logout(app: &App, args: &LogoutArgs) -> anyhow::Result<u8> {
     let login = login_of(&args.provider)?;
     let vault = vault(app);
     let mut gone = 0;
@@ -174,7 +172,7 @@ pub(crate) fn logout(app: &App, args: &LogoutArgs) -> Result<u8> {
                 }));
             } else {
                 let of = if project.is_empty() { String::new() } else { format!(" in {project}") };
-                app.ui.data(format!("forgot the login at {place}{of}; the credential itself is still good there"));
+                app.ui.data(format!("deleted the login at {place}{of}; the credential itself is still valid there"));
             }
         }
     }
@@ -182,8 +180,9 @@ pub(crate) fn logout(app: &App, args: &LogoutArgs) -> Result<u8> {
         return Ok(exit_code::DONE);
     }
     Err(Error::new(ErrorKind::NotFound, format!("log out of {}", args.provider))
-        .because("no such login is kept")
-        .hint("gpucl login --list"))
+        .because("no such login is stored")
+        .hint("gpucl login --list")
+        .into())
 }
 
 fn vault(app: &App) -> Vault {
@@ -192,7 +191,7 @@ fn vault(app: &App) -> Vault {
 
 fn login_of(name: &str) -> Result<&'static dyn Login> {
     providers::find(name)?.login().ok_or_else(|| {
-        usage(format!("log in to {name}"), "it has no accounts: nothing is needed").hint("gpucl provider list")
+        usage(format!("log in to {name}"), "it has no accounts: no login is needed").hint("gpucl provider list")
     })
 }
 
@@ -202,7 +201,7 @@ fn secret_of_stdin(doing: &str) -> Result<SecretString> {
         .lock()
         .take(LONGEST_SECRET)
         .read_to_string(&mut text)
-        .map_err(|error| usage(doing, format!("standard input cannot be read: {error}")))?;
+        .map_err(|error| usage(doing, format!("stdin cannot be read: {error}")))?;
     secret(doing, text.trim())
 }
 
@@ -213,7 +212,7 @@ fn secret(doing: &str, text: &str) -> Result<SecretString> {
     Ok(SecretString::from(text.to_owned()))
 }
 
-/// Asks at the terminal, and shows nothing of what is typed.
+/// Asks at the terminal, without echo.
 fn asked_secret(ui: &Ui, doing: &str, question: &str) -> Result<SecretString> {
     ui.question(question);
     let silent = Silent::begin();
@@ -227,7 +226,7 @@ fn asked_secret(ui: &Ui, doing: &str, question: &str) -> Result<SecretString> {
         }
         match letter[0] {
             b'\r' | b'\n' | 4 => break false,
-            // Ctrl-C comes as a letter here, so that the terminal is put right again before the end.
+            // Ctrl-C arrives as a character here, so that the terminal is restored before the exit.
             3 => break true,
             8 | 127 => {
                 text.pop();
@@ -238,12 +237,12 @@ fn asked_secret(ui: &Ui, doing: &str, question: &str) -> Result<SecretString> {
     drop(silent);
     ui.question("\n");
     if cancelled {
-        return Err(Error::new(ErrorKind::Cancelled, doing).because("it was stopped; nothing was kept"));
+        return Err(Error::new(ErrorKind::Cancelled, doing).because("it was stopped; nothing was stored"));
     }
     secret(doing, String::from_utf8_lossy(&text).trim())
 }
 
-/// A terminal that shows nothing of what is typed, until this is dropped.
+/// Turns off the terminal's echo until it is dropped.
 struct Silent {
     before: Option<rustix::termios::Termios>,
 }

@@ -6,12 +6,11 @@ mod file;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
-
 use self::file::LogFile;
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Program;
+use crate::cli::signals::ctrl_c;
 use crate::cli::target::Target;
 use crate::cluster;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
@@ -19,29 +18,30 @@ use crate::error::{Doing as _, Error, ErrorKind, Result};
 /// The arguments of `logs`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// `head`, `worker-0`, or `supervisor`; of containers also a service such as `grafana`, or `host-0` for all on it; all when absent
+    /// `head`, `worker-0` or `supervisor`; on remote hosts also a service such as `grafana`, or `host-0` for all on it;
+    /// default: all
     #[arg(value_name = "NODE|SERVICE|HOST")]
     node: Option<String>,
-    /// Go on printing what comes, until Ctrl-C
+    /// Keep printing new lines, until Ctrl-C
     #[arg(short, long)]
     follow: bool,
-    /// Only the last lines
+    /// Print only this many lines from the end
     #[arg(short = 'n', long, value_name = "LINES")]
     tail: Option<usize>,
-    /// Let the terminal have colours and all else as it comes; to a file or a program it always goes so
+    /// Pass colours and control sequences to the terminal; to a file or pipe, output is never changed
     #[arg(long)]
     raw: bool,
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let target = Target::choose(app)?;
     if target.is_remote() {
         return containers::run(app, &args, &target).await;
     }
     let files = files(&target, args.node.as_deref())?;
-    // Listened for before anything is printed: who reads it may press Ctrl-C at once.
+    // Listen before anything is printed: the user may press Ctrl-C at once.
     let mut interrupt = match args.follow {
-        true => Some(signal(SignalKind::interrupt()).doing(ErrorKind::Internal, || "listen for Ctrl-C".to_owned())?),
+        true => Some(ctrl_c()?),
         false => None,
     };
     let shown = Shown { program: app.ui.program(args.raw), labelled: files.len() > 1 };
@@ -66,10 +66,10 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     Ok(exit_code::DONE)
 }
 
-/// How lines are shown.
+/// How to print lines.
 struct Shown {
     program: Program,
-    /// Each with its node's name.
+    /// Begin each line with its node's name.
     labelled: bool,
 }
 
@@ -85,10 +85,10 @@ impl Shown {
     }
 }
 
-/// What looks after the nodes; its log is shown when it is asked for.
+/// The process that watches the nodes; its log is shown only on request.
 const SUPERVISOR: &str = "supervisor";
 
-/// The log files that are meant, by the names of their nodes.
+/// The selected log files, with the names of their nodes.
 fn files(target: &Target, name: Option<&str>) -> Result<Vec<(String, PathBuf)>> {
     let all = cluster::node_logs(&target.known.state);
     match name {

@@ -1,4 +1,4 @@
-//! One file per command: its arguments, whose doc comments are its help, and `run`.
+//! One file per command: its arguments, whose doc comments are the help text, and `run`.
 
 pub(crate) mod agent;
 pub(crate) mod calendar;
@@ -15,6 +15,7 @@ pub(crate) mod lease;
 pub(crate) mod list;
 pub(crate) mod login;
 pub(crate) mod logs;
+pub(crate) mod man;
 pub(crate) mod offers;
 pub(crate) mod owner;
 pub(crate) mod plan;

@@ -14,33 +14,33 @@ use crate::providers;
 use crate::state::LeaseSource;
 use crate::util::{human, when};
 
-/// How far ahead free time is looked for.
+/// How far ahead to search for free time.
 const HORIZON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
-/// Which hosts are meant.
+/// Selects hosts.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct FilterArgs {
-    /// A host by its name; more than one with several --node
+    /// A host by name; repeatable
     #[arg(long = "node", value_name = "NAME")]
     pub(crate) nodes: Vec<String>,
-    /// The provider's type of host, such as `compute_liqid`
+    /// The provider's host type, such as `compute_liqid`
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) kind: Option<String>,
-    /// A part of the GPU's name, such as a100
+    /// Part of the GPU's name, such as a100
     #[arg(long, value_name = "MODEL")]
     pub(crate) gpu: Option<String>,
-    /// At least this many GPUs on a host
+    /// At least this many GPUs per host
     #[arg(long, value_name = "N")]
     pub(crate) gpus: Option<u32>,
 }
 
 impl FilterArgs {
-    /// As the provider is asked.
+    /// The filter in the provider's terms.
     pub(crate) fn filter(&self) -> HostFilter {
         HostFilter { nodes: self.nodes.clone(), kind: self.kind.clone(), gpu: self.gpu.clone(), gpus: self.gpus }
     }
 
-    /// Nothing narrows it.
+    /// No filter was given.
     pub(crate) fn is_empty(&self) -> bool {
         self.filter() == HostFilter::default()
     }
@@ -51,19 +51,19 @@ impl FilterArgs {
 pub(crate) struct Args {
     #[command(flatten)]
     filter: FilterArgs,
-    /// At least this many GPUs on a host; the same as --gpus
+    /// Same as --gpus
     #[arg(long, value_name = "N", conflicts_with = "gpus")]
     count: Option<u32>,
-    /// At most this much an hour, in whichever unit the provider counts: dollars, service units
+    /// At most this price per hour, in the provider's unit: dollars or service units
     #[arg(long, value_name = "PRICE")]
     max_price: Option<f64>,
-    /// Only what is there: a region, a site
+    /// Only this region or site
     #[arg(long, value_name = "NAME")]
     region: Option<String>,
-    /// So many hosts that are free at the same time
+    /// Also say when this many of the hosts are free at the same time
     #[arg(long, value_name = "N")]
     hosts: Option<usize>,
-    /// Hosts without GPUs, and what is not to be had now, as well
+    /// Also show hosts without GPUs and offers that are not available now
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -75,7 +75,7 @@ impl Args {
         HostFilter { gpus: self.filter.gpus.or(self.count), ..self.filter.filter() }
     }
 
-    /// What is asked for beyond the hosts themselves.
+    /// Whether a row passes the filters that providers do not apply: price and region.
     fn passes(&self, row: &CalendarRow) -> bool {
         let most = self.max_price.map(|most| most * 1e6);
         let price = row.price_per_hour.map(|price| price.0.micros as f64);
@@ -84,13 +84,13 @@ impl Args {
     }
 }
 
-/// Something that can be had, or why a provider does not tell.
+/// An offer, or the reason why a provider did not answer.
 struct Found {
     provider: String,
     row: std::result::Result<CalendarRow, Error>,
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let filter = args.filter();
     let is_narrow = filter != HostFilter::default() || args.max_price.is_some() || args.region.is_some();
     let now = Timestamp::now();
@@ -105,11 +105,11 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
             Err(error) => failed.push((source.provider.clone(), error)),
         }
     }
-    // Who asks one provider hears of it as an error; of several, each has its say.
+    // With one provider, its failure is the command's error; with several, each failure is a row.
     if rows.is_empty()
         && let Some((_, error)) = failed.pop_if(|_| sources.len() == 1)
     {
-        return Err(error);
+        return Err(error.into());
     }
     rows.retain(|(_, row)| args.passes(row));
     let before = rows.len();
@@ -121,10 +121,10 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         let only: Vec<CalendarRow> = rows.iter().map(|(_, row)| row.clone()).collect();
         none_is_an_error(&only, &args.filter)?;
         if only.is_empty() && is_narrow {
-            return Err(none_like_that());
+            return Err(none_like_that().into());
         }
     }
-    // What is free now comes first, the cheapest of it before; of what costs the same, what stays free for longer.
+    // Soonest free first, then cheapest, then free for longest; closed hosts last.
     rows.sort_by_cached_key(|(_, row)| {
         let (from, until) = gantt::free_from(row, now);
         let price = row.price_per_hour.map_or((u64::MAX, None), |price| (price.0.micros, Some(price.0.unit)));
@@ -144,7 +144,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     describe(app, found.collect(), now, &zone);
     if !app.json() {
         if let Some(from) = only.iter().find_map(|row| row.gpus_from.as_ref()) {
-            app.ui.status(format!("*: the service does not tell the GPUs; they are from {from}"));
+            app.ui.status(format!("*: the service does not report GPUs; these are from {from}"));
         }
         report_left_out(app, left_out);
         if let Some(count) = args.hosts {
@@ -154,7 +154,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     Ok(if nobody_answered { exit_code::FAILED } else { exit_code::DONE })
 }
 
-/// Whom to ask: the provider that is meant, else all that one is logged in to.
+/// The selected provider, or all that the user is logged in to.
 fn sources(app: &App, args: &ProviderArgs) -> Result<Vec<LeaseSource>> {
     if !args.is_open() {
         return Ok(vec![args.source()?]);
@@ -163,7 +163,7 @@ fn sources(app: &App, args: &ProviderArgs) -> Result<Vec<LeaseSource>> {
     let (mut found, mut known) = (Vec::new(), Vec::new());
     for factory in providers::all() {
         let (Some(login), manifest) = (factory.login(), factory.manifest()?) else { continue };
-        // What is wrong with a credential is told when it is used.
+        // A bad credential is reported when it is used.
         let settings = login.sources(&context).unwrap_or_else(|_| vec![json!({})]);
         let source = |settings| LeaseSource { provider: manifest.name.clone(), settings, place: String::new() };
         found.extend(settings.into_iter().map(source));
@@ -173,11 +173,11 @@ fn sources(app: &App, args: &ProviderArgs) -> Result<Vec<LeaseSource>> {
         return Ok(found);
     }
     let error = Error::new(ErrorKind::Usage, "find offers")
-        .because(format!("you are logged in to none of the providers with accounts: {}", known.join(", ")));
+        .because(format!("you are not logged in to any provider: {}", known.join(", ")));
     Err(known.iter().fold(error, |error, name| error.hint(format!("gpucl login {name}"))))
 }
 
-/// What one provider has.
+/// The offers of one provider.
 async fn rows_of(app: &App, source: &LeaseSource, filter: &HostFilter, now: Timestamp) -> Result<Vec<CalendarRow>> {
     let provider = reserving::open(app, source, app.plain_events())?;
     if let Some(reservations) = provider.reservations() {
@@ -187,7 +187,7 @@ async fn rows_of(app: &App, source: &LeaseSource, filter: &HostFilter, now: Time
     Ok(rows.filter(|row| is_meant(row, filter)).collect())
 }
 
-/// What is had at once or not at all, as a row.
+/// An offer of a provider without reservations, as a row.
 fn row_of(offer: Offer) -> CalendarRow {
     CalendarRow {
         id: String::new(),
@@ -233,8 +233,8 @@ fn describe(app: &App, found: Vec<Found>, now: Timestamp, zone: &TimeZone) {
             (false, Ok(row)) => table.row(cells(&provider, &row, now, zone)),
             (false, Err(error)) => {
                 let dash = || "-".to_owned();
-                let told = format!("failed: {error}");
-                table.row([provider, dash(), dash(), dash(), dash(), dash(), dash(), dash(), told]);
+                let text = format!("failed: {error}");
+                table.row([provider, dash(), dash(), dash(), dash(), dash(), dash(), dash(), text]);
                 for hint in error.hints() {
                     app.ui.status(format!("hint: {hint}"));
                 }
@@ -261,7 +261,7 @@ fn cells(provider: &str, row: &CalendarRow, now: Timestamp, zone: &TimeZone) -> 
         provider.to_owned(),
         row.name.clone(),
         row.place.clone(),
-        // Where a type is all that has a name, it is said once.
+        // If only the type has a name, it is shown once.
         unknown(row.kind.clone(), !row.kind.is_empty() && row.kind != row.name),
         unknown(gpus.join(", "), !gpus.is_empty()),
         unknown(row.cpus.to_string(), row.cpus > 0),
@@ -271,7 +271,7 @@ fn cells(provider: &str, row: &CalendarRow, now: Timestamp, zone: &TimeZone) -> 
     ]
 }
 
-/// `now, for 3 h`, or `from Sun 22 Nov 14:50 CST (in 2 h), for 3 h`, or why not.
+/// `now, for 3 h`, or `from Sun 22 Nov 14:50 CST (in 2 h), for 3 h`, or why it is not available.
 fn free(row: &CalendarRow, now: Timestamp, zone: &TimeZone) -> String {
     if let Some(why) = &row.closed {
         return why.clone();
@@ -284,7 +284,7 @@ fn free(row: &CalendarRow, now: Timestamp, zone: &TimeZone) -> String {
     format!("from {} (in {}){how_long}", when::local(from, zone), when::length(when::between(now, from)))
 }
 
-/// When so many are free at the same time.
+/// When `count` of these are free at the same time.
 fn together(rows: &[CalendarRow], count: usize, now: Timestamp, zone: &TimeZone) -> String {
     let mut times: Vec<Timestamp> =
         rows.iter().filter(|row| row.closed.is_none()).map(|row| gantt::free_from(row, now).0).collect();
@@ -292,14 +292,14 @@ fn together(rows: &[CalendarRow], count: usize, now: Timestamp, zone: &TimeZone)
     match times.get(count.saturating_sub(1)) {
         Some(at) if *at <= now => format!("{} of these are free now", times.iter().filter(|at| **at <= now).count()),
         Some(at) => format!(
-            "{count} of these are free from about {} on; `gpucl lease --count {count} --dry-run` tells it exactly",
+            "{count} of these are free from about {}; `gpucl lease --count {count} --dry-run` shows the exact time",
             when::both(*at, zone)
         ),
-        None => format!("there are not {count} of these: only {}", human::count(times.len(), "host")),
+        None => format!("there are fewer than {count} of these: only {}", human::count(times.len(), "host")),
     }
 }
 
-/// Leaves out what nobody asks for who does not ask for it; says how many.
+/// Removes hosts without GPUs and closed hosts, unless `all` is set; returns how many.
 pub(crate) fn narrow(rows: &mut Vec<CalendarRow>, all: bool) -> usize {
     let before = rows.len();
     if !all && rows.iter().any(|row| !row.gpus.is_empty()) {
@@ -308,22 +308,22 @@ pub(crate) fn narrow(rows: &mut Vec<CalendarRow>, all: bool) -> usize {
     before - rows.len()
 }
 
-/// Says what was left out.
+/// Prints how many hosts were left out.
 pub(crate) fn report_left_out(app: &App, left_out: usize) {
     if left_out > 0 {
         app.ui.status(format!(
-            "{} without GPUs or not to be had left out (--all shows them)",
+            "{} without GPUs or unavailable left out (--all shows them)",
             human::count(left_out, "host")
         ));
     }
 }
 
-/// A filter that nothing passes is probably a mistake.
+/// An error if no host passes the filter, which is probably a mistake.
 pub(crate) fn none_is_an_error(rows: &[CalendarRow], filter: &FilterArgs) -> Result<()> {
     if let Some(name) = filter.nodes.iter().find(|name| !rows.iter().any(|row| row.name == **name)) {
         return Err(Error::new(ErrorKind::NotFound, format!("find the host {name}"))
-            .because("no host of that name is there, or it is not what else was asked for")
-            .hint("gpucl calendar --all   # shows all that there are"));
+            .because("there is no host of that name, or it does not match the other filters")
+            .hint("gpucl calendar --all   # shows all hosts"));
     }
     if rows.is_empty() && !filter.is_empty() {
         return Err(none_like_that());
@@ -332,7 +332,7 @@ pub(crate) fn none_is_an_error(rows: &[CalendarRow], filter: &FilterArgs) -> Res
 }
 
 fn none_like_that() -> Error {
-    Error::new(ErrorKind::NotFound, "find hosts like that")
-        .because("no host is what was asked for")
-        .hint("gpucl offers --all   # shows all that there are")
+    Error::new(ErrorKind::NotFound, "find matching hosts")
+        .because("no host matches the filters")
+        .hint("gpucl offers --all   # shows all offers")
 }

@@ -8,18 +8,18 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Owner;
 use crate::state::{self, Store};
 
-/// What `owner` does.
+/// The commands below `owner`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// Print the owner of this machine's clusters, and whether it belongs to this machine
+    /// Print the owner of this machine's clusters, and check that it belongs to this machine
     Show,
-    /// Bring an owner here that belongs to another machine: that machine is gone, or is this one under another name
+    /// Take over an owner that belongs to another machine, which is gone, or is this one under another name
     Move,
-    /// Make another owner for this machine: what the other machine has stays the other's
+    /// Make a new owner for this machine; resources of the old owner stay with the other machine
     New,
 }
 
-pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
+pub(crate) async fn run(app: &App, command: Command) -> anyhow::Result<u8> {
     let (owner, said) = match command {
         Command::Show => {
             let owner = state::known_owner(&app.paths)?.ok_or_else(|| none(app))?;
@@ -38,11 +38,11 @@ pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
 
 fn none(app: &App) -> Error {
     Error::new(ErrorKind::NotFound, "find the owner")
-        .because(format!("there is none in {}", app.paths.owner().display()))
+        .because(format!("there is no owner in {}", app.paths.owner().display()))
         .hint("the first `gpucl up` makes one")
 }
 
-/// With another owner, `down` would not find what the clusters that are known here have.
+/// With a new owner, `down` could not find the resources of clusters with state here.
 fn refuse_with_clusters(app: &App) -> Result<()> {
     let names: Vec<String> = Store::names(&app.paths)?.iter().map(ToString::to_string).collect();
     if names.is_empty() {
@@ -50,12 +50,9 @@ fn refuse_with_clusters(app: &App) -> Result<()> {
     }
     let folder = app.paths.clusters();
     Err(Error::new(ErrorKind::Usage, "make another owner")
-        .because(format!(
-            "clusters of the one that is there have state here: {}; nothing was changed",
-            names.join(", ")
-        ))
+        .because(format!("clusters of the current owner have state here: {}; nothing was changed", names.join(", ")))
         .hint("gpucl down -c NAME   # on the machine that they belong to, or here after `gpucl owner move`")
-        .hint(format!("if they are the other machine's, and stay: rm -r {}", folder.display())))
+        .hint(format!("if they belong to the other machine and must stay: rm -r {}", folder.display())))
 }
 
 fn say(app: &App, owner: &Owner, said: &str) {

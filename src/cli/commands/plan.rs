@@ -5,7 +5,6 @@ use crate::cli::exit_code;
 use crate::cli::spec_args::SpecArgs;
 use crate::cluster::{self, Planned};
 use crate::engine::Cancel;
-use crate::error::Result;
 use crate::event::Bus;
 
 /// The arguments of `plan`.
@@ -15,13 +14,13 @@ pub(crate) struct Args {
     spec: SpecArgs,
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let loaded = args.spec.load()?;
     let (events, inbox) = Bus::new();
     let (_handle, cancel) = Cancel::new();
     let settings = app.settings_to_inspect(events, cancel)?;
     let planned = cluster::plan(&settings, &loaded).await;
-    app.tell_warnings(inbox);
+    app.report_warnings(inbox);
     let Planned { plan, affected_paths, notes } = planned?;
     let price = plan.price();
     if app.json() {
@@ -38,8 +37,8 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         }
         notes.iter().for_each(|note| app.ui.data(format_args!("note: {note}")));
         for host in &affected_paths {
-            app.ui.data(format_args!("{} is touched here; what is there and works is kept:", host.host));
-            host.affected_paths.iter().for_each(|touched| app.ui.data(format_args!("  {touched}")));
+            app.ui.data(format_args!("may change on {}; what already exists and works is kept:", host.host));
+            host.affected_paths.iter().for_each(|path| app.ui.data(format_args!("  {path}")));
         }
     }
     Ok(exit_code::DONE)

@@ -11,44 +11,45 @@ use crate::cli::command_error::usage;
 use crate::cli::commands::sandbox;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
-use crate::error::{Doing as _, Error, ErrorKind, LeftBehind, Result};
+use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::provider::conformance::{Case, CaseResult, Outcome, Subject, count, run_until};
 use crate::provider::{Context, FieldError, Offer, ProviderKind, UserEnvironment};
 use crate::providers;
 use crate::sandbox::{chameleon, lambda};
 use crate::util::human::short_duration;
+use anyhow::Context as _;
 
 /// The commands below `provider`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// List the providers
     List,
-    /// Check that a provider keeps the contract, case by case
+    /// Run the conformance checks on a provider, case by case
     Check(CheckArgs),
 }
 
-/// What `provider check` takes.
+/// The arguments of `provider check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArgs {
     /// The provider's name
     name: String,
-    /// Acquire things that cost money
+    /// Acquire resources that cost money
     #[arg(long)]
     spend: bool,
-    /// Check against the provider's stand-in instead of the real thing
+    /// Check against the provider's stand-in instead of the real service
     #[arg(long, conflicts_with = "spend")]
     sandbox: bool,
-    /// The provider's settings, as JSON: what stands under `provider:` in a spec
+    /// The provider's settings as JSON: the content of `provider:` in a spec
     #[arg(long, value_name = "JSON", default_value = "{}")]
     settings: String,
-    /// The host to ask for, as JSON: an entry of `hosts:` in a spec; else what the provider has for an example
+    /// The host to request as JSON: an entry of `hosts:` in a spec; default: the provider's example
     #[arg(long, value_name = "JSON")]
     host: Option<String>,
 }
 
-pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
+pub(crate) async fn run(app: &App, command: Command) -> anyhow::Result<u8> {
     match command {
-        Command::List => list(app),
+        Command::List => Ok(list(app)?),
         Command::Check(args) => check(app, args).await,
     }
 }
@@ -77,24 +78,24 @@ fn list(app: &App) -> Result<u8> {
     Ok(exit_code::DONE)
 }
 
-async fn check(app: &App, args: CheckArgs) -> Result<u8> {
+async fn check(app: &App, args: CheckArgs) -> anyhow::Result<u8> {
     let doing = format!("check the provider `{}`", args.name);
     let factory = providers::find(&args.name)?;
     let settings = parsed(&args.settings, "--settings")?;
     let host = args.host.as_deref().map_or_else(|| Ok(factory.example_host()), |host| parsed(host, "--host"))?;
     if let Some(error) = factory.check(&settings, std::slice::from_ref(&host)).first() {
-        return Err(wrong_field(&doing, error));
+        return Err(wrong_field(&doing, error).into());
     }
     let events = app.plain_events();
-    // Clusters of the suite have no state: the keys of their hosts are not to lie beside those of real ones.
-    let folder = tempfile::tempdir().doing(ErrorKind::Internal, || "make a folder for the check".to_owned())?;
+    // The suite's clusters have no state; their host keys must not lie beside those of real clusters.
+    let folder = tempfile::tempdir().context("make a folder for the check")?;
     let context = Context { clusters_dir: folder.path().to_owned(), ..app.provider_context(events) };
     let stand_in = match args.sandbox {
         true => Some(StandIn::start(&args.name, &doing).await?),
         false => None,
     };
     let context = match &stand_in {
-        Some(sandbox) => surrounded(context, folder.path(), sandbox),
+        Some(sandbox) => isolated(context, folder.path(), sandbox),
         None => context,
     };
     let provider = factory.open(&settings, &context)?;
@@ -107,7 +108,7 @@ async fn check(app: &App, args: CheckArgs) -> Result<u8> {
         (subject.consistency_delay, subject.patience) = STAND_IN_WAITS;
     }
     app.ui.status(format!(
-        "checking {}; what it makes is named gpucl-{}-… and gpucl-{}-…, and is removed",
+        "checking {}; resources it makes are named gpucl-{}-… and gpucl-{}-…, and are removed",
         args.name, subject.owner, subject.stranger
     ));
     let ui = app.ui;
@@ -119,12 +120,12 @@ async fn check(app: &App, args: CheckArgs) -> Result<u8> {
     let stop = async {
         interrupted().await;
         stopped.store(true, Ordering::Relaxed);
-        ui.status("stopping: no further case is tried, and what was made is removed; Ctrl-C again leaves it");
+        ui.status("stopping: no further case is tried, and what was made is removed; Ctrl-C again leaves it in place");
     };
     let run = run_until(&subject, stop, &mut report);
     let results = tokio::select! {
         results = run => results,
-        () = interrupted_twice() => return Err(abandoned(&doing, &subject)),
+        () = interrupted_twice() => return Err(abandoned(&doing, &subject).into()),
     };
     let (passed, failed, other) = count(&results);
     let untried = Case::ALL.len() - results.len();
@@ -149,16 +150,16 @@ async fn check(app: &App, args: CheckArgs) -> Result<u8> {
 fn parsed(text: &str, flag: &str) -> Result<Value> {
     let value: Value = serde_json::from_str(text)
         .map_err(|error| usage(format!("read {flag}"), error).hint(format!("write it like {flag} '{{\"key\": 1}}'")))?;
-    if value.is_object() { Ok(value) } else { Err(usage(format!("read {flag}"), "it is no JSON object")) }
+    if value.is_object() { Ok(value) } else { Err(usage(format!("read {flag}"), "it is not a JSON object")) }
 }
 
 fn wrong_field(doing: &str, error: &FieldError) -> Error {
     let place = if error.path.is_empty() { String::new() } else { format!("`{}`: ", error.path) };
-    let told = usage(doing, format!("{place}{}", error.message));
-    if error.known.is_empty() { told } else { told.hint(format!("known here: {}", error.known.join(", "))) }
+    let wrong = usage(doing, format!("{place}{}", error.message));
+    if error.known.is_empty() { wrong } else { wrong.hint(format!("known here: {}", error.known.join(", "))) }
 }
 
-/// How late a stand-in's effects may show, and how long what it makes may take: it has them when it answers.
+/// Consistency delay and patience for a stand-in: its effects are visible as soon as it answers.
 const STAND_IN_WAITS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// A provider's stand-in, in this process.
@@ -180,13 +181,13 @@ impl StandIn {
         })
     }
 
-    /// What its users set in the environment.
+    /// The environment variables that its users set.
     fn variables(&self) -> Vec<(String, String)> {
         match self {
             Self::Chameleon(site) => sandbox::chameleon::variables(site, chameleon::User::Alice),
             Self::Lambda(cloud) => {
                 let mut variables = sandbox::lambda::variables(cloud, lambda::User::Alice);
-                // It has no limits that Lambda's pace would be for.
+                // It has no rate limits that would require Lambda's pace.
                 variables.push(("GPUCL_LAMBDA_PACE".to_owned(), "0.001".to_owned()));
                 variables
             }
@@ -194,8 +195,8 @@ impl StandIn {
     }
 }
 
-/// UserEnvironment in which there is the stand-in and nothing of the user's.
-fn surrounded(context: Context, folder: &Path, sandbox: &StandIn) -> Context {
+/// A context whose user environment has the stand-in and nothing of the user's.
+fn isolated(context: Context, folder: &Path, sandbox: &StandIn) -> Context {
     let user_environment = UserEnvironment {
         variables: sandbox.variables().into_iter().collect(),
         home: folder.to_owned(),
@@ -206,7 +207,7 @@ fn surrounded(context: Context, folder: &Path, sandbox: &StandIn) -> Context {
     Context { user_environment, clusters_dir: folder.join("clusters"), ..context }
 }
 
-/// What a check would acquire and at what price, in a sentence; an error with that price unless it may be spent.
+/// Describes what a check acquires and at what price; an error with that text unless `spend` is set.
 fn consent(name: &str, offers: &[Offer], spend: bool) -> Result<String> {
     let offers: Vec<String> = offers
         .iter()
@@ -216,9 +217,8 @@ fn consent(name: &str, offers: &[Offer], spend: bool) -> Result<String> {
         })
         .collect();
     let offers = if offers.is_empty() { "nothing now".to_owned() } else { offers.join("; ") };
-    let price = format!(
-        "the check acquires the host that it asks for about a dozen times, at most three at once; {name} offers {offers}"
-    );
+    let price =
+        format!("the check acquires its host about a dozen times, at most three at once; {name} offers {offers}");
     if spend {
         return Ok(price);
     }
@@ -230,20 +230,20 @@ fn consent(name: &str, offers: &[Offer], spend: bool) -> Result<String> {
 fn abandoned(doing: &str, subject: &Subject<'_>) -> Error {
     Error::new(ErrorKind::Cancelled, doing).because("it was stopped before everything was removed").left(
         LeftBehind::Remaining(vec![
-            format!("what is named gpucl-{}-…", subject.owner),
-            format!("what is named gpucl-{}-…", subject.stranger),
+            format!("resources named gpucl-{}-…", subject.owner),
+            format!("resources named gpucl-{}-…", subject.stranger),
         ]),
     )
 }
 
-/// Ready at the first Ctrl-C.
+/// Resolves at the first Ctrl-C.
 async fn interrupted() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Ready at the second Ctrl-C.
+/// Resolves at the second Ctrl-C.
 async fn interrupted_twice() {
     interrupted().await;
     interrupted().await;
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn money_is_spent_only_when_told_to() {
+    fn money_is_spent_only_with_the_flag() {
         let offer = Offer {
             name: "gpu_1x_a10".to_owned(),
             place: "us-east-1".to_owned(),

@@ -9,7 +9,7 @@ use crate::cli::exit_code;
 use crate::cli::spec_args::SpecArgs;
 use crate::cluster;
 use crate::engine::Cancel;
-use crate::error::{Doing as _, ErrorKind, Result};
+use crate::error::{Doing as _, ErrorKind};
 use crate::event::Bus;
 
 /// The arguments of `render`.
@@ -17,22 +17,22 @@ use crate::event::Bus;
 pub(crate) struct Args {
     #[command(flatten)]
     spec: SpecArgs,
-    /// The folder to write into; else ./rendered/ and the cluster's name
+    /// The folder to write into; default: ./rendered/ and the cluster's name
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
-    /// Write something else than what `up` delivers
+    /// Write another format instead of what `up` deploys
     #[arg(long = "as", value_enum, value_name = "FORM")]
     form: Option<Form>,
 }
 
-/// What may be written in place of what `up` delivers.
+/// The other formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Form {
-    /// The file that Ray's own `ray up` takes for machines with SSH
+    /// The cluster file of Ray's own `ray up`, for machines with SSH
     RayClusterYaml,
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let loaded = args.spec.load()?;
     let (events, inbox) = Bus::new();
     let (_handle, cancel) = Cancel::new();
@@ -41,7 +41,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         Some(Form::RayClusterYaml) => cluster::ray_cluster_yaml(&settings, &loaded),
         None => cluster::render(&settings, &loaded).await,
     };
-    app.tell_warnings(inbox);
+    app.report_warnings(inbox);
     let files = files?;
     let folder = args.to.unwrap_or_else(|| Path::new("rendered").join(loaded.spec.name.as_str()));
     for file in &files {

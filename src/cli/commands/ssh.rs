@@ -13,23 +13,23 @@ use crate::ray::shell_line;
 /// The arguments of `ssh`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The host, by its name or a node's on it: host-0, head, worker-1. The head's when absent
+    /// The host, named directly or by a node on it: host-0, head, worker-1; default: the head's host
     host: Option<String>,
-    /// Forget the host's key, so that the next connection learns the one that it has now
+    /// Forget the stored host key, so that the next connection accepts the current one
     #[arg(long, conflicts_with = "command")]
     forget_host_key: bool,
-    /// A command and its arguments, instead of a shell
+    /// A command and its arguments, run instead of a shell
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-/// Becomes the system's `ssh`; on this machine, a shell with Ray's environment.
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+/// Replaces this process with the system's `ssh`; for a local cluster, with a shell in Ray's environment.
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let target = Target::choose(app)?;
     let Some(remote) =
         cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events())).await?
     else {
-        return here(app, &target, &args);
+        return Ok(here(app, &target, &args)?);
     };
     let host = match &args.host {
         Some(name) => remote.host(name)?,
@@ -41,9 +41,9 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
             "{}: {}",
             host.name(),
             if was_there {
-                "its key is forgotten; the next connection learns the one that it has"
+                "its key is forgotten; the next connection accepts the current one"
             } else {
-                "no key of it was kept"
+                "no key was stored"
             }
         ));
         return Ok(exit_code::DONE);
@@ -53,12 +53,12 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     if !args.command.is_empty() {
         ssh.arg("--").arg(shell_line(&args.command));
     }
-    // What replaces the process ends nothing of ours: no connection was made.
+    // Nothing is left to close when the process is replaced: no connection was made.
     drop(remote);
-    Err(became(ssh, "run `ssh`", "sudo apt-get install openssh-client"))
+    Err(became(ssh, "run `ssh`", "sudo apt-get install openssh-client").into())
 }
 
-/// A shell on this machine that reaches the cluster.
+/// A local shell with the cluster's environment.
 fn here(app: &App, target: &Target, args: &Args) -> Result<u8> {
     if args.forget_host_key {
         return Err(Error::new(ErrorKind::Unsupported, "forget a host key").because("the cluster runs on this machine"));
@@ -76,14 +76,14 @@ fn here(app: &App, target: &Target, args: &Args) -> Result<u8> {
     }
     if args.command.is_empty() {
         app.ui.status(format_args!(
-            "{} runs on this machine: this is a shell here with its environment; `exit` ends it",
+            "{} runs on this machine: this is a local shell with its environment; `exit` ends it",
             target.name
         ));
     }
     Err(became(shell, "start a shell", "set SHELL to your shell"))
 }
 
-/// Becomes another program; only a failure comes back.
+/// Replaces this process with another program; returns only on failure.
 fn became(mut command: Command, doing: &str, hint: &str) -> Error {
     let error = command.exec();
     Error::new(ErrorKind::Host, doing).caused_by(&error).hint(hint)

@@ -15,19 +15,19 @@ use std::time::Duration;
 /// The arguments of `status`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Ask nobody but this machine
+    /// Show only what this machine knows, without asking other hosts, providers or Ray
     #[arg(long)]
     offline: bool,
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let mut target = Target::choose(app)?;
-    // Hosts and Ray are asked at the same time.
-    let (looked, ray) = tokio::join!(inspect(app, &args, &target), async {
+    // Ask the hosts and Ray in parallel.
+    let (inspected, ray) = tokio::join!(inspect(app, &args, &target), async {
         let runs = target.known.report.nodes.iter().any(|node| node.running && node.name == "head");
         if args.offline || !runs { None } else { ask(app, &target).await }
     });
-    if let Some(report) = looked? {
+    if let Some(report) = inspected? {
         target.known.report = report;
     }
     let report = &target.known.report;
@@ -47,19 +47,19 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         app.ui.data(format!("it waits for {what}, which begins at {}", human::in_time(at)));
     }
     if let (None, Some(process)) = (&report.waits_for, report.brought_up_by) {
-        app.ui.data(format!("process {process} brings it up; `gpucl up` watches"));
+        app.ui.data(format!("process {process} is bringing it up; `gpucl up` follows it"));
     }
     for host in &report.restarted_hosts {
-        app.ui.data(format!("{host} was restarted since: `gpucl up` repairs what does not run"));
+        app.ui.data(format!("{host} has been restarted: `gpucl up` repairs what is not running"));
     }
     for host in &report.gone_hosts {
-        app.ui.data(format!("{host} is gone: its provider has it no more; `gpucl up` makes it anew"));
+        app.ui.data(format!("{host} is gone: its provider no longer has it; `gpucl up` replaces it"));
     }
     for host in &report.silent_hosts {
-        app.ui.data(format!("{host} does not answer: try `gpucl ssh {host}`; `gpucl up` goes on once it does"));
+        app.ui.data(format!("{host} does not answer: try `gpucl ssh {host}`; `gpucl up` continues once it does"));
     }
     if report.restarted && report.restarted_hosts.is_empty() {
-        app.ui.data("this machine was restarted since: nothing of it runs; `gpucl up` builds it again");
+        app.ui.data("this machine has been restarted: nothing of the cluster runs; `gpucl up` rebuilds it");
     }
     if !report.nodes.is_empty() {
         let runtime = target.known.state.spec.as_ref().map(|spec| spec.runtime).unwrap_or_default();
@@ -79,12 +79,12 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     if let Some(ray) = &ray {
         app.ui.data(ray.jobs.clone());
     } else if !args.offline && !["stopped", "waiting"].contains(&report.phase) {
-        app.ui.status("Ray does not answer; what is shown is what this machine knows");
+        app.ui.status("Ray does not answer; this is only what this machine knows");
     }
     Ok(exit_code::DONE)
 }
 
-/// What its hosts tell now.
+/// The report after an inspection of its hosts; `None` if they must not be asked.
 async fn inspect(app: &App, args: &Args, target: &Target) -> Result<Option<StatusReport>> {
     if args.offline && target.is_remote() {
         return Ok(None);
@@ -94,7 +94,7 @@ async fn inspect(app: &App, args: &Args, target: &Target) -> Result<Option<Statu
     Ok(cluster::inspect(&settings, &target.name).await?.map(|known| known.report))
 }
 
-/// What a container does.
+/// The state of a container, as text.
 fn in_words(container: &ContainerReport) -> String {
     match (container.state.as_str(), &container.health) {
         ("running", Some(health)) => format!("runs, {health}"),
@@ -107,7 +107,7 @@ fn age(seconds: Option<u64>) -> String {
     seconds.map(|age| human::short_duration(Duration::from_secs(age))).unwrap_or_default()
 }
 
-/// What Ray told.
+/// Ray's own report.
 pub(crate) struct FromRay {
     nodes: Vec<Node>,
     jobs: String,

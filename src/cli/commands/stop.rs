@@ -5,14 +5,13 @@ use crate::cli::exit_code;
 use crate::cli::run::{Ended, run as run_with_events};
 use crate::cli::target;
 use crate::cluster;
-use crate::error::Result;
 use crate::money::describe;
 
 /// The arguments of `stop`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, _args: Args) -> anyhow::Result<u8> {
     let name = target::name(app)?;
     let ended = run_with_events(app, "stop", name.as_str(), async |events, cancel| {
         let settings = app.settings(events, cancel)?;
@@ -23,7 +22,7 @@ pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
     .await?;
     if !app.json() {
         app.ui.data(ended.summary);
-        // Ending Ray ends no bill.
+        // Stopping Ray does not stop the billing.
         let cost = cluster::status(&app.paths, &name)?.map(|known| known.report.cost.per_hour).unwrap_or_default();
         if !cost.is_empty() {
             app.ui.data(format!("  what is kept costs {} an hour", describe(&cost)));

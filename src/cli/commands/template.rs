@@ -11,23 +11,23 @@ use crate::error::Result;
 use crate::render::{eject, templates};
 use crate::util::human;
 
-/// What can be done with templates.
+/// The commands below `template`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// List the templates, and those whose files come from a folder of yours
+    /// List the templates, and which of their files come from your own folders
     List,
-    /// Copy a built-in template to where its files come before the built-in ones; nothing is written over
+    /// Copy a built-in template to a data folder, where it takes precedence; existing files are not overwritten
     Eject {
-        /// The template: `gpucl template list` shows them
+        /// The template, as `gpucl template list` shows it
         #[arg(value_name = "NAME")]
         name: String,
-        /// The data folder to copy into, as --data-dir takes it; else ./.gpucl
+        /// The data folder to copy into, as for --data-dir; default: ./.gpucl
         #[arg(long, value_name = "DIR")]
         to: Option<PathBuf>,
     },
 }
 
-pub(crate) async fn run(app: &App, command: Command) -> Result<u8> {
+pub(crate) async fn run(app: &App, command: Command) -> anyhow::Result<u8> {
     match command {
         Command::List => list(app)?,
         Command::Eject { name, to } => {

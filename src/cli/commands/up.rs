@@ -19,24 +19,24 @@ use crate::util::human;
 pub(crate) struct Args {
     #[command(flatten)]
     spec: SpecArgs,
-    /// Take this file as the cluster's spec, though the cluster runs from another one
+    /// Use this file as the cluster's spec, even though the cluster was brought up from another one
     #[arg(long)]
     new_spec: bool,
-    /// Ask again for so long while the provider has none of what is asked for, such as `6h`
+    /// How long to wait for capacity at the provider, such as `6h`; default: as the spec says, else none
     #[arg(long, value_name = "TIME", value_parser = time)]
     wait_capacity: Option<Duration>,
 }
 
-/// A time as people write it.
+/// Parses a length of time, such as `6h`.
 pub(crate) fn time(text: &str) -> std::result::Result<Duration, String> {
     SpecDuration::try_from(text.to_owned()).map(|time| time.0)
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
-    bring_up(app, &args.spec, args.new_spec, args.wait_capacity, false).await
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
+    Ok(bring_up(app, &args.spec, args.new_spec, args.wait_capacity, false).await?)
 }
 
-/// Brings a cluster up; `armed` is what waits itself for hosts that can be had later, and hands the wait to nobody.
+/// Brings a cluster up. With `scheduled_up`, this process itself waits for hosts that become available later.
 pub(crate) async fn bring_up(
     app: &App,
     spec: &SpecArgs,
@@ -54,9 +54,9 @@ pub(crate) async fn bring_up(
     let (mut gpus, mut is_here) = (Vec::new(), false);
     let ended = run_with_events(app, "up", name.as_str(), async |events, cancel| {
         if let Some(identity) = waiting(app, &name).filter(|_| !scheduled_up).and_then(|waiting| waiting.identity()) {
-            events.note(format!("process {} waits for its hosts already; this shows what it does", identity.pid));
-            let (ended, seen) = follow(app, &name, &identity, &events, &cancel).await?;
-            gpus = seen;
+            events.note(format!("process {} is already waiting for its hosts; following it", identity.pid));
+            let (ended, observed) = follow(app, &name, &identity, &events, &cancel).await?;
+            gpus = observed;
             return Ok(ended);
         }
         let settings = app.settings(events.clone(), cancel.clone())?;
@@ -65,13 +65,13 @@ pub(crate) async fn bring_up(
             UpOutcome::Later(begins) => {
                 let identity = start(app, &name, spec, new_spec, wait_capacity)?;
                 events.note(format!(
-                    "{} begins at {}: process {} waits for it and goes on by itself, also when this terminal is closed",
+                    "{} begins at {}: process {} waits for it in the background, even if this terminal is closed",
                     begins.what,
                     human::local(begins.at),
                     identity.pid
                 ));
-                let (ended, seen) = follow(app, &name, &identity, &events, &cancel).await?;
-                gpus = seen;
+                let (ended, observed) = follow(app, &name, &identity, &events, &cancel).await?;
+                gpus = observed;
                 return Ok(ended);
             }
         };
@@ -94,7 +94,7 @@ pub(crate) async fn bring_up(
         app.ui.data(format!("{} ({})", ended.summary, human::short_duration(begin.elapsed())));
         if !is_here {
             app.ui.data(format!(
-                "while `{}` runs, programs that bring the credential are answered at:",
+                "while `{}` runs, programs with the credential can use:",
                 with_name("gpucl dashboard", name.as_str())
             ));
         }
@@ -105,10 +105,10 @@ pub(crate) async fn bring_up(
         for (command, what) in [
             (
                 "gpucl dashboard",
-                if is_here { "opens the dashboard, logged in" } else { "opens the pages, and says how to log in" },
+                if is_here { "opens the dashboard, logged in" } else { "opens the pages, and shows how to log in" },
             ),
             ("gpucl job submit -- python train.py", "runs a job"),
-            ("gpucl stop", "ends Ray and keeps the host"),
+            ("gpucl stop", "stops Ray and keeps the hosts"),
             ("gpucl down", "removes everything"),
         ] {
             app.ui.data(format!("  {:<44} {what}", with_name(command, name.as_str())));
@@ -117,7 +117,7 @@ pub(crate) async fn bring_up(
     Ok(exit_code::DONE)
 }
 
-/// The command with the cluster's name where it belongs.
+/// Inserts the cluster's name into a command.
 fn with_name(command: &str, name: &str) -> String {
     match command.split_once(" -- ") {
         Some((before, after)) => format!("{before} -c {name} -- {after}"),

@@ -6,14 +6,13 @@ use crate::cli::output::gpu_table;
 use crate::cli::run::{Ended, run as run_with_events};
 use crate::cli::target;
 use crate::cluster;
-use crate::error::Result;
 use crate::util::human;
 
 /// The arguments of `verify`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-pub(crate) async fn run(app: &App, _args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, _args: Args) -> anyhow::Result<u8> {
     let name = target::name(app)?;
     let mut gpus = Vec::new();
     let ended = run_with_events(app, "verify", name.as_str(), async |events, cancel| {

@@ -1,10 +1,10 @@
-//! How an error is shown.
+//! Formatting of errors.
 
 use crate::cli::exit_code;
 use crate::cli::global::Format;
 use crate::error::{Error, LeftBehind};
 
-/// Prints an error and hands back its exit code.
+/// Prints an error and returns its exit code.
 pub(crate) fn print_error(error: &Error, format: Format) -> u8 {
     let code = exit_code::of(error.kind());
     let value = (format == Format::Json).then(|| {
@@ -41,7 +41,7 @@ pub(crate) fn text(error: &Error) -> String {
         LeftBehind::Clear => {}
         LeftBehind::Remaining(ids) => text.push_str(&format!("left behind: {}\n", ids.join(", "))),
         LeftBehind::Unknown => {
-            text.push_str("left behind: not known; `gpucl status` and `gpucl down` ask the provider\n");
+            text.push_str("left behind: unknown; `gpucl status` and `gpucl down` ask the provider\n");
         }
     }
     for hint in error.hints() {

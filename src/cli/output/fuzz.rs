@@ -1,4 +1,4 @@
-//! Everything that draws on a terminal, with texts that others wrote: our own colours come out, and nothing else that it obeys.
+//! Fuzzes everything that draws on a terminal with foreign text: only gpucl's own colours may come out.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use crate::fuzz::{Target, demand};
 use crate::provider::{Booking, CalendarRow, GpuOffer};
 use crate::util::text::is_control;
 
-/// What was drawn, without the colours that are ours.
+/// Drawn text without gpucl's own colours.
 fn without_ours(drawn: &str) -> String {
     ["\u{1b}[31m", "\u{1b}[32m", "\u{1b}[2m", "\u{1b}[36m", "\u{1b}[0m"]
         .iter()
@@ -25,7 +25,7 @@ fn no_control(what: &str, drawn: &str) -> Result<(), String> {
     demand(!drawn.contains(is_control), || format!("{what}: {drawn:?}"))
 }
 
-/// A terminal that remembers what came to it.
+/// A terminal that records what is written to it.
 #[derive(Debug, Clone, Default)]
 struct Recorder(Arc<Mutex<String>>);
 
@@ -157,8 +157,8 @@ fn fuzz_what_is_drawn() {
             .hint(text.clone())
             .left(crate::error::LeftBehind::Remaining(vec![text.to_string()]));
         no_control("error", &crate::util::text::printable(&super::error::text(&error)))?;
-        let seen = Recorder::default();
-        let target = ProgressDrawTarget::term_like(Box::new(seen.clone()));
+        let recorder = Recorder::default();
+        let target = ProgressDrawTarget::term_like(Box::new(recorder.clone()));
         let mut tty = Tty::on(MultiProgress::with_draw_target(target), true);
         for kind in events(&text) {
             let event = event(kind);
@@ -166,7 +166,7 @@ fn fuzz_what_is_drawn() {
             tty.take(&event);
         }
         drop(tty);
-        let drawn = seen.0.lock().unwrap().clone();
+        let drawn = recorder.0.lock().unwrap().clone();
         no_control("moving display", &without_ours(&drawn).replace('\r', ""))
     });
 }

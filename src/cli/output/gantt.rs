@@ -1,4 +1,4 @@
-//! The calendar as one chart: a line for each host, time from left to right, free time visible at a glance.
+//! The calendar as a chart: a line for each host, time from left to right, free time visible at a glance.
 
 mod draw;
 mod lane;
@@ -14,9 +14,9 @@ use crate::util::when;
 
 pub(crate) use lane::free_from;
 
-/// How wide a chart can be, however wide the terminal is: beyond that an eye no longer follows a line.
+/// The widest chart, in columns, however wide the terminal is: beyond that the eye no longer follows a line.
 const WIDEST: usize = 240;
-/// What a cell may stand for, in minutes: each divides a day, so that midnight is an edge.
+/// Possible cell lengths in minutes: each divides a day, so that midnight is an edge.
 const CELLS: &[i64] = &[5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1440];
 
 /// How a chart is drawn.
@@ -24,27 +24,26 @@ const CELLS: &[i64] = &[5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 
 pub(crate) struct Style {
     /// The terminal's columns.
     pub(crate) width: usize,
-    /// Block characters may be used.
+    /// Whether block characters may be used.
     pub(crate) blocks: bool,
-    /// Colours may be used.
+    /// Whether colours may be used.
     pub(crate) colour: bool,
 }
 
-/// What is drawn, and from when to when.
+/// The hosts and the time span of a chart.
 pub(crate) struct Chart<'a> {
     /// The hosts, in the order in which they are drawn.
     pub(crate) rows: Vec<&'a CalendarRow>,
-    /// What time it is.
+    /// The current time, near the left edge.
     pub(crate) now: Timestamp,
-    /// How long.
+    /// The time span in days.
     pub(crate) days: i64,
-    /// Local time.
+    /// The time zone of the labels.
     pub(crate) zone: TimeZone,
-    /// How.
     pub(crate) style: Style,
 }
 
-/// Where the cells are: from when on, how long each is, and how many.
+/// The cells: start time, length and number.
 #[derive(Debug, Clone, Copy)]
 struct Grid {
     start: Timestamp,
@@ -53,7 +52,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// The time at which a cell begins.
+    /// The start time of a cell.
     fn at(&self, cell: usize) -> Timestamp {
         let seconds = self.cell.as_secs() * i64::try_from(cell).unwrap_or(0);
         when::later(self.start, SignedDuration::from_secs(seconds))
@@ -72,7 +71,7 @@ impl Grid {
 }
 
 impl Chart<'_> {
-    /// The chart, a line each.
+    /// The lines of the chart.
     pub(crate) fn lines(&self) -> Vec<Drawn> {
         let columns = draw::Columns::of(self);
         let grid = self.grid(self.style.width.min(WIDEST).saturating_sub(columns.width()).max(8));
@@ -82,7 +81,7 @@ impl Chart<'_> {
         for row in &self.rows {
             lines.push(draw::line(self, &grid, &columns, row));
         }
-        // At the end of a long chart its beginning is out of sight.
+        // On a long chart the first ruler has scrolled out of sight.
         if self.rows.len() > 20 {
             lines.extend(draw::ruler(self, &grid, &columns).into_iter().next().map(plain));
         }
@@ -90,7 +89,7 @@ impl Chart<'_> {
         lines
     }
 
-    /// The finest grid that fits. It begins at the edge before now, so that now is in its first cell.
+    /// The finest grid that fits. It begins at the edge before now, so that now is in the first cell.
     fn grid(&self, room: usize) -> Grid {
         let whole = self.days * 1440;
         let fits = |cell: &&i64| whole / **cell <= i64::try_from(room).unwrap_or(8);
@@ -130,11 +129,11 @@ impl Chart<'_> {
         let zone = when::zone_name(self.now, &self.zone);
         let now = self.now.to_zoned(self.zone.clone()).strftime("%a %-d %b %H:%M");
         let now = if zone == "UTC" { format!("now {now} UTC") } else { format!("times in {zone}; now {now} = {utc}") };
-        let changed = if self.changes(grid) { "; the clocks change on the way" } else { "" };
+        let changed = if self.changes(grid) { "; the clocks change within this time" } else { "" };
         format!("{places}{now}; a cell is {}{changed}", when::length(grid.cell))
     }
 
-    /// The clocks are changed within the grid.
+    /// Whether the clocks change within the grid.
     fn changes(&self, grid: &Grid) -> bool {
         self.zone.to_offset(grid.start) != self.zone.to_offset(grid.end())
     }

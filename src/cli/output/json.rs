@@ -1,4 +1,4 @@
-//! The events as JSON lines on stdout.
+//! Events as JSON lines on stdout.
 
 use super::Ui;
 use crate::event::{Event, Sink};

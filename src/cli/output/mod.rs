@@ -1,4 +1,4 @@
-//! What a person or a program is shown: results on stdout, progress on stderr.
+//! Output for people and programs: results on stdout, progress on stderr.
 
 mod drawn;
 mod error;

@@ -1,4 +1,4 @@
-//! Lines on stderr, for pipes and for terminals that cannot move.
+//! Events as lines on stderr, for pipes and for terminals without cursor movement.
 
 use super::{Ui, words};
 use crate::event::{Event, Sink};

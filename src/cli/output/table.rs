@@ -5,7 +5,7 @@ use comfy_table::{ContentArrangement, presets};
 use crate::event::WorkerGpus;
 use crate::util::text::printable_line;
 
-/// A table with a header, without lines.
+/// A table with a header row and no rules.
 pub(crate) struct Table(comfy_table::Table);
 
 impl Table {
@@ -22,15 +22,15 @@ impl Table {
     }
 }
 
-/// The GPUs that workers were seen to own, one a line; `None` when there are none.
-pub(crate) fn gpu_table(seen: &[WorkerGpus]) -> Option<Table> {
+/// The GPUs that workers were observed to own, one per row; `None` if there are none.
+pub(crate) fn gpu_table(observed: &[WorkerGpus]) -> Option<Table> {
     let mut table = Table::new(&["host", "worker", "gpu", "product", "proof"]);
-    for one in seen {
+    for one in observed {
         for gpu in &one.gpus {
             table.row([&one.host, &one.worker, gpu, &one.product, &one.proof]);
         }
     }
-    seen.iter().any(|one| !one.gpus.is_empty()).then_some(table)
+    observed.iter().any(|one| !one.gpus.is_empty()).then_some(table)
 }
 
 impl std::fmt::Display for Table {

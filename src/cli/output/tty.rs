@@ -1,4 +1,4 @@
-//! Moving progress on a terminal: a line for each operation that runs.
+//! Moving progress on a terminal: a line for each running operation.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use super::words;
 use crate::event::{Event, EventKind, Sink};
 use crate::util::text::{printable, printable_line};
 
-/// An operation that runs, and what it is done to.
+/// A running operation and its target.
 struct Running {
     target: String,
     bar: ProgressBar,
 }
 
 impl Running {
-    /// It is done on this host: to the host itself, or to its project.
+    /// Whether it runs on this host: its target is the host or the host's project.
     fn is_on(&self, host: &str) -> bool {
         let number = |text: &str, kind: &str| text.strip_prefix(kind).map(str::to_owned);
         let project = number(&self.target, "project-");
@@ -24,7 +24,7 @@ impl Running {
     }
 }
 
-/// Draws what runs, and prints what is done above it.
+/// Draws running operations, and prints finished ones above them.
 pub(crate) struct Tty {
     bars: MultiProgress,
     running: BTreeMap<usize, Running>,
@@ -37,7 +37,7 @@ impl Tty {
         Self::on(MultiProgress::new(), colour)
     }
 
-    /// One that draws here.
+    /// A display that draws to `bars`.
     pub(super) fn on(bars: MultiProgress, colour: bool) -> Self {
         let template = if colour {
             "  {spinner:.cyan} {prefix} {elapsed} {wide_msg:.dim}"
@@ -96,7 +96,7 @@ impl Sink for Tty {
     }
 }
 
-/// What goes into a bar: one line, of which the terminal obeys nothing.
+/// A text for a bar: one line, with control characters escaped.
 fn shown(text: &str) -> String {
     printable_line(text).into_owned()
 }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_host_stands_beside_what_is_done_on_that_host() {
+    fn a_hosts_line_appears_beside_the_operation_on_that_host() {
         let mut tty = Tty::new(false);
         for (operation, target) in [(1, "host-0"), (2, "project-1"), (3, "host-10")] {
             let (target, action, cause) = (target.to_owned(), "prepare".to_owned(), String::new());

@@ -1,6 +1,6 @@
-//! The two streams, how much goes to them, and what of it a terminal may obey: nothing that others wrote.
+//! stdout and stderr: verbosity, and escaping, so that a terminal obeys no control sequence that others wrote.
 //!
-//! Nothing else in the program writes to them, so that no command can forget to escape what it was told by an API, a host or a file.
+//! Nothing else in the program writes to them, so no command can forget to escape text from an API, a host or a file.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal as _, Write as _};
@@ -9,7 +9,7 @@ use super::Drawn;
 use crate::cli::global::Format;
 use crate::util::text::{self, Plainer, printable};
 
-/// How things are shown.
+/// Output settings, and the functions that print.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ui {
     format: Format,
@@ -27,17 +27,17 @@ impl Ui {
         self.format
     }
 
-    /// Colours may be used on stderr.
+    /// Whether colours may be used on stderr.
     pub(crate) fn colour(&self) -> bool {
         self.colour
     }
 
-    /// Moving progress may be drawn on stderr.
+    /// Whether moving progress may be drawn on stderr.
     pub(crate) fn progress(&self) -> bool {
         self.progress && self.format == Format::Text && !self.quiet
     }
 
-    /// Whoever reads what goes on reads the results too: both streams are on a terminal, and nothing is left out.
+    /// Whether progress and results appear on the same screen: both streams are terminals, and nothing is left out.
     pub(crate) fn shows_both(&self) -> bool {
         use std::io::IsTerminal as _;
         let text = self.format == Format::Text && !self.quiet;
@@ -49,12 +49,12 @@ impl Ui {
         out(&format!("{}\n", printable(&line.to_string())));
     }
 
-    /// Prints a line with colours of our own on stdout.
+    /// Prints a line with gpucl's own colours on stdout.
     pub(crate) fn drawn(&self, line: &Drawn) {
         out(&format!("{line}\n"));
     }
 
-    /// Prints text that is to be used as it is, such as a shell's settings, on stdout: to a file or a program it goes unchanged.
+    /// Prints text such as shell settings on stdout; to a file or pipe it goes unchanged.
     pub(crate) fn verbatim(&self, text: &str) {
         if std::io::stdout().is_terminal() {
             out(&printable(text))
@@ -68,34 +68,34 @@ impl Ui {
         self.read_json(value);
     }
 
-    /// Prints one JSON value as a line on stdout; false when nobody reads it any more.
+    /// Prints one JSON value as a line on stdout; false if the reader has closed it.
     pub(crate) fn read_json(&self, value: &impl serde::Serialize) -> bool {
         out(&(text::json(serde_json::to_string(value).unwrap_or_default()) + "\n"))
     }
 
-    /// Prints a line about what goes on, on stderr.
+    /// Prints a progress line on stderr, unless `--quiet` was given.
     pub(crate) fn status(&self, line: impl std::fmt::Display) {
         if !self.quiet {
             self.error_line(&line.to_string());
         }
     }
 
-    /// Prints a line on stderr that is no matter of more or less.
+    /// Prints a line on stderr, even with `--quiet`.
     pub(crate) fn error_line(&self, line: &str) {
         err(&format!("{}\n", printable(line)));
     }
 
-    /// What the programs of the user print, on its way to stdout and stderr.
+    /// A printer for the output of the user's programs.
     pub(crate) fn program(&self, raw: bool) -> Program {
         Program { raw, out: Plainer::default() }
     }
 
-    /// There is somebody to ask.
+    /// Whether questions can be asked: stdin and stderr are terminals.
     pub(crate) fn asks(&self) -> bool {
         std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 
-    /// Asks, and hands back the answer.
+    /// Asks a question; returns the line that was typed.
     pub(crate) fn ask(&self, question: &str) -> String {
         self.question(question);
         let mut answer = String::new();
@@ -105,38 +105,38 @@ impl Ui {
 }
 
 impl Ui {
-    /// Prints a question on stderr, without an end of line.
+    /// Prints a question on stderr, without a newline.
     pub(crate) fn question(&self, question: &str) {
         err(&printable(question));
     }
 }
 
-/// What a program of the user's own prints, on a host or in a job.
+/// Prints the output of a program of the user, run on a host or in a job.
 ///
-/// To a file or a program it goes as it is. To a terminal it goes so as well when the person said that the terminal is to have it;
-/// else it is shown without its colours, and with all that the terminal could obey escaped.
+/// To a file or pipe, and to a terminal with `--raw`, it goes unchanged. Otherwise its colours are removed, and
+/// everything else that a terminal would obey is escaped.
 pub(crate) struct Program {
     raw: bool,
     out: Plainer,
 }
 
 impl Program {
-    /// Prints a piece of its output; false when nobody reads it any more.
+    /// Prints a piece of its output; false if the reader has closed stdout.
     pub(crate) fn piece(&mut self, piece: &str) -> bool {
         if self.is_raw(std::io::stdout().is_terminal()) { out(piece) } else { out(&self.out.piece(piece)) }
     }
 
-    /// Prints what is left of it.
+    /// Prints what is still buffered.
     pub(crate) fn end(&mut self) {
         out(&self.out.end());
     }
 
-    /// Prints a line of its output.
+    /// Prints a line of its stdout.
     pub(crate) fn line(&self, line: &str) {
         out(&(self.shown(line, std::io::stdout().is_terminal()) + "\n"));
     }
 
-    /// Prints a line of its errors.
+    /// Prints a line of its stderr.
     pub(crate) fn error_line(&self, line: &str) {
         err(&(self.shown(line, std::io::stderr().is_terminal()) + "\n"));
     }
@@ -154,7 +154,7 @@ impl Program {
     }
 }
 
-/// Prints what an error comes to: as JSON on stdout where that was asked for, and as text on stderr.
+/// Prints an error: as text on stderr, and with `--output json` also as JSON on stdout.
 pub(super) fn error(json: Option<&serde_json::Value>, as_text: &str) {
     if let Some(value) = json {
         out(&(text::json(value.to_string()) + "\n"));
@@ -162,7 +162,7 @@ pub(super) fn error(json: Option<&serde_json::Value>, as_text: &str) {
     err(&printable(as_text));
 }
 
-/// Writes to stdout at once; false when nobody reads it any more.
+/// Writes to stdout and flushes; false if the reader has closed it.
 fn out(text: &str) -> bool {
     let mut out = std::io::stdout().lock();
     let wrote = out.write_all(text.as_bytes()).and_then(|()| out.flush());

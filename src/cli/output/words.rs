@@ -1,10 +1,10 @@
-//! The one text form of events, shared by the plain and the moving display.
+//! The text form of events, shared by the plain and the moving display.
 
 use crate::event::{CheckOutcome, Event, EventKind, Finish, StepOutcome};
 use crate::util::human;
 use std::time::Duration;
 
-/// The line of an event, if it has one. `verbose` shows also what a moving display shows by moving.
+/// The line of an event, if it has one. `verbose` includes what a moving display shows as progress.
 pub(super) fn line(event: &Event, verbose: bool) -> Option<String> {
     match &event.kind {
         EventKind::PlanReady { operations: 0, .. } => Some("nothing to change".to_owned()),

@@ -1,4 +1,4 @@
-//! The portal's own short answers.
+//! The portal's own responses.
 
 use axum::body::Body;
 use axum::http::header::{
@@ -10,9 +10,9 @@ use secrecy::ExposeSecret as _;
 
 use super::gate::{Gate, Refusal};
 
-/// An answer with these words, in HTML.
+/// A response with this text, as HTML.
 fn page(status: StatusCode, head: &str, text: &str) -> Response<Body> {
-    // Without an icon named, the browser would ask the page for one.
+    // Without this icon the browser would request one from the page.
     let body = format!(
         "<!doctype html><meta charset=\"utf-8\"><link rel=\"icon\" href=\"data:,\">{head}\
          <title>gpucl: {status}</title><p>{text}</p>\n"
@@ -25,7 +25,7 @@ fn page(status: StatusCode, head: &str, text: &str) -> Response<Body> {
         (REFERRER_POLICY, "no-referrer"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),
-        // Who was refused keeps no connection.
+        // A refused client keeps no connection.
         (CONNECTION, "close"),
     ];
     for (name, value) in fixed {
@@ -34,7 +34,7 @@ fn page(status: StatusCode, head: &str, text: &str) -> Response<Body> {
     answer
 }
 
-/// Why a request goes nowhere.
+/// The response that explains why a request was refused.
 pub(super) fn refuse(refusal: Refusal) -> Response<Body> {
     let (status, text) = match refusal {
         Refusal::Malformed => (StatusCode::BAD_REQUEST, "This request cannot be understood."),
@@ -42,32 +42,32 @@ pub(super) fn refuse(refusal: Refusal) -> Response<Body> {
             StatusCode::MISDIRECTED_REQUEST,
             "This address does not belong to this page. Use the one that <code>gpucl dashboard</code> prints.",
         ),
-        Refusal::OtherOrigin => (StatusCode::FORBIDDEN, "Another page made this request; it is not passed on."),
+        Refusal::OtherOrigin => (StatusCode::FORBIDDEN, "Another page made this request; it was not forwarded."),
         Refusal::NoKey => (
             StatusCode::UNAUTHORIZED,
-            "This page needs its key, which is a new one at each call. Open the address that \
+            "This page needs its key, which is new in each run. Open the address that \
              <code>gpucl dashboard</code> prints.",
         ),
         Refusal::NoCredential => (
             StatusCode::UNAUTHORIZED,
-            "Here programs are answered that bring the page's own credential. In a browser, open the address that \
-             <code>gpucl dashboard</code> prints; where that is not found, the one of <code>gpucl dashboard --plain</code>.",
+            "This address is for programs with the page's own credential. In a browser, open the address that \
+             <code>gpucl dashboard</code> prints; if it is not found, the one of <code>gpucl dashboard --plain</code>.",
         ),
     };
     page(status, "", text)
 }
 
-/// The page does not answer.
+/// The response if the page does not answer.
 pub(super) fn is_down() -> Response<Body> {
-    let text = "The cluster does not answer. Look at it with <code>gpucl status</code>.";
+    let text = "The cluster does not answer. Check it with <code>gpucl status</code>.";
     page(StatusCode::BAD_GATEWAY, "", text)
 }
 
-/// Gives the browser its cookie and sends it to the same place without the key.
+/// Sets the cookie and redirects to the same place without the key.
 pub(super) fn welcome(gate: &Gate, location: &str, crosses: bool) -> Response<Body> {
     let mut answer = if crosses {
-        // After a redirect the browser would still keep a strict cookie back, since another site began it. What this page
-        // leads to, this page began.
+        // After an HTTP redirect that another site began, the browser would still withhold a strict cookie. A
+        // navigation that this page begins is same-site.
         let to = escaped(location);
         page(StatusCode::OK, &format!("<meta http-equiv=\"refresh\" content=\"0;url={to}\">"), "")
     } else {
@@ -86,7 +86,7 @@ pub(super) fn welcome(gate: &Gate, location: &str, crosses: bool) -> Response<Bo
     answer
 }
 
-/// Text within an attribute.
+/// Escapes text for an HTML attribute.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('"', "&quot;").replace('\'', "&#39;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::util;
 
-/// A program that opens a browser, and the file it was given. Dropping it removes the file.
+/// The file that the browser was opened with. Dropping it removes the file.
 #[derive(Debug)]
 pub struct Opener {
     file: PathBuf,
@@ -18,13 +18,13 @@ impl Drop for Opener {
     }
 }
 
-/// Opens a page by this program (`xdg-open`, `open`).
+/// Opens a page with this program (`xdg-open`, `open`).
 ///
-/// The key must not stand on a command line, where every user of the machine could read it. So the program is given a
-/// file of `folder` that only we may read, and that leads to the address.
+/// The key must not appear on a command line, where every user of the machine could read it. The program therefore gets
+/// a private file in `folder` that redirects to the address.
 ///
 /// # Errors
-/// When the file cannot be written or the program not started.
+/// If the file cannot be written or the program cannot be started.
 pub fn open_browser(program: &str, url: &str, folder: &Path) -> Result<Opener> {
     let doing = || "open the browser".to_owned();
     util::fs::create_private_dir(folder).doing(ErrorKind::Host, doing)?;

@@ -1,4 +1,4 @@
-//! Who may pass.
+//! Access control of a page.
 
 use axum::http::header::{AUTHORIZATION, COOKIE, HOST, HeaderName, ORIGIN};
 use axum::http::request::Parts;
@@ -10,15 +10,15 @@ use super::page::{Page, Run};
 
 /// The query parameter that carries the key.
 pub(super) const KEY_PARAMETER: &str = "gpucl_key";
-/// The path below which the key stands as well, since an address of a page may be the start of others.
+/// The path prefix that also carries the key, for addresses that are used as a prefix of others.
 pub(super) const KEY_PATH: &str = "/.gpucl/";
 
-/// What one page asks of a request.
+/// The access rules of one page.
 #[derive(Debug)]
 pub(super) struct Gate {
-    /// Where browsers find the page.
+    /// The `Host` that browsers use.
     pub(super) host: String,
-    /// Where programs find it.
+    /// The `Host` that programs use.
     bare: String,
     /// The name of its cookie.
     pub(super) cookie: String,
@@ -27,18 +27,18 @@ pub(super) struct Gate {
     is_shown_by_others: bool,
 }
 
-/// What becomes of a request.
+/// The decision on a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It goes on to the page.
+    /// Forward it to the page.
     Pass,
-    /// It brought the key: the browser gets a cookie for it, and is sent to this place of the page.
+    /// It carries the key: set the cookie, and redirect to this location of the page.
     Welcome { location: String, crosses: bool },
-    /// It goes nowhere.
+    /// Refuse it.
     Refuse(Refusal),
 }
 
-/// Why a request may not pass.
+/// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     Malformed,
@@ -62,7 +62,7 @@ impl Gate {
 
     /// Decides on a request.
     pub(super) fn judge(&self, request: &Parts) -> Verdict {
-        // Of what two readers could read in two ways, nothing is read.
+        // Refuse whatever the portal and the page could parse differently.
         let is_plain = request.uri.authority().is_none() && request.uri.path().starts_with('/');
         let Some(host) = only(&request.headers, HOST).filter(|_| is_plain) else {
             return Verdict::Refuse(Refusal::Malformed);
@@ -88,9 +88,9 @@ impl Gate {
         let site = text(headers, "sec-fetch-site");
         let is_ours = match site {
             None | Some("none" | "same-origin") => true,
-            // Another page of the run. At 127.0.0.1 it is any server of this machine.
+            // Another page of the run; at 127.0.0.1, any server on this machine.
             Some("same-site") if self.is_shown_by_others && (is_tab || is_frame) => true,
-            // The way in: who knows the key may lead to it, but not show the page within another one.
+            // The entry: whoever knows the key may link to the page, but not embed it.
             _ => is_tab && location.is_some(),
         };
         let own = format!("http://{}", self.host);
@@ -111,7 +111,8 @@ impl Gate {
             .is_some_and(|shown| self.credentials.iter().any(|known| same(shown, known.expose_secret())))
     }
 
-    /// Where a request leads that carries the right key. The place begins with one slash: with two it would be another host.
+    /// The location of a request with the right key. It begins with exactly one slash: with two it would name another
+    /// host.
     fn without_key(&self, request: &Parts) -> Option<String> {
         let right = |shown: &str| same(shown, self.key.expose_secret());
         let uri = &request.uri;
@@ -143,7 +144,7 @@ pub(super) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     lines.flat_map(|line| line.split(';')).map(str::trim).filter(|cookie| !cookie.is_empty())
 }
 
-/// It asks to go on as a WebSocket. Other protocols are not passed on.
+/// Whether it asks for an upgrade to a WebSocket. Other protocols are not forwarded.
 pub(super) fn is_upgrade(headers: &HeaderMap) -> bool {
     let asks = headers
         .get_all("connection")
@@ -154,24 +155,24 @@ pub(super) fn is_upgrade(headers: &HeaderMap) -> bool {
     asks && text(headers, "upgrade").is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket"))
 }
 
-/// A page in a browser made it: programs say neither.
+/// Whether a page in a browser made it: programs send neither header.
 fn is_by_browser(headers: &HeaderMap) -> bool {
     headers.contains_key(ORIGIN) || headers.get("sec-fetch-site").is_some_and(|site| site != "none")
 }
 
-/// A header that is there once.
+/// The value of a header that occurs exactly once.
 fn only(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     let mut all = headers.get_all(name).iter();
     let first = all.next()?.to_str().ok()?;
     all.next().is_none().then_some(first)
 }
 
-/// A header that browsers send once; of several, what is none of their values.
+/// The value of a header that browsers send once; an invalid value if it occurs several times.
 fn text<'a>(headers: &'a HeaderMap, name: &'static str) -> Option<&'a str> {
     headers.contains_key(name).then(|| only(headers, HeaderName::from_static(name)).unwrap_or(""))
 }
 
-/// Compares without telling by its time how much of it was right.
+/// Compares in constant time.
 fn same(shown: &str, key: &str) -> bool {
     let (shown, key) = (Sha256::digest(shown.as_bytes()), Sha256::digest(key.as_bytes()));
     shown.iter().zip(key.iter()).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0

@@ -1,4 +1,4 @@
-//! What goes on to the page, and what comes back from it: with its own address and credential, without anything of ours.
+//! Rewrites requests to a page and its answers: with the page's address and credential, without the portal's cookies.
 
 use axum::body::{Body, to_bytes};
 use axum::http::header::{
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::gate::{Gate, cookies, is_upgrade, query_without_key};
 use super::page::{COOKIE_PREFIX, Page, Run};
 
-/// What concerns one connection only.
+/// Hop-by-hop headers.
 const HOP: &[&str] = &[
     "connection",
     "keep-alive",
@@ -27,17 +27,17 @@ const HOP: &[&str] = &[
     "upgrade",
     "expect",
 ];
-/// Where Ray's page asks for Grafana's address.
+/// The path at which Ray's page asks for Grafana's address.
 const GRAFANA_HEALTH: &str = "/api/grafana_health";
-/// How long the answer to that may be.
+/// The longest answer to that, in bytes.
 const GRAFANA_HEALTH_SIZE: usize = 64 * 1024;
 
-/// This request asks where Grafana is.
+/// Whether this request asks for Grafana's address.
 pub(super) fn asks_for_grafana(page: &Page, request: &Parts) -> bool {
     page.grafana.is_some() && request.uri.path() == GRAFANA_HEALTH
 }
 
-/// Makes a request that was let through one to the page; `None` when it cannot be one.
+/// Turns an accepted request into one to the page; `None` if that is impossible.
 pub(super) fn request(page: &Page, gate: &Gate, request: &mut Parts) -> Option<()> {
     let upgrades = is_upgrade(&request.headers);
     let path = request.uri.path();
@@ -57,7 +57,7 @@ pub(super) fn request(page: &Page, gate: &Gate, request: &mut Parts) -> Option<(
     if asks {
         headers.remove(ACCEPT_ENCODING);
     }
-    // It compares where a request was sent with where it came from, and knows itself by this address alone.
+    // The page compares the target and the origin of a request, and knows itself only by this address.
     headers.insert(HOST, HeaderValue::from_str(&page.address).ok()?);
     let own = format!("http://{}", page.address);
     if headers.contains_key(ORIGIN) {
@@ -68,7 +68,7 @@ pub(super) fn request(page: &Page, gate: &Gate, request: &mut Parts) -> Option<(
     {
         headers.insert(REFERER, HeaderValue::from_str(&format!("{own}/{place}")).ok()?);
     }
-    // The keys of other runs come along at 127.0.0.1; none of them is the page's business.
+    // At 127.0.0.1 the keys of other runs arrive too; the page must see none of them.
     let rest: Vec<&str> = cookies(headers).filter(|cookie| !cookie.starts_with(COOKIE_PREFIX)).collect();
     let rest = (!rest.is_empty()).then(|| HeaderValue::from_str(&rest.join("; ")));
     headers.remove(COOKIE);
@@ -83,7 +83,7 @@ pub(super) fn request(page: &Page, gate: &Gate, request: &mut Parts) -> Option<(
     Some(())
 }
 
-/// Makes the page's answer one to the browser; of an upgrade the words that belong to it stay.
+/// Turns the page's answer into one to the browser; the headers of an upgrade are kept.
 pub(super) fn answer(run: &Run, page: &Page, answer: Response<Incoming>, upgrades: bool) -> Response<Body> {
     let mut answer = answer.map(Body::new);
     *answer.version_mut() = Version::HTTP_11;
@@ -107,7 +107,7 @@ pub(super) fn answer(run: &Run, page: &Page, answer: Response<Incoming>, upgrade
     {
         headers.insert(LOCATION, place);
     }
-    // Other sites do not learn the name of the run.
+    // Other sites must not see the name of the run.
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     if let Ok(policy) = HeaderValue::from_str(&frame_ancestors(run, page)) {
         headers.append(CONTENT_SECURITY_POLICY, policy);
@@ -115,7 +115,7 @@ pub(super) fn answer(run: &Run, page: &Page, answer: Response<Incoming>, upgrade
     answer
 }
 
-/// Who may show this page within itself.
+/// The policy for pages that may embed this one.
 fn frame_ancestors(run: &Run, page: &Page) -> String {
     match page.is_shown_by_others {
         false => "frame-ancestors 'self'".to_owned(),
@@ -124,23 +124,23 @@ fn frame_ancestors(run: &Run, page: &Page) -> String {
     }
 }
 
-/// Puts this run's address of Grafana in the place of the one that Ray was started with.
+/// Replaces the address of Grafana that Ray was started with by this run's.
 pub(super) async fn with_grafana(page: &Page, answer: Response<Body>) -> Result<Response<Body>, axum::Error> {
     let Some(grafana) = &page.grafana else { return Ok(answer) };
     let (mut parts, body) = answer.into_parts();
     let mut bytes = to_bytes(body, GRAFANA_HEALTH_SIZE).await?;
-    if let Ok(mut told) = serde_json::from_slice::<Value>(&bytes)
-        && let Some(place) = told.pointer_mut("/data/grafanaHost")
+    if let Ok(mut health) = serde_json::from_slice::<Value>(&bytes)
+        && let Some(place) = health.pointer_mut("/data/grafanaHost")
         && place.as_str().is_some_and(|place| place.starts_with("http"))
     {
         *place = Value::from(grafana.expose_secret());
-        bytes = told.to_string().into();
+        bytes = health.to_string().into();
     }
     parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
     Ok(Response::from_parts(parts, Body::from(bytes)))
 }
 
-/// Takes away what concerns one connection, and what is said there to do so.
+/// Removes hop-by-hop headers, and those that `Connection` names.
 fn without_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)

@@ -1,4 +1,4 @@
-//! What is behind the portal, and what its addresses are made of.
+//! The pages behind the portal, and the host names of a run.
 
 use std::io;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use crate::error::Result;
 use crate::host::Way;
 use crate::util::random;
 
-/// How long a page on this machine may take to accept a connection. One elsewhere has the limit of its way.
+/// Connect timeout of a page on this machine. A page on a remote host has the timeout of its `Way`.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
-/// How many letters a run's name has: more than 120 bits.
+/// Letters in the name of a run: more than 120 bits.
 const NAME_LENGTH: usize = 24;
 
-/// What the pages of one run share.
+/// One run of the portal: what its pages share.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// Makes names of pages and cookies this run's own.
+    /// Makes the names of pages and cookies unique to this run.
     pub(super) random: String,
-    /// Pages have names; else they are at 127.0.0.1.
+    /// Whether pages have names; otherwise they are at 127.0.0.1.
     pub(super) has_names: bool,
 }
 
@@ -30,21 +30,21 @@ impl Run {
     /// A run whose pages have names.
     ///
     /// # Errors
-    /// When the system has no random bytes.
+    /// If the system provides no random bytes.
     pub fn named() -> Result<Self> {
         Ok(Self { random: random::letters(NAME_LENGTH)?, has_names: true })
     }
 
-    /// A run whose pages are at 127.0.0.1, for a browser that finds no names below `localhost`. Every server of this machine
-    /// that the browser visits is sent its cookies.
+    /// A run whose pages are at 127.0.0.1, for browsers that do not resolve names below `localhost`. The browser sends
+    /// its cookies to every server on this machine that it visits.
     ///
     /// # Errors
-    /// When the system has no random bytes.
+    /// If the system provides no random bytes.
     pub fn plain() -> Result<Self> {
         Ok(Self { has_names: false, ..Self::named()? })
     }
 
-    /// Where browsers find a page of this run.
+    /// The host and port under which browsers reach a page of this run.
     pub(super) fn host(&self, page: &str, port: u16) -> String {
         match self.has_names {
             true => format!("{page}.{}.localhost:{port}", self.random),
@@ -52,35 +52,35 @@ impl Run {
         }
     }
 
-    /// The name of a page's cookie. At 127.0.0.1 all pages get all cookies.
+    /// The name of a page's cookie; unique, since at 127.0.0.1 every page receives all cookies.
     pub(super) fn cookie(&self, page: &str) -> String {
         format!("{COOKIE_PREFIX}{}_{page}", self.random)
     }
 }
 
-/// The start of our cookies' names.
+/// The prefix of gpucl's cookie names.
 pub(super) const COOKIE_PREFIX: &str = "gpucl_";
 
 /// A page behind the portal.
 #[derive(Debug)]
 pub struct Page {
-    /// What a person calls it, and the first part of its name: `dashboard`.
+    /// Its name for users, and the first label of its host name: `dashboard`.
     pub name: String,
-    /// Its address as it knows it itself: `127.0.0.1:8265`. It is told this one, whichever the browser used.
+    /// Its own address, such as `127.0.0.1:8265`, sent to it as `Host` whatever the browser used.
     pub address: String,
-    /// How it is reached.
+    /// Where it listens.
     pub upstream: Upstream,
-    /// The `Authorization` that logs every request in there.
+    /// The `Authorization` value that is added to every request.
     pub inject: Option<SecretString>,
-    /// The values of `Authorization` that open it at 127.0.0.1 for other programs.
+    /// The `Authorization` values with which other programs may use it at 127.0.0.1.
     pub credentials: Vec<SecretString>,
-    /// Other pages of the run show it within themselves and link to it.
+    /// Whether other pages of the run embed it or link to it.
     pub is_shown_by_others: bool,
-    /// Where this page finds Grafana, which it shows within itself.
+    /// The address of Grafana, which this page embeds.
     pub grafana: Option<SecretString>,
 }
 
-/// How a page is reached.
+/// Where a page listens.
 #[derive(Debug)]
 pub enum Upstream {
     /// It listens on this machine.
@@ -89,12 +89,12 @@ pub enum Upstream {
     There(Way),
 }
 
-/// A stream of bytes both ways.
+/// A bidirectional byte stream.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Upstream {
-    /// A new connection to the page.
+    /// Opens a new connection to the page.
     pub(super) async fn connect(&self) -> io::Result<Box<dyn Stream>> {
         match self {
             Self::Here(address) => {

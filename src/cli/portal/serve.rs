@@ -1,4 +1,4 @@
-//! One listener per page, and the passing on.
+//! One listener per page, and the forwarding of requests.
 
 use std::convert::Infallible;
 use std::io;
@@ -25,17 +25,18 @@ use super::page::{Page, Run};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::random;
 
-/// How long the head of a request may take, from the end of the one before; and how large it may be.
+/// Timeout for the head of a request, from the end of the previous one.
 const HEAD_TIME: Duration = Duration::from_secs(10);
+/// Size limit of the head of a request, in bytes.
 const HEAD_SIZE: usize = 64 * 1024;
-/// How many connections are served at once.
+/// The most concurrent connections per page.
 const CONNECTIONS: usize = 256;
-/// How many letters a key has: more than 160 bits.
+/// Letters in a key: more than 160 bits.
 const KEY_LENGTH: usize = 32;
-/// How many free ports are tried: each must be free on both loopbacks.
+/// How many ports are tried: one must be free on both loopbacks.
 const ATTEMPTS: usize = 16;
 
-/// A page's open listener. Dropping it closes it and all its connections.
+/// The open listener of a page. Dropping it closes it and all its connections.
 #[derive(Debug)]
 pub struct Portal {
     served: Arc<Served>,
@@ -52,10 +53,11 @@ struct Served {
 }
 
 impl Portal {
-    /// Opens a page on the loopback: on this `port` or none; else on the `usual` one; else on any. Its key is a new one.
+    /// Opens a page on the loopback with a new key: on `port` if given, or fails; else on `usual` if free, else on any
+    /// port.
     ///
     /// # Errors
-    /// When it cannot listen.
+    /// If it cannot listen, or the system provides no random bytes.
     pub async fn open(run: &Run, page: Page, usual: Option<u16>, port: Option<u16>) -> Result<Self> {
         let doing = || format!("open the page {}", page.name);
         let mut displaced = None;
@@ -65,8 +67,8 @@ impl Portal {
                 Ok(listeners) => listeners,
                 Err(error) if port.is_some() => {
                     return Err(Error::new(ErrorKind::Host, doing())
-                        .because(format!("port {wanted} of the loopback cannot be had: {error}"))
-                        .hint("leave --port out, a free one is taken then"));
+                        .because(format!("port {wanted} of the loopback is not available: {error}"))
+                        .hint("omit --port to use a free one"));
                 }
                 Err(_) => {
                     displaced = Some(wanted);
@@ -81,34 +83,34 @@ impl Portal {
         Ok(Self { served, port, displaced, task })
     }
 
-    /// The page's name.
+    /// The name of the page.
     pub fn name(&self) -> &str {
         &self.served.page.name
     }
 
-    /// Its port.
+    /// The port it listens on.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The usual port, when somebody else has it now.
+    /// The usual port, if another process holds it.
     pub fn displaced(&self) -> Option<u16> {
         self.displaced
     }
 
-    /// The address with its key.
+    /// The address of the page, with its key as a query parameter.
     pub fn url(&self) -> String {
         let gate = &self.served.gate;
         format!("http://{}/?{KEY_PARAMETER}={}", gate.host, gate.key.expose_secret())
     }
 
-    /// The address with its key, as the start of addresses within it.
+    /// The address of the page, with its key in the path, as a prefix for addresses below it.
     pub fn prefix(&self) -> SecretString {
         let gate = &self.served.gate;
         format!("http://{}{KEY_PATH}{}", gate.host, gate.key.expose_secret()).into()
     }
 
-    /// Closes the listener and all its connections, and waits until they are closed.
+    /// Closes the listener and all its connections, and waits for them.
     pub async fn close(mut self) {
         self.task.abort();
         let _ = (&mut self.task).await;
@@ -121,8 +123,8 @@ impl Drop for Portal {
     }
 }
 
-/// One port on both loopbacks. Browsers ask `[::1]` first for a name below `localhost`: whoever listened there would be sent
-/// the key.
+/// One port on both loopbacks. For a name below `localhost` browsers try `[::1]` first: another listener there would
+/// receive the key.
 struct Listeners {
     four: TcpListener,
     six: Option<TcpListener>,
@@ -134,7 +136,7 @@ impl Listeners {
         let six = match TcpListener::bind((Ipv6Addr::LOCALHOST, four.local_addr()?.port())).await {
             Ok(six) => Some(six),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
-            // There is no such loopback here, so that nobody listens on it.
+            // This machine has no IPv6 loopback, so nobody can listen on it.
             Err(_) => None,
         };
         Ok(Self { four, six })
@@ -172,7 +174,7 @@ impl Listeners {
 
 async fn serve(listeners: Listeners, served: Arc<Served>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
-    // With the set the connections end as well.
+    // Dropping the set ends the connections as well.
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -187,22 +189,22 @@ async fn serve(listeners: Listeners, served: Arc<Served>) {
                     drop(seat);
                 });
             }
-            // No more file descriptors, say: others will be closed.
+            // For example, out of file descriptors: wait until others are closed.
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
 }
 
-/// What belongs to one connection of a browser.
+/// One connection of a browser.
 struct Connection {
     served: Arc<Served>,
-    /// The other ends of its requests; they end with it.
+    /// The connections to the page for its requests; they end with it.
     upstreams: Mutex<JoinSet<()>>,
-    /// Both ends of what goes on as a WebSocket.
+    /// Receives both ends of a connection that is upgraded to a WebSocket.
     sockets: mpsc::UnboundedSender<(OnUpgrade, OnUpgrade)>,
 }
 
-/// Serves one connection: requests one after the other, at last perhaps a WebSocket.
+/// Serves one connection: requests one after the other, then perhaps a WebSocket.
 async fn one(browser: TcpStream, served: Arc<Served>) {
     let _ = browser.set_nodelay(true);
     let (sockets, mut upgraded) = mpsc::unbounded_channel();
@@ -211,7 +213,7 @@ async fn one(browser: TcpStream, served: Arc<Served>) {
         let connection = Arc::clone(&connection);
         async move { Ok::<_, Infallible>(connection.answer(request).await) }
     });
-    // A connection that breaks concerns nobody but its browser.
+    // A broken connection concerns only its browser.
     let _ = server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
@@ -257,13 +259,13 @@ impl Connection {
         if upgrades {
             let _ = self.sockets.send((browser, hyper::upgrade::on(&mut answer)));
         } else if answer.status().is_informational() {
-            return Err("it went on in another way than it was asked".into());
+            return Err("the page switched protocols without a request".into());
         }
         let answer = onward::answer(run, page, answer, upgrades);
         Ok(if asks { onward::with_grafana(page, answer).await? } else { answer })
     }
 
-    /// Keeps the other end of a request going.
+    /// Drives the connection to the page in the background.
     fn drive(&self, driver: impl Future<Output = hyper::Result<()>> + Send + 'static) {
         let mut upstreams = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);
         while upstreams.try_join_next().is_some() {}
@@ -273,5 +275,5 @@ impl Connection {
     }
 }
 
-/// Why the page gave no answer; it is not told in detail.
+/// Why the page gave no answer; not shown in detail.
 type Broken = Box<dyn std::error::Error + Send + Sync>;

@@ -1,4 +1,4 @@
-//! What every backend does. The verbs take locks and stores, and leave the rest to it.
+//! The backend trait. The verbs take the lock and open the store, and leave the rest to the backend.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use crate::ray::Access;
 use crate::spec::{Loaded, Spec};
 use crate::state::{ClusterState, Store};
 
-/// All that can be done with a cluster. The compiler sees that whoever runs nodes does each of it.
+/// Everything that can be done with a cluster.
 #[async_trait(?Send)]
 pub(in crate::cluster) trait Backend {
-    /// Brings it up, or to what its spec says now, and verifies it.
+    /// Brings the cluster to what its spec says, and verifies it.
     async fn up(
         &self,
         settings: &Settings,
@@ -22,25 +22,25 @@ pub(in crate::cluster) trait Backend {
         known: Option<Store>,
     ) -> Result<UpOutcome>;
 
-    /// What `up` would do. Reads, writes nothing but the way there.
+    /// Works out what `up` would do. Writes nothing but temporary connection files.
     async fn plan(&self, settings: &Settings, loaded: &Loaded, known: Option<Store>) -> Result<Planned>;
 
-    /// Runs all checks once more.
+    /// Runs all checks again.
     async fn verify(&self, settings: &Settings, spec: &Spec, store: Store) -> Result<Verified>;
 
-    /// Ends all nodes; hands back what is kept.
+    /// Ends all nodes and returns the resources that are kept.
     async fn stop(&self, settings: &Settings, spec: &Spec, store: Store) -> Result<Vec<String>>;
 
-    /// Removes all of it, and proves that nothing is left.
+    /// Removes everything of the cluster, and proves that nothing is left.
     async fn down(&self, settings: &Settings, spec: &Spec, store: Store, options: DownOptions) -> Result<Proof>;
 
-    /// Whether something of it is there, as its runtime would leave it: for a cluster of which the state is lost.
+    /// Whether traces of the spec's runtime are found on the hosts, for a cluster whose state is lost.
     async fn leaves_traces(&self, settings: &Settings, spec: &Spec, store: &Store) -> bool;
 
-    /// Completes a report by what is known, without asking anybody.
+    /// Completes a report from the state alone.
     fn report(&self, state: &ClusterState, report: StatusReport) -> StatusReport;
 
-    /// Completes it by what is seen now.
+    /// Completes a report by an inspection of the hosts.
     async fn inspect(
         &self,
         settings: &Settings,
@@ -49,6 +49,6 @@ pub(in crate::cluster) trait Backend {
         report: StatusReport,
     ) -> Result<StatusReport>;
 
-    /// The ways into what runs; `None` when nothing does.
+    /// The addresses of a running cluster; `None` when nothing runs.
     fn access(&self, state: &ClusterState, folder: &Path) -> Option<Access>;
 }

@@ -1,4 +1,4 @@
-//! What runs a cluster's nodes, by the kind of its provider.
+//! Backends run a cluster's nodes; the kind of its provider selects one.
 
 mod contract;
 mod hosts;
@@ -12,15 +12,15 @@ use crate::providers;
 use crate::spec::Spec;
 use hosts::Hosts;
 
-/// What runs the nodes of a spec's cluster.
+/// Returns the backend for a spec's provider.
 ///
 /// # Errors
-/// When its provider is unknown, or of a kind that nothing here runs yet.
+/// When the provider is unknown, or of a kind that is not supported yet.
 pub(super) fn of(spec: &Spec) -> Result<&'static dyn Backend> {
     let name = spec.provider.name();
     match providers::find(name)?.capability().kind {
         ProviderKind::Host => Ok(&Hosts),
         ProviderKind::Platform => Err(Error::new(ErrorKind::Unsupported, format!("use the provider `{name}`"))
-            .because("it is a platform, and nothing here runs a cluster on one yet")),
+            .because("it is a platform, and clusters on platforms are not supported yet")),
     }
 }

@@ -1,4 +1,4 @@
-//! Leases of their own, at a provider in memory that loses answers.
+//! Standalone leases, at an in-memory provider that loses responses.
 
 pub(crate) mod memory;
 
@@ -48,14 +48,14 @@ impl Bench {
         store.map(|store| store.state().items.values().map(|item| item.state).collect()).unwrap_or_default()
     }
 
-    /// Nothing is left on the disk, not even a folder of a cluster.
+    /// Nothing is left on disk, not even the folder of a cluster.
     fn is_clean(&self) -> bool {
         !self.root.path().join("state/clusters").exists()
     }
 }
 
 #[tokio::test]
-async fn a_lease_stands_in_the_journal_until_it_is_deleted() {
+async fn a_lease_stays_in_the_journal_until_it_is_deleted() {
     let bench = Bench::new();
     let id = bench.lease(&three_hours("liqid01")).await.unwrap();
     assert_eq!(bench.items(), [ItemState::Ready]);
@@ -68,7 +68,7 @@ async fn a_lease_stands_in_the_journal_until_it_is_deleted() {
     delete(&bench.settings, &bench.memory, &id).await.unwrap();
     assert!(bench.memory.leases().is_empty());
     assert!(bench.is_clean());
-    // Of one that the journal does not know, as well.
+    // Also a lease that is not in the journal.
     bench.memory.book("web", "liqid01", 0, 3, true, None);
     delete(&bench.settings, &bench.memory, "id-0").await.unwrap();
     assert!(bench.memory.leases().is_empty() && bench.is_clean());
@@ -86,7 +86,7 @@ async fn a_lease_whose_answer_was_lost_is_found_again() {
         assert!(recovery.found[0].is(&source(), &three_hours("liqid01")));
         assert!(!recovery.found[0].is(&source(), &three_hours("liqid02")));
         assert_eq!(bench.items(), [ItemState::Ready]);
-        assert!(bench.recover().await.found.is_empty(), "it is told once");
+        assert!(bench.recover().await.found.is_empty(), "it is reported once");
         assert_eq!(bench.memory.0.lock().unwrap().posts, 1);
     }
 }
@@ -102,7 +102,7 @@ async fn a_call_that_never_arrived_is_forgotten() {
 }
 
 #[tokio::test]
-async fn what_was_refused_leaves_nothing() {
+async fn a_refused_lease_leaves_nothing() {
     let bench = Bench::new();
     bench.memory.fails(Fault::Refused);
     bench.lease(&three_hours("liqid01")).await.unwrap_err();
@@ -110,12 +110,12 @@ async fn what_was_refused_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_stays_open() {
+async fn a_lease_whose_provider_cannot_be_queried_stays_open() {
     let bench = Bench::new();
     bench.memory.fails(Fault::CutAfter);
     bench.lease(&three_hours("liqid01")).await.unwrap_err();
     let closed = |source: &LeaseSource| -> Result<Box<dyn Provider>> {
-        assert_eq!(source.place, "MEM", "where it is asked is remembered");
+        assert_eq!(source.place, "MEM", "the place is remembered");
         Err(Error::new(ErrorKind::Provider, "log in"))
     };
     let recovery = recover(&bench.settings, &closed).await.unwrap();
@@ -133,9 +133,9 @@ async fn two_at_once_wait_for_each_other() {
     assert_eq!(bench.items(), [ItemState::Ready, ItemState::Ready]);
 }
 
-/// Killed between the answer and the word to the person: the id is known, and whoever asks again is told.
+/// Killed after the response and before the report: the id is known, and the next command reports it.
 #[tokio::test]
-async fn an_id_that_nobody_was_told_is_told_by_the_next() {
+async fn an_unreported_id_is_reported_by_the_next_command() {
     let bench = Bench::new();
     let ask = three_hours("liqid01");
     let id = bench.lease(&ask).await.unwrap();
@@ -150,7 +150,7 @@ async fn an_id_that_nobody_was_told_is_told_by_the_next() {
 }
 
 #[tokio::test]
-async fn what_is_over_is_forgotten() {
+async fn a_lease_that_has_ended_is_forgotten() {
     let bench = Bench::new();
     let id = bench.lease(&three_hours("liqid01")).await.unwrap();
     moved(&bench.settings, &id, when::earlier(Timestamp::now(), SignedDuration::from_mins(1))).await.unwrap();

@@ -1,4 +1,4 @@
-//! The text of a cluster's `ssh_config` and `known_hosts`. Pure: what it needs to know is asked in [`super::tool`].
+//! The text of a cluster's `ssh_config` and `known_hosts`. Pure: [`super::tool`] collects the input.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,10 +7,10 @@ use std::path::Path;
 use super::SshTarget;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The keys of the user's own configuration for a host that are written into our block for it, as `ssh -G` names them.
+/// The keys copied from the user's own configuration for a host into our block for it, as `ssh -G` names them.
 ///
-/// What is not here is left to the user's file, which ours includes, or is overridden: multiplexing, remote commands, terminals and
-/// forwards, which are of one shell's and not of a tool's, and all about host keys.
+/// The others are left to the user's file, which ours includes, or are overridden: multiplexing, remote commands,
+/// terminals and forwards, which suit a shell and not a tool, and everything about host keys.
 const CARRIED: &[&str] = &[
     "proxyjump",
     "proxycommand",
@@ -40,19 +40,19 @@ const CARRIED: &[&str] = &[
     "ipqos",
 ];
 
-/// The keys whose value is one word, so that a blank in it must be quoted.
+/// The keys whose value is one word, so that spaces in it must be quoted.
 const WORDS: &[&str] = &["certificatefile", "identityagent", "pkcs11provider", "securitykeyprovider"];
 
-/// One host of a cluster, by its names.
+/// One host of a cluster with its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostEntry {
-    /// What it is called, its display name first: `host-0`, `head`, `worker-0`.
+    /// Its names, the display name first: `host-0`, `head`, `worker-0`.
     pub names: Vec<String>,
-    /// How it is reached.
+    /// How to reach it.
     pub target: SshTarget,
 }
 
-/// What `ssh -G` says of a destination: with the user's configuration, and without any.
+/// The output of `ssh -G` for a destination: with the user's configuration, and without any.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Resolved {
     pub(super) with: Vec<(String, String)>,
@@ -60,7 +60,7 @@ pub(super) struct Resolved {
 }
 
 impl Resolved {
-    /// Takes what `ssh -G` printed with the user's configuration, and without.
+    /// Parses the output of `ssh -G` with the user's configuration, and without.
     pub(super) fn of_texts(with: &str, without: &str) -> Self {
         let read = |text: &str| {
             let lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -81,14 +81,14 @@ impl Resolved {
     }
 }
 
-/// Whom a host's key is compared with.
+/// What a host's key is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// The key that the spec or the provider gave.
+    /// The key given by the spec or the provider.
     Given,
-    /// What the user's own known hosts say.
+    /// The user's own known_hosts file.
     Users,
-    /// What the first connection showed; it is in our known hosts from then on.
+    /// The key seen at the first connection, recorded in our known_hosts file.
     FirstUse,
 }
 
@@ -101,38 +101,38 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Its display name.
+    /// The display name, such as `host-0`.
     pub(super) fn name(&self) -> &str {
         self.entry.names.first().map_or("", String::as_str)
     }
 
-    /// The user that is logged in as.
+    /// The login user.
     pub(super) fn user(&self) -> &str {
         self.entry.target.user.as_deref().or_else(|| self.resolved.value("user")).unwrap_or_default()
     }
 
-    /// The name or address that is connected to.
+    /// The name or address that `ssh` connects to.
     pub(super) fn address(&self) -> &str {
         self.resolved.value("hostname").unwrap_or(&self.entry.target.node)
     }
 
-    /// The port that is connected to.
+    /// The port that `ssh` connects to.
     pub(super) fn port(&self) -> u16 {
         self.entry.target.port.or_else(|| self.resolved.value("port")?.parse().ok()).unwrap_or(22)
     }
 
-    /// The name that its key has in our known hosts: of the machine, not of its place in the spec.
+    /// The name of its key in our known_hosts file: that of the machine, not of its place in the spec.
     pub(super) fn alias(&self) -> String {
         alias(self.address(), self.port())
     }
 }
 
-/// The name of a machine's key in our known hosts.
+/// The name of a machine's key in our known_hosts file.
 pub(super) fn alias(address: &str, port: u16) -> String {
     format!("gpucl:{}:{port}", address.to_lowercase())
 }
 
-/// What the user's own configuration said, as one word; it stays as it is.
+/// A value of the user's own configuration as one word, otherwise unchanged.
 fn word(text: &str) -> String {
     if text.contains([' ', '\t', '"', '\'', '#']) {
         format!("\"{}\"", text.replace('"', "\\\""))
@@ -141,17 +141,18 @@ fn word(text: &str) -> String {
     }
 }
 
-/// Whether `ssh` looks for tokens in a value: `%h`, `%d`, …
+/// Whether `ssh` expands tokens in a value: `%h`, `%d`, …
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tokens {
     Read,
     NotRead,
 }
 
-/// Writes one line whose value comes from a spec, from a cloud or from us, so that `ssh` reads this very value and nothing more.
+/// Writes one line whose value comes from a spec, a cloud or gpucl, so that `ssh` reads exactly this value and nothing
+/// more.
 ///
-/// All such values pass here, and none elsewhere. What may stand in them was looked at before, where the mistake has a place in
-/// the spec ([`SshTarget::faults`]); this is for what came by another way.
+/// All such values pass through here. [`SshTarget::faults`] has checked them before, where the error can point into the
+/// spec; this catches values that came another way.
 fn literal(key: &str, value: &str, tokens: Tokens) -> Result<String> {
     let refuse = |why: &str| {
         Err(Error::new(ErrorKind::Host, format!("write `{key}` of the SSH configuration"))
@@ -165,7 +166,7 @@ fn literal(key: &str, value: &str, tokens: Tokens) -> Result<String> {
         return refuse("holds a control character, such as a line break");
     }
     if value.contains("${") {
-        return refuse("holds `${`, which `ssh` would take for a variable of the environment");
+        return refuse("holds `${`, which `ssh` would take for an environment variable");
     }
     let value = if tokens == Tokens::Read { value.replace('%', "%%") } else { value.to_owned() };
     let is_plain = |letter: char| letter.is_alphanumeric() || "._-/:%@+~".contains(letter);
@@ -175,7 +176,7 @@ fn literal(key: &str, value: &str, tokens: Tokens) -> Result<String> {
     })
 }
 
-/// A path as text; one that is no text could not be written so that it is read again.
+/// A path as text; a path that is not UTF-8 cannot be written into the file.
 fn text_of<'a>(key: &str, path: &'a Path) -> Result<&'a str> {
     path.to_str().ok_or_else(|| {
         Error::new(ErrorKind::Host, format!("write `{key}` of the SSH configuration"))
@@ -183,22 +184,22 @@ fn text_of<'a>(key: &str, path: &'a Path) -> Result<&'a str> {
     })
 }
 
-/// The text of `ssh_config`, for `ssh -F` by hand as well as for us.
+/// The text of `ssh_config`, for `ssh -F` by hand as well as for gpucl.
 pub(super) fn config_text(blocks: &[Block], known_hosts: &Path) -> Result<String> {
     let mut text = String::from(
-        "# Written by gpucl, and written anew when the cluster changes: `ssh -F THIS-FILE head` reaches a host.\n",
+        "# Written by gpucl, and overwritten when the cluster changes: `ssh -F THIS-FILE head` reaches a host.\n",
     );
     for block in blocks {
         let _ = write!(text, "\n{}", block_text(block, known_hosts)?);
     }
-    // `-F` leaves both files out, and an Include without the Match would be a part of the last block.
+    // `-F` skips both files, and an Include without the Match would belong to the last block.
     text.push_str("\nMatch all\nInclude ~/.ssh/config\nInclude /etc/ssh/ssh_config\n");
     Ok(text)
 }
 
 fn block_text(block: &Block, known_hosts: &Path) -> Result<String> {
     let Block { entry: HostEntry { names, target }, resolved, trust } = block;
-    // The address is what `ssh -G` made of the node: its tokens are read already.
+    // `ssh -G` has already expanded the tokens in the address.
     let mut lines = vec![literal("HostName", block.address(), Tokens::Read)?, format!("Port {}", block.port())];
     match &target.user {
         Some(user) => lines.push(literal("User", user, Tokens::NotRead)?),
@@ -260,9 +261,9 @@ fn block_text(block: &Block, known_hosts: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// The text of the file that our own connections use: the same, and what a person at a terminal would miss.
+/// The text of the file for gpucl's own connections: the same, plus settings that do not suit a person at a terminal.
 ///
-/// It holds for machines that are jumped over as well: they must not ask at the terminal, nor be silent about what is wrong.
+/// It applies to jump hosts as well: they must not prompt at the terminal, nor hide their errors.
 pub(super) fn own_text(config: &Path) -> Result<String> {
     let include = literal("Include", text_of("Include", config)?, Tokens::NotRead)?;
     Ok(format!(
@@ -271,7 +272,7 @@ pub(super) fn own_text(config: &Path) -> Result<String> {
     ))
 }
 
-/// The text of `known_hosts`: the keys that were given, and those that first connections showed of machines still in use.
+/// The text of `known_hosts`: the given keys, and the keys recorded at first connections to machines still in use.
 pub(super) fn known_hosts_text(before: &str, blocks: &[Block]) -> String {
     let mut text = String::new();
     let mut written = BTreeSet::new();
@@ -293,7 +294,7 @@ pub(super) fn known_hosts_text(before: &str, blocks: &[Block]) -> String {
     text
 }
 
-/// The lines of known hosts that are of this alias.
+/// The known_hosts lines of this alias.
 pub(super) fn lines_of<'a>(known_hosts: &'a str, alias: &'a str) -> impl Iterator<Item = &'a str> {
     known_hosts.lines().filter(move |line| line.split_whitespace().next() == Some(alias))
 }
@@ -388,10 +389,10 @@ mod tests {
     }
 
     #[test]
-    fn known_hosts_keep_what_was_learned_and_take_what_is_given() {
-        let before = "gpucl:gpu:22 ssh-ed25519 AAAAlearned\ngpucl:old:22 ssh-ed25519 AAAAold\n";
-        let learned = block(target("gpu"), WITHOUT, Trust::FirstUse);
-        assert_eq!(known_hosts_text(before, &[learned]), "gpucl:gpu:22 ssh-ed25519 AAAAlearned\n");
+    fn known_hosts_keep_recorded_keys_and_take_given_ones() {
+        let before = "gpucl:gpu:22 ssh-ed25519 AAAArecorded\ngpucl:old:22 ssh-ed25519 AAAAold\n";
+        let recorded = block(target("gpu"), WITHOUT, Trust::FirstUse);
+        assert_eq!(known_hosts_text(before, &[recorded]), "gpucl:gpu:22 ssh-ed25519 AAAArecorded\n");
         let given = SshTarget { host_key: Some("ssh-ed25519 AAAAgiven\n".to_owned()), ..target("gpu") };
         let given = block(given, WITHOUT, Trust::Given);
         assert!(block_text(&given, Path::new("/k")).unwrap().contains("StrictHostKeyChecking yes"));

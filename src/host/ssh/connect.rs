@@ -1,4 +1,4 @@
-//! The connections of a cluster: its `ssh_config`, its `known_hosts`, and the wait for a host to answer.
+//! The SSH connections of a cluster: its `ssh_config`, its `known_hosts`, and the wait for a host to answer.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,13 +13,13 @@ use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::{Bus, EventKind};
 use crate::util::fs::{RECORD_LIMIT, create_private_dir, read_text_within, write_atomic};
 
-/// From this wait on a caller waits for a machine that is being made, whose name may have no address yet.
+/// A caller that waits at least this long waits for a machine being created, whose name may not resolve yet.
 const PATIENT: Duration = Duration::from_secs(60);
-/// How long a server that hangs up is tried again, also for a caller who does not wait: it has too many callers for a moment.
+/// How long to retry a server that hangs up, even for a caller that does not wait: it may be overloaded for a moment.
 const BUSY: Duration = Duration::from_secs(20);
 
-/// How long a machine that is being made may refuse the key that it is being given.
-const SETTLING: Duration = Duration::from_secs(180);
+/// How long a machine being created may refuse the key that is being installed on it.
+const PROVISIONING: Duration = Duration::from_secs(180);
 
 /// The connections to the hosts of one cluster.
 #[derive(Debug)]
@@ -32,8 +32,8 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Makes them; nothing is touched. `folder` is the cluster's state folder, `runtime_dir` a short one for sockets, `home` what
-    /// a leading `~/` stands for.
+    /// Creates the value without touching any file. `folder` is the cluster's state folder, `runtime_dir` one with a
+    /// short path for sockets, `home` replaces a leading `~/`.
     pub fn new(folder: PathBuf, runtime_dir: PathBuf, home: PathBuf, events: Bus) -> Self {
         Self { folder, home, control: Arc::new(ControlDir::new(runtime_dir)), events, blocks: Mutex::default() }
     }
@@ -43,30 +43,30 @@ impl Connections {
         self.folder.join("ssh_config")
     }
 
-    /// Where sockets of this process may lie.
+    /// The folder for this process's sockets.
     pub fn socket_dir(&self) -> &Path {
         self.control.path()
     }
 
-    /// Writes `ssh_config` and `known_hosts` for these hosts; files that are right already are not touched.
+    /// Writes `ssh_config` and `known_hosts` for these hosts; files that are up to date are not touched.
     pub fn write(&self, hosts: &[HostEntry]) -> Result<()> {
         let known_hosts = self.known_hosts_file();
         let before = read(&known_hosts)?;
         let mut blocks = Vec::new();
         for HostEntry { names, target } in hosts {
             let entry = HostEntry { names: names.clone(), target: target.clone().at_home(&self.home) };
-            // Before anything of it is shown to `ssh`, whatever way it came by.
+            // Checked before `ssh` sees any of it, wherever it came from.
             if let Some((key, message)) = target.faults().first() {
                 let name = names.first().map_or("a host", String::as_str);
-                return Err(Error::new(ErrorKind::Host, format!("learn how to reach {name}"))
+                return Err(Error::new(ErrorKind::Host, format!("resolve the SSH settings of {name}"))
                     .because(format!("its `{key}` {message}")));
             }
             let resolved = tool::resolve(&entry)?;
             let mut block = Block { entry, resolved, trust: Trust::FirstUse };
-            let is_learned = config::lines_of(&before, &block.alias()).next().is_some();
+            let is_recorded = config::lines_of(&before, &block.alias()).next().is_some();
             if target.host_key.is_some() {
                 block.trust = Trust::Given;
-            } else if !is_learned && tool::is_known_to_user(&block.resolved, block.address(), block.port())? {
+            } else if !is_recorded && tool::is_known_to_user(&block.resolved, block.address(), block.port())? {
                 block.trust = Trust::Users;
             }
             blocks.push(block);
@@ -86,16 +86,18 @@ impl Connections {
         Ok(())
     }
 
-    /// Forgets the key that the first connection to a host showed; says whether there was one.
+    /// Removes the key recorded at the first connection to a host; returns whether there was one.
     pub fn forget_host_key(&self, name: &str) -> Result<bool> {
         let block = self.block(name)?;
         let doing = || format!("forget the host key of {name}");
         if block.trust != Trust::FirstUse {
             let error = Error::new(ErrorKind::Usage, doing());
             return Err(match block.trust {
-                Trust::Given => error.because("it is a given one").hint("change `host_key:` in that entry of `hosts:`"),
+                Trust::Given => error
+                    .because("it was given, not recorded at the first connection")
+                    .hint("change `host_key:` in that entry of `hosts:`"),
                 _ => error
-                    .because("it stands in your own known hosts, not in those of the cluster")
+                    .because("it is in your own known_hosts file, not in the cluster's")
                     .hint(format!("ssh-keygen -R {}", block.address())),
             });
         }
@@ -112,13 +114,13 @@ impl Connections {
         Ok(was_there)
     }
 
-    /// Connects to a host by one of its names, and waits until it answers; `home` is the folder of ours on it.
+    /// Connects to a host by one of its names and waits until it answers; `home` is gpucl's folder on it.
     ///
-    /// The connections that are made later, when this one was lost, wait as long.
+    /// Reconnects after a lost connection wait as long.
     ///
     /// # Errors
-    /// What cannot pass is told at once: a refused key, a changed host key, a mistake in the configuration. A name without an
-    /// address may pass only for who waits for a minute or more.
+    /// Fails at once when waiting cannot help: a refused key, a changed host key, a mistake in the configuration. A
+    /// name that does not resolve, or a refused key, is retried only when `wait` is a minute or more.
     pub async fn connect(
         &self,
         name: &str,
@@ -167,7 +169,7 @@ impl Connections {
     }
 }
 
-/// A file's text, empty when there is none.
+/// A file's text; empty when the file does not exist.
 fn read(file: &Path) -> Result<String> {
     match read_text_within(file, RECORD_LIMIT) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
@@ -175,7 +177,7 @@ fn read(file: &Path) -> Result<String> {
     }
 }
 
-/// The way to one host, to be gone again when a connection was lost.
+/// How to connect to one host, kept for reconnects.
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) block: Block,
@@ -189,30 +191,30 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// Where sockets of this process may lie.
+    /// The folder for this process's sockets.
     pub(super) fn socket_dir(&self) -> &Path {
         self.control.path()
     }
 
-    /// Tells whoever listens.
+    /// Sends a warning event.
     pub(super) fn warn(&self, message: String) {
         self.events.warn(message);
     }
 
-    /// Makes a connection; waits and tries again while that may help.
+    /// Connects; retries while that may help.
     pub(super) async fn connect(&self) -> Result<Live> {
         let (name, begun) = (self.block.name(), Instant::now());
-        let mut told: Option<Cause> = None;
+        let mut reported: Option<Cause> = None;
         let mut attempts = 0_u32;
         loop {
-            // Another one of this process may have been the last and taken the folder away.
+            // Another route of this process may have been the last to use the folder and removed it.
             self.control.create()?;
             let attempt =
                 Live::connect(name.to_owned(), self.config.clone(), self.block.trust, Arc::clone(&self.control));
             let trouble = match attempt.await {
                 Ok(live) => {
-                    self.tell_first_use(&live);
-                    if told.is_some() {
+                    self.report_first_use(&live);
+                    if reported.is_some() {
                         self.events.note(format!("{name} answers by SSH"));
                     }
                     return Ok(live);
@@ -223,41 +225,41 @@ impl Route {
             let (limit, pause) = match trouble.retry(self.wait >= PATIENT) {
                 Retry::Never => return Err(self.error(&trouble)),
                 Retry::Waits => (self.wait, Duration::from_secs(u64::from(attempts.min(5)))),
-                Retry::Settles => (self.wait.min(SETTLING), Duration::from_secs(5)),
+                Retry::Provisioning => (self.wait.min(PROVISIONING), Duration::from_secs(5)),
                 Retry::Soon => (self.wait.max(BUSY), Duration::from_millis(200 << attempts.min(4))),
             };
             let left = limit.saturating_sub(begun.elapsed());
             if left.is_zero() {
                 return Err(self.error(&trouble));
             }
-            if told != Some(trouble.cause) {
-                told = Some(trouble.cause);
-                self.tell_wait(&trouble, limit);
+            if reported != Some(trouble.cause) {
+                reported = Some(trouble.cause);
+                self.report_wait(&trouble, limit);
             }
             tokio::time::sleep(with_jitter(pause).min(left)).await;
         }
     }
 
-    fn tell_wait(&self, trouble: &Trouble, limit: Duration) {
+    fn report_wait(&self, trouble: &Trouble, limit: Duration) {
         let what = format!("{} to answer by SSH ({})", self.block.name(), trouble.in_short());
         let limit_milliseconds = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         self.events.note(format!("waiting for {what}"));
         self.events.send(EventKind::Waiting { what, limit_milliseconds });
     }
 
-    /// Says once whose key is trusted from now on, and how it is pinned.
-    fn tell_first_use(&self, live: &Live) {
+    /// Warns once when a new host key is trusted, and says how to pin it.
+    fn report_first_use(&self, live: &Live) {
         if self.block.trust != Trust::FirstUse || !live.said.contains("Permanently added") {
             return;
         }
         let (name, alias) = (self.block.name(), self.block.alias());
-        let fingerprint = tool::fingerprint(&self.known_hosts, &alias).unwrap_or_else(|| "of a new kind".to_owned());
+        let fingerprint = tool::fingerprint(&self.known_hosts, &alias).unwrap_or_else(|| "of unknown type".to_owned());
         let text = read(&self.known_hosts).unwrap_or_default();
         let key =
             config::lines_of(&text, &alias).next().and_then(|line| line.split_once(' ')).map(|(_, key)| key.trim());
         self.events.warn(format!(
-            "{name} was not known before: its key {fingerprint} is trusted from now on. If that matters, compare it with what \
-             `ssh-keygen -lf` shows on its console. To pin it, write into its entry of `hosts:`  host_key: {}",
+            "{name} was not known before: its host key {fingerprint} is trusted from now on. To be sure, compare it \
+             with the output of `ssh-keygen -lf` on its console. To pin it, write into its entry of `hosts:`  host_key: {}",
             key.unwrap_or_default()
         ));
     }
@@ -265,9 +267,9 @@ impl Route {
     fn error(&self, trouble: &Trouble) -> Error {
         let error = trouble.error(&self.block);
         match trouble.cause {
-            // What a jump host says is not told to us.
+            // A jump host's messages do not reach us.
             Cause::HungUp | Cause::Other => {
-                error.hint(format!("see it by hand: ssh -v -F {} {}", self.people.display(), self.block.name()))
+                error.hint(format!("try it by hand: ssh -v -F {} {}", self.people.display(), self.block.name()))
             }
             _ => error,
         }
@@ -278,7 +280,7 @@ impl Route {
     }
 }
 
-/// Between half and one and a half of a pause, so that many who were refused together do not come again together.
+/// Between 0.5 and 1.5 times a pause, so that callers refused together do not retry together.
 fn with_jitter(pause: Duration) -> Duration {
     let mut byte = [128_u8; 1];
     let _ = getrandom::fill(&mut byte);
@@ -290,7 +292,7 @@ mod tests {
     use super::super::SshTarget;
     use super::*;
 
-    /// A claim or a state that was written by hand, or by an earlier version, comes by no check of a spec.
+    /// A claim or a state written by hand, or by an earlier version, has not passed the checks of a spec.
     #[test]
     fn what_came_past_the_checks_of_a_spec_is_not_shown_to_ssh() {
         let folder = tempfile::tempdir().unwrap();

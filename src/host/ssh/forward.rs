@@ -1,4 +1,4 @@
-//! Forwards: a local socket that leads to a port on the host's side.
+//! Port forwards: a local socket that leads to a port on the host's side.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use super::live::{Live, with_sources};
 use crate::error::{Error, ErrorKind, Result, Status};
 
 impl SshHost {
-    /// Makes a local socket lead to a host and port as the host sees them; a connection that is made anew gets it as well.
+    /// Forwards a local socket to an address and port as the host sees them; kept across reconnects.
     ///
-    /// A socket in a file is nobody else's: the folder is the user's own.
+    /// Only this user can use the socket: its folder is private.
     ///
     /// # Errors
-    /// When the socket cannot be made. Whether somebody listens at the other end shows at its first use.
+    /// When the socket cannot be created. Whether anything listens at the other end shows at the first use.
     pub async fn forward(&self, socket: &Path, to: (&str, u16)) -> Result<()> {
         let live = self.shared.live().await?;
         open(&live, self.shared.route.block.name(), socket, to).await?;
@@ -23,9 +23,9 @@ impl SshHost {
     }
 }
 
-/// Asks the master for a forward.
+/// Asks the `ssh` master for a forward.
 pub(super) async fn open(live: &Live, name: &str, socket: &Path, to: (&str, u16)) -> Result<()> {
-    // One that a master of before left when it was killed.
+    // A killed earlier master leaves its socket behind.
     let _ = fs_err::remove_file(socket);
     let there = Socket::TcpSocket { host: to.0.into(), port: to.1 };
     live.session.request_port_forward(ForwardType::Local, socket, there).await.map_err(|error| {

@@ -1,4 +1,4 @@
-//! What a host sends as an archive, and what specs and clouds say of how a host is reached.
+//! Fuzz tests: archives sent by a host, and SSH settings from specs and clouds.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd as _;
@@ -10,7 +10,7 @@ use super::config::{Block, HostEntry, Resolved, Trust, config_text, known_hosts_
 use super::unpack::{Room, unpack};
 use crate::fuzz::{Form, Target, demand};
 
-/// An archive such as a host sends, with links and folders in it.
+/// Builds an archive such as a host sends.
 fn archive(build: impl FnOnce(&mut tar::Builder<Vec<u8>>)) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     build(&mut builder);
@@ -47,7 +47,7 @@ fn archives() -> Vec<Vec<u8>> {
     vec![tree, file, long]
 }
 
-/// Whatever lies there: one entry of the name, nothing but files, folders and links that stay within, no rights of others.
+/// Checks the result: one entry of the name, only files, folders and links that stay within, no setuid or setgid bits.
 fn look(folder: &Path, top: &Path, depth: usize) -> Result<(), String> {
     for entry in fs_err::read_dir(folder).map_err(|error| error.to_string())? {
         let path = entry.map_err(|error| error.to_string())?.path();
@@ -73,7 +73,7 @@ fn look(folder: &Path, top: &Path, depth: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// How much is written at most.
+/// The most that may be written.
 const ROOM: Room = Room { bytes: 256 * 1024, entries: 64 };
 
 #[test]
@@ -96,7 +96,7 @@ fn fuzz_archives_of_hosts() {
     });
 }
 
-/// What `ssh` reads as the value of a line: one word, of which the quotes are taken off.
+/// The value that `ssh` reads from a line: one word, unquoted.
 fn value_of(text: &str) -> Option<String> {
     let Some(inner) = text.strip_prefix('"') else {
         return (!text.contains([' ', '\t', '"', '\'', '#', '\\'])).then(|| text.to_owned());
@@ -177,7 +177,7 @@ fn fuzz_ssh_config() {
             "    RequestTTY auto",
             "    PermitLocalCommand no",
         ];
-        // `ssh` ends a line where a terminal would as well.
+        // `ssh` also ends a line where a terminal would.
         for line in text.split(['\n', '\r']).filter(|line| !line.is_empty()) {
             demand(known.iter().any(|begin| line.starts_with(begin)), || format!("a line of its own: {line:?}"))?;
         }

@@ -1,4 +1,4 @@
-//! A host by SSH: one exec is one session of the connection; a connection that was lost is made anew.
+//! A host over SSH: each exec is one session of the shared connection; a lost connection is re-established.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,35 +16,35 @@ use crate::error::{Error, ErrorKind, Result, Status};
 use crate::host::lines::follow;
 use crate::host::{Account, ExecEnd, Host, OnLine, Stream};
 
-/// How many channels are open at once: a server allows ten sessions by default, and a person may want one.
+/// How many channels may be open at once: a server allows ten sessions by default, and the user may want one.
 const CHANNELS: usize = 8;
-/// How long a server that has no session left is asked again.
+/// How long to retry when the server has no session left.
 const NO_SESSION_LEFT: Duration = Duration::from_secs(30);
 
-/// How long a machine may take to start anew: the self-test of a large one takes 5 to 15 minutes.
+/// How long a reboot may take: the self-test of a large machine takes 5 to 15 minutes.
 const STARTS_WITHIN: Duration = Duration::from_secs(20 * 60);
 
-/// A host by SSH. Clones share one connection.
+/// A host over SSH. Clones share one connection.
 #[derive(Debug, Clone)]
 pub struct SshHost {
     pub(super) shared: Arc<Shared>,
     as_root: bool,
 }
 
-/// What the clones share.
+/// State shared by the clones.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) route: Arc<Route>,
     live: Mutex<Option<Arc<Live>>>,
     channels: Semaphore,
-    /// The forwards that a new connection gets as well: local sockets, and where they lead.
+    /// The forwards to open on every new connection: local sockets and their destinations.
     pub(super) forwards: std::sync::Mutex<BTreeMap<PathBuf, (String, u16)>>,
 }
 
-/// A command that was begun, with the place that it takes of the connection.
+/// A running command, with the session it occupies.
 pub(super) struct Channel<'a> {
     pub(super) child: Child<Arc<Session>>,
-    /// The connection is held as long.
+    /// Keeps the connection open while the command runs.
     live: Arc<Live>,
     _permit: SemaphorePermit<'a>,
 }
@@ -60,44 +60,44 @@ impl SshHost {
         Self { shared: Arc::new(shared), as_root: true }
     }
 
-    /// The same host and connection, with programs run as the user that is logged in as.
+    /// The same host and connection, with programs run as the login user.
     #[must_use]
     pub fn as_user(&self) -> Self {
         Self { shared: Arc::clone(&self.shared), as_root: false }
     }
 
-    /// The same host and connection, with programs run by this account.
+    /// The same host and connection, with programs run as this account.
     #[must_use]
     pub fn by(&self, account: Account) -> Self {
         Self { shared: Arc::clone(&self.shared), as_root: account == Account::Root }
     }
 
-    /// The user that is logged in as.
+    /// The login user.
     pub fn user(&self) -> &str {
         self.shared.route.block.user()
     }
 
-    /// The name or address that is connected to.
+    /// The name or address that `ssh` connects to.
     pub fn address(&self) -> &str {
         self.shared.route.block.address()
     }
 
-    /// A connection of its own to the same host: really a new one, which a firewall must let in.
+    /// A separate, really new connection to the same host, which its firewall must let in.
     ///
     /// # Errors
-    /// When the host does not answer within the wait that this one was connected with.
+    /// When the host does not answer within the wait given to [`Connections::connect`](super::Connections::connect).
     pub async fn fresh(&self) -> Result<Self> {
         let live = self.shared.route.connect().await?;
         let new = Self::new(Arc::clone(&self.shared.route), live);
         Ok(if self.as_root { new } else { new.as_user() })
     }
 
-    /// The connection stands, as far as can be told without a word to the host.
+    /// Whether the connection is up, as far as this machine knows; asks the host nothing.
     pub async fn is_connected(&self) -> bool {
         self.shared.live.lock().await.as_ref().is_some_and(|live| live.is_alive())
     }
 
-    /// Waits until the connection is lost; at once when there is none.
+    /// Waits until the connection is lost; returns at once when there is none.
     pub async fn lost(&self) {
         let live = self.shared.live.lock().await.clone();
         if let Some(live) = live {
@@ -105,15 +105,15 @@ impl SshHost {
         }
     }
 
-    /// Makes the connection anew if it was lost, with its forwards.
+    /// Re-establishes the connection and its forwards if it was lost.
     ///
     /// # Errors
-    /// When the host does not answer within the wait that it was connected with.
+    /// When the host does not answer within the wait given to [`Connections::connect`](super::Connections::connect).
     pub async fn reconnect(&self) -> Result<()> {
         self.shared.live().await.map(|_| ())
     }
 
-    /// Drops the connection of before a reboot, and connects again; the host may take `wait` to come back.
+    /// Drops the connection from before a reboot and reconnects; the host may take `wait` to come back.
     ///
     /// # Errors
     /// When it does not come back in time.
@@ -131,7 +131,7 @@ impl SshHost {
         }
     }
 
-    /// Ends the connection; nothing of it is left on this machine.
+    /// Closes the connection and removes its sockets from this machine.
     pub async fn close(self) {
         for socket in std::mem::take(&mut *self.shared.forwards()).into_keys() {
             let _ = fs_err::remove_file(socket);
@@ -143,7 +143,7 @@ impl SshHost {
         Error::new(ErrorKind::Host, format!("{what} on {}", self.name())).status(Status::Temporary)
     }
 
-    /// Begins a command in a session; the user's shell on the host reads `command`.
+    /// Starts a command in a session; the user's shell on the host parses `command`.
     pub(super) async fn begin(&self, command: &str) -> Result<Channel<'_>> {
         let shared = &self.shared;
         let permit =
@@ -156,7 +156,7 @@ impl SshHost {
             wanted.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
             match wanted.spawn().await {
                 Ok(child) => return Ok(Channel { child, live, _permit: permit }),
-                // The connection had been lost without our notice; nothing was delivered over it.
+                // The connection was lost unnoticed; nothing was delivered over it.
                 Err(error) if !is_second_connection && is_gone(&live, &error).await => {
                     is_second_connection = true;
                     shared.forget(&live).await;
@@ -165,7 +165,7 @@ impl SshHost {
                     let why = with_sources(&error);
                     if !why.contains("refused") || begun.elapsed() > NO_SESSION_LEFT {
                         return Err(self.failed("open a session").because(why).hint(
-                            "its SSH server may allow too few sessions on a connection: MaxSessions in sshd_config",
+                            "its SSH server may allow too few sessions per connection: MaxSessions in sshd_config",
                         ));
                     }
                     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -174,12 +174,12 @@ impl SshHost {
         }
     }
 
-    /// Waits for the end of a command.
+    /// Waits for a command to end.
     pub(super) async fn end(&self, channel: Channel<'_>) -> ExecEnd {
         let Channel { child, live, _permit } = channel;
         match child.wait().await {
             Ok(status) => status.code().map_or(ExecEnd::Broken, ExecEnd::Exited),
-            // The crate takes this exit code for a missing command; it may be one's own.
+            // The crate takes this exit code for a missing command; the command itself may have returned it.
             Err(openssh::Error::Remote(_)) => ExecEnd::Exited(127),
             Err(error) => {
                 if is_gone(&live, &error).await {
@@ -191,13 +191,13 @@ impl SshHost {
     }
 }
 
-/// Whether it was the connection that failed.
+/// Whether the connection itself failed.
 async fn is_gone(live: &Live, error: &openssh::Error) -> bool {
     matches!(error, openssh::Error::Disconnected) || !live.is_alive() || live.session.check().await.is_err()
 }
 
 impl Shared {
-    /// The connection, made anew if it was lost.
+    /// The connection, re-established if it was lost.
     pub(super) async fn live(&self) -> Result<Arc<Live>> {
         let mut held = self.live.lock().await;
         if let Some(live) = held.as_ref().filter(|live| live.is_alive()) {
@@ -213,7 +213,7 @@ impl Shared {
         Ok(live)
     }
 
-    /// Gives a connection up, unless it was made anew since.
+    /// Drops a lost connection, unless it was replaced since.
     async fn forget(&self, lost: &Arc<Live>) {
         let mut held = self.live.lock().await;
         if held.as_ref().is_some_and(|live| Arc::ptr_eq(live, lost)) {
@@ -237,7 +237,7 @@ impl Host for SshHost {
     }
 
     fn lock(&self) -> String {
-        // Where the programs of all clusters on a machine meet: beside the folders of all of them.
+        // Shared by all clusters on a machine, so beside the folders of all of them.
         let folder = self.home().rsplit_once('/').map_or("", |(folder, _)| folder);
         format!("{folder}/lock")
     }
@@ -260,11 +260,11 @@ impl Host for SshHost {
             return Err(self.failed("run a shell program").because("its pipes are missing"));
         };
         let feed = async move {
-            // A program that ends early closes its end; what it has not read does not matter then.
+            // A program that ends early closes its end; the unread rest does not matter then.
             let _ = stdin.write_all(program.as_bytes()).await;
             drop(stdin);
         };
-        // What sudo says comes first and alone when it refuses; it is held back until that is known.
+        // When sudo refuses, its message is the first and only line: hold it back until that is known.
         let mut refusal: Option<String> = None;
         let mut is_first = uses_sudo;
         let mut sift = |stream: Stream, line: &str| {
@@ -290,7 +290,7 @@ impl Host for SshHost {
     }
 }
 
-/// A line that tells why sudo does not do it.
+/// Whether a line is sudo's reason for refusing.
 fn is_refusal(line: &str) -> bool {
     const SIGNS: [&str; 6] = [
         "a password is required",
@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_sudo_says_is_told_from_what_a_program_says() {
+    fn sudo_refusals_are_distinguished_from_program_output() {
         for line in [
             "sudo: a password is required",
             "sudo: a terminal is required to read the password; either use the -S option",

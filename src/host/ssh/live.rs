@@ -1,4 +1,4 @@
-//! One connection: an `ssh` master of our own, and the line by which it knows that we live.
+//! One connection: our own `ssh` master, and the socket that keeps it alive while we run.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::util::fs::{RECORD_LIMIT, create_private_dir, read_tail, remove_tree};
 use crate::util::process::Identity;
 use crate::util::runtime_dir::make_runtime_dir;
 
-/// How long a master lives when gpucl was killed: nobody holds its line then.
+/// How long a master outlives a killed gpucl, which no longer holds its line (seconds).
 const ORPHAN: std::num::NonZeroUsize = match std::num::NonZeroUsize::new(30) {
     Some(seconds) => seconds,
     None => std::num::NonZeroUsize::MIN,
 };
-/// How long one attempt may take; `ssh` has a limit for reaching the server, and none for what comes after.
+/// How long one attempt may take; `ssh` limits only the time to reach the server, not what follows.
 const ATTEMPT: Duration = Duration::from_secs(90);
 
-/// The folder of this process's masters, below the runtime folder; gone when the last of them is.
+/// The folder of this process's masters, below the runtime folder; removed with the last of them.
 #[derive(Debug)]
 pub(super) struct ControlDir {
     runtime: PathBuf,
@@ -40,7 +40,7 @@ impl ControlDir {
         &self.path
     }
 
-    /// Makes it, and removes those of processes that were killed.
+    /// Creates it, and removes those of processes that no longer run.
     pub(super) fn create(&self) -> Result<()> {
         make_runtime_dir(&self.runtime)?;
         for entry in fs_err::read_dir(&self.runtime).into_iter().flatten().flatten() {
@@ -52,26 +52,26 @@ impl ControlDir {
             };
             let (Ok(pid), Ok(start)) = (pid.parse::<u32>(), start.parse::<u64>()) else { continue };
             if Identity::of(pid).is_none_or(|process| process.start != start) {
-                // Their masters end by themselves: nobody holds their line.
+                // Their masters end on their own: nobody holds their line.
                 let _ = remove_tree(&entry.path());
             }
         }
-        create_private_dir(&self.path).doing(ErrorKind::Host, || format!("make the folder {}", self.path.display()))
+        create_private_dir(&self.path).doing(ErrorKind::Host, || format!("create the folder {}", self.path.display()))
     }
 }
 
 impl Drop for ControlDir {
     fn drop(&mut self) {
-        // It stays when another one of this process is in use.
+        // Not empty, so kept, while another connection of this process is in use.
         let _ = fs_err::remove_dir(&self.path);
         let _ = fs_err::remove_dir(&self.runtime);
     }
 }
 
-/// One connection in use. Dropping it ends the master as soon as its last exec has ended.
+/// One open connection. Dropping it ends the master as soon as its last exec has ended.
 #[derive(Debug)]
 pub(super) struct Live {
-    /// Open as long as we live: a master without any such line and without an exec ends after [`ORPHAN`]. It is closed first.
+    /// Open while we run: a master without such a line and without an exec ends after [`ORPHAN`]. Dropped first.
     line: UnixStream,
     pub(super) session: Arc<Session>,
     /// What `ssh` printed while it connected.
@@ -92,7 +92,8 @@ impl Live {
             .control_directory(control.path())
             .control_persist(ControlPersist::IdleFor(ORPHAN))
             .config_file(config);
-        // In a task of its own: when we are dropped, `ssh` goes on, and what it comes to must be ended by somebody.
+        // In its own task: when this future is dropped, `ssh` goes on, and the connection it opens must still be
+        // closed.
         let attempt = tokio::spawn(async move {
             let connected = builder.connect_mux(name).await;
             drop(control);
@@ -110,7 +111,7 @@ impl Live {
             Err(_) => {
                 return Err(Trouble {
                     cause: Cause::TimedOut,
-                    said: format!("it answered, and there was no connection within {} s", ATTEMPT.as_secs()),
+                    said: format!("it answered, but did not connect within {} s", ATTEMPT.as_secs()),
                 });
             }
         };
@@ -125,7 +126,7 @@ impl Live {
         }
     }
 
-    /// The master lives.
+    /// Whether the master is running.
     pub(super) fn is_alive(&self) -> bool {
         let mut bytes = [0_u8; 256];
         loop {
@@ -147,7 +148,7 @@ impl Live {
     }
 }
 
-/// An error of the crate with what caused it, on one line.
+/// An error of the `openssh` crate with its sources, on one line.
 pub(super) fn with_sources(error: &openssh::Error) -> String {
     let mut texts = vec![error.to_string()];
     let mut next = std::error::Error::source(error);

@@ -1,6 +1,7 @@
-//! Hosts that are reached by SSH: the system's `ssh`, one connection per host, many execs over it.
+//! Hosts reached by SSH: the system's `ssh`, one connection per host, many execs over it.
 //!
-//! The user's configuration, agent, jump hosts, certificates and hardware keys work, since it is the user's own `ssh` that connects.
+//! The user's configuration, agent, jump hosts, certificates and hardware keys work, because the user's own `ssh`
+//! connects.
 
 mod config;
 mod connect;

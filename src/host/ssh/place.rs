@@ -1,6 +1,6 @@
-//! Brings what has landed to its place: by a rename, or into the folder that is there, as `cp -r` does.
+//! Moves a finished download to its place: by a rename, or merged into an existing folder, as `cp -r` does.
 //!
-//! Nothing is written through a link: one that is found in the way is told, and nothing is changed then.
+//! Nothing is written through a link: a link in the way is an error, and nothing is changed then.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -12,7 +12,7 @@ use rustix::fs::{Dir, FileType, Mode};
 
 use super::unpack::{FOLDER, kind};
 
-/// Moves an entry of one folder to a name in another; `shown` is how a person calls its place.
+/// Moves an entry of one folder to a name in another; `shown` is the destination for messages.
 pub(super) fn move_to(
     from: BorrowedFd<'_>,
     name: &OsStr,
@@ -24,7 +24,7 @@ pub(super) fn move_to(
     merge(from, name, to, as_name)
 }
 
-/// Looks whether anything is in the way, before anything is moved.
+/// Checks that nothing is in the way, before anything is moved.
 fn check_way(from: BorrowedFd<'_>, name: &OsStr, to: BorrowedFd<'_>, as_name: &OsStr, shown: &Path) -> io::Result<()> {
     let in_the_way = |what: &str| Err(io::Error::other(format!("{} is {what}; nothing was copied", shown.display())));
     let comes = kind(from, name)?;
@@ -39,16 +39,16 @@ fn check_way(from: BorrowedFd<'_>, name: &OsStr, to: BorrowedFd<'_>, as_name: &O
             Ok(())
         }
         (_, Some(FileType::Directory)) => in_the_way("a folder here"),
-        (Some(FileType::Directory), Some(_)) => in_the_way("no folder here"),
+        (Some(FileType::Directory), Some(_)) => in_the_way("not a folder here"),
         (_, Some(FileType::RegularFile)) => Ok(()),
-        (_, Some(_)) => in_the_way("no file here"),
+        (_, Some(_)) => in_the_way("not a file here"),
     }
 }
 
 fn merge(from: BorrowedFd<'_>, name: &OsStr, to: BorrowedFd<'_>, as_name: &OsStr) -> io::Result<()> {
     let is_folder = |found| found == Some(FileType::Directory);
     if !is_folder(kind(from, name)?) || !is_folder(kind(to, as_name)?) {
-        // A rename takes the place of a link, and follows none.
+        // A rename replaces a link and never follows it.
         return Ok(rustix::fs::renameat(from, name, to, as_name)?);
     }
     let (from, to) = (open(from, name)?, open(to, as_name)?);
@@ -74,7 +74,7 @@ fn names(folder: BorrowedFd<'_>) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Where a copy goes: into a folder under its own name, or to the very name that was given.
+/// Where a copy goes: into a folder under its own name, or to exactly the given name.
 pub(super) struct Place {
     /// The folder.
     pub(super) folder: PathBuf,
@@ -83,7 +83,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The place that a person means by a path; a folder, and what ends with `/`, takes the copy in.
+    /// The place meant by a path; a folder, and any path that ends with `/`, receives the copy inside it.
     pub(super) fn of(goal: &Path, name: &OsStr) -> Self {
         let takes_in = goal.is_dir() || goal.as_os_str().as_bytes().ends_with(b"/");
         let (folder, name) = match goal.file_name() {
@@ -94,7 +94,7 @@ impl Place {
         Self { folder: folder.to_owned(), name: name.to_owned() }
     }
 
-    /// How a person calls it.
+    /// The full path, for messages.
     pub(super) fn shown(&self) -> PathBuf {
         self.folder.join(&self.name)
     }

@@ -1,14 +1,14 @@
-//! How one host is reached.
+//! How to reach one host.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// How a host is reached by SSH. What is absent is as the user's own configuration says.
+/// How to reach a host by SSH. Absent values come from the user's own configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SshTarget {
-    /// A host name, an address, or an alias of the user's configuration.
+    /// A host name, an address, or an alias in the user's configuration.
     pub node: String,
     /// The user to log in as.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -19,25 +19,25 @@ pub struct SshTarget {
     /// The private key to log in with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity_file: Option<PathBuf>,
-    /// The host's public key, `ssh-ed25519 AAAA…`, where it is known before the first connection.
+    /// The host's public key, `ssh-ed25519 AAAA…`, if known before the first connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_key: Option<String>,
-    /// The host of the same cluster that it is reached through, by its name: `host-0`.
+    /// The name of the host in the same cluster to jump through: `host-0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jump: Option<String>,
-    /// The address that the other hosts of the cluster reach it by; by default the one that it is reached by.
+    /// The address that the cluster's other hosts use for it; by default the one that `ssh` connects to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub private_address: Option<String>,
 }
 
-/// What is wrong with one value of a target: its key, and a sentence that follows on the key.
+/// What is wrong with one value of a target: its key, and a phrase that follows the key.
 pub type TargetFault = (&'static str, &'static str);
 
 impl SshTarget {
-    /// What of it must not be written into a configuration of `ssh`; nothing when all of it may.
+    /// The values that must not be written into an `ssh` configuration; empty when all are safe.
     ///
-    /// Its values come from specs and from clouds. A line break in one of them would begin a key of its own, `ProxyCommand` for
-    /// one, whose value `ssh` runs; so would a host that begins with a hyphen on a command line.
+    /// Values come from specs and clouds. A line break in one would start a new key, such as `ProxyCommand`, whose
+    /// value `ssh` runs; on a command line, so would a host name that begins with a hyphen.
     pub fn faults(&self) -> Vec<TargetFault> {
         let mut faults = Vec::new();
         let mut note = |key, fault: Option<&'static str>| faults.extend(fault.map(|message| (key, message)));
@@ -52,7 +52,7 @@ impl SshTarget {
         faults
     }
 
-    /// The same, with a leading `~/` of the key's path taken for this home folder.
+    /// The same, with a leading `~/` in the key's path replaced by this home folder.
     #[must_use]
     pub(super) fn at_home(mut self, home: &Path) -> Self {
         if let Some(file) = &mut self.identity_file
@@ -65,7 +65,7 @@ impl SshTarget {
     }
 }
 
-/// Why this is not the name of a user to log in as.
+/// Why this is not a valid login user; `None` when it is.
 pub fn user_fault(user: &str) -> Option<&'static str> {
     (!is_made_of(user, "._-@+")).then_some("is not a user name")
 }
@@ -86,12 +86,12 @@ fn identity_file_fault(file: &Path) -> Option<&'static str> {
     match file.to_str() {
         None | Some("") => Some("is not a path"),
         Some(text) if text.chars().any(char::is_control) => Some("holds a control character, such as a line break"),
-        Some(text) if text.contains("${") => Some("holds `${`: write the path itself; variables are not read here"),
+        Some(text) if text.contains("${") => Some("holds `${`: write the path itself; variables are not expanded"),
         Some(_) => None,
     }
 }
 
-/// Why this is not what stands in a `.pub` file: a kind and a key.
+/// Why this is not the content of a `.pub` file: a key type and a key.
 fn host_key_fault(text: &str) -> Option<&'static str> {
     let kinds = ["ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-"];
     let mut words = text.split_whitespace();
@@ -109,7 +109,7 @@ fn host_key_fault(text: &str) -> Option<&'static str> {
     )
 }
 
-/// A word of letters, digits and these that cannot be taken for an option.
+/// Whether it is a word of letters, digits and `others` that cannot be taken for an option.
 fn is_made_of(text: &str, others: &str) -> bool {
     !text.is_empty()
         && !text.starts_with('-')
@@ -128,7 +128,7 @@ mod tests {
         target.faults().into_iter().map(|(key, _)| key).collect()
     }
 
-    /// Each of these is one line too many, an option, or a piece of a shell command to some version of `ssh`.
+    /// To some version of `ssh`, each of these is an extra line, an option, or part of a shell command.
     #[test]
     fn whatever_would_be_more_than_a_value_is_refused() {
         let attacks = [

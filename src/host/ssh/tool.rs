@@ -1,4 +1,4 @@
-//! What the programs `ssh` and `ssh-keygen` of this machine tell without a connection.
+//! Asks the local `ssh` and `ssh-keygen` what they know without a connection.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::config::{HostEntry, Resolved};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 
-/// Runs a program of OpenSSH that asks nobody; hands back whether it succeeded and what it printed.
+/// Runs an OpenSSH program without input; returns whether it succeeded, its stdout and its stderr.
 fn ask<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Result<(bool, String, String)> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     if let Err(error) = &output
@@ -20,23 +20,23 @@ fn ask<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Result<(bool, String,
     Ok((output.status.success(), text(&output.stdout), text(&output.stderr)))
 }
 
-/// The error of a machine without OpenSSH.
+/// The error when OpenSSH is not installed here.
 pub(super) fn no_program(program: &str) -> Error {
     Error::new(ErrorKind::Host, format!("run `{program}`"))
         .because("this machine has no such program")
         .hint("sudo apt-get install openssh-client")
 }
 
-/// What the user's configuration says of a node; it may be an alias there.
+/// Resolves a node, which may be an alias, with the user's configuration.
 pub(super) fn resolve(entry: &HostEntry) -> Result<Resolved> {
     let node = entry.target.node.as_str();
-    let doing = || format!("learn how to reach {node}");
-    // Whatever begins with a hyphen would be an option.
+    let doing = || format!("resolve the SSH settings of {node}");
+    // A name that begins with a hyphen would be an option.
     if node.is_empty()
         || node.starts_with('-')
         || node.contains(|letter: char| letter.is_whitespace() || letter.is_control())
     {
-        return Err(Error::new(ErrorKind::Host, doing()).because("it is no name of a host"));
+        return Err(Error::new(ErrorKind::Host, doing()).because("it is not a host name"));
     }
     let (known, with, said) = ask("ssh", &["-G", "--", node])?;
     if !known {
@@ -48,7 +48,7 @@ pub(super) fn resolve(entry: &HostEntry) -> Result<Resolved> {
     Ok(Resolved::of_texts(&with, &without))
 }
 
-/// Whether the user's or the system's own known hosts hold a key of this machine.
+/// Whether the user's or the system's known_hosts files hold a key of this machine.
 pub(super) fn is_known_to_user(resolved: &Resolved, address: &str, port: u16) -> Result<bool> {
     let name = match resolved.value("hostkeyalias").filter(|alias| *alias != "none") {
         Some(alias) => alias.to_owned(),
@@ -65,13 +65,13 @@ pub(super) fn is_known_to_user(resolved: &Resolved, address: &str, port: u16) ->
     Ok(false)
 }
 
-/// The lines of known hosts that are of this name, hashed names included.
+/// The known_hosts lines for this name, hashed names included.
 fn known_lines(file: &Path, name: &str) -> Result<Vec<String>> {
     let (_, found, _) = ask("ssh-keygen", &[OsStr::new("-F"), OsStr::new(name), OsStr::new("-f"), file.as_os_str()])?;
     Ok(found.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect())
 }
 
-/// The fingerprint of the key of this name in known hosts, with its kind: `ED25519 SHA256:…`.
+/// The fingerprint of the key of this name in a known_hosts file, as `ssh-keygen -l` prints it.
 pub(super) fn fingerprint(file: &Path, name: &str) -> Option<String> {
     let arguments = [OsStr::new("-l"), OsStr::new("-F"), OsStr::new(name), OsStr::new("-f"), file.as_os_str()];
     let (_, found, _) = ask("ssh-keygen", &arguments).ok()?;

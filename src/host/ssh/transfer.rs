@@ -1,8 +1,9 @@
-//! Files and folders to a host and back: one tar stream over one session, landing by a rename.
+//! Copies files and folders to a host and back: one tar stream over one session, put in place by a rename.
 //!
-//! On the way there both ends use the system's `tar`, and a folder of its own beside the goal takes what comes, so that a stream that
-//! was cut leaves nothing half under its name. On the way back a host is believed nothing: [`super::unpack`] takes what it sends. A
-//! folder that is there already is merged into, as `cp -r` does, and neither way is anything written through a link.
+//! For an upload both ends use the system's `tar`, which unpacks into a temporary folder beside the goal, so that a cut
+//! stream leaves nothing incomplete under the final name. For a download the host is not trusted: [`super::unpack`]
+//! checks what it sends. An existing folder is merged into, as `cp -r` does; in neither direction is anything written
+//! through a link.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -21,37 +22,38 @@ use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::{ExecEnd, Host as _};
 use crate::util::text::quoted;
 
-/// Told how many bytes have passed so far.
+/// Progress callback; receives the total number of bytes copied so far.
 pub type OnBytes<'a> = &'a mut (dyn FnMut(u64) + Send);
 
-/// What came of a copy from a host.
+/// The result of a copy from a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// How many bytes passed.
+    /// Bytes received, tar headers included.
     pub bytes: u64,
-    /// What was there and was not taken.
+    /// Entries that were sent but not kept.
     pub left_out: LeftOut,
 }
 
-/// How much of what a program on a host says against a copy is kept: its end.
+/// How many bytes of a program's stderr are kept: its end.
 const SAID: usize = 16 * 1024;
-/// How many pieces of a stream wait to be unpacked.
+/// How many pieces of a stream may wait to be unpacked.
 const PIECES: usize = 8;
 
-/// Takes a tar stream on its input, and lets it land. A link in the way is not followed, but for the goal itself, which was named.
+/// Unpacks a tar stream from its input and moves it into place. No link is followed except the goal itself, which was
+/// named.
 const RECEIVE: &str = r#"
 set -eu
 case $goal in */) into=yes; goal=${goal%/} ;; *) into=no ;; esac
 [ -n "$goal" ] || goal=/
 [ "$count" -gt 1 ] && into=yes
-if [ -d "$goal" ]; then into=yes; elif [ $into = yes ]; then echo "$goal is no folder there" >&2; exit 1; fi
+if [ -d "$goal" ]; then into=yes; elif [ $into = yes ]; then echo "$goal is not a folder there" >&2; exit 1; fi
 if [ $into = yes ]; then folder=$goal; else folder=$(dirname -- "$goal"); fi
-[ -d "$folder" ] || { echo "$folder is no folder there" >&2; exit 1; }
+[ -d "$folder" ] || { echo "$folder is not a folder there" >&2; exit 1; }
 land=$(mktemp -d "$folder/.gpucl-XXXXXX")
 trap 'rm -rf -- "$land"' EXIT
 trap 'exit 1' HUP INT TERM
 tar -xpf - -C "$land"
-# Each is a shell of its own, so that a folder within a folder does not change what its caller works on.
+# Each runs in a subshell, so that the recursion does not change its caller's variables.
 look() (
     if [ -L "$2" ]; then echo "$2 is a link there; nothing was copied" >&2; exit 1; fi
     if [ -d "$1" ] && [ ! -L "$1" ] && [ -d "$2" ]; then
@@ -70,7 +72,7 @@ merge() (
             merge "$from" "$2/${from##*/}"
         done
     else
-        # Onto a link, `mv` would go on to where it leads.
+        # `mv` onto a link would follow it.
         if [ -L "$2" ]; then rm -f -- "$2"; fi
         mv -f -- "$1" "$2"
     fi
@@ -84,26 +86,29 @@ for step in look merge; do
 done
 "#;
 
-/// Gives one file or folder as a tar stream on its output. A file with several names in it is sent under each, where `tar` can.
+/// Writes one file or folder as a tar stream. A file with several hard links is sent under each name, where `tar` can
+/// do so.
 const SEND: &str = r#"
 set -eu
-[ -e "$folder/$name" ] || [ -L "$folder/$name" ] || { echo "$source is not there" >&2; exit 1; }
+[ -e "$folder/$name" ] || [ -L "$folder/$name" ] || { echo "$source does not exist there" >&2; exit 1; }
 twins=
 if tar --help 2>/dev/null | grep -q -e --hard-dereference; then twins=--hard-dereference; fi
 exec tar -cf - $twins -C "$folder" -- "$name"
 "#;
 
 impl SshHost {
-    /// Copies files and folders of this machine to a path on the host; one that ends with `/` or is a folder takes them in.
+    /// Copies local files and folders to a path on the host, or into it when it is a folder or ends with `/`. Returns
+    /// the bytes sent.
     ///
     /// # Errors
-    /// When one is not there, when the host cannot be written, or when the connection is lost. Nothing half is left then.
+    /// When a source does not exist, the host cannot be written, or the connection is lost. No partial copy is left
+    /// then.
     pub async fn upload(&self, sources: &[PathBuf], goal: &str, is_root: bool, on_bytes: OnBytes<'_>) -> Result<u64> {
         let doing = || format!("copy to {}:{goal}", self.name());
         let mut tar = Command::new("tar");
         tar.args(["-cf", "-"]);
         for source in sources {
-            // `.` and `..` have no name of their own; a link is copied as the link that it is.
+            // `.` and `..` have no name of their own; a link is copied as a link.
             let source = match source.file_name() {
                 Some(_) => source.clone(),
                 None => fs_err::canonicalize(source).doing(ErrorKind::NotFound, doing)?,
@@ -133,7 +138,7 @@ impl SshHost {
                 Ok(()) => pass(&mut from, &mut to, on_bytes).await,
                 Err(_) => Passed::default(),
             };
-            // Without its end the host would take a cut stream for a whole one; tar there tells them apart.
+            // Close the stream: the tar there then distinguishes a whole archive from a cut one.
             drop((to, from));
             sent
         };
@@ -150,13 +155,14 @@ impl SshHost {
         Ok(sent.bytes)
     }
 
-    /// Copies a file or folder of the host to a path on this machine; one that ends with `/` or is a folder takes it in.
+    /// Copies a file or folder of the host to a local path, or into it when it is a folder or ends with `/`.
     ///
-    /// What comes is that one entry or nothing: the host is not believed what it sends. Its rights are less those to become somebody
-    /// else, links out of it and what is no file, folder or link are left out, and no link here is followed but one in the goal's name.
+    /// The result is that one entry or nothing: the host is not trusted. Setuid, setgid and sticky bits are dropped;
+    /// links that lead out of the copy, and anything that is not a file, folder or link, are left out; no local link is
+    /// followed except one in the goal's name.
     ///
     /// # Errors
-    /// When it is not there, when this machine cannot be written, when the host sends what was not asked for or does not fit, or when
+    /// When the source does not exist, this machine cannot be written, the host sends something else or too much, or
     /// the connection is lost. Nothing is left then.
     pub async fn download(&self, source: &str, goal: &Path, is_root: bool, on_bytes: OnBytes<'_>) -> Result<Copied> {
         let doing = || format!("copy {}:{source}", self.name());
@@ -164,16 +170,16 @@ impl SshHost {
         let (above, name) = trimmed.rsplit_once('/').unwrap_or((".", trimmed));
         if matches!(name, "" | "." | "..") {
             return Err(Error::new(ErrorKind::Usage, doing())
-                .because("it has no name of its own that it could have here")
+                .because("it has no name that the copy could have here")
                 .hint("name a file or a folder in it"));
         }
         let above = if above.is_empty() { "/" } else { above };
         let place = Place::of(goal, OsStr::new(name));
-        let is_no_folder = || format!("{} is no folder", place.folder.display());
+        let is_no_folder = || format!("{} is not a folder", place.folder.display());
         if !place.folder.is_dir() {
             return Err(Error::new(ErrorKind::NotFound, doing()).because(is_no_folder()));
         }
-        // Only its user may enter it.
+        // `tempdir` makes it accessible to this user only.
         let land =
             tempfile::Builder::new().prefix(".gpucl-").tempdir_in(&place.folder).doing(ErrorKind::Host, doing)?;
         let landing = fs_err::File::open(land.path()).doing(ErrorKind::Host, doing)?;
@@ -202,7 +208,7 @@ impl SshHost {
         tokio::pin!(talk);
         let (unpacked, (bytes, said)) = tokio::select! {
             unpacked = &mut unpacking => match unpacked {
-                // Whatever else it sends or says is not waited for.
+                // Do not wait for the rest of the stream.
                 Ok(Err(Refusal::Unwanted(why))) => return Err(refused(doing(), why, name)),
                 unpacked => (unpacked, talk.await),
             },
@@ -211,7 +217,7 @@ impl SshHost {
         let unpacked = unpacked.doing(ErrorKind::Internal, doing)?;
         let left_out = match unpacked {
             Err(Refusal::Unwanted(why)) => return Err(refused(doing(), why, name)),
-            // A stream that was cut has its reason there, if the host knows one.
+            // The host's own error explains a cut stream, if there is one.
             Err(Refusal::Broken(why)) => {
                 self.judge(doing(), self.end(channel).await, &said)?;
                 return Err(Error::new(ErrorKind::Host, doing()).because(why));
@@ -228,8 +234,8 @@ impl SshHost {
         Ok(Copied { bytes, left_out })
     }
 
-    /// Begins a program that goes on to read its input, which a shell that reads its program there could swallow: the program comes
-    /// first, and is taken off by its length.
+    /// Starts a program that reads data from stdin after its own text. `dd` takes exactly the program's length first,
+    /// since a shell that reads its program from stdin could swallow the data.
     async fn begin_with_data(&self, program: &str, is_root: bool) -> Result<Channel<'_>> {
         let sudo = if is_root && !self.shared.route.is_root() { "sudo -n -- " } else { "" };
         let command = format!("{sudo}sh -c 'eval \"$(dd bs=1 count={} 2>/dev/null)\"'", program.len());
@@ -241,10 +247,10 @@ impl SshHost {
         match end {
             ExecEnd::Exited(0) => Ok(()),
             ExecEnd::Exited(code) => {
-                let error = error().because(last_line(said, &format!("it ended there with exit code {code}")));
+                let error = error().because(last_line(said, &format!("it failed there with exit code {code}")));
                 let is_denied = said.contains("Permission denied");
                 Err(if is_denied {
-                    error.because(format!("as the user {}", self.user())).hint("`--root` does it as root")
+                    error.because(format!("as the user {}", self.user())).hint("use `--root` to do it as root")
                 } else {
                     error
                 })
@@ -256,19 +262,19 @@ impl SshHost {
     }
 }
 
-/// The last line that tells something.
+/// The last non-empty line.
 fn last_line(said: &str, otherwise: &str) -> String {
     said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or(otherwise).to_owned()
 }
 
-/// What a host sent was not taken.
+/// The error for a refused stream.
 fn refused(doing: String, why: String, name: &str) -> Error {
-    let is_link = why.contains("it is a link out of what is copied");
+    let is_link = why.contains("it is a link that leads out of the copy");
     let error = Error::new(ErrorKind::Host, doing).because(why).because("nothing was written here");
-    if is_link { error.hint(format!("name what the link `{name}` leads to")) } else { error }
+    if is_link { error.hint(format!("copy the target of the link `{name}` instead")) } else { error }
 }
 
-/// Reads all of what is said, and keeps the end of it.
+/// Reads everything and keeps the end of it.
 async fn last_of(from: &mut (impl AsyncRead + Unpin)) -> String {
     let mut said = Vec::new();
     let mut buffer = vec![0_u8; 8 * 1024];
@@ -281,7 +287,7 @@ async fn last_of(from: &mut (impl AsyncRead + Unpin)) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// A stream as it comes, for who reads it and blocks.
+/// A blocking reader of the pieces of a stream.
 struct Arriving {
     pieces: mpsc::Receiver<Vec<u8>>,
     piece: Vec<u8>,
@@ -303,7 +309,7 @@ impl Read for Arriving {
     }
 }
 
-/// Hands a stream on to who unpacks it, until it ends or nobody takes it any more; tells how many bytes that were.
+/// Passes a stream to the unpacking task until either ends; returns the number of bytes.
 async fn hand_on(from: &mut (impl AsyncRead + Unpin), to: mpsc::Sender<Vec<u8>>, on_bytes: OnBytes<'_>) -> u64 {
     let mut bytes = 0;
     let mut buffer = vec![0_u8; 128 * 1024];
@@ -317,13 +323,13 @@ async fn hand_on(from: &mut (impl AsyncRead + Unpin), to: mpsc::Sender<Vec<u8>>,
     bytes
 }
 
-/// How much has passed.
+/// How much was passed on.
 #[derive(Default)]
 struct Passed {
     bytes: u64,
 }
 
-/// Passes everything on; an end that does not take it any more says so by its exit code.
+/// Passes everything on; a receiver that stops reading reports it by its exit code.
 async fn pass(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),

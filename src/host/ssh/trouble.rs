@@ -1,4 +1,4 @@
-//! What `ssh` says when it does not connect, and what that means: wait, try again, or tell the person.
+//! Interprets the messages of an `ssh` that did not connect: wait, retry, or fail.
 
 use super::config::{Block, Trust};
 use crate::error::{Error, ErrorKind, Status};
@@ -6,33 +6,33 @@ use crate::error::{Error, ErrorKind, Status};
 /// Why there is no connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// Nobody listens there, yet.
+    /// Nothing listens on the port, yet.
     Refused,
-    /// Nobody answers there, yet.
+    /// No answer, yet.
     TimedOut,
-    /// There is no way there, yet.
+    /// No route to the address, yet.
     NoRoute,
-    /// The name has no address.
+    /// The name does not resolve.
     UnknownName,
-    /// Somebody listens and hangs up: the server starts, or has too many callers.
+    /// The server accepts and hangs up: it is starting, or has too many connections.
     HungUp,
-    /// The machine says that it is still booting.
+    /// The machine reports that it is still booting.
     Booting,
-    /// No key was good enough.
+    /// No key was accepted.
     Denied,
-    /// The machine shows another key than before.
+    /// The host key differs from the known one.
     KeyChanged,
-    /// No key of the machine is known, and none may be learned.
+    /// No host key is known, and a new one must not be accepted.
     KeyUnknown,
-    /// The key of the user is not safe or cannot be read.
+    /// The user's private key is readable by others.
     BadIdentity,
     /// The configuration has a mistake.
     BadConfiguration,
-    /// The path of a socket is too long.
+    /// The path of the control socket is too long.
     LongPath,
-    /// `ssh` is not there.
+    /// `ssh` is not installed.
     NoProgram,
-    /// `ssh` was ended before it said anything.
+    /// `ssh` ended without any output.
     Silent,
     /// Something else.
     Other,
@@ -41,17 +41,17 @@ pub(super) enum Cause {
 /// Whether to try again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retry {
-    /// It may pass: as long as the caller waits.
+    /// Retry for as long as the caller waits.
     Waits,
-    /// It may pass within a few minutes, for a caller who waits for a machine that is being made.
-    Settles,
-    /// It will pass in a moment.
+    /// Retry for a few minutes, for a caller that waits for a machine being created.
+    Provisioning,
+    /// Retry shortly: it passes in a moment.
     Soon,
-    /// A person has to do something.
+    /// The user has to do something.
     Never,
 }
 
-/// Why there is no connection, with what `ssh` said.
+/// Why there is no connection, with the output of `ssh`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Trouble {
     pub(super) cause: Cause,
@@ -59,9 +59,9 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// Reads it out of what `ssh` printed.
+    /// Determines the cause from the output of `ssh`.
     pub(super) fn of(text: &str) -> Self {
-        // The first that is there decides: the later ones are more general.
+        // The first match decides: later ones are more general.
         const SIGNS: &[(&str, Cause)] = &[
             ("REMOTE HOST IDENTIFICATION HAS CHANGED", Cause::KeyChanged),
             ("host key is known for", Cause::KeyUnknown),
@@ -95,29 +95,30 @@ impl Trouble {
         Self { cause, said: text.trim().to_owned() }
     }
 
-    /// Whether to try again; a name may get its address only while somebody waits for a machine to be made.
+    /// Whether to retry; an unresolved name and a refused key only for a patient caller, whose machine is being
+    /// created.
     pub(super) fn retry(&self, is_patient: bool) -> Retry {
         match self.cause {
             Cause::Refused | Cause::TimedOut | Cause::NoRoute | Cause::Booting => Retry::Waits,
             Cause::UnknownName if is_patient => Retry::Waits,
-            // The user is made, and its key brought there, while the server answers already.
-            Cause::Denied if is_patient => Retry::Settles,
+            // The server may answer before the user and its key exist.
+            Cause::Denied if is_patient => Retry::Provisioning,
             Cause::HungUp | Cause::Silent => Retry::Soon,
             _ => Retry::Never,
         }
     }
 
-    /// In a few words, for somebody who waits.
+    /// A few words for the waiting message.
     pub(super) fn in_short(&self) -> &'static str {
         match self.cause {
             Cause::Refused => "connection refused",
             Cause::TimedOut => "no answer",
-            Cause::NoRoute => "no route to it",
-            Cause::UnknownName => "its name has no address",
-            Cause::HungUp => "it hangs up",
+            Cause::NoRoute => "no route to host",
+            Cause::UnknownName => "its name does not resolve",
+            Cause::HungUp => "connection closed",
             Cause::Booting => "it is booting",
-            Cause::Silent => "ssh was ended",
-            Cause::Denied => "it does not know the key yet",
+            Cause::Silent => "ssh printed nothing",
+            Cause::Denied => "key not accepted yet",
             _ => "no connection",
         }
     }
@@ -133,17 +134,17 @@ impl Trouble {
             _ => false,
         };
         let lines = || self.said.lines().map(str::trim).filter(chatter);
-        let line = lines().find(marked).or_else(|| lines().next_back()).unwrap_or("ssh said nothing");
+        let line = lines().find(marked).or_else(|| lines().next_back()).unwrap_or("ssh printed nothing");
         line.strip_prefix("ssh: ").unwrap_or(line).trim_end_matches('.').to_owned()
     }
 
-    /// What stands between two texts in what was said.
+    /// The text between two markers in the output of `ssh`.
     fn between(&self, before: &str, after: char) -> Option<&str> {
         let rest = &self.said[self.said.find(before)? + before.len()..];
         rest.split(after).next().map(str::trim).filter(|found| !found.is_empty())
     }
 
-    /// The error for a person.
+    /// The error to show to the user.
     pub(super) fn error(&self, block: &Block) -> Error {
         let (name, user, address, port) = (block.name(), block.user(), block.address(), block.port());
         let there = if port == 22 { address.to_owned() } else { format!("{address} port {port}") };
@@ -154,10 +155,10 @@ impl Trouble {
             Cause::KeyChanged => self.key_changed(error, block),
             Cause::Denied => denied(error.because(self.line()), block),
             Cause::KeyUnknown => error.because(self.line()).hint(format!(
-                "the machine shows no key of the kind that is known for it; its keys: ssh-keyscan -p {port} {address}"
+                "the host offers no key of the known type; see its keys: ssh-keyscan -p {port} {address}"
             )),
             Cause::BadIdentity => error
-                .because("others may read the private key, so ssh does not use it")
+                .because("other users can read the private key, so ssh does not use it")
                 .because(self.line())
                 .hint("chmod 600 THE-KEY"),
             Cause::BadConfiguration => error
@@ -171,9 +172,9 @@ impl Trouble {
                 "`node:` takes a name, an address or an alias of ~/.ssh/config; try: ssh -G {}",
                 block.entry.target.node
             )),
-            Cause::Refused => {
-                error.because(self.line()).hint("nobody listens there: does its SSH server run, and is the port right?")
-            }
+            Cause::Refused => error
+                .because(self.line())
+                .hint("nothing listens there: is its SSH server running, and is the port right?"),
             Cause::TimedOut | Cause::NoRoute => error
                 .because(self.line())
                 .hint(format!("is it on, and does a firewall let you in? try: nc -vz {address} {port}")),
@@ -182,32 +183,32 @@ impl Trouble {
     }
 
     fn key_changed(&self, error: Error, block: &Block) -> Error {
-        let mut error = error.because("it shows another host key than the one that is known for it");
+        let mut error = error.because("its host key differs from the known one");
         if let Some(fingerprint) = self.said.lines().map(str::trim).find(|line| line.starts_with("SHA256:")) {
             error = error.because(format!("its key is now {}", fingerprint.trim_end_matches('.')));
         }
         let place =
             self.said.lines().find(|line| line.starts_with("Offending")).and_then(|line| line.split(" in ").nth(1));
         if let Some(place) = place {
-            error = error.because(format!("the known one stands in {}", place.trim()));
+            error = error.because(format!("the known key is in {}", place.trim()));
         }
         let name = block.name();
         error = error.hint(
-            "if nobody installed the machine anew, stop here: somebody may listen in between. On its console, \
-             `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` shows its real key",
+            "unless the machine was reinstalled, stop here: somebody may be intercepting the connection. On its \
+             console, `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` shows its real key",
         );
         match (block.trust, self.between("  ssh-keygen -f ", '\n')) {
             (Trust::FirstUse, _) => error.hint(format!("accept the new key: gpucl ssh --forget-host-key {name}")),
             (Trust::Users, Some(command)) => error.hint(format!("accept the new key: ssh-keygen -f {command}")),
             (Trust::Users, None) => error.hint(format!("accept the new key: ssh-keygen -R {}", block.address())),
             (Trust::Given, _) => {
-                error.hint("to accept the new key, write it into `host_key:` of that entry of `hosts:`")
+                error.hint("to accept the new key, write it into `host_key:` in that entry of `hosts:`")
             }
         }
     }
 }
 
-/// Says who was refused, and what was tried.
+/// Adds which user was refused and which keys were tried.
 fn denied(error: Error, block: &Block) -> Error {
     let (target, resolved) = (&block.entry.target, &block.resolved);
     let error = error.because(match &target.identity_file {
@@ -225,7 +226,7 @@ fn denied(error: Error, block: &Block) -> Error {
         error
     };
     if target.user.is_none() && block.resolved.value("user") == Some(block.user()) {
-        error.hint("name the user with `user:`; images for clouds have `ubuntu`, `cc` or `debian`")
+        error.hint("name the user with `user:`; cloud images have `ubuntu`, `cc` or `debian`")
     } else {
         error
     }
@@ -258,7 +259,7 @@ Host key verification failed.";
         Block { entry: HostEntry { names: vec!["host-0".to_owned()], target }, resolved, trust }
     }
 
-    /// What OpenSSH 9.2 prints.
+    /// The messages of OpenSSH 9.2.
     #[test]
     fn each_text_means_one_thing() {
         let first = "Warning: Permanently added 'x' (ED25519) to the list of known hosts.\r\n";
@@ -308,7 +309,7 @@ Host key verification failed.";
     }
 
     #[test]
-    fn a_refused_user_is_told_who_and_with_which_keys() {
+    fn a_refused_login_names_the_user_and_the_keys() {
         let error = Trouble::of("Warning: Permanently added 'x'.\nada@gpu1: Permission denied (publickey).")
             .error(&block(Trust::FirstUse));
         assert_eq!(error.doing(), "connect to host-0 (ada@gpu1)");
@@ -331,7 +332,7 @@ Host key verification failed.";
             let error = Trouble::of(CHANGED).error(&block(trust));
             let text = error.to_string();
             assert!(text.contains("SHA256:qBcT9Rs1fup4NsCWzkvrjj6oR+/yOahWtib9Zej3wYg:"), "{text}");
-            assert!(text.ends_with("the known one stands in lab/kh:1"), "{text}");
+            assert!(text.ends_with("the known key is in lab/kh:1"), "{text}");
             assert!(error.hints().last().is_some_and(|hint| hint.contains(way_out)), "{:?}", error.hints());
         }
     }

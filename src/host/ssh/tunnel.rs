@@ -1,4 +1,5 @@
-//! Tunnels: a port of this machine's loopback that leads to a port of a host's loopback; and ways, which nobody else can use.
+//! Tunnels: a port of this machine's loopback that leads to a port of a host's loopback; and ways, private to this
+//! process.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -12,13 +13,13 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::host::{Shared, SshHost};
 use crate::error::{Doing as _, Error, ErrorKind, Result, Status};
 
-/// How long a caller waits for a connection that was lost: a server that starts anew, or a network that was away for a moment.
+/// How long a caller waits for a lost connection: the server restarts, or the network is down for a moment.
 const COMES_BACK_WITHIN: Duration = Duration::from_secs(30);
-/// How long to wait between attempts, of which each waits by itself too.
+/// Pause between attempts, each of which waits on its own too.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// A listener on this machine's loopback that leads to a port of a host's loopback. A connection that was lost is made anew at
-/// the next call, which waits for it. Dropping it closes the listener and all that goes through it.
+/// A listener on this machine's loopback that leads to a port of a host's loopback. The next call after a lost
+/// connection reconnects and waits for it. Dropping it closes the listener and all its streams.
 #[derive(Debug)]
 pub struct Tunnel {
     local: SocketAddr,
@@ -28,10 +29,10 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Opens it on this port of the loopback; on any that is free when it is 0.
+    /// Listens on the loopback port `local`, or on any free port when it is 0.
     ///
     /// # Errors
-    /// When the port cannot be had, or the forward not made. Whether somebody listens there shows at the first use.
+    /// When the port is taken or the forward cannot be created. Whether anything listens there shows at the first use.
     pub async fn open(host: &SshHost, port: u16, local: u16) -> Result<Self> {
         let doing = || format!("listen on port {local} of the loopback");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, local)).await.doing(ErrorKind::Host, doing)?;
@@ -41,12 +42,12 @@ impl Tunnel {
         Ok(Self { local, task, _way: way, _host: host.clone() })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Closes the listener and all that goes through it, and waits until they are closed.
+    /// Closes the listener and all its streams, and waits until they are closed.
     pub async fn close(mut self) {
         self.task.abort();
         let _ = (&mut self.task).await;
@@ -59,18 +60,18 @@ impl Drop for Tunnel {
     }
 }
 
-/// A way to a port of a host's loopback that only this process can use. A connection that was lost is made anew at the next
-/// call, which waits for it. It does not hold the host's connection.
+/// Access to a port of a host's loopback that only this process can use. The next call after a lost connection
+/// reconnects and waits for it. It does not keep the host's connection open.
 #[derive(Debug)]
 pub struct Way {
     line: Arc<Line>,
 }
 
 impl Way {
-    /// Opens it.
+    /// Opens a way to this port.
     ///
     /// # Errors
-    /// When the forward cannot be made. Whether somebody listens there shows at the first use.
+    /// When the forward cannot be created. Whether anything listens there shows at the first use.
     pub async fn open(host: &SshHost, port: u16) -> Result<Self> {
         let socket = host.forward_socket();
         host.forward(&socket, ("localhost", port)).await?;
@@ -78,7 +79,7 @@ impl Way {
         Ok(Self { line: Arc::new(line) })
     }
 
-    /// A stream to the other end.
+    /// Opens a stream to the other end.
     ///
     /// # Errors
     /// When the host cannot be reached.
@@ -97,18 +98,18 @@ impl Drop for Way {
     }
 }
 
-/// What callers go through. An aborted task ends at some later time, so it does not hold the connection.
+/// The forward that callers use. It holds no strong reference, since an aborted task ends at some later time.
 #[derive(Debug)]
 struct Line {
     shared: Weak<Shared>,
     socket: PathBuf,
-    /// That it does not come back was said already.
+    /// The current failure was reported already.
     has_warned: AtomicBool,
 }
 
-/// Takes callers for ever; each gets a stream of its own through the one connection.
+/// Accepts callers until aborted; each gets its own stream through the one connection.
 async fn serve(listener: TcpListener, line: Arc<Line>) {
-    // With the set the streams end as well.
+    // Dropping the set ends the streams as well.
     let mut streams = JoinSet::new();
     loop {
         while streams.try_join_next().is_some() {}
@@ -117,7 +118,7 @@ async fn serve(listener: TcpListener, line: Arc<Line>) {
                 let line = Arc::clone(&line);
                 streams.spawn(async move { line.lead(caller).await });
             }
-            // No more file descriptors, say: others will be closed.
+            // For example, no more file descriptors: others will be closed.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
@@ -127,27 +128,27 @@ impl Line {
     async fn lead(&self, mut caller: TcpStream) {
         let Ok(mut there) = self.connect_or_warn().await else { return };
         let _ = caller.set_nodelay(true);
-        // Whichever side hangs up, the other is told by the end of its stream.
+        // When one side hangs up, the other sees the end of its stream.
         let _ = tokio::io::copy_bidirectional(&mut caller, &mut there).await;
     }
 
-    /// Connects to the host; the first failure in a row is a warning.
+    /// Connects to the host; warns on the first failure in a row.
     async fn connect_or_warn(&self) -> Result<UnixStream> {
         let reached = self.connect().await;
         match &reached {
             Ok(_) => self.has_warned.store(false, Ordering::Relaxed),
             Err(error) => {
                 if let (false, Some(shared)) = (self.has_warned.swap(true, Ordering::Relaxed), self.shared.upgrade()) {
-                    shared.route.warn(format!("{error}; it is tried again at the next call"));
+                    shared.route.warn(format!("{error}; the next call retries"));
                 }
             }
         }
         reached
     }
 
-    /// A stream to the other end. All callers wait for one and the same new connection.
+    /// Opens a stream to the other end. All callers wait for the same new connection.
     async fn connect(&self) -> Result<UnixStream> {
-        let doing = || "lead a caller to the host".to_owned();
+        let doing = || "forward a connection to the host".to_owned();
         let mut last = None;
         let attempts = async {
             loop {
@@ -169,8 +170,7 @@ impl Line {
     }
 
     async fn once(&self) -> Result<UnixStream> {
-        let shared =
-            self.shared.upgrade().ok_or_else(|| Error::new(ErrorKind::Host, "use a tunnel that was closed"))?;
+        let shared = self.shared.upgrade().ok_or_else(|| Error::new(ErrorKind::Host, "use a closed tunnel"))?;
         shared.live().await?;
         UnixStream::connect(&self.socket)
             .await
@@ -179,7 +179,7 @@ impl Line {
 }
 
 impl SshHost {
-    /// A short path for a forward's socket: the folder is this process's own.
+    /// A short path for a forward's socket, in this process's private folder.
     fn forward_socket(&self) -> PathBuf {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         self.shared.route.socket_dir().join(format!("f-{}", NUMBER.fetch_add(1, Ordering::Relaxed)))

@@ -1,8 +1,8 @@
-//! Unpacks what a host sends, of which nothing is believed: one entry of the name that was asked for, plain files, folders and links
-//! that stay within it, in a folder that is new. How it gets to its place is in [`super::settle`].
+//! Unpacks an untrusted tar stream from a host into a new folder: one entry of the requested name, with plain files,
+//! folders and links that stay within it. [`super::place`] moves it to its place.
 //!
-//! Folders are opened one by one, never through a link, and each file is made anew: whatever the stream says, nothing outside of the
-//! folder is touched.
+//! Folders are opened one by one, never through a link, and each file is newly created: whatever the stream contains,
+//! nothing outside the folder is touched.
 
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
@@ -19,18 +19,18 @@ use tar::{Archive, Entry, EntryType};
 
 use crate::util::human;
 
-/// How many entries a copy may have.
+/// The most entries that a copy may have.
 const ENTRIES: u64 = 1_000_000;
-/// How many folders may be in each other: as many are open at once while they are brought to their place.
+/// How deep folders may be nested: as many are open at once while they are moved to their place.
 pub(super) const DEPTH: usize = 128;
-/// How much may stand between two entries: names that are longer than a header has room for.
+/// Bytes allowed between two entries: names too long for a header.
 const BETWEEN: u64 = 256 * 1024;
-/// How much may follow the end of an archive; `tar` fills its last record.
+/// Bytes allowed after the end of an archive; `tar` pads its last record.
 const AFTER_END: u64 = 1024 * 1024;
-/// How many of the entries that were left out are told by name.
+/// How many of the left-out entries are listed by name.
 const NAMED: usize = 20;
 
-/// How a folder is opened that must be one, and no link to one.
+/// Flags to open a folder, and never a link to one.
 pub(super) const FOLDER: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -44,20 +44,20 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// What the file system of a folder has free, but for a twentieth: a full disk harms more than this copy.
+    /// The free space of a folder's file system, less a twentieth: a full disk harms more than this copy.
     pub(super) fn of(folder: impl AsFd) -> io::Result<Self> {
         let free = rustix::fs::fstatvfs(folder)?;
         let bytes = free.f_bavail.saturating_mul(free.f_frsize);
-        // Some file systems do not count their entries.
+        // Some file systems have no inode limit.
         let entries = if free.f_files == 0 { ENTRIES } else { ENTRIES.min(free.f_favail) };
         Ok(Self { bytes: bytes - bytes / 20, entries })
     }
 }
 
-/// What was left out of a copy, and why.
+/// The entries left out of a copy, with the reasons.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The first of them, with the reason: `results/pipe: it is no file, folder or link`.
+    /// The first of them, with the reason: `results/pipe: it is not a file, folder or link`.
     pub named: Vec<String>,
     /// How many there are in all.
     pub count: usize,
@@ -72,12 +72,12 @@ impl LeftOut {
     }
 }
 
-/// Why nothing was taken.
+/// Why nothing was copied.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// What came is not what was asked for, or more than there is room for: no more of it is read.
+    /// The stream holds something that was not requested, or more than fits: no more of it is read.
     Unwanted(String),
-    /// What came is no whole archive: what the host says of it may tell why.
+    /// The stream is not a complete archive: the host's stderr may say why.
     Broken(String),
 }
 
@@ -87,9 +87,9 @@ impl From<Errno> for Refusal {
     }
 }
 
-/// Unpacks a stream into a folder that is new; what lies there after a refusal is to be removed with it.
+/// Unpacks a stream into a new folder; after a refusal the caller removes the folder with its contents.
 pub(super) fn unpack(stream: impl Read, land: BorrowedFd<'_>, name: &OsStr, room: Room) -> Result<LeftOut, Refusal> {
-    // The reader of archives keeps long names in memory, however long they are.
+    // The `tar` crate keeps long names in memory, whatever their length.
     let between = Rc::new(Cell::new(BETWEEN));
     let mut archive = Archive::new(Metered { stream, left: Rc::clone(&between) });
     let mut landing = Landing { land, name, room, left_out: LeftOut::default(), has_begun: false };
@@ -103,7 +103,7 @@ pub(super) fn unpack(stream: impl Read, land: BorrowedFd<'_>, name: &OsStr, room
     if !landing.has_begun {
         return Err(match landing.left_out.named.pop() {
             Some(why) => Refusal::Unwanted(why),
-            None => Refusal::Broken("nothing came".to_owned()),
+            None => Refusal::Broken("it sent nothing".to_owned()),
         });
     }
     Ok(landing.left_out)
@@ -113,10 +113,10 @@ fn broken(error: io::Error) -> Refusal {
     if error.kind() == io::ErrorKind::FileTooLarge {
         return Refusal::Unwanted(error.to_string());
     }
-    Refusal::Broken(format!("what came is no whole archive: {error}"))
+    Refusal::Broken(format!("it did not send a complete archive: {error}"))
 }
 
-/// A stream of which so much may be read.
+/// A stream with a limit on the bytes that may still be read.
 struct Metered<R> {
     stream: R,
     left: Rc<Cell<u64>>,
@@ -128,7 +128,7 @@ impl<R: Read> Read for Metered<R> {
         match self.left.get().checked_sub(read as u64) {
             Some(left) => self.left.set(left),
             None => {
-                let why = "it sent more between two entries, or after the last, than any archive has there";
+                let why = "it sent more between two entries, or after the last one, than any archive has";
                 return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
             }
         }
@@ -136,13 +136,13 @@ impl<R: Read> Read for Metered<R> {
     }
 }
 
-/// The folder in which things land, and what has landed.
+/// The folder to unpack into, and what was unpacked.
 struct Landing<'a> {
     land: BorrowedFd<'a>,
     name: &'a OsStr,
     room: Room,
     left_out: LeftOut,
-    /// The entry that was asked for is there.
+    /// The requested entry exists.
     has_begun: bool,
 }
 
@@ -155,7 +155,7 @@ impl Landing<'_> {
             return Err(Refusal::Unwanted(format!("it sent `{}`, which has no name", path.display())));
         };
         self.room.entries = self.room.entries.checked_sub(1).ok_or_else(|| {
-            Refusal::Unwanted(format!("it sends more entries than there is room for here, or than {ENTRIES}"))
+            Refusal::Unwanted(format!("it sent more entries than there is room for here, or more than {ENTRIES}"))
         })?;
         let parent = self.folder(above, path)?;
         let parent = parent.as_ref().map_or(self.land, AsFd::as_fd);
@@ -163,11 +163,11 @@ impl Landing<'_> {
             EntryType::Directory => self.make_folder(parent, leaf, path, &entry)?,
             EntryType::Regular | EntryType::Continuous => self.make_file(parent, leaf, path, &mut entry)?,
             EntryType::Symlink => self.make_link(parent, leaf, path, &entry, above.len())?,
-            EntryType::Link => self.left_out.add(path, "it is a second name of another file"),
+            EntryType::Link => self.left_out.add(path, "it is a hard link to another file"),
             EntryType::Char | EntryType::Block | EntryType::Fifo => {
-                self.left_out.add(path, "it is no file, folder or link");
+                self.left_out.add(path, "it is not a file, folder or link");
             }
-            // Comments for the whole archive; nothing of it is used.
+            // Comments for the whole archive, which are ignored.
             EntryType::XGlobalHeader => {}
             other => {
                 let kind = other.as_byte().escape_ascii();
@@ -177,7 +177,7 @@ impl Landing<'_> {
         Ok(())
     }
 
-    /// The names on the way to an entry, of which the first is the one that was asked for.
+    /// The components of an entry's path; the first is the requested name.
     fn parts(&self, path: &Path) -> Result<Vec<OsString>, Refusal> {
         let unwanted = |why: &str| Refusal::Unwanted(format!("it sent `{}`, {why}", path.display()));
         let mut parts = Vec::new();
@@ -185,11 +185,11 @@ impl Landing<'_> {
             match part {
                 Component::Normal(name) => parts.push(name.to_owned()),
                 Component::CurDir => {}
-                _ => return Err(unwanted("which leads out of the folder it is for")),
+                _ => return Err(unwanted("which leads out of the folder")),
             }
         }
         if parts.first().is_some_and(|first| first != self.name) {
-            return Err(unwanted(&format!("and `{}` was asked for", self.name.display())));
+            return Err(unwanted(&format!("but `{}` was requested", self.name.display())));
         }
         if parts.len() > DEPTH {
             return Err(unwanted(&format!("which is more than {DEPTH} folders deep")));
@@ -197,7 +197,7 @@ impl Landing<'_> {
         Ok(parts)
     }
 
-    /// Opens the folder that these names lead to, each of which must be a folder that came before; none for the place of landing.
+    /// Opens the folder at these names, each of which must be a folder sent before; `None` for the top folder.
     fn folder(&self, names: &[OsString], path: &Path) -> Result<Option<OwnedFd>, Refusal> {
         let mut folder: Option<OwnedFd> = None;
         for name in names {
@@ -205,7 +205,7 @@ impl Landing<'_> {
             let opened = rustix::fs::openat(above, name, FOLDER, Mode::empty());
             folder = Some(opened.map_err(|_| {
                 let (path, name) = (path.display(), name.display());
-                Refusal::Unwanted(format!("it sent `{path}`, and `{name}` is no folder that came before"))
+                Refusal::Unwanted(format!("it sent `{path}`, but `{name}` is not a folder sent before"))
             })?);
         }
         Ok(folder)
@@ -218,7 +218,7 @@ impl Landing<'_> {
         path: &Path,
         entry: &Entry<'_, impl Read>,
     ) -> Result<(), Refusal> {
-        // Who copies it can always look into it, and remove it.
+        // The user can always list and remove it.
         rustix::fs::mkdirat(parent, leaf, mode(entry) | Mode::RWXU).map_err(|error| made(path, error))?;
         self.has_begun = true;
         Ok(())
@@ -234,7 +234,7 @@ impl Landing<'_> {
         let size = entry.size();
         self.room.bytes = self.room.bytes.checked_sub(size).ok_or_else(|| {
             let (size, free) = (human::bytes(size), human::bytes(self.room.bytes));
-            Refusal::Unwanted(format!("`{}` is {size}, and here is room for {free} more", path.display()))
+            Refusal::Unwanted(format!("`{}` is {size}, but there is room for only {free} more", path.display()))
         })?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(parent, leaf, flags, mode(entry)).map_err(|error| made(path, error))?;
@@ -255,7 +255,7 @@ impl Landing<'_> {
                 last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
                 last_modification: Timespec { tv_sec: seconds, tv_nsec: 0 },
             };
-            // A time that this file system cannot keep is no reason to lose the file.
+            // A time that this file system cannot store is no reason to lose the file.
             let _ = rustix::fs::futimens(&file, &times);
         }
         Ok(())
@@ -272,7 +272,7 @@ impl Landing<'_> {
         let target = entry.link_name_bytes().unwrap_or_default().into_owned();
         let target = Path::new(OsStr::from_bytes(&target));
         if !stays_within(target, depth) {
-            let why = format!("it is a link out of what is copied, to `{}`", target.display());
+            let why = format!("it is a link that leads out of the copy, to `{}`", target.display());
             self.left_out.add(path, &why);
             return Ok(());
         }
@@ -282,7 +282,7 @@ impl Landing<'_> {
     }
 }
 
-/// It is the file that could not be written, and not the stream that could not be read.
+/// Whether writing the file failed, rather than reading the stream.
 fn is_of_this_machine(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
@@ -292,19 +292,19 @@ fn made(path: &Path, error: Errno) -> Refusal {
     let path = path.display();
     Refusal::Unwanted(match error {
         Errno::EXIST => format!("it sent `{path}` twice"),
-        error => format!("`{path}` cannot be made here: {error}"),
+        error => format!("`{path}` cannot be created here: {error}"),
     })
 }
 
-/// The rights of an entry: never those to become somebody else. What the umask takes, the system takes.
+/// The permissions of an entry, without setuid, setgid and sticky bits. The system applies the umask.
 fn mode(entry: &Entry<'_, impl Read>) -> Mode {
     Mode::from_raw_mode(entry.header().mode().unwrap_or(0o644) & 0o777)
 }
 
-/// A link that lies so many folders deep leads to something in the copy itself.
+/// Whether a link that is `depth` folders deep leads to something in the copy itself.
 ///
-/// It may go up at its beginning only: there the folders are real ones, and how many there are is known. Later it could go up from
-/// wherever another link leads to.
+/// `..` is allowed only at its beginning: there the folders are real, and their number is known. Later it could go up
+/// from wherever another link leads.
 fn stays_within(target: &Path, depth: usize) -> bool {
     let mut up = 0;
     let mut is_down = false;
@@ -316,11 +316,11 @@ fn stays_within(target: &Path, depth: usize) -> bool {
             _ => return false,
         }
     }
-    // The first of the folders is the copy.
+    // The first of the folders is the copy itself.
     up < depth && (up > 0 || is_down)
 }
 
-/// What a name in a folder is, without following it; none when there is nothing.
+/// The type of an entry in a folder, not following a link; `None` when it does not exist.
 pub(super) fn kind(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<rustix::fs::FileType>> {
     match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => Ok(Some(rustix::fs::FileType::from_raw_mode(found.st_mode))),

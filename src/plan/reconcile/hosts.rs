@@ -1,4 +1,4 @@
-//! Hosts and the projects on them: who is opened to whom, what is brought up where, and what is given back.
+//! Hosts and their projects: firewalls, deployments and releases.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::provider::ObservedResource;
 use crate::state::ItemKind;
 
 impl Work<'_> {
-    /// Ends projects; cleans hosts that are not to hold any.
+    /// Stops projects, and cleans hosts that should not have one.
     pub(super) fn stop_projects(&mut self, goal: &Goal, desired: &Desired, why_not: &str) {
         for found in &self.observed.projects {
             let host = found.host.clone();
@@ -22,15 +22,15 @@ impl Work<'_> {
             } else if !desired.projects.iter().any(|wanted| wanted.key == found.key) {
                 self.outcome.plan.add(&found.key, Action::Clean { host }, why_not, Vec::new());
             } else if !self.host_stays(desired, Some(&found.host)) {
-                // The host itself may outlive its place in the cluster: nothing of ours stays on it.
-                let why = "its host is made anew";
+                // The host itself may outlive its place in the cluster: nothing of ours may stay on it.
+                let why = "its host is replaced";
                 self.outcome.plan.add(&found.key, Action::Clean { host }, why, Vec::new());
             }
         }
     }
 
-    /// Opens hosts to each other once all of them are there, and the head's can be deployed on: what is opened is closed again when the
-    /// host's deployment does not follow, and a worker cannot do without its head.
+    /// Sets firewalls once all hosts exist and the head's host is prepared: a firewall is reverted unless the host's
+    /// deployment follows, and a worker's deployment needs its head.
     pub(super) fn firewalls(&mut self, desired: &Desired) {
         let is_new = |host: &Key| self.renewed.contains(host);
         let some_are_new = desired.firewalls.iter().any(|firewall| is_new(&firewall.host));
@@ -40,8 +40,8 @@ impl Work<'_> {
                 _ if self.renewed.contains(&firewall.host) => "it is new",
                 _ if some_are_new => "another host is new",
                 Some(digest) if *digest == firewall.digest => continue,
-                Some(_) => "what it lets in has changed",
-                None => "its ports are not open to the others alone yet",
+                Some(_) => "its firewall rules have changed",
+                None => "its firewall is not set yet",
             };
             let mut after = self.of_key(&firewall.host);
             for other in &desired.firewalls {
@@ -54,16 +54,16 @@ impl Work<'_> {
         }
     }
 
-    /// Brings up every project that is not there as it is wanted. Compose changes in place: nothing is ended first.
+    /// Deploys every project that is not as wanted. Compose changes projects in place: nothing is ended first.
     pub(super) fn deploy(&mut self, desired: &Desired) {
         for wanted in &desired.projects {
             let found = self.observed.projects.iter().find(|found| found.key == wanted.key);
             let cause = match found {
                 None => "it does not run yet".to_owned(),
-                Some(_) if self.renewed.contains(&wanted.host) => "its host is made anew".to_owned(),
-                // What was opened is closed again unless the stage that follows comes by a new connection.
-                Some(_) if self.firewalls.contains(&wanted.host) => "what its host lets in is set anew".to_owned(),
-                Some(found) if found.digest.is_none() => "it was not brought up to its end".to_owned(),
+                Some(_) if self.renewed.contains(&wanted.host) => "its host is replaced".to_owned(),
+                // A firewall is reverted unless a deployment follows over a new connection.
+                Some(_) if self.firewalls.contains(&wanted.host) => "its host's firewall is set again".to_owned(),
+                Some(found) if found.digest.is_none() => "its last deployment did not finish".to_owned(),
                 Some(found) if found.digest != wanted.digest => "the spec has changed for it".to_owned(),
                 Some(found) => match &found.health {
                     Health::Broken(why) => why.clone(),
@@ -77,12 +77,12 @@ impl Work<'_> {
             let mut after = self.of_key(&wanted.host);
             after.extend(self.of_key(&wanted.key));
             if desired.apart {
-                // Which nodes there are, and where the head will be, is known once all of them are there.
+                // The list of nodes and the head's address are known once all hosts exist.
                 for other in &desired.projects {
                     after.extend(self.acquiring(&other.host));
                 }
             }
-            // What needs a peer finds it when it is there: hosts go side by side.
+            // Nodes wait for their peers themselves, so that hosts are deployed concurrently.
             after.sort_unstable();
             after.dedup();
             let found = found.filter(|_| !self.renewed.contains(&wanted.host));
@@ -92,18 +92,18 @@ impl Work<'_> {
         }
     }
 
-    /// Releases what is there of these keys; what is not there is forgotten.
+    /// Releases the existing resources of these keys, and forgets the others.
     pub(super) fn give_back(&mut self, keys: &BTreeSet<Key>) {
         let mut releases = Releases::default();
         for found in self.observed.resources.iter().rev().filter(|found| !found.adopted && keys.contains(&found.key)) {
-            releases.add(&mut self.outcome.plan, found, "not all of it can be had".to_owned());
+            releases.add(&mut self.outcome.plan, found, "not everything is available".to_owned());
         }
         let is_seen = |key: &Key| self.observed.resources.iter().any(|found| found.key == *key);
         let gone = keys.iter().filter(|key| self.known.items.contains_key(*key) && !is_seen(key)).cloned();
         self.outcome.forgotten.extend(gone);
     }
 
-    /// The operations that make a host be there.
+    /// The operations that acquire or wait for a host.
     pub(super) fn acquiring(&self, host: &Key) -> Vec<usize> {
         let makes = |action: &Action| matches!(action, Action::Acquire { .. } | Action::Await { .. });
         let operations = self.outcome.plan.operations.iter();
@@ -111,12 +111,12 @@ impl Work<'_> {
     }
 }
 
-/// What a deployment does to each node: it keeps those that run as they should, and disturbs no other for one that changes.
+/// The change of a deployment to each node: nodes that run as wanted are kept, and not disturbed by changes to others.
 fn changes(wanted: &ProjectRequest, found: Option<&ObservedProject>) -> Vec<NodeChange> {
-    let seen = |key: &Key| found.and_then(|found| found.nodes.iter().find(|node| node.key == *key));
-    let of = |wanted: &NodeRequest| match seen(&wanted.key) {
+    let observed = |key: &Key| found.and_then(|found| found.nodes.iter().find(|node| node.key == *key));
+    let of = |wanted: &NodeRequest| match observed(&wanted.key) {
         None => (Change::Start, "it does not run yet"),
-        Some(node) if !node.running => (Change::Start, "it does not run any more"),
+        Some(node) if !node.running => (Change::Start, "it no longer runs"),
         Some(ObservedNode { digest: Some(has), .. }) if wanted.digest.as_ref().is_some_and(|digest| digest != has) => {
             (Change::Restart, "the spec has changed for it")
         }
@@ -127,10 +127,10 @@ fn changes(wanted: &ProjectRequest, found: Option<&ObservedProject>) -> Vec<Node
     let mut changes = Vec::new();
     for node in &wanted.nodes {
         let (mut change, mut cause) = of(node);
-        // One that carries no digest is its engine's, and joins the new head by itself.
-        let follows_head = seen(&node.key).is_some_and(|node| node.digest.is_some());
+        // A node without a digest belongs to the container engine, and rejoins a new head on its own.
+        let follows_head = observed(&node.key).is_some_and(|node| node.digest.is_some());
         if change == Change::Keep && !head_stays && follows_head {
-            (change, cause) = (Change::Restart, "its head is started anew");
+            (change, cause) = (Change::Restart, "its head is restarted");
         }
         changes.push(NodeChange { node: node.key.clone(), change, cause: cause.to_owned() });
     }
@@ -143,18 +143,18 @@ fn changes(wanted: &ProjectRequest, found: Option<&ObservedProject>) -> Vec<Node
     changes
 }
 
-/// Releases in an order in which they can be made.
+/// Orders the releases of resources.
 #[derive(Default)]
 pub(super) struct Releases<'a> {
-    /// What must be done before the next of them.
+    /// The operations that must be done before the next release.
     pub(super) before: Vec<usize>,
-    /// Those that go side by side, by their kind.
+    /// The releases of one kind, which run concurrently.
     pub(super) together: Option<(&'a str, Vec<usize>)>,
 }
 
 impl<'a> Releases<'a> {
-    /// Adds the next. What needs others goes before them: the reverse of the order in which it came; what is of one kind goes side
-    /// by side.
+    /// Adds the next release. Resources come in reverse order of creation, so that dependents go first; those of one
+    /// kind are released concurrently.
     pub(super) fn add(&mut self, plan: &mut Plan, found: &'a ObservedResource, cause: String) {
         if let Some((_, ids)) = self.together.take_if(|(kind, _)| *kind != found.kind.0) {
             self.before.extend(ids);

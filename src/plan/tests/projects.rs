@@ -1,4 +1,4 @@
-//! Plans of clusters whose hosts have projects, are opened to each other, made, adopted and waited for.
+//! Plans of clusters with projects: firewalls, new, adopted and pending hosts.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn after_projects() -> (ClusterState, Observed) {
 }
 
 #[test]
-fn hosts_with_projects_go_side_by_side() {
+fn hosts_with_projects_are_deployed_concurrently() {
     let text = reconcile(&Goal::Up(two_projects()), &nothing_known(), &Observed::default()).plan.to_string();
     assert_eq!(
         text,
@@ -40,7 +40,7 @@ fn hosts_with_projects_go_side_by_side() {
 }
 
 #[test]
-fn hosts_that_open_nothing_to_each_other_are_prepared_as_they_come() {
+fn hosts_without_open_ports_are_prepared_as_they_come() {
     let desired = Desired { apart: true, ..two_projects() };
     let text = reconcile(&Goal::Up(desired), &nothing_known(), &Observed::default()).plan.to_string();
     assert_eq!(
@@ -54,7 +54,7 @@ fn hosts_that_open_nothing_to_each_other_are_prepared_as_they_come() {
     );
 }
 
-/// Hosts that are made: what they let in from each other is known only when all of them are there.
+/// Created hosts: their firewalls are known only once all of them exist.
 fn two_with_firewalls(behind: bool) -> Desired {
     let mut desired = two_projects();
     desired.firewalls = (0..2).map(|at| FirewallGoal { host: Key::host(at), digest: "g1".to_owned() }).collect();
@@ -76,23 +76,23 @@ fn no_preparation_waits_for_another_launch() {
          [1,3,5] -> #7 project-0, deploy: it does not run yet\n\
          [2,4,6] -> #8 project-1, deploy: it does not run yet\n"
     );
-    // Only one that is reached through the first waits for that.
+    // Only a host that is reached through the first waits for it.
     let behind = text(two_with_firewalls(true));
     assert!(behind.contains("[1] -> #3 host-0, prepare") && behind.contains("[1,2] -> #4 host-1, prepare"), "{behind}");
 }
 
 #[test]
-fn hosts_are_opened_to_each_other_anew_when_one_of_them_is_another() {
+fn firewalls_are_set_again_when_a_host_is_replaced() {
     let (known, mut observed) = after_projects();
     observed.firewalls = (0..2).map(|at| (Key::host(at), "g1".to_owned())).collect();
     let plan = |observed: &Observed| reconcile(&Goal::Up(two_with_firewalls(false)), &known, observed).plan.to_string();
     assert_eq!(plan(&observed), "");
-    // What is opened is kept by the deployment that follows it, so there is one.
+    // The deployment that follows confirms the firewall.
     observed.firewalls.insert(Key::host(1), "other".to_owned());
     assert_eq!(
         plan(&observed),
-        "#1 host-1, set firewall: what it lets in has changed\n\
-         [1] -> #2 project-1, deploy: what its host lets in is set anew\n"
+        "#1 host-1, set firewall: its firewall rules have changed\n\
+         [1] -> #2 project-1, deploy: its host's firewall is set again\n"
     );
     // The second host is gone: the first must let the new one in.
     observed.resources.remove(1);
@@ -104,13 +104,13 @@ fn hosts_are_opened_to_each_other_anew_when_one_of_them_is_another() {
          [1] -> #2 host-1, prepare: it is new\n\
          [1] -> #3 host-0, set firewall: another host is new\n\
          [1,2] -> #4 host-1, set firewall: it is new\n\
-         [3] -> #5 project-0, deploy: what its host lets in is set anew\n\
+         [3] -> #5 project-0, deploy: its host's firewall is set again\n\
          [1,2,4] -> #6 project-1, deploy: it does not run yet\n"
     );
 }
 
 #[test]
-fn only_what_was_made_is_given_back() {
+fn only_resources_of_this_command_are_released() {
     let (mut known, mut observed) = after_projects();
     let extra = |kind: &str, key: &str, id: &str| ObservedResource {
         kind: ResourceKind(kind.to_owned()),
@@ -127,11 +127,11 @@ fn only_what_was_made_is_given_back() {
     let outcome = reconcile(&Goal::GiveBack(made.into()), &known, &observed);
     assert_eq!(
         outcome.plan.to_string(),
-        "#1 host-3, release: not all of it can be had\n\
-         #2 host-2, release: not all of it can be had\n\
-         [1,2] -> #3 sshkey, release: not all of it can be had\n"
+        "#1 host-3, release: not everything is available\n\
+         #2 host-2, release: not everything is available\n\
+         [1,2] -> #3 sshkey, release: not everything is available\n"
     );
-    assert_eq!(outcome.forgotten, [Key::host(4)], "what was asked for and is not there");
+    assert_eq!(outcome.forgotten, [Key::host(4)], "requested, but not there");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_project_is_brought_up_again_only_where_it_is_not_as_wanted() {
 }
 
 #[test]
-fn a_host_is_cleaned_before_it_is_given_back() {
+fn hosts_are_cleaned_before_they_are_released() {
     let (known, observed) = after_projects();
     assert_eq!(
         reconcile(&Goal::Down, &known, &observed).plan.to_string(),
@@ -158,8 +158,8 @@ fn a_host_is_cleaned_before_it_is_given_back() {
     let mut other = two_projects();
     other.resources[1].settings = serde_json::json!({"node": "another"});
     let text = reconcile(&Goal::Up(other), &known, &observed).plan.to_string();
-    assert!(text.starts_with("#1 project-1, clean host: its host is made anew\n[1] -> #2 host-1, release"), "{text}");
-    assert!(text.contains("project-1, deploy: its host is made anew"), "{text}");
+    assert!(text.starts_with("#1 project-1, clean host: its host is replaced\n[1] -> #2 host-1, release"), "{text}");
+    assert!(text.contains("project-1, deploy: its host is replaced"), "{text}");
 }
 
 fn resource(key: &Key, id: &str) -> ObservedResource {
@@ -176,7 +176,7 @@ fn resource(key: &Key, id: &str) -> ObservedResource {
 }
 
 #[test]
-fn what_is_adopted_is_waited_for_used_and_never_released() {
+fn an_adopted_resource_is_waited_for_used_and_never_released() {
     let lease: Key = "lease0".parse().unwrap();
     let mut wanted = wanted(TWO);
     wanted.resources[0].needs = vec![lease.clone()];
@@ -188,13 +188,13 @@ fn what_is_adopted_is_waited_for_used_and_never_released() {
         Goal::Up(wanted.clone()),
         &nothing_known(),
         &observed,
-        "#1 lease-0, wait for: it is being made
+        "#1 lease-0, wait for: it is being created
 [1] -> #2 host-0, acquire: there is none yet
 [2] -> #3 host-0, prepare: it is new",
     );
     let outcome = reconcile(&Goal::Up(wanted.clone()), &nothing_known(), &observed);
-    assert_eq!(outcome.adopted[0].2, "l-1", "it is written down");
-    // Usable, it takes nothing; and whatever is taken down, it stays.
+    assert_eq!(outcome.adopted[0].2, "l-1", "it is recorded");
+    // Once usable, it needs no operation; and `down` leaves it.
     (observed.resources[0].usable, observed.resources[0].coming) = (true, false);
     let plan = reconcile(&Goal::Up(wanted), &nothing_known(), &observed).plan;
     assert!(plan.operations.iter().all(|operation| operation.key != lease), "{plan}");
@@ -202,13 +202,13 @@ fn what_is_adopted_is_waited_for_used_and_never_released() {
 }
 
 #[test]
-fn what_is_on_its_way_is_waited_for_and_not_made_anew() {
+fn a_pending_resource_is_waited_for_and_not_replaced() {
     let mut wanted = wanted(TWO);
     let (known, mut observed) = after(&wanted);
     wanted.projects.clear();
     observed.projects.clear();
     (observed.resources[0].usable, observed.resources[0].coming) = (false, true);
     let plan = reconcile(&Goal::Up(wanted), &known, &observed).plan;
-    assert!(plan.to_string().starts_with("#1 host-0, wait for: it is being made"), "{plan}");
+    assert!(plan.to_string().starts_with("#1 host-0, wait for: it is being created"), "{plan}");
     assert_eq!(plan.operations.len(), 1, "{plan}");
 }

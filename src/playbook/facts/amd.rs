@@ -1,12 +1,12 @@
-//! What AMD's tools say. Their forms differ from version to version: keys change their letters, and lines stand before the JSON.
+//! Parses the output of AMD's tools. The format varies by version: keys change case, and lines may precede the JSON.
 
 use serde_json::Value;
 
 use super::Facts;
 
-/// What `rocm-smi --json` or `amd-smi static --json` printed, on one line.
+/// Takes the output of `rocm-smi --json` or `amd-smi static --json`, on one line.
 pub(super) fn take(facts: &mut Facts, text: &str) {
-    // Warnings may come first; what is no JSON tells nothing.
+    // Warnings may come first; output without JSON is ignored.
     let Some(value) =
         text.match_indices(['{', '[']).find_map(|(at, _)| serde_json::from_str::<Value>(&text[at..]).ok())
     else {
@@ -33,7 +33,7 @@ fn take_card(facts: &mut Facts, card: &Value) {
         .or_else(|| find(card, &["device name"]))
         .or_else(|| find(card, &["card model"]))
         .or_else(|| find(card, &["card sku"]))
-        // Where the tool knows no name it shows a number.
+        // Without a name, the tool shows a number.
         .filter(|name| !name.starts_with("0x"));
     let found = facts.gpus.iter_mut().find(|gpu| match (&pci, &unique, &gpu.unique_id) {
         (Some(pci), ..) => gpu.pci == *pci,
@@ -48,7 +48,7 @@ fn take_card(facts: &mut Facts, card: &Value) {
     }
 }
 
-/// The value of the first key that is one of these in any case, here or one level below.
+/// The value of the first of these keys, ignoring case, here or below.
 fn find(card: &Value, keys: &[&str]) -> Option<String> {
     let map = card.as_object()?;
     let own = map.iter().find(|(key, _)| keys.contains(&key.to_ascii_lowercase().as_str())).and_then(|(_, value)| {
@@ -60,7 +60,7 @@ fn find(card: &Value, keys: &[&str]) -> Option<String> {
         .or_else(|| map.values().filter(|value| value.is_object()).find_map(|value| find(value, keys)))
 }
 
-/// Hexadecimal digits without `0x` and without zeros in front, which some versions write and some do not.
+/// Hexadecimal digits without `0x` and leading zeros, which only some versions print.
 fn digits(id: &str) -> String {
     let id = id.trim().to_ascii_lowercase();
     id.trim_start_matches("0x").trim_start_matches('0').to_owned()
@@ -84,11 +84,11 @@ mod tests {
 
     #[test]
     fn names_are_found_in_the_forms_of_many_versions() {
-        // Old: `Card series`, GPU ID; no bus asked for, so by the id, which is not padded.
+        // Old: `Card series`, GPU ID; no bus, so matched by the id, which is not padded.
         let old = r#"{"card0": {"GPU ID": "0x738c", "Unique ID": "0x79ccd55167a2124a", "Card series": "Arcturus GL-XL [Instinct MI100]"},
             "card1": {"GPU ID": "0x66a1", "Unique ID": "0x2f048617326b1ea", "Card series": "Vega 20", "Card model": "0x834"}, "system": {"Driver version": "5.19"}}"#;
         assert_eq!(names(old), ["Arcturus GL-XL [Instinct MI100]", "Vega 20"]);
-        // Newer: `Card Series`, `Device Name`, the bus in upper case, an id that is not there, a warning in front.
+        // Newer: `Card Series`, `Device Name`, the bus in upper case, no id, a warning first.
         let new = r#"WARNING: AMD GPU device(s) is/are in a low-power state. {"card0": {"Device Name": "MI100", "Unique ID": "N/A", "Card Series": "AMD Instinct MI100", "PCI Bus": "0000:C3:00.0", "GUID": "1"},
             "card1": {"Device Name": "Navi 22", "Card Series": "N/A", "PCI Bus": "0000:C4:00.0"}}"#;
         assert_eq!(names(new), ["AMD Instinct MI100", "Navi 22"]);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_tells_nothing() {
+    fn output_without_usable_json_is_ignored() {
         for text in [
             "",
             "ERROR:root:Driver not initialized (amdgpu not found in modules)",

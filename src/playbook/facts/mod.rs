@@ -1,4 +1,4 @@
-//! What one round trip learns of a host.
+//! The facts about a host, collected in one round trip.
 
 mod amd;
 mod network;
@@ -10,35 +10,35 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-/// What a host is. What could not be learned is empty or 0.
+/// The facts about a host. Unknown values are empty or 0.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Facts {
     /// The distribution's id: `ubuntu`.
     pub os: String,
-    /// Its version: `24.04`.
+    /// The distribution's version: `24.04`.
     pub os_version: String,
     /// The kernel's release.
     pub kernel: String,
     /// The processor's architecture: `x86_64`.
     pub arch: String,
-    /// Which boot this is.
+    /// The kernel's boot id; it changes with each boot.
     pub boot_id: String,
     /// Logical processors.
     pub cpus: u32,
     /// Memory in bytes.
     pub memory: u64,
-    /// Bytes that are free where the host's folder lies.
+    /// Free bytes on the file system of the host's folder.
     pub disk_free: u64,
-    /// Bytes that are free in `/var/lib`, where engines keep images.
+    /// Free bytes in `/var/lib`, where engines keep images.
     pub lib_free: u64,
-    /// Bytes of shared memory that are free.
+    /// Free bytes of shared memory, `/dev/shm`.
     pub shm_free: u64,
     /// The user that commands run as.
     pub user: String,
-    /// The user that became root by `sudo`, where commands run as root by it.
+    /// The user that became root with `sudo`, when commands run that way.
     pub sudo_user: Option<String>,
-    /// The Python that fits Ray best, or the one there is.
+    /// The first Python that Ray supports, or else the first one found.
     pub python: Option<PythonFact>,
     /// The version of `uv`.
     pub uv: Option<String>,
@@ -46,50 +46,50 @@ pub struct Facts {
     pub gpus: Vec<GpuFact>,
     /// The version of the `docker` command.
     pub docker: Option<String>,
-    /// The version of the engine; none when it does not run, or does not answer us.
+    /// The version of the engine; `None` when it does not run or answer.
     pub docker_engine: Option<String>,
     /// The version of compose v2.
     pub compose: Option<String>,
-    /// The names of running containers that carry no tag of gpucl's.
+    /// The names of running containers without a gpucl tag.
     pub strangers: Vec<String>,
-    /// The files that tell engines of devices (CDI).
+    /// The files that describe devices to engines (CDI).
     pub cdi: Vec<String>,
-    /// The version of the NVIDIA driver that is loaded.
+    /// The version of the loaded NVIDIA driver.
     pub nvidia_loaded: Option<String>,
-    /// The version of the NVIDIA module on the disk; another one than the loaded needs a reboot.
+    /// The version of the NVIDIA module on the disk; if it differs from the loaded one, a reboot is needed.
     pub nvidia_on_disk: Option<String>,
-    /// What `nvidia-smi` said when it failed.
+    /// The error of a failed `nvidia-smi`.
     pub nvidia_error: Option<String>,
-    /// How many NVSwitches are on the bus; with any, the fabric manager must run.
+    /// How many NVSwitches are on the bus; if any, the fabric manager must run.
     pub nvswitches: u32,
-    /// Secure Boot is on: the kernel refuses modules that were built on the host.
+    /// Secure Boot is on: the kernel rejects modules built on the host.
     pub secure_boot: bool,
-    /// The firewalls that are active: `firewalld`, `ufw`, `nftables`.
+    /// The active firewalls: `firewalld`, `ufw`, `nftables`.
     pub firewalls: Vec<String>,
-    /// The numbers of the groups `video` and `render`.
+    /// The group ids of `video` and `render`.
     pub groups: BTreeMap<String, u32>,
-    /// How far cloud-init is: `running` or `done`; none where there is none.
+    /// The state of cloud-init: `running` or `done`; `None` without cloud-init.
     pub cloud_init: Option<String>,
     /// The distribution asks for a reboot.
     pub reboot_required: bool,
-    /// Services are systemd's.
+    /// The host runs systemd.
     pub systemd: bool,
-    /// Its own IPv4 addresses, without the loopback's.
+    /// Its IPv4 addresses, without loopback.
     pub addresses: Vec<Ipv4Addr>,
-    /// Where it listens, by TCP.
+    /// The TCP addresses and ports it listens on.
     pub listening: Vec<SocketAddr>,
 }
 
-/// A Python of the host.
+/// A Python interpreter on the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PythonFact {
-    /// Where it is.
+    /// The interpreter's path.
     pub path: String,
-    /// Its version: `3.11.7`.
+    /// The version: `3.11.7`.
     pub version: String,
 }
 
-/// Who made a GPU.
+/// The vendor of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Vendor {
@@ -102,34 +102,34 @@ pub enum Vendor {
 /// A GPU on the PCI bus.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuFact {
-    /// Its address: `0000:c6:00.0`.
+    /// The PCI address: `0000:c6:00.0`.
     pub pci: String,
-    /// Who made it.
+    /// The vendor.
     pub vendor: Vendor,
-    /// Its PCI device id: `0x2330`.
+    /// The PCI device id: `0x2330`.
     pub device_id: String,
     /// The kernel driver bound to it.
     pub driver: Option<String>,
-    /// The product's name, as its driver's tool tells.
+    /// The product name, from the driver's tool.
     pub name: Option<String>,
-    /// NVIDIA: its UUID, as its driver's tool tells.
+    /// NVIDIA: the UUID, from the driver's tool.
     pub uuid: Option<String>,
-    /// Its memory in bytes, as its driver's tool tells.
+    /// The memory in bytes, from the driver's tool.
     #[serde(default)]
     pub memory: Option<u64>,
-    /// NVIDIA: whether it is cut into instances (MIG); none where it cannot be.
+    /// NVIDIA: whether MIG is enabled; `None` where it is not supported.
     #[serde(default)]
     pub mig: Option<bool>,
     /// The name of its render node: `renderD128`, of `/dev/dri/renderD128`.
     #[serde(default)]
     pub render: Option<String>,
-    /// AMD: the id that its driver tells, in hexadecimal digits; not all cards have one.
+    /// AMD: the driver's unique id, in hexadecimal digits; not all cards have one.
     #[serde(default)]
     pub unique_id: Option<String>,
 }
 
 impl PythonFact {
-    /// Whether Ray has packages for it.
+    /// Whether Ray has packages for it: 3.10 to 3.13.
     pub fn fits_ray(&self) -> bool {
         let mut numbers = self.version.split('.').map(str::parse::<u32>);
         matches!((numbers.next(), numbers.next()), (Some(Ok(3)), Some(Ok(10..=13))))
@@ -142,12 +142,12 @@ impl Facts {
         self.gpus.iter().any(|gpu| gpu.vendor == vendor)
     }
 
-    /// Whether anything listens on this port, at whatever address.
+    /// Whether anything listens on this port, on any address.
     pub fn listens_on(&self, port: u16) -> bool {
         self.listening.iter().any(|address| address.port() == port)
     }
 
-    /// Whether another driver is loaded than lies on the disk, so that only a reboot helps.
+    /// Whether the loaded driver differs from the one on the disk, so that only a reboot helps.
     pub fn nvidia_differs(&self) -> bool {
         matches!((&self.nvidia_loaded, &self.nvidia_on_disk), (Some(loaded), Some(disk)) if loaded != disk)
     }

@@ -1,8 +1,8 @@
-//! Addresses as the kernel writes them in `/proc/net`.
+//! Parses addresses in the kernel's format of `/proc/net`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// `0100007F:1F90 00000000000000000000000000000000:0016 …`: each group of four bytes in the host's order, the port as it is read.
+/// `0100007F:1F90 00000000000000000000000000000000:0016 …`: each group of four bytes in host byte order, the port in plain hexadecimal.
 pub(super) fn listening(rest: &str) -> Vec<SocketAddr> {
     let mut found: Vec<SocketAddr> = rest.split_whitespace().filter_map(socket).collect();
     found.sort();
@@ -13,7 +13,7 @@ pub(super) fn listening(rest: &str) -> Vec<SocketAddr> {
 fn socket(word: &str) -> Option<SocketAddr> {
     let (address, port) = word.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
-    // All that Ray runs on is little-endian.
+    // Every platform of Ray is little-endian.
     let group = |at: usize| u32::from_str_radix(address.get(at..at + 8)?, 16).ok().map(u32::to_le_bytes);
     let address = match address.len() {
         8 => IpAddr::V4(Ipv4Addr::from(group(0)?)),
@@ -30,7 +30,7 @@ fn socket(word: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(address, port))
 }
 
-/// The addresses of the machine that others may know.
+/// The machine's addresses, without loopback and unspecified ones.
 pub(super) fn addresses(rest: &str) -> Vec<Ipv4Addr> {
     rest.split_whitespace()
         .filter_map(|word| word.parse().ok())

@@ -1,9 +1,9 @@
-//! What NVIDIA's tools and modules say.
+//! Parses the output of NVIDIA's tools and modules.
 
 use super::{Facts, GpuFact};
 
 /// One line of `nvidia-smi --query-gpu=pci.bus_id,uuid,name,memory.total,driver_version[,mig.mode.current]`, without units:
-/// `00000000:C6:00.0, GPU-…, NVIDIA H100 80GB HBM3, 81559, 580.95.05, Disabled`. What failed stands there as a sentence.
+/// `00000000:C6:00.0, GPU-…, NVIDIA H100 80GB HBM3, 81559, 580.95.05, Disabled`. A failure is printed as a sentence instead.
 pub(super) fn take(facts: &mut Facts, line: &str) {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     let [bus, uuid, name, rest @ ..] = fields.as_slice() else {
@@ -33,7 +33,7 @@ fn mig(mode: &str) -> Option<bool> {
     }
 }
 
-/// The address as sysfs has it: a domain of four digits where the tool has eight, in lower case.
+/// The address in sysfs form: a domain of four digits instead of the tool's eight, in lower case.
 fn address(bus: &str) -> String {
     let bus = bus.to_ascii_lowercase();
     match bus.len().checked_sub(12) {
@@ -42,7 +42,7 @@ fn address(bus: &str) -> String {
     }
 }
 
-/// The first word that is a version: two or three numbers with points between.
+/// The first word that is a version: two or three numbers separated by dots.
 pub(super) fn version(line: &str) -> Option<String> {
     let is_version = |word: &&str| {
         let parts: Vec<&str> = word.split('.').collect();
@@ -51,7 +51,7 @@ pub(super) fn version(line: &str) -> Option<String> {
     line.split_whitespace().find(is_version).map(str::to_owned)
 }
 
-/// `EXITCODE TEXT`: what the exit code means stands in for a tool that said nothing.
+/// `EXITCODE TEXT`: without a text, the meaning of the exit code.
 pub(super) fn failure(rest: &str) -> String {
     let (code, text) = rest.split_once(' ').unwrap_or((rest, ""));
     if !text.trim().is_empty() {
@@ -62,7 +62,7 @@ pub(super) fn failure(rest: &str) -> String {
         "9" => "the driver is not loaded",
         "12" => "libnvidia-ml.so is missing",
         "15" => "a GPU has fallen off the bus",
-        "18" => "driver and library are of different versions",
+        "18" => "driver and library versions differ",
         "124" => "it did not answer within 20 seconds",
         _ => return format!("it ended with exit code {code}"),
     };
@@ -70,8 +70,8 @@ pub(super) fn failure(rest: &str) -> String {
 }
 
 impl GpuFact {
-    /// NVIDIA: whether the open kernel modules can drive it (Turing and newer), by its device id; none for what is older than
-    /// any driver that is still packaged.
+    /// NVIDIA: whether the open kernel modules can drive it (Turing and newer), by its device id; `None` for a GPU
+    /// too old for any driver that is still packaged.
     pub fn open_modules(&self) -> Option<bool> {
         let id = u32::from_str_radix(self.device_id.trim_start_matches("0x"), 16).ok()?;
         // Kepler and older end below 0x1340; Maxwell, Pascal and Volta below Turing's 0x1e00.
@@ -103,9 +103,9 @@ mod tests {
         facts.take("nvidia", "00000000:C6:00.0, GPU-5f1d0f3e, NVIDIA H100 80GB HBM3, 81559, 580.95.05, Enabled");
         facts.take("nvidia", "00000000:00:1E.0, GPU-d37e67a5, Tesla T4, 15360, 515.105.01, [N/A]");
         facts.take("nvidia", "000010DE:01:00.0, GPU-37037c3f, NVIDIA RTX 4000 SFF Ada Generation, 20475, 595.84");
-        let told: Vec<_> = facts.gpus.iter().map(|gpu| (gpu.name.as_deref(), gpu.memory, gpu.mig)).collect();
+        let found: Vec<_> = facts.gpus.iter().map(|gpu| (gpu.name.as_deref(), gpu.memory, gpu.mig)).collect();
         assert_eq!(
-            told,
+            found,
             [
                 (Some("NVIDIA H100 80GB HBM3"), Some(81559 << 20), Some(true)),
                 (Some("Tesla T4"), Some(15360 << 20), None),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_on_standard_output_are_no_gpus() {
+    fn errors_on_stdout_are_not_gpus() {
         let mut facts = host(&["0000:c6:00.0"]);
         for line in [
             "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.",
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_age_of_a_gpu_says_which_modules_drive_it() {
+    fn the_device_id_decides_which_modules_drive_a_gpu() {
         let gpu = |id: &str| {
             let mut facts = Facts::default();
             facts.take("gpu", &format!("0000:01:00.0 0x10de {id} -"));

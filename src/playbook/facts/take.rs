@@ -1,9 +1,9 @@
-//! From the lines of a host's program to facts.
+//! Parses facts from the lines of a host's program.
 
 use super::{Facts, GpuFact, PythonFact, Vendor, amd, network, nvidia};
 
 impl Facts {
-    /// Takes one fact as the host's program says it: its key and the rest of its line.
+    /// Takes one fact printed by the host's program: its key and the rest of its line.
     pub(in crate::playbook) fn take(&mut self, key: &str, rest: &str) {
         let text = || rest.trim().to_owned();
         let number = |factor: u64| rest.trim().parse::<u64>().unwrap_or_default().saturating_mul(factor);
@@ -53,13 +53,13 @@ impl Facts {
             "systemd" => self.systemd = text() == "yes",
             "listening" => self.listening = network::listening(rest),
             "addresses" => self.addresses = network::addresses(rest),
-            // A later version may say more.
+            // A later version may print more.
             _ => {}
         }
     }
 }
 
-/// `ADDRESS VENDOR DEVICE DRIVER RENDER-NODE UNIQUE-ID`, a dash for what there is not.
+/// `ADDRESS VENDOR DEVICE DRIVER RENDER-NODE UNIQUE-ID`, with a dash for missing values.
 fn gpu(rest: &str) -> Option<GpuFact> {
     let mut words = rest.split(' ');
     let pci = words.next().filter(|pci| !pci.is_empty())?;
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_found_in_what_the_tools_print() {
+    fn versions_are_found_in_tool_output() {
         let mut facts = Facts::default();
         facts.take("python", "3.9.2 /usr/bin/python3");
         facts.take("docker", "Docker version 29.1.3, build abc");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_of_an_older_version_are_read_still() {
+    fn facts_of_an_older_version_are_still_read() {
         let old = r#"{"os":"ubuntu","gpus":[{"pci":"0000:c6:00.0","vendor":"nvidia","device_id":"0x2330","driver":null,"name":null,"uuid":null}]}"#;
         let facts: Facts = serde_json::from_str(old).unwrap();
         assert_eq!((facts.os.as_str(), facts.gpus.len(), facts.gpus[0].memory), ("ubuntu", 1, None));

@@ -1,9 +1,9 @@
-# What the program of an exec and the detached program share. POSIX, and no more than busybox has.
+# Shared by the program of an exec and the detached program. POSIX, and only what busybox has.
 
-# Prints a line that gpucl reads. Only who knows the nonce can print one.
+# Prints a line that gpucl parses. The nonce keeps other output from being taken for one.
 say() { printf '::gpucl %s %s\n' "$nonce" "$*"; }
 
-# Sets `now`: milliseconds since the machine started. It costs no process, and nobody sets that clock.
+# Sets `now`: milliseconds since boot. It needs no process, and that clock is never set.
 tell_now() {
     read -r now _ </proc/uptime
     now=${now%.*}${now#*.}
@@ -12,20 +12,20 @@ tell_now() {
     now=$((now * 10))
 }
 
-# Sets `started`: when process $1 started, or nothing when it is gone. A pid alone may be a stranger's by now.
+# Sets `started`: when process $1 started; empty when it is gone. The pid alone may have been reused.
 tell_started() {
     started=
     stat=
     { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 0
-    # The name stands in parentheses and may hold blanks: count from behind it.
+    # The name is in parentheses and may contain spaces: count the fields after it.
     set -- ${stat##*) }
     case ${1:-} in Z | X | '') ;; *) started=${20:-} ;; esac
 }
 
-# Sleeps a fraction of a second where that is known, else a second.
+# Sleeps a fraction of a second where `sleep` supports it, else a second.
 nap() { sleep "$1" 2>/dev/null || sleep 1; }
 
-# Ends every process that a step of program $1 began, also one that went into a session of its own.
+# Ends every process started by a step of program $1, also one in its own session.
 sweep() {
     signal=TERM
     round=0
@@ -44,7 +44,7 @@ sweep() {
     return 1
 }
 
-# Starts the machine anew in a moment, and says so beside the lock: nobody begins anything before it is back.
+# Reboots the machine in a moment and records that beside the lock, so that nothing starts before it is back.
 restart_machine() {
     printf '%s\n' "$boot" >"$lock.reboot"
     if [ -d /run/systemd/system ] && systemd-run --quiet --collect --on-active=2 --timer-property=AccuracySec=100ms \

@@ -1,6 +1,6 @@
-# The detached program of one stage: it holds the lock, runs the steps in order, and outlives whoever started it.
+# The detached program of one stage: it holds the lock, runs the steps in order, and outlives the exec that started it.
 
-# What must happen in any case happens before the end of a stage that failed.
+# Runs the `finally` steps of a failed stage, up to the current one.
 give_back() {
     for number in $finally; do
         [ "$number" -le "$current" ] || run_script "$dir/$number.sh" 60 >/dev/null 2>&1
@@ -35,18 +35,18 @@ begin() {
     say begin "$stage"
 }
 
-# Runs the script $1 for at most $2 seconds, in a session of its own and without the lock; sets `code` and `late`.
+# Runs the script $1 for at most $2 seconds, in its own session and without the lock; sets `code` and `late`.
 run_script() {
     tell_now
     late=
     until=$((now + $2 * 1000))
     GPUCL_PROGRAM=$id setsid timeout -k 5 "$2" sh "$1" </dev/null 9>&- &
     code=0
-    # A shell says `Killed` of its children; that is no line of the step's.
+    # A shell prints `Killed` for its children; that is not the step's output.
     { wait $! || code=$?; } 2>/dev/null
     tell_now
     [ "$code" -eq 0 ] || [ "$now" -lt "$until" ] || late=1
-    # Nothing of a script that was cut goes on.
+    # Nothing of a timed-out script may go on.
     [ -z "$late" ] || sweep "$id"
 }
 
@@ -62,23 +62,23 @@ tell_limit() {
     [ "$limit_now" -gt 0 ] || limit_now=1
 }
 
-# Whether the machine may be started anew for step $1; prints why not. Never twice for one step: what does not hold after a
-# reboot will not hold after another.
+# Whether the machine may be rebooted for step $1; prints why not. Never twice for one step: if one reboot did not help,
+# another will not.
 may_restart() {
     count=$(grep -c -s "^$stage-$digest " "$home/program/rebooted")
     if [ "$reboots" != yes ]; then
-        echo "this machine must be started anew for it, which gpucl does not do here"
+        echo "this step needs a reboot, which gpucl does not do on this machine"
     elif grep -q -s -x "$stage-$digest $1 .*" "$home/program/rebooted"; then
-        echo "this machine was started anew for it, and it does not hold still"
+        echo "this machine was rebooted for this step, and its check still fails"
     elif [ "${count:-0}" -ge 2 ]; then
-        echo "this machine was started anew twice already in this stage"
+        echo "this machine was already rebooted twice in this stage"
     else
         return 0
     fi
     return 1
 }
 
-# One step: number, attempts after the first, its limit in seconds or 0, what it creates, its name, whether a reboot follows it.
+# One step: number, retries, limit in seconds or 0, path it creates, name, whether a reboot follows (`yes`).
 step() {
     tell_now
     began=$now
@@ -90,7 +90,7 @@ step() {
     fi
     if [ -e "$dir/$1.unless" ]; then
         tell_limit 60
-        # What a question prints is of no interest to anyone.
+        # The output of `unless` is discarded.
         run_script "$dir/$1.unless" "$limit_now" >/dev/null 2>&1
         if [ "$code" -eq 0 ]; then
             tell_now
@@ -117,7 +117,7 @@ step() {
         say fail "$1" "$((now - began))" "$code" "$5"
         finish failed "$1" "$code"
     fi
-    # The step itself found that there was nothing to do.
+    # The step itself found nothing to do (`done_already`).
     if [ -e "$dir/$1.skipped" ]; then
         say skip "$1" "$((now - began))" "$5"
     elif [ "$6" = yes ]; then

@@ -1,4 +1,4 @@
-# Ends the program that runs on this host, and every process of its steps.
+# Ends the program running on this host, and every process of its steps.
 main() {
     umask 077
     read -r boot </proc/sys/kernel/random/boot_id

@@ -1,4 +1,4 @@
-# The program of one exec: learn the facts, then start the stage's program, or attach to the one that runs, and follow it.
+# The program of one exec: collect the facts, then start the stage's program or attach to a running one, and follow it.
 
 trouble() {
     say trouble "$*"
@@ -6,13 +6,13 @@ trouble() {
     exit 1
 }
 
-# Why something may not be written: of a full disk some shells say only that there was an error.
+# Prints a full disk as the reason for a failed write: some shells report only that there was an error.
 or_full() {
     free=$(free_of "$home")
     [ "${free:-64}" -ge 64 ] || printf ': No space left on device (%s)' "$home"
 }
 
-# Reads who runs, or ran last. False when that is not known.
+# Reads which program runs, or ran last. False when unknown.
 read_current() {
     c_id=
     { read -r c_id c_pid c_start c_boot c_stage c_digest c_deadline c_nonce <"$home/program/current"; } 2>/dev/null
@@ -20,14 +20,14 @@ read_current() {
     c_dir=$home/program/$c_stage-$c_digest
 }
 
-# The program that `current` names still runs.
+# Whether the program named in `current` still runs.
 runs() {
     read_current && [ "$c_boot" = "$boot" ] && [ ! -e "$c_dir/result" ] || return 1
     tell_started "$c_pid"
     [ "$started" = "$c_start" ]
 }
 
-# Sets `who` to the stage and the tag of another cluster's program that runs on this host, if any.
+# Sets `who` to the stage and tag of another cluster's program running on this host; false when there is none.
 tell_other() {
     who=
     for file in "${lock%/*}"/*/program/current; do
@@ -44,7 +44,7 @@ tell_other() {
     return 1
 }
 
-# The lock is held, and not by a program of this cluster: waits a moment, and gives up at a limit.
+# The lock is held, but not by a program of this cluster: waits a moment, and gives up at a limit.
 wait_for_lock() {
     tell_now
     [ -n "$waiting_since" ] || waiting_since=$now
@@ -54,27 +54,27 @@ wait_for_lock() {
         [ "$((now - waiting_since))" -lt "$((limit * 1000))" ] || trouble "another cluster's program (stage $who) did not end within $limit seconds"
         nap 1
     else
-        # One is about to start, or about to be gone.
+        # A program is about to start or to end.
         waited=$((waited + 1))
-        [ "$waited" -lt 600 ] || trouble "$lock is held, but by no program of gpucl"
+        [ "$waited" -lt 600 ] || trouble "$lock is held, but not by a program of gpucl"
         nap 0.1
     fi
 }
 
-# The machine is about to start anew: what is begun now would be cut.
+# Whether the machine is about to reboot, which would cut off anything started now.
 is_rebooting() {
-    told=
-    { read -r told _ <"$lock.reboot"; } 2>/dev/null
-    [ -n "$told" ] || return 1
-    if [ "$told" != "$boot" ]; then
+    rebooting=
+    { read -r rebooting _ <"$lock.reboot"; } 2>/dev/null
+    [ -n "$rebooting" ] || return 1
+    if [ "$rebooting" != "$boot" ]; then
         rm -f "$lock.reboot"
         return 1
     fi
-    # It was asked long ago, and did not: once more.
+    # Requested more than two minutes ago without effect: once more.
     [ -z "$(find "$lock.reboot" -mmin +2 2>/dev/null)" ] || restart_machine
 }
 
-# A program that was killed may have left a step running: it is ended before anything else begins.
+# A killed program may have left a step running: ends it before anything else starts.
 end_leftover() {
     read_current || return 0
     [ "$c_boot" = "$boot" ] || return 0
@@ -88,7 +88,7 @@ say_values() {
     done <"$1"
 }
 
-# The digest that last succeeded is this one, and what can be looked at cheaply is still there.
+# Whether the stage last succeeded with this digest and still passes the cheap checks.
 is_unchanged() {
     [ -r "$home/prepared/$stage" ] || return 1
     read -r _ done_digest <"$home/prepared/$stage"
@@ -96,22 +96,22 @@ is_unchanged() {
     still_holds "$home/prepared/$stage"
 }
 
-# Starts the detached program. The lock goes over to it: it is free when the program has ended, however it ends.
+# Starts the detached program, which inherits the lock: it is released when the program ends, however it ends.
 start() {
-    # The last program's folder stays: somebody may still read how it ended.
+    # Keep the last program's folder: another exec may still read its result.
     last=
     if read_current; then last=$c_dir; fi
     rm -f "$home/program/current"
     for old in "$home/program/$stage-"*; do
         [ "$old" = "$last" ] && [ "$old" != "$dir" ] || rm -rf "$old"
     done
-    mkdir -p "$dir" || trouble "the folder $dir cannot be made$(or_full)"
-    # What the last program learned is there for `saved`, and for steps that are skipped.
+    mkdir -p "$dir" || trouble "the folder $dir cannot be created$(or_full)"
+    # The values of the last program, for `saved` and for skipped steps.
     [ ! -r "$home/prepared/$stage" ] || cp "$home/prepared/$stage" "$dir/values" || trouble "$dir cannot be written$(or_full)"
     deliver || trouble "a file cannot be written$(or_full)"
-    # From here on the host is in between.
+    # From here on the stage counts as incomplete.
     rm -f "$home/prepared/$stage" || trouble "$home/prepared/$stage cannot be removed"
-    # Where systemd ends all of a session with its connection, a scope of its own lives on.
+    # Where systemd ends a session's processes with its connection, a separate scope survives.
     if [ "$(id -u)" = 0 ] && [ -d /run/systemd/system ] && systemd-run --scope --quiet --collect true >/dev/null 2>&1; then
         setsid systemd-run --scope --quiet --collect --unit="gpucl-$id" sh "$dir/run.sh" </dev/null >>"$dir/log" 2>&1 &
     else
@@ -126,7 +126,7 @@ start() {
     done
 }
 
-# Prints what is new in the log, in whole lines, and then how far that reached.
+# Prints the new whole lines of the log, and then the byte offset reached.
 show_new() {
     size=$(wc -c <"$c_dir/log") || return 0
     size=$((size))
@@ -156,10 +156,10 @@ follow() {
     tell_started "$PPID"
     parent=$started
     while :; do
-        # Whoever read this was killed.
+        # The reader was killed.
         tell_started "$PPID"
         [ "$started" = "$parent" ] || exit 1
-        # The order matters: what was written before the end was seen is read after it.
+        # The order matters: check for the end first, then read what was written before it.
         tell_started "$c_pid"
         if [ -e "$c_dir/result" ]; then
             over=result
@@ -176,14 +176,14 @@ follow() {
         ticks=$((ticks + 1))
         if [ "$ticks" -lt 10 ]; then nap 0.05; else nap 0.2; fi
     done
-    # It may have ended as it should between the two looks.
+    # It may have ended normally between the two checks.
     if [ "$over" = died ] && [ -e "$c_dir/result" ]; then
         over=result
         show_new
     fi
 }
 
-# Says how the followed program ended.
+# Reports how the followed program ended.
 report() {
     verdict=
     [ "$over" != result ] || read -r verdict <"$c_dir/result"
@@ -208,7 +208,7 @@ main() {
     waited=0
     waiting_since=
     waiting_for=
-    # An exec that broke before it could say so may have started our program already.
+    # A broken exec may have started our program already, before it could report that.
     own=$id
     while :; do
         if [ -n "$resume" ] && read_current && [ "$c_id" = "$resume" ] && [ "$c_boot" = "$boot" ]; then
@@ -216,7 +216,7 @@ main() {
         elif [ -n "$own" ] && read_current && [ "$c_id" = "$own" ] && [ "$c_boot" = "$boot" ]; then
             from=0
         else
-            # A failing redirection of `exec` would end the shell without a word of ours.
+            # A failing redirection of `exec` would end the shell without our error message.
             (: >>"$lock") || trouble "the file $lock cannot be written$(or_full)"
             exec 9>>"$lock"
             from=0
@@ -241,12 +241,12 @@ main() {
         own=
         exec 9>&-
         follow "$from"
-        # Two others came after it, so that its end cannot be known any more: it is begun again.
+        # Two later programs replaced its folder, so its result is unknown: start over.
         [ "$over" != gone ] || continue
         report
         [ "$same" = other ] && [ "$over" != stuck ] || break
     done
-    # The program may have made another machine of it: with its driver a GPU tells its name.
+    # The program may have changed the facts: once its driver is installed, a GPU reports its name.
     case ${verdict-} in ok*)
         say facts-again
         facts

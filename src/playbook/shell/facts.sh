@@ -1,8 +1,8 @@
-# Learns what this machine is, and says it as facts. Nothing here changes anything, and nothing needs a tool that may be missing.
+# Collects and prints the facts of this machine. Changes nothing, and works without any tool that may be missing.
 
 fact() { say fact "$@"; }
 
-# What follows the = in line $1 of /etc/os-release, without quotes.
+# The value of $1 in /etc/os-release, without quotes.
 release() { sed -n "s/^$1=//p" /etc/os-release 2>/dev/null | tr -d '"' | head -n 1; }
 
 # The free KiB of the file system that path $1 is on, or will be on.
@@ -12,7 +12,7 @@ free_of() {
     df -Pk "${place:-/}" 2>/dev/null | awk 'END { print $4 }'
 }
 
-# Sets `fit` when the command $1 is a Python that runs, and says what it is.
+# Sets `found` to version and path when the command $1 is a working Python, and `fit` when Ray supports it.
 python_of() {
     found=$(timeout 10 "$1" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3], sys.executable)' 2>/dev/null) || return 1
     case $found in 3.1[0-3].* | 3.[0-9].* | 3.[1-9][0-9].*) ;; *) return 1 ;; esac
@@ -31,11 +31,11 @@ facts_python() {
     [ -z "$kept" ] || fact python "$kept"
 }
 
-# Asks nvidia-smi for the fields $1; a line each, its exit code and its first line when it failed. Errors come on its stdout.
+# Asks nvidia-smi for the fields $1; sets `output`, one line per GPU, and `output_code`. It prints errors on stdout.
 nvidia_query() {
     # It hangs on a sick GPU.
-    told=$(timeout 20 nvidia-smi "--query-gpu=$1" --format=csv,noheader,nounits 2>/dev/null </dev/null)
-    told_code=$?
+    output=$(timeout 20 nvidia-smi "--query-gpu=$1" --format=csv,noheader,nounits 2>/dev/null </dev/null)
+    output_code=$?
 }
 
 facts_nvidia() {
@@ -48,12 +48,12 @@ facts_nvidia() {
     command -v nvidia-smi >/dev/null 2>&1 || return 0
     nvidia_query pci.bus_id,uuid,name,memory.total,driver_version,mig.mode.current
     # Old drivers do not know the last field.
-    [ "$told_code" -ne 2 ] || nvidia_query pci.bus_id,uuid,name,memory.total,driver_version
-    [ -z "$told" ] || printf '%s\n' "$told" | while read -r line; do fact nvidia "$line"; done
-    [ "$told_code" -eq 0 ] || fact nvidia_error "$told_code" "$(printf '%s\n' "$told" | head -n 1)"
+    [ "$output_code" -ne 2 ] || nvidia_query pci.bus_id,uuid,name,memory.total,driver_version
+    [ -z "$output" ] || printf '%s\n' "$output" | while read -r line; do fact nvidia "$line"; done
+    [ "$output_code" -eq 0 ] || fact nvidia_error "$output_code" "$(printf '%s\n' "$output" | head -n 1)"
 }
 
-# Names of AMD's products; their tools wait for a driver that is not there, so they are asked only when it is.
+# Names of AMD products. Their tools wait for a missing driver, so they are asked only when it is loaded.
 facts_amd() {
     [ -e /dev/kfd ] || return 0
     for tool in rocm-smi /opt/rocm/bin/rocm-smi /opt/rocm/core-*/bin/rocm-smi; do
@@ -102,10 +102,10 @@ facts_gpus() {
 
 facts_engine() {
     command -v docker >/dev/null 2>&1 || return 0
-    # The client's own version: the engine need not run for it.
+    # The client's version, which needs no running engine.
     fact docker "$(timeout 10 docker --version 2>/dev/null)"
     fact compose "$(timeout 10 docker compose version --short 2>/dev/null)"
-    # Without its socket a client may ask an engine elsewhere.
+    # Without this socket the client may ask a remote engine.
     [ -S /var/run/docker.sock ] || return 0
     fact docker_engine "$(DOCKER_HOST=unix:///var/run/docker.sock timeout 10 docker version --format '{{.Server.Version}}' 2>/dev/null)"
     DOCKER_HOST=unix:///var/run/docker.sock timeout 10 docker ps --format '{{.Names}} {{.Label "gpucl.tag"}}' 2>/dev/null |
@@ -139,13 +139,13 @@ facts_system() {
         [ ! -e "$file" ] || fact cdi "$file"
     done
     facts_secure_boot
-    # In the kernel's own form; what they mean is worked out where it is read.
+    # In the kernel's own format; gpucl parses it.
     fact listening "$(awk '$4 == "0A" { print $2 }' /proc/net/tcp /proc/net/tcp6 2>/dev/null | sort -u | tr '\n' ' ')"
     fact addresses "$(awk '/\/32 host LOCAL/ { print last } { last = $2 }' /proc/net/fib_trie 2>/dev/null | sort -u | tr '\n' ' ')"
 }
 
 facts() {
-    # Who only asks what runs needs to know whether the machine was started anew, and nothing that takes time.
+    # A glance needs to know only whether the machine was rebooted, and nothing that takes time.
     if [ -n "${brief:-}" ]; then
         fact boot_id "$boot"
         say facts-end

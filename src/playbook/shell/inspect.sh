@@ -1,4 +1,4 @@
-# Looks at the host: facts, what of ours was seen through here, and what the script says. Changes nothing.
+# Inspects the host: facts, completed stages, and the output of the script. Changes nothing.
 main() {
     read -r boot </proc/sys/kernel/random/boot_id
     facts
@@ -17,8 +17,8 @@ main() {
         done <"$file"
     done
     hold_all
-    # Each line that it prints stands behind our mark: it cannot pass for another.
-    # Not as an argument, which everybody on the host can read.
+    # Each line of its output gets our mark, so that it cannot pass for another line.
+    # The script is not an argument, which everybody on the host could read.
     timeout 120 sh /dev/fd/3 3<<LOOK </dev/null | awk -v mark="::gpucl $nonce line " '{ print mark $0 }'
 $script
 LOOK

@@ -1,4 +1,4 @@
-//! The cases about a call that ends: what it made, what it said, what it wrote down.
+//! The cases about calls that return: their effect, their result, and what they record.
 
 use super::bench::{Bench, list};
 use super::recorders::{Failing, Notebook};
@@ -11,10 +11,10 @@ pub(super) async fn shows(bench: &Bench<'_>) -> Verdict {
     let scope = bench.fresh_scope()?;
     for request in bench.chain(&scope)? {
         let acquired = bench.acquire(&scope, &request, &Notebook::default()).await?;
-        ensure(!acquired.was_there, || format!("the new {} is said to have been there", request.key))?;
+        ensure(!acquired.was_there, || format!("acquire says that the new {} existed before", request.key))?;
         let seen = bench.until_usable(&scope, &request, &acquired.id).await?;
         ensure(seen.kind == request.kind, || {
-            format!("{} was asked for as {} and shows as {}", request.key, request.kind.0, seen.kind.0)
+            format!("{} was requested as {} but shows as {}", request.key, request.kind.0, seen.kind.0)
         })?;
     }
     Ok(())
@@ -25,10 +25,10 @@ pub(super) async fn twice(bench: &Bench<'_>) -> Verdict {
     for request in bench.chain(&scope)? {
         let first = bench.acquire_usable(&scope, &request).await?;
         let second = bench.acquire(&scope, &request, &Notebook::default()).await?;
-        ensure(second.id == first, || format!("{} was {first}, and then {}", request.key, second.id))?;
-        ensure(second.was_there, || format!("{first} is said to be new the second time"))?;
+        ensure(second.id == first, || format!("{} was {first} and is now {}", request.key, second.id))?;
+        ensure(second.was_there, || format!("the second acquire says that {first} is new"))?;
         let seen = bench.exactly_one(&scope, &request.key).await?;
-        ensure(seen.id == first, || format!("{} was acquired as {first} and shows as {}", request.key, seen.id))?;
+        ensure(seen.id == first, || format!("{} was acquired as {first} but shows as {}", request.key, seen.id))?;
     }
     Ok(())
 }
@@ -41,7 +41,7 @@ pub(super) async fn recorded(bench: &Bench<'_>) -> Verdict {
             let id = bench.acquire(&scope, &request, &notebook).await?.id;
             let ids = notebook.ids(&request.key);
             ensure(ids.contains(&id), || {
-                format!("{} was {round}: acquire returned {id}, and the recorder was given {ids:?}", request.key)
+                format!("{} was {round}: acquire returned {id}, but the recorder got {ids:?}", request.key)
             })?;
             bench.until_usable(&scope, &request, &id).await?;
         }
@@ -51,11 +51,11 @@ pub(super) async fn recorded(bench: &Bench<'_>) -> Verdict {
     let scope = bench.fresh_scope()?;
     for request in bench.chain(&scope)? {
         let Err(error) = bench.try_acquire(&scope, &request, &Failing).await? else {
-            return broken(format!("{} was acquired although its id could not be written down", request.key));
+            return broken(format!("{} was acquired although its id could not be recorded", request.key));
         };
         let seen = bench.observe_after_delay(&scope, &request.key).await?;
         let denied = *error.left_behind() == LeftBehind::Clear && !seen.is_empty();
-        ensure(!denied, || format!("the error says that nothing is left, and observe shows {}", list(&seen)))?;
+        ensure(!denied, || format!("the error says that nothing is left behind, but observe shows {}", list(&seen)))?;
         bench.acquire_usable(&scope, &request).await?;
         bench.exactly_one(&scope, &request.key).await?;
     }
@@ -70,14 +70,14 @@ pub(super) async fn errors(bench: &Bench<'_>) -> Verdict {
         return broken("the request that must be refused was granted");
     };
     ensure(error.retry_status() == Status::Permanent, || {
-        format!("the refusal is said to be {:?}, so it would be tried again: {error}", error.retry_status())
+        format!("the refusal has status {:?}, so it would be retried: {error}", error.retry_status())
     })?;
     ensure(*error.left_behind() == LeftBehind::Clear, || {
-        format!("the refusal is said to have left {:?}: {error}", error.left_behind())
+        format!("the refusal says that it left behind {:?}: {error}", error.left_behind())
     })?;
-    ensure(notebook.len() == 0, || "an id was written down for what was refused".to_owned())?;
+    ensure(notebook.len() == 0, || "an id was recorded for the refused request".to_owned())?;
     let seen = bench.observe_after_delay(&scope, &request.key).await?;
-    ensure(seen.is_empty(), || format!("the refused request left {}", list(&seen)))
+    ensure(seen.is_empty(), || format!("the refused request left behind {}", list(&seen)))
 }
 
 pub(super) async fn partial(bench: &Bench<'_>) -> Verdict {
@@ -92,12 +92,12 @@ pub(super) async fn partial(bench: &Bench<'_>) -> Verdict {
         ids.push(bench.acquire_usable(&scope, request).await?);
     }
     let seen = bench.observe(&scope).await?;
-    ensure(seen.len() == half.len(), || format!("{} were acquired, and observe shows {}", half.len(), list(&seen)))?;
+    ensure(seen.len() == half.len(), || format!("{} were acquired, but observe shows {}", half.len(), list(&seen)))?;
 
-    // The next run begins at the beginning.
+    // The next run starts from the first resource.
     for (index, (request, id)) in bench.acquire_all(&scope).await?.into_iter().enumerate() {
         let before = ids.get(index).unwrap_or(&id);
-        ensure(*before == id, || format!("{} was {before}, and then {id}", request.key))?;
+        ensure(*before == id, || format!("{} was {before} and is now {id}", request.key))?;
         bench.exactly_one(&scope, &request.key).await?;
     }
     bench.release_all(&scope).await?;
@@ -119,16 +119,21 @@ pub(super) async fn place(bench: &Bench<'_>) -> Verdict {
     let tag = scope.tag(&request.key);
     let ask = || bench.limited("place", bench.subject.provider.place(&tag, id));
     let place = ask().await?.or_else(|error| broken(format!("{} has no place: {error}", request.key)))?;
-    let again = ask().await?.or_else(|error| broken(format!("{} has a place only once: {error}", request.key)))?;
-    ensure(place == again, || format!("{} has two places: {place:?} and {again:?}", request.key))?;
+    let again =
+        ask().await?.or_else(|error| broken(format!("{} has no place at the second call: {error}", request.key)))?;
+    ensure(place == again, || format!("two calls gave {} two places: {place:?} and {again:?}", request.key))?;
     match place {
         HostPlace::Local { folder, .. } => ensure(folder.is_absolute() && folder.is_dir(), || {
-            format!("the place of {} is no folder with a whole path: {}", request.key, folder.display())
+            format!(
+                "the place of {} is not an existing folder with an absolute path: {}",
+                request.key,
+                folder.display()
+            )
         })?,
         HostPlace::Ssh { target } => {
-            ensure(!target.node.is_empty(), || format!("the place of {} has no node", request.key))?;
+            ensure(!target.node.is_empty(), || format!("the place of {} has no node name", request.key))?;
         }
     }
     bench.release_all(&scope).await?;
-    ensure(ask().await?.is_err(), || format!("{} is gone and has a place", request.key))
+    ensure(ask().await?.is_err(), || format!("{} is gone but has a place", request.key))
 }

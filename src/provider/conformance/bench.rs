@@ -1,4 +1,4 @@
-//! What the cases work with: calls with a limit, waits, and the clearing up after them.
+//! The bench that the cases run on: calls with a timeout, waits, and the cleanup afterwards.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -12,15 +12,15 @@ use crate::error::Error;
 use crate::name::{ClusterName, Key, Owner, Scope};
 use crate::provider::{Acquired, Capability, HostRequest, ObservedResource, Recorder, ResourceRequest};
 
-/// How long one call may take beyond what a resource may take.
+/// The timeout of one call, in addition to the subject's patience.
 const CALL_MARGIN: Duration = Duration::from_secs(60);
 
-/// What the cases work with.
+/// The provider under test and the scopes that the cases used.
 pub(super) struct Bench<'a> {
     pub(super) subject: &'a Subject<'a>,
-    /// Every scope that a case was given. They outlive the case, which may be dropped at any point.
+    /// Every scope handed to a case. They outlive the case, which may be dropped at any point.
     scopes: Mutex<BTreeSet<Scope>>,
-    /// Those that may hold something.
+    /// The scopes that may have resources.
     dirty: Mutex<BTreeSet<Scope>>,
     clusters: AtomicUsize,
 }
@@ -34,13 +34,13 @@ impl<'a> Bench<'a> {
         self.subject.provider.capability()
     }
 
-    /// A cluster that nobody used before.
+    /// A scope with a new cluster name.
     pub(super) fn fresh_scope(&self) -> Verdict<Scope> {
         let number = self.clusters.fetch_add(1, Ordering::Relaxed);
         self.scope(&self.subject.owner, &format!("check-{number}"))
     }
 
-    /// The cluster of this name and owner.
+    /// The scope of this owner and cluster name.
     pub(super) fn scope(&self, owner: &Owner, cluster: &str) -> Verdict<Scope> {
         let cluster: ClusterName = cluster.parse().or_else(|error| broken(format!("{error}")))?;
         let scope = Scope { owner: owner.clone(), cluster };
@@ -53,12 +53,12 @@ impl<'a> Bench<'a> {
         self.scopes.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    /// The resources of the first host.
+    /// The resources of the first host, in order.
     pub(super) fn chain(&self, scope: &Scope) -> Verdict<Vec<ResourceRequest>> {
         self.expand(scope, 0)
     }
 
-    /// The resources of the n-th host.
+    /// The resources of the n-th host, in order.
     pub(super) fn expand(&self, scope: &Scope, host: usize) -> Verdict<Vec<ResourceRequest>> {
         let request = HostRequest::new(Key::host(host), self.subject.host.clone());
         verdict("expand a host", self.subject.provider.expand(scope, &request))
@@ -68,7 +68,7 @@ impl<'a> Bench<'a> {
         verdict("observe", self.limited("observe", self.subject.provider.observe(scope)).await?)
     }
 
-    /// Acquires; an error of the provider's is an error here.
+    /// Acquires; an error from the provider fails the case.
     pub(super) async fn acquire(
         &self,
         scope: &Scope,
@@ -79,7 +79,7 @@ impl<'a> Bench<'a> {
         verdict(&what, self.try_acquire(scope, request, recorder).await?)
     }
 
-    /// Acquires; an error of the provider's is handed back.
+    /// Acquires; an error from the provider is returned.
     pub(super) async fn try_acquire(
         &self,
         scope: &Scope,
@@ -96,21 +96,21 @@ impl<'a> Bench<'a> {
         verdict(&what, self.limited("release", self.subject.provider.release(scope, resource)).await?)
     }
 
-    /// Gives a call up that does not end.
+    /// Fails the case if a call does not end within its timeout.
     pub(super) async fn limited<T>(&self, what: &str, call: impl Future<Output = T>) -> Verdict<T> {
         let limit = self.subject.patience + CALL_MARGIN;
         let ended = tokio::time::timeout(limit, call).await;
-        ended.or_else(|_| broken(format!("{what} did not end in {} s", limit.as_secs())))
+        ended.or_else(|_| broken(format!("{what} did not end within {} s", limit.as_secs())))
     }
 
-    /// Acquires one resource and waits until it is usable; hands back its id.
+    /// Acquires one resource and waits until it is usable; returns its id.
     pub(super) async fn acquire_usable(&self, scope: &Scope, request: &ResourceRequest) -> Verdict<String> {
         let id = self.acquire(scope, request, &Notebook::default()).await?.id;
         self.until_usable(scope, request, &id).await?;
         Ok(id)
     }
 
-    /// Acquires everything of a host, one after another as each becomes usable; hands back keys and ids.
+    /// Acquires all resources of a host in order, each once the previous is usable; returns requests and ids.
     pub(super) async fn acquire_all(&self, scope: &Scope) -> Verdict<Vec<(ResourceRequest, String)>> {
         let mut acquired = Vec::new();
         for request in self.chain(scope)? {
@@ -120,7 +120,7 @@ impl<'a> Bench<'a> {
         Ok(acquired)
     }
 
-    /// Waits as the engine does; then this id must show, within the settle time, and be usable, within the patience.
+    /// Waits as the engine does; then this id must show within the consistency delay and be usable within the patience.
     pub(super) async fn until_usable(
         &self,
         scope: &Scope,
@@ -133,7 +133,7 @@ impl<'a> Bench<'a> {
         let delay = self.subject.consistency_delay;
         let begun = Instant::now();
         loop {
-            // Looked at before the call, so that one look falls after the end of each span, however slow the machine.
+            // Read before the call, so that one observation comes after each deadline, however slow the machine.
             let elapsed = begun.elapsed();
             let seen = self.observe(scope).await?;
             match seen.iter().find(|resource| resource.id == id && resource.key == request.key) {
@@ -144,14 +144,14 @@ impl<'a> Bench<'a> {
                 }
                 None if elapsed >= delay => {
                     let shown = list(&seen);
-                    return broken(format!("{} was acquired as {id}, and observe shows {shown}", request.key));
+                    return broken(format!("{} was acquired as {id}, but observe shows {shown}", request.key));
                 }
                 _ => self.pause().await,
             }
         }
     }
 
-    /// Looks until something of this key shows or the settle time is over; hands back what shows of the key.
+    /// Observes until a resource with this key shows or the consistency delay is over; returns the resources with it.
     pub(super) async fn observe_after_delay(&self, scope: &Scope, key: &Key) -> Verdict<Vec<ObservedResource>> {
         let delay = self.subject.consistency_delay;
         let begun = Instant::now();
@@ -166,7 +166,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Looks through the whole settle time: never two of this key, and one at the end.
+    /// Observes for the whole consistency delay: never two resources with this key, and one at the end.
     pub(super) async fn exactly_one(&self, scope: &Scope, key: &Key) -> Verdict<ObservedResource> {
         let delay = self.subject.consistency_delay;
         let begun = Instant::now();
@@ -181,7 +181,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Waits until nothing shows, and goes on looking until the settle time is over.
+    /// Waits until nothing shows, and keeps observing until the consistency delay is over.
     pub(super) async fn until_empty(&self, scope: &Scope) -> Verdict {
         let delay = self.subject.consistency_delay;
         let begun = Instant::now();
@@ -198,7 +198,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Waits until nothing of this key shows.
+    /// Waits until no resource with this key shows.
     pub(super) async fn until_gone(&self, scope: &Scope, key: &Key) -> Verdict {
         let begun = Instant::now();
         loop {
@@ -212,7 +212,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Releases everything that shows, the last acquired first, and waits until it is gone.
+    /// Releases every resource that shows, the last acquired first, and waits until they are gone.
     pub(super) async fn release_all(&self, scope: &Scope) -> Verdict {
         let seen = self.observe(scope).await?;
         for resource in self.last_first(scope, seen) {
@@ -221,7 +221,7 @@ impl<'a> Bench<'a> {
         self.until_empty(scope).await
     }
 
-    /// Orders resources so that none is released before what needs it.
+    /// Orders resources so that none is released before the ones that need it.
     pub(super) fn last_first(&self, scope: &Scope, mut seen: Vec<ObservedResource>) -> Vec<ObservedResource> {
         let order = self.chain(scope).unwrap_or_default();
         let place = |resource: &ObservedResource| order.iter().position(|request| request.key == resource.key);
@@ -229,21 +229,21 @@ impl<'a> Bench<'a> {
         seen
     }
 
-    /// Releases what the last case left, as well as it can. What will not go shows in the last case.
+    /// Releases what the previous case left, on a best-effort basis. The suite's last case finds what remains.
     pub(super) async fn clean(&self) {
         let dirty = std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner));
         for scope in dirty {
             for resource in self.observe(&scope).await.map(|seen| self.last_first(&scope, seen)).unwrap_or_default() {
                 let _ = self.release(&scope, &resource).await;
             }
-            // What a call that was cut had begun may show only now.
+            // The effect of a dropped call may show only now.
             if self.until_empty(&scope).await.is_err() {
                 let _ = self.release_all(&scope).await;
             }
         }
     }
 
-    /// Waits a little before the next look.
+    /// Pauses before the next observation.
     async fn pause(&self) {
         let delay = self.subject.consistency_delay;
         let pause = (delay / 4).clamp(Duration::from_millis(5), Duration::from_secs(5));
@@ -252,17 +252,17 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Makes a provider's error a failure of the case.
+/// Turns an error from the provider into a failure of the case.
 pub(super) fn verdict<T>(what: &str, result: Result<T, Error>) -> Verdict<T> {
     result.map_err(|error| Stop::Broken(format!("{what} failed: {error}")))
 }
 
-/// What of this has the key.
+/// The resources with this key.
 fn of_key(seen: Vec<ObservedResource>, key: &Key) -> Vec<ObservedResource> {
     seen.into_iter().filter(|resource| resource.key == *key).collect()
 }
 
-/// Resources in one line.
+/// Resources as one line of text.
 pub(super) fn list(seen: &[ObservedResource]) -> String {
     if seen.is_empty() {
         return "nothing".to_owned();

@@ -1,4 +1,4 @@
-//! The cases about a call that does not end: the answer is lost, the caller is gone, the effect is late.
+//! The cases about interrupted calls: the answer is lost, the caller is gone, the effect is late.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -22,7 +22,7 @@ pub(super) async fn answer_lost(bench: &Bench<'_>) -> Verdict {
 
 pub(super) async fn late(bench: &Bench<'_>) -> Verdict {
     if bench.capability().consistency_delay.is_zero() {
-        return Err(Stop::NotApplicable("delay"));
+        return Err(Stop::NotApplicable("consistency_delay"));
     }
     let delay = bench.subject.consistency_delay;
     let scope = bench.fresh_scope()?;
@@ -31,14 +31,17 @@ pub(super) async fn late(bench: &Bench<'_>) -> Verdict {
         let seen = bench.observe_after_delay(&scope, &request.key).await?;
         let Some(resource) = seen.first() else {
             let seconds = delay.as_secs_f64();
-            return broken(format!("{} had not shown {seconds} s after its call, the delay time", request.key));
+            return broken(format!(
+                "{} did not show within the consistency delay, {seconds} s after its call",
+                request.key
+            ));
         };
         again_is_the_same(bench, &scope, &request, Some(resource.id.clone())).await?;
     }
     Ok(())
 }
 
-/// Makes the call, and drops it when the recorder has the id; so nobody hears the answer.
+/// Makes the call and drops it once the recorder has the id, so that the answer is lost.
 async fn lose_the_answer(bench: &Bench<'_>, scope: &Scope, request: &ResourceRequest) -> Verdict {
     let recorder = Silent::default();
     let ended = tokio::select! {
@@ -47,12 +50,12 @@ async fn lose_the_answer(bench: &Bench<'_>, scope: &Scope, request: &ResourceReq
     };
     match ended {
         Some(Err(error)) => broken(format!("acquire {} failed: {error}", request.key)),
-        // It returned without having asked the recorder: another case's matter. Its answer is lost now.
+        // It returned without calling the recorder, which another case checks. Its answer is lost as well.
         Some(Ok(_)) | None => Ok(()),
     }
 }
 
-/// A repeated call hands back what the lost one made, and there is one.
+/// A repeated call returns what the lost one made, and there is only one.
 async fn again_is_the_same(
     bench: &Bench<'_>,
     scope: &Scope,
@@ -61,10 +64,10 @@ async fn again_is_the_same(
 ) -> Verdict {
     let id = bench.acquire_usable(scope, request).await?;
     if let Some(before) = before {
-        ensure(before == id, || format!("{} was {before}, and then {id}", request.key))?;
+        ensure(before == id, || format!("{} was {before} and is now {id}", request.key))?;
     }
     let seen = bench.exactly_one(scope, &request.key).await?;
-    ensure(seen.id == id, || format!("{} was acquired as {id} and shows as {}", request.key, seen.id))
+    ensure(seen.id == id, || format!("{} was acquired as {id} but shows as {}", request.key, seen.id))
 }
 
 pub(super) async fn cancel(bench: &Bench<'_>) -> Verdict {
@@ -82,7 +85,7 @@ pub(super) async fn cancel(bench: &Bench<'_>) -> Verdict {
     bench.release_all(&scope).await
 }
 
-/// Drops an acquire after so many polls, and repeats it; says whether it had ended before.
+/// Drops an acquire after `points` polls and repeats it; returns whether it had already ended.
 async fn cut_acquire(bench: &Bench<'_>, scope: &Scope, request: &ResourceRequest, points: usize) -> Verdict<bool> {
     let notebook = Notebook::default();
     let cut = polled(bench.try_acquire(scope, request, &notebook), points).await;
@@ -99,17 +102,17 @@ async fn cut_acquire(bench: &Bench<'_>, scope: &Scope, request: &ResourceRequest
     };
     let seen = bench.observe_after_delay(scope, &request.key).await.map_err(at)?;
     let written = notebook.ids(&request.key);
-    // An id in the journal that nothing answers to would be a leak that looks like one forever.
+    // A recorded id without a resource would look like a leak forever.
     if let (Some(id), []) = (written.first(), seen.as_slice()) {
-        return Err(at(Stop::Broken(format!("{id} was written down, and observe shows {}", list(&seen)))));
+        return Err(at(Stop::Broken(format!("{id} was recorded, but observe shows {}", list(&seen)))));
     }
     let id = bench.acquire_usable(scope, request).await.map_err(at)?;
     let one = bench.exactly_one(scope, &request.key).await.map_err(at)?;
-    ensure(one.id == id, || format!("{} was acquired as {id} and shows as {}", request.key, one.id)).map_err(at)?;
+    ensure(one.id == id, || format!("{} was acquired as {id} but shows as {}", request.key, one.id)).map_err(at)?;
     Ok(ended)
 }
 
-/// Drops a release after so many polls, and repeats it; says whether it had ended before.
+/// Drops a release after `points` polls and repeats it; returns whether it had already ended.
 async fn cut_release(bench: &Bench<'_>, scope: &Scope, request: &ResourceRequest, points: usize) -> Verdict<bool> {
     let one = bench.exactly_one(scope, &request.key).await?;
     let ended = polled(bench.release(scope, &one), points).await;
@@ -133,7 +136,7 @@ impl TransposeVerdict for Option<Verdict> {
     }
 }
 
-/// Polls a future at most so many times, and drops it.
+/// Polls a future at most `times` times, then drops it.
 async fn polled<F: Future>(future: F, times: usize) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = times;

@@ -1,9 +1,9 @@
-//! The suite that every provider must pass.
+//! The conformance suite, which every provider must pass.
 //!
-//! It talks to a provider through the contract alone, as the engine does, and does to it what a bad day does: answers that
-//! are lost, calls that are cut in the middle, calls that are made twice, colleagues in the same account. Each run
-//! uses owners of its own, so that it never meets anybody's things, and removes what it made after every case, also
-//! after one that failed or was stopped.
+//! It uses a provider through the contract only, as the engine does, and simulates what can go wrong: lost answers,
+//! calls dropped in the middle, repeated calls, other users of the same account. Each run uses owners of its own, so
+//! that it never touches anybody's resources, and removes what it made after every case, also after one that failed
+//! or was stopped.
 
 mod acquiring;
 mod bench;

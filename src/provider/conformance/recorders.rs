@@ -1,4 +1,4 @@
-//! Recorders of three tempers: one that writes down, one that never answers, one that fails.
+//! Three recorders for tests: one that works, one that never returns, one that fails.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,20 +9,20 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::provider::Recorder;
 
-/// Writes down, with a place to be dropped before and after.
+/// Records ids in memory, with an await point before and after where the call can be dropped.
 #[derive(Debug, Default)]
 pub(super) struct Notebook {
     lines: Mutex<Vec<(Key, String)>>,
 }
 
 impl Notebook {
-    /// The ids that were written down for a key.
+    /// The ids recorded for a key.
     pub(super) fn ids(&self, key: &Key) -> Vec<String> {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().filter(|(of, _)| of == key).map(|(_, id)| id.clone()).collect()
     }
 
-    /// Everything that was written down.
+    /// The number of recorded ids.
     pub(super) fn len(&self) -> usize {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -38,7 +38,7 @@ impl Recorder for Notebook {
     }
 }
 
-/// Takes the id and never answers, so that the caller can be dropped exactly after the effect.
+/// Records the id and never returns, so that the caller can be dropped right after the effect.
 #[derive(Debug, Default)]
 pub(super) struct Silent {
     pub(super) taken: Notebook,
@@ -54,13 +54,14 @@ impl Recorder for Silent {
     }
 }
 
-/// Fails, as a full disk does.
+/// Fails like a full disk.
 #[derive(Debug, Default)]
 pub(super) struct Failing;
 
 #[async_trait]
 impl Recorder for Failing {
     async fn exists(&self, key: &Key, _id: &str) -> Result<()> {
-        Err(Error::new(ErrorKind::State, format!("write down that {key} exists")).because("the suite says so"))
+        Err(Error::new(ErrorKind::State, format!("record that {key} exists"))
+            .because("the conformance suite makes the recorder fail"))
     }
 }

@@ -1,4 +1,4 @@
-//! The cases about what is released, and what is not to be.
+//! The cases about releases: what must go, and what must stay.
 
 use super::bench::{Bench, list};
 use super::suite::{Stop, Verdict, broken, ensure};
@@ -13,7 +13,7 @@ pub(super) async fn twice(bench: &Bench<'_>) -> Verdict {
         bench.release(&scope, &resource).await?;
         bench.until_gone(&scope, &resource.key).await?;
         bench.release(&scope, &resource).await.map_err(|stop| match stop {
-            Stop::Broken(what) => Stop::Broken(format!("the second time: {what}")),
+            Stop::Broken(what) => Stop::Broken(format!("at the second release: {what}")),
             other => other,
         })?;
     }
@@ -24,7 +24,7 @@ pub(super) async fn never_was(bench: &Bench<'_>) -> Verdict {
     let scope = bench.fresh_scope()?;
     let before = bench.acquire_all(&scope).await?;
     for (request, id) in &before {
-        // Never an id that is made of a real one: where ids are numbers, the next is somebody's.
+        // Never an id derived from a real one: where ids are numbers, the next one is somebody's.
         let never = as_observed(request, &format!("never-was-{}", bench.subject.stranger));
         bench.release(&scope, &never).await?;
         let one = bench.exactly_one(&scope, &request.key).await?;
@@ -34,12 +34,13 @@ pub(super) async fn never_was(bench: &Bench<'_>) -> Verdict {
     bench.release_all(&scope).await?;
     let after = bench.acquire_all(&scope).await?;
     for ((request, old), (_, new)) in before.iter().zip(&after) {
-        // Where the id is the name, the new one is the old one.
+        // If ids are names, the new one equals the old one.
         if old != new {
             bench.release(&scope, &as_observed(request, old)).await?;
             let one = bench.exactly_one(&scope, &request.key).await;
-            let one =
-                one.or_else(|_| broken(format!("a release of {old}, long gone, took {new}, which has its key now")))?;
+            let one = one.or_else(|_| {
+                broken(format!("a release of {old}, already gone, released {new}, which has its key now"))
+            })?;
             ensure(one.id == *new, || format!("a release of {old} changed {new}"))?;
         }
     }
@@ -66,7 +67,7 @@ pub(super) async fn foreign(bench: &Bench<'_>) -> Verdict {
     Ok(())
 }
 
-/// The ids of what was acquired, in their order.
+/// The ids of the acquired resources, sorted.
 fn ids(acquired: Vec<(ResourceRequest, String)>) -> Vec<String> {
     let mut ids: Vec<String> = acquired.into_iter().map(|(_, id)| id).collect();
     ids.sort();
@@ -78,8 +79,8 @@ async fn shows_exactly(bench: &Bench<'_>, scope: &Scope, ids: &[String]) -> Verd
     let mut shown: Vec<&str> = seen.iter().map(|resource| resource.id.as_str()).collect();
     shown.sort_unstable();
     ensure(shown == ids, || {
-        let whose = if *scope.owner.as_str() == *bench.subject.owner.as_str() { "our" } else { "the stranger's" };
-        format!("{whose} cluster `{}` has {}, and observe shows {}", scope.cluster, ids.join(", "), list(&seen))
+        let whose = if *scope.owner.as_str() == *bench.subject.owner.as_str() { "our" } else { "the other owner's" };
+        format!("{whose} cluster `{}` has {}, but observe shows {}", scope.cluster, ids.join(", "), list(&seen))
     })
 }
 
@@ -88,10 +89,10 @@ pub(super) async fn everything(bench: &Bench<'_>) -> Verdict {
     for scope in bench.scopes() {
         let seen = bench.observe(&scope).await?;
         if !seen.is_empty() {
-            left.push(format!("of gpucl-{}-{}: {}", scope.owner, scope.cluster, list(&seen)));
+            left.push(format!("in gpucl-{}-{}: {}", scope.owner, scope.cluster, list(&seen)));
         }
     }
-    ensure(left.is_empty(), || format!("there is still {}", left.join("; ")))
+    ensure(left.is_empty(), || format!("left behind: {}", left.join("; ")))
 }
 
 fn as_observed(request: &ResourceRequest, id: &str) -> ObservedResource {

@@ -1,4 +1,4 @@
-//! The cases by their names, and the run through them.
+//! The cases by name, and the run of the suite.
 
 use std::future::Future;
 use std::pin::pin;
@@ -14,31 +14,31 @@ use crate::name::Owner;
 use crate::provider::{Provider, ProviderKind};
 use crate::util::random;
 
-/// What is tried.
+/// What is tested.
 pub struct Subject<'a> {
-    /// The provider.
+    /// The provider under test.
     pub provider: &'a dyn Provider,
-    /// The entry of `hosts:` that is asked for.
+    /// The entry of `hosts:` to request.
     pub host: Value,
-    /// Whose the resources are.
+    /// The owner of the resources.
     pub owner: Owner,
-    /// The other owner in the same account.
+    /// Another owner in the same account.
     pub stranger: Owner,
-    /// How long a resource may take until it is usable, or until it is gone.
+    /// How long a resource may take to become usable, or to disappear.
     pub patience: Duration,
-    /// How long after a call its effect may be missing from `observe`: the capability's, or less where it is known to be less.
+    /// How long the effect of a call may be missing from `observe`: the capability's value, or less if known to be.
     pub consistency_delay: Duration,
-    /// After how many polls a call is dropped: one try each, in this order.
+    /// The numbers of polls after which a call is dropped: one try each, in this order.
     pub cuts: Vec<usize>,
 }
 
-/// The most polls after which a call is dropped.
+/// The highest number of polls after which a call is dropped.
 const MOST_POLLS: usize = 64;
-/// Where each try takes minutes, and money.
+/// The cuts for providers where each try takes minutes and costs money.
 const FEW_CUTS: [usize; 5] = [1, 3, 9, 27, MOST_POLLS];
 
 impl<'a> Subject<'a> {
-    /// Makes one that asks for a host without settings, under owners that nobody else has.
+    /// Creates one that requests a host without settings, under new random owners.
     pub fn new(provider: &'a dyn Provider) -> Result<Self> {
         let owner = || random::letters(8)?.parse().map_err(internal);
         let host = Value::Object(serde_json::Map::new());
@@ -59,7 +59,7 @@ impl<'a> Subject<'a> {
 }
 
 fn internal(error: crate::name::NameError) -> crate::error::Error {
-    crate::error::Error::new(crate::error::ErrorKind::Internal, "make an owner").caused_by(&error)
+    crate::error::Error::new(crate::error::ErrorKind::Internal, "create an owner").caused_by(&error)
 }
 
 /// How a case ended.
@@ -68,16 +68,16 @@ fn internal(error: crate::name::NameError) -> crate::error::Error {
 pub enum Outcome {
     /// The provider keeps this part of the contract.
     Passed,
-    /// This capability says that there is nothing to keep.
+    /// The provider does not have this capability, so there is nothing to test.
     NotApplicable(&'static str),
-    /// It does not; what was seen.
+    /// The provider breaks the contract; what was observed.
     Failed(String),
 }
 
 /// A case and how it ended.
 #[derive(Debug, Clone)]
 pub struct CaseResult {
-    /// The case.
+    /// The case that ran.
     pub case: Case,
     /// How it ended.
     pub outcome: Outcome,
@@ -85,16 +85,16 @@ pub struct CaseResult {
     pub elapsed: Duration,
 }
 
-/// Why a case does not go on to its end.
+/// Why a case stops early.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// There is nothing to try.
+    /// The provider does not have this capability.
     NotApplicable(&'static str),
-    /// The contract is broken.
+    /// The provider breaks the contract.
     Broken(String),
 }
 
-/// What a case or a part of it gives.
+/// The result of a case or a part of it.
 pub(super) type Verdict<T = ()> = std::result::Result<T, Stop>;
 
 /// Ends a case as failed.
@@ -102,7 +102,7 @@ pub(super) fn broken<T>(what: impl Into<String>) -> Verdict<T> {
     Err(Stop::Broken(what.into()))
 }
 
-/// Ends a case as failed unless this holds.
+/// Ends a case as failed unless the condition holds.
 pub(super) fn ensure(holds: bool, what: impl FnOnce() -> String) -> Verdict {
     if holds { Ok(()) } else { broken(what()) }
 }
@@ -119,12 +119,12 @@ macro_rules! cases {
             /// All cases, in the order in which they run.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// Its name, which does not change.
+            /// The case's stable name.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// What must hold, in one sentence.
+            /// The obligation that it tests, in one sentence.
             pub fn obligation(self) -> &'static str {
                 match self { $(Self::$variant => $doc.trim_ascii(),)* }
             }
@@ -138,53 +138,53 @@ macro_rules! cases {
 
 cases! {
     OffersAreReadable, "offers-are-readable", reading::offers,
-        "Every offer has a name, a place, a time and processors, and a price exactly where things cost money.";
+        "Every offer has a name, a place, a time and processors, and a price if and only if things cost money.";
     ObserveOfNothingIsEmpty, "observe-of-nothing-is-empty", reading::nothing,
-        "A cluster that never was shows no resources.";
+        "A cluster that never existed shows no resources.";
     ExpandIsPureAndComplete, "expand-is-pure-and-complete", reading::expand,
-        "The resources of a host are the same at every call, ordered, uniquely keyed, and make nothing.";
+        "The resources of a host are the same at every call, ordered and uniquely keyed; expanding creates nothing.";
     AcquireShowsInObserve, "acquire-shows-in-observe", acquiring::shows,
-        "What was acquired shows under its key, kind and id, and becomes usable.";
+        "An acquired resource shows under its key, kind and id, and becomes usable.";
     AcquireTwiceWithOneKey, "acquire-twice-with-one-key", acquiring::twice,
-        "A repeated acquire hands back what is there and makes no second one.";
+        "A repeated acquire returns the existing resource and creates no second one.";
     IdRecordedBeforeAcquireReturns, "id-recorded-before-acquire-returns", acquiring::recorded,
-        "The id is with the recorder before acquire returns, and acquire fails when the recorder does.";
+        "The id is recorded before acquire returns, and acquire fails if the recorder does.";
     ErrorsAreClassified, "errors-are-classified", acquiring::errors,
-        "A request that must be refused is refused for good, says that nothing is left, and leaves nothing.";
+        "A request that must be refused fails permanently, reports nothing left behind, and leaves nothing.";
     PartialAcquire, "partial-acquire", acquiring::partial,
-        "A host that was acquired half-way shows the half, and is completed or released.";
+        "A half-acquired host shows what exists, and can be completed or released.";
     PlaceOfAHost, "place-of-a-host", acquiring::place,
-        "A usable host has a place, and one that is gone has none.";
+        "A usable host has a place, and a released one has none.";
     AnswerLostAfterTheEffect, "answer-lost-after-the-effect", broken_off::answer_lost,
-        "When the answer is lost after the effect, a repeated acquire hands back the same id.";
+        "If the answer is lost after the effect, a repeated acquire returns the same id.";
     CancelInTheMiddle, "cancel-in-the-middle", broken_off::cancel,
-        "A call may be dropped at any point: never two under one key, and nothing that cannot be released.";
+        "A call may be dropped at any point: never two resources with one key, and none that cannot be released.";
     LateEffect, "late-effect", broken_off::late,
-        "An effect shows within the consistency_delay time, and is never doubled.";
+        "An effect shows within the consistency delay, and is never doubled.";
     ReleaseTwice, "release-twice", releasing::twice,
-        "A release of what is gone already is success.";
+        "Releasing a resource that is already gone succeeds.";
     ReleaseOfWhatNeverWas, "release-of-what-never-was", releasing::never_was,
-        "A release of an id that is not there is success, and touches nothing that took its key since.";
+        "Releasing an id that does not exist succeeds, and does not affect a newer resource with the same key.";
     ForeignOwnerUntouched, "foreign-owner-untouched", releasing::foreign,
-        "Another owner's cluster of the same name, and the cluster `a-b` beside `a`, are neither seen nor touched.";
+        "Another owner's cluster of the same name, and the cluster `a-b` beside `a`, are neither shown nor changed.";
     Extend, "extend", reading::extend,
-        "A reservation can be made longer.";
+        "A reservation can be extended.";
     Console, "console", reading::console,
         "A host's console can be read.";
     EverythingIsReleasedAtTheEnd, "everything-is-released-at-the-end", releasing::everything,
-        "Nothing of this run is left.";
+        "Nothing from this run is left behind.";
 }
 
-/// Runs all cases; hands each result on as it comes, and all at the end.
+/// Runs all cases; reports each result as it comes, and returns all of them.
 pub async fn run(subject: &Subject<'_>, report: &mut (dyn FnMut(&CaseResult) + Send)) -> Vec<CaseResult> {
     run_until(subject, std::future::pending(), report).await
 }
 
-/// Runs the cases until `stop` is ready: the case in progress then fails as stopped, those after it are left out, and
-/// what was made is removed all the same.
+/// Runs the cases until `stop` is ready: the case in progress then fails as stopped, the remaining ones are skipped,
+/// and the cleanup still runs.
 ///
-/// A provider that shows something of a cluster that never was is tried no further: what it shows may be somebody's, and
-/// the suite would release it.
+/// If a provider shows resources for a cluster that never existed, the run ends there: they may be somebody's, and the
+/// suite would release them.
 pub async fn run_until(
     subject: &Subject<'_>,
     stop: impl Future<Output = ()>,
@@ -231,7 +231,7 @@ pub async fn run_until(
     results
 }
 
-/// How many passed, failed, and were not applicable.
+/// The numbers of passed, failed and not applicable cases.
 pub fn count(results: &[CaseResult]) -> (usize, usize, usize) {
     results.iter().fold((0, 0, 0), |(passed, failed, other), result| match result.outcome {
         Outcome::Passed => (passed + 1, failed, other),
@@ -240,7 +240,7 @@ pub fn count(results: &[CaseResult]) -> (usize, usize, usize) {
     })
 }
 
-/// Ends a case that is for providers of hosts only.
+/// Ends a case as not applicable unless the provider supplies hosts.
 pub(super) fn hosts_only(bench: &Bench<'_>) -> Verdict {
     match bench.capability().kind {
         ProviderKind::Host => Ok(()),

@@ -50,7 +50,7 @@ pub fn preparation(
     let images: Vec<String> = unique(images);
     if let Some(odd) = images.iter().find(|image| image.is_empty() || image.contains(char::is_whitespace)) {
         return Err(Error::new(ErrorKind::Spec, "prepare a host for the docker runtime")
-            .because(format!("`{odd}` is no name of an image")));
+            .because(format!("`{odd}` is not an image name")));
     }
     let images = ("images", images.join(" "));
     let mut parts: Vec<Part> = vec![("base", "base", vec![]), ("docker", "docker", vec![])];
@@ -200,12 +200,12 @@ mod tests {
         let order = [
             "wait for cloud-init",
             "install the engine",
-            "begin to pull the images",
+            "start to pull the images",
             "install the NVIDIA driver",
             "wait for the images",
             CLOSE,
-            "open the ports to the other hosts alone",
-            "give automatic upgrades back",
+            "open the ports to the other hosts only",
+            "resume automatic upgrades",
         ];
         let places: Vec<usize> = order.iter().map(|step| place(&stage, step).unwrap()).collect();
         assert!(places.is_sorted(), "{places:?}");
@@ -231,7 +231,7 @@ mod tests {
         let given = spec("playbooks: {docker: {registry_mirror: 'http://m:5000'}, nvidia: {branch: '570'}}");
         let stage = made(&given, &facts("nvidia"), &[]).unwrap();
         let step = |name: &str| &stage.steps[place(&stage, name).unwrap()];
-        assert_eq!(step("give the engine its settings").variables["registry_mirror"], "http://m:5000");
+        assert_eq!(step("configure the engine").variables["registry_mirror"], "http://m:5000");
         assert_eq!(step("install the NVIDIA driver").variables["branch"], "570");
         let refused = |more: &str| made(&spec(more), &facts("nvidia"), &[]).unwrap_err();
         let error = refused("playbooks: {doker: {}}");
@@ -245,7 +245,7 @@ mod tests {
     fn the_firewall_is_confirmed_by_the_table_that_it_set() {
         let tag = "gpucl-abcdefgh-demo-host0";
         let stage = made(&spec(""), &facts("amd"), &["10.0.0.2"]).unwrap();
-        let firewall = &stage.steps[place(&stage, "open the ports to the other hosts alone").unwrap()];
+        let firewall = &stage.steps[place(&stage, "open the ports to the other hosts only").unwrap()];
         assert_eq!(firewall.variables["table"], firewall_table(tag));
         assert_eq!(firewall.variables["ports"], "6379,20000-20999");
         let confirm = confirm_steps(tag, &Library::default()).unwrap();
@@ -253,14 +253,14 @@ mod tests {
         // Opened later, it is the same steps, in a stage of their own; the tool for it is there by then.
         let (peers, ports) = (["10.0.0.2".to_owned()], ["6379".to_owned(), "20000-20999".to_owned()]);
         let opened = firewall_stage(&spec(""), &facts("amd"), tag, &peers, &ports, &Library::default()).unwrap();
-        let set = &opened.steps[place(&opened, "open the ports to the other hosts alone").unwrap()];
+        let set = &opened.steps[place(&opened, "open the ports to the other hosts only").unwrap()];
         assert_eq!((opened.name.as_str(), &set.variables), ("firewall", &firewall.variables));
         let later =
             preparation(&spec(""), &facts("amd"), tag, Peers::Later, &["a/ray:1".to_owned()], &Library::default())
                 .unwrap();
         let closed = &later.steps[place(&later, CLOSE).unwrap()];
         assert_eq!((closed.variables["bridge"].as_str(), closed.variables["group"].len()), ("", 15));
-        assert_eq!(place(&later, "open the ports to the other hosts alone"), None);
+        assert_eq!(place(&later, "open the ports to the other hosts only"), None);
         assert_ne!(firewall_table("gpucl-abcdefgh-a-host0"), firewall_table("gpucl-abcdefgh-a-b-host0"));
     }
 }

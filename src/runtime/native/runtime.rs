@@ -98,7 +98,7 @@ impl ProjectRuntime for NativeRuntime {
                 .because(format!("the runtime `native` has no playbook `{odd}`; it has {PLAYBOOK}"));
             return Err(match near::nearest(odd, [PLAYBOOK]) {
                 Some(near) => error.hint(format!("did you mean `{near}`?")),
-                None => error.hint("leave it out, or say `runtime: docker`"),
+                None => error.hint("leave it out, or set `runtime: docker`"),
             });
         }
         let mut variables = spec.playbooks.get(PLAYBOOK).cloned().unwrap_or_default();

@@ -1,14 +1,14 @@
-# engine.sh: the tools of this machine, Docker's engine, and the network.
+# engine.sh: this machine's tools, Docker's engine, and the network.
 # shellcheck shell=bash
 
-# need PACKAGE:COMMAND...: installs what has no command here yet.
+# Installs the packages (PACKAGE:COMMAND below) whose command is missing.
 tools() {
   local p missing=()
   for p in debootstrap:debootstrap iptables:iptables nftables:nft iproute2:ip openssh-client:ssh-keygen gnupg:gpg gpgv:gpgv dpkg-dev:dpkg-scanpackages apt-utils:apt-ftparchive \
     gcc:gcc libc6-dev:- curl:curl xz-utils:xz util-linux:flock python3:python3 openssl:openssl; do
     case $p in *:-) [ -e /usr/include/stdio.h ] || missing+=("${p%:*}") ;; *) command -v "${p#*:}" >/dev/null || missing+=("${p%:*}") ;; esac
   done
-  # The engine is wanted only when none answers; the command line may come from elsewhere.
+  # The engine is needed only when none answers; the command line may come from another package.
   docker version >/dev/null 2>&1 || { command -v dockerd >/dev/null && command -v docker >/dev/null; } || missing+=(docker.io)
   [ ${#missing[@]} = 0 ] || { apt-get -q update; apt-get install -y -q --no-install-recommends "${missing[@]}"; }
 }
@@ -16,7 +16,8 @@ tools() {
 engine() {
   docker version >/dev/null 2>&1 && return 0
   local i
-  # By hand: the machine may be a container or have another PID 1 than systemd. Tests that nest engines want many watchers.
+  # Started by hand: the machine may be a container or have no systemd. Tests that nest engines need many inotify
+  # watches.
   sysctl -q -w fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=1048576 || true
   setsid dockerd --pidfile "$CACHE/dockerd.pid" >"$CACHE/log/dockerd.log" 2>&1 </dev/null 9>&- 8>&- &
   for i in $(seq 120); do docker version >/dev/null 2>&1 && return 0; sleep 0.5; done

@@ -1,7 +1,8 @@
-# hostimages.sh: hosts that already have something installed, and where a host gets its address and its packages from.
+# hostimages.sh: host images with software installed, and the addresses and package sources of hosts.
 # shellcheck shell=bash
 
-# An address of its own, which a restart keeps: Docker's choice may go to another container meanwhile. Called under the address lock.
+# A fixed address, kept across restarts: one chosen by Docker could go to another container meanwhile. Called under the
+# address lock.
 free_address() {
   local used i
   used=$(docker ps -aq --filter "network=$NETWORK" | xargs -r docker inspect -f '{{range .NetworkSettings.Networks}}{{if .IPAMConfig}}{{.IPAMConfig.IPv4Address}}{{end}} {{.IPAddress}}{{end}}')
@@ -11,7 +12,7 @@ free_address() {
   die "no free address in $SUBNET"
 }
 
-# The repository of the drivers, as an image of a cloud with GPUs has it preconfigured; the toolkit's is for whoever installs it to add.
+# The repository of the drivers, preconfigured as in a GPU cloud's image; the toolkit's must be added by its installer.
 write_driver_source() {
   mkdir -p "$1/usr/share/keyrings"
   cp "$CACHE/repo/drivers.gpg" "$1/usr/share/keyrings/standin-drivers.gpg"
@@ -38,7 +39,7 @@ docker_image() {
   exec 7>&-
 }
 
-# --firewalld: as bare-metal images of some clouds come: it runs, and only SSH (and DHCPv6's client) may come in.
+# --firewalld: as in bare-metal images of some clouds: it runs, and admits only SSH (and DHCPv6's client).
 firewalld_image() {
   FIREWALLD_IMAGE=gpucl-testbed/host:firewalld-$(digest "$1" 1)
   has_image "$FIREWALLD_IMAGE" && return 0
@@ -51,11 +52,11 @@ firewalld_image() {
   exec 7>&-
 }
 
-# --image ready: what the engine of a `docker` host has stored after pulling every image, kept in two volumes.
+# --image ready: the storage of a `docker` host's engine after pulling every image, kept in two volumes.
 store_key() { digest "$DOCKER_HOST_IMAGE" "$(cat "$CACHE"/stamps/pushed-* 2>/dev/null)" 1; }
 ready_store() {
   docker_image
-  # Another lock than the one above: while it is held, a host of that kind is started.
+  # A different lock than the one above: while it is held, a `docker` host is started.
   exec 7>"$CACHE/ready-lock"; flock -w 1200 7 || die "another process has held $CACHE/ready-lock for 20 minutes"
   if [ "$(cat "$CACHE/stamps/ready" 2>/dev/null)" != "$(store_key)" ] || ! docker volume inspect gpucl-testbed-ready-containerd >/dev/null 2>&1; then
     part host-image-ready make_ready_store
@@ -79,7 +80,8 @@ make_ready_store() {
   done
   "$HERE/rm" making-ready
 }
-# fill_store CONTAINER: before its first start. What the engine never writes again (layers and blobs) is linked, the rest is copied.
+# fill_store CONTAINER: before its first start. Links files that the engine never rewrites (layers and blobs), copies
+# the rest.
 fill_store() {
   local v from to
   for v in docker containerd; do

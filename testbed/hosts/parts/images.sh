@@ -1,7 +1,8 @@
 # images.sh: the registry, and the images in it. What is real and what is a stand-in: README.md.
 # shellcheck shell=bash
 
-# start NAME IP RUN-ARGUMENTS...: a service container of the testbed, made anew when its configuration changed.
+# service NAME IP RUN-ARGUMENTS...: starts a service container of the testbed; recreates it when its configuration
+# changed.
 service() {
   local name=$NETWORK-$1 ip=$2 key; key=$(digest "$@"); shift 2
   if [ "$(docker inspect -f '{{index .Config.Labels "testbed"}}' "$name" 2>/dev/null)" = "$key" ]; then
@@ -27,7 +28,7 @@ PROMETHEUS_VERSION=v3.15.0 NODE_EXPORTER_VERSION=v1.12.1 GRAFANA_VERSION=13.2.3
 IMAGE_RAY=gpucl-testbed/ray:$RAY-$(digest "$BASE" 3)
 IMAGE_JUPYTER=gpucl-testbed/jupyter:$RAY-$(digest "$IMAGE_RAY" 1)
 
-# build TAG DIR: an image of a Dockerfile whose FROM is one of ours.
+# build TAG DIR: builds an image from a Dockerfile whose FROM is one of ours.
 build() { has_image "$1" || docker build -q --network none -t "$1" "$2"; }
 
 # MinIO is not packaged anywhere: it is built once, as an ordinary Go program. Without Go: see image_minio.
@@ -95,7 +96,7 @@ images_small() {
   fi
   published grafana "$tag" || { publish "$tag" "grafana/grafana:$GRAFANA_VERSION"; mark_published grafana "$tag"; }
 
-  # A ROCm base image as users have one: Python and HIP, no Ray.
+  # A ROCm base image like a user's: Python and HIP, no Ray.
   tag=gpucl-testbed/rocm-base:$(digest "$BASE" "$(files_digest "$HERE/standin/libamdhip64.c" "$HERE/standin/rocm-smi")"); d=$CACHE/context-rocm
   if ! has_image "$tag"; then
     standins
@@ -131,7 +132,7 @@ images_on_ray() {
   published jupyter "$IMAGE_JUPYTER" || { publish "$IMAGE_JUPYTER" "gpucl-test/jupyter-ray:$RAY"; mark_published jupyter "$IMAGE_JUPYTER"; }
 }
 
-# What gpucl reads instead of its own list of images.
+# The data folder with the list of images that replaces gpucl's own.
 data_dir() {
   mkdir -p "$CACHE/data/templates/ray-compose"
   cat >"$CACHE/data/templates/ray-compose/images.yaml.new" <<YAML

@@ -1,6 +1,6 @@
-"""Blazar's manager as it is, but for how often it looks for what is due: a constant of its code, ten seconds.
+"""Blazar's manager, unchanged except for its polling interval for due events, a constant of ten seconds in its code.
 
-Leases begin and end at the first look after their time, so each test waits for half of it, several times.
+Leases begin and end at the first poll after their time, so each test waits for half of that, several times.
 """
 
 import os

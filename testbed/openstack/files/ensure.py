@@ -1,4 +1,4 @@
-"""ensure.py: makes what a fresh cloud needs, and leaves alone what is there. Run by up with the services' Python.
+"""ensure.py: makes the resources that a fresh cloud needs, unless they exist. Run by up with the services' Python.
 usage: ensure.py identity | resources | blazar | credentials"""
 import json
 import os

@@ -1,4 +1,4 @@
-# config.sh: the services' configuration, written anew at each start.
+# config.sh: the services' configuration, rewritten at each start.
 # shellcheck shell=bash
 
 # authtoken USER
@@ -32,7 +32,7 @@ connection = $DBURL/keystone?charset=utf8mb4
 [token]
 provider = fernet
 expiration = 14400
-# Services and clients log in for nearly every call: a password that protects nothing need not take a quarter of a second of processor to check.
+# Services and clients log in for nearly every call: checking a password that protects nothing need not take 0.25 s of CPU.
 [identity]
 password_hash_rounds = 4
 [fernet_tokens]

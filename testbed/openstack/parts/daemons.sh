@@ -1,4 +1,4 @@
-# daemons.sh: the database, the queue, the schemas, the services, and what a fresh cloud needs before somebody can lease a host.
+# daemons.sh: the database, the queue, the schemas, the services, and the resources needed before a host can be leased.
 # shellcheck shell=bash
 
 ports_free() {
@@ -11,7 +11,7 @@ ports_free() {
 
 queue() {
   mkdir -p "$DATA/rabbit/mnesia"; echo '[].' >"$DATA/rabbit/enabled_plugins"
-  # Started here and not by RabbitMQ, so that its number is known.
+  # Started here and not by RabbitMQ, so that its pid is known.
   start epmd /usr/bin/epmd -address 127.0.0.1 -port "$P_EPMD"
   wait_for 20 epmd tcp_answers "$P_EPMD"
   # All three addresses are needed to keep it on loopback.
@@ -27,7 +27,7 @@ database() {
   local q d
   [ -d "$DATA/mysql/mysql" ] || mariadb-install-db --no-defaults --user=root --datadir="$DATA/mysql" --auth-root-authentication-method=normal --skip-test-db >"$LOG/mariadb-install.log" 2>&1 ||
     die "mariadb-install-db: $LOG/mariadb-install.log"
-  # Without durability: a state that a crash has spoiled is made anew.
+  # Without durability: a state spoiled by a crash is made again.
   start mariadb /usr/sbin/mariadbd --no-defaults --user=root --datadir="$DATA/mysql" --socket="$RUN/mysql.sock" \
     --pid-file="$RUN/mysqld.own" --bind-address=127.0.0.1 --port="$P_DB" --skip-name-resolve --skip-log-bin \
     --max-connections=1000 --innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=0 --sync-frm=0 --innodb-buffer-pool-size=256M \
@@ -112,7 +112,7 @@ hosts_into_blazar() {
   for n in $NODES; do
     case $n in *:broken) ;; *) continue ;; esac
     n=${n%%:*}
-    # What an operator's monitor does with a host that has failed. Blazar's API has no call for it.
+    # As an operator's monitor does with a failed host. Blazar's API has no call for it.
     sql "update blazar.computehosts set reservable = 0 where hypervisor_hostname = '$(uuid_of "$n")'"
     touch "$DATA/.done-broken"; stop "nova-compute-$n"
   done

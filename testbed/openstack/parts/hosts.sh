@@ -1,10 +1,10 @@
-# hosts.sh: what stands behind the servers: the hosts of testbed/hosts and their network, and the daemons that connect them.
+# hosts.sh: the hosts of testbed/hosts behind the servers, their network, and the daemons that connect them.
 # shellcheck shell=bash
 
-# The images that servers boot are made now, and not within the time that somebody waits for a boot.
+# Makes the images that servers boot in advance, not while a test waits for a boot.
 hosts_up() {
   "$HERE/up" 9>&- >"$ROOT/hosts.json.new"; mv "$ROOT/hosts.json.new" "$ROOT/hosts.json"
-  # In a shell of its own: these parts have names of their own.
+  # In a subshell: these parts define names of their own.
   (
     for f in engine roots repo images hostimages; do . "$HERE/parts/$f.sh"; done
     case $(cat "$ROOT/host-image" 2>/dev/null || echo fresh) in
@@ -22,12 +22,13 @@ fixed_network() {
   local owner; owner=$(network_owner)
   if [ -n "$owner" ] && [ "$owner" != "$ROOT" ]; then
     ! others_run "$owner" || die "the network of hosts belongs to the services in $owner: end those first, with GPUCL_OPENSTACK_ROOT=$owner testbed/openstack/down"
-    # They were broken off, or the machine was: nobody is left to end them.
-    say "        the services in $owner run no more: their hosts and their network are removed"
+    # They or the machine crashed: nobody is left to end them.
+    say "        the services in $owner no longer run: their hosts and their network are removed"
     remove_network; owner=''
   fi
   [ -n "$owner" ] || docker network create --label "gpucl-openstack=$ROOT" --subnet "$FIXED" --gateway "$FIXED_GATEWAY" -o com.docker.network.bridge.name="$FIXED_BRIDGE" "$FIXED_NETWORK" >/dev/null
-  # Floating addresses: whoever asks for one goes to the bridge; the rules that wire writes turn it to a host. One that nobody has stays silent.
+  # Floating addresses are routed to the bridge; the rules of wire translate them to hosts. An unassigned one does not
+  # answer.
   ip route replace "$PUBLIC.0/24" dev "$FIXED_BRIDGE" src "$FIXED_GATEWAY"
 }
 
@@ -37,13 +38,14 @@ rules() {
   bridge=$(docker network inspect -f '{{index .Options "com.docker.network.bridge.name"}}' "$NETWORK")
   for c in nat:GPUCL-OS nat:GPUCL-OS-POST filter:GPUCL-OS filter:GPUCL-OS-FORWARD; do iptables -w 10 -t "${c%:*}" -nL "${c#*:}" >/dev/null 2>&1 || iptables -w 10 -t "${c%:*}" -N "${c#*:}"; done
   rule nat OUTPUT -j GPUCL-OS; rule nat PREROUTING -j GPUCL-OS
-  # A server that asks for a floating address of its own network.
+  # For a server that connects to a floating address of its own network.
   rule nat GPUCL-OS-POST -s "$FIXED" -d "$FIXED" -m conntrack --ctstate DNAT -j MASQUERADE
   rule nat POSTROUTING -j GPUCL-OS-POST
-  # This machine is outside: the fixed addresses are not for it.
+  # This machine is outside of the network: it must not reach fixed addresses.
   rule filter GPUCL-OS -d "$FIXED" -m conntrack --ctdir ORIGINAL ! --ctstate DNAT -j REJECT --reject-with icmp-host-unreachable
   rule filter OUTPUT -j GPUCL-OS
-  # Hosts reach the registry and the apt repositories of testbed/hosts, and nothing there reaches them but by a floating address.
+  # Hosts reach the registry and the apt repositories of testbed/hosts, and are reached from there by floating addresses
+  # only.
   rule filter GPUCL-OS-FORWARD -i "$bridge" -o "$FIXED_BRIDGE" -m conntrack --ctstate ESTABLISHED,RELATED,DNAT -j ACCEPT
   rule filter GPUCL-OS-FORWARD -i "$FIXED_BRIDGE" -o "$bridge" -j ACCEPT
   rule filter DOCKER-USER -j GPUCL-OS-FORWARD
@@ -57,7 +59,7 @@ wiring() {
   alive wire || { cat "$LOG/wire.log"; return 1; }
 }
 
-# Of all daemons, in MiB.
+# The memory of all daemons, in MiB.
 memory() {
   local f p q n sum=0
   for f in "$RUN"/*.pid; do

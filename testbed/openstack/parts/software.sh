@@ -13,7 +13,7 @@ debs() {
   apt-get -q update; apt-get "${apt[@]}" install "${missing[@]}"
 }
 
-# Unpacked, not installed: the package would make a user and start a daemon on all addresses.
+# Unpacked, not installed: installing the package would make a user and start a daemon on all addresses.
 rabbitmq() {
   [ ! -x "$RABBIT/sbin/rabbitmq-server" ] || return 0
   local d=$SOFTWARE/new-rabbitmq f
@@ -28,7 +28,7 @@ environment() {
   local list=$OPENSTACK/files/requirements.txt site
   rm -rf "$VENV"; mkdir -p "$SOFTWARE"
   /usr/bin/python3 -m venv "$VENV"
-  # uv takes a quarter of pip's time; where it cannot be had, or is told of another index than pip is, pip does it.
+  # uv takes a quarter of pip's time; where it is unavailable, or configured with another index than pip, pip does it.
   if ! { "$BIN/python" -m pip -q --disable-pip-version-check install uv && "$BIN/uv" -q pip install --python "$BIN/python" -r "$list" --no-deps; }; then
     "$BIN/python" -m pip -q --disable-pip-version-check install 'setuptools<66' wheel
     "$BIN/python" -m pip -q --disable-pip-version-check install --no-build-isolation --no-deps -r "$list"
@@ -42,7 +42,7 @@ environment() {
   touch "$VENV/.complete"
 }
 
-# A state that was being installed while another one installs the same: one of them does it.
+# If two states install the same software at once, only one of them does it.
 software() {
   mkdir -p "$SOFTWARE"
   exec 8>"$CACHE/openstack/lock"; flock -w 900 8 || die "another process has held $CACHE/openstack/lock for 15 minutes"

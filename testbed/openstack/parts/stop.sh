@@ -1,13 +1,13 @@
-# stop.sh: ends what runs.
+# stop.sh: stops the daemons.
 # shellcheck shell=bash
 
-# unrule TABLE CHAIN PARENT...: a chain of ours, and the jumps to it.
+# unrule TABLE CHAIN PARENT...: removes one of our chains, and the jumps to it.
 unrule() {
   local parent
   for parent in "${@:3}"; do while iptables -w 10 -t "$1" -D "$parent" -j "$2" 2>/dev/null; do :; done; done
   iptables -w 10 -t "$1" -F "$2" 2>/dev/null && iptables -w 10 -t "$1" -X "$2" || true
 }
-# The network of the hosts, the hosts on it, and what leads there.
+# Removes the hosts' network, the hosts on it, and the rules that lead there.
 remove_network() {
   docker ps -aq --filter label=gpucl-openstack | xargs -r docker rm -fv >/dev/null
   unrule nat GPUCL-OS OUTPUT PREROUTING; unrule nat GPUCL-OS-POST POSTROUTING
@@ -31,6 +31,6 @@ stop_all() {
     case $n in mariadb | rabbitmq | epmd) ;; *) stop "$n" "${1:-TERM}" & ;; esac
   done
   wait
-  # What the others stand on, last.
+  # The services that the others depend on come last.
   for n in rabbitmq epmd mariadb; do stop "$n" "${1:-TERM}"; done
 }

@@ -1,4 +1,5 @@
-//! The services of one row of the matrix: a stand-in of its own, or the real ones behind a proxy of its own. Looked at past the program.
+//! The services of one row of the matrix: a stand-in of its own, or the real ones behind a proxy of its own. Inspected
+//! past the program.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20 * 60);
 
 enum Running {
     StandIn { sandbox: Sandbox },
-    Elsewhere,
+    External,
     Real(Child),
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct Services {
     running: Running,
     client: reqwest::Client,
     token: tokio::sync::OnceCell<String>,
-    /// What was made here by hand, and no row may touch; of services that others use as well nothing else can be told.
+    /// Resources made by hand that no row may touch; at shared services these are the only ones known to stay.
     kept: std::sync::Mutex<Vec<String>>,
 }
 
@@ -104,7 +105,7 @@ impl Services {
     /// The real ones, by a proxy with faults that ends with this process.
     pub(crate) fn real() -> Self {
         let file = credentials_file();
-        let told: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        let testbed: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
         let mut child = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/testbed/openstack/faults"))
             .args(["--listen", "127.0.0.1:0", "--with-parent", "--credentials"])
             .arg(&file)
@@ -115,11 +116,11 @@ impl Services {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let proxy: Value = serde_json::from_str(&line).unwrap();
         let text = |value: &Value| value.as_str().unwrap().trim_end_matches('/').to_owned();
-        let alice = &told["accounts"]["alice"];
-        let services = &told["services"];
+        let alice = &testbed["accounts"]["alice"];
+        let services = &testbed["services"];
         Self {
             auth_url: text(&proxy["auth_url"]),
-            region: text(&told["region_name"]),
+            region: text(&testbed["region_name"]),
             id: text(&alice["unrestricted"]["id"]),
             secret: text(&alice["unrestricted"]["secret"]),
             node: std::env::var("GPUCL_MATRIX_NODE").unwrap_or_else(|_| NODE.to_owned()),
@@ -143,7 +144,7 @@ impl Services {
         matches!(self.running, Running::Real(_))
     }
 
-    /// A token for looking, made once.
+    /// A token for inspections, created once.
     async fn token(&self) -> String {
         self.token.get_or_init(|| self.new_token()).await.clone()
     }
@@ -172,7 +173,7 @@ impl Services {
         (status, serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap_or_default())
     }
 
-    /// One request as a client makes it that looks at nothing: through the faults. `None` when there was no answer.
+    /// One request through the faults, as by a client that checks nothing. `None` without an answer.
     pub(crate) async fn post_blindly(&self, path: &str, body: &Value) -> Option<(u16, Value)> {
         let url = format!("{}{path}", self.auth_url.strip_suffix("/identity/v3").unwrap());
         let request = self.client.post(url).header("X-Auth-Token", self.token().await).json(body);
@@ -185,7 +186,7 @@ impl Services {
         self.client.request(method, format!("{}/{what}", self.control)).header(CONTROL_HEADER, &self.control_secret)
     }
 
-    /// From now on this trouble, and no other.
+    /// Replaces the injected faults.
     pub(crate) async fn rules(&self, rules: &[Value]) {
         let answer = self.steer(Method::PUT, "rules").json(rules).send().await.unwrap();
         assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
@@ -213,7 +214,7 @@ impl Services {
             let is_success = (200..300).contains(&status);
             match entry["fault"].as_str().and_then(|fault| fault.split(':').next()) {
                 None => is_success,
-                // The stand-in does not tell what it would have answered.
+                // The stand-in does not show what it would have answered.
                 Some("cut-after" | "after" | "malformed") => entry["service_status"].is_null() || is_success,
                 Some(_) => false,
             }
@@ -226,7 +227,7 @@ impl Services {
         self.kept.lock().unwrap().clone()
     }
 
-    /// What was made here by hand goes.
+    /// Deletes the resources made by hand.
     pub(crate) async fn remove_kept(&self) {
         for thing in self.not_ours().await {
             self.remove(&thing).await;
@@ -257,15 +258,16 @@ impl Services {
             self.ask(Method::GET, "compute", "/servers/detail", None).await.1["servers"][0]["image"]["id"].clone();
         let network =
             self.ask(Method::GET, "network", "/networks?name=sharednet1", None).await.1["networks"][0]["id"].clone();
-        let told = loop {
-            let told = self.ask(Method::GET, "reservation", &format!("/leases/{lease}"), None).await.1["lease"].clone();
-            if told["status"] == "ACTIVE" {
-                break told;
+        let active = loop {
+            let active =
+                self.ask(Method::GET, "reservation", &format!("/leases/{lease}"), None).await.1["lease"].clone();
+            if active["status"] == "ACTIVE" {
+                break active;
             }
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         };
         let body = json!({"server": {"name": "his", "imageRef": image, "flavorRef": "baremetal", "min_count": 1, "max_count": 1,
-            "networks": [{"uuid": network}]}, "os:scheduler_hints": {"reservation": told["reservations"][0]["id"]}});
+            "networks": [{"uuid": network}]}, "os:scheduler_hints": {"reservation": active["reservations"][0]["id"]}});
         let (status, server) = self.ask(Method::POST, "compute", "/servers", Some(body)).await;
         assert_eq!(status, 202, "{server}");
         let ports = format!("/ports?device_id={}", text(&server["server"]["id"]));
@@ -284,7 +286,7 @@ impl Services {
         id
     }
 
-    /// Makes an address with all that is written beside this one.
+    /// Creates an address with the same description and tags as this one.
     pub(crate) async fn add_copied_address(&self, of: &str) -> String {
         let seen = self.ask(Method::GET, "network", &format!("/floatingips/{of}"), None).await.1["floatingip"].clone();
         let body = self.new_address(seen["description"].as_str().unwrap()).await;
@@ -310,7 +312,7 @@ impl Services {
             control: self.control.clone(),
             control_secret: self.control_secret.clone(),
             direct: self.direct.clone(),
-            running: Running::Elsewhere,
+            running: Running::External,
             client: self.client.clone(),
             token: tokio::sync::OnceCell::new(),
             kept: std::sync::Mutex::default(),
@@ -327,7 +329,7 @@ impl Services {
         self.add_lease_in(name, 0, minutes).await
     }
 
-    /// The same, so many hours from now.
+    /// The same, starting `hours` from now.
     pub(crate) async fn add_lease_in(&self, name: &str, hours: i64, minutes: i64) -> String {
         let at = |by: jiff::SignedDuration| (jiff::Timestamp::now() + by).strftime("%Y-%m-%d %H:%M").to_string();
         let from = jiff::SignedDuration::from_hours(hours);
@@ -351,7 +353,7 @@ impl Services {
         id
     }
 
-    /// Deletes one thing that a test made by itself, and waits until it is gone.
+    /// Deletes a resource that a test created directly, and waits until it is gone.
     pub(crate) async fn remove(&self, thing: &Thing) {
         let (service, path) = match thing.kind {
             "lease" => ("reservation", format!("/leases/{}", thing.id)),

@@ -1,4 +1,4 @@
-//! Hosts and times that cannot be had.
+//! Unavailable hosts and times.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ on_both! {
     ]
     every: [
         a_host_that_is_taken_is_refused_with_free_slots
-        a_host_that_does_not_exist_is_told_from_one_that_is_taken
-        more_than_seven_days_are_refused_before_anybody_is_asked
-        a_date_in_the_past_is_refused_before_anybody_is_asked
+        a_nonexistent_host_is_distinguished_from_a_taken_one
+        more_than_seven_days_are_refused_before_any_request
+        a_date_in_the_past_is_refused_before_any_request
     ]
 }
 
@@ -46,7 +46,7 @@ fn a_host_that_is_taken_is_refused_with_free_slots(site: Site) {
     assert!(offered.len() >= 2, "{}", refused.stderr);
     assert_eq!(site.ours().counts(), [0; 4]);
     assert_eq!(site.asked("POST", "/leases"), usize::from(!site.is_real()), "only Bob asked, past the program");
-    // What is offered can be had: the first by us, the second by somebody else.
+    // The offered slots are available: the first for us, the second for another user.
     run_shown(&site.env, &offered[0]).exits(0).prints("is made");
     let bob = site.user(User::Bob);
     run_shown(&bob, &offered[1]).exits(0).prints("is made");
@@ -56,7 +56,7 @@ fn a_host_that_is_taken_is_refused_with_free_slots(site: Site) {
 }
 
 #[test]
-fn a_host_that_is_taken_between_the_look_and_the_call_is_told_as_taken() {
+fn a_host_taken_between_check_and_request_is_reported_as_taken() {
     let site = Site::stand_in();
     site.faults(vec![Rule::new("POST", "/leases$", "delay:1.5")]);
     let looked = "/os-hosts/allocations";
@@ -77,7 +77,7 @@ fn a_host_that_is_taken_between_the_look_and_the_call_is_told_as_taken() {
 }
 
 #[test]
-fn a_host_that_fails_between_the_look_and_the_call_is_told_with_where_to_look() {
+fn a_host_failing_between_check_and_request_is_reported_with_a_hint() {
     let site = Site::stand_in();
     let mut rule = Rule::new("POST", "/leases$", "status:500");
     rule.body = Some("{\"error_code\": 500, \"error_message\": \"Not enough hosts available\"}".to_owned());
@@ -85,25 +85,25 @@ fn a_host_that_fails_between_the_look_and_the_call_is_told_with_where_to_look() 
     site.run(&["lease", "--node", "liqid02", "--hours", "1"])
         .exits(1)
         .says("Not enough hosts available")
-        .says("the calendar shows the host as free: it may have failed a moment ago, or be kept for others")
+        .says("the calendar shows the host as free: it may have just failed, or be reserved for others")
         .says("hint: gpucl calendar --node liqid02");
     assert_eq!(site.asked("POST", "/leases"), 1);
     assert_eq!(site.ours().counts(), [0; 4]);
 }
 
-fn a_host_that_does_not_exist_is_told_from_one_that_is_taken(site: Site) {
+fn a_nonexistent_host_is_distinguished_from_a_taken_one(site: Site) {
     site.run(&["lease", "--node", "liqid2", "--hours", "1"])
         .exits(6)
-        .says("no host is called `liqid2`")
+        .says("there is no host `liqid2`")
         .says("hint: did you mean `liqid02`?");
     site.run(&["lease", "--node", "nowhere", "--hours", "1"])
         .exits(6)
-        .says("no host is called `nowhere`")
+        .says("there is no host `nowhere`")
         .says("gpucl calendar --all");
     let spec = site.spec("", "").clone();
     let text = std::fs::read_to_string(site.env.work().join(&spec)).unwrap().replace(site.node(), "c03-09");
     site.env.write(&spec, &text);
-    site.run(&["up", &spec]).exits(6).says("no host is called `c03-09`");
+    site.run(&["up", &spec]).exits(6).says("there is no host `c03-09`");
     assert_eq!(site.asked("POST", "/leases"), 0);
     assert_eq!(site.ours().counts(), [0; 4]);
     site.run(&["status", "-c", "demo"]).exits(6);
@@ -117,20 +117,20 @@ fn a_host_that_cannot_be_reserved_says_so(site: Site) {
     assert_eq!(site.ours().counts(), [0; 4]);
 }
 
-fn more_than_seven_days_are_refused_before_anybody_is_asked(site: Site) {
+fn more_than_seven_days_are_refused_before_any_request(site: Site) {
     let refused = site.run(&["lease", "--node", site.node(), "--hours", "170"]).exits(2);
-    let refused = refused.says("7 d 2 h is more than the site allows, which is 7 d").says("hint: free: ");
+    let refused = refused.says("7 d 2 h is longer than the site allows, which is 7 d").says("hint: free: ");
     assert!(!offered(&refused).is_empty(), "{}", refused.stderr);
     assert_eq!(site.asked("POST", "/leases"), 0);
     // With a yes to less it is the longest that there is.
     site.run(&["lease", "--node", site.node(), "--hours", "170", "--shorten", "--dry-run"])
         .exits(0)
-        .prints("it is 7 d long: the site allows no more");
+        .prints("its length is 7 d: the site allows no more");
     assert_eq!(site.ours().counts(), [0; 4]);
 }
 
 #[test]
-fn a_site_that_allows_less_than_usual_is_understood_by_its_words() {
+fn a_sites_shorter_limit_is_read_from_its_message() {
     let site = Site::with(Config { longest_lease: Duration::from_secs(72 * 3600), ..Config::default() });
     site.run(&["lease", "--node", "liqid02", "--hours", "100"])
         .exits(1)
@@ -140,14 +140,14 @@ fn a_site_that_allows_less_than_usual_is_understood_by_its_words() {
     assert_eq!(site.ours().counts(), [0; 4]);
 }
 
-fn a_date_in_the_past_is_refused_before_anybody_is_asked(site: Site) {
+fn a_date_in_the_past_is_refused_before_any_request(site: Site) {
     for arguments in [
         ["--start", "2026-01-02 10:00", "--hours", "1"],
         ["--start", "now", "--until", "2026-01-02 10:00"],
         ["--start", "next", "--until", "2026-01-02T10:00:00Z"],
     ] {
         let arguments: Vec<&str> = ["lease", "--node", site.node()].into_iter().chain(arguments).collect();
-        site.run(&arguments).exits(2).says("Fri 2 Jan 10:00 UTC is over").says("hint: free: ");
+        site.run(&arguments).exits(2).says("Fri 2 Jan 10:00 UTC is in the past").says("hint: free: ");
     }
     assert_eq!(site.asked("POST", "/leases"), 0);
     assert_eq!(site.ours().counts(), [0; 4]);
@@ -165,7 +165,7 @@ fn dates_asked(site: &Site) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_lease_across_the_change_of_the_clocks_is_asked_in_utc_and_told_in_both() {
+fn a_lease_across_a_dst_change_is_requested_in_utc_and_shown_in_both() {
     let mut site = Site::stand_in();
     site.env.set("TZ", "America/Chicago");
     // In the night to 7 November 2027 the clocks are put back at 2: these 12 hours by the clock are 13.
@@ -184,15 +184,15 @@ fn a_lease_across_the_change_of_the_clocks_is_asked_in_utc_and_told_in_both() {
 }
 
 #[test]
-fn a_time_that_the_clocks_show_twice_or_never_is_not_guessed() {
+fn an_ambiguous_or_skipped_local_time_is_not_guessed() {
     let mut site = Site::stand_in();
     site.env.set("TZ", "America/Chicago");
     site.run(&["lease", "--node", "liqid02", "--start", "2027-11-06 20:00", "--until", "2027-11-07 01:30"])
         .exits(2)
-        .says("2027-11-07 01:30 is there twice, the clocks are put back then; say which you mean: 2027-11-07T01:30:00-05:00")
+        .says("2027-11-07 01:30 occurs twice: the clocks go back then; write one of: 2027-11-07T01:30:00-05:00")
         .says("2027-11-07T01:30:00-06:00");
     site.run(&["lease", "--node", "liqid02", "--start", "2027-03-14 02:30", "--hours", "1"])
         .exits(2)
-        .says("2027-03-14 02:30 does not exist, the clocks are put forward then");
+        .says("2027-03-14 02:30 does not exist: the clocks go forward then");
     assert_eq!(site.asked("POST", "/leases"), 0);
 }

@@ -1,4 +1,4 @@
-//! Leases that are not what they were, or are somebody else's.
+//! Leases that changed, failed, or belong to others.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ on_both! {
         a_lease_in_transition_is_deleted_as_soon_as_it_can_be
     ]
     every: [
-        a_reservation_that_is_pending_is_waited_for_before_the_server_is_booted
+        a_server_boots_only_once_its_reservation_is_active
         a_lease_in_transition_is_not_extended_and_says_so
-        another_lease_with_the_same_name_is_no_hindrance_and_none_of_ours
-        a_lease_that_somebody_deleted_is_told_as_gone
+        a_foreign_lease_with_the_same_name_is_left_alone
+        a_lease_deleted_by_others_is_reported_as_gone
     ]
 }
 
-/// What Blazar says while it starts, changes or ends a lease.
+/// Blazar's answer while it starts, changes or ends a lease.
 fn in_transition(method: &str, count: u32) -> Rule {
     let mut rule = Rule::new(method, "/reservation/v1/leases/", "status:500").times(count);
     rule.body = Some("{\"error_code\": 500, \"error_message\": \"Invalid lease status.\"}".to_owned());
@@ -55,7 +55,7 @@ fn a_lease_in_transition_is_not_extended_and_says_so(site: Site) {
 }
 
 #[test]
-fn a_lease_that_is_just_starting_is_deleted_once_it_has_started() {
+fn a_starting_lease_is_deleted_once_it_has_started() {
     let config = Config { transition: Duration::from_millis(1500), ..Config::default() };
     let site = Site::with(config);
     let id = site.lease_of(User::Alice, "mine", "liqid02", None, 1);
@@ -65,7 +65,7 @@ fn a_lease_that_is_just_starting_is_deleted_once_it_has_started() {
 }
 
 #[test]
-fn a_lease_in_error_is_told_by_every_command_with_the_way_out() {
+fn a_lease_in_error_is_reported_by_every_command_with_a_hint() {
     let site = Site::stand_in();
     site.run(&["lease", "--node", site.node(), "--hours", "1", "--name", "mine"]).exits(0);
     let id = the_lease(&site);
@@ -87,7 +87,7 @@ fn a_lease_in_error_is_told_by_every_command_with_the_way_out() {
 }
 
 #[test]
-fn a_lease_of_up_that_ends_in_error_is_made_once_more() {
+fn a_lease_of_up_in_error_is_created_once_more() {
     // Until the first tick it is pending, long enough for it to break.
     let site = Site::with(Config { lease_tick: Duration::from_secs(2), ..Config::default() });
     let spec = site.spec("", "");
@@ -95,7 +95,7 @@ fn a_lease_of_up_that_ends_in_error_is_made_once_more() {
         let up = scope.spawn(|| site.up_to_ssh(&spec));
         let id = until("the lease is made", 20, || Some(site.ours().leases.first()?.id.clone()));
         assert!(site.sandbox().break_lease(&id));
-        up.join().unwrap().says("the reservation service failed on it (ERROR)").says("it is made once more");
+        up.join().unwrap().says("the reservation service failed on it (ERROR)").says("it is created again");
         id
     });
     let held = site.ours();
@@ -106,7 +106,7 @@ fn a_lease_of_up_that_ends_in_error_is_made_once_more() {
 
 /// A host that the service has lost from its pool fails each lease: what helps is another host.
 #[test]
-fn a_lease_of_up_that_ends_in_error_twice_is_an_error_that_says_what_to_try() {
+fn a_lease_of_up_in_error_twice_fails_with_a_hint() {
     let site = Site::with(Config { lease_tick: Duration::from_secs(2), ..Config::default() });
     let spec = site.spec("", "");
     std::thread::scope(|scope| {
@@ -119,7 +119,7 @@ fn a_lease_of_up_that_ends_in_error_twice_is_an_error_that_says_what_to_try() {
         }
         up.join()
             .unwrap()
-            .says("it is made once more")
+            .says("it is created again")
             .says("error: failed to wait for the lease demo")
             .says(&format!("hint: gpucl lease delete {broken}"))
             .says("its host is out of order: `gpucl calendar` shows others")
@@ -130,7 +130,7 @@ fn a_lease_of_up_that_ends_in_error_twice_is_an_error_that_says_what_to_try() {
 }
 
 #[test]
-fn a_degraded_lease_is_told_and_used() {
+fn a_degraded_lease_is_reported_and_used() {
     let site = Site::stand_in();
     site.run(&["lease", "--node", site.node(), "--hours", "1", "--name", "mine"]).exits(0);
     assert!(site.sandbox().degrade(&the_lease(&site)));
@@ -144,18 +144,18 @@ fn a_degraded_lease_is_told_and_used() {
     site.down_keeping_leases(1);
 }
 
-fn another_lease_with_the_same_name_is_no_hindrance_and_none_of_ours(site: Site) {
+fn a_foreign_lease_with_the_same_name_is_left_alone(site: Site) {
     let theirs = site.lease_of(User::Bob, "demo", site.other_node(), None, 1);
     let web = site.lease_of(User::Alice, "demo", "c03-05", Some(Duration::from_secs(2 * 86400)), 1);
     site.run(&["lease", "--node", site.node(), "--hours", "1", "--name", "demo"]).exits(0);
     let made = the_lease(&site);
     // A name that several have is not guessed.
-    let several = site.run(&["lease", "show", "demo"]).exits(6).says("several have that name: ");
+    let several = site.run(&["lease", "show", "demo"]).exits(6).says("several leases have that name: ");
     assert!([&theirs, &web, &made].iter().all(|id| several.stderr.contains(id.as_str())), "{}", several.stderr);
     site.run(&["lease", "delete", "demo", "--yes"])
         .exits(6)
-        .says("several have that name")
-        .says("hint: name it by its id");
+        .says("several leases have that name")
+        .says("hint: use its id");
     site.run(&["lease", "delete", &made, "--yes"]).exits(0);
     assert_eq!(site.ours().counts(), [0; 4]);
     let left: Vec<String> =
@@ -164,7 +164,7 @@ fn another_lease_with_the_same_name_is_no_hindrance_and_none_of_ours(site: Site)
 }
 
 #[test]
-fn where_names_are_unique_our_tag_keeps_them_apart() {
+fn with_unique_lease_names_the_tag_distinguishes_leases() {
     let site = Site::with(Config { unique_lease_names: true, ..Config::default() });
     site.lease_of(User::Bob, "demo", "liqid01", None, 1);
     site.run(&["lease", "--node", "liqid02", "--hours", "1", "--name", "demo"]).exits(0);
@@ -176,7 +176,7 @@ fn where_names_are_unique_our_tag_keeps_them_apart() {
 }
 
 #[test]
-fn where_names_are_unique_a_lease_of_the_cluster_that_is_over_makes_room() {
+fn with_unique_lease_names_an_ended_lease_makes_room() {
     let site = Site::with(Config { unique_lease_names: true, ..Config::default() });
     let spec = site.spec("hours: 1", "");
     site.up_to_ssh(&spec);
@@ -192,7 +192,7 @@ fn where_names_are_unique_a_lease_of_the_cluster_that_is_over_makes_room() {
     site.down();
 }
 
-fn a_lease_that_somebody_deleted_is_told_as_gone(site: Site) {
+fn a_lease_deleted_by_others_is_reported_as_gone(site: Site) {
     site.run(&["lease", "--node", site.node(), "--hours", "1", "--name", "mine"]).exits(0);
     let id = the_lease(&site);
     // The service does not protect leases from others of the project.
@@ -203,17 +203,17 @@ fn a_lease_that_somebody_deleted_is_told_as_gone(site: Site) {
         site.run(&["lease", command, &id, "--yes"])
             .exits(6)
             .says(&format!("failed to find the lease {id}"))
-            .says("the project has none of that name or id")
+            .says("the project has no lease of that name or id")
             .says("hint: gpucl lease list --all");
     }
-    site.run(&["lease", "extend", &id, "--hours", "1"]).exits(6).says("the project has none of that name or id");
+    site.run(&["lease", "extend", &id, "--hours", "1"]).exits(6).says("the project has no lease of that name or id");
     let spec = site.spec(&format!("lease: {id}"), "");
-    site.run(&["up", &spec]).exits(6).says("the project has none of that name or id");
+    site.run(&["up", &spec]).exits(6).says("the project has no lease of that name or id");
     assert_eq!(site.ours().counts(), [0; 4]);
 }
 
 #[test]
-fn a_lease_that_somebody_deletes_while_up_runs_is_made_once_more_with_all_on_it() {
+fn a_lease_deleted_by_others_during_up_is_recreated_with_its_servers() {
     let site = Site::with(Config { boot: Duration::from_secs(3), ..Config::default() });
     let spec = site.spec("", "");
     let first = std::thread::scope(|scope| {
@@ -221,7 +221,7 @@ fn a_lease_that_somebody_deletes_while_up_runs_is_made_once_more_with_all_on_it(
         until("a server boots", 30, || (!site.ours().servers.is_empty()).then_some(()));
         let id = the_lease(&site);
         assert!(site.sandbox().delete_lease(&id));
-        up.join().unwrap().says("the server is not there any more: its lease ended, or somebody deleted it");
+        up.join().unwrap().says("the server no longer exists: its lease ended, or somebody deleted it");
         id
     });
     let held = site.ours();
@@ -231,7 +231,7 @@ fn a_lease_that_somebody_deletes_while_up_runs_is_made_once_more_with_all_on_it(
 }
 
 #[test]
-fn a_lease_of_ones_own_that_somebody_deletes_while_up_runs_is_not_replaced() {
+fn an_adopted_lease_deleted_during_up_is_not_replaced() {
     let site = Site::with(Config { boot: Duration::from_secs(3), ..Config::default() });
     let lease = site.lease_of(User::Alice, "mine", site.node(), None, 2);
     let spec = site.spec("lease: mine", "");
@@ -248,7 +248,7 @@ fn a_lease_of_ones_own_that_somebody_deletes_while_up_runs_is_not_replaced() {
 }
 
 #[test]
-fn a_lease_that_ends_while_up_runs_ends_it_and_says_when_it_was_over() {
+fn a_lease_that_ends_during_up_fails_it_with_the_end_time() {
     let site = Site::with(Config { boot: Duration::from_secs(600), ..Config::default() });
     site.lease_of(User::Alice, "mine", site.node(), None, 1);
     let spec = site.spec("lease: mine", "");
@@ -260,7 +260,7 @@ fn a_lease_that_ends_while_up_runs_ends_it_and_says_when_it_was_over() {
         assert_ne!(up.code, Some(0));
         up.says("its lease ended, or somebody deleted it")
             .says("failed to boot host-0")
-            .says("the time of the lease mine was over at ")
+            .says("the lease mine ended at ")
             .says("hint: gpucl lease --node c03-05 --hours 3")
             .says("hint: gpucl down -c demo");
     });
@@ -270,9 +270,9 @@ fn a_lease_that_ends_while_up_runs_ends_it_and_says_when_it_was_over() {
     site.down();
 }
 
-fn a_reservation_that_is_pending_is_waited_for_before_the_server_is_booted(site: Site) {
+fn a_server_boots_only_once_its_reservation_is_active(site: Site) {
     if !site.is_real() {
-        // As the service does: it looks every few seconds for what is due.
+        // The service checks for due events every few seconds.
         site.sandbox().change(|config| config.lease_tick = Duration::from_secs(4));
     }
     let spec = site.spec("", "");
@@ -285,16 +285,16 @@ fn a_reservation_that_is_pending_is_waited_for_before_the_server_is_booted(site:
 }
 
 #[test]
-fn an_outage_while_a_lease_is_waited_for_does_not_end_the_wait() {
+fn an_outage_does_not_end_the_wait_for_a_lease() {
     let site = Site::with(Config { lease_tick: Duration::from_secs(8), ..Config::default() });
     let spec = site.spec("", "");
     std::thread::scope(|scope| {
         let up = scope.spawn(|| site.up_to_ssh(&spec));
         let id = until("a lease", 60, || site.ours().leases.first().map(|lease| lease.id.clone()));
         until("a look at it", 60, || (site.asked("GET", &format!("/leases/{id}")) > 0).then_some(()));
-        // A look is four requests before it is a failure.
+        // A check fails only after four requests.
         site.faults(vec![Rule::new("GET", &format!("/leases/{id}$"), "status:503").times(8)]);
-        up.join().unwrap().says("it is asked again for as long as this may take").says("it answers again");
+        up.join().unwrap().says("retrying until the wait's time limit").says("the service responds again");
     });
     assert_eq!(site.asked("POST", "/leases"), 1);
     site.down();

@@ -1,4 +1,4 @@
-//! Who asks: credentials that are not good enough, and others beside us.
+//! Users: insufficient credentials, and other users of the project.
 
 use gpucl::sandbox::chameleon::Service;
 
@@ -7,16 +7,16 @@ use super::{Config, Rule, Site, User, on_both, spec_into, ssh_says};
 on_both! {
     ci: []
     every: [
-        a_second_user_of_the_project_with_the_same_cluster_and_example_is_left_alone
-        a_token_that_ends_in_the_middle_is_renewed_in_silence
-        a_restricted_credential_is_recognised_before_a_lease_is_asked_for
-        a_wrong_secret_is_told_from_an_unknown_credential
+        another_users_cluster_with_the_same_name_is_left_alone
+        an_expired_token_is_renewed_silently
+        a_restricted_credential_is_recognized_before_a_lease_is_requested
+        a_wrong_secret_is_distinguished_from_an_unknown_credential
     ]
 }
 
 const DENIED: &str = "cc@somewhere: Permission denied (publickey).";
 
-fn a_second_user_of_the_project_with_the_same_cluster_and_example_is_left_alone(site: Site) {
+fn another_users_cluster_with_the_same_name_is_left_alone(site: Site) {
     let mut bob = site.user(User::Bob);
     ssh_says(&mut bob, DENIED);
     // The same example, one host further; the same name.
@@ -25,7 +25,7 @@ fn a_second_user_of_the_project_with_the_same_cluster_and_example_is_left_alone(
     let before = site.of_owner(&bob);
     assert_eq!(before.counts(), [1, 1, 1, 1], "{before:?}");
 
-    // Nothing of theirs is taken for ours: not the lease, not by its host either.
+    // Nothing of theirs is taken for ours: neither the lease nor its host.
     site.run(&["status", "-c", "demo"]).exits(6);
     let same = spec_into(&site.env, site.other_node(), "start: now", "");
     site.run(&["up", &same]).exits(1).says(&format!("{} is taken: ", site.other_node()));
@@ -41,13 +41,13 @@ fn a_second_user_of_the_project_with_the_same_cluster_and_example_is_left_alone(
         .exits(1)
         .says("is taken");
 
-    // Shown where all is asked for, as another's; and neither changed nor deleted.
+    // Listed with `--all` as another user's; neither changed nor deleted.
     let id = before.leases[0].id.clone();
     site.run(&["lease", "list", "--all"]).exits(0).prints("another user's");
     site.run(&["lease", "delete", &id, "--yes"])
         .exits(2)
         .says("another user of the project made it")
-        .says("only leases of your own are changed; nothing was done")
+        .says("only your own leases can be changed; nothing was done")
         .says("hint: gpucl lease list");
     site.run(&["lease", "extend", &id, "--hours", "1"]).exits(2).says("another user of the project made it");
     site.down();
@@ -59,7 +59,7 @@ fn a_second_user_of_the_project_with_the_same_cluster_and_example_is_left_alone(
     assert_eq!(site.of_owner(&bob).counts(), [0; 4]);
 }
 
-fn a_token_that_ends_in_the_middle_is_renewed_in_silence(site: Site) {
+fn an_expired_token_is_renewed_silently(site: Site) {
     site.faults(vec![
         Rule::new("POST", "/servers$", "token-expire"),
         Rule::new("POST", "/reservation/v1/leases$", "token-expire"),
@@ -78,7 +78,7 @@ fn a_token_that_ends_in_the_middle_is_renewed_in_silence(site: Site) {
 }
 
 #[test]
-fn a_bare_token_that_ends_says_that_it_cannot_be_renewed() {
+fn an_expired_bare_token_is_reported_as_not_renewable() {
     let mut site = Site::stand_in();
     let token = site.sandbox().token(User::Alice);
     for (name, value) in [
@@ -98,13 +98,13 @@ fn a_bare_token_that_ends_says_that_it_cannot_be_renewed() {
     assert_eq!(site.ours().counts(), [1, 0, 0, 0]);
 }
 
-fn a_restricted_credential_is_recognised_before_a_lease_is_asked_for(site: Site) {
+fn a_restricted_credential_is_recognized_before_a_lease_is_requested(site: Site) {
     let mut restricted = site.user(User::AliceRestricted);
     ssh_says(&mut restricted, DENIED);
     restricted
         .run(&["lease", "--node", site.node(), "--hours", "1"])
         .exits(1)
-        .says("the application credential is restricted, and a lease needs one that is not")
+        .says("the application credential is restricted, and a lease needs an unrestricted one")
         .says("with the box \"Unrestricted (dangerous)\" ticked, then: gpucl login chameleon --site CHI@UC");
     let spec = spec_into(&restricted, site.node(), "", "");
     restricted.run(&["up", &spec]).exits(1).says("the application credential is restricted");
@@ -120,7 +120,7 @@ fn a_restricted_credential_is_recognised_before_a_lease_is_asked_for(site: Site)
     assert!(site.of(User::Alice).leases.iter().any(|lease| lease.name == "mine"));
 }
 
-fn a_wrong_secret_is_told_from_an_unknown_credential(site: Site) {
+fn a_wrong_secret_is_distinguished_from_an_unknown_credential(site: Site) {
     let mut wrong = site.user(User::Alice);
     wrong.set("OS_APPLICATION_CREDENTIAL_SECRET", "not-it");
     let refused = wrong.run(&["lease", "--node", site.node(), "--hours", "1"]).exits(1);
@@ -143,7 +143,7 @@ fn a_wrong_secret_is_told_from_an_unknown_credential(site: Site) {
 }
 
 #[test]
-fn a_credential_that_is_taken_away_between_up_and_down_is_told_and_nothing_is_forgotten() {
+fn a_credential_revoked_after_up_is_reported_and_no_state_is_lost() {
     let site = Site::stand_in();
     let spec = site.spec("", "");
     site.up_to_ssh(&spec);
@@ -154,7 +154,7 @@ fn a_credential_that_is_taken_away_between_up_and_down_is_told_and_nothing_is_fo
 }
 
 #[test]
-fn a_site_without_reservations_is_named_as_such_with_another_to_choose() {
+fn a_site_without_reservations_is_reported_with_an_alternative() {
     let site = Site::with(Config { without: [Service::Reservation].into(), ..Config::default() });
     for arguments in [&["lease", "--node", "liqid02", "--hours", "1"][..], &["calendar"], &["offers"]] {
         site.run(arguments)
@@ -169,17 +169,17 @@ fn a_site_without_reservations_is_named_as_such_with_another_to_choose() {
 }
 
 #[test]
-fn a_region_that_the_catalog_does_not_have_names_the_one_that_it_has() {
+fn an_unknown_region_is_refused_with_the_catalogs_region() {
     let mut site = Site::stand_in();
     site.env.set("OS_REGION_NAME", "CHI@TACC");
     site.run(&["lease", "--node", "liqid02", "--hours", "1"])
         .exits(1)
-        .says("in CHI@UC, and not in CHI@TACC")
+        .says("in CHI@UC, not in CHI@TACC")
         .says("hint: choose that site: --site CHI@UC");
     assert_eq!(site.sandbox().snapshot().count(), 0);
 }
 
-/// Somebody who is in two projects, signed in at the web page.
+/// A user of two projects, signed in at the web page.
 fn of_two_projects(site: &mut Site) {
     let credentials = site.sandbox().credentials(User::Alice);
     let project =
@@ -205,19 +205,19 @@ fn of_two_projects(site: &mut Site) {
 }
 
 #[test]
-fn of_several_projects_none_is_guessed_and_one_that_is_named_is_taken() {
+fn of_several_projects_only_a_named_one_is_used() {
     let mut site = Site::stand_in();
     of_two_projects(&mut site);
     let spec = site.spec("", "");
     for arguments in [&["lease", "--node", "liqid02", "--hours", "1"][..], &["offers"], &["up", &spec]] {
         site.run(arguments)
             .exits(2)
-            .says("is good for several projects: CHI-OTHER, CHI-TEST")
+            .says("is valid for several projects: CHI-OTHER, CHI-TEST")
             .says("hint: choose one: --project NAME, or set OS_PROJECT_NAME");
     }
     site.run(&["offers", "--project", "CHI-NONE"])
         .exits(2)
-        .says("you are in no project CHI-NONE; your projects are CHI-OTHER, CHI-TEST");
+        .says("you are not in a project CHI-NONE; your projects are CHI-OTHER, CHI-TEST");
     assert_eq!(site.sandbox().snapshot().count(), 0);
     site.run(&["lease", "--node", "liqid02", "--hours", "1", "--project", "CHI-TEST"]).exits(0);
     site.env.set("OS_PROJECT_NAME", "chi-test");

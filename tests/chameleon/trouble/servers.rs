@@ -1,4 +1,4 @@
-//! Servers that do not come up, and what they take that cannot be had.
+//! Servers that do not come up, and missing resources that they need.
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ const NO_HOST: &str = "No valid host was found. There are not enough hosts avail
 const NO_DEPLOY: &str = "Failed to deploy instance: Timeout reached while waiting for callback for node";
 
 #[test]
-fn a_server_in_error_is_made_once_more_on_a_clean_slate() {
+fn a_server_in_error_is_deleted_and_created_once_more() {
     let site = Site::stand_in();
     site.sandbox().fail_server(NO_DEPLOY);
     let spec = site.spec("", "");
     site.up_to_ssh(&spec)
         .says("failed to boot host-0")
         .says(&format!("it is in error: {NO_DEPLOY}: the machine did not boot its image"))
-        .says("it is made once more");
+        .says("it is created again");
     assert_eq!(site.asked("POST", "/servers"), 2);
     assert_eq!(site.asked("DELETE", "/servers/"), 0);
     let held = site.ours();
@@ -35,7 +35,7 @@ fn a_server_in_error_is_made_once_more_on_a_clean_slate() {
 }
 
 #[test]
-fn a_server_in_error_twice_is_an_error_that_says_the_fault_and_what_it_means() {
+fn a_server_in_error_twice_fails_with_its_fault_explained() {
     let site = Site::stand_in();
     site.sandbox().fail_server(NO_HOST);
     site.sandbox().fail_server(NO_HOST);
@@ -59,7 +59,7 @@ fn a_server_in_error_twice_is_an_error_that_says_the_fault_and_what_it_means() {
 }
 
 #[test]
-fn no_valid_host_on_a_lease_of_ones_own_leaves_the_lease() {
+fn no_valid_host_on_an_own_lease_leaves_the_lease() {
     let site = Site::stand_in();
     let lease = site.lease_of(User::Alice, "mine", site.node(), None, 2);
     site.sandbox().fail_server(NO_HOST);
@@ -101,7 +101,7 @@ fn no_floating_ip_is_left_at_the_site() {
 }
 
 #[test]
-fn a_used_up_quota_of_addresses_names_those_that_lie_idle_and_takes_none() {
+fn an_exhausted_address_quota_lists_idle_addresses_and_takes_none() {
     let site = Site::with(Config { floating_ip_quota: 1, ..Config::default() });
     let (_, networks) = site.call(User::Alice, "GET", "/network/v2.0/networks?name=public", &Value::Null);
     let body = serde_json::json!({"floatingip": {"floating_network_id": networks["networks"][0]["id"]}});
@@ -114,7 +114,7 @@ fn a_used_up_quota_of_addresses_names_those_that_lie_idle_and_takes_none() {
         .says(&format!("the project has some that are not in use: {address}"))
         .says(&format!("hint: if one of them is yours: `provider: {{name: chameleon, floating_ip: {address}}}`"));
     site.down();
-    // Told that it may, it uses it, and leaves it behind.
+    // With permission it uses the idle address, and leaves it behind at the end.
     let spec = site.spec(&format!("floating_ip: {address}"), "");
     site.up_to_ssh(&spec);
     site.down();
@@ -123,7 +123,7 @@ fn a_used_up_quota_of_addresses_names_those_that_lie_idle_and_takes_none() {
 }
 
 #[test]
-fn a_used_up_quota_of_servers_is_told_with_what_to_do() {
+fn an_exhausted_quota_of_servers_is_reported_with_a_hint() {
     let site = Site::with(Config { instance_quota: 0, ..Config::default() });
     let spec = site.spec("", "");
     site.run(&["up", &spec])
@@ -136,7 +136,7 @@ fn a_used_up_quota_of_servers_is_told_with_what_to_do() {
 }
 
 #[test]
-fn a_used_up_quota_of_key_pairs_is_told_with_what_to_do() {
+fn an_exhausted_quota_of_key_pairs_is_reported_with_a_hint() {
     let site = Site::with(Config { key_pair_quota: 0, ..Config::default() });
     let spec = site.spec("", "");
     site.run(&["up", &spec])
@@ -148,7 +148,7 @@ fn a_used_up_quota_of_key_pairs_is_told_with_what_to_do() {
 }
 
 #[test]
-fn service_units_that_are_used_up_are_told_as_such() {
+fn exhausted_service_units_are_reported() {
     let mut config = Config::default();
     config.quirks = gpucl::sandbox::chameleon::Quirks { service_units: Some(0.5), ..config.quirks };
     let site = Site::with(config);
@@ -171,7 +171,7 @@ fn images_asked(site: &Site) -> Vec<String> {
 }
 
 #[test]
-fn an_image_that_two_private_ones_could_be_is_not_guessed() {
+fn an_ambiguous_private_image_is_not_guessed() {
     let mut config = Config::default();
     config.images.extend([image("mine", "private"), image("mine", "private")]);
     let site = Site::with(config);
@@ -179,8 +179,8 @@ fn an_image_that_two_private_ones_could_be_is_not_guessed() {
     let up = site.run(&["up", &spec]).exits(1);
     let up = up
         .says("failed to find the image mine")
-        .says("several have that name, and none is public: ")
-        .says("hint: name it by its id");
+        .says("several images have that name, and none is public: ")
+        .says("hint: use its id");
     assert_eq!(site.ours().counts(), [0; 4], "nothing was asked for");
     site.run(&["status", "-c", "demo"]).exits(6);
     // By the id it is one.
@@ -192,7 +192,7 @@ fn an_image_that_two_private_ones_could_be_is_not_guessed() {
 }
 
 #[test]
-fn of_several_public_images_of_one_name_the_newest_is_taken() {
+fn the_newest_of_several_public_images_with_one_name_is_used() {
     let mut config = Config::default();
     config.images.extend([image("CC-Ubuntu24.04-ROCm", "public")]);
     let site = Site::with(config);
@@ -212,26 +212,26 @@ fn of_several_public_images_of_one_name_the_newest_is_taken() {
 }
 
 #[test]
-fn an_image_that_does_not_exist_is_found_missing_before_anything_is_made() {
+fn a_missing_image_is_found_before_anything_is_created() {
     let site = Site::stand_in();
     let spec = site.spec("image: CC-Ubuntu18.04", "");
     site.run(&["up", &spec])
         .exits(1)
         .says("failed to find the image CC-Ubuntu18.04")
-        .says("hint: `provider.image:` in the spec names another one");
+        .says("hint: choose another with `provider.image:` in the spec");
     assert_eq!(site.ours().counts(), [0; 4]);
     site.run(&["status", "-c", "demo"]).exits(6);
 }
 
 #[test]
-fn a_network_that_is_missing_is_found_missing_before_anything_is_made() {
+fn a_missing_network_is_found_before_anything_is_created() {
     let site = Site::with(Config { networks: vec!["sharednet2".to_owned()], ..Config::default() });
     let spec = site.spec("", "");
     site.run(&["up", &spec])
         .exits(1)
         .says("failed to find the network sharednet1")
         .says("the site has no network of that name")
-        .says("hint: `provider.network:` in the spec names another one");
+        .says("hint: choose another with `provider.network:` in the spec");
     assert_eq!(site.ours().counts(), [0; 4]);
     site.run(&["plan", &spec]).exits(1).says("failed to find the network sharednet1");
     let spec = site.spec("network: sharednet2", "");
@@ -240,7 +240,7 @@ fn a_network_that_is_missing_is_found_missing_before_anything_is_made() {
 }
 
 #[test]
-fn a_server_that_somebody_deletes_while_it_boots_is_made_once_more() {
+fn a_server_deleted_by_others_while_booting_is_created_once_more() {
     let site = Site::with(Config { boot: Duration::from_secs(3), ..Config::default() });
     let spec = site.spec("", "");
     std::thread::scope(|scope| {
@@ -249,7 +249,7 @@ fn a_server_that_somebody_deletes_while_it_boots_is_made_once_more() {
         let (status, _) = site.call(User::Bob, "DELETE", &format!("/compute/v2.1/servers/{id}"), &Value::Null);
         assert_eq!(status, 204);
         let up = up.join().unwrap();
-        up.says("the server is not there any more: its lease ended, or somebody deleted it");
+        up.says("the server no longer exists: its lease ended, or somebody deleted it");
     });
     assert_eq!(site.asked("POST", "/servers"), 2);
     assert_eq!(site.ours().counts(), [1, 1, 1, 1]);
@@ -257,7 +257,7 @@ fn a_server_that_somebody_deletes_while_it_boots_is_made_once_more() {
 }
 
 #[test]
-fn an_address_that_cannot_be_given_to_the_server_is_told_and_given_by_the_next_up() {
+fn an_unattachable_address_is_reported_and_attached_by_the_next_up() {
     let site = Site::stand_in();
     site.faults(vec![Rule::new("PUT", "/floatingips/[^/]+$", "status:404")]);
     let spec = site.spec("", "");

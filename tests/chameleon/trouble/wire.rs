@@ -14,9 +14,9 @@ on_both! {
         calls_whose_answers_are_lost_are_found_again_by_up_and_down
     ]
     every: [
-        a_lost_answer_to_a_lease_is_found_again_and_never_asked_for_twice
-        a_service_that_is_busy_is_asked_again_when_it_says
-        a_failing_service_is_told_and_the_next_command_goes_on
+        a_lease_whose_answer_was_lost_is_found_and_never_requested_twice
+        a_busy_service_is_retried_after_the_time_it_gives
+        a_failing_service_is_reported_and_the_next_command_resumes
     ]
 }
 
@@ -39,7 +39,7 @@ fn rules(calls: &[(&str, &str)], fault: &str) -> Vec<Rule> {
     calls.iter().map(|(method, path)| Rule::new(method, path, fault)).collect()
 }
 
-/// What each trouble came to. They are mostly waits, so all go side by side, when the first is asked for.
+/// The result of each fault. They mostly wait, so all run at once when the first result is requested.
 static MET: LazyLock<BTreeMap<&str, Result<(), String>>> = LazyLock::new(|| {
     let runs = |fault: &str| if ["status:429", "cut-after", "after:500", "malformed"].contains(&fault) { 1 } else { 6 };
     std::thread::scope(|scope| {
@@ -50,13 +50,13 @@ static MET: LazyLock<BTreeMap<&str, Result<(), String>>> = LazyLock::new(|| {
     })
 });
 
-/// Every changing call meets this trouble once: what came of it.
+/// Every changing call meets this fault once; checks the result.
 #[track_caller]
 fn every_call_meets(fault: &str) {
     assert_eq!(MET.get(fault), Some(&Ok(())), "{fault}");
 }
 
-/// `up` comes through within so many runs, and nothing is made twice.
+/// `up` succeeds within `runs` runs, and creates nothing twice.
 fn meets(fault: &str, runs: usize) {
     let site = Site::stand_in();
     comes_through(&site, fault, runs);
@@ -96,27 +96,27 @@ fn comes_through(site: &Site, fault: &str, runs: usize) {
 }
 
 #[test]
-fn every_changing_call_that_is_refused_with_429_is_made_again() {
+fn every_changing_call_refused_with_429_is_retried() {
     every_call_meets("status:429");
 }
 
 #[test]
-fn every_changing_call_that_fails_with_500_is_looked_for_and_not_repeated_blindly() {
+fn every_changing_call_that_fails_with_500_is_checked_before_a_retry() {
     every_call_meets("status:500");
 }
 
 #[test]
-fn every_changing_call_that_meets_a_502_is_looked_for_and_not_repeated_blindly() {
+fn every_changing_call_that_meets_a_502_is_checked_before_a_retry() {
     every_call_meets("status:502");
 }
 
 #[test]
-fn every_changing_call_that_meets_a_503_is_looked_for_and_not_repeated_blindly() {
+fn every_changing_call_that_meets_a_503_is_checked_before_a_retry() {
     every_call_meets("status:503");
 }
 
 #[test]
-fn every_changing_call_whose_connection_is_cut_before_it_acts_is_looked_for() {
+fn every_changing_call_cut_before_it_acts_is_checked_before_a_retry() {
     every_call_meets("cut-before");
 }
 
@@ -131,7 +131,7 @@ fn every_changing_call_that_acts_and_answers_500_is_found_again() {
 }
 
 #[test]
-fn every_changing_call_whose_answer_is_no_json_is_found_again() {
+fn every_changing_call_whose_answer_is_not_json_is_found_again() {
     every_call_meets("malformed");
 }
 
@@ -139,7 +139,7 @@ const ALL: [&str; 8] =
     ["status:429", "status:500", "status:502", "status:503", "cut-before", "cut-after", "after:500", "malformed"];
 
 #[test]
-fn an_extension_that_meets_trouble_says_where_the_end_is() {
+fn a_failed_extension_says_when_the_lease_ends() {
     let site = Site::stand_in();
     site.run(&["lease", "--node", "liqid02", "--hours", "1", "--name", "mine"]).exits(0);
     for fault in ALL {
@@ -160,7 +160,7 @@ fn an_extension_that_meets_trouble_says_where_the_end_is() {
 }
 
 #[test]
-fn a_login_that_meets_trouble_is_made_again_since_it_changes_nothing() {
+fn a_failed_login_is_retried_since_it_changes_nothing() {
     let site = Site::stand_in();
     for fault in ALL.iter().filter(|fault| **fault != "malformed") {
         site.faults(vec![Rule::new("POST", "/auth/tokens$", fault)]);
@@ -170,11 +170,11 @@ fn a_login_that_meets_trouble_is_made_again_since_it_changes_nothing() {
     site.run(&["calendar", "--node", "liqid02"])
         .exits(1)
         .says("failed to authenticate at CHI@UC")
-        .says("hint: does something stand between this machine and the site? a proxy, a captive portal?");
+        .says("hint: is there a proxy or a captive portal between this machine and the site?");
 }
 
 #[test]
-fn reading_calls_that_meet_trouble_are_made_again() {
+fn failed_reading_calls_are_retried() {
     let site = Site::stand_in();
     for fault in ALL {
         site.faults(vec![
@@ -187,20 +187,20 @@ fn reading_calls_that_meet_trouble_are_made_again() {
 }
 
 #[test]
-fn a_service_that_fails_for_good_is_told_after_a_few_attempts() {
+fn a_permanently_failing_service_is_reported_after_a_few_attempts() {
     let site = Site::stand_in();
     site.faults(vec![Rule::new("GET", "/os-hosts$", "status:503").times(100)]);
     site.run(&["lease", "--node", "liqid02", "--hours", "1"])
         .exits(1)
         .says("the service answered 503")
-        .says("hint: the service has trouble of its own; try again in a few minutes");
+        .says("hint: the service is having problems; try again in a few minutes");
     let asked = site.asked("GET", "/os-hosts");
     assert!((2..=8).contains(&asked), "{asked}");
     assert_eq!(site.sandbox().snapshot().count(), 0);
 }
 
 #[test]
-fn a_site_that_does_not_answer_at_all_is_told_as_such() {
+fn an_unreachable_site_is_reported() {
     let mut site = Site::stand_in();
     // A port of this machine where nobody listens.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -208,14 +208,14 @@ fn a_site_that_does_not_answer_at_all_is_told_as_such() {
     site.run(&["lease", "--node", "liqid02", "--hours", "1"])
         .exits(1)
         .says("127.0.0.1 cannot be reached: Connection refused")
-        .says("hint: is this machine online, and the site up?");
+        .says("hint: check that this machine is online");
 }
 
-fn a_lost_answer_to_a_lease_is_found_again_and_never_asked_for_twice(site: Site) {
+fn a_lease_whose_answer_was_lost_is_found_and_never_requested_twice(site: Site) {
     site.faults(vec![Rule::new("POST", "/reservation/v1/leases$", "cut-after")]);
     site.run(&["lease", "--node", site.node(), "--hours", "1", "--name", "mine"])
         .exits(0)
-        .says("looking whether the lease is there all the same")
+        .says("checking whether the lease exists anyway")
         .prints("lease mine is active");
     assert_eq!(site.asked("POST", "/leases"), 1);
     assert_eq!(site.ours().counts(), [1, 0, 0, 0]);
@@ -223,7 +223,7 @@ fn a_lost_answer_to_a_lease_is_found_again_and_never_asked_for_twice(site: Site)
     assert_eq!(site.ours().counts(), [0; 4]);
 }
 
-fn a_service_that_is_busy_is_asked_again_when_it_says(site: Site) {
+fn a_busy_service_is_retried_after_the_time_it_gives(site: Site) {
     let mut rule = Rule::new("POST", "/reservation/v1/leases$", "status:429").times(2);
     rule.headers.insert("Retry-After".to_owned(), "1".to_owned());
     site.faults(vec![rule]);
@@ -234,17 +234,17 @@ fn a_service_that_is_busy_is_asked_again_when_it_says(site: Site) {
     assert_eq!(site.ours().counts(), [1, 0, 0, 0]);
 }
 
-fn a_failing_service_is_told_and_the_next_command_goes_on(site: Site) {
+fn a_failing_service_is_reported_and_the_next_command_resumes(site: Site) {
     site.faults(vec![Rule::new("POST", "/reservation/v1/leases$", "status:503")]);
     let arguments = ["lease", "--node", site.node(), "--hours", "1", "--name", "mine"];
     site.run(&arguments)
         .exits(1)
-        .says("left behind: not known")
-        .says("hint: the service has trouble of its own; try again in a few minutes")
-        .says("hint: gpucl lease list   # looks for what may have been made");
+        .says("left behind: unknown")
+        .says("hint: the service is having problems; try again in a few minutes")
+        .says("hint: gpucl lease list   # looks for what may have been created");
     assert_eq!(site.asked("POST", "/leases"), 1, "what may have been done is not repeated blindly");
     assert_eq!(site.ours().counts(), [0; 4]);
-    site.run(&["lease", "list"]).exits(0).says("the lease mine, which an earlier command was asking for, was not made");
+    site.run(&["lease", "list"]).exits(0).says("the lease mine, requested by an earlier command, was not made");
     site.run(&arguments).exits(0).prints("lease mine is active");
     assert_eq!(site.ours().counts(), [1, 0, 0, 0]);
 }
@@ -254,19 +254,19 @@ fn calls_whose_answers_are_lost_are_found_again_by_up_and_down(site: Site) {
 }
 
 #[test]
-fn a_clock_that_is_behind_the_sites_is_told_when_the_site_refuses_a_start() {
+fn a_clock_behind_the_sites_is_reported_when_a_start_is_refused() {
     let site = Site::with(Config { clock_offset: SignedDuration::from_mins(30), ..Config::default() });
     let soon = (jiff::Timestamp::now() + SignedDuration::from_mins(5)).strftime("%Y-%m-%d %H:%M").to_string();
     site.run(&["lease", "--node", "liqid02", "--start", &soon, "--hours", "1"])
         .exits(1)
         .says("Start date must be later than current date")
         .says("the site's clock is 30 min ahead of this machine's")
-        .says("is this machine's clock right? `date -u`");
+        .says("check this machine's clock: `date -u`");
     assert_eq!(site.ours().counts(), [0; 4]);
 }
 
 #[test]
-fn clocks_that_differ_hinder_no_lease_that_begins_now() {
+fn different_clocks_do_not_prevent_a_lease_from_now() {
     for minutes in [-20, 20] {
         let site = Site::with(Config { clock_offset: SignedDuration::from_mins(minutes), ..Config::default() });
         let spec = site.spec("hours: 2", "");

@@ -1,4 +1,4 @@
-//! What becomes of a cluster that was ready: one host with two GPUs, brought up once for all tests that run at the same time.
+//! Failures of a ready cluster: one host with two GPUs, brought up once for all tests that run at the same time.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -12,7 +12,7 @@ struct Shared {
     env: TestEnv,
 }
 
-/// A cluster that is ready, and the right to make it trouble.
+/// A ready cluster, with exclusive use of it.
 struct Ready {
     shared: Arc<Shared>,
     _turn: Turn,
@@ -129,7 +129,7 @@ fn an_engine_that_is_restarted_takes_the_cluster_along() {
 
 #[test]
 #[ignore = "testbed"]
-fn a_host_that_was_restarted_since_is_told_by_status_and_put_right_by_up() {
+fn a_restarted_host_is_reported_by_status_and_repaired_by_up() {
     let ready = Ready::open();
     let boot = ready.host().sh("cat /proc/sys/kernel/random/boot_id");
     let _ = ready.host().try_sh("systemctl reboot");
@@ -138,7 +138,7 @@ fn a_host_that_was_restarted_since_is_told_by_status_and_put_right_by_up() {
         (now.status.success() && String::from_utf8_lossy(&now.stdout) != boot).then_some(())
     });
     let _ =
-        ready.gpucl(&["status"]).exits(0).prints("host-0 was restarted since: `gpucl up` repairs what does not run");
+        ready.gpucl(&["status"]).exits(0).prints("host-0 has been restarted: `gpucl up` repairs what is not running");
     ready.is_put_right();
     let status = ready.gpucl(&["status"]).exits(0).prints("troubled: ready");
     assert!(!status.stdout.contains("was restarted since"), "{}", status.stdout);
@@ -146,13 +146,13 @@ fn a_host_that_was_restarted_since_is_told_by_status_and_put_right_by_up() {
 
 #[test]
 #[ignore = "testbed"]
-fn another_owners_cluster_runs_side_by_side_on_ports_of_its_own() {
+fn clusters_of_two_owners_run_side_by_side() {
     let ready = Ready::open();
     let started =
         |key: &str| ready.host().sh(&format!("docker inspect -f '{{{{.State.StartedAt}}}}' {}", ready.container(key)));
     let before = (started("head"), started("worker0"), started("worker1"));
     let other = env();
-    // The same name: it is the owner that tells them apart.
+    // The same name: only the owner distinguishes them.
     other.write("cluster.yaml", &ready.spec());
     let _ = gpucl(&other, &["up"]).exits(0).prints("ready:");
     let listens = ready.host().sh("ss -lntH | awk '{ print $4 }'");
@@ -168,14 +168,14 @@ fn another_owners_cluster_runs_side_by_side_on_ports_of_its_own() {
 fn a_foreign_service_on_an_open_port_is_listed_and_left_alone() {
     let ready = Ready::open();
     ready.host().sh("mkdir -p /var/empty && (setsid python3 -m http.server 5599 --directory /var/empty >/dev/null 2>&1 </dev/null &) ; sleep 1");
-    let _ = ready.gpucl(&["verify"]).exits(0).says("others' do, and are left alone: 5599");
+    let _ = ready.gpucl(&["verify"]).exits(0).says("ports of other programs do, and are left alone: 5599");
     let _ = ready.gpucl(&["up"]).exits(0).prints("nothing was changed");
     ready.host().sh("ss -lntH | grep -q ':5599 ' && kill $(pgrep -f '[h]ttp.server 5599')");
 }
 
 #[test]
 #[ignore = "testbed"]
-fn a_port_that_somebody_took_while_it_was_stopped_is_left_to_them() {
+fn a_port_taken_while_stopped_is_left_to_its_new_user() {
     let ready = Ready::open();
     let _ = ready.gpucl(&["stop"]).exits(0);
     ready.host().sh("mkdir -p /var/empty && (setsid python3 -m http.server 8265 --bind 127.0.0.1 --directory /var/empty >/dev/null 2>&1 </dev/null &) ; sleep 1");

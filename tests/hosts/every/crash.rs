@@ -1,5 +1,5 @@
-//! kill -9 of gpucl at six points, one of them in the middle of an apt install: nothing is left after `down`, and the host's
-//! package system is whole.
+//! kill -9 of gpucl at six points, one of them in the middle of an apt install: nothing is left after `down`, and the
+//! host's package system is whole.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ fn kill_9_at_six_points_leaks_nothing_and_leaves_the_packages_whole() {
     assert!(killed(&env, &host, &["down", "--yes"], DOWN), "{DOWN:?} was not met");
     leaks += end(&env, &host, DOWN);
     println!("kill -9 at {} points of a cluster on a host; leaks: {leaks}", UP.len() + 1);
-    // What is on a host is found by its tag when this machine has lost all that it knew of the cluster.
+    // The cluster on a host is found by its tag when the local state is lost.
     gpucl(&env, &["up"]).exits(0);
     std::fs::remove_dir_all(env.home().join(".local/state/gpucl/clusters/killed")).unwrap();
     leaks += end(&env, &host, "the loss of the state");

@@ -2,7 +2,7 @@
 
 use crate::hosts::trouble::lab::{ENDS, Lab, with_variables};
 
-/// Holds dpkg's lock for so many seconds, as another apt would.
+/// Holds dpkg's lock for `seconds`, as another apt would.
 fn lock_for(lab: &Lab, seconds: u32) {
     lab.host.sh(&format!(
         "cat >/var/tmp/hold.pl <<'PERL'\n\
@@ -38,9 +38,9 @@ fn a_package_system_that_stays_locked_ends_the_wait_and_names_its_holder() {
     let spec = with_variables(&lab.spec("locked"), "base: {apt_wait: \"6\"}");
     lab.run(&spec, &["up"])
         .exits(1)
-        .says("step `put a cut installation right`")
+        .says("step `repair interrupted installations`")
         .says("the package system is locked for 6 s: process")
-        .says("hint: wait for it to end, or look what it does; then run the same command again");
+        .says("hint: wait for it to end, or check what it is doing; then run the same command again");
     lab.host.sh("kill $(pgrep -f '[/]var/tmp/hold')");
     lab.down("locked");
 }
@@ -56,20 +56,20 @@ pub(super) fn package(lab: &Lab, name: &str, script: &str) {
 
 #[test]
 #[ignore = "testbed"]
-fn a_package_left_half_configured_is_put_right_first() {
+fn a_half_configured_package_is_repaired_first() {
     let lab = Lab::open();
     lab.ends_before_docker();
     package(&lab, "gpucl-half", "exit 0");
     let _undo = lab.while_held("dpkg --unpack /var/tmp/gpucl-half.deb", "dpkg --purge gpucl-half");
     assert!(lab.host.sh("dpkg --audit").contains("gpucl-half"));
-    lab.run(&lab.spec("half"), &["up"]).exits(1).says("put a cut installation right: done").says(ENDS);
+    lab.run(&lab.spec("half"), &["up"]).exits(1).says("repair interrupted installations: done").says(ENDS);
     assert_eq!(lab.host.sh("dpkg --audit"), "");
     lab.down("half");
 }
 
 #[test]
 #[ignore = "testbed"]
-fn a_package_that_cannot_be_configured_is_told_with_what_dpkg_says() {
+fn a_package_that_cannot_be_configured_is_reported_with_dpkgs_message() {
     let lab = Lab::open();
     lab.ends_before_docker();
     package(&lab, "gpucl-never", "echo it never will; exit 1");
@@ -79,7 +79,7 @@ fn a_package_that_cannot_be_configured_is_told_with_what_dpkg_says() {
     );
     lab.run(&lab.spec("never"), &["up"])
         .exits(1)
-        .says("packages that were there before are broken, and dpkg cannot put them right")
+        .says("packages installed before are broken, and dpkg cannot repair them")
         .says("gpucl-never")
         .says("hint: run `sudo dpkg --configure -a`");
     lab.down("never");
@@ -87,7 +87,7 @@ fn a_package_that_cannot_be_configured_is_told_with_what_dpkg_says() {
 
 #[test]
 #[ignore = "testbed"]
-fn a_full_disk_is_called_that() {
+fn a_full_disk_is_reported() {
     let lab = Lab::open();
     lab.ends_before_docker();
     let undo = lab.while_held(

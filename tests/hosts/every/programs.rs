@@ -21,7 +21,7 @@ const SLOW_GONE: &str = "dpkg --purge gpucl-slow; rm -f /var/tmp/slow.log";
 
 #[test]
 #[ignore = "testbed"]
-fn a_link_that_is_cut_in_the_middle_of_an_install_is_made_anew_and_the_install_goes_on() {
+fn a_connection_cut_during_an_install_is_reopened_and_the_install_continues() {
     let lab = Lab::open();
     let _undo = lab.while_held("true", SLOW_GONE);
     slow_install(&lab);
@@ -43,7 +43,7 @@ fn a_link_that_is_cut_in_the_middle_of_an_install_is_made_anew_and_the_install_g
 
 #[test]
 #[ignore = "testbed"]
-fn a_gpucl_that_is_killed_in_the_middle_of_an_install_is_gone_on_from_by_the_next() {
+fn a_gpucl_killed_during_an_install_is_resumed_by_the_next() {
     let lab = Lab::open();
     let _undo = lab.while_held("true", SLOW_GONE);
     slow_install(&lab);
@@ -84,11 +84,11 @@ impl Drop for Away<'_> {
     }
 }
 
-/// The machine is told to start anew, and stays away: gpucl says what it waits for, Ctrl-C ends the wait, and once the machine
-/// is back the same command goes on.
+/// The machine is rebooted, and stays away: gpucl says what it waits for, Ctrl-C ends the wait, and once the machine is
+/// back the same command continues.
 #[test]
 #[ignore = "testbed"]
-fn a_reboot_that_does_not_return_is_waited_for_until_somebody_says_stop() {
+fn an_endless_reboot_is_waited_for_until_ctrl_c() {
     let lab = Lab::open();
     lab.playbook(
         "docker",
@@ -98,7 +98,7 @@ fn a_reboot_that_does_not_return_is_waited_for_until_somebody_says_stop() {
     );
     let away = Away::keep(lab.host.container());
     let mut up = lab.begin(&lab.spec("away"));
-    up.says("waiting for host-0 to start anew", 60);
+    up.says("waiting for host-0 to reboot", 60);
     crate::support::until("the machine is off", 60, || away.is_off().then_some(()));
     up.says("waiting for host-0 to answer by SSH", 60);
     up.interrupt();
@@ -108,7 +108,7 @@ fn a_reboot_that_does_not_return_is_waited_for_until_somebody_says_stop() {
     let (code, said) = up.end(30);
     drop(away);
     assert_eq!(code, Some(130), "{said}");
-    assert!(said.contains("it was stopped while the machine starts anew"), "{said}");
+    assert!(said.contains("it was stopped while the machine reboots"), "{said}");
     let again = lab.gpucl(&["up"]).exits(1).says(ENDS);
     assert!(!again.stderr.contains("start anew: done"), "{}", again.stderr);
     lab.host.sh("rm -f /var/tmp/anew");
@@ -117,7 +117,7 @@ fn a_reboot_that_does_not_return_is_waited_for_until_somebody_says_stop() {
 
 #[test]
 #[ignore = "testbed"]
-fn an_engine_that_does_not_start_is_told_with_its_journal() {
+fn an_engine_that_does_not_start_is_reported_with_its_journal() {
     let lab = Lab::open();
     let undo = lab.while_held(
         "mkdir -p /etc/docker && echo '{ broken' >/etc/docker/daemon.json && systemctl stop docker.service docker.socket",
@@ -147,8 +147,8 @@ fn an_old_engine_that_runs_somebodys_containers_is_not_replaced() {
     let started = lab.host.sh("docker inspect -f '{{.State.StartedAt}}' stranger");
     lab.run(&lab.spec("old"), &["up"])
         .exits(1)
-        .says("Docker 20.10.7 is too old, and another cannot be put in its place while these containers run: stranger")
-        .says("hint: end these containers, or say `restart: \"yes\"` under `playbooks: docker:`");
+        .says("Docker 20.10.7 is too old, and it cannot be replaced while these containers run: stranger")
+        .says("hint: stop these containers, or set `restart: \"yes\"` under `playbooks: docker:`");
     assert_eq!(lab.host.sh("docker inspect -f '{{.State.StartedAt}}' stranger"), started);
     lab.down("old");
 }
@@ -156,7 +156,7 @@ fn an_old_engine_that_runs_somebodys_containers_is_not_replaced() {
 /// What nvidia-smi says when packages were upgraded under a driver that runs.
 #[test]
 #[ignore = "testbed"]
-fn a_driver_and_a_library_of_two_versions_are_told_as_that() {
+fn a_driver_library_version_mismatch_is_reported() {
     let lab = Lab::open();
     let _undo = lab.while_held(
         "mv /usr/bin/nvidia-smi /usr/bin/nvidia-smi.away && \
@@ -168,10 +168,10 @@ fn a_driver_and_a_library_of_two_versions_are_told_as_that() {
     let spec = lab.spec("versions").replace("nvidia: {", "nvidia: {reboot: \"no\", ");
     lab.run(&spec, &["up"])
         .exits(1)
-        .says("step `start the machine with the NVIDIA driver`")
+        .says("step `reboot for the NVIDIA driver`")
         .says("hint: say `reboot: \"yes\"` under `playbooks: nvidia:`, or: sudo reboot");
-    let told = lab.gpucl(&["up"]).exits(1);
-    let cause = told.stderr.split("Caused by").nth(1).unwrap_or_default().to_owned();
-    assert!(cause.contains("Driver/library version mismatch"), "{}", told.stderr);
+    let outcome = lab.gpucl(&["up"]).exits(1);
+    let cause = outcome.stderr.split("Caused by").nth(1).unwrap_or_default().to_owned();
+    assert!(cause.contains("Driver/library version mismatch"), "{}", outcome.stderr);
     lab.down("versions");
 }

@@ -1,5 +1,5 @@
-//! Several hosts: one dies in the middle, and a firewall that would lock us out. They are namespaces with SSH, without systemd and
-//! without Docker: a few lines stand in for the engine, since nothing here is about it.
+//! Several hosts: one dies in the middle, and a firewall that would lock us out. They are namespaces with SSH, without
+//! systemd and without Docker: a few lines stand in for the engine, since nothing here is about it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +12,7 @@ use crate::support::{TestEnv, until};
 
 /// Cheap hosts; gone with the test.
 struct Hosts {
-    told: Vec<Value>,
+    printed: Vec<Value>,
     env: TestEnv,
     _only: MutexGuard<'static, ()>,
 }
@@ -23,23 +23,23 @@ impl Hosts {
         // They carry no Ray, so they wait for no turn; but there is one set of them.
         let _only = ONLY.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = testbed();
-        let told = script("netns", &["up", &count.to_string()]);
-        let told = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        Self { told, env: env(), _only }
+        let printed = script("netns", &["up", &count.to_string()]);
+        let printed = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        Self { printed, env: env(), _only }
     }
 
     fn text(&self, index: usize, key: &str) -> &str {
-        self.told[index][key].as_str().unwrap()
+        self.printed[index][key].as_str().unwrap()
     }
 
-    /// The cluster of all of them: Ray is not what it is about, so nothing is proven.
+    /// The cluster of all hosts: Ray does not matter here, so nothing is verified.
     fn spec(&self, name: &str) -> String {
         let entry = |index: usize| {
             let text = |key: &str| self.text(index, key);
             let (node, user, identity, key) = (text("address"), text("user"), text("identity"), text("host_key"));
             format!("  - {{node: {node}, user: {user}, identity_file: {identity}, host_key: \"{key}\"}}\n")
         };
-        let hosts: String = (0..self.told.len()).map(entry).collect();
+        let hosts: String = (0..self.printed.len()).map(entry).collect();
         format!(
             "name: {name}\nprovider: ssh\nruntime: docker\nhosts:\n{hosts}ray:\n  head: {{object_store_memory: 100MiB, memory: 500MiB}}\n  \
              workers: {{per: host, gpus: 0, cpus: 1, object_store_memory: 100MiB, memory: 500MiB}}\noversubscribe: true\n{NO_SERVICES}"
@@ -71,7 +71,7 @@ impl Hosts {
     /// The hosts can install packages: nftables is real.
     fn with_packages(&self) {
         let folder = crate::hosts::testbed::folder();
-        for index in 0..self.told.len() {
+        for index in 0..self.printed.len() {
             let text = format!(". {}/lib.sh; write_ubuntu_sources {}", folder.display(), self.root(index));
             assert!(std::process::Command::new("bash").args(["-c", &text]).status().unwrap().success());
         }
@@ -79,7 +79,7 @@ impl Hosts {
         playbook(&self.env, "base", update);
     }
 
-    /// What stands for the engine: all that is asked for runs and is healthy.
+    /// A fake engine: everything requested runs and is healthy.
     fn without_docker(&self) {
         let engine = r##"#!/bin/sh
 [ "$1" = inspect ] || exit 0
@@ -89,7 +89,7 @@ for name in "$@"; do
     case $format in '{{.State.Status}}') echo running ;; *) echo "/$name running none 0 0" ;; esac
 done
 "##;
-        for index in 0..self.told.len() {
+        for index in 0..self.printed.len() {
             let path = format!("{}/usr/local/bin/docker", self.root(index));
             std::fs::write(&path, engine).unwrap();
             std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -150,7 +150,7 @@ fn one_of_eight_hosts_dies_in_the_middle_and_the_rest_go_on() {
 /// The rules drop SSH as well: they are taken back before a person has to drive to the machine.
 #[test]
 #[ignore = "testbed"]
-fn a_firewall_that_would_lock_us_out_takes_itself_back() {
+fn a_firewall_that_would_lock_us_out_is_rolled_back() {
     let hosts = Hosts::start(2);
     hosts.without_docker();
     hosts.with_packages();
@@ -169,7 +169,7 @@ fn a_firewall_that_would_lock_us_out_takes_itself_back() {
     let (code, said) = up.end(600);
     println!("{said}");
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("the firewall's rules were taken back: nobody confirmed them in time"), "{said}");
+    assert!(said.contains("the firewall's rules were reverted: nobody confirmed them in time"), "{said}");
     assert!(said.contains("hint: run the same command again"), "{said}");
     for index in 0..2 {
         until("the rules are gone", 60, || (!hosts.sh(index, "nft list tables").contains("gpucl")).then_some(()));

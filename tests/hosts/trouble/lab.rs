@@ -1,4 +1,4 @@
-//! What the troubles are made on: one host for all that run at the same time, and playbooks that end where a test ends.
+//! The lab for failures: one host for all tests that run at the same time, and playbooks that end where a test ends.
 
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, Weak};
@@ -55,12 +55,12 @@ impl Lab {
         playbook(&self.env, name, text);
     }
 
-    /// The stage ends where Docker would be installed: all that comes before is real.
+    /// Ends the stage where Docker would be installed; everything before is real.
     pub(crate) fn ends_before_docker(&self) {
         self.playbook("docker", &ending(""));
     }
 
-    /// Runs a text on the host now, and another when what is handed back is dropped, however the test ends.
+    /// Runs a text on the host now, and another when what is returned is dropped, however the test ends.
     #[must_use]
     pub(crate) fn while_held(&self, now: &str, then: &'static str) -> Undo {
         let undo = Undo { host: Arc::clone(&self.host), then };
@@ -182,7 +182,7 @@ impl Running {
         self.child.wait().unwrap();
     }
 
-    /// Its end: the exit code, and all that was said.
+    /// Waits for its end; returns the exit code and all output.
     #[track_caller]
     pub(crate) fn end(mut self, seconds: u64) -> (Option<i32>, String) {
         let status = until("it ends", seconds, || self.child.try_wait().unwrap());

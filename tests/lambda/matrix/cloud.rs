@@ -42,7 +42,7 @@ pub(crate) struct Thing {
     kind: &'static str,
     id: String,
     name: String,
-    /// How it stands: for what is others', also this stays.
+    /// Its status, which must not change either for resources of others.
     state: String,
 }
 
@@ -102,7 +102,7 @@ impl Cloud for Sandbox {
         self.log().iter().any(|entry| entry.fault.is_some())
     }
 
-    /// There is only one row: all that it ever made counts.
+    /// There is only one row, so everything counts.
     async fn count_anew(&self) {}
 
     async fn doubled(&self) -> Option<String> {
@@ -116,7 +116,7 @@ impl Cloud for Sandbox {
                 return Some(format!("{path} was carried out {made} times"));
             }
         }
-        // Terminated ones linger: all that were ever launched are seen.
+        // Terminated instances stay listed, so every launch is visible.
         let mut names: BTreeMap<String, usize> = BTreeMap::new();
         for one in self.snapshot().ours().instances {
             *names.entry(one.name).or_default() += 1;

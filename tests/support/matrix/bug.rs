@@ -1,4 +1,4 @@
-//! Providers with a deliberate mistake, so that it shows that the matrix would notice.
+//! Providers with a deliberate bug, to prove that the matrix would notice it.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use gpucl::provider::{
 
 use super::cloud::Cloud;
 
-/// Mistakes that the matrix must catch.
+/// Bugs that the matrix must catch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
@@ -23,7 +23,7 @@ pub(crate) enum Bug {
     TakesAnErrorForNothing,
     /// Takes a page of a proxy for "nothing happened", and sends it again.
     TakesAPageForNothing,
-    /// Knows only the ids that it was told in this process.
+    /// Knows only the ids that were returned in this process.
     ForgetsIds,
     /// Deletes all whose label begins as ours does.
     DeletesByPrefix,
@@ -48,7 +48,7 @@ impl<C: Cloud> Buggy<C> {
         matches!(self.bug, Bug::DeletesByPrefix | Bug::TerminatesByPrefix)
     }
 
-    /// Makes one without looking; again when that seems to have failed.
+    /// Creates a resource without checking for an existing one; retries an apparent failure.
     async fn blindly(&self, tag: &Tag, recorder: &dyn Recorder) -> Result<Acquired> {
         for _ in 0..2 {
             let id = match self.cloud.make_blindly(tag).await {

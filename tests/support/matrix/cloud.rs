@@ -1,4 +1,4 @@
-//! What differs from provider to provider.
+//! The part of the matrix that differs between providers.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -18,10 +18,10 @@ pub(crate) trait Thing: Debug + Ord + Send {
     fn tag(&self) -> Option<Tag>;
 }
 
-/// What a deliberate mistake is made with.
+/// The resource on which a deliberate bug is tried.
 pub(crate) struct Victim {
     pub(crate) kind: &'static str,
-    /// Where its id is in the answer to who makes it: a JSON pointer.
+    /// JSON pointer to its id in the answer to its creation.
     pub(crate) id: &'static str,
     /// The kinds that are forgotten with it.
     pub(crate) forgotten: &'static [&'static str],
@@ -34,26 +34,26 @@ pub(crate) trait Cloud: Send + Sync + 'static {
 
     /// The provider's name.
     const PROVIDER: &'static str;
-    /// How often it may answer 429 until we have given up.
+    /// Number of 429 answers after which the program gives up.
     const LIMITED: u32;
-    /// How late its answers may be, where that is not what the provider says.
+    /// The consistency delay, where it differs from the provider's.
     const CONSISTENCY_DELAY: Option<Duration> = None;
-    /// What a provider with a deliberate mistake treats wrongly.
+    /// The resource that a provider with a deliberate bug treats wrongly.
     const VICTIM: Victim;
 
-    /// What of the environment the provider is opened with.
+    /// Environment variables with which the provider is opened.
     fn variables(&self) -> Vec<(&'static str, String)>;
 
-    /// What the spec says of the provider, when these kinds are wanted.
+    /// The provider's settings in a spec that needs these kinds.
     fn settings(&self, wanted: &[&str]) -> Value;
 
-    /// What it says of each host.
+    /// The host entries of the spec.
     fn hosts(&self) -> Vec<Value>;
 
-    /// The kinds of all that is wanted, for a row of this call.
+    /// The kinds of the wanted resources in a row of this call.
     fn wanted(&self, call: Call) -> Vec<&'static str>;
 
-    /// From now on this call meets this fault, so many times, and no other.
+    /// Injects a fault into the next `count` requests of this call, and removes all other faults.
     async fn fail(&self, call: Call, fault: &str, count: u32);
 
     async fn fail_no_more(&self);
@@ -61,23 +61,23 @@ pub(crate) trait Cloud: Send + Sync + 'static {
     /// Whether a request met a fault.
     async fn has_failed(&self) -> bool;
 
-    /// What was made until now counts no more in [`Cloud::doubled`]; where there is only one row, all may count.
+    /// Excludes earlier resources from [`Cloud::doubled`]; unnecessary where there is only one row.
     async fn count_anew(&self);
 
-    /// What was made more often than it is wanted, however it was answered.
+    /// A resource that was created more often than wanted, whatever the answers were.
     async fn doubled(&self) -> Option<String>;
 
-    /// All that is there, with a tag or without.
+    /// All resources, with or without a tag.
     async fn held(&self) -> Vec<Self::Thing>;
 
-    /// What carries a tag of this scope.
+    /// The resources with a tag of this scope.
     async fn of(&self, scope: &Scope) -> Vec<Self::Thing> {
         let mut held = self.held().await;
         held.retain(|thing| thing.tag().is_some_and(|tag| scope.holds(&tag)));
         held
     }
 
-    /// What no row may touch: all that is there before it.
+    /// Resources that no row may touch: all that exist before it.
     async fn not_ours(&self) -> BTreeSet<Self::Thing> {
         self.held().await.into_iter().collect()
     }
@@ -87,7 +87,8 @@ pub(crate) trait Cloud: Send + Sync + 'static {
         None
     }
 
-    /// Makes a victim without looking, through the troubles; status and answer, and nothing when the connection was cut.
+    /// Makes a victim without looking, through the troubles; status and answer, and nothing when the connection was
+    /// cut.
     async fn make_blindly(&self, tag: &Tag) -> Option<(u16, Value)>;
 
     /// Removes every victim whose tag begins so.

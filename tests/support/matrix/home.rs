@@ -1,6 +1,7 @@
-//! One person's files, and what the program does with them: each run is a new process that knows what is on the disk.
+//! One user's files, and runs of the program on them: each run is a new process that knows only the disk.
 //!
-//! Provider, engine, plan and journal are the real ones. The world is what clusters of hosts have of it before anybody logs in.
+//! Provider, engine, plan and journal are the real ones. The world is what clusters of hosts have of it before anybody
+//! logs in.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -21,7 +22,8 @@ use tokio::sync::Notify;
 use super::bug::{Bug, Buggy};
 use super::cloud::Cloud;
 
-/// After which call the process dies, before the journal knows of it: the kind of what is acquired, waited for or released.
+/// After which call the process dies, before the journal knows of it: the kind of what is acquired, waited for or
+/// released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Death<'a> {
     Acquired(&'a str),
@@ -41,7 +43,7 @@ pub(crate) struct Home<C> {
     bug: Bug,
     /// The account, logged in to; it remembers nothing of what it made.
     account: OnceLock<Arc<dyn Provider>>,
-    /// What the last `up` used of others'.
+    /// Foreign resources that the last `up` adopted.
     adopted: Mutex<Vec<ResourceRequest>>,
 }
 
@@ -95,13 +97,13 @@ impl<C: Cloud> Home<C> {
         let settings = self.cloud.settings(&self.wanted);
         let open = || find(C::PROVIDER)?.open(&settings, &self.settings().context());
         match self.bug {
-            // To read the system's certificates anew takes longer than all the rest of a step.
+            // Reading the system's certificates again takes longer than the rest of a step.
             Bug::None => Ok(self.account.get_or_init(|| Arc::from(open().unwrap())).clone()),
             bug => Ok(Arc::new(Buggy::new(open()?, bug, self.cloud.clone()))),
         }
     }
 
-    /// The kinds of what is to be there and is not adopted, sorted.
+    /// The kinds of the wanted resources that are not adopted, sorted.
     pub(crate) fn kinds(&self) -> Vec<&'static str> {
         let adopted = self.adopted.lock().unwrap().clone();
         let mut kinds = self.wanted.clone();
@@ -110,7 +112,7 @@ impl<C: Cloud> Home<C> {
         kinds
     }
 
-    /// What has this key was not made for the cluster.
+    /// Whether the resource with this key was adopted, not created.
     pub(crate) fn is_adopted(&self, key: &Key) -> bool {
         self.adopted.lock().unwrap().iter().any(|request| request.key == *key)
     }
@@ -149,7 +151,7 @@ impl<C: Cloud> Home<C> {
         }
     }
 
-    /// `up`: hands back how many operations its plan had.
+    /// `up`: returns how many operations its plan had.
     pub(crate) async fn up(&self, death: Option<Death<'static>>) -> Result<usize> {
         let mut operations = 0;
         self.process(death, async |process| {
@@ -171,7 +173,7 @@ impl<C: Cloud> Home<C> {
             resources.retain(|request| self.wanted.contains(&request.kind.0.as_str()));
             let adopted: Vec<_> = resources.iter().filter(|request| request.adopted.is_some()).cloned().collect();
             *self.adopted.lock().unwrap() = adopted.clone();
-            // As with clusters: `down` looks at nothing that was not made for it.
+            // As with clusters: `down` observes only what was created for it.
             *process.adopted.lock().unwrap() = adopted;
             let goal = Goal::Up(Desired { resources, ..Desired::default() });
             let planned = pipeline.plan(&goal).await?;
@@ -257,7 +259,7 @@ impl Process {
     }
 }
 
-/// What was made is told, and the process dies before it is written down.
+/// The created resource is reported, and the process dies before it is journalled.
 struct Dying<'a> {
     process: &'a Process,
     ledger: &'a Ledger,

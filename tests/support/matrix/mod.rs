@@ -1,7 +1,9 @@
-//! Every request that changes something, in every trouble: what is gone on from it is there once, and nothing is left after `down` or `gc`.
+//! Every changing request with every fault: after the retry its resource exists once, and nothing is left after `down`
+//! or `gc`.
 //!
-//! Provider, engine, plan, journal and their files are the real ones; each step is a new process that knows what is on the disk. What is
-//! there is asked past the program, and so is how many things were ever made. A provider brings its calls, and its services as a [`Cloud`].
+//! Provider, engine, plan, journal and their files are the real ones; each step is a new process that knows what is on
+//! the disk. What is there is asked past the program, and so is how many things were ever made. A provider brings its
+//! calls, and its services as a [`Cloud`].
 
 mod bug;
 mod cloud;

@@ -1,4 +1,4 @@
-//! One row: a call that changes something, a trouble that it meets, and how it goes on from there.
+//! One row: a changing call, a fault that it meets, and how the run continues.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) struct Call {
     pub(crate) method: &'static str,
     /// An expression that its path matches.
     pub(crate) path: &'static str,
-    /// Where the process dies that was answered: it tells the command as well.
+    /// Where the process dies after the answer; this determines the command as well.
     pub(crate) death: Death<'static>,
 }
 
@@ -38,7 +38,7 @@ impl Call {
     }
 }
 
-/// Its name: rows are told by it.
+/// Shows the name, which identifies rows.
 impl std::fmt::Debug for Call {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         to.write_str(self.name)
@@ -53,7 +53,7 @@ pub(crate) struct Row {
     pub(crate) then: Then,
 }
 
-/// Goes through a row; says what was left, made twice, touched, or did not come to its end.
+/// Runs a row; describes what was left behind, created twice, touched, or not finished.
 pub(crate) async fn run<C: Cloud>(cloud: &Arc<C>, owner: &Owner, row: Row, bug: Bug) -> Ended {
     let Row { call, trouble, then } = row;
     let home = Home::new(cloud.clone(), owner, &cloud.wanted(call), bug);
@@ -135,7 +135,7 @@ async fn made_once(cloud: &impl Cloud, row: Row) -> Ended {
     }
 }
 
-/// Goes on; then all that is wanted exists once, the journal knows it, and nothing more is to do.
+/// Continues; then all wanted resources exist once, the journal has them, and the plan is empty.
 async fn converges<C: Cloud>(home: &Home<C>) -> Ended {
     home.up(None).await.map_err(|error| format!("`up` again failed: {error}"))?;
     let again = home.up(None).await.map_err(|error| format!("`up` a third time failed: {error}"))?;

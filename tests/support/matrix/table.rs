@@ -1,4 +1,4 @@
-//! Many rows: which there are, how they are gone through, and what became of them.
+//! Tables of rows: their selection, execution and results.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// How a row ended: with nothing, or with why it failed.
 pub(crate) type Ended = Result<(), String>;
 
-/// All ways on from all troubles of each call.
+/// Every continuation of every fault of each call.
 pub(crate) fn crossed(calls: &[Call], troubles: &[Trouble], thens: &[Then]) -> Vec<Row> {
     let mut rows = Vec::new();
     for &call in calls {
@@ -25,7 +25,7 @@ pub(crate) fn crossed(calls: &[Call], troubles: &[Trouble], thens: &[Then]) -> V
     rows
 }
 
-/// All troubles of each call; the ways on take turns.
+/// Every fault of each call, with alternating continuations.
 pub(crate) fn each_once(calls: &[Call], troubles: &[Trouble]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (offset, &call) in calls.iter().enumerate() {
@@ -40,7 +40,7 @@ pub(crate) async fn within(limit: Duration, row: impl Future<Output = Ended>) ->
     tokio::time::timeout(limit, row).await.unwrap_or_else(|_| late())
 }
 
-/// Goes through rows, so many at the same time.
+/// Runs rows, a limited number at the same time.
 pub(crate) async fn side_by_side<F>(rows: Vec<Row>, at_once: usize, run: impl Fn(Row) -> F) -> Vec<(Row, Ended)>
 where
     F: Future<Output = Ended> + Send + 'static,
@@ -79,7 +79,7 @@ fn figures(results: &[(Row, Ended)], calls: &[Call]) -> Value {
     Value::Object(figures)
 }
 
-/// Tells the figures below a line of its own, which is given how many rows there were and how many failed; fails if any did.
+/// Prints the figures below a line, which gets the number of rows and of failures; panics if any row failed.
 pub(crate) fn all_left_nothing(results: &[(Row, Ended)], calls: &[Call], line: impl FnOnce(usize, usize) -> String) {
     let failures = failures(results);
     println!("{}\n{}", line(results.len(), failures.len()), figures(results, calls));

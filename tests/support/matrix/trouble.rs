@@ -1,6 +1,6 @@
-//! What a call meets, and how it goes on from there.
+//! The faults that a call meets, and how it continues.
 
-/// What it meets.
+/// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// The connection is cut before the service has it.
@@ -13,15 +13,15 @@ pub(crate) enum Trouble {
     Limited,
     /// 429 until we give up.
     LimitedForLong,
-    /// 500, and nothing was done.
+    /// 500, without an effect.
     Failed,
-    /// 500, and it was done all the same.
+    /// 500, after the service acted.
     FailedAndDone,
-    /// 502 of what stands before the service, and nothing was done.
+    /// 502 of a proxy in front, without an effect.
     BadGateway,
-    /// A page of what stands before the service, and nothing was done.
+    /// An HTML page of a proxy in front, without an effect.
     Page,
-    /// A page of what stands before the service, and it was done all the same.
+    /// An HTML page of a proxy in front, after the service acted.
     PageAndDone,
     /// The service acts, and what it answers cannot be read.
     Malformed,
@@ -46,7 +46,7 @@ impl Trouble {
     }
 }
 
-/// How it goes on.
+/// How the run continues after the fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
     /// The same command again, and `down` at the end.

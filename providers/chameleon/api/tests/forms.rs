@@ -1,4 +1,4 @@
-//! What is sent has the form that the services' own clients send; what comes back is read whatever its form.
+//! Requests match those of the services' own clients; responses are read in all their formats.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::server::{Fake, Reply};
 use crate::providers::chameleon::api::{Allocation, Host, Lease, NewLease, NewReservation, NewServer, Server};
 
-/// The n-th request that was recorded in this file.
+/// The n-th call recorded in this file.
 pub(super) fn recorded(file: &str, number: usize) -> Value {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("providers/chameleon/fixtures").join(file);
     let all: Value = serde_json::from_str(&fs_err::read_to_string(path).unwrap()).unwrap();
@@ -45,7 +45,7 @@ async fn a_lease_is_asked_for_as_blazars_own_client_does() {
     for header in ["Accept", "Content-Type", "X-Auth-Token"] {
         assert_eq!(asked.header(header), recorded["headers"][header], "{header}");
     }
-    // The recorded one reserves an address beside the host.
+    // The recorded one also reserves a floating IP.
     recorded["body"]["reservations"].as_array_mut().unwrap().truncate(1);
     assert_eq!(asked.json(), recorded["body"]);
     let later = NewLease { start: Some(time("2026-11-21T14:00:00Z")), ..new_lease() };
@@ -61,7 +61,7 @@ async fn a_lease_is_moved_and_deleted_as_blazars_own_client_does() {
     let site = fake.site();
     assert_eq!(site.move_end("L1", time("2026-11-22T15:00:00Z")).await.unwrap().end, time("2026-11-22T15:00:00Z"));
     site.delete_lease("L1").await.unwrap();
-    // A second time it is gone, which is what was wanted.
+    // The second time it is already gone, which is success.
     site.delete_lease("L1").await.unwrap();
     assert!(site.lease("L1").await.unwrap().is_none());
     let asked = fake.asked();
@@ -166,7 +166,7 @@ async fn addresses_networks_and_keys_have_neutrons_and_novas_forms() {
 #[tokio::test]
 async fn lists_are_read_to_their_last_page_at_our_own_address() {
     let fake = Fake::start().await;
-    let next = "http://elsewhere.example/v2.1/servers/detail?marker=S1";
+    let next = "http://other.example/v2.1/servers/detail?marker=S1";
     let server = |id: &str| json!({"id": id, "name": id, "status": "ACTIVE"});
     fake.reply("GET /compute/v2.1/servers/detail?marker=S1", Reply::Json(200, json!({"servers": [server("S2")]})));
     fake.reply(
@@ -210,7 +210,7 @@ fn leases_are_read_in_all_their_forms() {
 }
 
 #[test]
-fn hosts_keep_all_that_is_told_of_them_as_text() {
+fn hosts_keep_all_reported_properties_as_text() {
     let host: Host = serde_json::from_value(json!({
         "id": "2", "hypervisor_hostname": "168b0629", "vcpus": "2", "memory_mb": 8192, "reservable": true,
         "node_name": "liqid01", "gpu.gpu_count": "1", "placement.rack": 3, "status": null,
@@ -225,7 +225,7 @@ fn hosts_keep_all_that_is_told_of_them_as_text() {
 }
 
 #[test]
-fn allocations_may_leave_the_times_out() {
+fn allocations_may_omit_the_times() {
     let taken: Allocation = serde_json::from_value(json!({"resource_id": 2, "reservations": [
         {"id": "R1", "lease_id": "L1", "start_date": "2026-11-21T01:55:00.000000", "end_date": "2026-11-21T02:55:00.000000",
          "extras": {"project": "CHI-1"}},
@@ -239,7 +239,7 @@ fn allocations_may_leave_the_times_out() {
 }
 
 #[test]
-fn a_server_tells_its_addresses_and_its_fault() {
+fn a_server_is_read_with_its_addresses_and_its_fault() {
     let server: Server = serde_json::from_value(json!({
         "id": "S1", "name": "n", "status": "ERROR", "created": "2026-11-21T01:55:08Z", "metadata": {"gpucl": "t"},
         "fault": {"code": 500, "message": "No valid host was found. "}, "key_name": null,

@@ -1,4 +1,4 @@
-//! The client against a site that answers what it is told to.
+//! Tests of the client against a scripted site.
 
 mod forms;
 mod refusals;

@@ -1,4 +1,4 @@
-//! What real services answered, and what it means.
+//! Classification of refusals recorded from real services.
 
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, LeftBehind, Status};
 use crate::providers::chameleon::api::{Effect, Failure, FailureKind};
 
 #[test]
-fn refusals_are_told_apart_by_their_words() {
+fn refusals_are_distinguished_by_their_text() {
     let table: Vec<Value> = serde_json::from_str(include_str!("../../fixtures/refusals.json")).unwrap();
     assert!(table.len() > 25);
     for row in table {

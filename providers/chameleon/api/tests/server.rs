@@ -1,4 +1,4 @@
-//! A site in a test: it answers what it was told to, keeps what it was asked, and can break off.
+//! A scripted site for tests: it sends prepared replies, records requests, and can cut connections.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use crate::event::{Bus, Inbox};
 use crate::providers::chameleon::api::Site;
 use crate::providers::chameleon::auth::{Credentials, Method};
 
-/// What was asked.
+/// A recorded request.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     pub(super) method: String,
@@ -32,15 +32,15 @@ impl Asked {
     }
 }
 
-/// What is answered.
+/// A prepared reply.
 #[derive(Debug, Clone)]
 pub(super) enum Reply {
     Json(u16, Value),
-    /// Status, more headers, body as it is.
+    /// Status, further headers, verbatim body.
     Text(u16, &'static str, String),
-    /// The connection is closed instead.
+    /// Closes the connection without a response.
     Cut,
-    /// Half of an answer, and then the connection is closed.
+    /// Sends half of a response, then closes the connection.
     Half,
 }
 
@@ -51,7 +51,7 @@ struct State {
     address: String,
 }
 
-/// The site; it ends with the runtime of its test.
+/// The site; it stops with its test's runtime.
 #[derive(Clone)]
 pub(super) struct Fake {
     state: Arc<State>,
@@ -78,18 +78,18 @@ impl Fake {
         &self.state.address
     }
 
-    /// The next request whose line begins so is answered so.
+    /// Sets the reply to the next request whose line begins with `begin`.
     pub(super) fn reply(&self, begin: &str, reply: Reply) -> &Self {
         self.state.replies.lock().unwrap().push_back((begin.to_owned(), reply));
         self
     }
 
-    /// Changes what comes with a token.
+    /// Changes the metadata of tokens.
     pub(super) fn change_token(&self, change: impl FnOnce(&mut Value)) {
         change(&mut self.state.token.lock().unwrap());
     }
 
-    /// What was asked, tokens left out.
+    /// The recorded requests, except those for tokens.
     pub(super) fn asked(&self) -> Vec<Asked> {
         self.all().into_iter().filter(|asked| !asked.path.contains("/auth/")).collect()
     }
@@ -177,7 +177,7 @@ async fn read(stream: &mut TcpStream) -> Option<Asked> {
     Some(Asked { method, path, headers, body })
 }
 
-/// What comes with a token, its services at this address.
+/// The metadata of a token, with all services at this address.
 fn token(address: &str) -> Value {
     let service = |kind: &str, path: &str| {
         let endpoint = |interface: &str, host: &str| json!({"interface": interface, "region": "CHI@TACC", "region_id": "CHI@TACC", "url": format!("{host}{path}")});

@@ -1,4 +1,4 @@
-//! Who asks for a token, when, and what happens when it is refused.
+//! When tokens are requested and renewed, and how refusals are reported.
 
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ async fn many_callers_share_one_refusal() {
 }
 
 #[tokio::test]
-async fn a_refused_token_is_made_anew_and_the_call_repeated_once() {
+async fn a_refused_token_is_renewed_and_the_call_repeated_once() {
     let fake = Fake::start().await;
     fake.reply("POST /reservation", unauthorized());
     fake.reply(
@@ -69,9 +69,9 @@ async fn a_refused_token_is_made_anew_and_the_call_repeated_once() {
 }
 
 #[tokio::test]
-async fn a_token_is_made_anew_before_its_end_whatever_the_clocks_say() {
+async fn a_token_is_renewed_before_it_expires_despite_clock_skew() {
     let fake = Fake::start().await;
-    // Life is what lies between the two, by the service's clock, which is years off.
+    // The lifetime is the difference of the two, by the service's clock, which is years off.
     fake.change_token(|token| {
         token["token"]["issued_at"] = "2020-01-01T00:00:00.000000Z".into();
         token["token"]["expires_at"] = "2020-01-01T01:00:00.000000Z".into();
@@ -92,7 +92,7 @@ async fn a_token_is_made_anew_before_its_end_whatever_the_clocks_say() {
 }
 
 #[tokio::test]
-async fn a_wrong_secret_and_an_unknown_id_are_told_apart_and_the_secret_is_not_told() {
+async fn a_wrong_secret_and_an_unknown_id_are_distinguished_without_showing_the_secret() {
     let fake = Fake::start().await;
     fake.reply("POST /v3/auth/tokens", unauthorized());
     let failure = fake.site().who().await.unwrap_err();
@@ -115,7 +115,7 @@ async fn a_wrong_secret_and_an_unknown_id_are_told_apart_and_the_secret_is_not_t
 }
 
 #[tokio::test]
-async fn a_restricted_credential_is_told_before_a_lease_is_asked_for() {
+async fn a_restricted_credential_fails_before_a_lease_is_requested() {
     let fake = Fake::start().await;
     fake.change_token(|token| token["token"]["application_credential"]["restricted"] = true.into());
     let failure = fake.site().create_lease(&new_lease()).await.unwrap_err();
@@ -125,7 +125,7 @@ async fn a_restricted_credential_is_told_before_a_lease_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_catalog_without_leases_or_with_several_regions_is_told() {
+async fn a_catalog_without_leases_or_with_several_regions_fails() {
     let fake = Fake::start().await;
     fake.change_token(|token| {
         token["token"]["catalog"].as_array_mut().unwrap().retain(|service| service["type"] != "reservation");
@@ -133,9 +133,9 @@ async fn a_catalog_without_leases_or_with_several_regions_is_told() {
     let failure = fake.site().leases().await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::NoService("reservation"));
     assert!(failure.text.contains("compute"), "{failure:?}");
-    let elsewhere = Credentials { region: Some("CHI@UC".to_owned()), ..fake.credentials() };
-    let failure = fake.site_with(elsewhere).0.servers().await.unwrap_err();
-    assert_eq!(failure.text, "its catalog has `compute` in CHI@TACC, and not in CHI@UC");
+    let other = Credentials { region: Some("CHI@UC".to_owned()), ..fake.credentials() };
+    let failure = fake.site_with(other).0.servers().await.unwrap_err();
+    assert_eq!(failure.text, "its catalog has `compute` in CHI@TACC, not in CHI@UC");
     let (site, _inbox) = fake.site_with(Credentials { region: None, ..fake.credentials() });
     assert!(site.region().starts_with("http://127.0.0.1:"));
     site.who().await.unwrap();
@@ -164,7 +164,7 @@ async fn a_bare_token_is_used_as_it_is_and_cannot_be_renewed() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_good_for_several_projects_needs_a_choice() {
+async fn a_token_valid_for_several_projects_needs_a_choice() {
     let fake = Fake::start().await;
     let project = fake_project();
     let unscoped = |fake: &Fake| fake.change_token(|token| token["token"]["project"] = Value::Null);
@@ -186,7 +186,7 @@ async fn a_token_that_is_good_for_several_projects_needs_a_choice() {
     assert_eq!(scope["auth"]["scope"], json!({"project": {"id": "p2"}}));
     fake.reply("GET /v3/auth/projects", projects());
     let failure = fake.site_with(chosen("CHI-3")).0.who().await.unwrap_err();
-    assert!(failure.text.contains("no project CHI-3"), "{failure:?}");
+    assert!(failure.text.contains("not in a project CHI-3"), "{failure:?}");
 }
 
 fn fake_project() -> Reply {
@@ -240,14 +240,14 @@ async fn name_and_password_at_the_identity_provider_go_the_recorded_way() {
         match &recorded["body"] {
             Value::String(form) => assert_eq!(asked.body, *form),
             Value::Null => assert_eq!(asked.body, ""),
-            // The fake hands out one name for both tokens.
+            // The fake site uses one name for both tokens.
             body => assert_eq!(asked.json()["auth"]["scope"], body["auth"]["scope"]),
         }
     }
 }
 
 #[tokio::test]
-async fn an_access_token_that_is_over_cannot_be_renewed() {
+async fn an_expired_access_token_cannot_be_renewed() {
     let fake = Fake::start().await;
     let method = Method::OidcAccessToken {
         identity_provider: "chameleon".to_owned(),

@@ -1,4 +1,4 @@
-//! Services that fail, and what is tried again.
+//! Failing services, and which calls are retried.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ fn text(status: u16, body: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn what_reads_is_tried_again_whatever_broke() {
+async fn a_read_is_retried_whatever_broke() {
     for broken in
         [text(500, "x"), text(502, "x"), text(503, ""), text(504, ""), Reply::Cut, Reply::Half, text(200, "{")]
     {
@@ -31,7 +31,7 @@ async fn what_reads_is_tried_again_whatever_broke() {
 }
 
 #[tokio::test]
-async fn a_token_is_asked_for_again_whatever_broke() {
+async fn a_token_request_is_retried_whatever_broke() {
     for broken in [text(503, ""), Reply::Cut] {
         let fake = Fake::start().await;
         fake.reply("POST /v3/auth/tokens", broken.clone());
@@ -40,7 +40,7 @@ async fn a_token_is_asked_for_again_whatever_broke() {
 }
 
 #[tokio::test]
-async fn what_changes_something_is_sent_once_and_its_effect_is_told() {
+async fn a_changing_call_is_sent_once_and_its_effect_is_reported() {
     let not_enough = json!({"error_code": 500, "error_message": "Not enough hosts available", "error_name": 500});
     let table = [
         (Reply::Cut, FailureKind::Cut, Effect::Unknown),
@@ -64,7 +64,7 @@ async fn what_changes_something_is_sent_once_and_its_effect_is_told() {
 }
 
 #[tokio::test]
-async fn too_many_requests_are_repeated_when_the_service_says() {
+async fn a_rate_limited_call_is_retried_when_the_service_says() {
     let fake = Fake::start().await;
     let limited = Reply::Text(429, "Retry-After: 1\r\n", "Too Many Requests".to_owned());
     fake.reply("DELETE", limited.clone());
@@ -80,20 +80,20 @@ async fn too_many_requests_are_repeated_when_the_service_says() {
 }
 
 #[tokio::test]
-async fn a_long_wait_is_told() {
+async fn a_long_wait_is_reported() {
     let fake = Fake::start().await;
     fake.reply("GET /reservation", Reply::Text(429, "Retry-After: 3\r\n", String::new()));
     fake.reply("GET /reservation", leases());
     let (site, mut inbox) = fake.site_with(fake.credentials());
     site.leases().await.unwrap();
-    let Ok(EventKind::Note { message }) = inbox.try_recv() else { panic!("nothing was told") };
-    assert_eq!(message, "failed to list the leases at CHI@TACC: the service answered 429; again in 3 s");
+    let Ok(EventKind::Note { message }) = inbox.try_recv() else { panic!("nothing was reported") };
+    assert_eq!(message, "failed to list the leases at CHI@TACC: the service answered 429; retrying in 3 s");
 }
 
 #[tokio::test]
-async fn nothing_there_is_told_as_such_and_has_no_effect() {
+async fn an_unreachable_service_is_reported_as_such_without_effect() {
     let fake = Fake::start().await;
-    // The services went away after the token was had.
+    // The services went away after the token was obtained.
     fake.change_token(|token| {
         for service in token["token"]["catalog"].as_array_mut().unwrap() {
             service["endpoints"][0]["url"] = "http://127.0.0.1:1".into();
@@ -101,12 +101,12 @@ async fn nothing_there_is_told_as_such_and_has_no_effect() {
     });
     let failure = fake.site().create_lease(&new_lease()).await.unwrap_err();
     assert_eq!((failure.kind, failure.effect), (FailureKind::Unreachable, Effect::None));
-    let bad = Credentials { auth_url: "no address".to_owned(), ..fake.credentials() };
+    let bad = Credentials { auth_url: "not a url".to_owned(), ..fake.credentials() };
     let (bus, _inbox) = crate::event::Bus::new();
-    assert!(crate::providers::chameleon::api::Site::new(bad, bus).unwrap_err().to_string().contains("is no address"));
+    assert!(crate::providers::chameleon::api::Site::new(bad, bus).unwrap_err().to_string().contains("is not a URL"));
 }
 
-/// Keystone's own address was https, or this machine's; the catalog is another's word.
+/// Keystone's own URL was checked; the URLs in its catalog must be checked too.
 #[tokio::test]
 async fn a_token_is_not_sent_to_a_service_in_the_clear() {
     let fake = Fake::start().await;
@@ -134,19 +134,19 @@ async fn keystone_is_not_spoken_to_in_the_clear() {
     }
 }
 
-/// At each use, and before anything is sent.
+/// Each time, and before anything is sent.
 #[tokio::test]
-async fn a_certificate_that_is_not_verified_is_told() {
+async fn a_certificate_that_is_not_verified_causes_a_warning() {
     let fake = Fake::start().await;
     let (_site, mut inbox) = fake.site_with(Credentials { verify: false, ..fake.credentials() });
-    let Ok(EventKind::Warning { message }) = inbox.try_recv() else { panic!("nothing was told") };
+    let Ok(EventKind::Warning { message }) = inbox.try_recv() else { panic!("nothing was reported") };
     assert!(message.contains("the certificate of 127.0.0.1 is not verified"), "{message}");
     let (_site, mut inbox) = fake.site_with(fake.credentials());
-    assert!(inbox.try_recv().is_err(), "what is verified needs no word");
+    assert!(inbox.try_recv().is_err(), "a verified certificate needs no warning");
 }
 
 #[tokio::test]
-async fn a_role_that_is_missing_is_named() {
+async fn a_missing_role_is_named() {
     let fake = Fake::start().await;
     fake.change_token(|token| token["token"]["roles"] = json!([{"id": "1", "name": "member"}]));
     fake.reply("GET /reservation", Reply::Json(403, json!({"error_message": "Policy doesn't allow it"})));

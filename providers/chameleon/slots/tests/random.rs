@@ -1,8 +1,8 @@
-//! The policy in calendars that a generator makes.
+//! Property tests of the policy on generated calendars.
 
 use super::*;
 
-/// Small numbers that look like chance and are the same each time.
+/// A deterministic pseudo-random generator of small numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -27,7 +27,7 @@ fn random_rows(dice: &mut Dice, now: Timestamp, some_ours: bool) -> Vec<Calendar
             bookings.push(Booking { start, end, lease: None, holder: None, ours: some_ours && dice.below(5) == 0 });
             time = end;
         }
-        // Services tell them in no order.
+        // Services list bookings in no particular order.
         if dice.below(2) == 0 {
             bookings.reverse();
         }
@@ -53,9 +53,9 @@ fn keeps_the_policy(rows: &[CalendarRow], slot: &Slot, policy: &Policy) -> Resul
     Ok(())
 }
 
-/// No slot meets a neighbour, none is shorter than it may be, none begins later than it could, and what is offered can be had.
+/// No slot overlaps a neighbour, is shorter than allowed or begins later than possible, and offered slots can be had.
 #[test]
-fn whatever_the_calendar_the_policy_is_kept() {
+fn every_slot_keeps_the_policy() {
     let (policy, zone) = (Policy::default(), chicago());
     let mut dice = Dice(5);
     let (mut slots, mut refusals) = (0, 0);
@@ -78,50 +78,50 @@ fn whatever_the_calendar_the_policy_is_kept() {
         let from = if let StartAsk::At(at) = ask.start { at } else { now };
         ask.end = if dice.below(4) == 0 { EndAsk::At(when::later(from, length)) } else { EndAsk::After(length) };
         ask.shorten = dice.below(4) == 0;
-        let told = format!("round {round}: {ask:?} at {now} in {rows:#?}");
+        let case = format!("round {round}: {ask:?} at {now} in {rows:#?}");
         match plan(&rows, &ask, &policy, now, &zone) {
             Ok(slot) => {
                 slots += 1;
-                keeps_the_policy(&rows, &slot, &policy).unwrap_or_else(|why| panic!("{why}: {slot:?} {told}"));
+                keeps_the_policy(&rows, &slot, &policy).unwrap_or_else(|why| panic!("{why}: {slot:?} {case}"));
                 let wanted = if let EndAsk::At(until) = ask.end { when::between(slot.start, until) } else { length };
                 let got = when::between(slot.start, slot.end);
-                assert!(got.is_positive() && got <= policy.longest && got <= wanted, "{slot:?} {told}");
+                assert!(got.is_positive() && got <= policy.longest && got <= wanted, "{slot:?} {case}");
                 let least = if wanted > policy.gap * 2 { wanted - policy.gap } else { wanted };
-                assert!(got >= least || (ask.shorten && got >= LEAST.min(wanted)), "{slot:?} {told}");
-                assert_eq!(got == wanted, slot.notes.is_empty(), "what was moved is said: {slot:?} {told}");
-                assert_eq!(slot.now, slot.start == now, "{told}");
+                assert!(got >= least || (ask.shorten && got >= LEAST.min(wanted)), "{slot:?} {case}");
+                assert_eq!(got == wanted, slot.notes.is_empty(), "a moved end needs a note: {slot:?} {case}");
+                assert_eq!(slot.now, slot.start == now, "{case}");
                 if ask.start == StartAsk::Next && !some_ours {
-                    // Nothing earlier would have done. Beside a lease of ours there is more distance than there must be.
+                    // No earlier start is free. Beside a lease of ours the search keeps more distance than required.
                     let mut earlier = now;
                     while earlier < slot.start {
                         let there = LeaseAsk { start: StartAsk::At(earlier), shorten: false, ..ask.clone() };
                         assert!(
                             plan(&rows, &there, &policy, now, &zone).is_err(),
-                            "{earlier} is free: {slot:?} {told}"
+                            "{earlier} is free: {slot:?} {case}"
                         );
                         earlier = when::later(earlier, SignedDuration::from_mins(5));
                     }
                 } else if ask.start != StartAsk::Next {
-                    assert_eq!(slot.start, from, "{told}");
+                    assert_eq!(slot.start, from, "{case}");
                 }
             }
             Err(refused) => {
                 refusals += 1;
-                assert!(refused.free.len() >= 2, "{refused:?} {told}");
+                assert!(refused.free.len() >= 2, "{refused:?} {case}");
                 for offer in &refused.free {
                     let hosts = HostFilter { nodes: offer.hosts.clone(), ..HostFilter::default() };
                     let length = match ask.end {
                         EndAsk::After(length) => length,
                         EndAsk::At(until) => when::between(from, until),
                     };
-                    // Whoever is told of what is free now takes it now, and of what comes later, after a while.
+                    // A slot that is free now is requested at once, a later one three minutes after.
                     let (start, while_later) =
                         if offer.now { (StartAsk::Now, 0) } else { (StartAsk::At(offer.start), 3) };
                     let again = LeaseAsk { hosts, start, end: EndAsk::After(length), shorten: false, ..ask.clone() };
                     let then = when::later(now, SignedDuration::from_mins(while_later));
                     let got = plan(&rows, &again, &policy, then, &zone);
-                    let got = got.unwrap_or_else(|why| panic!("{offer:?} cannot be had: {why:?} {told}"));
-                    assert_eq!((got.start, got.end), (offer.start, offer.end), "{told}");
+                    let got = got.unwrap_or_else(|why| panic!("{offer:?} cannot be had: {why:?} {case}"));
+                    assert_eq!((got.start, got.end), (offer.start, offer.end), "{case}");
                 }
             }
         }

@@ -1,10 +1,10 @@
-//! The pages of a cluster whose head is reached by SSH: each on its own port of this machine, the same at every call.
+//! The pages of a cluster with a remote head: each on its own local port, the same one in every run.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::{DASHBOARD, Login, Opened, Shown, ray_page, tell_moved};
+use super::{DASHBOARD, Login, Opened, Shown, ray_page, report_moved};
 use crate::cli::app::App;
 use crate::cli::portal::{self, Portal, Run, Upstream};
 use crate::cli::target::{Head, Target};
@@ -15,14 +15,14 @@ use crate::name::Key;
 use crate::runtime::project::{self, Page};
 use crate::util::ports;
 
-/// The name of the way for Ray's client, which is no page.
+/// The name of the Ray client's port, which is not a page.
 const CLIENT: &str = "client";
-/// Ray's own page shows this one within itself.
+/// The Ray dashboard embeds this page.
 const GRAFANA: &str = "grafana";
 
-/// Opens all of them.
+/// Opens all pages, and a tunnel for the Ray client.
 pub(super) async fn open(app: &App, run: &Run, port: Option<u16>, target: &Target) -> Result<Opened> {
-    // It says it when nothing runs.
+    // Fails with a clear error if nothing runs.
     target.access()?;
     let state = &target.known.state;
     let not_running = || cluster::not_running(state);
@@ -33,7 +33,7 @@ pub(super) async fn open(app: &App, run: &Run, port: Option<u16>, target: &Targe
     let mut opened = Opened { pages: Vec::new(), client: None, portals: Vec::new(), tunnels: Vec::new(), head: None };
     let mut grafana = None;
     let pages = project::of(spec.runtime).pages(spec, &Key::host(0), &ports);
-    // Ray's page comes last, as it is told where Grafana is; it is shown first.
+    // Ray's page is opened last, since it needs Grafana's address; it is shown first.
     let (first, others): (Vec<Page>, Vec<Page>) = pages.into_iter().partition(|page| page.name == DASHBOARD);
     for page in others.into_iter().chain(first) {
         let place = places.get(&page.name).copied().unwrap_or(page.port);
@@ -47,7 +47,7 @@ pub(super) async fn open(app: &App, run: &Run, port: Option<u16>, target: &Targe
         let asked = port.filter(|_| page.name == DASHBOARD);
         let portal = Portal::open(run, behind, Some(place), asked).await?;
         if let Some(port) = portal.displaced() {
-            tell_moved(app, &page.name, port);
+            report_moved(app, &page.name, port);
         }
         if page.name == GRAFANA {
             grafana = Some(portal.prefix());
@@ -63,18 +63,18 @@ pub(super) async fn open(app: &App, run: &Run, port: Option<u16>, target: &Targe
     Ok(opened)
 }
 
-/// The way for Ray's client, at its own place where that can be had.
+/// The tunnel for the Ray client, on its usual local port if that is free.
 async fn client(app: &App, head: &Head, port: u16, place: u16) -> Result<Tunnel> {
     match Tunnel::open(&head.ssh, port, place).await {
         Err(_) if !ports::is_free(place) => {
-            tell_moved(app, CLIENT, place);
+            report_moved(app, CLIENT, place);
             Tunnel::open(&head.ssh, port, 0).await
         }
         tunnel => tunnel,
     }
 }
 
-/// A page that asks for a login of its own.
+/// A page with its own login.
 fn service_page(target: &Target, page: &Page, address: String, upstream: Upstream) -> Result<portal::Page> {
     Ok(portal::Page {
         name: page.name.clone(),
@@ -87,7 +87,7 @@ fn service_page(target: &Target, page: &Page, address: String, upstream: Upstrea
     })
 }
 
-/// The ways in which a program shows a page's credential in a header. One whose user's name is a secret too takes it from a form.
+/// The `Authorization` values with which programs may open a page. None if its user name is a secret: it has a form.
 fn credentials(target: &Target, page: &Page) -> Result<Vec<SecretString>> {
     if page.user_secret.is_some() {
         return Ok(Vec::new());

@@ -1,16 +1,17 @@
-//! `gpucl job logs`, and the following of a job that `submit` does as well.
+//! `gpucl job logs`, and following a job, which `submit` does as well.
 
 use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
 
 use serde_json::json;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::Signal;
 
 use super::show::{as_json, sentence};
 use crate::cli::app::App;
 use crate::cli::exit_code;
+use crate::cli::signals::ctrl_c;
 use crate::cli::target::Target;
-use crate::error::{Doing as _, ErrorKind, Result};
+use crate::error::Result;
 use crate::ray::{Client, Follow, FollowOptions, Followed, Job};
 
 /// The arguments of `job logs`.
@@ -18,10 +19,10 @@ use crate::ray::{Client, Follow, FollowOptions, Followed, Job};
 pub(crate) struct Args {
     /// The job's id
     id: String,
-    /// Go on printing until the job ends
+    /// Keep printing until the job ends
     #[arg(short, long)]
     follow: bool,
-    /// Let the terminal have colours and all else as it comes; to a file or a program it always goes so
+    /// Pass colours and control sequences to the terminal; to a file or pipe, output is never changed
     #[arg(long)]
     raw: bool,
 }
@@ -30,19 +31,19 @@ pub(crate) struct Args {
 pub(super) enum End {
     /// The job ended.
     Ended(Box<Job>),
-    /// Nobody reads our output any more.
+    /// stdout was closed by its reader.
     Unread,
     /// Ctrl-C.
     Interrupted,
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let client = Target::choose(app)?.client(app).await?;
     let id = args.id.as_str();
     if !args.follow {
         let text = match client.logs(id).await {
             Ok(text) => text,
-            Err(error) => return Err(super::with_near_id(error, &client, id).await),
+            Err(error) => return Err(super::with_near_id(error, &client, id).await.into()),
         };
         if app.json() {
             app.ui.json(&json!({"v": 1, "type": "job_log", "id": id, "text": text}));
@@ -53,9 +54,9 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
         }
         return Ok(exit_code::DONE);
     }
-    let end = match follow(app, &client, id, &mut interrupts()?, Options { raw: args.raw, leave_unread: true }).await {
+    let end = match follow(app, &client, id, &mut ctrl_c()?, Options { raw: args.raw, leave_unread: true }).await {
         Ok(end) => end,
-        Err(error) => return Err(super::with_near_id(error, &client, id).await),
+        Err(error) => return Err(super::with_near_id(error, &client, id).await.into()),
     };
     match end {
         End::Ended(job) => {
@@ -73,9 +74,9 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
 /// How a log is followed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Options {
-    /// The terminal has it as it comes.
+    /// Pass control sequences to the terminal.
     pub(super) raw: bool,
-    /// It also ends when nobody reads stdout any more; a `submit` goes on then, for the exit status.
+    /// Also end when stdout is closed; `submit` continues, for the exit code.
     pub(super) leave_unread: bool,
 }
 
@@ -91,12 +92,12 @@ pub(super) async fn follow(
     let mut whole_line = true;
     let mut read = true;
     let mut shown = app.ui.program(options.raw);
-    let mut on = |said: Follow<'_>| {
-        if let Follow::Note(note) = said {
+    let mut on = |piece: Follow<'_>| {
+        if let Follow::Note(note) = piece {
             app.ui.status(note);
         }
         let is_read = !read
-            || match said {
+            || match piece {
                 Follow::Text(text) if json => {
                     app.ui.read_json(&json!({"v": 1, "type": "job_log", "id": id, "text": text}))
                 }
@@ -129,19 +130,14 @@ pub(super) async fn follow(
     Ok(end)
 }
 
-/// Listens for Ctrl-C from now on: what comes before it is waited for is not lost.
-pub(super) fn interrupts() -> Result<Signal> {
-    signal(SignalKind::interrupt()).doing(ErrorKind::Internal, || "listen for Ctrl-C".to_owned())
-}
-
-/// Says that the job goes on without us, and how to come back to it.
+/// Says that the job keeps running, and how to follow or stop it.
 pub(super) fn detached(app: &App, id: &str) -> u8 {
     let flag = super::cluster_flag(app);
     if app.json() {
         app.ui.json(&json!({"v": 1, "type": "detached", "id": id}));
     }
     app.ui.status(format_args!(
-        "detached: job {id} goes on\n  follow it: gpucl job logs {id} --follow{flag}\n  stop it:   gpucl job stop {id}{flag}"
+        "detached: job {id} continues\n  follow it: gpucl job logs {id} --follow{flag}\n  stop it:   gpucl job stop {id}{flag}"
     ));
     exit_code::INTERRUPTED
 }

@@ -11,13 +11,13 @@ use crate::error::Result;
 use crate::ray::{self, Job};
 use crate::util::human;
 
-/// How much of a command a table shows.
+/// How many characters of a command a table shows.
 const ENTRYPOINT_WIDTH: usize = 60;
 
 /// The arguments of `job list`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
-    /// Also programs that connected by themselves, such as those of `gpucl verify`
+    /// Also list programs that connected on their own, such as those of `gpucl verify`
     #[arg(short, long)]
     all: bool,
 }
@@ -91,7 +91,7 @@ pub(super) fn as_json(job: &Job) -> Value {
     })
 }
 
-/// A sentence about how a job stands.
+/// The status of a job, as a sentence.
 pub(super) fn sentence(job: &Job) -> String {
     let took = job.lasted(Timestamp::now()).map(human::short_duration).unwrap_or_default();
     let id = job.id();

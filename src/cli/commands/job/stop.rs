@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ray::{Client, Job, JobStatus};
 use crate::util::human;
 
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const POLL_EVERY: Duration = Duration::from_millis(500);
 const SAY_EVERY: Duration = Duration::from_secs(5);
 
 /// The arguments of `job stop`.
@@ -20,17 +20,17 @@ const SAY_EVERY: Duration = Duration::from_secs(5);
 pub(crate) struct Args {
     /// The job's id
     id: String,
-    /// How long to wait until it is stopped
+    /// Seconds to wait until it has stopped
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let client = Target::choose(app)?.client(app).await?;
     let id = args.id.as_str();
     let job = match client.job(id).await {
         Ok(job) => job,
-        Err(error) => return Err(super::with_near_id(error, &client, id).await),
+        Err(error) => return Err(super::with_near_id(error, &client, id).await.into()),
     };
     if job.status.is_terminal() {
         app.ui.status(format_args!("nothing to stop: {}", sentence(&job)));
@@ -44,8 +44,8 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
             Ok(end(app, &job))
         }
         _ = tokio::signal::ctrl_c() => Err(Error::new(ErrorKind::Cancelled, format!("wait until job {id} is stopped"))
-            .because("Ctrl-C; Ray goes on stopping it")
-            .hint(format!("look at it: `gpucl job status {id}{}`", super::cluster_flag(app)))),
+            .because("Ctrl-C; Ray is still stopping it")
+            .hint(format!("see `gpucl job status {id}{}`", super::cluster_flag(app))).into()),
     }
 }
 
@@ -64,15 +64,13 @@ async fn until_stopped(app: &App, client: &Client, id: &str, limit: Duration) ->
                 job.status.as_str(),
                 human::short_duration(limit)
             ));
-            // Only the process that runs a job can stop it, and that one waits for the resources as well.
+            // Only the process that runs a job can stop it, and that process also waits for the resources.
             let error = match job.status {
                 JobStatus::Pending => error.because("Ray stops a job that waits for resources only once it gets them"),
                 _ => error,
             };
-            return Err(error.hint(format!(
-                "Ray goes on stopping it; look at it: `gpucl job status {id}{}`",
-                super::cluster_flag(app)
-            )));
+            return Err(error
+                .hint(format!("Ray is still stopping it; see `gpucl job status {id}{}`", super::cluster_flag(app))));
         }
         if waited >= say {
             say += SAY_EVERY;
@@ -80,7 +78,7 @@ async fn until_stopped(app: &App, client: &Client, id: &str, limit: Duration) ->
             app.ui
                 .status(format_args!("waiting until job {id} has ended: {}, {waited} of {limit}", job.status.as_str()));
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_EVERY).await;
     }
 }
 

@@ -9,46 +9,47 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::signal::unix::Signal;
 
-use super::follow::{End, Options, detached, follow, interrupts};
+use super::follow::{End, Options, detached, follow};
 use super::show::{as_json, sentence};
 use crate::cli::app::App;
 use crate::cli::exit_code;
+use crate::cli::signals::ctrl_c;
 use crate::cli::target::Target;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ray::{self, Client, OnProgress, Package, RuntimeEnv, SubmitRequest, UploadOutcome, WorkingDir};
 use crate::util::human;
 
-/// How often a long upload says how far it is.
+/// How often a long upload reports its progress.
 const SAY_EVERY: Duration = Duration::from_secs(2);
 
 /// The arguments of `job submit`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The folder that the command runs in: packed, uploaded, and unpacked where it runs
+    /// The folder that the command runs in; it is packed, uploaded, and unpacked on the cluster
     #[arg(long, value_name = "DIR")]
     working_dir: Option<PathBuf>,
-    /// A runtime environment: a YAML or JSON file, or JSON itself
+    /// The runtime environment: a YAML or JSON file, or inline JSON
     #[arg(long, value_name = "FILE_OR_JSON")]
     runtime_env: Option<String>,
-    /// The job's id; one is made when it is absent
+    /// The job's id; default: a new one
     #[arg(long, value_name = "ID")]
     id: Option<String>,
-    /// Print the id and end, instead of following the job
+    /// Print the id and exit, instead of following the job
     #[arg(long)]
     no_wait: bool,
-    /// Let the terminal have the job's colours and all else as it comes; to a file or a program it always goes so
+    /// Pass the job's colours and control sequences to the terminal; to a file or pipe, output is never changed
     #[arg(long, conflicts_with = "no_wait")]
     raw: bool,
-    /// How many CPUs the command itself takes; with one, it does not run on the head
+    /// CPUs that the command itself takes; if any, it does not run on the head
     #[arg(long, value_name = "N", value_parser = amount)]
     entrypoint_cpus: Option<f64>,
-    /// How many GPUs the command itself takes
+    /// GPUs that the command itself takes
     #[arg(long, value_name = "N", value_parser = amount)]
     entrypoint_gpus: Option<f64>,
-    /// An environment variable of the job; it wins over the runtime environment's
+    /// An environment variable of the job, which overrides the runtime environment's; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     env: Vec<(String, String)>,
-    /// A note on the job
+    /// Metadata of the job; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     metadata: Vec<(String, String)>,
     /// The command and its arguments
@@ -56,8 +57,8 @@ pub(crate) struct Args {
     command: Vec<String>,
 }
 
-pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
-    // What is wrong on the command line is said before anything is asked of the cluster.
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
+    // Check the command line before the cluster is contacted.
     if let Some(id) = &args.id {
         ray::check_id(id)?;
     }
@@ -70,7 +71,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     }
     let working_dir = environment.take_working_dir(args.working_dir.as_deref(), &app.here)?;
     let client = Target::choose(app)?.client(app).await?;
-    let mut interrupts = interrupts()?;
+    let mut interrupts = ctrl_c()?;
     if let Some(working_dir) = working_dir {
         environment.set_working_dir(or_interrupted(&mut interrupts, bring(app, &client, working_dir)).await?);
     }
@@ -100,7 +101,7 @@ pub(crate) async fn run(app: &App, args: Args) -> Result<u8> {
     }
 }
 
-/// Packs and uploads the working folder; hands back its URI.
+/// Packs and uploads the working folder; returns its URI.
 async fn bring(app: &App, client: &Client, working_dir: WorkingDir) -> Result<String> {
     let packing = tokio::task::spawn_blocking(move || match working_dir {
         WorkingDir::Folder(folder, excludes) => Package::of_folder(&folder, &excludes),
@@ -130,14 +131,14 @@ async fn bring(app: &App, client: &Client, working_dir: WorkingDir) -> Result<St
     Ok(package.uri())
 }
 
-/// Says how far a long upload is, every few seconds.
+/// Reports the progress of a long upload, every few seconds.
 fn progress(app: &App) -> OnProgress {
     let ui = app.ui;
-    let said = Mutex::new(Instant::now());
+    let reported = Mutex::new(Instant::now());
     Arc::new(move |sent, total| {
-        let Ok(mut said) = said.lock() else { return };
-        if said.elapsed() >= SAY_EVERY && sent < total {
-            *said = Instant::now();
+        let Ok(mut reported) = reported.lock() else { return };
+        if reported.elapsed() >= SAY_EVERY && sent < total {
+            *reported = Instant::now();
             ui.status(format_args!("uploading: {} of {}", human::bytes(sent), human::bytes(total)));
         }
     })
@@ -155,7 +156,7 @@ fn announce(app: &App, id: &str, no_wait: bool) {
     ));
 }
 
-/// Ctrl-C before the submission leaves nothing behind: say so.
+/// Runs `work`; Ctrl-C before the submission leaves nothing behind, and the error says so.
 async fn or_interrupted<T>(interrupts: &mut Signal, work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::select! {
         done = work => done,
@@ -168,11 +169,11 @@ async fn or_interrupted<T>(interrupts: &mut Signal, work: impl Future<Output = R
 fn pair(text: &str) -> std::result::Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("it has the form NAME=VALUE".to_owned()),
+        _ => Err("expected NAME=VALUE".to_owned()),
     }
 }
 
 fn amount(text: &str) -> std::result::Result<f64, String> {
     let amount: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
-    if amount.is_finite() && amount >= 0.0 { Ok(amount) } else { Err("it is not an amount".to_owned()) }
+    if amount.is_finite() && amount >= 0.0 { Ok(amount) } else { Err("it must be 0 or more".to_owned()) }
 }

@@ -1,4 +1,4 @@
-//! `gpucl lease`: asks for a new one.
+//! `gpucl lease`: requests a new lease.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -13,51 +13,49 @@ use crate::error::Result;
 use crate::provider::{EndAsk, Lease, LeaseAsk, LeaseState, Proposal, StartAsk};
 use crate::util::when;
 
-/// What is asked for.
+/// The arguments of a new lease.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AskArgs {
     #[command(flatten)]
     pub(super) filter: FilterArgs,
-    /// How many hosts, where none is named; 1 by default
+    /// How many hosts, if none is named; default: 1
     #[arg(long, value_name = "N", conflicts_with = "nodes")]
     pub(super) count: Option<u32>,
-    /// How long: 3, 2.5, 90m, 1h30m or 2d
+    /// The length: 3 or 2.5 (hours), 90m, 1h30m or 2d
     #[arg(long, value_name = "HOURS", conflicts_with = "until")]
     pub(super) hours: Option<String>,
-    /// Until when: 16:50 or "2026-11-22 16:50", in local time, or a time with its zone
+    /// The end: 16:50 or "2026-11-22 16:50" in local time, or a time with its zone
     #[arg(long, value_name = "TIME")]
     pub(super) until: Option<String>,
-    /// When it begins: now, next (as soon as all hosts are free for long enough) or a time
+    /// The start: now, next (as soon as all hosts are free for long enough) or a time
     #[arg(long, value_name = "WHEN", default_value = "next")]
     pub(super) start: String,
-    /// Its name; else made of your name, the host and the time
+    /// Its name; default: made of your name, the host and the time
     #[arg(long, value_name = "NAME")]
     pub(super) name: Option<String>,
-    /// Take less time than asked for, rather than none
+    /// Accept less time than requested, rather than none
     #[arg(long)]
     pub(super) shorten: bool,
-    /// Show what would be asked for, and ask for nothing
+    /// Show what would be requested, and request nothing
     #[arg(long)]
     pub(super) dry_run: bool,
     #[command(flatten)]
     pub(super) provider: ProviderArgs,
 }
 
-const DOING: &str = "ask for a lease";
+const DOING: &str = "request a lease";
 
 impl AskArgs {
-    /// Refuses what is no question, before anybody is asked.
+    /// Rejects incomplete arguments before the provider is contacted.
     pub(super) fn check(&self) -> Result<()> {
         if self.filter.is_empty() {
             return Err(usage(DOING, "no host was named or described")
                 .hint("gpucl lease --node liqid01 --hours 3")
                 .hint("gpucl lease --gpu a100 --gpus 2 --hours 3   # any host with two of them")
-                .hint("gpucl offers   # shows what there is"));
+                .hint("gpucl offers   # shows what is available"));
         }
         if self.hours.is_none() && self.until.is_none() {
-            return Err(
-                usage(DOING, "neither how long nor until when was said").hint("add --hours 3, or --until 16:50")
-            );
+            return Err(usage(DOING, "neither a length nor an end was given").hint("add --hours 3, or --until 16:50"));
         }
         if self.count == Some(0) {
             return Err(usage(DOING, "--count takes 1 or more"));
@@ -65,7 +63,7 @@ impl AskArgs {
         Ok(())
     }
 
-    /// Refuses flags of a new lease before the word of another command: it would not heed them.
+    /// Rejects flags of a new lease before a subcommand, which would ignore them.
     pub(super) fn none_before(&self, word: &str) -> Result<()> {
         let given = !self.filter.is_empty()
             || self.count.is_some()
@@ -79,11 +77,11 @@ impl AskArgs {
         if !given {
             return Ok(());
         }
-        Err(usage(format!("run `gpucl lease {word}`"), format!("the flags before `{word}` are those of a new lease"))
-            .hint(format!("write flags after the word: gpucl lease {word} --help")))
+        Err(usage(format!("run `gpucl lease {word}`"), format!("the flags before `{word}` apply to a new lease"))
+            .hint(format!("put its flags after `{word}`: gpucl lease {word} --help")))
     }
 
-    /// As the provider is asked.
+    /// The request in the provider's terms.
     pub(super) fn lease_ask(&self, now: Timestamp, zone: &jiff::tz::TimeZone) -> Result<LeaseAsk> {
         let time = |flag: &str, text: &str, after: Timestamp| {
             when::parse(text, after, zone).map_err(|why| usage(format!("read {flag}"), why))
@@ -93,7 +91,7 @@ impl AskArgs {
             "next" => StartAsk::Next,
             text => StartAsk::At(time("--start", text, now)?),
         };
-        // A time of day is the first one after the start.
+        // A time of day means the first one after the start.
         let after = if let StartAsk::At(at) = start { at } else { now };
         let end = match (&self.hours, &self.until) {
             (Some(hours), _) => EndAsk::After(when::parse_length(hours).map_err(|why| usage("read --hours", why))?),
@@ -120,13 +118,13 @@ impl Desk<'_> {
             for found in &recovery.found {
                 if found.is(&self.source, &ask) {
                     self.app.ui.status(format!(
-                        "an earlier command asked for the same, and its answer was lost: it has made the lease {}",
+                        "an earlier command requested the same and lost the answer: it made the lease {}",
                         found.name
                     ));
                     return self.made(reservations.lease(&found.id).await?, false).await;
                 }
                 self.app.ui.status(format!(
-                    "an earlier command made the lease {} and never told: gpucl lease show {}{}",
+                    "an earlier command made the lease {} without reporting it: gpucl lease show {}{}",
                     found.name, found.id, self.flags
                 ));
             }
@@ -141,7 +139,7 @@ impl Desk<'_> {
             }
         }
         if args.dry_run {
-            self.app.ui.status("nothing was asked for (--dry-run)");
+            self.app.ui.status("nothing was requested (--dry-run)");
             return Ok(exit_code::DONE);
         }
         self.confirm("make this lease?", DOING)?;
@@ -149,8 +147,8 @@ impl Desk<'_> {
         self.made(reservations.lease(&id).await?, proposal.now).await
     }
 
-    /// What there is now; waits for one that begins now, or within a minute. `now`: it was asked to begin at once, whatever the service's
-    /// clock shows.
+    /// Shows a new lease; waits for it first if it begins within a minute. `now`: it was requested to begin at once,
+    /// whatever the service's clock shows.
     async fn made(&self, lease: Lease, now: bool) -> Result<u8> {
         let begins_later = !now && when::between(Timestamp::now(), lease.start) > jiff::SignedDuration::from_mins(1);
         let lease = match lease.state {

@@ -17,13 +17,13 @@ use crate::util::when;
 pub(crate) struct ExtendArgs {
     /// The lease, by name or id
     name: String,
-    /// How much longer: 3, 2.5, 90m, 1h30m or 2d after the end that it has
+    /// How much longer than now: 3 or 2.5 (hours), 90m, 1h30m or 2d after its current end
     #[arg(long, value_name = "HOURS", conflicts_with = "until", required_unless_present = "until")]
     hours: Option<String>,
-    /// Until when: 16:50 or "2026-11-22 16:50", in local time, or a time with its zone
+    /// The new end: 16:50 or "2026-11-22 16:50" in local time, or a time with its zone
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// An end that is earlier will do: than the one it has, or than the one asked for
+    /// Accept an earlier end: than the current one, or than the requested one
     #[arg(long)]
     shorten: bool,
     #[command(flatten)]
@@ -57,8 +57,8 @@ impl Desk<'_> {
         let end = match (&args.hours, &args.until) {
             (Some(hours), _) => EndAsk::After(when::parse_length(hours).map_err(|why| usage("read --hours", why))?),
             (None, Some(until)) => {
-                // A time of day is one of today, or of the day it begins. One before its end is refused, and never taken for
-                // that of the day after: a day more is not what anybody meant.
+                // A time of day means today, or the day on which the lease begins. A time before its end is refused,
+                // not taken as that of the next day: nobody means to add a day.
                 let after = Timestamp::now().max(lease.start);
                 EndAsk::At(when::parse(until, after, &self.zone).map_err(|why| usage("read --until", why))?)
             }
@@ -136,7 +136,7 @@ impl Desk<'_> {
         Ok(exit_code::DONE)
     }
 
-    /// Others' leases are left alone, though the service would take it.
+    /// Rejects leases of others, although the service would allow changes to them.
     fn only_ours(&self, lease: &Lease, verb: &str) -> Result<()> {
         if lease.ours {
             return Ok(());
@@ -147,11 +147,11 @@ impl Desk<'_> {
         };
         Err(Error::new(ErrorKind::Usage, format!("{verb} the lease {}", title(lease)))
             .because(whose)
-            .because("only leases of your own are changed; nothing was done")
+            .because("only your own leases can be changed; nothing was done")
             .hint(format!("gpucl lease list{}   # shows yours", self.flags)))
     }
 
-    /// A lease that a cluster was brought up with goes with the cluster.
+    /// Rejects a lease that a cluster uses: `down` deletes it with the cluster.
     fn of_no_cluster(&self, lease: &Lease) -> Result<()> {
         let Some(tag) = &lease.tag else { return Ok(()) };
         let known = !tag.cluster.is_reserved()
@@ -161,7 +161,7 @@ impl Desk<'_> {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Usage, format!("delete the lease {}", title(lease)))
-            .because(format!("the cluster {} was brought up with it and is there", tag.cluster))
+            .because(format!("the cluster {} was brought up with it and still exists", tag.cluster))
             .hint(format!("gpucl down -c {}   # removes both", tag.cluster)))
     }
 }

@@ -13,7 +13,7 @@ use crate::util::when;
 /// The arguments of `lease list`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
-    /// Those of others in the project, and those that are over, as well
+    /// Also show leases of others in the project, and leases that have ended
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -43,7 +43,7 @@ impl Desk<'_> {
             return Ok(exit_code::DONE);
         }
         if leases.is_empty() {
-            self.app.ui.status("no lease of yours; `gpucl lease --node NAME --hours 3` makes one");
+            self.app.ui.status("you have no leases; `gpucl lease --node NAME --hours 3` makes one");
         } else {
             let mut table = Table::new(&["name", "state", "hosts", "when", "left", "note"]);
             for lease in &leases {
@@ -59,7 +59,7 @@ impl Desk<'_> {
             self.app.ui.data(table);
         }
         if leases.len() < all {
-            self.app.ui.status(format!("{} more of others or over (--all shows them)", all - leases.len()));
+            self.app.ui.status(format!("{} more, of others or ended (--all shows them)", all - leases.len()));
         }
         Ok(exit_code::DONE)
     }
@@ -94,14 +94,14 @@ impl Desk<'_> {
         Ok(exit_code::DONE)
     }
 
-    /// Whose it is and what else there is to know.
+    /// Whose it is, the cluster it belongs to, and whether it is degraded.
     pub(super) fn note(&self, lease: &Lease) -> String {
         let mut notes = Vec::new();
         match &lease.tag {
             _ if !lease.ours => notes.push("another user's".to_owned()),
             None => notes.push("not made by gpucl".to_owned()),
             Some(tag) if tag.owner != self.settings.owner => {
-                notes.push(format!("made by gpucl elsewhere, owner {}", tag.owner))
+                notes.push(format!("made by gpucl on another machine, owner {}", tag.owner))
             }
             Some(tag) if !tag.cluster.is_reserved() => notes.push(format!("of the cluster {}", tag.cluster)),
             Some(_) => {}

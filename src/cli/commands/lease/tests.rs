@@ -1,4 +1,4 @@
-//! The lease commands at a site in memory.
+//! The lease commands against an in-memory site.
 
 use clap::Parser as _;
 
@@ -17,7 +17,7 @@ fn parse(line: &str) -> Args {
     }
 }
 
-/// Words, of which those in quotes are one.
+/// Splits a line into words; text in quotes is one word.
 fn shlex(line: &str) -> Vec<String> {
     let pieces = line.split('"').enumerate();
     pieces
@@ -67,7 +67,7 @@ impl Bench {
 }
 
 #[test]
-fn words_become_an_ask() {
+fn arguments_become_a_request() {
     let ask = asked("lease --node liqid01 --node liqid02 --hours 3").unwrap();
     assert_eq!(ask.hosts.nodes, ["liqid01", "liqid02"]);
     assert_eq!((ask.start, ask.end), (StartAsk::Next, EndAsk::After(jiff::SignedDuration::from_hours(3))));
@@ -77,11 +77,11 @@ fn words_become_an_ask() {
     assert_eq!(ask.start, StartAsk::At("2026-11-22T20:00:00Z".parse().unwrap()));
     assert_eq!(ask.end, EndAsk::At("2026-11-22T22:50:00Z".parse().unwrap()), "of the day of its start");
     assert_eq!(asked("lease --gpu a100 --gpus 2 --hours 90m --start now").unwrap().start, StartAsk::Now);
-    let said = |line: &str| asked(line).unwrap_err().to_string();
-    assert!(said("lease --hours 3").contains("no host was named"));
-    assert!(said("lease --node a").contains("neither how long nor until when"));
-    assert!(said("lease --node a --hours soon").contains("is no length of time"));
-    assert!(said("lease --node a --hours 1 --start \"2026-11-01 01:30\"").contains("is there twice"));
+    let message = |line: &str| asked(line).unwrap_err().to_string();
+    assert!(message("lease --hours 3").contains("no host was named"));
+    assert!(message("lease --node a").contains("neither a length nor an end"));
+    assert!(message("lease --node a --hours soon").contains("is not a duration"));
+    assert!(message("lease --node a --hours 1 --start \"2026-11-01 01:30\"").contains("occurs twice"));
     for wrong in
         ["lease --node a --count 2 --hours 1", "lease --node a --hours 1 --until 14:00", "lease extend x", "lease show"]
     {
@@ -95,7 +95,7 @@ fn words_become_an_ask() {
 }
 
 #[tokio::test]
-async fn a_lease_from_its_making_to_its_end() {
+async fn a_lease_from_creation_to_deletion() {
     let bench = Bench::new();
     assert_eq!(bench.run("lease --node liqid01 --hours 3 --dry-run").await.unwrap(), 0);
     assert!(bench.memory.leases().is_empty());
@@ -119,14 +119,14 @@ async fn a_lease_from_its_making_to_its_end() {
 }
 
 #[tokio::test]
-async fn the_same_words_after_a_lost_answer_hand_back_what_exists() {
+async fn the_same_command_after_a_lost_answer_returns_the_existing_lease() {
     let bench = Bench::new();
     bench.memory.fails(Fault::CutAfter);
     let error = bench.run("lease --node liqid01 --hours 3").await.unwrap_err();
     assert!(error.hints().iter().any(|hint| hint.starts_with("gpucl lease list")), "{error}");
     assert_eq!(bench.run("lease --node liqid01 --hours 3").await.unwrap(), 0);
     assert_eq!(bench.memory.leases().len(), 1);
-    // Other words are another lease.
+    // Other arguments request another lease.
     bench.memory.fails(Fault::CutAfter);
     bench.run("lease --node liqid02 --hours 3 --start now").await.unwrap_err();
     bench.run("lease --node liqid02 --hours 2").await.unwrap_err();
@@ -135,7 +135,7 @@ async fn the_same_words_after_a_lost_answer_hand_back_what_exists() {
 }
 
 #[tokio::test]
-async fn what_is_anothers_is_left_alone() {
+async fn leases_of_others_are_left_alone() {
     let bench = Bench::new();
     bench.memory.book("bob", "liqid01", 0, 3, false, None);
     bench.memory.book("carol", "liqid02", 1, 3, false, Some("gpucl-zzzz9999-lease-labcdef"));
@@ -146,7 +146,7 @@ async fn what_is_anothers_is_left_alone() {
     }
     assert!(bench.run("lease delete carol").await.unwrap_err().to_string().contains("owner zzzz9999"));
     assert_eq!(bench.memory.leases().len(), 2);
-    // With the host taken, two free slots are told at least.
+    // When the host is taken, the hints offer at least two free slots.
     let error = bench.run("lease --node liqid01 --hours 3 --start now").await.unwrap_err();
     let free = error.hints().iter().filter(|hint| hint.starts_with("free: liqid01")).count();
     assert!(free >= 2, "{:?}", error.hints());
@@ -161,7 +161,7 @@ async fn the_lease_of_a_cluster_goes_with_the_cluster() {
     let store = crate::state::Store::create(&bench.settings.paths, &scope, Timestamp::now()).unwrap();
     let error = bench.run("lease delete demo").await.unwrap_err();
     assert_eq!(error.hints(), ["gpucl down -c demo   # removes both"]);
-    // A cluster of which nothing is known any more holds nothing back, and one from the web form is ours as well.
+    // Without state of the cluster nothing prevents the deletion, and a lease from the web form is ours as well.
     store.remove().unwrap();
     bench.run("lease delete demo").await.unwrap();
     bench.run("lease delete web").await.unwrap();

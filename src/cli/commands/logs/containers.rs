@@ -1,26 +1,25 @@
-//! The logs of what runs on hosts that are reached by SSH, by one exec on each.
+//! Logs of nodes and services on remote hosts, by one exec on each host.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use futures_util::future::join_all;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Args, Shown};
 use crate::cli::app::App;
 use crate::cli::exit_code;
+use crate::cli::signals::ctrl_c;
 use crate::cli::target::ANSWER;
 use crate::cli::target::Target;
 use crate::cluster::{self, Remote, RemoteHost};
-use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::host::{ExecEnd, Host as _, Stream};
 use crate::name::Key;
 use crate::runtime::project::{LogLine, LogRequest, log_line};
 
-/// Prints them; those of several hosts as they come.
-pub(super) async fn run(app: &App, args: &Args, target: &Target) -> Result<u8> {
-    let mut interrupt =
-        signal(SignalKind::interrupt()).doing(ErrorKind::Internal, || "listen for Ctrl-C".to_owned())?;
+/// Prints the logs; lines of several hosts are interleaved as they arrive.
+pub(super) async fn run(app: &App, args: &Args, target: &Target) -> anyhow::Result<u8> {
+    let mut interrupt = ctrl_c()?;
     let remote =
         cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events())).await?;
     let remote = remote.ok_or_else(|| cluster::not_running(&target.known.state))?;
@@ -28,8 +27,8 @@ pub(super) async fn run(app: &App, args: &Args, target: &Target) -> Result<u8> {
     let (hosts, container) = chosen(&remote, wanted.as_deref());
     let request = LogRequest { container, tail: args.tail, follow: args.follow };
     let shown = Shown { program: app.ui.program(args.raw), labelled: request.container.is_none() };
-    let seen = Seen { known: Mutex::default(), shown };
-    let shows = hosts.iter().map(|host| on(app, &remote, host, &request, &seen));
+    let output = Output { known: Mutex::default(), shown };
+    let shows = hosts.iter().map(|host| on(app, &remote, host, &request, &output));
     let ends = tokio::select! {
         ends = join_all(shows) => ends,
         _ = interrupt.recv() => return Ok(exit_code::INTERRUPTED),
@@ -37,7 +36,7 @@ pub(super) async fn run(app: &App, args: &Args, target: &Target) -> Result<u8> {
     for end in ends {
         end?;
     }
-    let known = seen.known.into_inner().unwrap_or_default();
+    let known = output.known.into_inner().unwrap_or_default();
     match request.container {
         Some(container) if !known.contains(&container) => {
             let names: Vec<String> = known.iter().map(|key| display(key)).collect();
@@ -46,24 +45,25 @@ pub(super) async fn run(app: &App, args: &Args, target: &Target) -> Result<u8> {
                 format!("show the log of {}", args.node.as_deref().unwrap_or_default()),
             );
             Err(if names.is_empty() {
-                error.because(format!("nothing of {} runs now", target.name))
+                error.because(format!("nothing of {} is running", target.name))
             } else {
                 error
                     .because(format!("{} has no such node or service", target.name))
                     .hint(format!("there are: {}", names.join(", ")))
-            })
+            }
+            .into())
         }
         _ => Ok(exit_code::DONE),
     }
 }
 
-/// What was met.
-struct Seen {
+/// The names of the logs found so far, and how to print lines.
+struct Output {
     known: Mutex<BTreeSet<String>>,
     shown: Shown,
 }
 
-/// The hosts that are to be asked, and for which container: a host's name means all of its own.
+/// The hosts to ask, and the node or service to ask for: a host's name selects everything on it.
 fn chosen<'a>(remote: &'a Remote, wanted: Option<&str>) -> (Vec<&'a RemoteHost>, Option<String>) {
     let Some(wanted) = wanted else { return (remote.hosts.iter().collect(), None) };
     if let Some(host) = remote.hosts.iter().find(|host| host.key.as_str() == wanted) {
@@ -76,17 +76,17 @@ fn chosen<'a>(remote: &'a Remote, wanted: Option<&str>) -> (Vec<&'a RemoteHost>,
     (hosts, Some(wanted.to_owned()))
 }
 
-async fn on(app: &App, remote: &Remote, host: &RemoteHost, request: &LogRequest, seen: &Seen) -> Result<()> {
+async fn on(app: &App, remote: &Remote, host: &RemoteHost, request: &LogRequest, output: &Output) -> Result<()> {
     let ssh = remote.connections.connect(host.name(), host.home(), ANSWER, std::future::pending()).await?;
     let ssh = ssh.by(host.runtime.account());
     let mut words = Vec::new();
     let mut on_line = |stream: Stream, line: &str| match log_line(line) {
         Some(LogLine::Known(key)) => {
-            if let Ok(mut known) = seen.known.lock() {
+            if let Ok(mut known) = output.known.lock() {
                 known.insert(key.to_owned());
             }
         }
-        Some(LogLine::Line(key, text)) => seen.shown.line(app, &display(key), text),
+        Some(LogLine::Line(key, text)) => output.shown.line(app, &display(key), text),
         None if stream == Stream::Err => words.push(line.to_owned()),
         None => {}
     };
@@ -97,9 +97,9 @@ async fn on(app: &App, remote: &Remote, host: &RemoteHost, request: &LogRequest,
     match end {
         ExecEnd::Exited(0) => Ok(()),
         ExecEnd::Broken if request.follow => {
-            Err(failed().because("the connection was lost, or nothing of it runs any more"))
+            Err(failed().because("the connection was lost, or nothing runs there any more"))
         }
-        _ if words.is_empty() => Err(failed().because("the program there ended in the middle")),
+        _ if words.is_empty() => Err(failed().because("the log program on the host ended early")),
         _ => Err(failed().because(words.join("\n"))),
     }
 }

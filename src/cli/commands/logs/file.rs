@@ -1,4 +1,4 @@
-//! A log on this machine, read piece by piece: neither it nor a line of it has to fit into the memory.
+//! Reads a local log in chunks: neither the file nor one of its lines has to fit into memory.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, ErrorKind as Io, Read as _, Result, Seek as _, SeekFrom};
@@ -7,26 +7,26 @@ use std::path::PathBuf;
 use crate::util::fs::open_regular;
 use crate::util::lines::Line;
 
-/// How much is read at once.
+/// How many bytes are read at once.
 const PIECE: usize = 64 << 10;
 
-/// A log, and how far it was read.
+/// A log file, and the offset read so far.
 pub(super) struct LogFile {
     path: PathBuf,
     offset: u64,
-    /// What came of a line that has no end yet.
+    /// The beginning of a line whose end has not been read yet.
     line: Line,
-    /// How many lines of its end are wanted, until they were looked for.
+    /// How many lines from the end to read; taken by the first read.
     tail: Option<usize>,
 }
 
 impl LogFile {
-    /// Read from its beginning, or its last lines only.
+    /// Reads from the beginning, or only the last `tail` lines.
     pub(super) fn new(path: PathBuf, tail: Option<usize>) -> Self {
         Self { path, offset: 0, line: Line::default(), tail }
     }
 
-    /// Hands over every line that has come since; one without its end waits for it. A file that is not there yet holds nothing.
+    /// Passes every new complete line to `on_line`. A file that does not exist yet is empty.
     pub(super) fn read(&mut self, mut on_line: impl FnMut(&str)) -> Result<()> {
         let mut file = match open_regular(&self.path) {
             Ok(file) => file,
@@ -37,7 +37,7 @@ impl LogFile {
             self.offset = start_of_last(&mut file, lines)?;
         }
         file.seek(SeekFrom::Start(self.offset))?;
-        // As far as it goes now: who writes faster than this reads does not keep it here.
+        // Only up to the current end: a fast writer must not keep this loop running.
         let there_is = file.metadata()?.len().saturating_sub(self.offset);
         let mut from = BufReader::with_capacity(PIECE, file.take(there_is));
         loop {
@@ -56,13 +56,13 @@ impl LogFile {
         }
     }
 
-    /// A last line without an end, when nothing is waited for any more.
+    /// The last line, if it has no line end.
     pub(super) fn rest(&mut self) -> Option<String> {
         self.line.finish()
     }
 }
 
-/// Where the last so many lines begin.
+/// The offset of the last `lines` lines.
 fn start_of_last(file: &mut File, lines: usize) -> Result<u64> {
     let end = file.metadata()?.len();
     let (mut at, mut left) = (end, lines);
@@ -75,7 +75,7 @@ fn start_of_last(file: &mut File, lines: usize) -> Result<u64> {
         file.by_ref().take(size).read_to_end(&mut piece)?;
         for (index, _) in piece.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n') {
             let begin = at + index as u64 + 1;
-            // The end of the very last line begins no other.
+            // The last line end begins no further line.
             if begin == end {
                 continue;
             }
@@ -95,13 +95,13 @@ mod tests {
     use super::*;
 
     fn lines(log: &mut LogFile) -> Vec<String> {
-        let mut seen = Vec::new();
-        log.read(|line| seen.push(line.to_owned())).unwrap();
-        seen
+        let mut all = Vec::new();
+        log.read(|line| all.push(line.to_owned())).unwrap();
+        all
     }
 
     #[test]
-    fn lines_come_once_and_whole_though_they_are_written_in_pieces() {
+    fn lines_written_in_pieces_are_read_once_and_complete() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let mut log = LogFile::new(path.clone(), None);
@@ -123,18 +123,18 @@ mod tests {
             fs_err::write(&path, whole.join("\n") + end).unwrap();
             for tail in [0, 1, 2, 7, 20_000, 29_999, 30_000, 40_000] {
                 let mut log = LogFile::new(path.clone(), Some(tail));
-                let mut seen = lines(&mut log);
-                seen.extend(log.rest());
-                assert_eq!(seen, whole[whole.len().saturating_sub(tail)..], "{tail} of a log that ends with {end:?}");
+                let mut last = lines(&mut log);
+                last.extend(log.rest());
+                assert_eq!(last, whole[whole.len().saturating_sub(tail)..], "{tail} of a log that ends with {end:?}");
             }
         }
         fs_err::write(&path, "").unwrap();
         assert!(lines(&mut LogFile::new(path, Some(3))).is_empty());
     }
 
-    /// What a job logs is the job's: of a log with a line of 256 MiB what is shown is cut, and its last line is found from the end.
+    /// A job may log anything: a line of 256 MiB is cut, and the last lines are found from the end.
     #[test]
-    fn a_log_that_is_larger_than_the_memory_is_read() {
+    fn a_log_larger_than_memory_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let mut file = File::create(&path).unwrap();
@@ -142,9 +142,9 @@ mod tests {
         file.seek(SeekFrom::End(0)).unwrap();
         file.write_all(b"\nlast\n").unwrap();
         assert_eq!(lines(&mut LogFile::new(path.clone(), Some(1))), ["last"]);
-        let seen = lines(&mut LogFile::new(path, None));
-        assert_eq!(seen.len(), 2);
-        assert!(seen[0].len() < 5 << 20 && seen[0].ends_with("bytes)"), "{}", seen[0].len());
+        let all = lines(&mut LogFile::new(path, None));
+        assert_eq!(all.len(), 2);
+        assert!(all[0].len() < 5 << 20 && all[0].ends_with("bytes)"), "{}", all[0].len());
     }
 
     #[test]

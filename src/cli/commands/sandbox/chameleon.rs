@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::{Listen, Served, serve};
 use crate::cli::app::App;
-use crate::error::Result;
 use crate::sandbox::chameleon::{Config, Quirks, Sandbox, User};
 
 /// The arguments of `sandbox chameleon`.
@@ -12,10 +11,10 @@ use crate::sandbox::chameleon::{Config, Quirks, Sandbox, User};
 pub(crate) struct Args {
     #[command(flatten)]
     listen: Listen,
-    /// Who the printed credential is of
+    /// The user whose credential is printed
     #[arg(long, value_enum, value_name = "USER", default_value_t = UserName::Alice)]
     user: UserName,
-    /// Behave as Chameleon's own services where these differ from upstream's
+    /// Behave like Chameleon's services where they differ from upstream
     #[arg(long)]
     chameleon_quirks: bool,
 }
@@ -33,13 +32,13 @@ pub(crate) enum UserName {
     Carol,
 }
 
-/// As long as a person likes to wait where real hosts take many minutes.
+/// Short enough to wait for; real hosts take many minutes.
 const BOOT: Duration = Duration::from_secs(5);
 
-/// The real manager looks for due events every ten seconds.
+/// The real manager checks for due events every ten seconds.
 const TICK: Duration = Duration::from_secs(2);
 
-/// What a user of a stand-in sets in the environment.
+/// The environment variables that a user of the stand-in sets.
 pub(crate) fn variables(sandbox: &Sandbox, user: User) -> Vec<(String, String)> {
     let credentials = sandbox.credentials(user);
     [
@@ -55,7 +54,7 @@ pub(crate) fn variables(sandbox: &Sandbox, user: User) -> Vec<(String, String)> 
     .to_vec()
 }
 
-/// A stand-in that makes nobody wait: what is asked for is there when the answer comes.
+/// A stand-in without delays: what is requested exists when the answer arrives.
 pub(crate) fn prompt() -> Config {
     let at_once = Duration::from_millis(1);
     Config {
@@ -69,7 +68,7 @@ pub(crate) fn prompt() -> Config {
 }
 
 /// Serves until Ctrl-C.
-pub(super) async fn run(app: &App, args: Args) -> Result<u8> {
+pub(super) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let config = Config {
         port: args.listen.port.unwrap_or(0),
         boot: BOOT,
@@ -94,14 +93,14 @@ pub(super) async fn run(app: &App, args: Args) -> Result<u8> {
         variables: variables(&sandbox, user),
         control: sandbox.control_url(),
         what: vec![
-            format!("a stand-in of Chameleon answers at {auth_url} as {} of {}", credentials.user, credentials.project),
-            "it is no cloud: its leases and servers are made up, and its hosts cannot be logged in to".to_owned(),
+            format!("a Chameleon stand-in answers at {auth_url} as {} of {}", credentials.user, credentials.project),
+            "it is not a cloud: its leases and servers are simulated, and its hosts accept no logins".to_owned(),
         ],
     };
     serve(app, served, async || {
         let left = sandbox.snapshot().count();
         drop(sandbox);
-        Ok(format!("ended; {left} things that it held are forgotten"))
+        Ok(format!("stopped; {left} resources discarded"))
     })
     .await
 }

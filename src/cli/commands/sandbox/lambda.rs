@@ -7,28 +7,29 @@ use std::time::Duration;
 
 use super::{Listen, Served, serve};
 use crate::cli::app::App;
-use crate::error::{Doing as _, ErrorKind, Result};
+use crate::error::Result;
 use crate::sandbox::hosts::{self, LocalHosts};
 use crate::sandbox::lambda::{Config, Hosts, Sandbox, User};
+use anyhow::Context as _;
 
 /// The arguments of `sandbox lambda`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     listen: Listen,
-    /// Whose key is printed
+    /// The user whose key is printed
     #[arg(long, value_enum, value_name = "USER", default_value_t = UserName::Alice)]
     user: UserName,
-    /// Take as long as Lambda: minutes for a boot
+    /// Use Lambda's real timing: minutes for a boot
     #[arg(long)]
     lambda_times: bool,
-    /// Show no address before something tells it at `/control/instances`, with the secret of the control
+    /// Show no address until one is sent to `/control/instances`, with the control secret
     #[arg(long)]
     wired: bool,
-    /// Make up the instances: nobody can log in to them, and no sshd is needed
+    /// Simulate the instances: they accept no logins, and no sshd is needed
     #[arg(long, conflicts_with = "wired")]
     no_hosts: bool,
-    /// The port of the instances' SSH servers, each of which has an address of its own on the loopback
+    /// The port of the instances' SSH servers, each at its own loopback address
     #[arg(long, value_name = "PORT", default_value_t = SSH_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     ssh_port: u16,
 }
@@ -44,20 +45,20 @@ pub(crate) enum UserName {
     Carol,
 }
 
-/// As long as a person likes to wait where a real instance takes minutes.
+/// Short enough to wait for; a real instance takes minutes.
 const BOOT: Duration = Duration::from_secs(5);
 
-/// The port that the examples name.
+/// The port that the examples use.
 const SSH_PORT: u16 = 2222;
 
-/// What a user of a stand-in sets in the environment.
+/// The environment variables that a user of the stand-in sets.
 pub(crate) fn variables(sandbox: &Sandbox, user: User) -> Vec<(String, String)> {
     [("LAMBDA_API_KEY", sandbox.key(user)), ("LAMBDA_API_URL", sandbox.base_url())]
         .map(|(name, value)| (name.to_owned(), value))
         .to_vec()
 }
 
-/// A stand-in with Lambda's limits, and with Lambda's times only when they are asked for.
+/// A stand-in with Lambda's limits; with Lambda's timing only if requested.
 fn config(args: &Args) -> Config {
     let base =
         Config { port: args.listen.port.unwrap_or(0), wired: args.wired, unique_key_names: true, ..Config::default() };
@@ -77,11 +78,11 @@ fn config(args: &Args) -> Config {
     }
 }
 
-/// The variables of this program's environment that are of no use to another host, or wrong there.
+/// Environment variables that are useless or wrong on another host.
 const OF_THIS_HOME: [&str; 5] = ["HOME", "USER", "LOGNAME", "SHELL", "LD_LIBRARY_PATH"];
 
-/// What makes hosts of instances: servers of this user's own. They reach packages as this program does, and share its cache, so that a
-/// Ray environment that is there already is not made for each of them.
+/// The SSH servers that act as instances, run by this user. They reach package indexes as this program does, and share
+/// its cache, so that an existing Ray environment is not installed for each of them.
 fn hosts(app: &App, args: &Args, folder: &Path) -> Result<LocalHosts> {
     let mut environment: Vec<(String, String)> = app
         .node_environment()
@@ -97,16 +98,16 @@ fn hosts(app: &App, args: &Args, folder: &Path) -> Result<LocalHosts> {
         environment.push(("PIP_CONFIG_FILE".to_owned(), pip.display().to_string()));
     }
     LocalHosts::new(hosts::Config { folder: folder.to_owned(), port: args.ssh_port, environment })
-        .map_err(|error| error.hint("gpucl sandbox lambda --no-hosts   # its instances are made up then"))
+        .map_err(|error| error.hint("gpucl sandbox lambda --no-hosts   # with simulated instances"))
 }
 
 /// Serves until Ctrl-C.
-pub(super) async fn run(app: &App, args: Args) -> Result<u8> {
+pub(super) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let folder = tempfile::Builder::new()
         .prefix("gpucl-hosts-")
         .permissions(std::fs::Permissions::from_mode(0o700))
         .tempdir()
-        .doing(ErrorKind::Internal, || "make a folder for hosts".to_owned())?;
+        .context("make a folder for hosts")?;
     let local = match args.no_hosts || args.wired {
         true => None,
         false => Some(Arc::new(hosts(app, &args, folder.path())?)),
@@ -121,20 +122,21 @@ pub(super) async fn run(app: &App, args: Args) -> Result<u8> {
     };
     let hosts = if local.is_some() {
         format!(
-            "it is no cloud: nothing is paid, and its instances are logins of yours at 127.0.0.2 and on, port {}, each with a home of its own",
+            "it is not a cloud: nothing is charged, and its instances are logins of yours from 127.0.0.2 up, port {}, \
+             each with its own home",
             args.ssh_port
         )
     } else if args.wired {
-        "it is no cloud: nothing is paid, and an instance gets the host that somebody makes for it".to_owned()
+        "it is not a cloud: nothing is charged, and an instance uses the host that you provide for it".to_owned()
     } else {
-        "it is no cloud: nothing is paid, and its instances are made up: they cannot be logged in to".to_owned()
+        "it is not a cloud: nothing is charged, and its instances are simulated: they accept no logins".to_owned()
     };
     let served = Served {
         name: format!("sandbox-lambda-{}", sandbox.port()),
         control_secret: sandbox.control_secret().to_owned(),
         variables: variables(&sandbox, user),
         control: sandbox.control_url(),
-        what: vec![format!("a stand-in of Lambda answers at {} as {}", sandbox.base_url(), user.name()), hosts],
+        what: vec![format!("a Lambda stand-in answers at {} as {}", sandbox.base_url(), user.name()), hosts],
     };
     serve(app, served, async || {
         let (left, validated) = (sandbox.snapshot().counts(), sandbox.validated());
@@ -144,7 +146,7 @@ pub(super) async fn run(app: &App, args: Args) -> Result<u8> {
         }
         let [instances, keys, file_systems, rulesets] = left;
         Ok(format!(
-            "ended; forgotten are {instances} instances, {keys} keys, {file_systems} file systems, {rulesets} rulesets\n{validated}"
+            "stopped; discarded {instances} instances, {keys} keys, {file_systems} file systems, {rulesets} rulesets\n{validated}"
         ))
     })
     .await

@@ -1,4 +1,4 @@
-//! The characters.
+//! The characters of a chart.
 
 use super::super::Drawn;
 use super::lane::{Half, Lane};
@@ -27,7 +27,7 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// As wide as what stands in them; what a narrow terminal has no room for is left out.
+    /// As wide as their contents; a narrow terminal has no GPU column.
     pub(super) fn of(chart: &Chart<'_>) -> Self {
         let widest = |of: &dyn Fn(&CalendarRow) -> usize| chart.rows.iter().map(|row| of(row)).max().unwrap_or(0);
         let name = widest(&|row| row.name.chars().count()).clamp(4, 24);
@@ -36,7 +36,7 @@ impl Columns {
         Self { name, gpus: if chart.style.width >= 100 { gpus } else { 0 }, free }
     }
 
-    /// How many columns they take, with the spaces between them.
+    /// Their width in terminal columns, including the gaps.
     pub(super) fn width(&self) -> usize {
         let gpus = if self.gpus == 0 { 0 } else { self.gpus + 2 };
         self.name + 2 + gpus + self.free + 2
@@ -54,16 +54,16 @@ impl Columns {
 
 /// `2x A100 PCIe`, without the vendor's name.
 fn gpus(row: &CalendarRow) -> String {
-    let told = row.gpus.iter().map(|gpu| {
+    let gpus = row.gpus.iter().map(|gpu| {
         let model = ["NVIDIA ", "AMD ", "Intel "]
             .iter()
             .fold(gpu.model.as_str(), |model, vendor| model.trim_start_matches(vendor));
         format!("{}x {model}", gpu.count.map_or_else(|| "?".to_owned(), |count| count.to_string()))
     });
-    told.collect::<Vec<_>>().join(" ")
+    gpus.collect::<Vec<_>>().join(" ")
 }
 
-/// From when it is free, in a few letters: `now`, `in 2 h`, `never` for what cannot be reserved.
+/// When it is next free, in a few letters: `now`, `in 2 h`, or `closed` if it cannot be reserved.
 fn free(row: &CalendarRow, chart: &Chart<'_>) -> String {
     if row.closed.is_some() {
         return "closed".to_owned();
@@ -72,7 +72,7 @@ fn free(row: &CalendarRow, chart: &Chart<'_>) -> String {
     if from <= chart.now {
         return "now".to_owned();
     }
-    // The largest unit says enough here; the chart says the rest.
+    // The largest unit is enough here; the chart shows the rest.
     let minutes = when::between(chart.now, from).as_mins();
     match minutes {
         0..60 => format!("in {} min", minutes + 1),
@@ -81,11 +81,11 @@ fn free(row: &CalendarRow, chart: &Chart<'_>) -> String {
     }
 }
 
-/// The lines above the hosts: the days, and the hours where there is room.
+/// The lines above the hosts: the days, and the hours if there is room.
 pub(super) fn ruler(chart: &Chart<'_>, grid: &Grid, columns: &Columns) -> Vec<String> {
     let edges: Vec<usize> = chart.midnights(grid).iter().filter_map(|day| grid.of(*day)).collect();
     let mut days = vec![' '; grid.cells];
-    // The day that runs has its name at now, when there is room before the next one.
+    // The current day is labelled at now, if there is room before the next one.
     let starts: Vec<usize> = std::iter::once(0).chain(edges.iter().copied()).collect();
     let ends: Vec<usize> = edges.iter().copied().chain([grid.cells]).collect();
     let least = starts.iter().zip(&ends).skip(1).map(|(start, end)| end - start);
@@ -97,7 +97,7 @@ pub(super) fn ruler(chart: &Chart<'_>, grid: &Grid, columns: &Columns) -> Vec<St
     for (start, end) in starts.iter().zip(&ends) {
         let name = grid.at(*start).max(chart.now).to_zoned(chart.zone.clone()).strftime(form).to_string();
         let name = if *start == 0 { format!("now, {name}") } else { name };
-        // Where there is no room, a mark says it.
+        // Without room for the label, a mark stands for now.
         let mark = if chart.style.blocks { "▼" } else { "v" };
         let name = match end - start {
             room if *start != 0 || name.len() < room => name,
@@ -111,7 +111,7 @@ pub(super) fn ruler(chart: &Chart<'_>, grid: &Grid, columns: &Columns) -> Vec<St
     let mut lines = vec![(columns.text("", "", "") + &days.into_iter().collect::<String>()).trim_end().to_owned()];
     let mut hours = vec![' '; grid.cells];
     let per_day = 86_400 / usize::try_from(grid.cell.as_secs()).unwrap_or(86_400);
-    // Hours are told where three letters fit between them.
+    // Hours are shown if three letters fit between them.
     let every = [1, 2, 3, 6, 12].into_iter().find(|hours| per_day * hours / 24 >= 4);
     if let Some(every) = every {
         for cell in 0..grid.cells {
@@ -132,7 +132,7 @@ fn put(line: &mut [char], at: usize, text: &str) {
     }
 }
 
-/// One host.
+/// The line of one host.
 pub(super) fn line(chart: &Chart<'_>, grid: &Grid, columns: &Columns, row: &CalendarRow) -> Drawn {
     let lane = Lane::of(row, grid);
     let edges: Vec<usize> = chart.midnights(grid).iter().filter_map(|day| grid.of(*day)).collect();
@@ -167,7 +167,7 @@ fn painted(chart: &Chart<'_>, drawn: Drawn, ink: Ink, text: &str) -> Drawn {
     if chart.style.colour { drawn.ink(code, text) } else { drawn.text(text) }
 }
 
-/// Who holds it, where the service tells.
+/// The holder of a booking, if the service reports one.
 fn label(booking: &Booking) -> Option<String> {
     let name = booking.holder.as_deref().filter(|name| !name.is_empty());
     match (booking.ours, name) {
@@ -177,9 +177,9 @@ fn label(booking: &Booking) -> Option<String> {
     }
 }
 
-/// Writes a name into a bar, cut where it must be; what is too short for three letters of it stays a bar.
+/// Writes a name into a bar, cut to fit; a bar with room for fewer than three letters stays plain.
 fn write_into(cells: &mut [(char, Ink)], first: usize, last: usize, name: &str) {
-    // An end stays a bar, so that it is seen where it begins and ends.
+    // Both ends stay plain, so that the start and the end are visible.
     let room = (last + 1).saturating_sub(first).saturating_sub(2);
     if room < 3 {
         return;
@@ -215,7 +215,7 @@ fn cell(
         (left, right) if ink(left) == Ink::Ours || ink(right) == Ink::Ours => {
             (if blocks { '▒' } else { '=' }, Ink::Ours)
         }
-        // Where one lease follows another, the edge is seen.
+        // If one lease directly follows another, the edge is visible.
         (left, right) if other(left, before) || other(right, Some(left)) => {
             (if blocks { '▐' } else { '|' }, ink(right))
         }

@@ -6,19 +6,19 @@ use super::Grid;
 use crate::provider::{Booking, CalendarRow};
 use crate::util::when;
 
-/// What one half of a cell is.
+/// The state of one half of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Half {
     Free,
-    /// Of the booking with this number.
+    /// Taken by the booking with this index.
     Taken(usize),
 }
 
 /// One host's time in a grid.
 pub(super) struct Lane<'a> {
-    /// What is booked, in the order of time.
+    /// The bookings, sorted by start.
     pub(super) bookings: Vec<&'a Booking>,
-    /// Each cell in two halves.
+    /// The cells, as left and right halves.
     pub(super) cells: Vec<(Half, Half)>,
 }
 
@@ -30,7 +30,7 @@ impl<'a> Lane<'a> {
         let quarter = SignedDuration::from_secs(grid.cell.as_secs() / 4);
         let half = SignedDuration::from_secs(grid.cell.as_secs() / 2);
         let at = |from: Timestamp| {
-            // Whatever takes the middle of it, or all of what it is by less than a half: a short lease is not left out.
+            // The booking over the middle of the half; otherwise one within the half, so that short leases are visible.
             let (middle, to) = (when::later(from, quarter), when::later(from, half));
             let covers = |booking: &&&Booking| booking.start <= middle && booking.end > middle;
             let within = |booking: &&&Booking| booking.start >= from && booking.end <= to;
@@ -50,13 +50,13 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// From when on a host is free, and until when where it is taken again: `now` is the time itself.
+/// When a host is next free (`now` if it is free), and until when; `None` if nothing is booked after that.
 pub(crate) fn free_from(row: &CalendarRow, now: Timestamp) -> (Timestamp, Option<Timestamp>) {
     let mut bookings: Vec<&Booking> = row.bookings.iter().filter(|booking| booking.end > now).collect();
     bookings.sort_by_key(|booking| booking.start);
     let mut from = now;
     for booking in bookings {
-        // Between two leases a gap stays free that nobody can use.
+        // A gap of up to 30 minutes between two leases is useless.
         if when::between(from, booking.start) > SignedDuration::from_mins(30) {
             return (from, Some(booking.start));
         }

@@ -54,7 +54,7 @@ fn chart(rows: &[CalendarRow], width: usize, days: i64, blocks: bool) -> String 
     chart.lines().join("\n")
 }
 
-/// Line by line, as it stands on an 80 column terminal.
+/// The exact lines on an 80-column terminal.
 #[test]
 fn eight_hosts_in_eighty_columns() {
     let expected = "\
@@ -100,12 +100,12 @@ fn it_fits_whatever_the_width() {
             }
         }
     }
-    // The first line says all that it must, and is the only one that a narrow terminal may break.
+    // The headline is the only line that a narrow terminal may wrap.
     assert!(chart(&rows(1), 60, 7, true).lines().next().unwrap().len() <= 90);
 }
 
 #[test]
-fn a_change_of_the_clocks_is_told_and_moves_no_booking() {
+fn a_change_of_the_clocks_is_shown_and_moves_no_booking() {
     let zone = TimeZone::posix("CST6CDT,M3.2.0,M11.1.0").unwrap();
     let now: Timestamp = "2026-10-31T15:00:00Z".parse().unwrap();
     let mut rows = rows(1);
@@ -115,7 +115,7 @@ fn a_change_of_the_clocks_is_told_and_moves_no_booking() {
     let chart = Chart { rows: rows.iter().collect(), now, days: 4, zone, style };
     let lines = chart.lines();
     let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
-    assert!(lines[0].ends_with("; the clocks change on the way"), "{lines:#?}");
+    assert!(lines[0].ends_with("; the clocks change within this time"), "{lines:#?}");
     // The second of November in local time, from midnight to midnight.
     let begin = lines[1].find("Mon 2 Nov").unwrap();
     let bar = lines[3].find('#').unwrap();
@@ -123,7 +123,7 @@ fn a_change_of_the_clocks_is_told_and_moves_no_booking() {
 }
 
 #[test]
-fn colours_are_round_the_bars_and_nowhere_else() {
+fn only_the_bars_are_coloured() {
     let rows = rows(8);
     let now = "2026-11-21T20:10:00Z".parse().unwrap();
     let with = |colour| {

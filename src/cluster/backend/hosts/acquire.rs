@@ -1,4 +1,4 @@
-//! Hosts from their provider: pinned down before the plan, acquired, waited for, and found again.
+//! Hosts from their provider: resolved before the plan, acquired, waited for, and found again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::plan::Observed;
 use crate::provider::{HostPlace, HostRequest, ObservedResource, Offer, Recorder as _, ResourceRequest, Start};
 use crate::state::{ClusterState, Record};
 
-/// How often a provider is asked whether a host is still there while something is done on it.
-const LOOK_EVERY: Duration = Duration::from_secs(15);
+/// How often a provider is asked whether a host still exists while an operation runs on it.
+const CHECK_EVERY: Duration = Duration::from_secs(15);
 
-/// What [`crate::provider::Provider::resolve`] found, as the plan needs it.
+/// The result of [`crate::provider::Provider::resolve`] that the plan needs.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) offers: Vec<Offer>,
@@ -27,7 +27,7 @@ pub(super) struct Found {
 }
 
 impl ProjectWorld {
-    /// Pins down what the spec leaves open, and says what there is to know of it.
+    /// Resolves what the spec leaves open, and reports the provider's notes.
     pub(super) async fn resolve(&self) -> Result<Found> {
         let config = &self.config;
         let resolved = config.provider.resolve(&config.scope, self.spec_hosts()).await?;
@@ -36,7 +36,7 @@ impl ProjectWorld {
         }
         {
             let mut observations = self.observations();
-            // One for each host, or nobody can tell which is whose.
+            // Without one offer per host it is unknown which belongs to which.
             if resolved.offers.len() == resolved.hosts.len() {
                 let of_hosts = resolved.hosts.iter().zip(&resolved.offers);
                 observations.promised = of_hosts.map(|(host, offer)| (host.key.clone(), offer.gpus.clone())).collect();
@@ -51,12 +51,12 @@ impl ProjectWorld {
         Ok(Found { offers, start: resolved.start, end: resolved.end, notes: resolved.notes })
     }
 
-    /// Hosts are made and unmade: one that is no good can be made once more.
+    /// Whether the provider creates hosts, so that a bad one can be replaced.
     pub(super) fn makes_hosts(&self) -> bool {
         self.config.provider.capability().hosts_vanish
     }
 
-    /// The hosts that the spec asks for, pinned down where that was done.
+    /// The hosts of the spec, resolved if [`Self::resolve`] has run.
     pub(super) fn hosts(&self) -> Vec<HostRequest> {
         if let Some(hosts) = &self.observations().hosts {
             return hosts.clone();
@@ -69,7 +69,7 @@ impl ProjectWorld {
         entries.map(|(index, settings)| HostRequest::new(Key::host(index), settings.clone())).collect()
     }
 
-    /// What the hosts take, each once, in an order in which it can be acquired.
+    /// The resources of all hosts, without duplicates, in the order of acquisition.
     pub(super) fn requests(&self) -> Result<Vec<ResourceRequest>> {
         let mut requests: Vec<ResourceRequest> = Vec::new();
         for host in self.hosts() {
@@ -82,7 +82,7 @@ impl ProjectWorld {
         Ok(requests)
     }
 
-    /// What the provider has of the cluster, and what the cluster uses of others'.
+    /// Observes the cluster's resources at the provider, adopted ones included.
     pub(super) async fn observe_resources(&self) -> Result<Observed> {
         let config = &self.config;
         let resources = config.provider.observe(&config.scope).await?;
@@ -98,7 +98,7 @@ impl ProjectWorld {
         Ok(observed)
     }
 
-    /// The places of all hosts that are there: those that were acquired, and those that stand there before.
+    /// Finds the places of all existing hosts, acquired or standing. Returns their keys.
     pub(super) async fn find_places(&self, known: &ClusterState, observed: &Observed) -> Result<Vec<Key>> {
         let mut places = BTreeMap::new();
         let wanted: BTreeSet<Key> = self.host_keys().into_iter().collect();
@@ -113,7 +113,7 @@ impl ProjectWorld {
                 places.insert(found.key.clone(), place);
             }
         }
-        // What cannot be used, or is not in the spec any more, is cleaned all the same.
+        // Hosts that are unusable, or no longer in the spec, are cleaned as well.
         let removes = matches!(self.config.purpose, Purpose::Remove(_));
         let others = observed.resources.iter().filter(|found| removes && found.key.is_host());
         let others = others.map(|found| HostRequest::new(found.key.clone(), serde_json::Value::Null));
@@ -132,7 +132,7 @@ impl ProjectWorld {
         Ok(keys)
     }
 
-    /// Acquires one resource, and waits until it is usable.
+    /// Acquires one resource and waits until it is usable.
     pub(super) async fn acquire(&self, key: &Key, request: &ResourceRequest, ledger: &Ledger) -> Result<()> {
         self.forget(key, ledger).await?;
         let acquired = self.config.provider.acquire(&self.config.scope.tag(key), request, ledger).await?;
@@ -140,7 +140,7 @@ impl ProjectWorld {
         self.wait_for(key, request, &acquired.id, ledger).await
     }
 
-    /// Chooses anew what each host is to be.
+    /// Resolves the hosts of the spec again.
     pub(super) async fn choose(&self) -> Result<()> {
         let hosts = self.spec_hosts();
         let resolved = self.config.provider.resolve(&self.config.scope, hosts).await?;
@@ -149,7 +149,7 @@ impl ProjectWorld {
         Ok(())
     }
 
-    /// What an hour of what is there costs, in words.
+    /// The hourly price of the existing resources, as text.
     pub(super) fn hourly(&self, known: &ClusterState) -> Option<String> {
         let is_there = |key: &Key| known.items.get(key).is_some_and(|item| item.id.is_some());
         let requests = self.requests().unwrap_or_default();
@@ -158,7 +158,7 @@ impl ProjectWorld {
         (!sums.is_empty()).then(|| money::describe(&sums))
     }
 
-    /// Waits until what is there is usable, and writes down where it is.
+    /// Waits until an existing resource is usable, and records a host's place.
     pub(super) async fn wait_for(&self, key: &Key, request: &ResourceRequest, id: &str, ledger: &Ledger) -> Result<()> {
         let tag = self.config.scope.tag(key);
         self.config.provider.wait_usable(&tag, request, id).await?;
@@ -173,8 +173,8 @@ impl ProjectWorld {
         Ok(())
     }
 
-    /// Does something on a host for as long as its provider has it: the time of one that was reserved may end meanwhile, or
-    /// somebody may delete it, and who only waits for its answer waits for nothing.
+    /// Runs `work` on a host, and fails as soon as the provider no longer has the host: its reservation may end or
+    /// someone may delete it, and then it would never answer.
     pub(super) async fn while_there<T>(&self, host: &Key, work: impl Future<Output = Result<T>>) -> Result<T> {
         if !self.makes_hosts() {
             return work.await;
@@ -187,22 +187,22 @@ impl ProjectWorld {
 
     async fn until_gone(&self, host: &Key) -> Error {
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
-            // What cannot be asked for a moment is not gone.
+            tokio::time::sleep(CHECK_EVERY).await;
+            // A failed query does not mean that the host is gone.
             let Some(found) = self.recently_observed().await else { continue };
             let why = match found.iter().find(|found| found.key == *host) {
                 Some(found) if found.usable || found.coming => continue,
                 Some(found) => found.detail.clone(),
-                None => "its provider has it no more".to_owned(),
+                None => "its provider no longer has it".to_owned(),
             };
             return Error::new(ErrorKind::Provider, format!("go on with {}", host.display_name())).because(why);
         }
     }
 
-    /// What the provider has, not older than [`LOOK_EVERY`]: it is asked once for all hosts.
+    /// The provider's resources, at most [`CHECK_EVERY`] old: one query serves all hosts.
     async fn recently_observed(&self) -> Option<Vec<ObservedResource>> {
         let _turn = self.asking.lock().await;
-        let fresh = |at: &tokio::time::Instant| at.elapsed() < LOOK_EVERY;
+        let fresh = |at: &tokio::time::Instant| at.elapsed() < CHECK_EVERY;
         if let Some((_, found)) = self.observations().last_observed.as_ref().filter(|(at, _)| fresh(at)) {
             return Some(found.clone());
         }
@@ -215,7 +215,7 @@ impl ProjectWorld {
         ledger.note_host(key, |host| host.place = Some(place.clone()))
     }
 
-    /// Writes down what is used and not ours, and until when what is there lasts.
+    /// Records which resources are adopted, and when they end.
     pub(super) fn note_resources(&self, observed: &Observed, ledger: &Ledger) -> Result<()> {
         let known = ledger.state();
         for found in &observed.resources {
@@ -230,12 +230,12 @@ impl ProjectWorld {
     }
 }
 
-/// When the first of what was seen ends by itself.
+/// The earliest end of the observed resources.
 pub(super) fn end_of(observed: &Observed) -> Option<Timestamp> {
     observed.resources.iter().filter_map(|found| found.until).min()
 }
 
-/// Writes down when a host is taken away.
+/// Records when a host's reservation ends.
 fn note_end(host: &Key, end: Timestamp, ledger: &Ledger) -> Result<()> {
     ledger.note_host(host, |host| host.until = Some(end))
 }

@@ -1,4 +1,4 @@
-//! What `up` touches on each host: said by playbooks, and read from the projects.
+//! The affected paths of `up` on each host, from playbooks and rendered projects.
 
 use std::collections::BTreeSet;
 
@@ -15,16 +15,16 @@ use crate::runtime::project::Deployment;
 use crate::state::ClusterState;
 
 impl ProjectWorld {
-    /// What this plan touches on the hosts that have told what they are.
+    /// The affected paths of a plan on all remote hosts; none until every host has facts.
     pub(super) fn affected_paths(&self, known: &ClusterState, plan: &Plan) -> Result<Vec<HostAffectedPaths>> {
         let mut survey = self.survey(known);
-        // The names of containers are known before drivers tell the ids of GPUs.
+        // The names of containers are known before drivers report the ids of GPUs.
         survey.values_mut().for_each(name_gpus);
         let pages = known.pages().cloned().unwrap_or_default();
         let Ok(Some(nodes)) = self.nodes_on(&survey) else { return Ok(Vec::new()) };
         let deployments = self.deployments(&nodes, &survey, &pages)?;
         let mut all = Vec::new();
-        // On this machine nothing but the user's own folders is touched.
+        // On this machine nothing but the user's own folders is affected.
         let remote = survey.keys().filter(|host| self.folders(host).claim.is_empty());
         for host in remote {
             let does = |action: &dyn Fn(&Action) -> bool, key: &Key| {
@@ -58,7 +58,7 @@ impl ProjectWorld {
     }
 }
 
-/// Stands in for the ids that a host without its driver cannot tell.
+/// Fills in placeholders for the ids that a host without its driver cannot report.
 fn name_gpus(host: &mut Surveyed) {
     for gpu in &mut host.facts.gpus {
         gpu.uuid.get_or_insert_with(|| "GPU-not-known-yet".to_owned());
@@ -70,14 +70,14 @@ fn said_by(stage: &Stage, affected_paths: &mut Vec<String>) {
     affected_paths.extend(stage.steps.iter().flat_map(|step| step.affected_paths.iter().cloned()));
 }
 
-/// What compose makes of a host's files.
+/// Adds what Compose creates from a host's files.
 fn read_from(deployment: &Deployment, affected_paths: &mut Vec<String>) {
     for file in &deployment.stage.files {
         if !file.path.starts_with("compose/") {
             continue;
         }
         let Ok(text) = std::str::from_utf8(&file.bytes) else { continue };
-        // Only the files of projects have services; what else lies there is of services.
+        // Only project files have `services`; the others are configuration of services.
         let Ok(Value::Mapping(project)) = serde_yaml::from_str::<Value>(text) else { continue };
         of_project(&deployment.project, &project, affected_paths);
     }
@@ -111,7 +111,7 @@ fn of_project(name: &str, project: &serde_yaml::Mapping, affected_paths: &mut Ve
 
 fn each_once(affected_paths: Vec<String>) -> Vec<String> {
     let mut met = BTreeSet::new();
-    affected_paths.into_iter().filter(|touched| met.insert(touched.clone())).collect()
+    affected_paths.into_iter().filter(|path| met.insert(path.clone())).collect()
 }
 
 #[cfg(test)]
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_project_is_read_for_what_it_makes() {
+    fn the_affected_paths_of_a_project_are_read_from_its_file() {
         let text = "services:\n  head: {container_name: c-head, ports: ['127.0.0.1:8265:8265']}\n  mine: {image: x}\n\
                     volumes: {objects: {}}\nnetworks: {default: {}}\n";
         let mut affected_paths = Vec::new();

@@ -1,4 +1,4 @@
-//! How the world gets at its hosts: connected once, used by every operation of a command.
+//! Host connectors: each host is connected once, and every operation of a command shares the connection.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,27 +18,27 @@ use crate::provider::HostPlace;
 use crate::provider::Runtime;
 use crate::runtime::project;
 
-/// How the world gets at its hosts.
+/// Connects to hosts, and caches the connections.
 #[async_trait]
 pub trait HostConnector: Send + Sync {
-    /// The host of this key, connected; the second call hands back the same connection.
+    /// Returns the host of this key, connected; later calls return the same connection.
     ///
-    /// `home` is the folder on it that holds everything of ours; `wait` is how long it may take to answer at all.
+    /// `home` is the folder for all our files on the host; `wait` is how long it may take to answer.
     async fn host(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<dyn Host>>;
 
-    /// Learns where a host is, so that others can be reached through it.
+    /// Records the place of a host, so that others can be reached through it.
     async fn know(&self, key: &Key, place: &HostPlace);
 
-    /// Forgets the connection to a host that is no more; another will be there under its key.
+    /// Drops the connection to a host that no longer exists; its key may be used again.
     async fn forget(&self, key: &Key);
 
-    /// The same host over a new connection, from now on for everybody: it proves that one can still get in.
+    /// Reconnects to a host and replaces the cached connection: it proves that the firewall still lets us in.
     async fn fresh(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<dyn Host>>;
 }
 
-/// Hosts by SSH, and this machine.
+/// Connects by SSH, or to this machine.
 pub(in crate::cluster) struct HostConnections {
-    /// All of the environment that programs on this machine have.
+    /// The complete environment of programs on this machine.
     environment: Vec<(OsString, OsString)>,
     connections: Connections,
     cancel: Cancel,
@@ -48,7 +48,7 @@ pub(in crate::cluster) struct HostConnections {
 }
 
 impl HostConnections {
-    /// Makes it of the folder of the cluster's state; the runtime says as whom programs run.
+    /// Creates a connector for the cluster whose state is in this folder; the runtime decides the account.
     pub(in crate::cluster) fn new(folder: &Path, runtime: Runtime, settings: &Settings) -> Self {
         let (runtime_dir, home) = (settings.paths.runtime.clone(), settings.user_environment.home.clone());
         Self {
@@ -81,7 +81,7 @@ impl HostConnections {
     }
 }
 
-/// A host by its names.
+/// A host's entry in the SSH configuration.
 fn entry(key: &Key, target: &SshTarget) -> HostEntry {
     let mut names = vec![key.display_name()];
     if *key == Key::host(0) {

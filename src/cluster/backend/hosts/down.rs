@@ -1,4 +1,4 @@
-//! `stop` and `down` of a cluster of projects.
+//! `stop` and `down` of a cluster on hosts.
 
 use super::up::open_world;
 use super::world::Purpose;
@@ -15,7 +15,7 @@ use crate::spec::Spec;
 use crate::state::{ClusterState, Store};
 use crate::util::human;
 
-/// Ends all containers; hands back what is kept.
+/// Ends all nodes and returns the resources that are kept.
 pub(super) async fn stop(settings: &Settings, spec: &Spec, store: Store) -> Result<Vec<String>> {
     let world = open_world(settings, spec, &store, Purpose::Inspect)?;
     let ledger = Ledger::new(store);
@@ -35,19 +35,19 @@ pub(super) async fn stop(settings: &Settings, spec: &Spec, store: Store) -> Resu
     Ok(resources.map(|resource| format!("{} {}", resource.kind.0, resource.key.display_name())).collect())
 }
 
-/// Whether something of this cluster is on a host, as its runtime would leave it.
+/// Whether a host has traces of this cluster in this spec's runtime.
 pub(super) async fn leaves_traces(settings: &Settings, spec: &Spec, store: &Store) -> bool {
     let Ok(world) = open_world(settings, spec, store, Purpose::Inspect) else { return false };
     world.observe(store.state()).await.is_ok_and(|observed| !observed.projects.is_empty())
 }
 
-/// What the cluster uses and was not made for it, by key and id.
+/// The adopted resources, by key and id: used by the cluster but not created for it.
 fn adopted(known: &ClusterState) -> Vec<(Key, String)> {
     let items = known.items.iter().filter(|(_, item)| item.adopted);
     items.filter_map(|(key, item)| Some((key.clone(), item.id.clone()?))).collect()
 }
 
-/// Leaves every host as it was found, and forgets the cluster.
+/// Leaves every host as it was found, and removes the cluster's state.
 pub(super) async fn down(settings: &Settings, spec: &Spec, store: Store, options: DownOptions) -> Result<Proof> {
     let clean = CleanOptions { keep_data: options.keep_data, purge: options.purge };
     let world = open_world(settings, spec, &store, Purpose::Remove(clean))?;
@@ -68,8 +68,8 @@ pub(super) async fn down(settings: &Settings, spec: &Spec, store: Store, options
             return Err(error.hint(format!("gpucl down -c {}   # goes on from here", spec.name)));
         }
     };
-    world.tell_restarts(&known);
-    // What was on the hosts was told when it was removed.
+    world.report_restarts(&known);
+    // What was removed from the hosts was reported at that moment.
     let resources =
         first.observed.resources.iter().map(|found| format!("{} {} ({})", found.kind.0, found.key, found.id));
     let mut proof = Proof { removed: resources.collect(), ..Proof::default() };
@@ -88,7 +88,7 @@ pub(super) async fn down(settings: &Settings, spec: &Spec, store: Store, options
     }
     let scope = settings.scope(&spec.name);
     if world.leaves_no_trace() && !first.observed.resources.is_empty() {
-        proof.seen.push("what was on the hosts went with them".to_owned());
+        proof.seen.push("what was on the hosts is gone with them".to_owned());
     }
     for found in &first.observed.projects {
         proof.seen.push(format!(
@@ -113,7 +113,7 @@ pub(super) async fn down(settings: &Settings, spec: &Spec, store: Store, options
     drop(world);
     let store = ledger
         .into_store()
-        .ok_or_else(|| Error::new(ErrorKind::Internal, "close the journal").because("something holds it still"))?;
+        .ok_or_else(|| Error::new(ErrorKind::Internal, "close the journal").because("it is still in use"))?;
     proof.spending = store.state().spending(jiff::Timestamp::now());
     lift(store.folder()).await?;
     Ended::forget(&settings.paths, &spec.name);

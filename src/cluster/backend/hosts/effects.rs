@@ -1,4 +1,4 @@
-//! What operations do on a host: it is prepared, opened to the others, given its project, stopped and cleaned.
+//! The operations on a host: prepare, set firewall, deploy, stop and clean.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ impl ProjectWorld {
     pub(super) async fn prepare(&self, host: &Key, ledger: &Ledger) -> Result<()> {
         self.note_promises(ledger)?;
         let known = ledger.state();
-        // What one lets in depends on what the others are.
+        // Without a separate firewall stage, preparation opens ports and needs the addresses of all hosts.
         match self.has_firewall() || !self.runtime().opens_ports() {
             true => self.observe_new(host, &known).await?,
             false => self.observe_all_new(&known).await?,
@@ -42,12 +42,13 @@ impl ProjectWorld {
             host.ray_env = report.values.get("ray_env").map(PathBuf::from);
         })?;
         self.observations()
-            .seen
+            .by_host
             .insert(host.clone(), HostObservation { facts: report.facts, ..HostObservation::default() });
         Ok(())
     }
 
-    /// Opens a host to the others, all of which have an address by now. The next connection keeps it so: that of `deploy`.
+    /// Opens a host's ports to the others, which all have an address by now. The next connection, that of `deploy`,
+    /// confirms the change.
     pub(super) async fn set_firewall(&self, host: &Key, ledger: &Ledger) -> Result<()> {
         self.observe_all_new(&ledger.state()).await?;
         let survey = self.survey(&ledger.state());
@@ -58,10 +59,10 @@ impl ProjectWorld {
 
     pub(super) async fn deploy(&self, project: &Key, host: &Key, ledger: &Ledger) -> Result<()> {
         let known = ledger.state();
-        // Where the head is, and which nodes there are, is known once all of them have told.
+        // The head's address and the list of nodes need the facts of all hosts.
         self.observe_all_new(&known).await?;
         let place = self.place_of(host).ok_or_else(|| no_place(host))?;
-        // Of a host that was found by its tag nobody has written it down yet.
+        // A host that was found by its tag has no recorded place yet.
         self.note_place(host, &place, ledger)?;
         let pages = self.pages(&known)?;
         self.claim_ports(&known, &pages).await?;
@@ -77,10 +78,10 @@ impl ProjectWorld {
             }
             (noted.nodes, noted.stopped) = (deployment.nodes.clone(), false);
         })?;
-        // Its name is known before it is made: whatever comes now, it is found by it.
+        // The name is recorded first, so that the project can be found whatever happens next.
         ledger.exists(project, &deployment.project).await?;
         let connected = if self.host_keys().len() > 1 {
-            // The firewall was set: a new connection proves that it let us in, and carries the next stage.
+            // The firewall was set: a new connection proves that it lets us in, and carries the next stage.
             self.config.connector.fresh(host, &place, &self.home(host), ANSWERS_WITHIN).await?
         } else {
             self.connected(host).await?
@@ -88,13 +89,13 @@ impl ProjectWorld {
         let stop = self.config.cancel.at_least(Urgency::Now);
         let report = playbook::run_stage(connected.as_ref(), &deployment.stage, &self.config.events, stop).await?;
         let checks = project::checks_in_values(&report.values);
-        if let Some(seen) = self.observations().seen.get_mut(host) {
-            seen.checks = checks;
+        if let Some(observed) = self.observations().by_host.get_mut(host) {
+            observed.checks = checks;
         }
         Ok(())
     }
 
-    /// The ports of the pages on this machine: chosen once, and then kept.
+    /// The local ports of the pages: chosen once and kept.
     fn pages(&self, known: &ClusterState) -> Result<Pages> {
         let mut observations = self.observations();
         let noted = known.pages().cloned();
@@ -102,7 +103,7 @@ impl ProjectWorld {
             return Ok(pages);
         }
         let mut pages = Pages::new();
-        // All are held until all are chosen, so that none is chosen twice.
+        // Listeners are held until all ports are chosen, so that none is chosen twice.
         let mut held = Vec::new();
         for name in ["dashboard", "grafana", "prometheus", "object-store", "jupyter", "client"] {
             let listener = TcpListener::bind(("127.0.0.1", 0));
@@ -118,7 +119,7 @@ impl ProjectWorld {
         Ok(pages)
     }
 
-    /// Runs a script on a host; hands back its lines.
+    /// Runs a script on a host and returns its output lines.
     pub(super) async fn script(&self, host: &Key, what: &str, script: &str) -> Result<Vec<String>> {
         let connected = self.connected(host).await?;
         let mut lines = Vec::new();
@@ -161,7 +162,7 @@ impl ProjectWorld {
                 self.observations().tried_ports += tried.trim().parse::<usize>().unwrap_or_default();
             } else if let Some(port) = line.strip_prefix("::open ") {
                 self.observations().open_ports += 1;
-                self.config.events.warn(format!("port {port}, which was ours, is in use again by somebody else"));
+                self.config.events.warn(format!("port {port}, which was ours, is now in use by another program"));
             } else if let Some(node) = line.strip_prefix("::unknown") {
                 let node = node.trim().parse::<Key>().map_or("a node".to_owned(), |key| key.display_name());
                 self.observations().missed.insert(format!("{node} of {}", host.display_name()));
@@ -177,8 +178,8 @@ impl ProjectWorld {
             .map(|left| format!("{left} on {}", host.display_name()))
             .collect();
         let words = lines.iter().filter(|line| !line.starts_with("::")).map(String::as_str).collect::<Vec<_>>();
-        let mut error = Error::new(ErrorKind::LeftBehind, format!("{what} {}", host.display_name()))
-            .because("it did not come to its end");
+        let mut error =
+            Error::new(ErrorKind::LeftBehind, format!("{what} {}", host.display_name())).because("it did not finish");
         if !words.is_empty() {
             error = error.because(words[words.len().saturating_sub(12)..].join("\n"));
         }

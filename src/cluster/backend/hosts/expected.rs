@@ -1,4 +1,4 @@
-//! What each host is to hold, worked out from a spec and from what hosts have told.
+//! The expected content of each host, computed from the spec and the facts of the hosts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -15,7 +15,7 @@ use crate::secret::Secrets;
 use crate::spec::{NodeSpec, external_credentials};
 use crate::state::{ClusterState, HostNotes, HostPorts, Pages};
 
-/// A wrong promise: the path in the spec and the sentence.
+/// A demand that the hosts cannot meet: the path in the spec and the reason.
 pub(super) type Impossible = (String, String);
 
 /// The number of a host, from its key.
@@ -28,44 +28,44 @@ pub(super) fn project_of(host: &Key) -> Key {
     Key::project(number(host))
 }
 
-/// One host, as the stages need it.
+/// One host, as stages need it.
 #[derive(Debug, Clone)]
 pub(super) struct Surveyed {
-    /// What it is.
+    /// Its facts.
     pub(super) facts: Facts,
-    /// The address that the other hosts reach it by.
+    /// The address at which the other hosts reach it.
     pub(super) address: String,
     /// The ports of what runs there.
     pub(super) ports: HostPorts,
 }
 
-/// What one host holds when all is as it was last brought up.
+/// The expected content of one host, as last brought up.
 pub(super) struct Expected {
     pub(super) prepare: Stage,
-    /// What it lets in from the others, where that is a stage of its own.
+    /// The firewall stage, if there is a separate one.
     pub(super) firewall: Option<Stage>,
-    /// What it runs; absent while nothing was brought up there.
+    /// What it runs; `None` if nothing was deployed yet.
     pub(super) deployment: Option<Deployment>,
 }
 
 impl Expected {
-    /// Its stages.
+    /// All stages, in order.
     pub(super) fn stages(&self) -> Vec<&Stage> {
         let deployed = self.deployment.as_ref().map(|deployment| &deployment.stage);
         [Some(&self.prepare), self.firewall.as_ref(), deployed].into_iter().flatten().collect()
     }
 }
 
-/// All hosts that have told what they are.
+/// The hosts whose facts are known.
 pub(super) type Survey = BTreeMap<Key, Surveyed>;
 
 impl ProjectWorld {
-    /// The keys of the hosts that the spec asks for, in its order.
+    /// The keys of the spec's hosts, in its order.
     pub(super) fn host_keys(&self) -> Vec<Key> {
         (0..self.config.spec.hosts.len()).map(Key::host).collect()
     }
 
-    /// The hosts by what was seen now, else by what they told when they were prepared.
+    /// The hosts with facts observed now, or else recorded when they were prepared.
     pub(super) fn survey(&self, known: &ClusterState) -> Survey {
         let mut survey = Survey::new();
         for key in self.host_keys() {
@@ -80,7 +80,7 @@ impl ProjectWorld {
         survey
     }
 
-    /// The hosts by what they told when they were prepared; `None` when one has not.
+    /// The hosts with recorded facts; `None` if a host has none.
     fn recalled(&self, known: &ClusterState) -> Option<Survey> {
         let recall = |key: &Key| {
             let HostNotes { facts, address, ports, .. } = known.host(key)?.clone();
@@ -89,7 +89,7 @@ impl ProjectWorld {
         self.host_keys().into_iter().map(|key| Some((key.clone(), recall(&key)?))).collect()
     }
 
-    /// The nodes of the spec on these hosts; `None` while a host has not told.
+    /// The nodes of the spec on these hosts; `None` while a host has no facts.
     pub(super) fn nodes_on(&self, survey: &Survey) -> Result<Option<Vec<NodeSpec>>, Impossible> {
         let mut machines = Vec::new();
         for key in self.host_keys() {
@@ -99,8 +99,8 @@ impl ProjectWorld {
         desired(&self.config.spec, &machines).map(Some)
     }
 
-    /// What hosts let in from each other is an operation of its own: they are made, so that where all of them are is known only when
-    /// all of them are there. Where they stand there already, one stage does it all.
+    /// Whether setting the firewall is a separate operation: created hosts know each other's addresses only once all
+    /// of them exist. For standing hosts, preparation does it all.
     pub(super) fn has_firewall(&self) -> bool {
         let hosts = self.hosts();
         self.runtime().opens_ports()
@@ -120,7 +120,7 @@ impl ProjectWorld {
         self.with_host(host, survey, nodes, others, |request| self.runtime().preparation(request))
     }
 
-    /// The stage that opens a host to the others, which all are in this survey.
+    /// The stage that opens a host's ports to the others, which must all be in this survey.
     pub(super) fn firewall_stage(&self, host: &Key, survey: &Survey, nodes: &[NodeSpec]) -> Result<Stage> {
         self.with_host(host, survey, nodes, Others::Known, |request| self.runtime().firewall(request))
     }
@@ -144,7 +144,7 @@ impl ProjectWorld {
         self.with_request(nodes, survey, pages, |request| self.runtime().deployments(request))
     }
 
-    /// The deployment of one host; the others may be on their way still.
+    /// The deployment of one host; the others may still be starting.
     pub(super) fn deployment(&self, host: &Key, survey: &Survey, pages: &Pages) -> Result<Deployment> {
         let nodes = self.nodes(survey)?;
         self.with_request(&nodes, survey, pages, |request| self.runtime().deployment(request, host))
@@ -174,7 +174,7 @@ impl ProjectWorld {
         })
     }
 
-    /// The hosts of a survey, as a runtime takes them.
+    /// The hosts of a survey as the input of a runtime.
     fn inputs(&self, survey: &Survey) -> Vec<HostInput> {
         let input = |(key, host): (&Key, &Surveyed)| HostInput {
             key: key.clone(),
@@ -187,7 +187,7 @@ impl ProjectWorld {
         survey.iter().map(input).collect()
     }
 
-    /// What the hosts hold when all is as it was last brought up; nothing where something is not remembered.
+    /// The expected content of all hosts, as last brought up; empty if the state is incomplete.
     pub(super) fn remembered(&self, known: &ClusterState) -> BTreeMap<Key, Expected> {
         let recall = || -> Option<BTreeMap<Key, Expected>> {
             let survey = self.recalled(known)?;
@@ -211,20 +211,20 @@ impl ProjectWorld {
     }
 }
 
-/// What a plan needs to know of a host of these facts.
+/// The part of a host's facts that a plan needs.
 pub(super) fn machine_of(facts: &Facts) -> Machine {
     let gpus = u32::try_from(facts.gpus.len()).unwrap_or_default();
     Machine { cpus: facts.cpus, memory: facts.memory, gpus }
 }
 
-/// The address of hosts that are one machine.
+/// The address of hosts that share one machine.
 pub(super) const LOOPBACK: &str = "127.0.0.1";
 
-/// The address that the other hosts of the cluster reach a host by.
+/// The address at which the other hosts of the cluster reach a host.
 pub(super) fn address_of(place: &HostPlace, facts: &Facts) -> String {
     let HostPlace::Ssh { target } = place else { return LOOPBACK.to_owned() };
     let node: Option<Ipv4Addr> = target.node.parse().ok();
-    // Several hosts of a sandbox are one machine, each under a loopback address of its own.
+    // The hosts of a sandbox share one machine, each with its own loopback address.
     if node.is_some_and(|node| node.is_loopback()) {
         return LOOPBACK.to_owned();
     }
@@ -237,7 +237,7 @@ pub(super) fn address_of(place: &HostPlace, facts: &Facts) -> String {
     facts.addresses.first().map_or_else(|| target.node.clone(), ToString::to_string)
 }
 
-/// The ports of a host that are in use by others.
+/// The ports in use on a host.
 pub(super) fn taken(facts: &Facts) -> BTreeSet<u16> {
     facts.listening.iter().map(std::net::SocketAddr::port).collect()
 }

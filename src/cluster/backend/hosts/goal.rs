@@ -1,4 +1,4 @@
-//! What `up` is to come to, once hosts were looked at.
+//! The goal of `up`, computed from the spec and the inspected hosts.
 
 use super::expected::{Impossible, Survey, machine_of, project_of};
 use super::world::ProjectWorld;
@@ -11,7 +11,7 @@ use crate::spec::{Loaded, NodeSpec};
 use crate::state::ClusterState;
 
 impl ProjectWorld {
-    /// All that the spec asks for, on what was seen. Where a host is not there yet, what is offered is counted with.
+    /// Everything the spec asks for. A host that does not exist yet counts as its provider offers it.
     pub(super) fn goal(
         &self,
         loaded: &Loaded,
@@ -61,7 +61,7 @@ impl ProjectWorld {
         Ok(Goal::Up(Desired { resources, preparations, firewalls, apart, projects }))
     }
 
-    /// The deployments, where they can be told: every host is prepared, so that its driver tells its GPUs.
+    /// The deployments, if every host is prepared: only then do the drivers report all GPUs.
     fn observed_deployments(
         &self,
         known: &ClusterState,
@@ -80,13 +80,13 @@ impl ProjectWorld {
         }
     }
 
-    /// How many GPUs the workers take of one host, as far as the spec says; one at least.
+    /// How many GPUs the workers need on one host according to the spec; at least one.
     fn gpus_asked(&self) -> u32 {
         let workers = &self.config.spec.ray.workers;
         (workers.gpus.unwrap_or(1) * workers.count.unwrap_or(1)).max(1)
     }
 
-    /// The nodes on hosts that are only offered.
+    /// The nodes, with offers in place of hosts that do not exist yet.
     fn nodes_offered(&self, offers: &[Offer], survey: &Survey) -> Result<Vec<NodeSpec>, Impossible> {
         let machines: Vec<(Key, Machine)> = self
             .host_keys()
@@ -98,7 +98,7 @@ impl ProjectWorld {
                     (None, Some(offer)) => Machine {
                         cpus: offer.cpus,
                         memory: offer.memory,
-                        // Where nobody tells how many, what is asked for is taken as there until the host has told.
+                        // Without a count in the offer, assume as many as the spec needs.
                         gpus: offer.gpus.iter().map(|gpu| gpu.count.unwrap_or_else(|| self.gpus_asked())).sum(),
                     },
                     (None, None) => Machine::default(),
@@ -110,7 +110,8 @@ impl ProjectWorld {
     }
 }
 
-/// The error of a plan in which a host has no place.
+/// The error for a host whose place is unknown.
 pub(super) fn no_place(host: &Key) -> Error {
-    Error::new(ErrorKind::Host, format!("reach {}", host.display_name())).because("its provider has no place for it")
+    Error::new(ErrorKind::Host, format!("reach {}", host.display_name()))
+        .because("its provider does not say where it is")
 }

@@ -1,7 +1,7 @@
-//! A tag of an image stands for one digest in a cluster: the one that it stood for when it was pulled first.
+//! Pins the image tags of a cluster to the digests that were pulled first.
 //!
-//! Whoever owns a tag can move it. A host that comes later, or pulls again, would then run something else than the others: that is
-//! said, and the host is given what was recorded.
+//! The owner of a tag can move it. A host that joins later, or pulls again, would then run another image than the
+//! rest: a warning reports that, and the host gets the recorded digest.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,17 +13,17 @@ use crate::render::quote;
 use crate::util::fs;
 
 const FILE: &str = "images.json";
-/// The last line of a host that has the recorded image under its name.
+/// The last line of a script that tagged the recorded image successfully.
 const KEPT: &str = "::kept";
 
-/// The digests of a cluster's images, by the names that they were pulled by first.
+/// The digests of a cluster's images by name, as first pulled.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 struct FirstPulls {
     v: u32,
     images: BTreeMap<String, String>,
 }
 
-/// A tag that stands for something else on a host than it did at first.
+/// A tag with another digest on a host than the recorded one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Moved {
     image: String,
@@ -31,7 +31,7 @@ pub(super) struct Moved {
     now: String,
 }
 
-/// Records what was pulled for the first time, in the cluster's folder; hands back what was recorded otherwise.
+/// Records images pulled for the first time in the cluster's folder; returns those with another recorded digest.
 pub(super) fn record(folder: &Path, images: &str) -> Result<Vec<Moved>> {
     let path = folder.join(FILE);
     let doing = || "record the digests of the images".to_owned();
@@ -51,18 +51,18 @@ pub(super) fn record(folder: &Path, images: &str) -> Result<Vec<Moved>> {
 }
 
 impl FirstPulls {
-    /// Takes `NAME@DIGEST` words, as the playbook `images` hands them back.
+    /// Adds `NAME@DIGEST` words, as the playbook `images` returns them.
     fn take(&mut self, images: &str) -> Vec<Moved> {
-        let mut seen: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut pulled: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for word in images.split_whitespace() {
             if let Some((image, digest)) = word.rsplit_once('@').filter(|(_, digest)| is_digest(digest)) {
-                seen.entry(image).or_default().push(digest);
+                pulled.entry(image).or_default().push(digest);
             }
         }
         let mut moved = Vec::new();
-        for (image, digests) in seen {
+        for (image, digests) in pulled {
             match self.images.get(image) {
-                // The same image may have several: of its index, and of its own.
+                // An image may have several digests: of its index, and its own.
                 Some(recorded) if !digests.contains(&recorded.as_str()) => moved.push(Moved {
                     image: image.to_owned(),
                     recorded: recorded.clone(),
@@ -84,11 +84,11 @@ fn is_digest(text: &str) -> bool {
 }
 
 impl Moved {
-    /// What a person is told.
+    /// The warning to print.
     pub(super) fn warning(&self, host: &str) -> String {
         format!(
-            "the tag of the image {} was moved: on {host} it stands for {}, and for {} when this cluster pulled it first. That one is \
-             kept; to take the new one, say `{}@{}` under `images:`",
+            "the tag of the image {} has moved: on {host} it is {}, but it was {} when this cluster first pulled it. \
+             The first one is kept; to use the new one, set `{}@{}` under `images:`",
             self.image,
             self.now,
             self.recorded,
@@ -108,7 +108,7 @@ impl Moved {
         format!("timeout 3600 docker pull -q {whole} 2>&1 && docker tag {whole} {name} 2>&1 && echo {KEPT}\n")
     }
 
-    /// Whether the script came to its end.
+    /// Fails unless the script succeeded.
     pub(super) fn check(&self, host: &str, lines: &[String]) -> Result<()> {
         if lines.last().is_some_and(|line| line == KEPT) {
             return Ok(());
@@ -116,10 +116,10 @@ impl Moved {
         let why = lines.last().map_or("it said nothing", String::as_str);
         Err(Error::new(ErrorKind::Host, format!("give {host} the image {}", self.image))
             .because(format!(
-                "its tag was moved to {}, and {}, which was recorded, cannot be pulled: {why}",
+                "its tag has moved to {}, and the recorded {} cannot be pulled: {why}",
                 self.now, self.recorded
             ))
-            .hint(format!("to take the new one, say `{}@{}` under `images:` in the spec", self.repository(), self.now)))
+            .hint(format!("to use the new one, set `{}@{}` under `images:` in the spec", self.repository(), self.now)))
     }
 }
 
@@ -132,21 +132,21 @@ mod tests {
     }
 
     #[test]
-    fn the_first_digest_of_a_tag_is_kept_and_another_one_is_said() {
+    fn the_first_digest_of_a_tag_is_kept_and_another_one_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let images = |letter: &str| format!("reg:5000/a/ray:1@{} b/x:2@{} ", digest(letter), digest("b"));
         assert_eq!(record(folder.path(), &images("a")).unwrap(), []);
         assert_eq!(record(folder.path(), &images("a")).unwrap(), []);
         let moved = record(folder.path(), &images("c")).unwrap();
         assert_eq!(moved.len(), 1);
-        let said = moved[0].warning("host-1");
+        let warning = moved[0].warning("host-1");
         assert!(
-            said.contains("reg:5000/a/ray:1") && said.contains(&digest("c")) && said.contains(&digest("a")),
-            "{said}"
+            warning.contains("reg:5000/a/ray:1") && warning.contains(&digest("c")) && warning.contains(&digest("a")),
+            "{warning}"
         );
         let script = moved[0].script();
         assert!(script.contains(&format!("docker pull -q 'reg:5000/a/ray@{}'", digest("a"))), "{script}");
-        // What was recorded stays, whatever a host tells later.
+        // The recorded digest stays, whatever a host reports later.
         assert_eq!(record(folder.path(), &images("c")).unwrap(), moved);
         assert!(moved[0].check("host-1", &["::kept".to_owned()]).is_ok());
         let error = moved[0].check("host-1", &["manifest unknown".to_owned()]).unwrap_err();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_several_digests_is_enough_and_what_is_none_is_passed_over() {
+    fn one_of_several_digests_is_enough_and_invalid_ones_are_ignored() {
         let mut first = FirstPulls::default();
         assert_eq!(first.take(&format!("a:1@{}", digest("a"))), []);
         assert_eq!(first.take(&format!("a:1@{} a:1@{}", digest("d"), digest("a"))), []);

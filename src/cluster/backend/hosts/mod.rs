@@ -1,4 +1,4 @@
-//! Clusters on hosts of their own: one project per host, in whichever runtime, on this machine and by SSH alike.
+//! The backend for clusters on hosts: one project per host, in either runtime, on this machine or by SSH.
 
 mod acquire;
 mod affected_paths;
@@ -33,7 +33,7 @@ use crate::ray::Access;
 use crate::spec::{Loaded, Spec};
 use crate::state::{ClusterState, Store};
 
-/// Runs nodes on hosts.
+/// The backend that runs nodes on hosts.
 pub(super) struct Hosts;
 
 #[async_trait(?Send)]

@@ -1,4 +1,4 @@
-//! Looking at hosts: one exec each tells what the host is, what of ours is on it, and what its checks see.
+//! Observation of hosts: one exec per host reports its facts, what of ours is on it, and its check results.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::runtime::project::{self, Container, Observation};
 use crate::state::{ClusterState, ItemKind};
 
 impl ProjectWorld {
-    /// Looks at all hosts at the same time.
+    /// Observes the provider, then inspects all hosts concurrently.
     pub(super) async fn observe_all(&self, known: &ClusterState) -> Result<Observed> {
         let mut observed = self.observe_resources().await?;
         if self.leaves_no_trace() {
@@ -23,7 +23,7 @@ impl ProjectWorld {
         }
         let mut hosts = self.find_places(known, &observed).await?;
         if self.config.provider.capability().hosts_vanish {
-            // One that never told anything may be on its way still: who prepares it waits for it.
+            // A host without facts may still be booting: its preparation waits for it.
             hosts.retain(|host| has_facts(known, host));
         }
         let remembered = match self.config.purpose {
@@ -35,16 +35,16 @@ impl ProjectWorld {
         for (host, inspection) in hosts.iter().zip(inspections) {
             let expected = remembered.get(host);
             match inspection {
-                Ok((inspection, seen)) => {
+                Ok((inspection, observation)) => {
                     if let Some(stage) = inspection.stages.get("prepare").filter(|stage| stage.holds == Some(true)) {
                         observed.prepared.insert(host.clone(), stage.digest.clone());
                     }
                     if let Some(stage) = inspection.stages.get("firewall").filter(|stage| stage.holds == Some(true)) {
                         observed.firewalls.insert(host.clone(), stage.digest.clone());
                     }
-                    observed.projects.extend(self.project(host, &inspection, &seen, expected));
+                    observed.projects.extend(self.project(host, &inspection, &observation, expected));
                 }
-                // What was put there is there still, for all that is known.
+                // What was put there must be assumed to be there still.
                 Err(error) if is_known(known, host) => observed.projects.push(ObservedProject {
                     key: project_of(host),
                     host: host.clone(),
@@ -53,7 +53,7 @@ impl ProjectWorld {
                     health: Health::Broken(format!("it cannot be reached: {error}")),
                     running: false,
                     nodes: Vec::new(),
-                    remains: vec!["all that was put there (it cannot be reached)".to_owned()],
+                    remains: vec!["everything that was put there (it cannot be reached)".to_owned()],
                 }),
                 Err(error) => unreachable = Some(unreachable.unwrap_or(error)),
             }
@@ -64,7 +64,8 @@ impl ProjectWorld {
         }
     }
 
-    /// One exec: what the host is, what of ours is on it, and what its checks see when it is as it was brought up.
+    /// Inspects a host by one exec: its facts, what of ours is on it, and check results if it still has the expected
+    /// deployment.
     pub(super) async fn inspect(&self, host: &Key, expected: Option<&Expected>) -> Result<(Inspection, Observation)> {
         let connected = self.connected(host).await?;
         let tag = self.config.scope.tag(host).to_string();
@@ -83,36 +84,36 @@ impl ProjectWorld {
             Purpose::Glance => playbook::glance(connected.as_ref(), &script).await?,
             _ => playbook::inspect(connected.as_ref(), &stages, &script).await?,
         };
-        let seen = project::parse_observation(&inspection.lines);
+        let observation = project::parse_observation(&inspection.lines);
         let checks = project::checks_of(&inspection.lines);
-        self.observations().seen.insert(
+        self.observations().by_host.insert(
             host.clone(),
-            HostObservation { facts: inspection.facts.clone(), checks, containers: seen.containers.clone() },
+            HostObservation { facts: inspection.facts.clone(), checks, containers: observation.containers.clone() },
         );
-        Ok((inspection, seen))
+        Ok((inspection, observation))
     }
 
-    /// What was seen on a host, as the plan needs it; `None` when nothing of ours is there.
+    /// The observed project of a host, as the plan needs it; `None` if nothing of ours is there.
     fn project(
         &self,
         host: &Key,
         inspection: &Inspection,
-        seen: &Observation,
+        observation: &Observation,
         expected: Option<&Expected>,
     ) -> Option<ObservedProject> {
-        if seen.remains.is_empty() && seen.containers.is_empty() {
+        if observation.remains.is_empty() && observation.containers.is_empty() {
             return None;
         }
         let deployment = expected.and_then(|expected| expected.deployment.as_ref());
         let missing = deployment.into_iter().flat_map(|deployment| &deployment.nodes).find_map(|node| {
-            let there = seen.containers.iter().any(|container| container.key == node.key);
-            (!there).then(|| format!("{} is not there", node.key.display_name()))
+            let there = observation.containers.iter().any(|container| container.key == node.key);
+            (!there).then(|| format!("{} is missing", node.key.display_name()))
         });
-        let ill = seen.containers.iter().find_map(|container| {
+        let ill = observation.containers.iter().find_map(|container| {
             let name = container.key.display_name();
             match (container.state.as_str(), container.health.as_deref()) {
                 ("running", Some("unhealthy")) => Some(format!("{name} is unhealthy")),
-                // As after a restart of its host or engine: what it answers is waited for before it is judged.
+                // As after a restart of its host or engine: a deployment waits for it to become healthy.
                 ("running", Some("starting")) => Some(format!("{name} is starting")),
                 ("running", _) => None,
                 ("exited", _) if container.exit_code == Some(0) && container.health.is_none() => {
@@ -131,14 +132,15 @@ impl ProjectWorld {
                 Some(why) => Health::Broken(why),
                 None => Health::Good,
             },
-            running: seen.processes > 0 || seen.containers.iter().any(|container| container.state == "running"),
-            nodes: seen.containers.iter().filter(|container| container.key.is_node()).map(node).collect(),
-            remains: seen.remains.clone(),
+            running: observation.processes > 0
+                || observation.containers.iter().any(|container| container.state == "running"),
+            nodes: observation.containers.iter().filter(|container| container.key.is_node()).map(node).collect(),
+            remains: observation.remains.clone(),
         })
     }
 }
 
-/// A node as its host tells of it.
+/// A node as its host reports it.
 fn node(container: &Container) -> ObservedNode {
     ObservedNode {
         key: container.key.clone(),
@@ -147,12 +149,12 @@ fn node(container: &Container) -> ObservedNode {
     }
 }
 
-/// Something was put on a host, or may have been.
+/// Whether something was put on a host, or may have been.
 fn is_known(known: &ClusterState, host: &Key) -> bool {
     known.items.get(&project_of(host)).is_some_and(|item| item.kind == ItemKind::Project) || has_facts(known, host)
 }
 
-/// The host that is known now has told what it is: what one told that was there before it is no more.
+/// Whether the current host of this key has recorded facts; those of a predecessor are discarded.
 pub(super) fn has_facts(known: &ClusterState, host: &Key) -> bool {
     known.host(host).is_some_and(|host| host.facts.is_some())
 }

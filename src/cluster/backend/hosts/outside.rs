@@ -1,4 +1,4 @@
-//! What answers from outside: of our ports none may, at the address that hosts are reached by.
+//! The check from outside: none of our ports may answer at the address that hosts are reached by.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,25 +12,24 @@ use crate::playbook::Facts;
 use crate::provider::HostPlace;
 use crate::state::ClusterState;
 
-/// How long a port may take to answer; a firewall that drops says nothing at all.
+/// Timeout for a port; a firewall that drops packets never answers.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
-/// How many ports of others are tried: they are told, and nothing depends on it.
+/// How many ports of other programs are tried; they are only reported.
 const MOST_OF_OTHERS: usize = 64;
 
-/// What was seen of one host from here: how it ended, and in words.
+/// The result of the check for one host.
 pub(super) struct FromOutside {
-    /// The host.
     pub(super) host: Key,
-    /// Whether none of ours answers.
+    /// Passed if none of our ports answers.
     pub(super) outcome: CheckOutcome,
-    /// In words.
+    /// The result as text.
     pub(super) saw: String,
 }
 
-/// Tries all ports of ours on all hosts at once.
+/// Tries all our ports on all hosts concurrently.
 pub(super) async fn run(world: &ProjectWorld, known: &ClusterState) -> Vec<FromOutside> {
     let hosts = world.host_keys();
-    // From this machine there is no outside of itself.
+    // This machine cannot check itself from outside.
     let there = hosts.iter().filter(|host| !matches!(world.place_of(host), Some(HostPlace::Local { .. })));
     join_all(there.map(|host| one(world, known, host))).await
 }
@@ -42,7 +41,7 @@ async fn one(world: &ProjectWorld, known: &ClusterState, host: &Key) -> FromOuts
         let nodes = known.started_nodes();
         let here: Vec<_> = nodes.into_iter().filter(|node| node.host == *host).collect();
         let ranges = world.runtime().ray_ports(own, &here, *host == Key::host(0), world.host_keys().len());
-        // Of a long range the beginning, where servers are, and what listens is enough.
+        // Of a long range, its beginning, where servers listen, and the listening ports are enough.
         let listening = world.observed_facts(host).map(|facts| facts.listening).unwrap_or_default();
         for (first, last) in ranges {
             ports.extend(first..=last.min(first.saturating_add(32)));
@@ -54,8 +53,8 @@ async fn one(world: &ProjectWorld, known: &ClusterState, host: &Key) -> FromOuts
     };
     let node = target.node.as_str();
     if is_loopback(node) {
-        // What is tried from here would come from within.
-        let saw = format!("{node} is a loopback address: nothing from outside comes there");
+        // A connection from here would come from inside.
+        let saw = format!("{node} is a loopback address, which cannot be reached from outside");
         return FromOutside { host: host.clone(), outcome: CheckOutcome::Noted, saw };
     }
     let open: Vec<String> = answering(node, &ports).await.iter().map(u16::to_string).collect();
@@ -67,24 +66,24 @@ async fn one(world: &ProjectWorld, known: &ClusterState, host: &Key) -> FromOuts
     let others = others(world.observed_facts(host).as_ref(), &ports, target.port.unwrap_or(22));
     let others: Vec<String> = answering(node, &others).await.iter().map(u16::to_string).collect();
     if !others.is_empty() {
-        saw = format!("{saw}; others' do, and are left alone: {}", others.join(", "));
+        saw = format!("{saw}; ports of other programs do, and are left alone: {}", others.join(", "));
     }
     FromOutside { host: host.clone(), outcome: CheckOutcome::Passed, saw }
 }
 
-/// Whether a name or address stands for this machine itself.
+/// Whether a name or address means this machine.
 fn is_loopback(node: &str) -> bool {
     node == "localhost" || node.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The ports that listen on more than the loopback and are neither ours nor SSH's.
+/// The ports that listen beyond the loopback interface and are neither ours nor SSH's.
 fn others(facts: Option<&Facts>, ours: &BTreeSet<u16>, ssh: u16) -> BTreeSet<u16> {
     let listening = facts.into_iter().flat_map(|facts| &facts.listening);
     let open = listening.filter(|address| !address.ip().is_loopback()).map(std::net::SocketAddr::port);
     open.filter(|port| !ours.contains(port) && *port != ssh).take(MOST_OF_OTHERS).collect()
 }
 
-/// Those of these ports that somebody answers at, from here.
+/// The ports that accept a connection from this machine.
 async fn answering(node: &str, ports: &BTreeSet<u16>) -> Vec<u16> {
     let answers = join_all(ports.iter().map(async |port| {
         let connect = tokio::net::TcpStream::connect((node, *port));

@@ -1,4 +1,4 @@
-//! What a provider promised of a host, against what is found there: who leases two GPUs and gets one is told.
+//! Compares the GPUs that a provider promised for a host with those found there.
 
 use super::world::ProjectWorld;
 use crate::engine::Ledger;
@@ -10,7 +10,7 @@ use crate::provider::GpuOffer;
 use crate::spec::{GpuProof, Per, Spec};
 use crate::state::ClusterState;
 
-/// What came of the comparison for one host.
+/// The result of the comparison for one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Compared {
     pub(super) host: Key,
@@ -19,7 +19,7 @@ pub(super) struct Compared {
 }
 
 impl ProjectWorld {
-    /// Writes down what the provider promises of each host that there is: a later `verify` asks no provider.
+    /// Records the promised GPUs of each host, so that a later `verify` needs no query to the provider.
     pub(super) fn note_promises(&self, ledger: &Ledger) -> Result<()> {
         let promised = self.observations().promised.clone();
         for (host, gpus) in promised {
@@ -28,7 +28,7 @@ impl ProjectWorld {
         Ok(())
     }
 
-    /// What was promised of each host, compared with what it has.
+    /// Compares the promised GPUs of each host with its facts.
     pub(super) fn promises(&self, known: &ClusterState) -> Vec<Compared> {
         let spec = &self.config.spec;
         if spec.gpu == GpuProof::Declared {
@@ -45,7 +45,7 @@ impl ProjectWorld {
     }
 }
 
-/// Whether the cluster is to use the GPUs that its hosts have.
+/// Whether the cluster's workers use the GPUs of its hosts.
 fn takes_gpus(spec: &Spec) -> bool {
     let workers = &spec.ray.workers;
     match workers.per {
@@ -55,7 +55,7 @@ fn takes_gpus(spec: &Spec) -> bool {
     }
 }
 
-/// Nothing when nothing was promised. Fewer than promised, or of another maker, is a failure where they are to be used.
+/// Returns `None` if nothing was promised. Fewer GPUs than promised, or of another vendor, fail if workers use them.
 fn compare(promised: &[GpuOffer], found: &[GpuFact], takes: bool) -> Option<(CheckOutcome, String)> {
     if promised.is_empty() {
         return None;
@@ -93,7 +93,7 @@ fn describe(found: &[GpuFact]) -> String {
     }
 }
 
-/// Who makes a product, where its name tells.
+/// The vendor of a product, if its name shows it.
 fn vendor_of(model: &str) -> Option<Vendor> {
     let model = model.to_lowercase();
     let holds = |parts: &[&str]| parts.iter().any(|part| model.contains(part));
@@ -106,7 +106,7 @@ fn vendor_of(model: &str) -> Option<Vendor> {
     }
 }
 
-/// The word that tells a product from others, such as `A100` or `MI100`: letters, then a number of two digits or more.
+/// The word that identifies a product, such as `A100` or `MI100`: one or two letters, then two or more digits.
 fn product(model: &str) -> Option<String> {
     model.split(|letter: char| !letter.is_ascii_alphanumeric()).find_map(|word| {
         let digits = word.trim_start_matches(|letter: char| letter.is_ascii_alphabetic());
@@ -149,15 +149,15 @@ mod tests {
         assert_eq!(saw, "promised 2 x NVIDIA A100 PCIe 40GB, found 1: NVIDIA A100-PCIE-40GB at 0000:10:00.0");
         let (outcome, saw) = compare(&promised, &[], true).unwrap();
         assert_eq!((outcome, saw.as_str()), (CheckOutcome::Failed, "promised 2 x NVIDIA A100 PCIe 40GB, found none"));
-        // Who uses none of them is told all the same.
+        // It is noted even when no worker uses them.
         assert_eq!(compare(&promised, &one, false).unwrap().0, CheckOutcome::Noted);
         let two = [one[0].clone(), gpu(Vendor::Nvidia, 32, None)];
         assert_eq!(compare(&promised, &two, true).unwrap().0, CheckOutcome::Passed);
-        assert_eq!(compare(&[], &[], true), None, "who promises nothing breaks nothing");
+        assert_eq!(compare(&[], &[], true), None, "nothing was promised");
     }
 
     #[test]
-    fn what_nobody_counted_is_one_at_least() {
+    fn an_offer_without_a_count_means_at_least_one() {
         let promised = [offer("AMD Instinct MI100", None)];
         assert_eq!(compare(&promised, &[gpu(Vendor::Amd, 1, None)], true).unwrap().0, CheckOutcome::Passed);
         let (outcome, saw) = compare(&promised, &[], true).unwrap();
@@ -165,22 +165,22 @@ mod tests {
     }
 
     #[test]
-    fn other_gpus_than_promised_are_told() {
+    fn other_gpus_than_promised_are_reported() {
         let amd = [gpu(Vendor::Amd, 1, None), gpu(Vendor::Amd, 2, None)];
-        assert_eq!(compare(&[offer("NVIDIA A100", 2)], &amd, true).unwrap().0, CheckOutcome::Failed, "another maker");
-        // Makers' tools and sites spell one product in many ways: by its name alone nothing fails, and it is not hidden either.
+        assert_eq!(compare(&[offer("NVIDIA A100", 2)], &amd, true).unwrap().0, CheckOutcome::Failed, "another vendor");
+        // Vendors' tools and sites spell one product in many ways: a different name is noted, but is not a failure.
         let h100 = [gpu(Vendor::Nvidia, 1, Some("NVIDIA H100 80GB HBM3"))];
         assert_eq!(compare(&[offer("NVIDIA A100", 1)], &h100, true).unwrap().0, CheckOutcome::Noted);
-        for (sold, told) in [
+        for (sold, reported) in [
             ("A10 (24 GB PCIe)", "NVIDIA A10"),
             ("NVIDIA Tesla P100 PCIe 16GB", "Tesla P100-PCIE-16GB"),
             ("NVIDIA H100 SXM5 94GB", "NVIDIA H100"),
             ("Arcturus GL-XL [Instinct MI100]", "AMD Instinct MI100"),
             ("A100", "Stand-in GPU"),
         ] {
-            let vendor = vendor_of(told).unwrap_or(Vendor::Nvidia);
-            let found = [gpu(vendor, 1, Some(told))];
-            assert_eq!(compare(&[offer(sold, 1)], &found, true).unwrap().0, CheckOutcome::Passed, "{sold} {told}");
+            let vendor = vendor_of(reported).unwrap_or(Vendor::Nvidia);
+            let found = [gpu(vendor, 1, Some(reported))];
+            assert_eq!(compare(&[offer(sold, 1)], &found, true).unwrap().0, CheckOutcome::Passed, "{sold} {reported}");
         }
     }
 }

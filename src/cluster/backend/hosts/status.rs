@@ -1,4 +1,4 @@
-//! `status` of a cluster of projects: by what is known, and by one look at each host.
+//! `status` of a cluster on hosts: from the state, and by one inspection of each host.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::runtime::project::Container;
 use crate::spec::{NodeSpec, Spec};
 use crate::state::{ClusterState, HostNotes, Store};
 
-/// How long hosts may take to tell.
-const TELLS_WITHIN: Duration = Duration::from_secs(20);
+/// Timeout of the inspection of all hosts.
+const INSPECTION_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What is known without asking anybody.
+/// Completes a report from the state alone.
 pub(super) fn known(state: &ClusterState, mut report: StatusReport) -> StatusReport {
     let mut projects = state.projects().map(|(_, project)| project).peekable();
     let has_projects = projects.peek().is_some();
@@ -40,7 +40,7 @@ pub(super) fn known(state: &ClusterState, mut report: StatusReport) -> StatusRep
     report
 }
 
-/// The ways in; where hosts are other machines, those while `gpucl dashboard` runs. `None` when nothing runs.
+/// The addresses of a running cluster; for remote hosts, those that `gpucl dashboard` forwards. `None` if none runs.
 pub(super) fn access_of(state: &ClusterState, folder: &Path) -> Option<Access> {
     let project = state.project(&Key::project(0)).filter(|project| !project.stopped)?;
     let pages = project.pages.as_ref()?;
@@ -58,7 +58,7 @@ pub(super) fn access_of(state: &ClusterState, folder: &Path) -> Option<Access> {
     let at = |name: &str| pages.get(name).map(|port| format!("127.0.0.1:{port}"));
     Some(Access {
         dashboard_url: format!("http://{}", at("dashboard")?),
-        // Nodes of the cluster reach the core, and nobody from here.
+        // The GCS is reachable from the cluster's nodes only, not from here.
         gcs_address: String::new(),
         token_path: crate::secret::ray_token_path(folder),
         environment: None,
@@ -77,12 +77,12 @@ fn unseen(state: &ClusterState, node: &NodeSpec) -> NodeReport {
     }
 }
 
-/// What ran on a host was ended by `stop`.
+/// Whether the nodes of a host were ended by `stop`.
 fn was_stopped(state: &ClusterState, host: &Key) -> bool {
     state.project(&project_of(host)).is_some_and(|project| project.stopped)
 }
 
-/// The same report by what the hosts tell now.
+/// Completes a report by an inspection of the hosts.
 pub(super) async fn inspect(
     settings: &Settings,
     spec: &Spec,
@@ -91,20 +91,20 @@ pub(super) async fn inspect(
 ) -> Result<StatusReport> {
     let world = open_world(settings, spec, store, Purpose::Glance)?;
     let state = store.state();
-    let told = tokio::time::timeout(TELLS_WITHIN, world.observe(state)).await;
-    let observed = told.ok().and_then(Result::ok);
+    let observed = tokio::time::timeout(INSPECTION_TIMEOUT, world.observe(state)).await;
+    let observed = observed.ok().and_then(Result::ok);
     let ends = observed.as_ref().and_then(end_of);
     let report = StatusReport { ends: ends.or(report.ends), ..report };
-    Ok(seen(&world, state, report, observed.as_ref()))
+    Ok(with_observation(&world, state, report, observed.as_ref()))
 }
 
-fn seen(
+fn with_observation(
     world: &ProjectWorld,
     state: &ClusterState,
     mut report: StatusReport,
     observed: Option<&Observed>,
 ) -> StatusReport {
-    // Somebody has ended it behind our back; one that stands there by itself is not its provider's to have.
+    // Deleted by someone else. A standing host is not created by the provider, so it cannot be gone.
     let is_gone = |host: &Key| {
         let made = world.makes_hosts() && state.items.get(host).is_some_and(|item| item.id.is_some());
         made && observed.is_some_and(|observed| !observed.resources.iter().any(|found| found.key == *host))
@@ -121,14 +121,14 @@ fn seen(
         report.nodes.push(NodeReport {
             name: node.key.display_name(),
             running: runs,
-            // The number of a process says something on its own machine alone.
+            // A process id means something on its own machine only.
             pid: container.filter(|_| runs && is_here).and_then(|container| container.pid),
             age_seconds: container.filter(|_| runs).and_then(age),
             ended: match (container, &facts) {
-                (_, None) if is_gone(&node.host) => Some("its provider has its host no more".to_owned()),
+                (_, None) if is_gone(&node.host) => Some("its provider no longer has its host".to_owned()),
                 (_, None) => Some("its host does not answer".to_owned()),
                 (None, _) if was_stopped(state, &node.host) => Some("it was stopped".to_owned()),
-                (None, _) => Some(format!("its {node_is} is not there")),
+                (None, _) => Some(format!("its {node_is} is missing")),
                 (Some(Container { exit_code: Some(code), state, .. }), _) if !runs && state == "exited" => {
                     Some(format!("its {node_is} ended with exit code {code}"))
                 }
@@ -169,8 +169,8 @@ fn seen(
 }
 
 impl ProjectWorld {
-    /// Says which hosts were restarted since they were prepared: nothing that ran there outlived that.
-    pub(super) fn tell_restarts(&self, known: &ClusterState) {
+    /// Reports hosts that were restarted since they were prepared: no process there survived.
+    pub(super) fn report_restarts(&self, known: &ClusterState) {
         let hosts = self.host_keys();
         let is_restarted = |host: &&Key| self.observed_facts(host).is_some_and(|now| restarted(known, host, &now));
         for host in hosts.iter().filter(is_restarted) {
@@ -178,30 +178,30 @@ impl ProjectWorld {
                 Some(HostPlace::Local { .. }) => "this machine".to_owned(),
                 _ => host.display_name(),
             };
-            self.config.events.note(format!(
-                "{name} was restarted since the cluster was started: none of its processes outlived that"
-            ));
+            self.config
+                .events
+                .note(format!("{name} was restarted since the cluster was started: none of its processes survived"));
         }
     }
 }
 
 impl ProjectWorld {
-    /// All checks have passed at this time, and every node that was seen runs since then: one that was started again was not checked yet.
+    /// Whether all checks passed at `ready` and no observed node was started after that: a new one is unchecked.
     pub(super) fn is_ready_since(&self, ready: Option<jiff::Timestamp>) -> bool {
         let Some(ready) = ready else { return false };
         let hosts = self.host_keys();
-        let mut seen = hosts.iter().flat_map(|host| self.observed_containers(host)).filter(|part| part.key.is_node());
-        seen.all(|node| node.started_at.parse::<jiff::Timestamp>().map_or(true, |started| started <= ready))
+        let mut nodes = hosts.iter().flat_map(|host| self.observed_containers(host)).filter(|part| part.key.is_node());
+        nodes.all(|node| node.started_at.parse::<jiff::Timestamp>().map_or(true, |started| started <= ready))
     }
 }
 
-/// The host is another boot than the one that was prepared.
+/// Whether the host's boot id differs from the recorded one.
 fn restarted(state: &ClusterState, host: &Key, now: &Facts) -> bool {
     let before = state.host(host).and_then(|host| host.facts.as_ref());
     before.is_some_and(|before| !now.boot_id.is_empty() && before.boot_id != now.boot_id)
 }
 
-/// How long a container has been running, in seconds.
+/// The time since a container's start, in seconds.
 fn age(container: &Container) -> Option<u64> {
     let started: jiff::Timestamp = container.started_at.parse().ok()?;
     Some(started.duration_until(jiff::Timestamp::now()).unsigned_abs().as_secs())

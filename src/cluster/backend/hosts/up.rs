@@ -1,4 +1,4 @@
-//! `up` and `plan` of a cluster of projects.
+//! `up` and `plan` of a cluster on hosts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,12 +28,12 @@ use crate::spec::{Loaded, Spec};
 use crate::state::{ClusterState, Record, Store};
 use crate::util::human;
 
-/// The world of a cluster of which the state is known.
+/// Opens the world of a cluster that has state.
 pub(super) fn open_world(settings: &Settings, spec: &Spec, store: &Store, purpose: Purpose) -> Result<ProjectWorld> {
     world(settings, spec, store.folder(), secrets(spec, store.folder())?, purpose)
 }
 
-/// The cluster's credentials; those that are not there yet are made.
+/// The cluster's credentials; missing ones are generated.
 fn secrets(spec: &Spec, folder: &Path) -> Result<Secrets> {
     match project::of(spec.runtime).has_services() {
         true => crate::secret::ensure_secrets(folder),
@@ -57,17 +57,17 @@ fn world(settings: &Settings, spec: &Spec, folder: &Path, secrets: Secrets, purp
     }))
 }
 
-/// What comes of looking before anything is written for good.
+/// What the preliminary inspection found, before anything permanent is written.
 #[expect(clippy::large_enum_variant, reason = "it is made once, and taken apart at once")]
-enum Looked {
+enum Preliminary {
     Later(Start),
     Now(Found, Observed, Goal),
 }
 
-/// How soon hosts must be there for it to be waited for at once: less than it takes to hand the wait over.
+/// Hosts that start within this time are waited for right away: handing the wait to an agent takes longer.
 const SOON: SignedDuration = SignedDuration::from_secs(10);
 
-/// Brings it up, or to what its spec says now, and verifies it.
+/// Brings the cluster to what its spec says, and verifies it.
 pub(super) async fn up(
     settings: &Settings,
     loaded: &Loaded,
@@ -77,7 +77,7 @@ pub(super) async fn up(
     let spec = &loaded.spec;
     let name = &spec.name;
     let scope = settings.scope(name);
-    // A host that is not there, or a promise that it cannot keep, is found before anything is written for good.
+    // A missing host, or one that cannot do what the spec asks, is found before anything permanent is written.
     let is_new = known.is_none();
     let store = match known {
         Some(store) => store,
@@ -98,24 +98,24 @@ pub(super) async fn up(
         cancel: &settings.cancel,
     };
     let about = About { settings, loaded, options, known: &before };
-    let looked = async {
+    let preliminary = async {
         let found = replan.resolve().await?;
         let start = later(&found);
         if let Some(start) = start.clone().filter(|_| !options.scheduled_up) {
             about.approve_price(Price::of(&world.requests()?)).await?;
-            return Ok::<_, Error>(Looked::Later(start));
+            return Ok::<_, Error>(Preliminary::Later(start));
         }
         let observed = pipeline.observe_consistent().await?;
-        world.tell_restarts(&before);
+        world.report_restarts(&before);
         world.refuse_taken_port().await?;
         let goal = world.goal(loaded, &found.offers, &before, &observed)?;
         about.check(&goal, start.map(|start| start.at))?;
         about.approve(&reconcile(&goal, &before, &observed).plan).await?;
-        Ok(Looked::Now(found, observed, goal))
+        Ok(Preliminary::Now(found, observed, goal))
     };
     let (found, observed, goal) =
-        match looked.await {
-            Ok(Looked::Now(found, observed, goal)) => (found, observed, goal),
+        match preliminary.await {
+            Ok(Preliminary::Now(found, observed, goal)) => (found, observed, goal),
             early => {
                 if is_new && let Some(store) = ledger.into_store() {
                     store.remove()?;
@@ -123,11 +123,11 @@ pub(super) async fn up(
                 }
                 return match early {
                     Err(error) if is_new && error.kind() == ErrorKind::Capacity => Err(error
-                        .hint(format!("{}   # asks again until there is some", again(options, ErrorKind::Capacity)))),
+                        .hint(format!("{}   # retries until there is capacity", again(options, ErrorKind::Capacity)))),
                     Err(error) if is_new => Err(error),
                     Err(error) => Err(go_on(error, settings, options, name)),
-                    Ok(Looked::Later(start)) => Ok(UpOutcome::Later(start)),
-                    Ok(Looked::Now(..)) => Err(Error::new(ErrorKind::Internal, "begin the plan")),
+                    Ok(Preliminary::Later(start)) => Ok(UpOutcome::Later(start)),
+                    Ok(Preliminary::Now(..)) => Err(Error::new(ErrorKind::Internal, "begin the plan")),
                 };
             }
         };
@@ -135,20 +135,20 @@ pub(super) async fn up(
         ledger.write(Record::SpecTaken { spec: Box::new(spec.clone()), path: options.path.clone() })?;
     }
     let folder = ledger.folder();
-    about.arm(&folder, later(&found).map(|start| start.at)).await?;
+    about.set_limits(&folder, later(&found).map(|start| start.at)).await?;
     if let Some(scheduled_up) = later(&found).and_then(|start| ScheduledUp::this_process(start.at, &start.what)) {
         scheduled_up.write(&folder)?;
     }
     let result = bring_up(&pipeline, &replan, loaded, (found, observed, goal)).await;
     ScheduledUp::forget(&folder);
-    // Whatever came: what is known is put in order, so that the next command reads one file.
+    // In any case compact the journal, so that the next command reads one file.
     let kept = ledger.compact();
     let (operations, verified) =
         result.map_err(|error: Error| go_on(if_time_is_over(error, &ledger.state()), settings, options, name))?;
     kept?;
-    // The file for `ssh -F` knows the nodes by their names from now on.
+    // Adds the names of the nodes to the file for `ssh -F`.
     let _ = crate::cluster::connections(&settings.paths, &ledger.state(), settings.context()).await;
-    // The last of all: whoever sees it finds everything in its place.
+    // Last: the record promises that everything else is in place.
     if !world.is_ready_since(ledger.state().ready_since) {
         ledger.write(Record::ClusterReady)?;
     }
@@ -162,12 +162,12 @@ pub(super) async fn up(
     Ok(UpOutcome::Ready(UpReport { operations, checks, gpus, endpoints, is_here, spending }))
 }
 
-/// When hosts can be had, where that is not about now.
+/// When the hosts become available, if that is later than [`SOON`].
 fn later(found: &Found) -> Option<Start> {
     found.start.clone().filter(|start| start.at.duration_since(Timestamp::now()) > SOON)
 }
 
-/// Brings it to what was planned, and proves it.
+/// Carries out the plan and verifies the result.
 async fn bring_up(
     pipeline: &Pipeline<'_>,
     replan: &CapacityReplan<'_>,
@@ -182,25 +182,25 @@ async fn bring_up(
     Ok((operations, verified))
 }
 
-/// Whatever failed: when the time of the hosts is over, that is why.
+/// Adds a cause if the hosts' reservation has ended: that explains any failure.
 fn if_time_is_over(error: Error, known: &ClusterState) -> Error {
     match known.ends().filter(|end| *end <= Timestamp::now()) {
         Some(end) => error
             .because(format!("the time that its hosts were reserved for ended at {}", human::local(end)))
-            .hint("reserve them again, and bring the cluster up anew"),
+            .hint("reserve them again, and bring the cluster up again"),
         None => error,
     }
 }
 
-/// What `up` would do. Reads, writes nothing but the way to the hosts.
+/// Works out what `up` would do. Writes nothing but temporary connection files.
 pub(super) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Store>) -> Result<Planned> {
     let spec = &loaded.spec;
     let scope = settings.scope(&spec.name);
     let known = known.map_or_else(|| ClusterState::new(&scope, jiff::Timestamp::now()), |store| store.state().clone());
     let folder = tempfile::tempdir().map_err(|error| {
-        Error::new(crate::error::ErrorKind::State, "make a folder for the way to the hosts").caused_by(&error)
+        Error::new(crate::error::ErrorKind::State, "make a folder for the connections to the hosts").caused_by(&error)
     })?;
-    // Credentials are part of the digest: those of the cluster where it has some.
+    // Credentials are part of the digest: use the cluster's own if it has some.
     let own = settings.paths.cluster(&spec.name);
     let secrets = secrets(spec, if own.is_dir() { &own } else { folder.path() })?;
     let world = world(settings, spec, folder.path(), secrets, Purpose::Inspect)?;
@@ -219,23 +219,23 @@ pub(super) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Sto
     Ok(Planned { affected_paths: world.affected_paths(&known, &plan)?, plan, notes })
 }
 
-/// What lies on the hosts' disks goes with them.
+/// A note on when data on the hosts' disks is lost, unless there is an external store.
 fn what_is_lost(spec: &Spec, end: Option<Timestamp>) -> Option<String> {
     let has_store = spec.services.as_ref().is_some_and(|services| services.has_external_store());
     let end = end.filter(|_| !has_store)?;
     Some(format!(
-        "what is on the hosts' disks is lost at {}; `services.object_store.external` keeps results elsewhere",
+        "what is on the hosts' disks is lost at {}; `services.object_store.external` keeps results outside the cluster",
         human::local(end)
     ))
 }
 
-/// The addresses on this machine.
+/// The endpoints of a cluster on this machine.
 fn endpoints_here(access: &Access) -> Vec<Endpoint> {
     let endpoint = |name: &str, url: &str| Endpoint { name: name.to_owned(), url: url.to_owned() };
     vec![endpoint("dashboard", &access.dashboard_url), endpoint("client", &access.client_address)]
 }
 
-/// Where the pages are, once `gpucl dashboard` forwards them.
+/// The endpoints of remote pages while `gpucl dashboard` forwards them.
 fn endpoints(spec: &Spec, known: &ClusterState) -> Vec<Endpoint> {
     let head = Key::host(0);
     let Some(ports) = known.host(&head).and_then(|host| host.ports.clone()) else { return Vec::new() };

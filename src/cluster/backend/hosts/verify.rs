@@ -1,4 +1,4 @@
-//! What ready means for projects: what the hosts' checks saw, all of it, and what answers from outside.
+//! Decides whether a cluster is ready: by the checks on all hosts, and by what answers from outside.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::spec::{NodeRole, NodeSpec, Spec};
 use crate::state::{ClusterState, Record, Store};
 use crate::util::human;
 
-/// Runs all checks once more, by one exec on each host; hands back what was seen.
+/// Runs all checks again, with one exec per host.
 pub(super) async fn verify(settings: &Settings, spec: &Spec, store: Store) -> Result<Verified> {
     let world = open_world(settings, spec, &store, Purpose::Check)?;
     let ledger = Ledger::new(store);
@@ -29,14 +29,14 @@ pub(super) async fn verify(settings: &Settings, spec: &Spec, store: Store) -> Re
     Ok(passed)
 }
 
-/// Tells what every check saw, and what follows.
+/// Reports the result of every check, and decides whether the cluster is ready.
 ///
 /// # Errors
-/// [`ErrorKind::NotReady`] when one did not pass, or was not made at all.
+/// [`ErrorKind::NotReady`] when a check failed, or did not run at all.
 pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &Bus) -> Result<Verified> {
     let remembered = world.remembered(known);
     let mut outcomes = Vec::new();
-    let mut tell = |check: &str, target: &str, outcome: CheckOutcome, saw: String| {
+    let mut report = |check: &str, target: &str, outcome: CheckOutcome, saw: String| {
         let (check, target) = (check.to_owned(), target.to_owned());
         events.send(EventKind::Check { check, target, outcome, saw });
         outcomes.push(outcome);
@@ -45,38 +45,38 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
     let mut owners: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for host in world.host_keys() {
         let mut lines = world.observed_checks(&host);
-        // They come as they end, side by side.
+        // Checks run concurrently and are printed as they end.
         lines.sort_by_cached_key(|line| (rank(&line.check), line.target.clone()));
         for line in &lines {
             let outcome = if line.ok { CheckOutcome::Passed } else { CheckOutcome::Failed };
-            tell(&line.check, &line.target, outcome, line.saw.clone());
+            report(&line.check, &line.target, outcome, line.saw.clone());
         }
         gpus.extend(lines.iter().filter_map(|line| worker_gpus(&host, line)));
         for (target, gpu) in owned(&lines) {
             owners.entry(gpu).or_default().push(target);
         }
         for missing in missing(remembered.get(&host).and_then(|expected| expected.deployment.as_ref()), &lines) {
-            tell("gpu", &missing, CheckOutcome::Failed, "its check said nothing".to_owned());
+            report("gpu", &missing, CheckOutcome::Failed, "its check printed nothing".to_owned());
         }
         if lines.is_empty() {
             let why = match known.items.get(&project_of(&host)) {
-                Some(_) => "what runs there is not what was brought up last",
+                Some(_) => "what runs there is not what was last deployed",
                 None => "nothing of the cluster runs there",
             };
-            tell("checks", &host.display_name(), CheckOutcome::Failed, why.to_owned());
+            report("checks", &host.display_name(), CheckOutcome::Failed, why.to_owned());
         }
     }
     for (gpu, targets) in owners.iter().filter(|(_, targets)| targets.len() > 1) {
-        tell("gpu distinct", &targets.join(" and "), CheckOutcome::Failed, format!("both see {gpu}"));
+        report("gpu distinct", &targets.join(" and "), CheckOutcome::Failed, format!("both see {gpu}"));
     }
     if !owners.is_empty() && owners.values().all(|targets| targets.len() == 1) {
         let saw = format!("{}, each seen by one worker", human::count(owners.len(), "GPU"));
-        tell("gpu distinct", "workers", CheckOutcome::Passed, saw);
+        report("gpu distinct", "workers", CheckOutcome::Passed, saw);
     }
     let logical = |node: &&NodeSpec| node.role == NodeRole::Worker && node.gpus > 0 && node.first_gpu.is_none();
     for node in known.started_nodes().iter().filter(logical) {
         let saw = format!("{} declared, not seen", human::count(node.gpus as usize, "logical GPU"));
-        tell("gpu", &node.key.display_name(), CheckOutcome::Declared, saw);
+        report("gpu", &node.key.display_name(), CheckOutcome::Declared, saw);
     }
     let mut broken = Vec::new();
     for compared in world.promises(known) {
@@ -84,13 +84,13 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
         if compared.outcome == CheckOutcome::Failed {
             broken.push(format!("{host} is not what was promised: {}", compared.saw));
         }
-        tell("promised GPUs", &host, compared.outcome, compared.saw);
+        report("promised GPUs", &host, compared.outcome, compared.saw);
     }
-    for seen in outside::run(world, known).await {
-        tell("closed", &seen.host.display_name(), seen.outcome, seen.saw);
+    for result in outside::run(world, known).await {
+        report("closed", &result.host.display_name(), result.outcome, result.saw);
     }
     let failed = outcomes.iter().filter(|outcome| **outcome == CheckOutcome::Failed).count();
-    gpus.iter().for_each(|seen| events.send(EventKind::WorkerGpus(seen.clone())));
+    gpus.iter().for_each(|one| events.send(EventKind::WorkerGpus(one.clone())));
     if failed == 0 {
         let passed = outcomes.iter().filter(|outcome| **outcome == CheckOutcome::Passed).count();
         return Ok(Verified { passed, gpus });
@@ -105,7 +105,7 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
     Err(error.hint(format!("gpucl logs -c {name}; gpucl verify -c {name}   # to check again")))
 }
 
-/// Where a check stands among the others: what runs, what it can do, what beside it answers, and what keeps others out.
+/// The order of a check in the report: nodes, what they can do, services, and what keeps others out.
 fn rank(check: &str) -> usize {
     const FIRST: [&str; 4] = ["node alive", "task ran", "client", "gpu"];
     const LAST: [&str; 2] = ["token enforced", "closed"];
@@ -113,23 +113,23 @@ fn rank(check: &str) -> usize {
     place(&FIRST).or_else(|| Some(FIRST.len() + 1 + place(&LAST)?)).unwrap_or(FIRST.len())
 }
 
-/// What a worker's check of its GPUs saw, for people.
+/// The result of a worker's GPU check, for display.
 fn worker_gpus(host: &Key, line: &CheckLine) -> Option<WorkerGpus> {
     let (product, proof) = (line.product.clone()?, line.proof.clone()?);
     let host = host.display_name();
-    // A PCI address is unique on its host only, so the check put that in front.
+    // A PCI address is unique on its host only, so the check prefixed it with the host.
     let own = |gpu: &String| gpu.strip_prefix(&format!("{host}/")).unwrap_or(gpu).to_owned();
     let gpus = line.gpus.iter().map(own).collect();
     Some(WorkerGpus { gpus, host, worker: line.target.clone(), product, proof })
 }
 
-/// Which worker saw which GPU. What the host itself lists is no owner.
+/// Pairs of a worker and a GPU it sees. GPUs listed by the host itself do not count.
 fn owned(lines: &[CheckLine]) -> Vec<(String, String)> {
     let workers = lines.iter().filter(|line| line.check == "gpu" && line.target.starts_with("worker"));
     workers.flat_map(|line| line.gpus.iter().map(|gpu| (line.target.clone(), gpu.clone()))).collect()
 }
 
-/// The workers that were promised a GPU and of which no check spoke.
+/// The workers that were promised a GPU but have no check result.
 fn missing(deployment: Option<&Deployment>, lines: &[CheckLine]) -> Vec<String> {
     let promised = deployment.into_iter().flat_map(|deployment| &deployment.nodes);
     promised
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_host_lists_is_nobodys() {
+    fn gpus_that_the_host_lists_have_no_owner() {
         let line = |target: &str, gpus: &[&str]| CheckLine {
             check: "gpu".to_owned(),
             target: target.to_owned(),

@@ -1,4 +1,4 @@
-//! The real world of a cluster of projects: hosts by SSH, one program at a time on each.
+//! The world of a cluster on hosts: connected hosts, with one program at a time on each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,31 +25,31 @@ use crate::spec::{NodeSpec, Spec};
 use crate::state::{ClusterState, HostPorts, Pages, Paths};
 use crate::util::human;
 
-/// How long a host that stands there may take to answer.
+/// Connect timeout of a host that is already up.
 pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
 /// What a world is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To see what is there, and to change it; looking at a host runs its checks as well.
+    /// To observe and change; inspecting a host also runs its checks.
     Check,
-    /// To see what is there.
+    /// To observe, without checks.
     Inspect,
-    /// To see what runs, and nothing else.
+    /// To observe only what runs.
     Glance,
-    /// To remove everything; what cleaning leaves.
+    /// To remove everything, with these options for cleaning.
     Remove(CleanOptions),
 }
 
-/// What the world needs to know.
+/// The configuration of a [`ProjectWorld`].
 pub(super) struct ProjectWorldConfig {
-    /// Whose and which cluster.
+    /// The owner and the cluster.
     pub(super) scope: Scope,
-    /// What is asked for.
+    /// The cluster's spec.
     pub(super) spec: Spec,
     /// Where its hosts come from.
     pub(super) provider: Box<dyn Provider>,
-    /// How they are reached.
+    /// How hosts are connected.
     pub(super) connector: Arc<dyn HostConnector>,
     /// Playbooks and templates.
     pub(super) library: Library,
@@ -57,15 +57,15 @@ pub(super) struct ProjectWorldConfig {
     pub(super) paths: Paths,
     /// The cluster's credentials.
     pub(super) secrets: Secrets,
-    /// What it is opened for.
+    /// What the world is opened for.
     pub(super) purpose: Purpose,
-    /// Who is told.
+    /// Where events are sent.
     pub(super) events: Bus,
-    /// Whether to go on.
+    /// Cancellation by Ctrl-C.
     pub(super) cancel: Cancel,
 }
 
-/// What was seen of one host in this command.
+/// What this command has observed on one host.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HostObservation {
     pub(super) facts: Facts,
@@ -73,42 +73,42 @@ pub(super) struct HostObservation {
     pub(super) containers: Vec<Container>,
 }
 
-/// What this command has learned.
+/// What this command has observed so far.
 #[derive(Debug, Default)]
 pub(super) struct Observations {
     pub(super) hosts: Option<Vec<HostRequest>>,
-    /// The GPUs that the provider promises of each host.
+    /// The GPUs that the provider promises for each host.
     pub(super) promised: BTreeMap<Key, Vec<GpuOffer>>,
     pub(super) start: Option<jiff::Timestamp>,
     pub(super) end: Option<jiff::Timestamp>,
     pub(super) places: BTreeMap<Key, HostPlace>,
-    pub(super) seen: BTreeMap<Key, HostObservation>,
+    pub(super) by_host: BTreeMap<Key, HostObservation>,
     ports: BTreeMap<Key, HostPorts>,
     pub(super) pages: Option<Pages>,
     pub(super) kept: Vec<String>,
     pub(super) missed: BTreeSet<String>,
-    /// How many ports that were ours were tried when nothing ran any more, and on how many somebody listens.
+    /// How many of our ports were tried after cleaning, and how many of them are still in use.
     pub(super) tried_ports: usize,
     pub(super) open_ports: usize,
-    /// Hosts that did not answer when they were to be looked at first, and why.
+    /// Hosts that did not answer their first inspection, and why.
     silent: BTreeMap<Key, String>,
-    /// Whose turn it is to look at a host first.
+    /// Serializes the first inspection of each host.
     turns: BTreeMap<Key, Arc<tokio::sync::Mutex<()>>>,
-    /// What the provider was last seen to have, by this command.
+    /// The last answer of the provider, and when it came.
     pub(super) last_observed: Option<(tokio::time::Instant, Vec<ObservedResource>)>,
 }
 
-/// Hosts with projects for real.
+/// The real [`World`]: hosts with projects.
 pub(super) struct ProjectWorld {
     pub(super) config: ProjectWorldConfig,
     observations: Mutex<Observations>,
     pub(super) asking: tokio::sync::Mutex<()>,
-    /// Whether ports are claimed on all hosts.
+    /// Whether ports have been claimed on all hosts.
     claiming: tokio::sync::Mutex<bool>,
 }
 
 impl ProjectWorld {
-    /// Makes it; nothing is touched.
+    /// Creates a world without connecting to anything.
     pub(super) fn new(config: ProjectWorldConfig) -> Self {
         Self {
             config,
@@ -118,17 +118,17 @@ impl ProjectWorld {
         }
     }
 
-    /// What a host told in this command.
+    /// Facts collected from a host during this command.
     pub(super) fn observed_facts(&self, host: &Key) -> Option<Facts> {
-        self.observations().seen.get(host).map(|seen| seen.facts.clone())
+        self.observations().by_host.get(host).map(|observed| observed.facts.clone())
     }
 
-    /// What a host's checks saw in this command; none when they did not run.
+    /// Check results from a host during this command; empty if they did not run.
     pub(super) fn observed_checks(&self, host: &Key) -> Vec<CheckLine> {
-        self.observations().seen.get(host).map(|seen| seen.checks.clone()).unwrap_or_default()
+        self.observations().by_host.get(host).map(|observed| observed.checks.clone()).unwrap_or_default()
     }
 
-    /// Writes down which boot of each host it was that was proven; a later one is told as a restart.
+    /// Records the boot id of each verified host; a different one later is reported as a restart.
     pub(super) fn note_boots(&self, ledger: &Ledger) -> Result<()> {
         for host in &self.host_keys() {
             let now = self.observed_facts(host).map(|facts| facts.boot_id).unwrap_or_default();
@@ -141,12 +141,12 @@ impl ProjectWorld {
         Ok(())
     }
 
-    /// The containers that were seen on a host in this command.
+    /// Containers observed on a host during this command.
     pub(super) fn observed_containers(&self, host: &Key) -> Vec<Container> {
-        self.observations().seen.get(host).map(|seen| seen.containers.clone()).unwrap_or_default()
+        self.observations().by_host.get(host).map(|observed| observed.containers.clone()).unwrap_or_default()
     }
 
-    /// Where a host is.
+    /// The place of a host, if known.
     pub(super) fn place_of(&self, host: &Key) -> Option<HostPlace> {
         self.observations().places.get(host).cloned()
     }
@@ -156,7 +156,7 @@ impl ProjectWorld {
         self.observations().kept.clone()
     }
 
-    /// The nodes of which something may run on unseen.
+    /// The nodes that may have left a process behind.
     pub(super) fn missed(&self) -> BTreeSet<String> {
         self.observations().missed.clone()
     }
@@ -165,7 +165,7 @@ impl ProjectWorld {
         self.observations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where things lie on a host.
+    /// The cluster's folders on a host.
     pub(super) fn folders(&self, host: &Key) -> HostFolders {
         match self.place_of(host) {
             Some(HostPlace::Local { folder, claim }) => HostFolders::here(&folder, claim, &self.config.paths),
@@ -177,12 +177,12 @@ impl ProjectWorld {
         self.folders(host).home
     }
 
-    /// How Ray runs on the hosts.
+    /// The runtime of the cluster's nodes.
     pub(super) fn runtime(&self) -> &'static dyn ProjectRuntime {
         project::of(self.config.spec.runtime)
     }
 
-    /// What is on a host goes with it: there is nothing to look for, and nothing to clean.
+    /// Whether a host's content is deleted with the host, so that cleaning is unnecessary.
     pub(super) fn leaves_no_trace(&self) -> bool {
         matches!(self.config.purpose, Purpose::Remove(_)) && self.config.provider.capability().hosts_vanish
     }
@@ -192,7 +192,7 @@ impl ProjectWorld {
         self.config.connector.host(host, &place, &self.home(host), ANSWERS_WITHIN).await
     }
 
-    /// A host that was just made may take as long as the spec says, or else its provider.
+    /// Connects to a host that may still be booting: with the timeout of the spec, or else of its provider.
     pub(super) async fn connected_new(&self, host: &Key, known: &ClusterState) -> Result<Arc<dyn Host>> {
         let place = self.place_of(host).ok_or_else(|| no_place(host))?;
         let is_new = !has_facts(known, host);
@@ -203,46 +203,46 @@ impl ProjectWorld {
         };
         let begun = Instant::now();
         self.config.connector.host(host, &place, &self.home(host), wait).await.map_err(|error| {
-            // What is told at once does not pass by waiting longer.
+            // An error before the timeout is not a matter of waiting longer.
             if !is_new || begun.elapsed() < wait {
                 return error;
             }
-            // The whole of its time was waited for: to wait once more would double it.
+            // The whole timeout is used up: a retry would double it.
             error
                 .status(Status::Permanent)
                 .because(format!("it did not answer within {} (`timeouts.boot`)", human::duration(wait)))
-                .hint("the provider says that it runs: more time for slow hosts is `timeouts: {boot: 45m}` in the spec")
+                .hint("the provider reports it as running; for slow hosts set `timeouts: {boot: 45m}` in the spec")
         })
     }
 
-    /// Looks at a host that has told nothing yet, once, whoever asks for it.
+    /// Inspects a host that has not been inspected yet; concurrent callers share one inspection.
     pub(super) async fn observe_new(&self, host: &Key, known: &ClusterState) -> Result<()> {
         let turn = Arc::clone(self.observations().turns.entry(host.clone()).or_default());
         let _turn = turn.lock().await;
         if self.observed_facts(host).is_some() {
             return Ok(());
         }
-        // The whole of its time was waited for: nobody waits for it again.
+        // The whole timeout was used up: do not wait again.
         if let Some(why) = self.observations().silent.get(host) {
-            return Err(Error::new(ErrorKind::Host, format!("learn where {} is", host.display_name())).because(why));
+            return Err(Error::new(ErrorKind::Host, format!("inspect {}", host.display_name())).because(why));
         }
-        let looked = async {
+        let inspected = async {
             self.connected_new(host, known).await?;
             self.inspect(host, None).await.map(|_| ())
         };
-        looked.await.inspect_err(|error| {
+        inspected.await.inspect_err(|error| {
             self.observations().silent.insert(host.clone(), error.to_string());
         })
     }
 
-    /// The same for all of them at once: what one lets in depends on what the others are.
+    /// The same for all hosts concurrently: the firewall of one depends on the addresses of the others.
     pub(super) async fn observe_all_new(&self, known: &ClusterState) -> Result<()> {
         let hosts = self.host_keys();
-        let looks = hosts.iter().map(|host| self.observe_new(host, known));
-        futures_util::future::try_join_all(looks).await.map(|_| ())
+        let inspections = hosts.iter().map(|host| self.observe_new(host, known));
+        futures_util::future::try_join_all(inspections).await.map(|_| ())
     }
 
-    /// What was learned of the host of this key is no more: another will be there.
+    /// Discards what was observed on a host, before another is created under its key.
     pub(super) async fn forget(&self, host: &Key, ledger: &Ledger) -> Result<()> {
         if !self.makes_hosts() {
             return Ok(());
@@ -250,7 +250,7 @@ impl ProjectWorld {
         {
             let mut observations = self.observations();
             observations.places.remove(host);
-            observations.seen.remove(host);
+            observations.by_host.remove(host);
             observations.ports.remove(host);
             observations.silent.remove(host);
             observations.last_observed = None;
@@ -259,7 +259,7 @@ impl ProjectWorld {
         ledger.note_host(host, |host| host.facts = None)
     }
 
-    /// The nodes of the spec; while a host has not told what it is, those of the others.
+    /// The nodes of the spec on these hosts; none while a host has no facts.
     pub(super) fn nodes(&self, survey: &Survey) -> Result<Vec<NodeSpec>> {
         let nodes = self.nodes_on(survey).map_err(|(path, sentence)| {
             Error::new(ErrorKind::Spec, format!("lay out the nodes ({path})")).because(sentence)
@@ -267,14 +267,14 @@ impl ProjectWorld {
         Ok(nodes.unwrap_or_default())
     }
 
-    /// The ports of what runs on a host: chosen once, then kept; chosen anew when nothing of ours runs there and somebody else
-    /// took one of them meanwhile.
+    /// The ports of a host: chosen once and kept, unless nothing of ours runs there and another program has taken one
+    /// of them.
     pub(super) fn ports_of(&self, known: &ClusterState, host: &Key, facts: &Facts) -> HostPorts {
         let mut observations = self.observations();
-        let runs = |seen: &HostObservation| seen.containers.iter().any(|container| container.state == "running");
-        let idle = observations.seen.get(host).is_some_and(|seen| !runs(seen));
+        let runs = |one: &HostObservation| one.containers.iter().any(|container| container.state == "running");
+        let idle = observations.by_host.get(host).is_some_and(|one| !runs(one));
         let mut taken = taken(facts);
-        // Hosts may share a machine, and be looked at before any of them runs: what was chosen for another is taken.
+        // Hosts may share a machine, and be inspected before any of them runs: ports chosen for another are taken.
         if observations.places.get(host).is_some_and(|place| address_of(place, facts) == LOOPBACK) {
             let others = self.host_keys().into_iter().filter(|other| other != host);
             let ports =
@@ -288,7 +288,7 @@ impl ProjectWorld {
         ports
     }
 
-    /// Claims the ports of all hosts on them, once in a command: a worker is told where its head listens.
+    /// Claims the ports on all hosts, once per command: workers need to know where the head listens.
     pub(super) async fn claim_ports(&self, known: &ClusterState, pages: &Pages) -> Result<()> {
         let mut are_claimed = self.claiming.lock().await;
         if *are_claimed {
@@ -305,7 +305,7 @@ impl ProjectWorld {
         Ok(())
     }
 
-    /// Refuses a port for the dashboard on which somebody listens who is not this cluster, before anything is changed.
+    /// Refuses a dashboard port that another program uses, before anything is changed.
     pub(super) async fn refuse_taken_port(&self) -> Result<()> {
         let host = Key::host(0);
         let Some(port) = self.config.spec.ray.head.dashboard_port else { return Ok(()) };
@@ -313,7 +313,7 @@ impl ProjectWorld {
         let tag = self.config.scope.tag(&host).to_string();
         let script = self.runtime().holder_script(&tag, &self.folders(&host), port);
         let Some(script) = script.filter(|_| is_taken) else { return Ok(()) };
-        self.runtime().refused(&self.script(&host, "look at the ports of", &script).await?)
+        self.runtime().refused(&self.script(&host, "inspect the ports of", &script).await?)
     }
 
     async fn claim_ports_on(&self, host: &Key, survey: &Survey, pages: &Pages) -> Result<Option<HostPorts>> {

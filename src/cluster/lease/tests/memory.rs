@@ -1,4 +1,4 @@
-//! A site in memory, whose answers can be lost.
+//! An in-memory site whose responses can be lost.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,16 +18,16 @@ use crate::providers::chameleon::slots;
 use crate::state::Paths;
 use crate::util::when;
 
-/// What goes wrong with the next call that makes a lease.
+/// What goes wrong with the next call that creates a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It never arrives.
+    /// The call never arrives.
     CutBefore,
-    /// It does its work, and the answer is lost.
+    /// The call takes effect, but the response is lost.
     CutAfter,
-    /// It does its work, and the journal cannot be written.
+    /// The call takes effect, but the journal cannot be written.
     NotJournalled,
-    /// It is refused.
+    /// The call is refused.
     Refused,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct World {
     pub(crate) posts: usize,
 }
 
-/// A site in memory.
+/// An in-memory site.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Memory(pub(crate) Arc<Mutex<World>>);
 
@@ -58,7 +58,7 @@ impl Memory {
         self.0.lock().unwrap().leases.clone()
     }
 
-    /// Somebody's lease of a host, from an hour on to another from now.
+    /// Adds a lease of a host; `from` and `to` are hours from now.
     pub(crate) fn book(&self, name: &str, host: &str, from: i64, to: i64, ours: bool, tag: Option<&str>) {
         let at = |hours| when::later(when::floor(Timestamp::now()), SignedDuration::from_hours(hours));
         let mut world = self.0.lock().unwrap();
@@ -161,7 +161,7 @@ impl Provider for Memory {
             });
             id
         };
-        // A call takes a while, in which others may look.
+        // A call takes a while, during which others may read.
         tokio::time::sleep(Duration::from_millis(5)).await;
         if matches!(fault, Some(Fault::CutAfter | Fault::NotJournalled)) {
             return Err(lost());
@@ -275,7 +275,7 @@ impl Reservations for Memory {
     }
 }
 
-/// Settings whose folders are all below one.
+/// Settings with all folders below one root.
 pub(crate) fn settings_in(root: &std::path::Path) -> Settings {
     let folder = |name: &str| root.join(name);
     let (events, _inbox) = Bus::new();

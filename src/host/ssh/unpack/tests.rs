@@ -9,7 +9,7 @@ use super::*;
 
 const ROOM: Room = Room { bytes: 1 << 20, entries: 100 };
 
-/// One entry of an archive: nothing of it need make sense.
+/// One entry of an archive, valid or not.
 fn entry(kind: EntryType, name: &str, link: &str, mode: u32, content: &[u8]) -> Vec<u8> {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
@@ -43,7 +43,7 @@ fn archive(entries: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// A folder to land in, within one that must stay as it is.
+/// A folder to unpack into, within one that must stay unchanged.
 struct Ground {
     around: tempfile::TempDir,
 }
@@ -78,8 +78,8 @@ impl Ground {
 
 #[track_caller]
 fn refused(entries: &[Vec<u8>], why: &str) {
-    let told = Ground::new().unpack(entries);
-    assert!(matches!(&told, Err(Refusal::Unwanted(told)) if told.contains(why)), "{told:?} does not say: {why}");
+    let result = Ground::new().unpack(entries);
+    assert!(matches!(&result, Err(Refusal::Unwanted(text)) if text.contains(why)), "{result:?} does not say: {why}");
 }
 
 #[test]
@@ -101,9 +101,9 @@ fn a_tree_lands_whole() {
 
 #[test]
 fn only_the_entry_that_was_asked_for_is_taken() {
-    refused(&[file("results", "x"), file(".bashrc", "evil")], "it sent `.bashrc`, and `results` was asked for");
-    refused(&[file(".ssh/authorized_keys", "evil")], "`results` was asked for");
-    refused(&[file("resultsx", "evil")], "`results` was asked for");
+    refused(&[file("results", "x"), file(".bashrc", "evil")], "it sent `.bashrc`, but `results` was requested");
+    refused(&[file(".ssh/authorized_keys", "evil")], "`results` was requested");
+    refused(&[file("resultsx", "evil")], "`results` was requested");
     refused(&[file("../results", "evil")], "leads out of the folder");
     refused(&[folder("results"), file("results/../../x", "evil")], "leads out of the folder");
     refused(&[folder("results"), file("results/..", "evil")], "leads out of the folder");
@@ -111,7 +111,7 @@ fn only_the_entry_that_was_asked_for_is_taken() {
     refused(&[file("/results", "evil")], "leads out of the folder");
     refused(&[folder("./")], "has no name");
     refused(&[file("results", "x"), file("results", "y")], "it sent `results` twice");
-    refused(&[file("results", "x"), file("results/y", "y")], "is no folder that came before");
+    refused(&[file("results", "x"), file("results/y", "y")], "is not a folder sent before");
     let deep = format!("results{}", "/a".repeat(DEPTH));
     let mut entries: Vec<Vec<u8>> = vec![folder("results")];
     entries.extend((1..=45).map(|depth| folder(&format!("results{}", "/a".repeat(depth)))));
@@ -122,14 +122,14 @@ fn only_the_entry_that_was_asked_for_is_taken() {
 
 #[test]
 fn nothing_is_written_through_a_link() {
-    refused(&[folder("results"), link("results/l", "b"), file("results/l/x", "evil")], "is no folder that came before");
+    refused(&[folder("results"), link("results/l", "b"), file("results/l/x", "evil")], "is not a folder sent before");
     refused(&[folder("results"), link("results/l", "b"), file("results/l", "evil")], "it sent `results/l` twice");
     refused(
         &[folder("results"), link("results/l", "/tmp"), file("results/l/x", "evil")],
-        "is no folder that came before",
+        "is not a folder sent before",
     );
-    refused(&[link("results", "/tmp"), file("results/x", "evil")], "is no folder that came before");
-    refused(&[link("results", "..")], "results: it is a link out of what is copied, to `..`");
+    refused(&[link("results", "/tmp"), file("results/x", "evil")], "is not a folder sent before");
+    refused(&[link("results", "..")], "results: it is a link that leads out of the copy, to `..`");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn links_that_stay_within_are_kept_and_others_are_left_out() {
     entries.extend([folder("results/b"), link("results/b/up", "../a"), link("results/b/top", "..")]);
     let left_out = ground.unpack(&entries).unwrap();
     assert_eq!(left_out.count, out.len(), "{left_out:?}");
-    assert_eq!(left_out.named[0], "results/out0: it is a link out of what is copied, to `/etc/passwd`");
+    assert_eq!(left_out.named[0], "results/out0: it is a link that leads out of the copy, to `/etc/passwd`");
     let kept = fs_err::read_dir(ground.path("results")).unwrap().count();
     assert_eq!(kept, within.len() + 1);
     assert!(ground.path("results/b/up").is_symlink() && ground.path("results/b/top").is_symlink());
@@ -163,8 +163,8 @@ fn what_is_no_file_is_left_out_and_nobody_becomes_somebody_else() {
         ])
         .unwrap();
     assert_eq!((left_out.count, left_out.named.len()), (4, 4));
-    assert_eq!(left_out.named[0], "results/disk: it is no file, folder or link");
-    assert_eq!(left_out.named[3], "results/hard: it is a second name of another file");
+    assert_eq!(left_out.named[0], "results/disk: it is not a file, folder or link");
+    assert_eq!(left_out.named[3], "results/hard: it is a hard link to another file");
     for found in fs_err::read_dir(ground.path("results")).unwrap() {
         let kind = found.unwrap().file_type().unwrap();
         assert!(!kind.is_fifo() && !kind.is_block_device() && !kind.is_char_device());
@@ -172,43 +172,43 @@ fn what_is_no_file_is_left_out_and_nobody_becomes_somebody_else() {
     let mode = |name: &str| fs_err::symlink_metadata(ground.path(name)).unwrap().permissions().mode();
     assert_eq!((mode("results/su") & 0o7022, mode("results") & 0o7700), (0, 0o700));
     refused(&[entry(EntryType::new(b'Z'), "results", "", 0o644, b"")], "of an unknown kind `Z`");
-    // A file with holes, whose map is none.
+    // A sparse file with an invalid map.
     let sparse = Ground::new().unpack(&[folder("results"), entry(EntryType::GNUSparse, "results/x", "", 0o644, b"")]);
     assert!(matches!(sparse, Err(Refusal::Broken(_))), "{sparse:?}");
 }
 
 #[test]
 fn no_more_is_taken_than_there_is_room_for() {
-    // A size that is only claimed is refused before a byte of it is read.
+    // A claimed size is refused before any of its bytes is read.
     let mut header = Header::new_gnu();
     header.set_path("results").unwrap();
     header.set_size(1 << 60);
     header.set_cksum();
-    refused(&[header.as_bytes().to_vec()], "is 1048576.0 TiB, and here is room for 1.0 MiB more");
+    refused(&[header.as_bytes().to_vec()], "is 1048576.0 TiB, but there is room for only 1.0 MiB more");
     let half = "x".repeat(600 << 10);
     refused(
         &[folder("results"), file("results/a", &half), file("results/b", &half)],
-        "here is room for 424.0 KiB more",
+        "there is room for only 424.0 KiB more",
     );
     let mut entries = vec![folder("results")];
     entries.extend((0..100).map(|number| file(&format!("results/{number}"), "")));
     refused(&entries, "more entries than there is room for");
-    // Nor is more kept in memory than a name can be long.
+    // Nor is an overlong name kept in memory.
     let name = vec![b'a'; 1 << 20];
-    refused(&[entry(EntryType::GNULongName, "././@LongLink", "", 0, &name)], "than any archive has there");
-    refused(&[entry(EntryType::XHeader, "pax", "", 0, &name)], "than any archive has there");
+    refused(&[entry(EntryType::GNULongName, "././@LongLink", "", 0, &name)], "than any archive has");
+    refused(&[entry(EntryType::XHeader, "pax", "", 0, &name)], "than any archive has");
     let mut endless = archive(&[file("results", "x")]);
     endless.resize(4 << 20, 0);
-    let told = Ground::new().unpack_into(&endless, ROOM);
-    assert!(matches!(told, Err(Refusal::Unwanted(_))), "{told:?}");
+    let result = Ground::new().unpack_into(&endless, ROOM);
+    assert!(matches!(result, Err(Refusal::Unwanted(_))), "{result:?}");
 }
 
 #[test]
 fn a_stream_that_was_cut_is_no_archive() {
     let whole = archive(&[folder("results"), file("results/a", "12345")]);
     for length in [0, 1, 511, 513, 1023, 1025, 1030] {
-        let told = Ground::new().unpack_into(&whole[..length], ROOM);
-        assert!(matches!(told, Err(Refusal::Broken(_))), "{length}: {told:?}");
+        let result = Ground::new().unpack_into(&whole[..length], ROOM);
+        assert!(matches!(result, Err(Refusal::Broken(_))), "{length}: {result:?}");
     }
 }
 
@@ -229,10 +229,10 @@ fn what_landed_comes_to_its_place_and_through_no_link() {
         let (from, to) = (fs_err::File::open(ground.land()).unwrap(), fs_err::File::open(&place.folder).unwrap());
         move_to(from.as_fd(), OsStr::new("results"), to.as_fd(), &place.name, &place.shown())
     };
-    // A link in the way, however deep, holds all of it up; so does a folder in a file's place.
+    // A link in the way, however deep, stops the whole copy; so does a folder in a file's place.
     std::os::unix::fs::symlink(at("victim"), at("goal/results/b/c")).unwrap();
-    let told = bring().unwrap_err().to_string();
-    assert!(told.ends_with("goal/results/b/c is a link here; nothing was copied"), "{told}");
+    let message = bring().unwrap_err().to_string();
+    assert!(message.ends_with("goal/results/b/c is a link here; nothing was copied"), "{message}");
     fs_err::remove_file(at("goal/results/b/c")).unwrap();
     fs_err::create_dir(at("goal/results/a")).unwrap();
     assert!(bring().unwrap_err().to_string().contains("goal/results/a is a folder here"));

@@ -1,23 +1,23 @@
-//! What follows from a refusal and from a run of the plan. Pure: what time it is, is told.
+//! Decides what follows a refusal, and a run of the plan. Pure: the time is an argument.
 
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind, Status};
 use crate::spec::Partial;
 
-/// In how many places more it is tried when the first has none, and nobody waits for it.
+/// How many more places are tried without a capacity wait when the first has no capacity.
 const NEXT_PLACES: usize = 3;
 
-/// What was asked for, by the command or the spec.
+/// The capacity settings of the command or the spec.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Policy {
-    /// Until when capacity is waited for; `None` when nobody asked to wait.
+    /// The end of the capacity wait; `None` without one.
     pub(super) until: Option<Instant>,
-    /// What becomes of what is there when not all of it can be had.
+    /// Whether existing resources are kept when not all are available.
     pub(super) partial: Partial,
 }
 
-/// When it is decided.
+/// The circumstances of a decision.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
     pub(super) now: Instant,
@@ -25,92 +25,92 @@ pub(super) struct Moment {
     pub(super) is_cancelled: bool,
 }
 
-/// What follows for one branch, while the others go on.
+/// What a refused branch does next, while the others go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AfterRefusal {
-    /// What the spec takes as well is asked for at once.
+    /// Requests the spec's next choice at once.
     AskForNext,
-    /// It is waited for, and asked again.
+    /// Waits for capacity, then requests again.
     Wait,
-    /// It ends.
+    /// Ends with the refusal.
     End,
 }
 
 /// How a run of the plan ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run<'a> {
-    /// What failed, in the order of failure.
+    /// The errors, in the order of failure.
     pub(super) errors: &'a [Error],
-    /// Something is there that this command has made.
+    /// Whether resources exist that this command has created.
     pub(super) has_made: bool,
-    /// What was chosen last does not fit into the plan that was done.
+    /// Whether the last choice does not fit the plan that was run.
     pub(super) needs_replan: bool,
-    /// Hosts are made and unmade: one that is no good can be made once more.
+    /// Whether the provider creates hosts, so that a bad one can be replaced.
     pub(super) makes_hosts: bool,
 }
 
 /// What this command has tried already.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tried {
-    /// What could not be used was made once more.
+    /// An unusable resource was recreated.
     pub(super) renewed: bool,
-    /// The next choice was taken so often.
+    /// How many times the next choice was taken.
     pub(super) places: usize,
 }
 
-/// What follows for the next run.
+/// What follows a run of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AfterRun {
-    /// There is none: all is as planned.
+    /// No further run: the plan is done.
     Done,
-    /// What could not be used is made once more.
-    MakeAnew,
-    /// What this command has made is given back; then it is decided once more.
+    /// Recreates what is unusable.
+    Recreate,
+    /// Releases what this command has created, and decides again.
     GiveBack,
-    /// It goes on at once with what was chosen.
+    /// Resolves and plans again at once.
     Resolve,
-    /// It goes on once there is something to choose.
+    /// Waits for capacity, then resolves and plans again.
     WaitAndResolve,
-    /// There is none: not all can be had.
+    /// No further run: not all resources are available.
     End,
-    /// There is none: something failed.
+    /// No further run: something failed.
     Fail,
 }
 
 impl Policy {
-    /// It was asked to wait, and the time is not over.
+    /// Whether a capacity wait was requested and is not over.
     pub(super) fn waits(&self, at: Moment) -> bool {
         self.until.is_some_and(|until| at.now < until) && !at.is_cancelled
     }
 
-    /// What is there is given back when not all of it can be had.
+    /// Whether existing resources are released when not all are available.
     pub(super) fn gives_back(&self) -> bool {
         self.partial == Partial::GiveBack
     }
 
-    /// Nobody waits: what the spec takes as well is asked for at once.
+    /// Whether the spec's next choice is requested at once, as there is no capacity wait.
     fn takes_next(&self, at: Moment) -> bool {
         self.until.is_none() && !self.gives_back() && !at.is_cancelled
     }
 
-    /// What follows when one branch was refused for want of capacity.
+    /// Decides what a branch does after a refusal for lack of capacity.
     pub(super) fn after_refusal(&self, at: Moment) -> AfterRefusal {
         match (self.takes_next(at), self.waits(at)) {
             (true, _) => AfterRefusal::AskForNext,
-            // Not all can be had, so that nothing is worth being waited for while the others go on.
+            // With `give_back`, a refusal ends the whole run, so that no branch waits.
             (_, true) if !self.gives_back() => AfterRefusal::Wait,
             _ => AfterRefusal::End,
         }
     }
 
-    /// What follows when a run of the plan has ended. What failed for another reason than capacity must be seen to first.
+    /// Decides what follows a run of the plan. Errors other than lack of capacity come first.
     pub(super) fn after_run(&self, run: Run<'_>, tried: Tried, at: Moment) -> AfterRun {
         let mut others = run.errors.iter().filter(|error| error.kind() != ErrorKind::Capacity).peekable();
         if run.errors.is_empty() {
             AfterRun::Done
         } else if others.peek().is_some() {
             let may_pass = others.all(|error| error.retry_status() == Status::Temporary);
-            if may_pass && !tried.renewed && run.makes_hosts { AfterRun::MakeAnew } else { AfterRun::Fail }
+            if may_pass && !tried.renewed && run.makes_hosts { AfterRun::Recreate } else { AfterRun::Fail }
         } else if self.gives_back() && run.has_made {
             AfterRun::GiveBack
         } else if run.needs_replan && (self.waits(at) || (self.takes_next(at) && tried.places < NEXT_PLACES)) {
@@ -139,17 +139,17 @@ mod tests {
         Error::new(kind, "acquire it").status(status)
     }
 
-    /// All that was asked for, at all times: what follows for one branch, and what for the next run when there is none of it, none of it
-    /// and more of it is here, or none of it and more of it is somewhere else.
+    /// Every policy at every time: what a refused branch does, and what follows a run that lacked capacity, without or
+    /// with created resources, and without or with the need to replan.
     #[test]
-    fn what_follows_is_a_table() {
+    fn decisions_follow_the_table() {
         use AfterRefusal as R;
         use AfterRun::{End, GiveBack, Resolve, WaitAndResolve};
         let begin = Instant::now();
         let (later, keep, give_back) = (Some(begin + HOUR), Partial::Keep, Partial::GiveBack);
         let none = [failed(ErrorKind::Capacity, Status::Temporary)];
         let table = [
-            // until, partial, hours gone, Ctrl-C -> refused; run: nothing made, something made; needs_replan: nothing made, something made
+            // until, partial, hours gone, Ctrl-C -> refused; run: nothing created, something; both with needs_replan
             ((None, keep, 0, false), R::AskForNext, [End, End, Resolve, Resolve]),
             ((None, keep, 0, true), R::End, [End, End, End, End]),
             ((None, give_back, 0, false), R::End, [End, GiveBack, End, GiveBack]),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_comes_before_a_refusal_and_is_tried_once_more() {
+    fn a_failure_comes_before_a_refusal_and_is_retried_once() {
         let at = Moment { now: Instant::now(), is_cancelled: false };
         let policy = policy(None, Partial::Keep);
         let capacity = || failed(ErrorKind::Capacity, Status::Temporary);
@@ -185,14 +185,14 @@ mod tests {
             policy.after_run(run, Tried { renewed, places: 0 }, at)
         };
         assert_eq!(of(&[], false, true), AfterRun::Done);
-        assert_eq!(of(&[capacity(), ill()], false, true), AfterRun::MakeAnew);
+        assert_eq!(of(&[capacity(), ill()], false, true), AfterRun::Recreate);
         assert_eq!(of(&[ill()], true, true), AfterRun::Fail);
         assert_eq!(of(&[ill()], false, false), AfterRun::Fail);
         assert_eq!(of(&[ill(), wrong()], false, true), AfterRun::Fail);
     }
 
     #[test]
-    fn the_next_choice_is_not_taken_for_ever() {
+    fn the_next_choice_is_not_taken_forever() {
         let at = Moment { now: Instant::now(), is_cancelled: false };
         let none = [failed(ErrorKind::Capacity, Status::Temporary)];
         let run = Run { errors: &none, has_made: false, needs_replan: true, makes_hosts: true };

@@ -1,8 +1,8 @@
-//! What `up` does when its provider has none of what is asked for, or when what came cannot be used.
+//! What `up` does when its provider lacks capacity, or when an acquired host is unusable.
 //!
-//! [`decide`] is pure. [`rounds`] runs the plan until it is done, and plans anew in between: gives back, takes the next choice, makes once
-//! more, waits. [`hunting`] does the same for one branch while the others go on. [`hunt`] is the waiting: one look at the provider for
-//! all who wait.
+//! [`decide`] is pure. [`rounds`] runs the plan until it is done and replans in between: it releases, takes the next
+//! choice, recreates, or waits. [`replan`] does the same for one branch while the others go on. [`wait`] is the
+//! capacity wait: all waiting branches share one query to the provider per poll.
 
 mod decide;
 mod replan;

@@ -1,4 +1,4 @@
-//! One world with what is done while its provider has none: for one branch of the plan while the others go on, and for all hosts before.
+//! Replanning for lack of capacity: for one branch while the others go on, and for all hosts before the plan.
 
 use async_trait::async_trait;
 
@@ -10,7 +10,7 @@ use crate::engine::{Ledger, Replan};
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::ResourceRequest;
 
-/// A world, and what is done while its provider has none of what is asked for.
+/// A world and its capacity wait.
 pub(in crate::cluster::backend::hosts) struct CapacityReplan<'a> {
     pub(in crate::cluster::backend::hosts) world: &'a ProjectWorld,
     pub(in crate::cluster::backend::hosts) wait: CapacityWait,
@@ -33,7 +33,7 @@ impl Replan for CapacityReplan<'_> {
 }
 
 impl CapacityReplan<'_> {
-    /// What the spec comes to at the provider; asked again while there is none of it, as long as that was asked for.
+    /// Resolves the spec at the provider; while capacity is lacking, retries until the capacity wait ends.
     pub(in crate::cluster::backend::hosts) async fn resolve(&self) -> Result<Found> {
         match self.world.resolve().await {
             Err(error) if error.kind() == ErrorKind::Capacity => self.resolve_again(error).await,
@@ -41,12 +41,12 @@ impl CapacityReplan<'_> {
         }
     }
 
-    /// Asks again for all hosts, after this refusal.
+    /// Waits for capacity and resolves all hosts again, after this refusal.
     pub(super) async fn resolve_again(&self, mut refused: Error) -> Result<Found> {
-        let mut seen = self.wait.checks();
+        let mut last_check = self.wait.checks();
         loop {
             let choose = || self.world.choose();
-            refused = match self.wait.next("all hosts", refused, &mut seen, choose).await? {
+            refused = match self.wait.next("all hosts", refused, &mut last_check, choose).await? {
                 Next::Refused(error) => error,
                 Next::Ask(_) => match self.world.resolve().await {
                     Err(error) if error.kind() == ErrorKind::Capacity => error,
@@ -56,7 +56,7 @@ impl CapacityReplan<'_> {
         }
     }
 
-    /// What the spec takes as well, after these were refused; the refusal where there is nothing more.
+    /// The spec's next choice after these were refused, or the refusal if there is none.
     async fn next_choice(
         &self,
         refused: &[ResourceRequest],
@@ -81,7 +81,7 @@ impl CapacityReplan<'_> {
         }
     }
 
-    /// Waits until the provider may be asked again, and chooses anew by the order of the spec.
+    /// Polls the provider until it has capacity, and chooses again in the order of the spec.
     async fn choice_when_there(
         &self,
         last: &ResourceRequest,
@@ -89,10 +89,10 @@ impl CapacityReplan<'_> {
         ledger: &Ledger,
     ) -> Result<ResourceRequest> {
         let wait = &self.wait;
-        let mut seen = wait.last_check_of(&last.key);
+        let mut last_check = wait.last_check_of(&last.key);
         loop {
-            let next = wait.next(&last.key.display_name(), refusal, &mut seen, || self.world.choose()).await;
-            wait.set_last_check(&last.key, seen);
+            let next = wait.next(&last.key.display_name(), refusal, &mut last_check, || self.world.choose()).await;
+            wait.set_last_check(&last.key, last_check);
             refusal = match next? {
                 Next::Refused(error) => error,
                 Next::Ask(refusal) => {
@@ -106,8 +106,8 @@ impl CapacityReplan<'_> {
         }
     }
 
-    /// What was chosen last for this; `None` when what it needs is not what was made for it, such as rules of another region: a plan is
-    /// made anew then.
+    /// The last choice for this request; `None` if it depends on other resources than those that exist, such as the
+    /// rules of another region: then a new plan is needed.
     fn chosen_for(&self, request: &ResourceRequest, ledger: &Ledger) -> Result<Option<ResourceRequest>> {
         let all = self.world.requests()?;
         let known = ledger.state();

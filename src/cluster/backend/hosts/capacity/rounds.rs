@@ -1,4 +1,4 @@
-//! Runs of the plan, one after another, until all is as planned or nothing more can be done about it.
+//! Runs the plan, again and again, until it is done or nothing more can be tried.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::plan::{Action, Goal, Observed, Operation, Plan};
 use crate::spec::Loaded;
 use crate::state::ClusterState;
 
-/// How long a plan that is given up may take to say what failed.
+/// How long an abandoned plan may take to report its errors.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 
-/// Does the plan, and plans anew for as long as [`super::decide`] says so. Hands back how many operations it took.
+/// Carries out the plan, and replans as long as [`super::decide`] says so. Returns the number of operations.
 pub(in crate::cluster::backend::hosts) async fn carry_to(
     pipeline: &Pipeline<'_>,
     replan: &CapacityReplan<'_>,
@@ -29,8 +29,8 @@ pub(in crate::cluster::backend::hosts) async fn carry_to(
     let (mut offers, mut operations, mut tried) = (found.offers, 0, Tried::default());
     let mut made = BTreeSet::new();
     loop {
-        let Planned { observed: seen, plan } = pipeline.plan_for(&goal, observed)?;
-        world.note_resources(&seen, pipeline.ledger)?;
+        let Planned { observed: current, plan } = pipeline.plan_for(&goal, observed)?;
+        world.note_resources(&current, pipeline.ledger)?;
         operations += plan.operations.len();
         made.extend(acquired(&plan));
         wait.begin();
@@ -50,9 +50,9 @@ pub(in crate::cluster::backend::hosts) async fn carry_to(
                     others.iter().for_each(|other| pipeline.events.warn(format!("failed to {other}")));
                     return Err(first);
                 }
-                AfterRun::MakeAnew => {
+                AfterRun::Recreate => {
                     tried.renewed = true;
-                    pipeline.events.warn(format!("failed to {}; it is made once more", first_of(errors).0));
+                    pipeline.events.warn(format!("failed to {}; it is created again", first_of(errors).0));
                 }
                 AfterRun::GiveBack => {
                     errors = vec![give_back(pipeline, &mut made, first_of(errors).0).await?];
@@ -80,7 +80,7 @@ pub(in crate::cluster::backend::hosts) async fn carry_to(
     }
 }
 
-/// Of several hosts each is looked at again once all are there: the head sees them all only then.
+/// Observes all hosts again after a deployment to several: only then does the head see all nodes.
 async fn observe_all_again(pipeline: &Pipeline<'_>, world: &ProjectWorld, plan: &Plan) -> Result<()> {
     let deploys = |operation: &Operation| matches!(operation.action, Action::Deploy { .. });
     if world.host_keys().len() > 1 && plan.operations.iter().any(deploys) {
@@ -89,11 +89,11 @@ async fn observe_all_again(pipeline: &Pipeline<'_>, world: &ProjectWorld, plan: 
     Ok(())
 }
 
-/// The error to end with, and the others: what there is none of is the least of them.
+/// The error to end with, and the others. Any other error takes precedence over lack of capacity.
 fn first_of(mut errors: Vec<Error>) -> (Error, Vec<Error>) {
     let first = errors.iter().position(|error| error.kind() != ErrorKind::Capacity).unwrap_or_default();
     if errors.is_empty() {
-        return (Error::new(ErrorKind::Internal, "do the plan").because("it failed without an error"), errors);
+        return (Error::new(ErrorKind::Internal, "carry out the plan").because("it failed without an error"), errors);
     }
     let error = errors.remove(first);
     match errors.len() {
@@ -102,13 +102,13 @@ fn first_of(mut errors: Vec<Error>) -> (Error, Vec<Error>) {
     }
 }
 
-/// The keys of what a plan acquires.
+/// The keys of the resources that a plan acquires.
 fn acquired(plan: &Plan) -> impl Iterator<Item = Key> {
     let acquires = |operation: &&Operation| matches!(operation.action, Action::Acquire { .. });
     plan.operations.iter().filter(acquires).map(|operation| operation.key.clone())
 }
 
-/// Does the plan to its end, or until what is there is to be given back: then nothing of it is worth going on with.
+/// Executes the plan, or abandons it once existing resources are to be released.
 async fn carry_out(pipeline: &Pipeline<'_>, wait: &CapacityWait, plan: &Plan) -> Executed {
     let mut executed = Box::pin(pipeline.execute(plan));
     tokio::select! {
@@ -123,24 +123,26 @@ async fn carry_out(pipeline: &Pipeline<'_>, wait: &CapacityWait, plan: &Plan) ->
     }
 }
 
-/// Gives back what this command has made, and asks again whether it is gone.
+/// Releases what this command has created, and verifies that it is gone.
 async fn give_back(pipeline: &Pipeline<'_>, made: &mut BTreeSet<Key>, refused: Error) -> Result<Error> {
-    pipeline.events.note("not all hosts can be had: what was made is given back (`capacity: {partial: give_back}`)");
+    pipeline
+        .events
+        .note("not all hosts are available: what was created is released (`capacity: {partial: give_back}`)");
     let goal = Goal::GiveBack(std::mem::take(made));
     for _ in 0..3 {
         let observed = pipeline.observe_consistent().await?;
         let planned = pipeline.plan_for(&goal, observed)?;
         if planned.plan.is_empty() {
-            return Ok(refused.because("what was made was given back"));
+            return Ok(refused.because("what was created was released"));
         }
         pipeline.execute(&planned.plan).await.into_result()?;
     }
-    Err(Error::new(ErrorKind::LeftBehind, "give back what was made")
-        .because("it was all released, and is seen again")
+    Err(Error::new(ErrorKind::LeftBehind, "release what was created")
+        .because("it was all released, but the provider still lists some of it")
         .left(LeftBehind::Unknown))
 }
 
-/// Says what is there, and what that costs.
+/// Adds which hosts exist, and what they cost.
 fn kept(world: &ProjectWorld, known: &ClusterState, refused: Error) -> Error {
     let hosts = world.host_keys();
     let there = hosts.iter().filter(|host| known.items.get(*host).is_some_and(|item| item.id.is_some()));
@@ -149,5 +151,5 @@ fn kept(world: &ProjectWorld, known: &ClusterState, refused: Error) -> Error {
         return refused;
     }
     let cost = world.hourly(known).map(|cost| format!(", which costs {cost} an hour")).unwrap_or_default();
-    refused.because(format!("{} of {} hosts are there and kept: {}{cost}", names.len(), hosts.len(), names.join(", ")))
+    refused.because(format!("{} of {} hosts exist and are kept: {}{cost}", names.len(), hosts.len(), names.join(", ")))
 }

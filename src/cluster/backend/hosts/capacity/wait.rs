@@ -1,4 +1,4 @@
-//! Hunting: waiting while a provider has none of what is asked for, and looking again, once for all who wait.
+//! The capacity wait: polls while a provider lacks capacity. All waiting branches share each query.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,62 +17,63 @@ use crate::name::Key;
 use crate::spec::Capacity;
 use crate::util::human;
 
-/// How often it is told what is waited for while that does not change.
-const TELL_EVERY: Duration = Duration::from_secs(300);
+/// How often an unchanged wait is reported again.
+const REPORT_EVERY: Duration = Duration::from_secs(300);
 
-/// How long and how often it is asked again, and what was seen so far.
+/// Timeout and poll interval of a capacity wait, and its progress.
 pub(in crate::cluster::backend::hosts) struct CapacityWait {
     policy: Policy,
-    /// The end of the wait, for people.
+    /// The end of the wait, for display.
     end: Timestamp,
     poll: Duration,
     events: Bus,
     cancel: Cancel,
     round: tokio::sync::Mutex<Round>,
-    /// How often it was looked what there is.
+    /// The number of queries to the provider so far.
     checks: AtomicU64,
-    /// The look that each branch has seen; the others have seen the first of this plan.
+    /// The last query that each branch knows of.
     checked: Mutex<Checked>,
     stop: watch::Sender<Option<Stop>>,
-    /// What was chosen last is not what the plan was made for.
+    /// The last choice does not fit the current plan.
     needs_replan: AtomicBool,
-    /// The refusal for which all is given back.
+    /// The refusal for which everything is released.
     refusal: Mutex<Option<Error>>,
 }
 
-/// All who wait share one look at the provider.
+/// The last shared query.
 #[derive(Debug, Default)]
 struct Round {
     was_refused: bool,
-    told: Option<(String, Instant)>,
+    reported: Option<(String, Instant)>,
 }
 
+/// The last query known to each branch in `by`; `first` for all others.
 #[derive(Debug, Default)]
 struct Checked {
     first: u64,
     by: BTreeMap<Key, u64>,
 }
 
-/// Why nobody is to wait within this plan any longer.
+/// Why waiting within this plan must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stop {
-    /// Not all can be had, and what is there is given back.
+    /// Not all resources are available, and those that exist are released.
     GiveBack,
-    /// Something else failed: it must be seen to first.
+    /// Something else failed, which comes first.
     Failed,
 }
 
-/// What comes of a wait.
+/// The result of one poll of a capacity wait.
 #[derive(Debug)]
 pub(in crate::cluster::backend::hosts) enum Next {
-    /// Something was chosen: it may be asked for. With the last refusal.
+    /// A choice is available and may be requested. Carries the last refusal.
     Ask(Error),
-    /// There is none of it still.
+    /// There is still no capacity.
     Refused(Error),
 }
 
 impl CapacityWait {
-    /// One that follows the spec, and before that what the command was told.
+    /// Creates a wait with the timeout of the command, or else of the spec.
     pub(in crate::cluster::backend::hosts) fn new(
         asked: Option<Duration>,
         spec: Option<&Capacity>,
@@ -100,29 +101,28 @@ impl CapacityWait {
         }
     }
 
-    /// What was asked for.
     pub(super) fn policy(&self) -> Policy {
         self.policy
     }
 
-    /// Now.
+    /// The current time and cancellation.
     pub(super) fn moment(&self) -> Moment {
         Moment { now: Instant::now(), is_cancelled: self.cancel.urgency() != Urgency::None }
     }
 
-    /// What follows for a branch that was refused.
+    /// Decides what a refused branch does next.
     pub(super) fn after_refusal(&self) -> AfterRefusal {
         self.policy.after_refusal(self.moment())
     }
 
-    /// A plan is begun: nothing failed in it yet, and what was looked at before is what it was made of.
+    /// Resets the wait for a new plan, which is based on all queries so far.
     pub(super) fn begin(&self) {
         self.stop.send_replace(None);
         self.needs_replan.store(false, Ordering::Relaxed);
         *lock(&self.checked) = Checked { first: self.checks(), by: BTreeMap::new() };
     }
 
-    /// Hears of what failed in a plan: nobody waits for hours while something must be seen to.
+    /// Ends waiting after a failure in the plan: an error must not be held up for hours.
     pub(super) fn heed(&self, error: &Error) {
         let stop = match error.kind() {
             ErrorKind::Capacity if self.policy.gives_back() => {
@@ -135,7 +135,7 @@ impl CapacityWait {
         self.stop.send_if_modified(|now| now.is_none().then(|| *now = Some(stop)).is_some());
     }
 
-    /// Waits until what is there is to be given back.
+    /// Waits until existing resources are to be released.
     pub(super) async fn gave_up(&self) {
         let mut stop = self.stop.subscribe();
         if stop.wait_for(|stop| *stop == Some(Stop::GiveBack)).await.is_err() {
@@ -143,64 +143,65 @@ impl CapacityWait {
         }
     }
 
-    /// The refusal for which all is given back.
+    /// The refusal for which everything is released.
     pub(super) fn refusal(&self) -> Error {
         let refusal = lock(&self.refusal).take();
         refusal.unwrap_or_else(|| {
-            Error::new(ErrorKind::Capacity, "acquire all hosts").because("the provider has none of some of them now")
+            Error::new(ErrorKind::Capacity, "acquire all hosts").because("the provider lacks capacity for some of them")
         })
     }
 
-    /// What was chosen does not fit into the plan that is being done.
+    /// Marks that the last choice does not fit the current plan.
     pub(super) fn set_needs_replan(&self) {
         self.needs_replan.store(true, Ordering::Relaxed);
     }
 
-    /// Something was chosen already that a new plan is to be made for.
+    /// Whether the last choice needs a new plan.
     pub(super) fn needs_replan(&self) -> bool {
         self.needs_replan.load(Ordering::Relaxed)
     }
 
-    /// How often it was looked what there is.
+    /// The number of queries to the provider so far.
     pub(in crate::cluster::backend::hosts) fn checks(&self) -> u64 {
         self.checks.load(Ordering::Relaxed)
     }
 
-    /// The look that a branch has seen: it waits for the next.
+    /// The last query that a branch knows of: it waits for the next.
     pub(super) fn last_check_of(&self, key: &Key) -> u64 {
-        let seen = lock(&self.checked);
-        seen.by.get(key).copied().unwrap_or(seen.first)
+        let checked = lock(&self.checked);
+        checked.by.get(key).copied().unwrap_or(checked.first)
     }
 
-    /// A branch has seen this look.
+    /// Records the last query that a branch knows of.
     pub(super) fn set_last_check(&self, key: &Key, check: u64) {
         lock(&self.checked).by.insert(key.clone(), check);
     }
 
-    /// Waits until the provider may be asked again, and lets choose anew: one for all who wait.
+    /// Waits until the provider may be queried again, and calls `choose`, once for all waiting branches.
+    /// `last_check` is the last query that the caller knows of.
     ///
     /// # Errors
-    /// The refusal itself, when it is not waited for, or was for long enough; what the choice failed with for good; Ctrl-C.
+    /// The refusal itself, without a wait or after its timeout; a permanent error of `choose`; Ctrl-C.
     pub(in crate::cluster::backend::hosts) async fn next(
         &self,
         what: &str,
         refused: Error,
-        seen: &mut u64,
+        last_check: &mut u64,
         choose: impl AsyncFnOnce() -> Result<()>,
     ) -> Result<Next> {
         let Some(until) = self.policy.until else { return Err(refused) };
         let mut stop = self.stop.subscribe();
-        let looked = async {
+        let polled = async {
             let mut state = self.round.lock().await;
-            if self.checks() == *seen {
-                self.tell(what, &refused, until, &mut state);
+            if self.checks() == *last_check {
+                self.report(what, &refused, until, &mut state);
                 tokio::time::sleep(self.poll).await;
                 let chosen = choose().await;
-                *seen = self.checks.fetch_add(1, Ordering::Relaxed) + 1;
+                *last_check = self.checks.fetch_add(1, Ordering::Relaxed) + 1;
                 state.was_refused = chosen.is_err();
                 return chosen.map(|()| false);
             }
-            *seen = self.checks();
+            *last_check = self.checks();
             Ok(state.was_refused)
         };
         tokio::select! {
@@ -210,41 +211,41 @@ impl CapacityWait {
                     .because("it was stopped with Ctrl-C"))
             }
             Ok(_) = stop.wait_for(Option::is_some) => {
-                Err(refused.because("it is not waited for any longer, since something else failed"))
+                Err(refused.because("the wait ended because something else failed"))
             }
-            looked = looked => match looked {
+            polled = polled => match polled {
                 Ok(false) => Ok(Next::Ask(refused)),
                 Ok(true) => Ok(Next::Refused(refused)),
                 Err(error) if error.kind() == ErrorKind::Capacity => Ok(Next::Refused(error)),
                 Err(error) if error.retry_status() != Status::Permanent => {
-                    self.events.note(format!("asking again failed, and is repeated: {error}"));
+                    self.events.note(format!("a query for capacity failed and is retried: {error}"));
                     Ok(Next::Refused(refused))
                 }
                 Err(error) => Err(error),
             },
             () = tokio::time::sleep_until(until) => {
-                Err(refused.because(format!("nothing came free until {}", human::local(self.end))))
+                Err(refused.because(format!("nothing became available until {}", human::local(self.end))))
             }
         }
     }
 
-    /// Says what is waited for, what would do, how often it is asked, and until when.
-    fn tell(&self, what: &str, refused: &Error, until: Instant, state: &mut Round) {
+    /// Reports what is waited for, why, the poll interval and the end of the wait.
+    fn report(&self, what: &str, refused: &Error, until: Instant, state: &mut Round) {
         let causes = refused.causes().join("; ");
-        let is_told = state.told.as_ref().is_some_and(|(told, at)| *told == causes && at.elapsed() < TELL_EVERY);
-        if is_told {
+        let is_known = state.reported.as_ref().is_some_and(|(last, at)| *last == causes && at.elapsed() < REPORT_EVERY);
+        if is_known {
             return;
         }
         let left = until.saturating_duration_since(Instant::now());
         self.events.send(EventKind::Waiting {
             what: format!(
-                "capacity for {what}: {causes}; asked again in {} and as often after that, until {}",
+                "capacity for {what}: {causes}; retrying every {} until {}",
                 human::duration(self.poll),
                 human::local(self.end)
             ),
             limit_milliseconds: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
         });
-        state.told = Some((causes, Instant::now()));
+        state.reported = Some((causes, Instant::now()));
     }
 }
 

@@ -1,4 +1,4 @@
-//! A provider that has none, or not enough: hunted for, kept, given back.
+//! A provider without enough capacity: the capacity wait, and what is kept or released.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::state::ItemKind;
 const GIVE_BACK: &str = "capacity: {partial: give_back}\n";
 
 #[tokio::test(start_paused = true)]
-async fn without_being_asked_to_nothing_is_waited_for() {
+async fn there_is_no_capacity_wait_unless_requested() {
     let home = Home::new(Cloud::new(0));
     let went = home.up(&spec(1, ""), None).await;
     let error = went.result.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Capacity);
     assert!(error.to_string().contains("south or west would do"), "{error}");
-    assert_eq!((home.cloud.elapsed(), home.cloud.state().looks.len()), (Duration::ZERO, 1));
+    assert_eq!((home.cloud.elapsed(), home.cloud.state().queries.len()), (Duration::ZERO, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -34,18 +34,18 @@ async fn the_second_choice_is_taken_within_two_polls() {
     let (_, region, at) = &launches[0];
     assert_eq!(region, REGIONS[1]);
     assert!((comes..=comes + 2 * POLL).contains(at), "{at:?}");
-    let looks = home.cloud.state().looks.clone();
-    assert!(looks.windows(2).take(looks.len() - 2).all(|two| two[1] - two[0] >= POLL), "{looks:?}");
-    // What it waits for, what would do, how often, and until when; and not with each look.
-    assert!(waited[0].contains("south or west would do") && waited[0].contains("again in 20s"), "{waited:?}");
-    assert!(waited[0].contains(", until "), "{waited:?}");
-    let told = waited.iter().filter(|what| what.contains("capacity")).count();
-    assert_eq!(told, 5, "once in five minutes: {waited:?}");
+    let queries = home.cloud.state().queries.clone();
+    assert!(queries.windows(2).take(queries.len() - 2).all(|two| two[1] - two[0] >= POLL), "{queries:?}");
+    // The report says what is waited for, the alternatives, the interval and the end; it is not repeated at each poll.
+    assert!(waited[0].contains("south or west would do") && waited[0].contains("every 20s"), "{waited:?}");
+    assert!(waited[0].contains(" until "), "{waited:?}");
+    let reports = waited.iter().filter(|what| what.contains("capacity")).count();
+    assert_eq!(reports, 5, "once in five minutes: {waited:?}");
 }
 
-/// The others of the cluster are in the first region, so that only there it is hunted for; what is there is prepared meanwhile.
+/// The other hosts are in the first region, so that the capacity wait is for that region; they are prepared meanwhile.
 #[tokio::test(start_paused = true)]
-async fn three_of_four_are_prepared_while_the_fourth_is_hunted_for() {
+async fn three_of_four_are_prepared_during_the_capacity_wait_for_the_fourth() {
     let home = Home::new(Cloud::new(3));
     home.cloud.delivers(Duration::from_secs(60), REGIONS[1], 9);
     home.cloud.delivers(HOUR, REGIONS[0], 1);
@@ -57,18 +57,18 @@ async fn three_of_four_are_prepared_while_the_fourth_is_hunted_for() {
     assert!((HOUR..=HOUR + 2 * POLL + SPACING).contains(&fourth), "{fourth:?}");
     let prepared = home.hosts.ran("prepare");
     assert_eq!(prepared.iter().filter(|ran| ran.to < HOUR).count(), 3, "{prepared:?}");
-    assert!(home.hosts.ran("deploy").iter().all(|ran| ran.from > fourth), "a worker needs to know them all");
+    assert!(home.hosts.ran("deploy").iter().all(|ran| ran.from > fourth), "a worker needs the addresses of all hosts");
     assert!(home.cloud.elapsed() < fourth + BOOT + PREPARE + Duration::from_secs(30));
-    // While it is waited for, the provider is asked every 20 s, and by who works on hosts not once for each of them.
-    let looks = home.cloud.state().looks.len();
-    assert!((150..=185).contains(&looks), "{looks}");
+    // The provider is polled every 20 s for capacity, and not once per host for the others.
+    let queries = home.cloud.state().queries.len();
+    assert!((150..=185).contains(&queries), "{queries}");
     let observed = home.cloud.state().observed;
     assert!(observed < 100, "{observed}");
 }
 
-/// The time of what was hunted for counts from the call that made it.
+/// The cost counts from the call that succeeded, not from the beginning of the wait.
 #[tokio::test(start_paused = true)]
-async fn a_hunt_leaves_one_item_in_the_journal() {
+async fn a_capacity_wait_leaves_one_item_in_the_journal() {
     let home = Home::new(Cloud::new(0));
     home.cloud.delivers(HOUR, REGIONS[0], 1);
     let went = home.up(&spec(1, ""), Some(6 * HOUR)).await;
@@ -86,56 +86,52 @@ async fn at_the_limit_it_ends_and_says_what_is_kept_and_what_that_costs() {
     let error = home.up(&loaded, None).await.result.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Capacity);
     let text = error.to_string();
-    assert!(text.contains("nothing came free until"), "{text}");
+    assert!(text.contains("nothing became available until"), "{text}");
     assert!(
-        text.contains("3 of 4 hosts are there and kept: host-0, host-1, host-2, which costs 3.87 USD an hour"),
+        text.contains("3 of 4 hosts exist and are kept: host-0, host-1, host-2, which costs 3.87 USD an hour"),
         "{text}"
     );
     assert_eq!(home.cloud.elapsed(), HOUR);
     assert_eq!((home.cloud.hosts(), home.hosts.ran("prepare").len()), (3, 3));
-    // What comes later is taken, and what is there is not made again.
+    // A later `up` takes new capacity, and does not recreate existing hosts.
     home.cloud.delivers(HOUR, REGIONS[0], 1);
     home.up(&loaded, None).await.result.unwrap();
     assert_eq!(home.cloud.hosts(), 4);
 }
 
-/// The order of the two is the other one: who waits is told by the command.
+/// The timeout of the command overrides that of the spec.
 #[tokio::test(start_paused = true)]
-async fn the_command_says_more_than_the_spec() {
+async fn the_command_overrides_the_spec() {
     let home = Home::new(Cloud::new(0));
     let error = home.up(&spec(1, "capacity: {wait: 1h}\n"), Some(2 * HOUR)).await.result.unwrap_err();
     assert_eq!((error.kind(), home.cloud.elapsed()), (ErrorKind::Capacity, 2 * HOUR));
 }
 
 #[tokio::test(start_paused = true)]
-async fn not_asked_to_wait_three_of_four_are_kept_or_given_back() {
+async fn without_a_wait_three_of_four_are_kept_or_released() {
     let home = Home::new(Cloud::new(3));
     let error = home.up(&spec(4, ""), None).await.result.unwrap_err();
     assert_eq!((error.kind(), home.cloud.hosts()), (ErrorKind::Capacity, 3));
-    assert!(error.to_string().contains("3 of 4 hosts are there and kept"), "{error}");
+    assert!(error.to_string().contains("3 of 4 hosts exist and are kept"), "{error}");
 
     let home = Home::new(Cloud::new(3));
     let went = home.up(&spec(4, GIVE_BACK), None).await;
     let error = went.result.unwrap_err();
     assert_eq!((error.kind(), home.cloud.hosts()), (ErrorKind::Capacity, 0));
-    assert!(error.to_string().contains("what was made was given back"), "{error}");
+    assert!(error.to_string().contains("what was created was released"), "{error}");
     assert!(error.to_string().contains("south or west would do"), "{error}");
-    assert!(
-        home.cloud.elapsed() < Duration::from_secs(60),
-        "nothing of it was gone on with: {:?}",
-        home.cloud.elapsed()
-    );
+    assert!(home.cloud.elapsed() < Duration::from_secs(60), "the plan was abandoned: {:?}", home.cloud.elapsed());
     assert!(home.hosts.ran("prepare").is_empty());
     assert!(went.known.items.is_empty(), "{:?}", went.known.items);
 }
 
 #[tokio::test(start_paused = true)]
-async fn given_back_all_are_hunted_for_and_come_together() {
+async fn after_a_release_all_hosts_are_waited_for_together() {
     let home = Home::new(Cloud::new(3));
     home.cloud.state().has_rules = true;
     home.cloud.delivers(HOUR, REGIONS[1], 4);
     let went = home.up(&spec(4, GIVE_BACK), Some(6 * HOUR)).await;
-    // The first region has three free again as soon as they were given back; this cloud does not take them back.
+    // Released hosts do not become available again in this cloud.
     went.result.unwrap();
     let state = home.cloud.state();
     assert_eq!(state.things.iter().filter(|thing| thing.region == REGIONS[1]).count(), 5, "{:?}", state.things);
@@ -143,7 +139,7 @@ async fn given_back_all_are_hunted_for_and_come_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_runs_already_is_not_given_back() {
+async fn hosts_that_run_already_are_not_released() {
     let home = Home::new(Cloud::new(3));
     home.up(&spec(2, ""), None).await.result.unwrap();
     let error = home.up(&spec(4, GIVE_BACK), None).await.result.unwrap_err();
@@ -152,9 +148,9 @@ async fn what_runs_already_is_not_given_back() {
     assert_eq!(left, ["host0", "host1"]);
 }
 
-/// The listing said that there is one; the launch says there is none: the next choice is another region, with rules of its own.
+/// A host is listed but its launch is refused: the next choice is another region, with its own rules.
 #[tokio::test(start_paused = true)]
-async fn what_is_needed_for_another_region_is_made_there() {
+async fn the_rules_for_another_region_are_created_there() {
     let home = Home::new(Cloud::new(0));
     home.cloud.state().has_rules = true;
     home.cloud.state().lies = 1;
@@ -163,12 +159,12 @@ async fn what_is_needed_for_another_region_is_made_there() {
     went.result.unwrap();
     let state = home.cloud.state();
     let things: Vec<(&str, &str)> = state.things.iter().map(|thing| (thing.kind, thing.region.as_str())).collect();
-    assert_eq!(things, [("rules", REGIONS[1]), ("instance", REGIONS[1])], "the rules of the first were given back");
+    assert_eq!(things, [("rules", REGIONS[1]), ("instance", REGIONS[1])], "the rules of the first were released");
     assert!(state.launches[0].2 <= Duration::from_secs(100) + 2 * POLL, "{:?}", state.launches);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unhealthy_host_is_made_once_more_and_not_twice() {
+async fn an_unhealthy_host_is_recreated_once() {
     let home = Home::new(Cloud::new(9));
     home.cloud.state().ills = 1;
     home.up(&spec(2, ""), None).await.result.unwrap();
@@ -181,9 +177,9 @@ async fn an_unhealthy_host_is_made_once_more_and_not_twice() {
     assert_eq!(home.cloud.state().launches.len(), 2);
 }
 
-/// It costs money while another is hunted for: it is not left lying for hours.
+/// An unhealthy host costs money: a capacity wait for another must not keep it for hours.
 #[tokio::test(start_paused = true)]
-async fn an_unhealthy_host_does_not_wait_for_the_end_of_a_hunt() {
+async fn an_unhealthy_host_is_recreated_during_a_capacity_wait() {
     let home = Home::new(Cloud::new(2));
     home.cloud.state().ills = 1;
     home.cloud.delivers(Duration::from_secs(300), REGIONS[0], 1);
@@ -195,9 +191,9 @@ async fn an_unhealthy_host_does_not_wait_for_the_end_of_a_hunt() {
     assert!(launches[2].2 < Duration::from_secs(700), "{launches:?}");
 }
 
-/// Nobody pays for three hosts for hours while the fourth cannot help.
+/// Waiting on would cost hours of three hosts in a cluster that has failed.
 #[tokio::test(start_paused = true)]
-async fn a_failure_ends_the_hunt() {
+async fn a_failure_ends_the_capacity_wait() {
     let home = Home::new(Cloud::new(3));
     home.hosts.fails(Key::host(1), "prepare");
     let error = home.up(&spec(4, ""), Some(6 * HOUR)).await.result.unwrap_err();
@@ -207,7 +203,7 @@ async fn a_failure_ends_the_hunt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ctrl_c_ends_a_hunt_at_once() {
+async fn ctrl_c_ends_a_capacity_wait_at_once() {
     for stock in [0, 1] {
         let home = Home::new(Cloud::new(stock));
         let loaded = spec(2, "");
@@ -222,7 +218,7 @@ async fn ctrl_c_ends_a_hunt_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_pass_ends_a_hunt() {
+async fn a_permanent_error_ends_a_capacity_wait() {
     let home = Home::new(Cloud::new(0));
     let revoke = async {
         tokio::time::sleep(Duration::from_secs(90)).await;
@@ -235,9 +231,9 @@ async fn what_cannot_pass_ends_a_hunt() {
     assert!(home.cloud.elapsed() < Duration::from_secs(120));
 }
 
-/// Somebody terminates it behind our back: while it is prepared, and after.
+/// Someone else terminates a host: during its preparation, and afterwards.
 #[tokio::test(start_paused = true)]
-async fn a_host_that_vanishes_is_told_and_made_anew_by_the_next_up() {
+async fn a_host_that_vanishes_is_reported_and_recreated_by_the_next_up() {
     let home = Home::new(Cloud::new(9));
     let loaded = spec(2, "");
     let terminate = async {
@@ -246,10 +242,10 @@ async fn a_host_that_vanishes_is_told_and_made_anew_by_the_next_up() {
     };
     let (went, ()) = tokio::join!(home.up(&loaded, None), terminate);
     let error = went.result.unwrap_err();
-    assert!(error.to_string().contains("its provider has it no more"), "{error}");
+    assert!(error.to_string().contains("its provider no longer has it"), "{error}");
     home.up(&loaded, None).await.result.unwrap();
     assert_eq!((home.cloud.hosts(), home.cloud.state().launches.len()), (2, 3));
-    // What the first told is not what the second is: it is looked at, and the other host lets the new one in.
+    // The facts of the old host are discarded, and the other host's firewall lets the new one in.
     let firewalls = home.hosts.ran("firewall");
     assert!(firewalls.iter().any(|ran| ran.host == Key::host(0) && ran.program.contains("10.0.0.3")), "{firewalls:?}");
 
@@ -258,9 +254,9 @@ async fn a_host_that_vanishes_is_told_and_made_anew_by_the_next_up() {
     assert_eq!((home.cloud.hosts(), home.cloud.state().launches.len()), (2, 4));
 }
 
-/// A refusal leaves nothing that would have to be looked for.
+/// A refusal leaves nothing to recover.
 #[tokio::test(start_paused = true)]
-async fn what_was_refused_is_not_in_the_journal() {
+async fn a_refused_resource_is_not_in_the_journal() {
     let home = Home::new(Cloud::new(0));
     home.cloud.state().lies = 1;
     let went = home.up(&spec(1, ""), None).await;

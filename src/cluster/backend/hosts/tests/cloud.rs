@@ -1,4 +1,4 @@
-//! A cloud in memory on the clock of the test: it spaces launches, boots for a while, and has so many of each region at a time.
+//! An in-memory cloud on the test's clock: it spaces launches, boots for a while, and has limited capacity per region.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,14 +20,14 @@ use crate::provider::{
 
 /// The time between two launches.
 pub(super) const SPACING: Duration = Duration::from_secs(12);
-/// How long a host takes from its launch until it is usable.
+/// The time from a host's launch until it is usable.
 pub(super) const BOOT: Duration = Duration::from_secs(240);
-/// How often it may be asked again.
+/// The poll interval of a capacity wait.
 pub(super) const POLL: Duration = Duration::from_secs(20);
 /// The regions, in the order of the spec.
 pub(super) const REGIONS: [&str; 2] = ["south", "west"];
 
-/// Something that was made.
+/// A created resource.
 #[derive(Debug, Clone)]
 pub(super) struct Thing {
     pub(super) tag: Tag,
@@ -42,27 +42,27 @@ pub(super) struct Thing {
 pub(super) struct State {
     begun: Instant,
     pub(super) things: Vec<Thing>,
-    /// How many there are of each region, from a time on.
+    /// The hosts left in each region.
     stock: BTreeMap<String, usize>,
     deliveries: Vec<(Duration, &'static str, usize)>,
-    /// Every launch that was made, and by which region.
+    /// Every launch: its key, region and time.
     pub(super) launches: Vec<(Key, String, Duration)>,
     pub(super) refused: usize,
-    /// When it was asked what there is.
-    pub(super) looks: Vec<Duration>,
+    /// The times of the queries for capacity.
+    pub(super) queries: Vec<Duration>,
     pub(super) observed: usize,
     pub(super) ills: usize,
-    /// How often the first region is listed though there is none in it.
+    /// How many more times the first region is listed as available though it has no capacity.
     pub(super) lies: usize,
     ids: usize,
-    /// Each region takes a set of rules of its own, before the hosts.
+    /// Each region needs its own set of rules before hosts.
     pub(super) has_rules: bool,
     pub(super) kept_out: bool,
-    /// The GPUs that are promised of each host.
+    /// The GPUs promised for each host.
     pub(super) gpus: Vec<GpuOffer>,
 }
 
-/// A handle to the one cloud.
+/// A handle to the cloud.
 #[derive(Debug, Clone)]
 pub(super) struct Cloud {
     state: Arc<Mutex<State>>,
@@ -70,7 +70,7 @@ pub(super) struct Cloud {
 }
 
 impl Cloud {
-    /// One that has so many in its first region.
+    /// A cloud with this many hosts in its first region.
     pub(super) fn new(stock: usize) -> Self {
         let state = State {
             begun: Instant::now(),
@@ -79,7 +79,7 @@ impl Cloud {
             deliveries: Vec::new(),
             launches: Vec::new(),
             refused: 0,
-            looks: Vec::new(),
+            queries: Vec::new(),
             observed: 0,
             ills: 0,
             lies: 0,
@@ -91,7 +91,7 @@ impl Cloud {
         Self { state: Arc::new(Mutex::new(state)), pace: Arc::default() }
     }
 
-    /// So many more come at a time.
+    /// Adds hosts to a region after this time.
     pub(super) fn delivers(&self, after: Duration, region: &'static str, count: usize) {
         self.state().deliveries.push((after, region, count));
     }
@@ -111,7 +111,7 @@ impl Cloud {
         self.state().begun.elapsed()
     }
 
-    /// How many hosts there are.
+    /// The number of hosts.
     pub(super) fn hosts(&self) -> usize {
         self.state().things.iter().filter(|thing| thing.kind == "instance").count()
     }
@@ -181,9 +181,9 @@ impl Provider for Cloud {
     async fn resolve(&self, _scope: &Scope, hosts: Vec<HostRequest>) -> Result<Resolved> {
         let mut state = self.state();
         let now = state.begun.elapsed();
-        state.looks.push(now);
+        state.queries.push(now);
         if state.kept_out {
-            return Err(Error::new(ErrorKind::Provider, "look what there is").because("the key was revoked"));
+            return Err(Error::new(ErrorKind::Provider, "list the offers").because("the key was revoked"));
         }
         let there: Vec<&Thing> = state.things.iter().filter(|thing| thing.kind == "instance").collect();
         let missing = hosts.iter().filter(|host| !there.iter().any(|thing| thing.tag.key == host.key)).count();
@@ -247,7 +247,7 @@ impl Provider for Cloud {
         if !self.state().has_rules {
             return Ok(vec![one(&request.key, "instance", Vec::new(), true)]);
         }
-        // As at Lambda: what they are depends on where the hosts are, and what they are called does not.
+        // As at Lambda: the rules depend on the region of the hosts, but their key does not.
         let settings = json!({ "region": region_of(&request.found) });
         let shared = ResourceRequest { settings, ..one(&rules, "rules", Vec::new(), false) };
         Ok(vec![shared, one(&request.key, "instance", vec![rules], true)])

@@ -1,4 +1,4 @@
-//! Hosts in memory: they answer the programs that they are sent as a host does on which all goes well, after a while.
+//! In-memory hosts: they answer each program like a healthy host, after a while.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ pub(super) const PREPARE: Duration = Duration::from_secs(300);
 pub(super) const FIREWALL: Duration = Duration::from_secs(1);
 pub(super) const DEPLOY: Duration = Duration::from_secs(2);
 
-/// One stage on one host: from when to when, and whether it came by a connection that was made after the last stage.
+/// One stage that ran on one host: its program, its times, and the number of its connection.
 #[derive(Debug, Clone)]
 pub(super) struct Ran {
     pub(super) host: Key,
@@ -38,7 +38,7 @@ struct State {
     gpus: BTreeMap<Key, usize>,
 }
 
-/// All hosts, and the way to them.
+/// All hosts and their connector.
 #[derive(Debug, Clone)]
 pub(super) struct Hosts {
     state: Arc<Mutex<State>>,
@@ -62,23 +62,23 @@ impl Hosts {
         Self { state: Arc::new(Mutex::new(state)), open: Arc::default() }
     }
 
-    /// What ran on hosts, by their stages.
+    /// The runs of a stage, on all hosts.
     pub(super) fn ran(&self, stage: &str) -> Vec<Ran> {
         self.state.lock().unwrap().ran.iter().filter(|ran| ran.stage == stage).cloned().collect()
     }
 
-    /// So many GPUs are on the bus of a host.
+    /// Gives a host this many GPUs.
     pub(super) fn has_gpus(&self, host: Key, count: usize) {
         self.state.lock().unwrap().gpus.insert(host, count);
     }
 
-    /// A stage fails on a host.
+    /// Makes a stage fail on a host.
     pub(super) fn fails(&self, host: Key, stage: &'static str) {
         self.state.lock().unwrap().fails = Some((host, stage));
     }
 }
 
-/// The value of a variable that a program begins with.
+/// The value of a variable that a program assigns at its beginning.
 fn assigned(program: &str, name: &str) -> String {
     let begin = format!("{name}=");
     let line = program.lines().find_map(|line| line.strip_prefix(&begin)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `up` on a cloud and hosts in memory, on a clock that stands still while nobody waits: hours take milliseconds.
+//! `up` on an in-memory cloud and hosts, with a paused clock: hours take milliseconds.
 
 mod capacity_wait;
 mod cloud;
@@ -27,7 +27,7 @@ use hosts::Hosts;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// One user, one cloud.
+/// One user with one cloud.
 struct Home {
     folder: tempfile::TempDir,
     cloud: Cloud,
@@ -35,7 +35,7 @@ struct Home {
     cancel: (CancelHandle, Cancel),
 }
 
-/// How an `up` went.
+/// The outcome of an `up`.
 struct Went {
     promises: Vec<Compared>,
     result: Result<usize>,
@@ -44,7 +44,7 @@ struct Went {
 }
 
 impl Went {
-    /// What it waited for, in its words.
+    /// The waits that it reported.
     fn waited(&self) -> Vec<String> {
         let waiting = self.events.iter().filter_map(|event| match event {
             EventKind::Waiting { what, .. } => Some(what.clone()),
@@ -54,12 +54,12 @@ impl Went {
     }
 }
 
-/// So many hosts, and what else a spec says.
+/// A spec with this many hosts, and further YAML.
 fn spec(hosts: usize, more: &str) -> Loaded {
     spec_with("{per: host, gpus: 0}", hosts, more)
 }
 
-/// The same with such workers.
+/// The same with these workers.
 fn spec_with(workers: &str, hosts: usize, more: &str) -> Loaded {
     let entries: String = (0..hosts).map(|host| format!("  - {{node: h{host}}}\n")).collect();
     let text = format!(
@@ -91,7 +91,7 @@ impl Home {
         Ledger::new(store.unwrap_or_else(|| Store::create(&paths, &scope, jiff::Timestamp::now()).unwrap()))
     }
 
-    /// All of `up` but the checks at its end.
+    /// Runs `up` without the checks at its end.
     async fn up(&self, loaded: &Loaded, wait: Option<Duration>) -> Went {
         let (events, mut inbox) = Bus::new();
         let cancel = self.cancel.1.clone();
@@ -119,11 +119,11 @@ impl Home {
             carry_to(&pipeline, &replan, loaded, (found, observed, goal)).await
         }
         .await;
-        let mut told = Vec::new();
+        let mut received = Vec::new();
         while let Ok(event) = inbox.try_recv() {
-            told.push(event);
+            received.push(event);
         }
         let known = ledger.state();
-        Went { promises: world.promises(&known), result, events: told, known }
+        Went { promises: world.promises(&known), result, events: received, known }
     }
 }

@@ -1,4 +1,4 @@
-//! A host that has fewer GPUs than its provider promised is not what was leased.
+//! A host with fewer GPUs than promised is reported.
 
 use super::cloud::Cloud;
 use super::{Home, spec_with};
@@ -14,23 +14,23 @@ fn home(there: [usize; 2]) -> Home {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_with_fewer_gpus_than_promised_is_told_whatever_workers_are_counted_by() {
+async fn a_host_with_fewer_gpus_than_promised_is_reported_however_workers_are_counted() {
     for workers in ["{per: gpu}", "{per: host}", "{per: host, gpus: 1}", "{count: 2, gpus: 1}"] {
         let went = home([2, 1]).up(&spec_with(workers, 2, ""), None).await;
         went.result.unwrap();
-        let told: Vec<(String, CheckOutcome, &str)> =
+        let reported: Vec<(String, CheckOutcome, &str)> =
             went.promises.iter().map(|of| (of.host.display_name(), of.outcome, of.saw.as_str())).collect();
         let both = "promised 2 x NVIDIA A100, found 2: NVIDIA A100 at 0000:01:00.0, NVIDIA A100 at 0000:02:00.0";
         let one = "promised 2 x NVIDIA A100, found 1: NVIDIA A100 at 0000:01:00.0";
         let all = [("host-0".to_owned(), CheckOutcome::Passed, both), ("host-1".to_owned(), CheckOutcome::Failed, one)];
-        assert_eq!(told, all, "{workers}");
-        // A later `verify` asks no provider: the promise is on the disk.
+        assert_eq!(reported, all, "{workers}");
+        // A later `verify` queries no provider: the promise is in the journal.
         assert!(went.known.host(&Key::host(1)).unwrap().promised.is_some());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn gpus_that_are_only_declared_were_promised_by_nobody() {
+async fn declared_gpus_are_not_compared_with_the_promise() {
     let went = home([0, 0]).up(&spec_with("{count: 2, gpus: 2}", 2, "gpu: declared\n"), None).await;
     went.result.unwrap();
     assert_eq!(went.promises, []);

@@ -1,4 +1,4 @@
-//! How long it takes until hosts are up: what the provider's pace, a boot and a preparation take, and no more.
+//! How long `up` takes: no more than the provider's pace, a boot and a preparation.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::hosts::{DEPLOY, FIREWALL, PREPARE};
 use super::{Home, spec};
 use crate::name::Key;
 
-/// A launch waits for no preparation, and a preparation for no launch but its own host's.
+/// A launch waits for no preparation, and a preparation only for the launch of its own host.
 #[tokio::test(start_paused = true)]
 async fn each_host_goes_its_own_way_and_all_take_as_long_as_the_last() {
     for count in [1_u32, 4, 16] {
@@ -31,12 +31,12 @@ async fn each_host_goes_its_own_way_and_all_take_as_long_as_the_last() {
         }
         if count > 1 {
             let last = *at.last().unwrap();
-            assert!(prepared[0].from < last + BOOT, "the first was in work while the last was not there");
+            assert!(prepared[0].from < last + BOOT, "the first was prepared before the last was there");
         }
     }
 }
 
-/// What is opened goes to all the others, by an address that is known, and is confirmed by a new connection within its minute.
+/// Ports are opened to the addresses of all others, and a new connection confirms that within the minute.
 #[tokio::test(start_paused = true)]
 async fn hosts_are_opened_to_each_other_once_all_of_them_are_there() {
     let home = Home::new(Cloud::new(3));
@@ -55,21 +55,21 @@ async fn hosts_are_opened_to_each_other_once_all_of_them_are_there() {
         assert!(deploy.connection > firewall.connection, "a new connection proves that it lets us in");
     }
     let sessions = ["-", "prepare", "firewall", "deploy"].map(|stage| home.hosts.ran(stage).len());
-    // The look before, and the one after all are there.
+    // One inspection before the plan, and one after all hosts are there.
     assert_eq!(sessions, [6, 3, 3, 3]);
     assert!(FIREWALL + DEPLOY < PREPARE / 20, "they do not count");
 }
 
-/// A single host is opened to nobody.
+/// A single host opens no ports.
 #[tokio::test(start_paused = true)]
-async fn a_single_host_is_not_guarded() {
+async fn a_single_host_gets_no_firewall() {
     let home = Home::new(Cloud::new(1));
     home.up(&spec(1, ""), None).await.result.unwrap();
     assert!(home.hosts.ran("firewall").is_empty());
     assert_eq!(home.hosts.ran("deploy").len(), 1);
 }
 
-/// One that never answers is waited for once, not once by each of the others.
+/// A host that never answers is waited for once, not once for each of the others.
 #[tokio::test(start_paused = true)]
 async fn a_silent_host_is_waited_for_once() {
     let home = Home::new(Cloud::new(4));
