@@ -109,8 +109,8 @@ impl Target {
             );
             assert!(memory < MOST_MEMORY, "{} came to {} MiB", self.name, memory / 1024);
         }
-        let told = failures.iter().map(|(why, (path, times))| format!("\n{why}, {times} times: {path}"));
-        assert!(failures.is_empty(), "{} failed:{}", self.name, told.collect::<String>());
+        let lines = failures.iter().map(|(why, (path, times))| format!("\n{why}, {times} times: {path}"));
+        assert!(failures.is_empty(), "{} failed:{}", self.name, lines.collect::<String>());
     }
 
     fn folder(&self) -> PathBuf {
@@ -137,7 +137,7 @@ pub(crate) fn demand(holds: bool, what: impl FnOnce() -> String) -> Result<(), S
     if holds { Ok(()) } else { Err(what()) }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a run of the tests is told by it how long to be")]
+#[expect(clippy::disallowed_methods, reason = "a run of the tests takes its length from it")]
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }

@@ -204,7 +204,7 @@ fn change(bytes: &mut Vec<u8>, other: &[u8], rng: &mut Rng, target: &Target) {
                 bytes.splice(at..to, numbers[rng.usize(..numbers.len())].iter().copied());
             }
         }
-        // A line goes, comes twice, or goes elsewhere.
+        // A line goes, comes twice, or moves.
         7 => {
             let mut lines: Vec<Vec<u8>> = bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
             if !lines.is_empty() {

@@ -77,7 +77,7 @@ const BROKEN: &[(Bug, &[&str])] = &[
     (Bug::ExpandHasTwoHosts, &["expand-is-pure-and-complete"]),
     (Bug::PlaceMoves, &["place-of-a-host"]),
     (Bug::PlaceOfWhatIsGone, &["place-of-a-host"]),
-    (Bug::EffectAfterTheSettleTime, &[
+    (Bug::EffectAfterTheConsistencyDelay, &[
         "acquire-shows-in-observe", "acquire-twice-with-one-key", "id-recorded-before-acquire-returns",
         "partial-acquire", "place-of-a-host", "answer-lost-after-the-effect", "cancel-in-the-middle", "late-effect",
         "release-twice", "release-of-what-never-was", "foreign-owner-untouched",
@@ -98,7 +98,7 @@ const BROKEN: &[(Bug, &[&str])] = &[
 #[tokio::test]
 async fn each_broken_provider_fails_the_cases_that_it_breaks() {
     for (bug, expected) in BROKEN {
-        let late = *bug == Bug::EffectAfterTheSettleTime;
+        let late = *bug == Bug::EffectAfterTheConsistencyDelay;
         let provider = if late { Memory::new(true).late() } else { Memory::new(true) }.with(*bug);
         let results = run(&subject(&provider), &mut |_| {}).await;
         assert_eq!(failed(&results), *expected, "{bug:?}: {results:#?}");

@@ -5,6 +5,7 @@ mod lines;
 mod reference;
 mod security;
 mod specs;
+mod words;
 
 use std::path::{Path, PathBuf};
 

@@ -234,8 +234,8 @@ fn a_workspace_that_is_not_jupyters_own_is_refused_before_the_start() {
     let case = render("amd-two-gpus");
     let steps = &case.deployments[0].stage.steps;
     let at = |name: &str| steps.iter().position(|step| step.name == name).unwrap();
-    let step = &steps[at("look at Jupyter's workspace")];
-    assert!(at("look at Jupyter's workspace") < at("start the containers"));
+    let step = &steps[at("check Jupyter's workspace")];
+    assert!(at("check Jupyter's workspace") < at("start the containers"));
     assert_eq!(step.variables["workspace"], "/home/ubuntu/work");
     let hint = step.hint.clone().unwrap();
     assert!(

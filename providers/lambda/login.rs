@@ -55,7 +55,7 @@ impl Login for LambdaLogin {
         Ok(LoginForm {
             place: api::place_of(&meant(context, ask)?),
             steps: vec![
-                "gpucl needs an API key of Lambda; to make one:".to_owned(),
+                "an API key of Lambda is needed; to create one:".to_owned(),
                 "  1. open https://cloud.lambda.ai/api-keys".to_owned(),
                 "  2. Generate API key: any name; it is shown only this once".to_owned(),
             ],

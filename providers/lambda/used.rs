@@ -54,11 +54,7 @@ pub(super) fn key_of(
     let found = own.iter().find_map(|(file, text)| Some((file, keys.iter().filter(usable).find(|key| key.is(text))?)));
     Ok(match found {
         Some((file, key)) => {
-            notes.push(format!(
-                "gpucl logs in to the hosts with the account's key {}, which is {}",
-                key.name,
-                file.display()
-            ));
+            notes.push(format!("login to the hosts uses the account's key {}, which is {}", key.name, file.display()));
             account(key)
         }
         None => KeyFound::Own,

@@ -37,7 +37,7 @@ use crate::error::{Doing as _, ErrorKind, Result};
 
 pub use super::faults::{LogEntry, Rule};
 pub use config::{Bug, Config, HostConfig, ImageConfig, Quirks, Service, User};
-pub use snapshot::{FloatingIpSeen, KeyPairSeen, LeaseSeen, PortSeen, ServerSeen, Snapshot};
+pub use snapshot::{FloatingIpSnapshot, KeyPairSnapshot, LeaseSnapshot, PortSnapshot, ServerSnapshot, Snapshot};
 
 use super::door::Door;
 use super::wire::{Breakable, Wire};

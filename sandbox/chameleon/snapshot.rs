@@ -12,20 +12,20 @@ use super::state::State;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Snapshot {
     /// Leases, including those that have ended.
-    pub leases: Vec<LeaseSeen>,
+    pub leases: Vec<LeaseSnapshot>,
     /// Servers that are not deleted.
-    pub servers: Vec<ServerSeen>,
+    pub servers: Vec<ServerSnapshot>,
     /// Ports of servers.
-    pub ports: Vec<PortSeen>,
+    pub ports: Vec<PortSnapshot>,
     /// Floating IPs, attached or not.
-    pub floating_ips: Vec<FloatingIpSeen>,
+    pub floating_ips: Vec<FloatingIpSnapshot>,
     /// Key pairs of all users.
-    pub key_pairs: Vec<KeyPairSeen>,
+    pub key_pairs: Vec<KeyPairSnapshot>,
 }
 
 /// A lease in a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct LeaseSeen {
+pub struct LeaseSnapshot {
     /// Id: a UUID.
     pub id: String,
     /// Name; unique only if the site enforces it.
@@ -48,7 +48,7 @@ pub struct LeaseSeen {
 
 /// A server in a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ServerSeen {
+pub struct ServerSnapshot {
     /// Id: a UUID.
     pub id: String,
     /// Name; not unique.
@@ -73,7 +73,7 @@ pub struct ServerSeen {
 
 /// A port in a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct PortSeen {
+pub struct PortSnapshot {
     /// Id: a UUID.
     pub id: String,
     /// Id of the project.
@@ -86,7 +86,7 @@ pub struct PortSeen {
 
 /// A floating IP in a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct FloatingIpSeen {
+pub struct FloatingIpSnapshot {
     /// Id: a UUID.
     pub id: String,
     /// Id of the user who created it; Neutron's API does not show it.
@@ -107,7 +107,7 @@ pub struct FloatingIpSeen {
 
 /// A key pair in a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct KeyPairSeen {
+pub struct KeyPairSnapshot {
     /// Name, unique per user.
     pub name: String,
     /// Id of the user.
@@ -125,7 +125,7 @@ impl Snapshot {
             leases: state
                 .leases
                 .all()
-                .map(|lease| LeaseSeen {
+                .map(|lease| LeaseSnapshot {
                     id: lease.id.clone(),
                     name: lease.name.clone(),
                     user_id: lease.user_id.clone(),
@@ -140,7 +140,7 @@ impl Snapshot {
             servers: state
                 .servers
                 .all()
-                .map(|server| ServerSeen {
+                .map(|server| ServerSnapshot {
                     id: server.id.clone(),
                     name: server.name.clone(),
                     user_id: server.user_id.clone(),
@@ -156,7 +156,7 @@ impl Snapshot {
             ports: state
                 .ports
                 .all()
-                .map(|port| PortSeen {
+                .map(|port| PortSnapshot {
                     id: port.id.clone(),
                     project_id: port.project_id.clone(),
                     server: port.server.clone(),
@@ -166,7 +166,7 @@ impl Snapshot {
             floating_ips: state
                 .floating_ips
                 .all()
-                .map(|address| FloatingIpSeen {
+                .map(|address| FloatingIpSnapshot {
                     id: address.id.clone(),
                     user_id: address.user_id.clone(),
                     project_id: address.project_id.clone(),
@@ -180,7 +180,7 @@ impl Snapshot {
             key_pairs: state
                 .keys
                 .all()
-                .map(|key| KeyPairSeen {
+                .map(|key| KeyPairSnapshot {
                     name: key.name.clone(),
                     user_id: key.user_id.clone(),
                     public_key: key.public_key.clone(),

@@ -45,7 +45,7 @@ pub use config::{Account, Bug, Config, ImageConfig, Outcome, RegionConfig, TooFa
 pub use contract::{Validated, Violation, totals};
 pub use hosts::{Boot, Hosts};
 pub use pace::Pace;
-pub use snapshot::{FileSystemSeen, InstanceSeen, RulesetSeen, Snapshot, SshKeySeen};
+pub use snapshot::{FileSystemSnapshot, InstanceSnapshot, RulesetSnapshot, Snapshot, SshKeySnapshot};
 pub use undeclared::Undeclared;
 
 use state::{Shared, State};

@@ -10,20 +10,20 @@ use super::state::{Host, Instance, State};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Snapshot {
     /// Instances, including terminated ones that are still listed.
-    pub instances: Vec<InstanceSeen>,
+    pub instances: Vec<InstanceSnapshot>,
     /// SSH keys of the account.
-    pub ssh_keys: Vec<SshKeySeen>,
+    pub ssh_keys: Vec<SshKeySnapshot>,
     /// File systems of the account.
-    pub file_systems: Vec<FileSystemSeen>,
+    pub file_systems: Vec<FileSystemSnapshot>,
     /// Firewall rulesets of all regions.
-    pub rulesets: Vec<RulesetSeen>,
+    pub rulesets: Vec<RulesetSnapshot>,
     /// Firewall rules of the account, as JSON.
     pub global_rules: Vec<Value>,
 }
 
 /// An instance in a snapshot.
 #[derive(Clone, PartialEq, Serialize)]
-pub struct InstanceSeen {
+pub struct InstanceSnapshot {
     /// Id: 32 hexadecimal digits.
     pub id: String,
     /// Name; empty for none.
@@ -68,7 +68,7 @@ pub struct InstanceSeen {
     pub is_foreign: bool,
 }
 
-impl std::fmt::Debug for InstanceSeen {
+impl std::fmt::Debug for InstanceSnapshot {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(to, "{} `{}` {} {} {}", self.id, self.name, self.instance_type, self.region, self.status)
     }
@@ -76,7 +76,7 @@ impl std::fmt::Debug for InstanceSeen {
 
 /// An SSH key in a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct SshKeySeen {
+pub struct SshKeySnapshot {
     /// Id: 32 hexadecimal digits.
     pub id: String,
     /// Name; not unique.
@@ -87,7 +87,7 @@ pub struct SshKeySeen {
 
 /// A file system in a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct FileSystemSeen {
+pub struct FileSystemSnapshot {
     /// Id: 32 hexadecimal digits.
     pub id: String,
     /// Name, unique in the account.
@@ -100,7 +100,7 @@ pub struct FileSystemSeen {
 
 /// A firewall ruleset in a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RulesetSeen {
+pub struct RulesetSnapshot {
     /// Id: 32 hexadecimal digits.
     pub id: String,
     /// Name; not unique.
@@ -125,7 +125,7 @@ impl Snapshot {
             ssh_keys: state
                 .keys
                 .iter()
-                .map(|key| SshKeySeen {
+                .map(|key| SshKeySnapshot {
                     id: key.id.clone(),
                     name: key.name.clone(),
                     public_key: key.public_key.clone(),
@@ -134,7 +134,7 @@ impl Snapshot {
             file_systems: state
                 .file_systems
                 .iter()
-                .map(|system| FileSystemSeen {
+                .map(|system| FileSystemSnapshot {
                     id: system.id.clone(),
                     name: system.name.clone(),
                     region: system.region.clone(),
@@ -144,7 +144,7 @@ impl Snapshot {
             rulesets: state
                 .rulesets
                 .iter()
-                .map(|ruleset| RulesetSeen {
+                .map(|ruleset| RulesetSnapshot {
                     id: ruleset.id.clone(),
                     name: ruleset.name.clone(),
                     region: ruleset.region.clone(),
@@ -157,7 +157,7 @@ impl Snapshot {
     }
 
     /// Instances that are not terminated, of any user.
-    pub fn alive(&self) -> impl Iterator<Item = &InstanceSeen> {
+    pub fn alive(&self) -> impl Iterator<Item = &InstanceSnapshot> {
         self.instances.iter().filter(|instance| instance.status != "terminated")
     }
 
@@ -175,8 +175,8 @@ impl Snapshot {
     }
 }
 
-fn seen(state: &State, instance: &Instance, ip: Option<String>) -> InstanceSeen {
-    InstanceSeen {
+fn seen(state: &State, instance: &Instance, ip: Option<String>) -> InstanceSnapshot {
+    InstanceSnapshot {
         id: instance.id.clone(),
         name: instance.name.clone(),
         instance_type: instance.kind.clone(),

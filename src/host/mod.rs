@@ -77,7 +77,7 @@ pub trait Host: Send + Sync {
     async fn rebooted(&self, wait: Duration) -> Result<()> {
         let _ = wait;
         Err(Error::new(ErrorKind::Unsupported, format!("reboot {}", self.name()))
-            .because("gpucl must not reboot this machine"))
+            .because("this machine must not be rebooted"))
     }
 
     /// Kills the execs left by a gpucl that was killed, on hosts where they outlive it.

@@ -89,8 +89,8 @@ pub struct StepDefinition {
     pub retry: u32,
     /// How long it may take.
     pub timeout: Option<SpecDuration>,
-    /// What it may change on the host, such as `package nftables` or `file /etc/docker/daemon.json`; one per line. A text that
-    /// renders to nothing is left out.
+    /// What it may change on the host, such as `package nftables` or `file /etc/docker/daemon.json`; one per line. A
+    /// text that renders to nothing is left out.
     #[serde(default)]
     pub affected_paths: Vec<String>,
     /// What the user can do when it fails.

@@ -1,8 +1,8 @@
 //! Playbooks: data that brings a host to a state, compiled into one shell program per stage.
 //!
-//! One exec delivers the program and its files, starts it detached under a host-wide lock, and follows its log. The program
-//! survives the exec, gpucl and the connection; the next exec attaches to it. `docs/concepts/host-programs.md` describes
-//! this in full, `shell/` holds the program text.
+//! One exec delivers the program and its files, starts it detached under a host-wide lock, and follows its log. The
+//! program survives the exec, gpucl and the connection; the next exec attaches to it. `docs/concepts/host-programs.md`
+//! describes this in full, `shell/` holds the program text.
 
 mod compile;
 mod definition;

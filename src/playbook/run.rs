@@ -59,7 +59,10 @@ pub async fn run_stage(
         if follower.restarts() || (restart.is_awaited() && !follower.is_whole()) {
             tokio::select! {
                 waited = restart.wait(host, follower.boot_id(), events) => waited.map_err(|error| error.while_doing(doing()))?,
-                () = &mut cancel => return Err(Error::new(ErrorKind::Cancelled, doing()).because("it was stopped while the machine reboots")),
+                () = &mut cancel => {
+                    let error = Error::new(ErrorKind::Cancelled, doing());
+                    return Err(error.because("it was stopped while the machine reboots"));
+                }
             }
             ids.program = random::letters(16)?;
             ids.program_nonce = random::letters(20)?;

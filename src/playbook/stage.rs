@@ -93,7 +93,7 @@ pub struct StepReport {
 /// The result of a stage.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StageReport {
-    /// The host's facts, collected again after the steps.
+    /// The host's facts at the end of the stage.
     pub facts: Facts,
     /// The steps that were run or skipped, in order; empty when the whole stage was skipped.
     pub steps: Vec<StepReport>,
@@ -106,7 +106,8 @@ pub struct StageReport {
 }
 
 impl Stage {
-    /// Joins several stages into one, in order; each step keeps the variables of its stage. All `finally` steps come last.
+    /// Joins several stages into one, in order; each step keeps the variables of its stage. All `finally` steps come
+    /// last.
     pub fn join(name: &str, stages: Vec<Self>, timeout: Duration) -> Self {
         let mut joined =
             Self { name: name.to_owned(), steps: Vec::new(), files: Vec::new(), variables: BTreeMap::new(), timeout };

@@ -1,4 +1,4 @@
-//! How Ray runs on hosts: what a node is started with, how it is seen, how it is ended.
+//! How Ray runs on hosts: how nodes are started, observed and ended.
 
 pub mod compose;
 pub mod native;

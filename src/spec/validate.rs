@@ -46,7 +46,7 @@ pub(super) fn validate(spec: &Spec, lookup: Lookup<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     if spec.name.is_reserved() {
         problems.push(
-            Problem::new("name", format!("`{}` cannot be a cluster name: gpucl reserves it for leases", spec.name))
+            Problem::new("name", format!("`{}` cannot be a cluster name: it is reserved for leases", spec.name))
                 .note("leases made by `gpucl lease` have it in their tags"),
         );
     }

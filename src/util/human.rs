@@ -45,9 +45,13 @@ pub fn bytes(bytes: u64) -> String {
     format!("{amount:.1} TiB")
 }
 
-/// A number with a noun: `1 worker`, `2 workers`.
+/// A number with a noun: `1 worker`, `2 workers`, `2 processes`.
 pub fn count(number: usize, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+    match (number, what.ends_with('s')) {
+        (1, _) => format!("1 {what}"),
+        (_, true) => format!("{number} {what}es"),
+        (_, false) => format!("{number} {what}s"),
+    }
 }
 
 /// A time in the system's time zone: `Sat 21 Nov 16:50 CET`.

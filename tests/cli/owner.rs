@@ -58,6 +58,6 @@ fn a_copied_owner_changes_nothing_and_names_both_ways_out() {
     std::fs::write(&file, FOREIGN).unwrap();
     let _ = env.run(&["owner", "move"]).exits(0).prints("abcd1234 belongs to this machine from now on");
     let _ = env.run(&["owner", "show"]).exits(0);
-    let _ = env.run(&["gc", "--yes", "--provider", "lambda"]).exits(0).prints("deleted 1 thing");
+    let _ = env.run(&["gc", "--yes", "--provider", "lambda"]).exits(0).prints("deleted 1 resource");
     assert!(!has_key());
 }

@@ -38,7 +38,7 @@ pub(crate) enum Bug {
     ExpandHasTwoHosts,
     PlaceMoves,
     PlaceOfWhatIsGone,
-    EffectAfterTheSettleTime,
+    EffectAfterTheConsistencyDelay,
     SecondReleaseFails,
     ReleaseGoesByKey,
     ReleaseTakesTheOwnersAll,
@@ -95,7 +95,7 @@ impl Memory {
     /// With one bug.
     pub(crate) fn with(mut self, bug: Bug) -> Self {
         self.bug = Some(bug);
-        if bug == Bug::EffectAfterTheSettleTime {
+        if bug == Bug::EffectAfterTheConsistencyDelay {
             self.delay = Duration::from_secs(3600);
         }
         self

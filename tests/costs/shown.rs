@@ -54,7 +54,7 @@ fn above_a_limit_it_asks_and_refuses_without_a_terminal() {
     let refused = site.run(&["up", &file]).exits(2);
     let _ = refused
         .says("it costs 1 SU an hour (1 x lease on c03-05)")
-        .says("more than 0.50 SU an hour is asked about")
+        .says("more than 0.50 SU an hour needs confirmation")
         .says("hint: gpucl up cluster.yaml --yes");
     assert_eq!(site.ours().counts(), [0; 4]);
     assert!(!folder(&site.env).exists(), "something is known of what was refused");

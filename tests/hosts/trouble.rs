@@ -50,7 +50,7 @@ fn a_wrong_host_key_is_refused_with_both_keys_and_the_way_out() {
         .says("its host key differs from the known one")
         .says("its key is now SHA256:")
         .says("stop here: somebody may be intercepting the connection")
-        .says("hint: to accept the new key, write it into `host_key:` of that entry of `hosts:`");
+        .says("hint: to accept the new key, write it into `host_key:` in that entry of `hosts:`");
     assert_eq!(lab.host.sessions(), before, "nothing was run there");
     lab.nothing_is_known();
 }

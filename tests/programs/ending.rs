@@ -100,7 +100,7 @@ async fn a_killed_program_is_distinguished_from_a_finished_one() {
     let host = home.host();
     let (killed, id) = tokio::join!(run(&host, &stage), kill);
     let error = killed.unwrap_err();
-    assert!(error.to_string().contains("gone without a result"), "{error}");
+    assert!(error.to_string().contains("disappeared without a result"), "{error}");
     let report = run(&home.host(), &stage).await.unwrap();
     assert_eq!(outcomes(&report), [("work", StepOutcome::Changed)]);
     assert!(!runs_anywhere(&id), "a step of the killed program still runs");

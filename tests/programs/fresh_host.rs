@@ -198,7 +198,7 @@ async fn a_fresh_gpu_machine_is_prepared_with_a_reboot_and_restored() {
     let sessions = || host.run("journalctl -u ssh -o cat").matches("Starting session:").count();
     let report = host.prepare("", &["10.0.0.2"]).await.unwrap();
     let said = host.said.lock().unwrap().clone();
-    assert!(said.contains("== pb-nvidia started anew"), "{said}");
+    assert!(said.contains("== pb-nvidia rebooted"), "{said}");
     assert_eq!(report.values["gpus_expected"], "2");
     assert_eq!(report.values["cdi"], "yes");
     assert!(report.values["driver_version"].starts_with("580."), "{:?}", report.values);

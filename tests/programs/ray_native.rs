@@ -178,7 +178,7 @@ async fn an_interrupted_install_is_repeated_once_for_two_clusters() {
         kill_process(running_program(&place.home).1, Signal::KILL).unwrap();
     };
     let (first, ()) = tokio::join!(place.run(&[]), cut);
-    assert!(first.unwrap_err().to_string().contains("gone without a result"));
+    assert!(first.unwrap_err().to_string().contains("disappeared without a result"));
 
     // Two clusters of one user, at the same time.
     let (mut other, _) = Place::new(Some(&real_python())).with_own_home();

@@ -150,7 +150,7 @@ async fn a_machine_that_does_not_come_back_is_reported_with_the_limit() {
     other.name = "other".to_owned();
     machine.limit = Some(Duration::from_millis(1));
     let error = run(&machine, &other).await.unwrap_err();
-    assert!(error.to_string().contains("anew"), "{error}");
+    assert!(error.to_string().contains("reboot"), "{error}");
     assert!(!machine.home.path().join("begun").exists());
     assert_eq!(machine.asked(), 1);
 }

@@ -161,7 +161,7 @@ fn ctrl_c_detaches_and_the_job_goes_on(env: &TestEnv) {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{said}");
-    assert!(said.contains("detached: job long goes on"), "{said}");
+    assert!(said.contains("detached: job long continues"), "{said}");
     env.run(&["job", "status", "long"]).exits(0).prints("RUNNING");
     env.run(&["status"]).exits(0).prints("1 running");
     env.run(&["job", "stop", "long"]).exits(0).says("job long was stopped");

@@ -7,7 +7,7 @@ fn the_reserved_word_lease_is_not_a_name() {
     refuses(
         "name: lease\n",
         r"
-  cluster.yaml:1:7: name: `lease` cannot be a cluster name: gpucl reserves it for leases
+  cluster.yaml:1:7: name: `lease` cannot be a cluster name: it is reserved for leases
      1 | name: lease
        |       ^^^^^
   leases made by `gpucl lease` have it in their tags

@@ -21,7 +21,7 @@ fn a_worker_that_dies_at_its_start() {
         .says("the end of the log of worker-0:\n")
         .says("the worker sees no way\n")
         .says("worker-0 does not stay up: it ended with exit code 23\nleft behind: head, host-0, worker-0\n")
-        .says("hint: gpucl logs -c t   # all that its nodes printed\n")
+        .says("hint: gpucl logs -c t   # the output of all its nodes\n")
         .says("hint: gpucl down -c t   # removes what is there\n");
     assert!(begun.elapsed().as_secs() < 60, "a node that ended was waited for");
     let worker = status(&env)["nodes"][1].clone();

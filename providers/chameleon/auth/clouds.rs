@@ -51,7 +51,7 @@ impl Clouds {
             return Err(match (&self.path, nearest(name, self.names())) {
                 (None, _) => error
                     .because("there is no clouds.yaml")
-                    .hint("gpucl looks in the working folder, ~/.config/openstack and /etc/openstack, or set OS_CLIENT_CONFIG_FILE"),
+                    .hint("it is searched for in the working folder, ~/.config/openstack and /etc/openstack; or set OS_CLIENT_CONFIG_FILE"),
                 (Some(path), near) => {
                     let error = error.because(format!("{} has only {}", path.display(), self.names().join(", ")));
                     match near {

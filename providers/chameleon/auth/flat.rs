@@ -102,7 +102,7 @@ impl Flat {
             "v3applicationcredential" | "applicationcredential" => Method::ApplicationCredential {
                 id: self.needed(&["application_credential_id"], source).map_err(|error| {
                     match self.get(&["application_credential_name"]) {
-                        Some(_) => error.hint("gpucl accepts application credentials by id only, not by name"),
+                        Some(_) => error.hint("application credentials are accepted by id only, not by name"),
                         None => error,
                     }
                 })?,

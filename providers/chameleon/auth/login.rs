@@ -71,7 +71,7 @@ impl Login for ChameleonLogin {
         };
         Ok(LoginForm {
             steps: vec![
-                format!("gpucl needs an application credential of {name}; to make one:"),
+                format!("an application credential of {name} is needed; to create one:"),
                 format!("  1. open {} and {in_project}", credentials_page(&place.auth_url)),
                 "  2. Create Application Credential: any name, roles `member` and `reader` (none selected means all)"
                     .to_owned(),

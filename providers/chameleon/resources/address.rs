@@ -192,7 +192,7 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
         false => error
             .because(format!("no floating IP is left; the project has some that are not in use: {}", idle.join(", ")))
             .hint(format!(
-                "if one of them is yours: `provider: {{name: chameleon, floating_ip: {}}}`; gpucl never takes one unasked",
+                "if one of them is yours: `provider: {{name: chameleon, floating_ip: {}}}`; none is taken unasked",
                 idle[0]
             )),
     })

@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// The credential's id, if it has one; default: you are asked
     #[arg(long, value_name = "ID")]
     credential_id: Option<String>,
-    /// Read the secret from stdin, and ask nothing
+    /// Read the secret from stdin, and ask nothing; with GPUCL_KEYRING=off it is stored in a file, not in the keyring
     #[arg(long)]
     secret_stdin: bool,
     /// List the stored logins

@@ -259,7 +259,8 @@ impl Route {
             config::lines_of(&text, &alias).next().and_then(|line| line.split_once(' ')).map(|(_, key)| key.trim());
         self.events.warn(format!(
             "{name} was not known before: its host key {fingerprint} is trusted from now on. To be sure, compare it \
-             with the output of `ssh-keygen -lf` on its console. To pin it, write into its entry of `hosts:`  host_key: {}",
+             with the output of `ssh-keygen -lf` on its console. To pin it, write into its entry of \
+             `hosts:`  host_key: {}",
             key.unwrap_or_default()
         ));
     }

@@ -53,7 +53,7 @@ fn look(folder: &Path, top: &Path, depth: usize) -> Result<(), String> {
         let path = entry.map_err(|error| error.to_string())?.path();
         let found = fs_err::symlink_metadata(&path).map_err(|error| error.to_string())?;
         let shown = path.display();
-        demand(depth > 0 || path == top, || format!("{shown} was not asked for"))?;
+        demand(depth > 0 || path == top, || format!("{shown} was not requested"))?;
         if found.is_symlink() {
             let target = fs_err::read_link(&path).map_err(|error| error.to_string())?;
             demand(target.is_relative(), || format!("{shown} leads to {}", target.display()))?;
@@ -64,7 +64,7 @@ fn look(folder: &Path, top: &Path, depth: usize) -> Result<(), String> {
             }
             continue;
         }
-        demand(found.is_dir() || found.is_file(), || format!("{shown} is no file"))?;
+        demand(found.is_dir() || found.is_file(), || format!("{shown} is not a file"))?;
         demand(found.permissions().mode() & 0o7000 == 0, || format!("{shown} has special rights"))?;
         if found.is_dir() {
             look(&path, top, depth + 1)?;
@@ -90,7 +90,7 @@ fn fuzz_archives_of_hosts() {
         let looked = look(&land, &land.join("results"), 0);
         let cleared = fs_err::remove_dir_all(&land).map_err(|error| format!("what landed cannot be removed: {error}"));
         if outside != 1 {
-            return Err(format!("{outside} things lie outside after {unpacked:?}"));
+            return Err(format!("{outside} entries are outside after {unpacked:?}"));
         }
         looked.and(cleared)
     });
@@ -142,7 +142,7 @@ fn fuzz_ssh_config() {
             let begin = format!("    {key} ");
             let mut lines = text.lines().filter_map(|line| line.strip_prefix(&begin));
             let Some(found) = lines.next() else { return Ok(None) };
-            demand(lines.next().is_none(), || format!("{key} stands there twice"))?;
+            demand(lines.next().is_none(), || format!("{key} is there twice"))?;
             value_of(found).map(Some).ok_or_else(|| format!("{key} is not one value: {found}"))
         };
         let file = target.identity_file.as_ref().map(|file| file.display().to_string().replace('%', "%%"));

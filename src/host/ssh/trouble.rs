@@ -198,9 +198,9 @@ impl Trouble {
              console, `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` shows its real key",
         );
         match (block.trust, self.between("  ssh-keygen -f ", '\n')) {
-            (Trust::FirstUse, _) => error.hint(format!("accept the new key: gpucl ssh --forget-host-key {name}")),
-            (Trust::Users, Some(command)) => error.hint(format!("accept the new key: ssh-keygen -f {command}")),
-            (Trust::Users, None) => error.hint(format!("accept the new key: ssh-keygen -R {}", block.address())),
+            (Trust::FirstUse, _) => error.hint(format!("to accept the new key: gpucl ssh --forget-host-key {name}")),
+            (Trust::Users, Some(command)) => error.hint(format!("to accept the new key: ssh-keygen -f {command}")),
+            (Trust::Users, None) => error.hint(format!("to accept the new key: ssh-keygen -R {}", block.address())),
             (Trust::Given, _) => {
                 error.hint("to accept the new key, write it into `host_key:` in that entry of `hosts:`")
             }

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// `0100007F:1F90 00000000000000000000000000000000:0016 …`: each group of four bytes in host byte order, the port in plain hexadecimal.
+/// `0100007F:1F90 00000000000000000000000000000000:0016 …`: each group of four bytes in host byte order, the port in
+/// plain hexadecimal.
 pub(super) fn listening(rest: &str) -> Vec<SocketAddr> {
     let mut found: Vec<SocketAddr> = rest.split_whitespace().filter_map(socket).collect();
     found.sort();

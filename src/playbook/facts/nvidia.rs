@@ -2,8 +2,9 @@
 
 use super::{Facts, GpuFact};
 
-/// One line of `nvidia-smi --query-gpu=pci.bus_id,uuid,name,memory.total,driver_version[,mig.mode.current]`, without units:
-/// `00000000:C6:00.0, GPU-…, NVIDIA H100 80GB HBM3, 81559, 580.95.05, Disabled`. A failure is printed as a sentence instead.
+/// One line of `nvidia-smi --query-gpu=pci.bus_id,uuid,name,memory.total,driver_version[,mig.mode.current]`, without
+/// units: `00000000:C6:00.0, GPU-…, NVIDIA H100 80GB HBM3, 81559, 580.95.05, Disabled`. A failure is printed as a
+/// sentence instead.
 pub(super) fn take(facts: &mut Facts, line: &str) {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     let [bus, uuid, name, rest @ ..] = fields.as_slice() else {

@@ -4,7 +4,7 @@
 say() { printf '::gpucl %s %s\n' "$nonce" "$*"; }
 
 # Sets `now`: milliseconds since boot. It needs no process, and that clock is never set.
-tell_now() {
+set_now() {
     read -r now _ </proc/uptime
     now=${now%.*}${now#*.}
     now=${now#0}
@@ -13,7 +13,7 @@ tell_now() {
 }
 
 # Sets `started`: when process $1 started; empty when it is gone. The pid alone may have been reused.
-tell_started() {
+set_started() {
     started=
     stat=
     { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 0

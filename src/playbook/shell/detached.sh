@@ -24,10 +24,10 @@ finish() {
 begin() {
     umask 077
     read -r boot </proc/sys/kernel/random/boot_id
-    tell_now
+    set_now
     current=0
     deadline=$((now + limit * 1000))
-    tell_started $$
+    set_started $$
     cd "$home" || exit 1
     : >>"$dir/values"
     printf '%s\n' "$id $$ $started $boot $stage $digest $deadline $nonce" >"$home/program/current.new"
@@ -37,22 +37,22 @@ begin() {
 
 # Runs the script $1 for at most $2 seconds, in its own session and without the lock; sets `code` and `late`.
 run_script() {
-    tell_now
+    set_now
     late=
     until=$((now + $2 * 1000))
     GPUCL_PROGRAM=$id setsid timeout -k 5 "$2" sh "$1" </dev/null 9>&- &
     code=0
     # A shell prints `Killed` for its children; that is not the step's output.
     { wait $! || code=$?; } 2>/dev/null
-    tell_now
+    set_now
     [ "$code" -eq 0 ] || [ "$now" -lt "$until" ] || late=1
     # Nothing of a timed-out script may go on.
     [ -z "$late" ] || sweep "$id"
 }
 
 # Sets `limit_now`, in seconds, and `limit_of`: the step's own limit or what is left of the stage's.
-tell_limit() {
-    tell_now
+set_limit() {
+    set_now
     limit_now=$(((deadline - now + 999) / 1000))
     limit_of=stage
     if [ "$1" -gt 0 ] && [ "$1" -lt "$limit_now" ]; then
@@ -80,7 +80,7 @@ may_restart() {
 
 # One step: number, retries, limit in seconds or 0, path it creates, name, whether a reboot follows (`yes`).
 step() {
-    tell_now
+    set_now
     began=$now
     current=$1
     say step "$1" "$5"
@@ -89,18 +89,18 @@ step() {
         return 0
     fi
     if [ -e "$dir/$1.unless" ]; then
-        tell_limit 60
+        set_limit 60
         # The output of `unless` is discarded.
         run_script "$dir/$1.unless" "$limit_now" >/dev/null 2>&1
         if [ "$code" -eq 0 ]; then
-            tell_now
+            set_now
             say skip "$1" "$((now - began))" "$5"
             return 0
         fi
     fi
     attempt=0
     while :; do
-        tell_limit "$3"
+        set_limit "$3"
         rm -f "$dir/$1.skipped"
         run_script "$dir/$1.sh" "$limit_now"
         [ "$code" -ne 0 ] || break

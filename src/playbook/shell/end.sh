@@ -3,7 +3,7 @@ main() {
     umask 077
     read -r boot </proc/sys/kernel/random/boot_id
     if read_current && [ "$c_boot" = "$boot" ] && [ ! -e "$c_dir/result" ]; then
-        tell_started "$c_pid"
+        set_started "$c_pid"
         if [ -n "$started" ] && [ "$started" = "$c_start" ]; then
             kill -s KILL "$c_pid"
             say ended "$c_stage"

@@ -23,12 +23,12 @@ read_current() {
 # Whether the program named in `current` still runs.
 runs() {
     read_current && [ "$c_boot" = "$boot" ] && [ ! -e "$c_dir/result" ] || return 1
-    tell_started "$c_pid"
+    set_started "$c_pid"
     [ "$started" = "$c_start" ]
 }
 
 # Sets `who` to the stage and tag of another cluster's program running on this host; false when there is none.
-tell_other() {
+find_other() {
     who=
     for file in "${lock%/*}"/*/program/current; do
         o_id=
@@ -36,7 +36,7 @@ tell_other() {
         other=${file%/program/current}
         [ -n "$o_id" ] && [ "$other" != "$home" ] && [ "$o_boot" = "$boot" ] || continue
         [ ! -e "$other/program/$o_stage-$o_digest/result" ] || continue
-        tell_started "$o_pid"
+        set_started "$o_pid"
         [ "$started" = "$o_start" ] || continue
         who="$o_stage ${other##*/}"
         return 0
@@ -46,9 +46,9 @@ tell_other() {
 
 # The lock is held, but not by a program of this cluster: waits a moment, and gives up at a limit.
 wait_for_lock() {
-    tell_now
+    set_now
     [ -n "$waiting_since" ] || waiting_since=$now
-    if tell_other; then
+    if find_other; then
         [ "$who" = "$waiting_for" ] || say waiting "$limit" "$who"
         waiting_for=$who
         [ "$((now - waiting_since))" -lt "$((limit * 1000))" ] || trouble "another cluster's program (stage $who) did not end within $limit seconds"
@@ -153,14 +153,14 @@ follow() {
     same=other
     [ "$c_stage-$c_digest" != "$stage-$digest" ] || same=same
     say log "$c_nonce" "$c_id" "$same" "$c_stage"
-    tell_started "$PPID"
+    set_started "$PPID"
     parent=$started
     while :; do
         # The reader was killed.
-        tell_started "$PPID"
+        set_started "$PPID"
         [ "$started" = "$parent" ] || exit 1
         # The order matters: check for the end first, then read what was written before it.
-        tell_started "$c_pid"
+        set_started "$c_pid"
         if [ -e "$c_dir/result" ]; then
             over=result
         elif [ ! -e "$c_dir/log" ]; then
@@ -168,7 +168,7 @@ follow() {
         elif [ "$started" != "$c_start" ]; then
             over=died
         else
-            tell_now
+            set_now
             [ "$now" -lt "$((c_deadline + 30000))" ] || over=stuck
         fi
         show_new

@@ -139,7 +139,7 @@ facts_system() {
         [ ! -e "$file" ] || fact cdi "$file"
     done
     facts_secure_boot
-    # In the kernel's own format; gpucl parses it.
+    # In the kernel's own format; parsed by the caller.
     fact listening "$(awk '$4 == "0A" { print $2 }' /proc/net/tcp /proc/net/tcp6 2>/dev/null | sort -u | tr '\n' ' ')"
     fact addresses "$(awk '/\/32 host LOCAL/ { print last } { last = $2 }' /proc/net/fib_trie 2>/dev/null | sort -u | tr '\n' ' ')"
 }

@@ -1,4 +1,4 @@
-//! The shell text of a host's checks: everything that it runs is looked at from inside, at the same time.
+//! The shell code of a host's checks: everything it runs is checked from inside, in parallel.
 
 use std::fmt::Write as _;
 
@@ -15,14 +15,14 @@ use crate::runtime::native::resource_of;
 use crate::spec::{NodeRole, NodeSpec};
 
 const CHECKS: &str = include_str!("shell/checks.sh");
-/// How long a look at GPUs may take, in seconds: the first use of a driver takes some.
+/// How long a GPU check may take, in seconds: the first use of a driver is slow.
 const GPU_LIMIT: u32 = 60;
-/// How long a client may take to join and to run its tasks.
+/// How long a client may take to join and run its tasks, in seconds.
 const CLIENT_LIMIT: u32 = 90;
-/// How long all that the head looks at may take.
+/// How long the head's checks together may take, in seconds.
 const CLUSTER_LIMIT: u32 = 100;
 
-/// The checks of one host; `image` is the one that its nodes run.
+/// The checks of one host; `image` is its nodes' image.
 pub(super) fn checks(cluster: &Cluster<'_>, host: &HostInput, image: &str) -> Result<String> {
     let scope = cluster.request.scope;
     let mut text = header(&host.tag);
@@ -103,7 +103,7 @@ fn workers(cluster: &Cluster<'_>) -> Vec<Value> {
     workers.map(|node| json!({"target": node.key.display_name(), "resource": resource_of(&node.key)})).collect()
 }
 
-/// What the head is to look at.
+/// What the head checks.
 fn of_cluster(cluster: &Cluster<'_>) -> Value {
     let at = &cluster.at;
     let node = |node: &NodeSpec| {
@@ -130,7 +130,7 @@ fn of_cluster(cluster: &Cluster<'_>) -> Value {
     want
 }
 
-/// What is to be looked at behind passwords, which no container of jobs is given, and the files that they lie in.
+/// The checks that need passwords, and the files with these; no container that runs jobs gets them.
 fn of_services(cluster: &Cluster<'_>) -> Option<(Value, Vec<&'static str>)> {
     let at = &cluster.at;
     let mut want = json!({"timeout_s": CLUSTER_LIMIT, "patience_s": 40});
@@ -151,7 +151,7 @@ fn of_services(cluster: &Cluster<'_>) -> Option<(Value, Vec<&'static str>)> {
     (!secrets.is_empty()).then_some((want, secrets))
 }
 
-/// The object store, as the probe takes it.
+/// The object store, as input to the probe.
 pub(super) fn store(cluster: &Cluster<'_>) -> Option<Value> {
     let store = cluster.store.as_ref()?;
     let region = store.external.as_ref().map_or("us-east-1", |external| &external.region);

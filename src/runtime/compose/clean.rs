@@ -1,4 +1,4 @@
-//! Ending a host's project, and leaving the host as it was found. Each is one script, run by one exec as root.
+//! Ends a host's project, and restores the host as it was found. Each is one script, run in one exec as root.
 
 use super::{CleanOptions, closed_table, firewall_table, home_of};
 use crate::render::quote;
@@ -6,17 +6,18 @@ use crate::render::quote;
 const STOP: &str = include_str!("shell/stop.sh");
 const CLEAN: &str = include_str!("shell/clean.sh");
 
-/// The script that ends the project of this tag and keeps its volumes, its files and all that was installed.
+/// The script that ends the project of this tag and keeps its volumes, its files and everything installed.
 ///
-/// Prints what it ended, a line each behind `::removed `, and `::stopped` when nothing of it runs any more.
+/// Prints a `::removed ` line for each thing that it ended, and `::stopped` when nothing of the project runs any more.
 pub fn stop_script(tag: &str) -> String {
     format!("{}{STOP}if stop_project; then echo ::stopped; fi\n", header(tag))
 }
 
-/// The script that removes all that carries this tag: containers, volumes, networks, built images, firewall table, files.
+/// The idempotent script that removes everything with this tag: containers, volumes, networks, built images, firewall
+/// table, files.
 ///
-/// Prints what it removed, a line each behind `::removed `; what stays on purpose behind `::kept `; what could not be removed
-/// behind `::left `; and at last `::clean` when nothing is left. May be run again at any time.
+/// Prints a `::removed ` line for each thing removed, `::kept ` for what stays on purpose, `::left ` for what could not
+/// be removed, and at the end `::clean` when nothing is left.
 pub fn clean_script(tag: &str, options: CleanOptions) -> String {
     let set = |name: &str, is: bool| format!("{name}={}\n", if is { "1" } else { "" });
     let flags = set("keep_data", options.keep_data);
@@ -24,7 +25,7 @@ pub fn clean_script(tag: &str, options: CleanOptions) -> String {
     format!("{}{flags}{STOP}undo() {{\n{undo}}}\n{CLEAN}clean\n", header(tag))
 }
 
-/// What every script of a tag begins with.
+/// The beginning of every script of a tag.
 pub(super) fn header(tag: &str) -> String {
     let (table, closed) = (firewall_table(tag), closed_table(tag));
     format!("tag={}\nhome={}\ntable={table}\nclosed={closed}\n", quote(tag), quote(&home_of(tag)))

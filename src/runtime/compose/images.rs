@@ -1,4 +1,4 @@
-//! Which images a host runs: the pinned ones, what the spec chooses in their place, and those that are built there.
+//! The images of a host: the pinned ones, the spec's replacements, and those built on the host.
 
 use std::collections::BTreeMap;
 
@@ -8,51 +8,51 @@ use crate::render::{Library, render};
 use crate::spec::Spec;
 use crate::util::digest;
 
-/// The file that pins them.
+/// The file with the pinned images.
 const FILE: &str = "templates/ray-compose/images.yaml";
 
-/// An image that is built on the host.
+/// An image to build on the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Build {
-    /// Its name, which holds the digest of all that it is made of.
+    /// The name, with the digest of its Dockerfile and arguments as the tag.
     pub image: String,
-    /// What a person calls it.
+    /// The name shown to the user, which is its template's.
     pub title: String,
     /// The Dockerfile's text.
     pub dockerfile: String,
-    /// Its arguments.
+    /// The build arguments.
     pub arguments: BTreeMap<String, String>,
 }
 
 /// The images of one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostImages {
-    /// The one that nodes of Ray run.
+    /// The image of the Ray nodes.
     pub ray: String,
-    /// Jupyter's.
+    /// The image of Jupyter; empty without Jupyter on this host.
     pub jupyter: String,
-    /// The object store's.
+    /// The image of the object store.
     pub store: String,
-    /// Prometheus'.
+    /// The image of Prometheus.
     pub prometheus: String,
-    /// The node exporter's.
+    /// The image of the node exporter.
     pub node_exporter: String,
-    /// Grafana's.
+    /// The image of Grafana.
     pub grafana: String,
-    /// Those that are built on the host, in this order.
+    /// The images to build on the host, in this order.
     pub builds: Vec<Build>,
-    /// Those that are pulled.
+    /// The images to pull.
     pub pulls: Vec<String>,
 }
 
 impl HostImages {
-    /// Whether this image is built here, so that no registry is to be asked for it.
+    /// Whether this image is built on the host, so that it must not be pulled.
     pub fn is_built(&self, image: &str) -> bool {
         self.builds.iter().any(|build| build.image == image)
     }
 }
 
-/// Works out the images of a host; `is_head` says whether it is the head's, which runs the services.
+/// Chooses the images of a host; `is_head` is true for the head's host, which runs the services.
 pub fn host_images(spec: &Spec, facts: &Facts, is_head: bool, library: &Library) -> Result<HostImages> {
     let names = names(spec, library)?;
     let doing = || Error::new(ErrorKind::Spec, "choose the images");
@@ -66,7 +66,7 @@ pub fn host_images(spec: &Spec, facts: &Facts, is_head: bool, library: &Library)
         let mut arguments = BTreeMap::from([("BASE".to_owned(), base.to_owned())]);
         arguments.extend(version.map(|version| ("RAY_VERSION".to_owned(), version.to_owned())));
         arguments.extend(pip_index.clone().map(|url| ("PIP_INDEX_URL".to_owned(), url)));
-        // Where packages come from is not what they are.
+        // The source of packages does not change the image.
         let of: Vec<_> = arguments.iter().filter(|(name, _)| *name != "PIP_INDEX_URL").collect();
         let image = format!("gpucl/{template}:{}", digest::of_json(&(&dockerfile, of)));
         builds.push(Build { image: image.clone(), title: template.to_owned(), dockerfile, arguments });
@@ -76,8 +76,8 @@ pub fn host_images(spec: &Spec, facts: &Facts, is_head: bool, library: &Library)
     let ray = match (nvidia, amd, names.get("ray_rocm")) {
         (true, true, _) => {
             return Err(doing()
-                .because("a host has GPUs of NVIDIA and of AMD, and no image has the libraries of both")
-                .hint("leave one kind out of the cluster: use hosts with one kind each"));
+                .because("a host has NVIDIA and AMD GPUs, and no image has the libraries for both")
+                .hint("use hosts with GPUs of a single vendor"));
         }
         (true, false, _) => pinned("ray_gpu")?,
         (false, true, Some(image)) => image.clone(),
@@ -125,12 +125,12 @@ pub fn host_images(spec: &Spec, facts: &Facts, is_head: bool, library: &Library)
     images.builds = builds;
     pulls.sort();
     pulls.dedup();
-    // What is built is in no registry.
+    // Built images are in no registry.
     images.pulls = pulls.into_iter().filter(|image| !images.is_built(image)).collect();
     Ok(images)
 }
 
-/// All images by their names: the built-in ones, over them the data folders', over them the spec's.
+/// All images by name: the built-in ones, overridden by the data folders', overridden by the spec's.
 fn names(spec: &Spec, library: &Library) -> Result<BTreeMap<String, String>> {
     let mut names = read(spec, &Library::default())?;
     names.extend(read(spec, library)?);

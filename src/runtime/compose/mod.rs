@@ -1,7 +1,7 @@
 //! The `docker` runtime: one compose project per host.
 //!
-//! Everything here is pure: from a spec, the nodes and what the hosts told come the files of each project, the stages that
-//! bring a host there, the script that looks at it and the one that removes it. `cluster::backend::hosts` runs them.
+//! Everything here is pure: it turns a spec, the nodes and the facts about the hosts into each project's files, the
+//! stages that prepare and deploy it, and the scripts that inspect and remove it. `cluster::backend::hosts` runs them.
 
 mod checks;
 mod clean;
@@ -27,26 +27,26 @@ pub use super::project::{
 };
 use crate::util::digest;
 
-/// Where the folders of all hosts lie on them: root's alone.
+/// The parent folder of gpucl's folders on a host, accessible to root only.
 pub const HOST_FOLDERS: &str = "/var/lib/gpucl";
 
-/// The folder of a host, by its tag.
+/// The folder for a host's tag.
 pub fn home_of(tag: &str) -> String {
     format!("{HOST_FOLDERS}/{tag}")
 }
 
-/// The name of the nftables table of a host, by its tag: a table's name takes no hyphens and few letters.
+/// The name of a host's nftables table, by its tag: short and without hyphens, as table names require.
 pub fn firewall_table(tag: &str) -> String {
     format!("gpucl_{}", &digest::short(tag.as_bytes())[..12])
 }
 
-/// The name of the nftables table that keeps a host's loopback, its containers and the cloud's metadata apart.
+/// The name of the nftables table that protects a host's loopback, its containers and the cloud's metadata.
 pub fn closed_table(tag: &str) -> String {
     format!("{}_closed", firewall_table(tag))
 }
 
-/// The name of the interface of a single host's containers, and of the control group of those that are on their host's own network:
-/// an interface's name takes 15 letters.
+/// The name of a single host's container network interface, or of the control group of containers in the host network:
+/// 15 letters, the limit for an interface.
 fn containers_name(tag: &str) -> String {
     format!("gpucl{}", &digest::short(tag.as_bytes())[..10])
 }

@@ -1,22 +1,22 @@
-//! Which ports a host's containers take.
+//! The ports of a host's containers.
 
 use crate::spec::NodeSpec;
 use crate::state::HostPorts;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where ports are looked for when the usual ones are taken.
+/// The first port to try when a usual one is taken.
 const OTHERS_FROM: u16 = 20_000;
-/// Where Ray's own ports begin on the host's network, and where else.
+/// The first of Ray's own ports on the host network, and the alternative.
 const RAY_FROM: [u16; 2] = [11_000, 21_000];
-/// How many ports Ray's nodes of one host share.
+/// How many ports the Ray nodes of one host share.
 const RAY_PORTS: u16 = 9_000;
 /// The most ports of one node.
 const MOST_OF_NODE: u16 = 1_000;
-/// How many of a node's ports have a use of their own; its workers' begin behind them.
+/// How many of a node's ports have a fixed use; its workers' ports follow them.
 const OWN: u16 = 10;
 
 impl HostPorts {
-    /// Chooses ports of a host: the usual ones where they are free, else the next from 20000 up.
+    /// Chooses ports of a host: the usual ones where free, else the next free one from 20000 up.
     pub fn choose(taken: &BTreeSet<u16>) -> Self {
         let mut taken = taken.clone();
         let is_clear = |from: u16| (from..from + OWN).all(|port| !taken.contains(&port));
@@ -44,18 +44,18 @@ impl HostPorts {
         }
     }
 
-    /// The port of the head's GCS on the host's network.
+    /// The port of the head's GCS on the host network.
     pub(super) fn gcs(&self) -> u16 {
         self.ray + 8
     }
 
-    /// The port of the node exporter on the host's network.
+    /// The port of the node exporter on the host network.
     pub(super) fn exporter(&self) -> u16 {
         self.ray + 9
     }
 }
 
-/// The ports of one node on its host's network. Several nodes share a host, so each has its own.
+/// The ports of one node on the host network, which the nodes of a host share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NodePorts {
     from: u16,
@@ -70,7 +70,7 @@ impl NodePorts {
         Self { from: ports.ray.saturating_add(index.saturating_mul(each)), count: each }
     }
 
-    /// The flags of `ray start` for them, but for those of the head alone.
+    /// The flags of `ray start` for them, without those only for the head.
     pub(super) fn flags(self) -> Vec<(&'static str, u16)> {
         vec![
             ("node-manager-port", self.from),
@@ -89,19 +89,19 @@ impl NodePorts {
         self.from + 3
     }
 
-    /// The port of the head's metrics of its autoscaler.
+    /// The port of the head's autoscaler metrics.
     pub(super) fn autoscaler_metrics(self) -> u16 {
         self.from + 6
     }
 
-    /// The port of the head's metrics of its dashboard.
+    /// The port of the head's dashboard metrics.
     pub(super) fn dashboard_metrics(self) -> u16 {
         self.from + 7
     }
 }
 
-/// The ports of a host that listen on its address, as ranges, when the cluster has several hosts, to be open to its peers and
-/// to nobody else: Ray's, the node exporter's, and on the head's host the object store's and the Ray client's. None on a single host.
+/// The ports of a host that must be open to its peers, and to nobody else, as ranges: Ray's, the node exporter's, and
+/// on the head's host the object store's and the Ray client's. Empty for a single host.
 pub fn peer_ports(ports: &HostPorts, nodes: &[NodeSpec], is_head: bool, hosts: usize) -> Vec<(u16, u16)> {
     if hosts < 2 {
         return Vec::new();

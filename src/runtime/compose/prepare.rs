@@ -1,4 +1,4 @@
-//! The stage that brings a host to where a project can run on it: playbooks chosen by what the host is.
+//! The stage that prepares a host for a project: playbooks chosen by the host's facts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use crate::render::Library;
 use crate::spec::Spec;
 use crate::util::near;
 
-/// The playbooks that a spec may set variables of, in the order in which they run.
+/// The playbooks whose variables a spec may set, in the order in which they run.
 const PLAYBOOKS: [&str; 6] = ["base", "docker", "nvidia", "amd", "images", "firewall"];
-/// A playbook: its name in a spec, its file's name, and the variables that gpucl sets itself.
+/// A playbook: its name in a spec, its file's name, and the variables set by gpucl.
 type Part = (&'static str, &'static str, Vec<(&'static str, String)>);
 
-/// What a host lets in from the cluster's other hosts, and when that is known.
+/// What a host accepts from the cluster's other hosts, if already known.
 #[derive(Debug, Clone, Copy)]
 pub enum Peers<'a> {
-    /// There are no others.
+    /// There are no other hosts.
     None,
-    /// It is known only once all of them are there: [`firewall_stage`] sets it then.
+    /// Known only once all of them exist: [`firewall_stage`] sets it then.
     Later,
-    /// It is known.
+    /// Known now.
     Known {
         /// The addresses of the others.
         addresses: &'a [String],
-        /// The ports that are opened to them and to nobody else, such as `6379` and `20000-20999`.
+        /// The ports to open to them and to nobody else, such as `6379` and `20000-20999`.
         ports: &'a [String],
     },
 }
@@ -37,7 +37,8 @@ const UNDO: &str = include_str!("undo.sh");
 
 /// The stage `prepare` of a host: packages, engine, driver, toolkit, images, firewall.
 ///
-/// What is opened to known peers stays so for a minute: [`confirm_steps`] keeps it. `images` are pulled while the driver is installed.
+/// Ports opened to known peers stay open for a minute unless [`confirm_steps`] confirms them. `images` are pulled while
+/// the driver is installed.
 pub fn preparation(
     spec: &Spec,
     facts: &Facts,
@@ -62,7 +63,7 @@ pub fn preparation(
         parts.push(("images", "images", vec![images]));
     }
     parts.push(closed(tag, peers));
-    // Last, since what it sets is taken back within a minute when nobody confirms it.
+    // Last, since its rules are reverted after a minute unless confirmed.
     if let Peers::Known { addresses, ports } = peers {
         parts.push(firewall(tag, addresses, ports));
     }
@@ -74,8 +75,8 @@ pub fn preparation(
     Ok(Stage::join("prepare", stages, limit))
 }
 
-/// The stage `guard` of a host whose peers are known now: these ports are opened to these addresses and to nobody else, for a minute:
-/// [`confirm_steps`] keeps it so.
+/// The stage `firewall` of a host whose peers are known: opens these ports to these addresses and to nobody else, for a
+/// minute unless [`confirm_steps`] confirms it.
 pub fn firewall_stage(
     spec: &Spec,
     facts: &Facts,
@@ -88,7 +89,7 @@ pub fn firewall_stage(
     Ok(Stage::join("firewall", stages.into_iter().collect(), spec.timeouts.prepare.0))
 }
 
-/// Before anything is published. Nobody sets variables of it.
+/// The playbook that closes the host, before anything is published. A spec cannot set its variables.
 fn closed(tag: &str, peers: Peers<'_>) -> Part {
     let name = containers_name(tag);
     let (bridge, group) = if matches!(peers, Peers::None) { (name, String::new()) } else { (String::new(), name) };
@@ -100,7 +101,7 @@ fn firewall(tag: &str, addresses: &[String], ports: &[String]) -> Part {
     ("firewall", "firewall", ours)
 }
 
-/// The stage of one playbook; none where it does not apply.
+/// The stage of one playbook; `None` when it does not apply to the host.
 fn stage_of(
     stage: &str,
     spec: &Spec,
@@ -122,24 +123,25 @@ fn stage_of(
     playbook.stage(stage, &variables, spec.timeouts.prepare.0).map(Some)
 }
 
-/// The stage that keeps what the firewall of this host's tag was set to, and with it its ports. It must come by a connection
-/// that was made after the stage `prepare`, within a minute.
+/// The stage that confirms the firewall of this host's tag. It must run within a minute, over a connection opened after
+/// the firewall was set.
 pub fn confirm_steps(tag: &str, library: &Library) -> Result<Stage> {
     let variables = BTreeMap::from([("table".to_owned(), firewall_table(tag))]);
     playbook::load(library, "firewall-confirm")?.stage("confirm", &variables, CONFIRM_LIMIT)
 }
 
-/// The script that puts back what the playbooks changed on the host of this tag, by what they wrote down; it is run before the
-/// host's folder is removed. Settings, units and firewall rules go always; packages, their lists and keys only to `purge`.
+/// The idempotent script that reverts what the playbooks changed on the host of this tag, from their records; it runs
+/// before the host's folder is removed. Settings, units and firewall rules are always reverted; packages, their lists
+/// and keys only with `purge`.
 ///
-/// Prints `::removed WHAT`, `::kept WHAT` and `::left WHAT`, a line each. May be run again.
+/// Prints lines `::removed WHAT`, `::kept WHAT` and `::left WHAT`.
 pub fn undo_script(tag: &str, purge: bool) -> String {
     let home = home_of(tag);
     let purge = if purge { "yes" } else { "no" };
     format!("(\nhome={}\npurge={purge}\n{UNDO})\n", crate::render::quote(&home))
 }
 
-/// Refuses variables of a playbook that is not there.
+/// Rejects variables of an unknown playbook.
 fn known(spec: &Spec) -> Result<()> {
     let Some(odd) = spec.playbooks.keys().find(|name| !PLAYBOOKS.contains(&name.as_str())) else {
         return Ok(());
@@ -213,7 +215,7 @@ mod tests {
         assert_eq!(place(&stage, "load the AMD driver"), None);
         let begin = &stage.steps[places[2]];
         assert_eq!(begin.variables["images"], "a/ray:1 b/x:2");
-        // One copy of what several playbooks share.
+        // One copy of the files that several playbooks share.
         let mut files: Vec<&str> = stage.files.iter().map(|file| file.path.as_str()).collect();
         files.sort_unstable();
         assert_eq!(files, ["lib/apt.sh", "lib/engine.sh", "lib/nvidia.sh"]);
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_reach_their_playbook_and_unknown_ones_are_refused() {
+    fn settings_are_passed_to_their_playbook_and_unknown_ones_are_refused() {
         let given = spec("playbooks: {docker: {registry_mirror: 'http://m:5000'}, nvidia: {branch: '570'}}");
         let stage = made(&given, &facts("nvidia"), &[]).unwrap();
         let step = |name: &str| &stage.steps[place(&stage, name).unwrap()];
@@ -250,7 +252,7 @@ mod tests {
         assert_eq!(firewall.variables["ports"], "6379,20000-20999");
         let confirm = confirm_steps(tag, &Library::default()).unwrap();
         assert_eq!((confirm.name.as_str(), &confirm.variables["table"]), ("confirm", &firewall_table(tag)));
-        // Opened later, it is the same steps, in a stage of their own; the tool for it is there by then.
+        // When opened later, the same steps form their own stage; the tool is already installed then.
         let (peers, ports) = (["10.0.0.2".to_owned()], ["6379".to_owned(), "20000-20999".to_owned()]);
         let opened = firewall_stage(&spec(""), &facts("amd"), tag, &peers, &ports, &Library::default()).unwrap();
         let set = &opened.steps[place(&opened, "open the ports to the other hosts only").unwrap()];

@@ -1,4 +1,4 @@
-//! From a spec to compose projects.
+//! Renders compose projects from a spec.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub fn deployment_of(request: &DeployRequest<'_>, host: &Key) -> Result<Deployme
     let cluster = Cluster::new(request)?;
     let input = request.hosts.iter().find(|input| input.key == *host).ok_or_else(|| {
         Error::new(ErrorKind::Internal, format!("render the project of {}", host.display_name()))
-            .because("it is none of the hosts")
+            .because("it is not one of the hosts")
     })?;
     deployment(&cluster, input)
 }
@@ -47,16 +47,16 @@ fn deployment(cluster: &Cluster<'_>, host: &HostInput) -> Result<Deployment> {
     let checks = checks::checks(cluster, host, &images.ray)?;
     let mut stage = stage::deploy(&project, files, &nodes);
     if cluster.bridge {
-        // Of several hosts each is looked at once all of them are there.
+        // Several hosts are checked once all of them are up.
         stage.steps.push(stage::look_inside(&checks));
     }
     if !cluster.bridge {
-        // It comes by a connection made after the firewall was set: what it proves keeps the firewall.
+        // It runs over a connection opened after the firewall was set, which proves that the firewall can stay.
         let confirm = confirm_steps(&host.tag, request.library)?;
         let limit = stage.timeout + confirm.timeout;
         stage = Stage::join("deploy", vec![confirm, stage], limit);
     }
-    // Compose compares by itself.
+    // Compose does its own comparison.
     let digests = BTreeMap::new();
     Ok(Deployment { host: host.key.clone(), project: host.tag.clone(), nodes, digests, stage, checks })
 }
@@ -70,7 +70,7 @@ pub(super) struct Project<'a> {
 }
 
 impl Project<'_> {
-    /// All files that the host is delivered.
+    /// All files to deliver to the host.
     fn files(&self, nodes: &[NodeSpec]) -> Result<Vec<StageFile>> {
         let request = self.cluster.request;
         let mut files = self.secrets(nodes);
@@ -97,7 +97,7 @@ impl Project<'_> {
         for name in templates {
             files.push(file(format!("compose/{name}"), self.render(name, &beside)?));
         }
-        // The project comes last: it holds the digests of what the containers read at their start.
+        // The project comes last: it holds the digests of the files that containers read at startup.
         let context = self.context(nodes, &files)?;
         files.push(file("compose/compose.yaml".to_owned(), self.render("compose.yaml", &context)?));
         if self.is_head {
@@ -117,11 +117,11 @@ impl Project<'_> {
         Ok(text.into_bytes())
     }
 
-    /// The credentials that this host's containers read, and no others.
+    /// The credentials for this host's containers, and no others.
     fn secrets(&self, nodes: &[NodeSpec]) -> Vec<StageFile> {
         let store = self.cluster.store.as_ref();
         let mut names = Vec::new();
-        // A host without nodes has nobody who would read them.
+        // Only nodes read these.
         if !nodes.is_empty() {
             names.push("ray_token");
             names.extend(store.map(|_| "aws_credentials"));
@@ -147,7 +147,7 @@ impl Project<'_> {
         self.cluster.request.spec.services().jupyter.settings().is_some()
     }
 
-    /// What the files beside the project are filled in with.
+    /// The template variables of the files beside the project.
     fn beside(&self) -> Value {
         let at = &self.cluster.at;
         let exporters: Vec<Value> = self
@@ -171,7 +171,7 @@ impl Project<'_> {
         })
     }
 
-    /// What the project itself is filled in with.
+    /// The template variables of the project itself.
     fn context(&self, nodes: &[NodeSpec], files: &[StageFile]) -> Result<Value> {
         let request = self.cluster.request;
         let mut views = Vec::new();
@@ -325,12 +325,12 @@ impl Project<'_> {
     }
 }
 
-/// Whoever can enter the host's folder is root; containers, of many users, see these files one by one.
+/// World-readable, since containers of various users mount single files; only root can enter the host's folder.
 fn file(path: String, bytes: Vec<u8>) -> StageFile {
     StageFile { path, mode: 0o444, bytes }
 }
 
-/// The digest of some of the files. It stands in a label, so that a container that read another one is made anew.
+/// The digest of some of the files, for a label: compose then recreates a container that read other contents.
 fn digest_of(files: &[StageFile], names: &[&str]) -> String {
     let of: Vec<_> = files
         .iter()
@@ -340,7 +340,7 @@ fn digest_of(files: &[StageFile], names: &[&str]) -> String {
     digest::of_json(&of)
 }
 
-/// The pages that a cluster of this spec has, on the host with the head.
+/// The web pages of a cluster with this spec, on the head's host.
 pub fn pages(spec: &Spec, head_host: &Key, ports: &HostPorts) -> Vec<Page> {
     let services = spec.services();
     let page = |name: &str, port: u16, secret: &str, user: Option<&str>| Page {

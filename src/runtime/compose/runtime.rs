@@ -1,4 +1,4 @@
-//! The runtime `docker` on hosts that are reached by SSH.
+//! The runtime `docker` on hosts.
 
 use std::collections::BTreeSet;
 
@@ -106,7 +106,7 @@ impl ProjectRuntime for Compose {
     }
 }
 
-/// Who may come to which ports of a host.
+/// The peer addresses that may connect to a host, and the ports open to them.
 fn lets_in(request: &PrepareRequest<'_>) -> (Vec<String>, Vec<String>) {
     let host = request.host;
     let others = request.hosts.iter().filter(|other| other.key != host.key);
@@ -118,7 +118,7 @@ fn lets_in(request: &PrepareRequest<'_>) -> (Vec<String>, Vec<String>) {
     (others.map(|peer| peer.address.clone()).collect(), ports.collect())
 }
 
-/// The shell text that prints what of this tag is on the host. Changes nothing; works without Docker.
+/// The read-only script that prints everything on the host with this tag. Works without Docker.
 pub fn inspect_script(tag: &str) -> String {
     format!("{}{INSPECT}", header(tag))
 }

@@ -1,4 +1,4 @@
-//! The stage `deploy` of a host: its images, its project, and that all of it is well.
+//! The stage `deploy` of a host: gets the images, starts the project, and waits until it is healthy.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,16 +18,16 @@ const START: &str = include_str!("shell/deploy_start.sh");
 const STARTED: &str = include_str!("shell/deploy_started.sh");
 const WAIT: &str = include_str!("shell/deploy_wait.sh");
 const WORKSPACE: &str = include_str!("shell/deploy_workspace.sh");
-/// How long the step that waits may take beyond its own limit, in which it shows the logs of what is slow.
+/// Extra time for the waiting step beyond its own limit, to show the logs of slow containers.
 const MARGIN: Duration = Duration::from_secs(90);
 
-/// The stage that brings this project up.
+/// The stage that deploys this project.
 pub(super) fn deploy(project: &Project<'_>, files: Vec<StageFile>, nodes: &[NodeSpec]) -> Stage {
     let request = project.cluster.request;
     let timeouts = &request.spec.timeouts;
     let mut steps = vec![Step {
-        name: "make the folders of the containers".to_owned(),
-        // Ray's user is the image's; the folder above is root's alone.
+        name: "create the containers' folders".to_owned(),
+        // Ray runs as the image's user; the parent folder belongs to root only.
         unless: Some("[ -k dashboards ] && [ \"$(stat -c %a lib)\" = 755 ]".to_owned()),
         run: "mkdir -p dashboards\nchmod 1777 dashboards\nchmod 755 lib".to_owned(),
         ..Step::default()
@@ -70,7 +70,7 @@ pub(super) fn deploy(project: &Project<'_>, files: Vec<StageFile>, nodes: &[Node
         run: START.to_owned(),
         timeout: Some(Duration::from_secs(600)),
         hint: Some(format!(
-            "look at the project: gpucl exec --host {} --root -- docker ps -a",
+            "check the project: gpucl exec --host {} --root -- docker ps -a",
             project.host.key.display_name()
         )),
         errors: start_errors(),
@@ -88,16 +88,16 @@ pub(super) fn deploy(project: &Project<'_>, files: Vec<StageFile>, nodes: &[Node
     Stage { name: "deploy".to_owned(), steps, files, variables, timeout }
 }
 
-/// The last step: what the checks see is handed back with the stage, so that it takes no exec of its own.
+/// The last step: it returns the check results as values of the stage, which saves an exec.
 pub(in crate::runtime) fn look_inside(checks: &str) -> Step {
     Step {
-        name: "look at all of it from inside".to_owned(),
-        // What was seen once is no proof of now.
+        name: "check everything from inside".to_owned(),
+        // Earlier results prove nothing now.
         unless: Some("false".to_owned()),
         run: format!(
             "grep -v '^check' \"$gpucl_values\" >\"$gpucl_values.new\" || :\nmv -f \"$gpucl_values.new\" \"$gpucl_values\"\n\
-             set +eu\n(\n{checks}\n) | {{\n    told=0\n    while IFS= read -r line; do\n        case $line in\n            \
-             '::check '*) told=$((told + 1)); value \"check$told\" \"${{line#::check }}\" ;;\n            \
+             set +eu\n(\n{checks}\n) | {{\n    count=0\n    while IFS= read -r line; do\n        case $line in\n            \
+             '::check '*) count=$((count + 1)); value \"check$count\" \"${{line#::check }}\" ;;\n            \
              *) printf '%s\\n' \"$line\" ;;\n        esac\n    done\n}}"
         ),
         timeout: Some(Duration::from_secs(300)),
@@ -105,7 +105,7 @@ pub(in crate::runtime) fn look_inside(checks: &str) -> Step {
     }
 }
 
-/// Our containers of this host, by their names.
+/// The names of gpucl's containers on this host.
 fn containers(project: &Project<'_>, nodes: &[NodeSpec]) -> Vec<String> {
     let cluster = project.cluster;
     let mut keys: Vec<Key> = nodes.iter().map(|node| node.key.clone()).collect();
@@ -129,7 +129,7 @@ fn containers(project: &Project<'_>, nodes: &[NodeSpec]) -> Vec<String> {
     keys.iter().map(|key| cluster.request.scope.tag(key).to_string()).collect()
 }
 
-/// What the head waits for, as its probe takes it, and the containers of it.
+/// The services that the head waits for, as input to its probe, and their containers.
 fn services(project: &Project<'_>, limit: Duration) -> (String, Vec<String>) {
     let cluster = project.cluster;
     let at = &cluster.at;
@@ -161,7 +161,7 @@ fn services(project: &Project<'_>, limit: Duration) -> (String, Vec<String>) {
 
 fn pull(images: &[String]) -> Step {
     Step {
-        name: "pull the images that are missing".to_owned(),
+        name: "pull missing images".to_owned(),
         unless: Some("for image in $images; do docker image inspect \"$image\" >/dev/null 2>&1; done".to_owned()),
         run: "for image in $images; do\n    docker image inspect \"$image\" >/dev/null 2>&1 && continue\n    echo \"pulling $image\"\n    \
               docker pull -q \"$image\" || { echo \"the image $image cannot be pulled\"; exit 1; }\ndone"
@@ -174,7 +174,7 @@ fn pull(images: &[String]) -> Step {
                 .to_owned(),
         ),
         errors: vec![
-            known("no space left on device", "the host's disk is full", Some("free some of it, or take a host with a larger disk")),
+            known("no space left on device", "the host's disk is full", Some("free some space, or use a host with a larger disk")),
             known("manifest unknown|not found|pull access denied", "{line}", None),
         ],
         ..Step::default()
@@ -197,12 +197,12 @@ fn build(build: &Build) -> Step {
         variables,
         retry: 1,
         timeout: Some(Duration::from_secs(3600)),
-        hint: Some(format!("templates/{}/README.md says what it takes", build.title)),
+        hint: Some(format!("see templates/{}/README.md for the requirements", build.title)),
         errors: vec![
             known(
                 "No matching distribution|Could not find a version|Temporary failure in name resolution|ConnectionError",
                 "the host finds no packages: {line}",
-                Some("give it an index that it reaches: `build: {pip_index_url: …}` in the spec"),
+                Some("set an index that the host can reach: `build: {pip_index_url: …}` in the spec"),
             ),
             known("no space left on device", "the host's disk is full", None),
         ],
@@ -210,11 +210,11 @@ fn build(build: &Build) -> Step {
     }
 }
 
-/// Looks whether the folder that Jupyter is given belongs to its user, before anything is started.
+/// Checks that Jupyter's folder belongs to its user, before anything is started.
 fn workspace(folder: &str, host: &str) -> Step {
     let folder_word = quote(folder);
     Step {
-        name: "look at Jupyter's workspace".to_owned(),
+        name: "check Jupyter's workspace".to_owned(),
         unless: Some(
             "[ -d \"$workspace\" ] && [ \"$(stat -L -c %u \"$workspace\")\" = 1000 ] && [ ! -e \"$workspace/.ssh\" ]"
                 .to_owned(),
@@ -223,7 +223,7 @@ fn workspace(folder: &str, host: &str) -> Step {
         variables: BTreeMap::from([("workspace".to_owned(), folder.to_owned())]),
         timeout: Some(Duration::from_secs(30)),
         hint: Some(format!(
-            "make a folder for it: gpucl exec --host {host} --root -- install -d -o 1000 -g 1000 {folder_word}"
+            "create a folder for it: gpucl exec --host {host} --root -- install -d -o 1000 -g 1000 {folder_word}"
         )),
         errors: vec![known("workspace: ", "{line}", None)],
         ..Step::default()
@@ -235,24 +235,25 @@ fn start_errors() -> Vec<KnownError> {
         known(
             "port is already allocated|address already in use|failed to bind host port",
             "a port that the cluster needs is in use on the host: {line}",
-            Some("end what listens there, or run `gpucl up` again: it chooses ports that are free"),
+            Some("end the process that listens there, or run `gpucl up` again: it chooses free ports"),
         ),
         known(
             "unresolvable CDI devices|CDI device injection failed|could not select device driver",
             "the engine does not know the GPU: {line}",
-            Some("look at the driver and its container toolkit: nvidia-ctk cdi list"),
+            Some("check the driver and its container toolkit: nvidia-ctk cdi list"),
         ),
         known(
             "bind source path does not exist",
             "{line}",
-            Some("make the folder on the host, or leave `workspace` out"),
+            Some("create the folder on the host, or leave `workspace` out"),
         ),
         known("no space left on device", "the host's disk is full", None),
         known(
             "are not set: there is no nftables table",
             "{line}",
             Some(
-                "run `gpucl up` again, which sets them; if they are gone once more, see who flushes nftables' rules on the host",
+                "run `gpucl up` again, which sets them; if they disappear again, find out what flushes the nftables rules \
+                 on the host",
             ),
         ),
         known(
@@ -261,11 +262,7 @@ fn start_errors() -> Vec<KnownError> {
             Some("sudo systemctl status docker"),
         ),
         known("pull access denied|manifest unknown", "an image cannot be pulled: {line}", None),
-        known(
-            "yaml:|services.* must be|additional properties",
-            "compose does not take a file of the project: {line}",
-            None,
-        ),
+        known("yaml:|services.* must be|additional properties", "compose rejects a file of the project: {line}", None),
     ]
 }
 
@@ -273,8 +270,8 @@ fn wait_errors() -> Vec<KnownError> {
     vec![
         known(
             "refuses this node's token",
-            "a worker has another token than the head: {line}",
-            Some("bring all nodes to the cluster's token: gpucl stop, then gpucl up"),
+            "a worker's token differs from the head's: {line}",
+            Some("give all nodes the cluster's token: gpucl stop, then gpucl up"),
         ),
         known(
             "Version mismatch",
@@ -289,14 +286,14 @@ fn known(matches: &str, says: &str, hint: Option<&str>) -> KnownError {
     KnownError { matches: matches.to_owned(), says: says.to_owned(), hint: hint.map(str::to_owned) }
 }
 
-/// The options that name the project's files, ours first.
+/// The `-f` options for the project's files, gpucl's first.
 fn options(files: &[StageFile]) -> String {
     let is_compose = |path: &str| path == "compose/compose.yaml" || path.starts_with("compose/user-");
     let paths = files.iter().map(|file| file.path.as_str()).filter(|path| is_compose(path));
     paths.map(|path| format!("-f {path}")).collect::<Vec<_>>().join(" ")
 }
 
-/// The digest of all that the project is made of. What lies in `lib/` is seen by containers as it is now.
+/// The digest of the project's files, without `lib/`, whose current contents containers always see.
 fn digest_of(files: &[StageFile]) -> String {
     let of: Vec<_> = files
         .iter()

@@ -1,14 +1,14 @@
-# Puts back what playbooks changed on a host, by the lines that they wrote down in `installed`.
+# Reverts what playbooks changed on a host, from their records in `installed`.
 cd "$home" 2>/dev/null || exit 0
 export DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l NEEDRESTART_SUSPEND=1 LC_ALL=C
 
-# Another cluster's host lies here as well: what both may need stays.
+# Whether another cluster uses this machine too: then whatever both may need stays.
 others=
 for folder in "${home%/*}"/gpucl-*; do
     [ "$folder" = "$home" ] || [ ! -d "$folder" ] || others=1
 done
 
-# A file of the system, as it was before; $2 is where it was kept, $3 what we made of it.
+# Restores the system file $1; $2 is the saved original or -, $3 the checksum of gpucl's version or -.
 put_back() {
     now=-
     [ ! -e "$1" ] || now=$(cksum <"$1" | tr ' ' -)
@@ -23,7 +23,7 @@ put_back() {
     fi
 }
 
-# What the engine kept. Its folders may be file systems of their own.
+# Removes the engine's data. Its folders may be mount points.
 forget_engine() {
     for folder in /var/lib/docker /var/lib/containerd /etc/docker; do
         [ -d "$folder" ] || continue
@@ -33,11 +33,11 @@ forget_engine() {
     ip link delete docker0 2>/dev/null
 }
 
-# An install of ours that was cut: the package system is made whole, and what came by it is written down.
+# After an interrupted installation: repairs the package system, and records the packages that it added.
 if [ -s packages.before ]; then
     if timeout 900 dpkg --force-confdef --force-confold --configure -a >undo.errors 2>&1 &&
         timeout 900 apt-get -q -y -o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold -f install >>undo.errors 2>&1; then
-        echo "::removed the cut in an install of packages"
+        echo "::removed an interrupted package installation"
     else
         tail -n 1 undo.errors
         echo "::left packages that dpkg cannot configure"
@@ -49,7 +49,7 @@ fi
 
 packages=
 if [ -s installed ]; then
-    # Lines that stay are written anew, so that this can be run again.
+    # Reads a copy, so that this can be run again.
     cp installed installed.undo
     while read -r kind rest; do
         case $kind in
@@ -71,7 +71,7 @@ if [ -s installed ]; then
                 fi
                 ;;
             cgroup)
-                # The engine leaves the groups above those of its containers.
+                # The engine leaves the parent groups of its containers behind.
                 find /sys/fs/cgroup -depth -type d \( -name "$rest" -o -path "*/$rest/*" \) -exec rmdir {} + 2>/dev/null
                 if [ -n "$(find /sys/fs/cgroup -type d -name "$rest" 2>/dev/null)" ]; then echo "::left control group $rest"; else echo "::removed control group $rest"; fi
                 ;;
@@ -92,7 +92,7 @@ if [ -s installed ]; then
                 else
                     mkdir -p "${home%/*}/replaced"
                     cp -p "$home/original/$(printf '%s' "$rest" | tr '/' '_')" "${home%/*}/replaced/" 2>/dev/null &&
-                        echo "::kept ${home%/*}/replaced/$(printf '%s' "$rest" | tr '/' '_') ($rest as it was; another list takes its place)"
+                        echo "::kept ${home%/*}/replaced/$(printf '%s' "$rest" | tr '/' '_') (the original $rest, replaced by another list)"
                 fi
                 ;;
             repository | file)
@@ -108,9 +108,9 @@ if [ -s installed ]; then
 fi
 if [ -n "$packages" ]; then
     if [ "$purge" = yes ] && [ -n "$others" ]; then
-        echo "::kept packages (another cluster has this host):$packages"
+        echo "::kept packages (another cluster uses this host):$packages"
     elif [ "$purge" = yes ]; then
-        # What of them was removed by somebody else meanwhile cannot be named.
+        # apt refuses the names of packages that were removed meanwhile.
         there=
         for package in $packages; do
             case $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) in '' | not-installed) ;; *) there="$there $package" ;; esac

@@ -1,4 +1,4 @@
-//! What the templates of a project are filled in with.
+//! The variables of a project's templates.
 
 use serde::Serialize;
 
@@ -12,16 +12,16 @@ use crate::runtime::native::resource_of;
 use crate::spec::{NodeRole, NodeSpec, ObjectStoreSpec};
 use crate::state::HostPorts;
 
-/// The port of the GCS within a bridge network, which is the containers' own.
+/// The port of the GCS in the containers' bridge network.
 const GCS: u16 = 6379;
-/// The port of a node's agent where it has its network alone.
+/// The port of a node's agent in a bridge network.
 const AGENT: u16 = 52365;
-/// The Docker engine that reads CDI by itself.
+/// The first Docker version that reads CDI without configuration.
 const CDI_FROM: (u32, u32) = (28, 2);
-/// The Docker engine that knows `start_interval`.
+/// The first Docker version with `start_interval`.
 const START_INTERVAL_FROM: (u32, u32) = (25, 0);
 
-/// A variable of the environment.
+/// An environment variable.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Pair {
     name: String,
@@ -35,7 +35,7 @@ pub(super) struct ImageView {
     built: bool,
 }
 
-/// A node of Ray.
+/// A Ray node.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct NodeView {
     key: String,
@@ -50,17 +50,17 @@ pub(super) struct NodeView {
     device_files: Vec<String>,
     groups: Vec<u32>,
     ports: Vec<String>,
-    /// The files of `secrets/` that it sees.
+    /// The files of `secrets/` mounted into it.
     pub(super) secrets: Vec<String>,
     dashboards: bool,
     health: Vec<String>,
-    /// The digest of the files that it reads once, at its start.
+    /// The digest of the files that it reads only at startup.
     pub(super) files: String,
-    /// The capabilities that it keeps; by default none.
+    /// The capabilities to keep; by default none.
     capabilities: Vec<String>,
 }
 
-/// The addresses under which the parts of the cluster reach one another, as seen on the head's host.
+/// The addresses of the cluster's parts, as seen on the head's host.
 #[derive(Debug, Clone)]
 pub(super) struct Addresses {
     /// The head's GCS.
@@ -76,10 +76,10 @@ pub(super) struct Addresses {
     pub(super) jupyter: String,
 }
 
-/// What is worked out once for a cluster.
+/// Values computed once per cluster.
 pub(super) struct Cluster<'a> {
     pub(super) request: &'a DeployRequest<'a>,
-    /// A single host: its containers have a network of their own, and only the host's loopback reaches them.
+    /// A single host: its containers have their own network, reachable only from the host's loopback.
     pub(super) bridge: bool,
     pub(super) at: Addresses,
     pub(super) store: Option<ObjectStoreSpec>,
@@ -105,7 +105,7 @@ impl<'a> Cluster<'a> {
         })
     }
 
-    /// The variables by which programs find the object store.
+    /// The variables that point programs to the object store.
     pub(super) fn store_environment(&self) -> Vec<(&'static str, String)> {
         let Some(store) = &self.store else { return Vec::new() };
         let region = store.external.as_ref().map_or("us-east-1", |external| &external.region);
@@ -117,7 +117,7 @@ impl<'a> Cluster<'a> {
         ]
     }
 
-    /// One node of Ray.
+    /// The template variables of one Ray node.
     pub(super) fn node(&self, host: &HostInput, images: &HostImages, node: &NodeSpec) -> Result<NodeView> {
         let here: Vec<&NodeSpec> = self.request.nodes.iter().filter(|other| other.host == host.key).collect();
         let index = here.iter().position(|other| other.key == node.key).unwrap_or_default();
@@ -162,7 +162,7 @@ impl<'a> Cluster<'a> {
         Ok(view)
     }
 
-    /// Pins the node's GPUs: by what they are, never by their number, which a reboot may change.
+    /// Pins the node's GPUs by UUID or render node, never by index, which a reboot may change.
     fn give_gpus(&self, host: &HostInput, node: &NodeSpec, view: &mut NodeView) -> Result<()> {
         for gpu in gpus_of(host, node)? {
             match gpu.vendor {
@@ -181,12 +181,12 @@ impl<'a> Cluster<'a> {
             }
         }
         if !view.device_files.is_empty() {
-            // All processes that use a GPU share this one; which GPU is theirs the render node says.
+            // All processes with a GPU share this device; the render node selects the GPU.
             view.device_files.insert(0, "/dev/kfd".to_owned());
             view.groups = host.facts.groups.values().copied().collect();
         }
         if view.requested.is_empty() {
-            // Images with CUDA ask for all GPUs, and some engines would give them.
+            // CUDA images request all GPUs, and some engines would grant them.
             view.environment.push(Pair { name: "NVIDIA_VISIBLE_DEVICES".to_owned(), value: "void".to_owned() });
         }
         Ok(())
@@ -204,7 +204,7 @@ impl<'a> Cluster<'a> {
         let mut flag = |name: &str, value: String| words.push(format!("--{name}={value}"));
         if is_head {
             let (dashboard_host, gcs, dashboard, client) = if self.bridge {
-                // Within its own network only; the engine publishes it on the host's loopback.
+                // Inside its own network only; the engine publishes it on the host's loopback.
                 ("0.0.0.0", GCS, 8265, 10_001)
             } else {
                 ("127.0.0.1", host.ports.gcs(), host.ports.dashboard, host.ports.client)
@@ -226,7 +226,7 @@ impl<'a> Cluster<'a> {
             }
         }
         let mut resources = node.resources.clone();
-        // By this one every node can be told, and a task can be sent to it.
+        // This resource identifies the node, so that a task can be sent to it.
         resources.insert(resource_of(&node.key), 1.0);
         let mut labels = node.labels.clone();
         labels.insert("gpucl.dev/node".to_owned(), node.key.as_str().to_owned());
@@ -265,25 +265,25 @@ impl<'a> Cluster<'a> {
         }
         let mut all: Vec<(String, String)> =
             environment.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        // The user's stand over those that only say where things are, and under those that keep the cluster closed.
+        // The user's variables override those that only locate things, but not those that keep the cluster closed.
         all.retain(|(name, _)| !node.environment.contains_key(name));
         all.extend(node.environment.clone());
         all.extend(token_environment().map(|(name, value)| (name.to_owned(), value.to_owned())));
         all
     }
 
-    /// Where the user's browser finds Grafana.
+    /// Grafana's URL for the user's browser.
     pub(super) fn grafana_page(&self, ports: &HostPorts) -> String {
         format!("http://127.0.0.1:{}", self.request.pages.get("grafana").copied().unwrap_or(ports.grafana))
     }
 
-    /// Whether the host's engine takes `start_interval`.
+    /// Whether the host's engine supports `start_interval`.
     pub(super) fn start_interval(host: &HostInput) -> bool {
         engine(host).is_none_or(|version| version >= START_INTERVAL_FROM)
     }
 }
 
-/// What every process of the cluster needs to be let in.
+/// The variables that authenticate every process of the cluster.
 pub(super) fn token_environment() -> [(&'static str, &'static str); 2] {
     [("RAY_AUTH_MODE", "token"), ("RAY_AUTH_TOKEN_PATH", "/run/gpucl/secrets/ray_token")]
 }
@@ -318,13 +318,13 @@ fn addresses(head: &HostInput, bridge: bool, store: Option<&ObjectStoreSpec>) ->
     at
 }
 
-/// The GPUs that a node owns; none when they are only declared.
+/// The GPUs that a node owns; empty when they are only declared.
 pub(super) fn gpus_of<'a>(host: &'a HostInput, node: &NodeSpec) -> Result<&'a [GpuFact]> {
     let Some(first) = node.first_gpu else { return Ok(&[]) };
     let (first, count) = (first as usize, node.gpus as usize);
     host.facts.gpus.get(first..first + count).ok_or_else(|| {
         Error::new(ErrorKind::Host, format!("give {} its GPUs", node.key.display_name())).because(format!(
-            "it is promised the GPUs {} to {} of {}, which has {}",
+            "it is assigned GPUs {} to {} of {}, which has {}",
             first + 1,
             first + count,
             host.key.display_name(),
@@ -336,10 +336,10 @@ pub(super) fn gpus_of<'a>(host: &'a HostInput, node: &NodeSpec) -> Result<&'a [G
 fn no_id(host: &HostInput, node: &NodeSpec, gpu: &GpuFact, what: &str) -> Error {
     let name = host.key.display_name();
     let error = Error::new(ErrorKind::Host, format!("give {} its GPU", node.key.display_name()))
-        .because(format!("the driver of {name} tells no {what} of the GPU at {}", gpu.pci));
+        .because(format!("the driver of {name} reports no {what} for the GPU at {}", gpu.pci));
     match gpu.vendor {
-        Vendor::Nvidia => error.hint(format!("look at its driver: gpucl exec --host {name} -- nvidia-smi -L")),
-        Vendor::Amd => error.hint(format!("look at its driver: gpucl exec --host {name} -- ls -l /dev/dri /dev/kfd")),
+        Vendor::Nvidia => error.hint(format!("check its driver: gpucl exec --host {name} -- nvidia-smi -L")),
+        Vendor::Amd => error.hint(format!("check its driver: gpucl exec --host {name} -- ls -l /dev/dri /dev/kfd")),
     }
 }
 
@@ -347,7 +347,7 @@ fn reads_cdi(host: &HostInput) -> bool {
     engine(host).is_none_or(|version| version >= CDI_FROM)
 }
 
-/// The version of the host's engine; none before it is installed, and what we install is new.
+/// The version of the host's engine; `None` before it is installed, which gives a recent one.
 fn engine(host: &HostInput) -> Option<(u32, u32)> {
     let text = host.facts.docker_engine.as_ref().or(host.facts.docker.as_ref())?;
     let mut numbers = text.split('.').map(str::parse::<u32>);

@@ -1,4 +1,4 @@
-//! What a node is started with.
+//! How a node is started.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,30 +9,30 @@ use super::{Layout, NodePorts};
 use crate::name::{Key, Scope};
 use crate::spec::{NodeRole, NodeSpec};
 
-/// One process for the supervisor of its host to start and to look after.
+/// One process for its host's supervisor to start and supervise.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Launch {
-    /// The version of this form.
+    /// The format version.
     pub v: u32,
     /// The node.
     pub key: Key,
-    /// What it is in its cluster.
+    /// Head or worker.
     pub role: NodeRole,
-    /// Its tag.
+    /// The node's tag.
     pub tag: String,
-    /// The digest of what was asked for.
+    /// The digest of the start parameters.
     pub digest: String,
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// Its environment, besides what the supervisor passes on of its own.
+    /// The environment, in addition to what the supervisor passes on from its own.
     pub environment: BTreeMap<String, String>,
-    /// Its working folder.
+    /// The working folder.
     pub folder: PathBuf,
-    /// Where its output goes.
+    /// The file for its output.
     pub log: PathBuf,
 }
 
-/// Where the head is.
+/// The address of the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadAddress {
     /// The port of its GCS on the loopback.
@@ -42,7 +42,7 @@ pub struct HeadAddress {
 /// The address that all of Ray listens on.
 const LOOPBACK: &str = "127.0.0.1";
 
-/// Works out the launch of a node.
+/// Builds the launch of a node; `gpus` are the UUIDs of its GPUs.
 pub fn launch(
     scope: &Scope,
     node: &NodeSpec,
@@ -68,7 +68,7 @@ pub fn launch(
     }
     let (first, last) = ports.workers();
     let mut resources = node.resources.clone();
-    // By this one every node can be told, and a task can be sent to it.
+    // This resource identifies the node, so that a task can be sent to it.
     resources.insert(resource_of(&node.key), 1.0);
     let mut labels = node.labels.clone();
     labels.insert("gpucl.dev/node".to_owned(), node.key.as_str().to_owned());
@@ -105,15 +105,15 @@ pub fn launch(
         ("GPUCL_DIGEST", node.digest()),
         ("RAY_AUTH_MODE", "token".to_owned()),
         ("RAY_AUTH_TOKEN_PATH", layout.token().display().to_string()),
-        // Ray's own way to stay on the loopback; the launcher says more.
+        // Ray's own option to stay on the loopback; see the launcher, `node.py`.
         ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0".to_owned()),
         ("RAY_USAGE_STATS_ENABLED", "0".to_owned()),
         ("AUTOSCALER_METRIC_PORT", ports.autoscaler_metrics().to_string()),
         ("DASHBOARD_METRIC_PORT", ports.dashboard_metrics().to_string()),
         ("TMPDIR", layout.tmp().display().to_string()),
         ("PYTHONUNBUFFERED", "1".to_owned()),
-        // Ray writes titles such as `ray::IDLE` over the start of its processes, and with a long one over their environment,
-        // in which our tag stands. This keeps titles to the command line.
+        // Ray writes titles such as `ray::IDLE` over its processes' command line, and a long one would overwrite the
+        // environment, which holds our tag. This limits titles to the command line.
         ("SPT_NOENV", "1".to_owned()),
         ("VIRTUAL_ENV", ray_env.display().to_string()),
         ("PATH", path),
@@ -138,7 +138,7 @@ pub fn launch(
     }
 }
 
-/// The custom resource by which a node is known to Ray.
+/// The custom Ray resource that identifies a node.
 pub(crate) fn resource_of(key: &Key) -> String {
     format!("gpucl_{key}")
 }

@@ -1,15 +1,15 @@
-//! Where things lie in a host's folder, and the short link to it.
+//! The layout of a host's folder, and the short link to it.
 
 use std::path::{Path, PathBuf};
 
 use crate::name::{Key, Tag};
 use crate::util::digest;
 
-/// The longest path of Ray's temporary folder: a socket's path takes 107 bytes, and Ray adds
+/// The longest path of Ray's temporary folder: a socket path is limited to 107 bytes, and Ray adds
 /// `/session_<date>_<time>_<microseconds>_<pid>/sockets/dash_ReportHead` (66 bytes, ray 2.60.0).
 pub(super) const LONGEST_TEMP_DIR: usize = 41;
 
-/// The places in one host's folder.
+/// The paths in one host's folder.
 #[derive(Debug, Clone)]
 pub struct Layout {
     home: PathBuf,
@@ -17,7 +17,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a host: its folder, its tag, and the folder in which the short link lies.
+    /// The layout of a host, from its folder, its tag, and the folder for the short link.
     pub fn new(home: &Path, tag: &Tag, links: &Path) -> Self {
         let name = &digest::short(tag.to_string().as_bytes())[..6];
         Self { home: home.to_owned(), link: links.join(name) }
@@ -33,19 +33,19 @@ impl Layout {
         &self.link
     }
 
-    /// Ray's temporary folder of one node, by its short path.
+    /// The short path of a node's temporary folder.
     pub fn temp_dir(&self, key: &Key) -> PathBuf {
         let name = key.as_str();
         self.link.join(if name == "head" { "h".to_owned() } else { name.replacen("worker", "w", 1) })
     }
 
-    /// Ray's temporary folder of one node, by its real path.
+    /// The real path of a node's temporary folder.
     pub fn real_temp_dir(&self, key: &Key) -> PathBuf {
         let short = self.temp_dir(key);
         self.home.join("ray").join(short.file_name().unwrap_or_default())
     }
 
-    /// What a node prints.
+    /// The log file of a node's output.
     pub fn log(&self, key: &Key) -> PathBuf {
         self.home.join("logs").join(format!("{}.log", key.display_name()))
     }
@@ -55,7 +55,7 @@ impl Layout {
         self.home.join("secrets/ray_token")
     }
 
-    /// What runs a node and ends all that came of it.
+    /// The program that runs a node and ends all its descendants.
     pub fn reaper_script(&self) -> PathBuf {
         self.home.join("reaper.py")
     }
@@ -65,7 +65,8 @@ impl Layout {
         self.home.join("node.py")
     }
 
-    /// Temporary files of tasks, by a short path: Python puts sockets there (`<TMPDIR>/pymp-…/listener-…`).
+    /// The folder for tasks' temporary files, with a short path: Python puts sockets there
+    /// (`<TMPDIR>/pymp-…/listener-…`).
     pub fn tmp(&self) -> PathBuf {
         self.link.join("t")
     }

@@ -1,9 +1,9 @@
-//! The `native` runtime: Ray in a shared virtual environment, nodes as processes that a supervisor on their host looks after
+//! The `native` runtime: Ray in a shared virtual environment, nodes as processes under a supervisor on their host
 //! (`templates/ray-native/host.py`).
 //!
-//! Everything of a node lies in its host's folder. Ray's sockets need short paths: a link in the runtime folder leads there.
-//! On one machine all of Ray listens on the loopback only (`templates/ray-native/node.py` says how), so that nothing is open
-//! to the world and nothing outside can be disturbed.
+//! All files of a node are in its host's folder. Ray's sockets need short paths: a link in the runtime folder leads
+//! there. On one machine all of Ray listens on the loopback only (see `templates/ray-native/node.py`), so that nothing
+//! is open to the network and nothing outside can be disturbed.
 
 mod launch;
 mod layout;

@@ -1,10 +1,10 @@
-//! The ports of a node: a block of its own, so that neither two nodes nor two clusters collide.
+//! The ports of a node: its own block, so that neither nodes nor clusters collide.
 
 use serde::{Deserialize, Serialize};
 
-/// How many ports a block has: twelve for Ray's servers, the rest for worker processes.
+/// The number of ports in a block: twelve for Ray's servers, the rest for worker processes.
 pub(super) const BLOCK: u16 = 100;
-/// Where blocks lie: below the ports that Linux hands out by itself (32768 and up).
+/// The range of block numbers: below Linux's ephemeral ports (32768 and up).
 pub(super) const BLOCKS: std::ops::Range<u16> = 200..327;
 
 /// The ports of one node, all derived from the first.
@@ -25,7 +25,7 @@ impl NodePorts {
     pub fn client(&self) -> u16 {
         self.base + 2
     }
-    /// Metrics of the node.
+    /// The node's metrics.
     pub fn metrics(&self) -> u16 {
         self.base + 3
     }
@@ -63,7 +63,7 @@ impl NodePorts {
     }
 }
 
-/// The block that a tag tries first.
+/// The first block to try for a tag.
 pub(super) fn first_block(tag: &str) -> u16 {
     let seed = crate::util::digest::short(tag.as_bytes());
     let seed = u16::from_str_radix(&seed[..4], 16).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! The runtime `native` on hosts that are reached by SSH: nodes are processes of the user that is logged in as, and neither root
-//! nor anything that is installed for all is needed.
+//! The runtime `native` on hosts: nodes are processes of the login user, without root and without system-wide
+//! installation.
 //!
-//! A supervisor on each host (`templates/ray-native/host.py`) does there what the agent does on this machine. All of Ray stays on
-//! the loopback: without root there is no firewall that could close what leaves it.
+//! A supervisor on each host (`templates/ray-native/host.py`) does there what the agent does on this machine. All of
+//! Ray stays on the loopback: without root no firewall could protect ports open to the network.
 
 mod checks;
 mod claim;
@@ -33,15 +33,15 @@ const INSPECT: &str = include_str!("shell/inspect.sh");
 const CLEAN: &str = include_str!("shell/clean.sh");
 const LOGS: &str = include_str!("shell/logs.sh");
 
-/// The address that all of Ray is at.
+/// The address that all of Ray listens on.
 const LOOPBACK: &str = "127.0.0.1";
-/// How long a node may take to end by itself, in seconds, before it is ended.
+/// How long a node may take to end after SIGTERM, in seconds, before it is killed.
 const GRACE: u32 = 10;
 
-/// The playbook that makes Ray's environment.
+/// The playbook that creates Ray's environment.
 const PLAYBOOK: &str = "ray-native";
 
-/// Nodes are processes of the user that is logged in as.
+/// Nodes are processes of the login user.
 #[derive(Debug, Clone, Copy)]
 pub struct NativeRuntime;
 
@@ -124,13 +124,13 @@ impl ProjectRuntime for NativeRuntime {
     fn deployment(&self, request: &DeployRequest<'_>, host: &Key) -> Result<Deployment> {
         let input = request.hosts.iter().find(|input| input.key == *host).ok_or_else(|| {
             Error::new(ErrorKind::Internal, format!("render the project of {}", host.display_name()))
-                .because("it is none of the hosts")
+                .because("it is not one of the hosts")
         })?;
         let nodes = nodes_of(request.nodes, host);
         let checks = checks::checks(request, input, &nodes)?;
         let (mut stage, digests) = stage::deploy(request, input, &nodes)?;
         if request.spec.hosts.len() < 2 {
-            // Of several hosts each is looked at once all of them are there.
+            // Several hosts are checked once all of them are up.
             stage.steps.push(look_inside(&checks));
         }
         Ok(Deployment { host: host.clone(), project: input.tag.clone(), nodes, digests, stage, checks })
@@ -155,7 +155,7 @@ impl ProjectRuntime for NativeRuntime {
         format!("{}{STOP}if stop_project; then echo ::stopped; fi\n", header(tag, folders))
     }
 
-    /// Of data volumes there are none. What was made for Ray stays, as clusters of this user share it, unless it is to be purged.
+    /// There are no data volumes. Ray's environment stays, as this user's clusters share it, unless `purge` is set.
     fn clean_script(&self, tag: &str, folders: &HostFolders, options: CleanOptions) -> String {
         let purge = if options.purge { "1" } else { "" };
         let header = header(tag, folders);
@@ -168,14 +168,15 @@ impl ProjectRuntime for NativeRuntime {
     }
 }
 
-/// What every script of a tag begins with.
+/// The beginning of every script of a tag.
 fn header(tag: &str, folders: &HostFolders) -> String {
     let (home, link) = (quote_path(&folders.home), link_of(tag));
     let links = match links_of(folders) {
         "" => "/tmp/gpucl-$(id -u)".to_owned(),
         links => quote(links),
     };
-    // Where a provider claims the folder, the cluster has no other host on the machine: whatever carries its name there is its own.
+    // When a provider claims the folder, the cluster has no other host on the machine: everything with its name belongs
+    // to it.
     let scope = match (folders.claim.as_str(), tag.rsplit_once('-')) {
         ("", _) | (_, None) => String::new(),
         (_, Some((scope, _))) => quote(&format!("{scope}-")),
@@ -186,17 +187,17 @@ fn header(tag: &str, folders: &HostFolders) -> String {
     )
 }
 
-/// The folder of short paths, where the host's own is short enough; else nothing, and `/tmp/gpucl-UID` is it.
+/// The folder for short paths, if the host's own is short enough; else empty, which stands for `/tmp/gpucl-UID`.
 fn links_of(folders: &HostFolders) -> &str {
     if folders.links.len() + "/123456/w255".len() <= LONGEST_TEMP_DIR { &folders.links } else { "" }
 }
 
-/// The name of the short link of a host, as [`Layout`](super::Layout) has it.
+/// The name of a host's short link, the same as in [`Layout`](super::Layout).
 fn link_of(tag: &str) -> String {
     digest::short(tag.as_bytes())[..6].to_owned()
 }
 
-/// Refuses hosts that would have to reach each other over a network: what Ray opens to them it opens to all.
+/// Rejects hosts that would need a network between them: Ray would open its ports to everybody.
 fn on_one_machine(request: &PrepareRequest<'_>) -> Result<()> {
     let own = request.host;
     let is_near = |other: &HostInput| other.address == LOOPBACK && other.facts.boot_id == own.facts.boot_id;
@@ -204,8 +205,8 @@ fn on_one_machine(request: &PrepareRequest<'_>) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(ErrorKind::Unsupported, format!("prepare {} for the runtime `native`", own.key.display_name()))
-        .because("its hosts are several machines, and without root nothing can close Ray's ports to all others")
-        .hint("`runtime: docker` sets a firewall; or take a single host"))
+        .because("its hosts are several machines, and without root nothing can close Ray's ports to others")
+        .hint("use `runtime: docker`, which sets a firewall, or a single host"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What passes between the verbs and the rendering of projects.
+//! Input and output of project rendering.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,26 +12,27 @@ use crate::secret::Secrets;
 use crate::spec::{NodeSpec, Spec};
 use crate::state::{HostPorts, Pages, Paths};
 
-/// The folders that gpucl has on a host.
+/// gpucl's folders on a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostFolders {
-    /// The one that holds everything of one cluster: absolute, or `~/…` in the home folder of who runs it.
+    /// The folder for everything of one cluster: absolute, or `~/…` in the home folder of the account.
     pub home: String,
-    /// The one in which short paths lie, as sockets take no long ones; `/tmp/gpucl-UID` when empty.
+    /// The folder for short paths, which sockets need; `/tmp/gpucl-UID` when empty.
     pub links: String,
-    /// The one of Ray's environments, which clusters share; in the user's cache folder when empty.
+    /// The folder of Ray's environments, shared by clusters; in the user's cache folder when empty.
     pub environments: String,
-    /// The name of a file in `home` that is the provider's, and stays when all else goes; there is none when empty.
+    /// The name of the provider's file in `home`, which stays when all else is removed; empty when there is none.
     pub claim: String,
 }
 
 impl HostFolders {
-    /// Those of a host that is all gpucl's to lay out.
+    /// The folders of a host with gpucl's default layout.
     pub fn at(home: String) -> Self {
         Self { home, ..Self::default() }
     }
 
-    /// Those of a host that is this machine: its folder with its provider's claim, and the user's folders for all else.
+    /// The folders of a host on this machine: its folder with its provider's claim, and the user's folders for the
+    /// rest.
     pub fn here(home: &Path, claim: String, paths: &Paths) -> Self {
         let text = |path: &Path| path.display().to_string();
         let environments = text(&paths.cache.join("environments"));
@@ -39,69 +40,70 @@ impl HostFolders {
     }
 }
 
-/// One host, as the rendering needs it.
+/// One host, as input to rendering.
 #[derive(Debug, Clone)]
 pub struct HostInput {
-    /// Its key: `host0`.
+    /// The key: `host0`.
     pub key: Key,
-    /// Its tag: what its folder, project and containers are named and labelled by.
+    /// The tag that names its folder and project and labels its containers.
     pub tag: String,
-    /// What it is; its GPUs carry their UUIDs once the driver runs.
+    /// The facts about it; GPUs have UUIDs once the driver runs.
     pub facts: Facts,
-    /// The address that the other hosts reach it by.
+    /// The address that the other hosts use for it.
     pub address: String,
     /// The ports of its services.
     pub ports: HostPorts,
-    /// Where things lie on it.
+    /// gpucl's folders on it.
     pub folders: HostFolders,
 }
 
-/// A web page of the cluster: how it is reached on its host, and how to log in.
+/// A web page of the cluster: its address on its host, and how to log in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
     /// `dashboard`, `grafana`, `prometheus`, `object-store`, `jupyter`.
     pub name: String,
     /// The host that serves it.
     pub host: Key,
-    /// Its port on that host's loopback.
+    /// The port on that host's loopback.
     pub port: u16,
-    /// Which credential opens it: the name of a file in the cluster's secrets folder, and the user to go with it.
+    /// The file in the cluster's secrets folder with the credential for it.
     pub secret: String,
-    /// The user's name, where the page asks for one.
+    /// The user name, if the page asks for one.
     pub user: Option<String>,
-    /// The name of the file with the user's name, where that is made for each cluster.
+    /// The file with the user name, if it is generated for each cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_secret: Option<String>,
 }
 
-/// What one host is to run.
+/// What one host should run.
 #[derive(Debug, Clone)]
 pub struct Deployment {
     /// The host.
     pub host: Key,
     /// The name of its project, which is the host's tag.
     pub project: String,
-    /// The nodes of Ray that run in it.
+    /// The Ray nodes in it.
     pub nodes: Vec<NodeSpec>,
-    /// The digest of what each of them is started with, where that can be compared with what runs.
+    /// The digest of each node's start parameters, where it can be compared with the running node.
     pub digests: BTreeMap<Key, String>,
-    /// The stage that delivers its files, starts it and waits until all is healthy. Its digest is the deployment's.
+    /// The stage that delivers the files, starts the project and waits until it is healthy. Its digest is the
+    /// deployment's.
     pub stage: Stage,
-    /// The shell text that prints what the host's checks saw, one JSON object a line behind `::check `.
+    /// The shell code of the host's checks: it prints one JSON object per line after `::check `.
     pub checks: String,
 }
 
-/// What projects are rendered from.
+/// The input for rendering projects.
 pub struct DeployRequest<'a> {
     /// The spec.
     pub spec: &'a Spec,
-    /// Whose and which cluster.
+    /// The owner and the cluster.
     pub scope: &'a Scope,
-    /// All nodes of Ray, the head first.
+    /// All Ray nodes, the head first.
     pub nodes: &'a [NodeSpec],
     /// All hosts; the first has the head and the services.
     pub hosts: &'a [HostInput],
-    /// The ports of the pages on the user's machine.
+    /// The local ports of the pages on the user's machine.
     pub pages: &'a Pages,
     /// The cluster's credentials.
     pub secrets: &'a Secrets,
@@ -109,39 +111,39 @@ pub struct DeployRequest<'a> {
     pub library: &'a Library,
 }
 
-/// What is known of the other hosts of a cluster when one is prepared.
+/// What is known about a cluster's other hosts when one is prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Others {
-    /// There are none.
+    /// There are no other hosts.
     None,
-    /// Where they are is known only once all of them are there.
+    /// Their addresses are known only once all hosts exist.
     Later,
-    /// Where they are is known.
+    /// Their addresses are known.
     Known,
 }
 
-/// What the stage `prepare` of a host is made from, and the one that opens it to the others.
+/// The input for the stages `prepare` and `firewall` of a host.
 pub struct PrepareRequest<'a> {
     /// The spec.
     pub spec: &'a Spec,
-    /// All nodes of Ray.
+    /// All Ray nodes.
     pub nodes: &'a [NodeSpec],
-    /// All hosts that have told what they are.
+    /// All hosts with known facts.
     pub hosts: &'a [HostInput],
-    /// What is known of the others.
+    /// What is known about the other hosts.
     pub others: Others,
-    /// The host that is to be prepared.
+    /// The host to prepare.
     pub host: &'a HostInput,
     /// Where playbooks come from.
     pub library: &'a Library,
 }
 
-/// What `down` leaves on a host.
+/// What `down` keeps on a host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CleanOptions {
     /// Keep the data volumes.
     pub keep_data: bool,
-    /// Remove what was installed for us as well.
+    /// Also remove what gpucl installed.
     pub purge: bool,
 }
 

@@ -1,23 +1,23 @@
-//! The logs of what runs on a host.
+//! The logs of a project.
 
 use crate::render::quote;
 
-/// Shows what a runtime chose.
+/// The end of every log script: shows the chosen logs.
 const SHOW: &str = include_str!("logs.sh");
 
-/// What of the logs is asked for.
+/// Which logs to print.
 #[derive(Debug, Clone, Default)]
 pub struct LogRequest {
-    /// One container, by its key or its service's name without hyphens; all when absent.
+    /// One container, by its key or its service name without hyphens; all when `None`.
     pub container: Option<String>,
-    /// Only so many lines from the end of each.
+    /// Only this many lines from the end of each log.
     pub tail: Option<usize>,
-    /// Go on with what comes, until nobody listens any more.
+    /// Keep printing new lines until the reader is gone.
     pub follow: bool,
 }
 
 impl LogRequest {
-    /// A script that prints logs: `choose` puts what is wanted into `chosen`, and defines how to `show` each.
+    /// A script that prints logs: `choose` sets `chosen` to the wanted logs, and defines `show` for one of them.
     pub(crate) fn script(&self, header: &str, choose: &str) -> String {
         let want = quote(self.container.as_deref().unwrap_or_default());
         let follow = if self.follow { "1" } else { "" };
@@ -25,16 +25,16 @@ impl LogRequest {
     }
 }
 
-/// What [`super::ProjectRuntime::logs_script`] prints, line by line.
+/// A line printed by [`super::ProjectRuntime::logs_script`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogLine<'a> {
-    /// A container that is there: its key.
+    /// The key of an existing container.
     Known(&'a str),
-    /// A line of a container's log: its key, and the line.
+    /// A line of a container's log: the key and the line.
     Line(&'a str, &'a str),
 }
 
-/// Reads a line that [`super::ProjectRuntime::logs_script`] printed; `None` when it is nothing of it.
+/// Parses a line printed by [`super::ProjectRuntime::logs_script`]; `None` for any other line.
 pub fn log_line(line: &str) -> Option<LogLine<'_>> {
     if let Some(key) = line.strip_prefix("::known ") {
         return Some(LogLine::Known(key));

@@ -1,7 +1,7 @@
-//! What a runtime does on hosts that are reached by SSH: one *project* per host, all that runs there of one cluster.
+//! What a runtime does on hosts: one *project* per host, everything that runs there for one cluster.
 //!
-//! Everything behind [`ProjectRuntime`] is pure: from a spec, the nodes and what the hosts told come files, stages and scripts.
-//! `cluster::backend::hosts` runs them, and knows no runtime.
+//! Everything behind [`ProjectRuntime`] is pure: it turns a spec, the nodes and the facts about the hosts into files,
+//! stages and scripts. `cluster::backend::hosts` runs them, without knowing the runtime.
 
 mod deployment;
 mod logs;
@@ -24,113 +24,113 @@ use crate::provider::Runtime;
 use crate::spec::{NodeSpec, Spec};
 use crate::state::HostPorts;
 
-/// How Ray runs on hosts that are reached by SSH.
+/// How Ray runs on hosts.
 pub trait ProjectRuntime: Send + Sync {
-    /// As whom its programs run there.
+    /// The account that its programs run as.
     fn account(&self) -> Account;
 
-    /// Services may run beside Ray, each with its own credential.
+    /// Whether services can run beside Ray, each with its own credential.
     fn has_services(&self) -> bool;
 
-    /// What a node is there: `container`, `process`.
+    /// What a node is: `container` or `process`.
     fn node_is(&self) -> &'static str;
 
-    /// What carries the tag of a host, for the sentence that none is left.
+    /// The kinds of things that carry a host's tag, for the message that none is left.
     fn traces(&self) -> &'static str;
 
-    /// Where the folders of all clusters lie on a host; `~/` is the home folder of who is logged in as.
+    /// The parent folder of all clusters on a host; `~/` is the home folder of the login user.
     fn folders(&self) -> &'static str;
 
-    /// The folders of a host that is reached by SSH, by its tag.
+    /// The folders of a host reached by SSH, by its tag.
     fn folders_of(&self, tag: &str) -> HostFolders {
         HostFolders::at(format!("{}/{tag}", self.folders()))
     }
 
-    /// Chooses ports on a host where these are taken. Those that are claimed there instead are not among them.
+    /// Chooses ports on a host where these are taken, except those that the host claims with [`Self::claim_script`].
     fn choose_ports(&self, taken: &BTreeSet<u16>) -> HostPorts;
 
-    /// The script that claims ports on a host for its nodes, so that no two clusters have the same; [`Self::claimed`] reads what it
-    /// prints. None where they are chosen from here.
+    /// The script that claims ports on a host for its nodes, so that no two clusters use the same; [`Self::claimed`]
+    /// parses its output. `None` when [`Self::choose_ports`] chooses them all.
     fn claim_script(&self, request: &DeployRequest<'_>, host: &HostInput) -> Option<String> {
         let _ = (request, host);
         None
     }
 
-    /// The script that says who listens on a port that the spec names, where nodes are to listen there themselves; [`Self::refused`]
-    /// reads what it prints.
+    /// The script that prints who listens on a port named in the spec, when a node is to listen there itself;
+    /// [`Self::refused`] parses its output.
     fn holder_script(&self, tag: &str, folders: &HostFolders, port: u16) -> Option<String> {
         let _ = (tag, folders, port);
         None
     }
 
-    /// Refuses a port on which somebody listens.
+    /// Parses the output of [`Self::holder_script`].
     ///
     /// # Errors
-    /// When somebody does.
+    /// When another process listens on the port.
     fn refused(&self, lines: &[String]) -> Result<()> {
         let _ = lines;
         Ok(())
     }
 
-    /// The ports that were claimed.
+    /// The claimed ports, parsed from the output of [`Self::claim_script`].
     ///
     /// # Errors
-    /// When there are no free ones, or when somebody else listens on one that the spec names.
+    /// When no ports are free, or when another process listens on one named in the spec.
     fn claimed(&self, request: &DeployRequest<'_>, host: &HostInput, lines: &[String]) -> Result<HostPorts> {
         let _ = (request, lines);
         Ok(host.ports.clone())
     }
 
-    /// The ports of a host that Ray listens on besides those of the pages, as ranges, where they leave it or could.
+    /// The ports of a host, other than those of the pages, that could be reachable from outside, as ranges.
     fn ray_ports(&self, ports: &HostPorts, nodes: &[NodeSpec], is_head: bool, hosts: usize) -> Vec<(u16, u16)>;
 
-    /// The stage that brings a host to where a project can run on it.
+    /// The stage that prepares a host for a project.
     ///
     /// # Errors
-    /// When the spec asks for what such hosts cannot do.
+    /// When the spec requires something that the runtime or the hosts do not support.
     fn preparation(&self, request: &PrepareRequest<'_>) -> Result<Stage>;
 
-    /// Hosts open ports to each other, and to nobody else.
+    /// Whether hosts open ports to each other, and to nobody else.
     fn opens_ports(&self) -> bool;
 
-    /// The stage that opens a host to the others, all of which are known.
+    /// The stage that opens a host to the other hosts, once all are known.
     ///
     /// # Errors
-    /// When it has none to open.
+    /// When the runtime opens no ports.
     fn firewall(&self, request: &PrepareRequest<'_>) -> Result<Stage>;
 
     /// The deployment of one host. The drivers of the others need not run yet.
     ///
     /// # Errors
-    /// When the host is not what the spec counts on.
+    /// When the host does not have what the spec requires, such as enough GPUs.
     fn deployment(&self, request: &DeployRequest<'_>, host: &Key) -> Result<Deployment>;
 
     /// One deployment for each host.
     ///
     /// # Errors
-    /// As for one.
+    /// As for [`Self::deployment`].
     fn deployments(&self, request: &DeployRequest<'_>) -> Result<Vec<Deployment>> {
         request.hosts.iter().map(|host| self.deployment(request, &host.key)).collect()
     }
 
-    /// The pages that a cluster of this spec has, on the host with the head.
+    /// The web pages of a cluster with this spec, on the head's host.
     fn pages(&self, spec: &Spec, head_host: &Key, ports: &HostPorts) -> Vec<Page>;
 
-    /// The shell text that prints what of this tag is on the host, for [`parse_observation`]. It changes nothing.
+    /// The read-only script that prints everything on the host with this tag, for [`parse_observation`].
     fn inspect_script(&self, tag: &str, folders: &HostFolders) -> String;
 
-    /// The script that ends what runs of this tag, and keeps all else; `::stopped` is its last word.
+    /// The script that ends everything running with this tag and keeps the rest; it prints `::stopped` last on success.
     fn stop_script(&self, tag: &str, folders: &HostFolders) -> String;
 
-    /// The script that removes all that carries this tag: `::removed`, `::kept`, `::left` lines, `::unknown` ones of
-    /// nodes of which something may have been missed, and `::clean` at last when nothing is left. It may be run again at any time.
+    /// The idempotent script that removes everything with this tag. It prints `::removed`, `::kept` and `::left` lines,
+    /// `::unknown` when processes of a node may have been missed, and at the end `::clean` when nothing is left.
     fn clean_script(&self, tag: &str, folders: &HostFolders, options: CleanOptions) -> String;
 
     /// The script that prints the logs of this tag, for [`log_line`].
     fn logs_script(&self, tag: &str, folders: &HostFolders, request: &LogRequest) -> String;
 }
 
-/// What a runtime does on hosts that are reached by SSH.
+/// The implementation for a runtime.
 pub fn of(runtime: Runtime) -> &'static dyn ProjectRuntime {
     match runtime {
         Runtime::Docker => &compose::Compose,

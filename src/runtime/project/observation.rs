@@ -1,4 +1,5 @@
-//! What a host says of a project: its nodes and services, what else carries its tag, and what its checks saw.
+//! The observation of a project on a host: its nodes and services, whatever else carries its tag, and its check
+//! results.
 
 use std::collections::BTreeMap;
 
@@ -7,64 +8,65 @@ use serde::{Deserialize, Serialize};
 use crate::name::Key;
 use crate::util::human;
 
-/// One part of a project: a node or a service, which is a container, or a process with its children.
+/// A node or service of a project: a container, or a process with its children.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Container {
-    /// Its name, which is its tag.
+    /// The name, which is the tag.
     pub name: String,
-    /// What it is within the cluster: `head`, `worker0`, `grafana`.
+    /// The key within the cluster: `head`, `worker0`, `grafana`.
     pub key: Key,
     /// `running`, `exited`, `restarting`, `created`, `dead`.
     pub state: String,
-    /// `healthy`, `unhealthy`, `starting`; none where it has no health check.
+    /// `healthy`, `unhealthy`, `starting`; `None` without a health check.
     pub health: Option<String>,
-    /// When it was started, as the engine says.
+    /// The start time, as the engine reports it.
     pub started_at: String,
-    /// How it ended last, where it did not run.
+    /// The last exit code, if it is not running.
     pub exit_code: Option<i32>,
-    /// Its process on the host, where it is one and runs.
+    /// The pid on the host, if it is a running process.
     #[serde(default)]
     pub pid: Option<u32>,
-    /// The digest of what it was started with, where it carries one.
+    /// The digest of its start parameters, if recorded.
     #[serde(default)]
     pub digest: Option<String>,
 }
 
-/// What was seen of one tag on one host.
+/// Everything found on one host with one tag.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observation {
-    /// Its containers.
+    /// The nodes and services.
     pub containers: Vec<Container>,
-    /// How many processes carry the tag, where nodes are processes: also those that no part is known to have.
+    /// How many processes carry the tag, where nodes are processes; includes those of no known node.
     #[serde(default)]
     pub processes: usize,
-    /// All that carries the tag, in words, such as `volume gpucl-…`, `folder /var/lib/gpucl/…`, `nftables table gpucl_…`.
+    /// Everything with the tag, in words, such as `volume gpucl-…`, `folder /var/lib/gpucl/…`, `nftables table
+    /// gpucl_…`.
     pub remains: Vec<String>,
 }
 
-/// What a host's check saw.
+/// The result of a host's check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckLine {
     /// What was checked: `gpu`, `bucket`, `grafana`.
     pub check: String,
-    /// On what: `worker-0`.
+    /// The target: `worker-0`.
     pub target: String,
     /// Whether it passed.
     pub ok: bool,
-    /// What was seen.
+    /// What was found, in words.
     pub saw: String,
-    /// The ids of the GPUs that were seen, where it is about GPUs; no two workers may have one in common.
+    /// For a GPU check, the ids of the GPUs found; no two workers may share one.
     #[serde(default)]
     pub gpus: Vec<String>,
-    /// What the GPUs are called, as the driver's tool says; several names by commas.
+    /// The product names of the GPUs from the driver's tool, separated by commas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub product: Option<String>,
-    /// What came of the call of the driver's library: `CUDA: 1 MiB written and read back`.
+    /// The result of a call to the driver's library: `CUDA: 1 MiB written and read back`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<String>,
 }
 
-/// A container as the engine tells of it.
+/// A container or process as the inspect script prints it.
 #[derive(Deserialize)]
 struct ContainerLine {
     name: String,
@@ -82,7 +84,7 @@ struct ContainerLine {
     digest: Option<String>,
 }
 
-/// Reads what [`super::ProjectRuntime::inspect_script`] printed among these lines.
+/// Parses the output of [`super::ProjectRuntime::inspect_script`]; other lines are ignored.
 pub fn parse_observation(lines: &[String]) -> Observation {
     let mut seen = Observation::default();
     for line in lines.iter().map(|line| line.trim_start()) {
@@ -91,8 +93,8 @@ pub fn parse_observation(lines: &[String]) -> Observation {
         } else if let Some(count) = line.strip_prefix("::alive ") {
             seen.processes = count.trim().parse().unwrap_or_default();
             seen.remains.push(human::count(seen.processes, "process"));
-        } else if let Some((kind, told)) = part(line) {
-            let container = container(told);
+        } else if let Some((kind, parsed)) = part(line) {
+            let container = container(parsed);
             seen.remains.push(format!("{kind} {}", container.name));
             seen.containers.push(container);
         }
@@ -101,37 +103,37 @@ pub fn parse_observation(lines: &[String]) -> Observation {
     seen
 }
 
-/// What a line tells of one part of a project: a container, or a process with its children.
+/// Parses a line that describes a container, or a process with its children.
 fn part(line: &str) -> Option<(&'static str, ContainerLine)> {
     ["container", "process"].into_iter().find_map(|kind| {
-        let told = line.strip_prefix("::")?.strip_prefix(kind)?.strip_prefix(' ')?;
-        Some((kind, serde_json::from_str(told).ok()?))
+        let json = line.strip_prefix("::")?.strip_prefix(kind)?.strip_prefix(' ')?;
+        Some((kind, serde_json::from_str(json).ok()?))
     })
 }
 
-/// A container of the user's own compose file has no key of ours: its service's name stands in.
-fn container(told: ContainerLine) -> Container {
-    let words = [told.key, told.service].into_iter().flatten().find(|word| !word.is_empty()).unwrap_or_default();
+/// A container from the user's own compose file has no gpucl key: its service name replaces it.
+fn container(line: ContainerLine) -> Container {
+    let words = [line.key, line.service].into_iter().flatten().find(|word| !word.is_empty()).unwrap_or_default();
     let plain: String = words.chars().filter(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit()).collect();
     Container {
-        name: told.name.trim_start_matches('/').to_owned(),
+        name: line.name.trim_start_matches('/').to_owned(),
         key: plain.parse().unwrap_or_else(|_| Key::service("other")),
-        state: told.state,
-        health: told.health,
-        started_at: told.started_at,
-        exit_code: told.exit_code,
-        pid: told.pid,
-        digest: told.digest,
+        state: line.state,
+        health: line.health,
+        started_at: line.started_at,
+        exit_code: line.exit_code,
+        pid: line.pid,
+        digest: line.digest,
     }
 }
 
-/// Reads what the deploy stage's last step handed back of its checks.
+/// Parses the check results among the values of the deploy stage.
 pub fn checks_in_values(values: &BTreeMap<String, String>) -> Vec<CheckLine> {
-    let told = values.iter().filter(|(name, _)| name.starts_with("check"));
-    told.filter_map(|(_, json)| serde_json::from_str(json).ok()).collect()
+    let checks = values.iter().filter(|(name, _)| name.starts_with("check"));
+    checks.filter_map(|(_, json)| serde_json::from_str(json).ok()).collect()
 }
 
-/// Reads what checks printed among these lines, a JSON object each behind `::check `.
+/// Parses check results, one JSON object per line after `::check `; other lines are ignored.
 pub fn checks_of(lines: &[String]) -> Vec<CheckLine> {
     lines.iter().filter_map(|line| serde_json::from_str(line.trim_start().strip_prefix("::check ")?).ok()).collect()
 }
@@ -141,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn containers_are_read_as_the_engine_tells_them() {
+    fn containers_are_parsed_from_the_output_of_the_engine() {
         let lines = [
             r#"::container {"name":"/gpucl-abcd1234-c-head","key":"head","service":"head","state":"running","health":"healthy","started_at":"2026-11-21T12:00:00Z","exit_code":null}"#,
             r#"::container {"name":"/c-my_db-1","key":"","service":"my_db","state":"exited","health":null,"started_at":"x","exit_code":137}"#,

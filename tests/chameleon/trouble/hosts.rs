@@ -73,7 +73,7 @@ fn a_host_taken_between_check_and_request_is_reported_as_taken() {
     assert_eq!(site.asked("POST", "/leases"), 1, "it is not tried again");
     assert_eq!(site.ours().counts(), [0; 4]);
     assert_eq!(site.sandbox().snapshot().leases.len(), 1);
-    site.run(&["lease", "list"]).exits(0).says("no lease of yours");
+    site.run(&["lease", "list"]).exits(0).says("you have no leases");
 }
 
 #[test]

@@ -86,8 +86,8 @@ fn a_worker_with_another_token_is_named_and_ends_the_wait() {
     ready
         .with_fragment("services:\n  worker1:\n    environment: {RAY_AUTH_TOKEN_PATH: /etc/hostname}\n")
         .exits(1)
-        .says("a worker has another token than the head")
-        .says("hint: bring all nodes to the cluster's token: gpucl stop, then gpucl up");
+        .says("a worker's token differs from the head's")
+        .says("hint: give all nodes the cluster's token: gpucl stop, then gpucl up");
     assert!(begin.elapsed().as_secs() < 120, "it was not waited out");
     ready.is_put_right();
 }

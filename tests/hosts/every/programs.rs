@@ -169,7 +169,7 @@ fn a_driver_library_version_mismatch_is_reported() {
     lab.run(&spec, &["up"])
         .exits(1)
         .says("step `reboot for the NVIDIA driver`")
-        .says("hint: say `reboot: \"yes\"` under `playbooks: nvidia:`, or: sudo reboot");
+        .says("hint: set `reboot: \"yes\"` under `playbooks: nvidia:`, or: sudo reboot");
     let outcome = lab.gpucl(&["up"]).exits(1);
     let cause = outcome.stderr.split("Caused by").nth(1).unwrap_or_default().to_owned();
     assert!(cause.contains("Driver/library version mismatch"), "{}", outcome.stderr);

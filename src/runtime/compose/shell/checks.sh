@@ -1,12 +1,12 @@
-# Looks at all that this host runs. Prints a line for each thing that was checked; changes nothing.
+# Checks everything that this host runs. Prints one line per check; changes nothing.
 dir=$(mktemp -d) || exit 0
 
-# Text that can stand in JSON.
+# Makes text safe for a JSON string.
 plain() { tr -d '"\\' | tr -c '[:print:]' ' ' | cut -c 1-400; }
 
 failed() { printf '::check {"check": "%s", "target": "%s", "ok": false, "saw": "%s"}\n' "$1" "$2" "$3"; }
 
-# Runs a check in a container: its name, its target, seconds, the container, the command. What goes in by stdin is its own.
+# Runs a check in a container: check name, target, seconds, container, command. Stdin is passed on.
 in_container() {
     check=$1 target=$2 limit=$3 container=$4
     shift 4
@@ -18,7 +18,7 @@ in_container() {
     failed "$check" "$target" "${why:-the check ended with exit code $code}"
 }
 
-# The GPUs that the host's own tool shows: the host, and how many there must be.
+# Checks the GPUs shown by the host's own tool: the host, the expected number, the vendor.
 host_gpus() {
     if [ "$3" = amd ]; then
         seen=$(for device in /sys/bus/pci/devices/*; do
@@ -40,12 +40,12 @@ host_gpus() {
         "$count of $2 GPUs: $(printf '%s' "$seen" | tr '\n' ';' | plain)"
 }
 
-# Our ports of this host: none listens on more than the loopback.
+# Checks that gpucl's ports on this host listen only on the loopback.
 closed_ports() {
     target=$1
     shift
     if ! command -v ss >/dev/null 2>&1; then
-        failed "closed ports" "$target" "the command ss is missing, so nobody can tell who listens"
+        failed "closed ports" "$target" "the command ss is missing, so the listening ports are unknown"
         return 0
     fi
     open=
@@ -63,8 +63,8 @@ closed_ports() {
     fi
 }
 
-# Runs a check in a container of its own, which is gone with it: the check, its target, seconds, the network, the image, the files of
-# `secrets/` that it reads, the command. Jobs run as one user in containers of theirs, and whatever came in there would be theirs to read.
+# Runs a check in its own temporary container: check name, target, seconds, network, image, files of `secrets/` to
+# mount, command. Not in the nodes' containers, where jobs could read these secrets.
 apart() {
     check=$1 target=$2 limit=$3 network=$4 image=$5 files=$6 program=$7
     shift 7
@@ -84,7 +84,7 @@ apart() {
     failed "$check" "$target" "${why:-the check ended with exit code $code}"
 }
 
-# The rules that keep neighbours out, and the cloud's metadata away from containers, are in the kernel as they were set.
+# Checks that the rules against neighbours, and for the cloud's metadata, are in the kernel unchanged.
 closed_host() {
     if [ "$(nft list table inet "$closed" 2>/dev/null | cksum)" != "$(cat "$home/closed/sum" 2>/dev/null)" ]; then
         failed "closed host" "$1" "the rules of the nftables table $closed are gone or changed; the next up sets them again"

@@ -1,17 +1,17 @@
-# Starts the project. $files are the options that name its files, $config the digest of all that it is made of.
-# No container may have more open files than the host gives to root.
+# Starts the project. $files are the `-f` options for its files, $config is the digest of these files.
+# No container can have more open files than the host allows root.
 GPUCL_FILES=$(ulimit -H -n)
 if [ "$GPUCL_FILES" = unlimited ] || [ "$GPUCL_FILES" -gt 65536 ]; then GPUCL_FILES=65536; fi
 export GPUCL_FILES
-# Where containers are on the host's own network, they are known to its rules by their control group.
+# In the host network, the rules identify containers by their control group.
 GPUCL_GROUP=$(cat closed/parent)
 export GPUCL_GROUP
-# Before anything is published, and never without.
+# Nothing may be published without these rules.
 nft list table inet "$closed" >/dev/null || {
     echo "the rules that close this host to its neighbours are not set: there is no nftables table $closed"
     exit 1
 }
-# The rules name the interface: a network that has another one is made anew.
+# The rules name the interface: recreate a network with another one.
 if [ -n "$bridge" ] && interface=$(docker network inspect -f '{{index .Options "com.docker.network.bridge.name"}}' "${project}_default" 2>/dev/null) &&
     [ "$interface" != "$bridge" ]; then
     # shellcheck disable=SC2086

@@ -1,7 +1,8 @@
-# Waits until all containers are healthy and all services answer, and shows the log of what is slow or dies.
+# Waits until all containers are healthy and all services answer, and shows the log of a container that is slow or
+# exits.
 read -r now _ </proc/uptime
 end=$((${now%.*} + limit))
-told=0
+reported=0
 
 log_of() {
     echo "the end of the log of $1:"
@@ -18,7 +19,7 @@ while :; do
         name=${name#/}
         if [ "$state" = running ] && { [ "$health" = healthy ] || [ "$health" = none ]; }; then continue; fi
         left="$left $name"
-        # 77: the head refused its token. To wait would be for nothing.
+        # 77: the head refused its token. Waiting would not help.
         case $state in
             exited | dead | restarting)
                 if [ "$code" = 77 ] || [ "$restarts" -ge 3 ] || [ "$state" = dead ]; then
@@ -42,21 +43,21 @@ SEEN
         echo "not healthy in time:$left"
         exit 1
     fi
-    if [ "$now" -ge "$((told + 10))" ]; then
-        [ "$told" -eq 0 ] || echo "waiting for$left"
-        told=$now
+    if [ "$now" -ge "$((reported + 10))" ]; then
+        [ "$reported" -eq 0 ] || echo "waiting for$left"
+        reported=$now
     fi
     sleep 0.5
 done
 [ -n "$head" ] || exit 0
 read -r now _ </proc/uptime
 timeout "$((end - ${now%.*} + 30))" docker exec "$head" python3 -I /opt/gpucl/probe.py wait "$services" || {
-    # A service that does not answer tells why in its own log.
+    # The service's log says why.
     for name in $service_containers; do log_of "$name"; done
     echo "a service does not answer"
     exit 1
 }
-# The engine gives a new volume to root, and Jupyter is not root. From outside, since nobody in there may give a folder away.
+# The engine gives a new volume to root, and Jupyter is not root. From outside, since nobody in the container may chown.
 if [ -n "$workspace_of" ]; then
     chown "$(stat -c %u:%g "/proc/$(docker inspect -f '{{.State.Pid}}' "$workspace_of")")" \
         "$(docker inspect -f '{{range .Mounts}}{{if eq .Destination "/workspace"}}{{.Source}}{{end}}{{end}}' "$workspace_of")"

@@ -1,4 +1,4 @@
-# Jupyter works in $workspace as user 1000 and as nobody else: the folder is that user's own, and not the home of a person.
+# Jupyter works in $workspace as user 1000 only: the folder must belong to that user and must not be a person's home.
 if [ ! -d "$workspace" ]; then
     echo "workspace: there is no folder $workspace on this host"
     exit 1
@@ -9,6 +9,6 @@ if [ "$owner" != 1000 ]; then
     exit 1
 fi
 if [ -e "$workspace/.ssh" ]; then
-    echo "workspace: $workspace is somebody's home, with the keys to it in .ssh: take a folder in it"
+    echo "workspace: $workspace is somebody's home, with its keys in .ssh: use a folder inside it"
     exit 1
 fi

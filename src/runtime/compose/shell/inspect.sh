@@ -1,4 +1,4 @@
-# What of one tag is on this host. Changes nothing.
+# Prints everything on this host with one tag. Changes nothing.
 if command -v docker >/dev/null 2>&1; then
     of="label=com.docker.compose.project=$tag"
     ids=$(timeout 20 docker ps -aq --no-trunc --filter "$of" 2>/dev/null)

@@ -1,10 +1,10 @@
-# Prints the logs of this tag's containers, a line each behind `::log NAME `; of one only where `want` names it. Changes nothing.
+# Prints the logs of this tag's containers, each line after `::log NAME `; only one if `want` names it. Changes nothing.
 all=$(timeout 20 docker ps -a --filter "label=com.docker.compose.project=$tag" \
     --format '{{if not (.Label "gpucl.probe")}}{{.ID}} {{.Label "com.docker.compose.service"}} {{.Label "gpucl.key"}}{{end}}' | sort -k 2) || exit 1
 chosen=
 while read -r id service key; do
     [ -n "$id" ] || continue
-    # A container of the user's own compose file has no key of ours.
+    # A container from the user's own compose file has no gpucl key.
     key=${key:-$service}
     echo "::known $key"
     plain=$(printf '%s' "$service" | tr -d '-')

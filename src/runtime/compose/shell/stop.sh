@@ -1,4 +1,4 @@
-# Ends the containers of one tag, and removes them and their network. Volumes, files and images stay.
+# Stops and removes the containers of one tag and their network. Volumes, files and images stay.
 stop_project() {
     command -v docker >/dev/null 2>&1 || return 0
     of="label=com.docker.compose.project=$tag"

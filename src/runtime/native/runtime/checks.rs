@@ -1,4 +1,4 @@
-//! The checks of a host's nodes, as one shell text.
+//! The checks of a host's nodes, as one shell script.
 
 use serde_json::{Value, json};
 
@@ -13,10 +13,10 @@ use crate::spec::{NodeRole, NodeSpec};
 
 const CHECKS: &str = include_str!("../shell/checks.sh");
 
-/// How long a look at the cluster from inside may take, in seconds.
+/// How long a check of the cluster from inside may take, in seconds.
 const CHECK_LIMIT: u32 = 100;
 
-/// The shell text of a host's checks.
+/// The shell code of a host's checks.
 pub(super) fn checks(request: &DeployRequest<'_>, host: &HostInput, nodes: &[NodeSpec]) -> Result<String> {
     let name = host.key.display_name();
     let keys: Vec<&str> = nodes.iter().map(|node| node.key.as_str()).collect();

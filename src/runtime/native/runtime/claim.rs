@@ -1,4 +1,4 @@
-//! The ports of a host's nodes: a block for each, claimed on the host itself, so that no two clusters have the same.
+//! The ports of a host's nodes: one block each, claimed on the host itself, so that no two clusters use the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,15 +18,15 @@ const CLAIM: &str = include_str!("../shell/claim.sh");
 #[cfg(test)]
 mod tests;
 
-/// The script that says who listens on a port: a line for [`refused`], and nothing when nobody does.
+/// The script that prints who listens on a port, as a line for [`refused`]; prints nothing when the port is free.
 pub(super) fn holder_script(tag: &str, folders: &HostFolders, port: u16) -> String {
-    format!("{}dashboard={port}\nblock={BLOCK}\n{PORTS}look_at_ports\ntell_taken\n", header(tag, folders))
+    format!("{}dashboard={port}\nblock={BLOCK}\n{PORTS}inspect_ports\nreport_taken\n", header(tag, folders))
 }
 
-/// The error of what the script said, if it said something.
+/// Fails when the script found a process on the port.
 pub(super) fn refused(lines: &[String]) -> Result<()> {
     match lines.iter().find_map(|line| line.strip_prefix("::taken ")) {
-        Some(told) => Err(port_is_taken(told)),
+        Some(holder) => Err(port_is_taken(holder)),
         None => Ok(()),
     }
 }
@@ -51,10 +51,10 @@ pub(super) fn script(request: &DeployRequest<'_>, host: &HostInput) -> String {
     )
 }
 
-/// Reads what [`script`] printed.
+/// Parses the output of [`script`].
 ///
 /// # Errors
-/// When somebody else listens on the dashboard's port, when there are no free blocks, and when it did not come to its end.
+/// When another process listens on the dashboard's port, no block is free, or the script did not finish.
 pub(super) fn claimed(request: &DeployRequest<'_>, host: &HostInput, lines: &[String]) -> Result<HostPorts> {
     let name = host.key.display_name();
     let doing = || format!("find ports for the nodes of {name}");
@@ -77,7 +77,7 @@ pub(super) fn claimed(request: &DeployRequest<'_>, host: &HostInput, lines: &[St
     let nodes = nodes_of(request.nodes, &host.key);
     if rest("::claimed").is_none() || nodes.iter().any(|node| !blocks.contains_key(&node.key)) {
         let words: Vec<&str> = lines.iter().filter(|line| !line.starts_with("::")).map(String::as_str).collect();
-        let why = if words.is_empty() { "it did not come to its end".to_owned() } else { words.join("; ") };
+        let why = if words.is_empty() { "its script did not finish".to_owned() } else { words.join("; ") };
         return Err(Error::new(ErrorKind::Host, doing()).because(shortened(&why)));
     }
     let head = nodes.iter().find(|node| node.role == NodeRole::Head);
@@ -89,25 +89,25 @@ pub(super) fn claimed(request: &DeployRequest<'_>, host: &HostInput, lines: &[St
     Ok(ports)
 }
 
-/// The error of a port that the spec names and somebody else listens on: `PORT`, or `PORT PID COMMAND`.
-fn port_is_taken(told: &str) -> Error {
-    let (port, who) = told.split_once(' ').unwrap_or((told, ""));
+/// The error for a port named in the spec on which another process listens; `holder` is `PORT` or `PORT PID COMMAND`.
+fn port_is_taken(holder: &str) -> Error {
+    let (port, who) = holder.split_once(' ').unwrap_or((holder, ""));
     let who = match who.split_once(' ') {
         Some((pid, command)) => format!("process {pid} (`{}`) listens on it", shortened(command)),
-        None => "a process that this user may not see listens on it".to_owned(),
+        None => "a process that this user cannot see listens on it".to_owned(),
     };
     Error::new(ErrorKind::Host, format!("use port {port} for the dashboard (ray.head.dashboard_port)"))
         .because(who)
         .hint("end that process, name another port, or leave `dashboard_port` out: then gpucl finds a free one")
 }
 
-/// The ports of a node of these blocks.
+/// The ports of a node, from these blocks.
 pub(super) fn ports_of_node(blocks: &BTreeMap<Key, u16>, node: &NodeSpec) -> NodePorts {
     let base = blocks.get(&node.key).copied().unwrap_or(BLOCKS.start * BLOCK);
     NodePorts { base, dashboard: node.dashboard_port.unwrap_or(base + 1) }
 }
 
-/// The blocks of all nodes: those that were claimed, and for the others the first that would be tried, so that a plan can be made
+/// The blocks of all nodes: the claimed ones, and for the other nodes the first to try, so that a plan can be made
 /// before anything is claimed.
 pub(super) fn blocks_of(request: &DeployRequest<'_>) -> BTreeMap<Key, u16> {
     let mut blocks: BTreeMap<Key, u16> = request

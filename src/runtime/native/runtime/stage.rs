@@ -1,4 +1,4 @@
-//! The stage that brings the nodes of a host up: its files, what each node is started with, and the steps.
+//! The stage that starts the nodes of a host: its files, each node's start parameters, and the steps.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,15 +21,15 @@ use crate::util::digest;
 const START: &str = include_str!("../shell/deploy_start.sh");
 const STARTED: &str = include_str!("../shell/deploy_started.sh");
 
-/// How long the stage may take beyond its steps' own limits.
+/// Extra time for the stage beyond its steps' own limits.
 const MARGIN: Duration = Duration::from_secs(60);
 
-/// What stands for the places that only the host knows, until `host.py` puts them in.
+/// Placeholders for paths known only on the host; `host.py` replaces them.
 const HOME: &str = "@home@";
 const LINKS: &str = "@links@";
 const RAY_ENV: &str = "@ray_env@";
 
-/// What a node of this host is started with; the places of the host stand in it by their names.
+/// The launch of a node of this host, with placeholders for the host's paths.
 fn launch_of(
     request: &DeployRequest<'_>,
     host: &HostInput,
@@ -41,7 +41,7 @@ fn launch_of(
     let gpus = gpus_of(host, node)?;
     let head = HeadAddress { gcs: blocks.get(&Key::head()).copied().unwrap_or_default() };
     let mut launch = launch(request.scope, node, &layout, Path::new(RAY_ENV), ports, head, &gpus);
-    // Its head may be on a host that comes much later.
+    // Its head may be on a host that becomes ready much later.
     let timeouts = &request.spec.timeouts;
     let wait = (timeouts.start.0 + timeouts.ready.0).as_secs().to_string();
     let launcher = layout.node_script().display().to_string();
@@ -57,7 +57,7 @@ fn layout_of(scope: &Scope, host: &Key) -> Layout {
     Layout::new(Path::new(HOME), &scope.tag(host), Path::new(LINKS))
 }
 
-/// The GPUs that a node owns, by their UUIDs.
+/// The UUIDs of the GPUs that a node owns.
 pub(super) fn gpus_of(host: &HostInput, node: &NodeSpec) -> Result<Vec<String>> {
     let Some(first) = node.first_gpu else { return Ok(Vec::new()) };
     let doing = || Error::new(ErrorKind::Host, format!("give {} its {} GPUs", node.key.display_name(), node.gpus));
@@ -68,20 +68,20 @@ pub(super) fn gpus_of(host: &HostInput, node: &NodeSpec) -> Result<Vec<String>> 
         .ok_or_else(|| doing().because(format!("{} has {}", host.key.display_name(), host.facts.gpus.len())))?;
     if own.iter().any(|gpu| gpu.vendor == Vendor::Amd) {
         return Err(doing()
-            .because("the runtime `native` can give NVIDIA's alone to a node")
-            .hint("`runtime: docker` can give AMD's; or say `gpu: declared`, and tasks choose for themselves"));
+            .because("the runtime `native` can assign only NVIDIA GPUs to a node")
+            .hint("use `runtime: docker` for AMD GPUs; or set `gpu: declared`, and tasks choose for themselves"));
     }
     let uuids: Option<Vec<String>> = own.iter().map(|gpu| gpu.uuid.clone()).collect();
     uuids.ok_or_else(|| {
         let name = host.key.display_name();
         doing()
-            .because(format!("the driver of {name} tells no UUID of each"))
-            .hint(format!("look at its driver: gpucl exec --host {name} -- nvidia-smi -L"))
-            .hint("the runtime `native` installs no driver, since that takes root; `runtime: docker` does")
+            .because(format!("the driver of {name} does not report a UUID for each"))
+            .hint(format!("check its driver: gpucl exec --host {name} -- nvidia-smi -L"))
+            .hint("the runtime `native` installs no driver, since that needs root; `runtime: docker` does")
     })
 }
 
-/// What the host's supervisor is given, and the digest of each node.
+/// The input file of the host's supervisor, and the digest of each node.
 fn nodes_file(
     request: &DeployRequest<'_>,
     host: &HostInput,
@@ -125,7 +125,7 @@ fn nodes_file(
     Ok((file, digests))
 }
 
-/// The stage that brings the nodes of a host up, and the digest of each of them.
+/// The stage that starts the nodes of a host, and the digest of each node.
 pub(super) fn deploy(
     request: &DeployRequest<'_>,
     host: &HostInput,
@@ -139,7 +139,7 @@ pub(super) fn deploy(
         ("node.py", "templates/ray-native/node.py"),
         ("host.py", "templates/ray-native/host.py"),
         ("probe.py", "templates/ray-native/probe.py"),
-        // What a cluster shows by HTTP is looked at as in containers.
+        // The HTTP checks of a cluster are the same as in containers.
         ("cluster.py", "templates/ray-compose/probe.py"),
     ] {
         let (bytes, _) = request.library.read(template)?;
@@ -153,7 +153,7 @@ pub(super) fn deploy(
     let config = files.iter().map(|file| (&file.path, digest::short(&file.bytes))).collect::<Vec<_>>();
     let keys: Vec<&str> = nodes.iter().map(|node| node.key.as_str()).collect();
     let timeouts = &request.spec.timeouts;
-    // Another host, on which the head may be, can come much later.
+    // Another host, perhaps the head's, can become ready much later.
     let others = if request.spec.hosts.len() > 1 { timeouts.ready.0 } else { Duration::ZERO };
     let limit = timeouts.start.0 + others;
     let variables = BTreeMap::from([
@@ -186,7 +186,7 @@ pub(super) fn deploy(
              exec \"$ray_env/bin/python\" -I -B \"$home/host.py\" wait \"$home\"\n",
         ),
         timeout: Some(limit),
-        hint: Some(format!("gpucl logs -c {}   # all that its nodes printed", request.scope.cluster)),
+        hint: Some(format!("gpucl logs -c {}   # the output of all its nodes", request.scope.cluster)),
         errors: wait_errors(),
         ..Step::default()
     };
@@ -206,14 +206,14 @@ fn wait_errors() -> Vec<KnownError> {
         known(
             "address already in use|Address already in use|Failed to bind|is already in use",
             "a port that a node needs is in use on the host: {line}",
-            Some("run `gpucl up` again: it chooses ports that are free"),
+            Some("run `gpucl up` again: it chooses free ports"),
         ),
         known("Version mismatch", "head and workers have different versions of Ray or Python: {line}", None),
         known("No space left on device", "the host's disk is full", None),
         known(
             "Cannot allocate memory|No space left on /dev/shm|object store memory",
             "the host has too little memory: {line}",
-            Some("less for each node: `ray: {workers: {object_store_memory: 100MiB, memory: 500MiB}}`"),
+            Some("give each node less: `ray: {workers: {object_store_memory: 100MiB, memory: 500MiB}}`"),
         ),
     ]
 }

@@ -1,17 +1,17 @@
-# Looks at all that this host runs, at the same time. Prints a line for each thing that was checked; changes nothing.
+# Checks everything that this host runs, in parallel. Prints one line per check; changes nothing.
 dir=$(mktemp -d) || exit 0
 ray_env=$(sed -n 's/^ray_env //p' "$home/prepared/prepare" 2>/dev/null)
 RAY_AUTH_MODE=token
 RAY_AUTH_TOKEN_PATH=$home/secrets/ray_token
 RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0
 RAY_USAGE_STATS_ENABLED=0
-# Python puts sockets there, which take no long paths.
+# Python puts sockets there, which need short paths.
 TMPDIR=$links/$link/t
 [ -d "$TMPDIR" ] || TMPDIR=$dir
 export RAY_AUTH_MODE RAY_AUTH_TOKEN_PATH RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER RAY_USAGE_STATS_ENABLED TMPDIR
 unset RAY_AUTH_TOKEN
 
-# Without its nodes there is nothing to ask, and to wait for an answer would be for nothing.
+# Nodes that do not run: then the checks need not wait for answers.
 silent=
 for key in $keys; do
     state=
@@ -19,10 +19,10 @@ for key in $keys; do
     if [ "$state" != running ] || ! is_alive "$pid" "$ticks"; then silent="$silent $key"; fi
 done
 
-# Text that can stand in JSON.
+# Makes text safe for a JSON string.
 plain() { tr -d '"\\' | tr -c '[:print:]' ' ' | cut -c 1-400; }
 
-# Runs a check by Ray's Python: its name, its target, seconds, then the arguments.
+# Runs a check with Ray's Python: check name, target, seconds, then the arguments.
 by_python() {
     check=$1 target=$2 limit=$3
     shift 3
@@ -31,7 +31,7 @@ by_python() {
             "$check" "$target" "$silent"
         return 0
     fi
-    # By its mark it is ended with the nodes, should whoever wants the answer be gone.
+    # Its mark lets it be ended with the nodes, should the caller be gone.
     GPUCL_HOST=$tag timeout "$limit" "$ray_env/bin/python" -I -B "$@" </dev/null >"$dir/$target-$check" 2>"$dir/$target-$check.err"
     code=$?
     grep -a '^::check ' "$dir/$target-$check" && return 0

@@ -1,39 +1,39 @@
-# Claims a block of ports for each of this host's nodes. `wants` has a line for each: its key, its tag, the block that it had, and the
-# one to begin with. A claim is a file named by the block's first port, with the node's tag and the host's in it: two programs that
-# look at the same time do not take the same.
+# Claims a block of ports for each of this host's nodes. `wants` has a line per node: its key, its tag, its previous
+# block, and the first block to try. A claim is a file named after the block's first port that holds the node's tag and
+# the host's: two programs that run at the same time cannot take the same block.
 claims=$links/ports
 
-# The folder of short paths is this user's alone.
+# Only this user may have access to the folder of short paths.
 mkdir -p -m 700 "$links" 2>/dev/null
 case $(ls -ldn "$links" 2>/dev/null) in
-    "drwx------"*) [ -O "$links" ] || { echo "$links is another user's"; exit 1; } ;;
+    "drwx------"*) [ -O "$links" ] || { echo "$links belongs to another user"; exit 1; } ;;
     *) echo "$links is not a folder of this user alone"; exit 1 ;;
 esac
 mkdir -p -m 700 "$claims" || exit 1
 
-look_at_ports
+inspect_ports
 
-# The nodes of this host that run keep what they listen on.
+# Running nodes of this host keep their ports.
 runs=" $(for pid in $(carrying "GPUCL_HOST=$tag"); do
     { tr '\0' '\n' <"/proc/$pid/environ" | sed -n 's/^GPUCL_TAG=//p'; } 2>/dev/null
 done | sort -u | tr '\n' ' ')"
 
-taken=$(tell_taken)
+taken=$(report_taken)
 if [ -n "$taken" ]; then
     echo "$taken"
     exit 0
 fi
 
-# Block $2 is node $1's, unless it is somebody else's.
+# Claims block $2 for node $1; fails when it belongs to another node.
 claim() {
     base=$(($2 * block))
-    # A claim of before has this name too, and must not change.
+    # An earlier claim may be linked to this name, and must not change.
     rm -f "$claims/.$$"
     printf '%s %s\n' "$1" "$tag" >"$claims/.$$" || return 1
     ln "$claims/.$$" "$claims/$base" 2>/dev/null || [ "$(cat "$claims/$base" 2>/dev/null)" = "$1 $tag" ]
 }
 
-# Claims a block for a node: the one that it has, the one that it had, or else the next that is free.
+# Claims a block for a node: its current one, its previous one, or else the next free one.
 claim_for() {
     own=$(cd "$claims" && grep -l -x -F "$2 $tag" [0-9]* 2>/dev/null | head -n 1)
     if [ -n "$own" ]; then

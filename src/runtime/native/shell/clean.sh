@@ -1,10 +1,10 @@
-# Removes all that carries one tag from this host. May be cut at any point, and run again.
-tell_left() { echo "::left $*"; left=1; }
+# Removes everything with one tag from this host. May be interrupted at any point and run again.
+report_left() { echo "::left $*"; left=1; }
 
-# Tries the ports that were this host's: nobody listens there any more.
-tell_ports() {
+# Checks that nothing listens on this host's former ports any more.
+report_ports() {
     [ -n "$claims" ] || return 0
-    look_at_ports
+    inspect_ports
     tried=0
     for base in $claims; do
         tried=$((tried + block))
@@ -15,7 +15,7 @@ tell_ports() {
     echo "::tried $tried"
 }
 
-# Removes the host's folder; where the provider has a claim in it, all but that.
+# Removes the host's folder, except a provider's claim in it.
 remove_all() {
     if [ -z "$claim" ]; then
         rm -rf "$home"
@@ -29,7 +29,7 @@ clean() {
     claims=$(for file in "$links"/ports/[0-9]*; do
         if grep -q " $tag\$" "$file" 2>/dev/null; then echo "${file##*/}"; fi
     done)
-    if stop_project; then tell_ports; else tell_left "processes of $tag"; fi
+    if stop_project; then report_ports; else report_left "processes of $tag"; fi
     made=$(sed -n 's/^environment //p' "$home/installed" 2>/dev/null | head -n 1)
     used=$(sed -n 's/^ray_env //p' "$home/prepared/prepare" 2>/dev/null)
     if [ -L "$links/$link" ] && [ "$(readlink "$links/$link")" = "$home/ray" ]; then
@@ -39,14 +39,14 @@ clean() {
     [ -z "$left" ] || return 0
     cd /
     remove_all 2>/dev/null || { sleep 1; remove_all; }
-    if [ -n "$(contents)" ]; then tell_left "folder $home"; else echo "::removed folder $home"; fi
+    if [ -n "$(contents)" ]; then report_left "folder $home"; else echo "::removed folder $home"; fi
     [ -z "$left" ] || return 0
-    # What the provider has put there is its own to remove.
+    # The provider removes its own claim.
     if [ -n "$claim" ]; then
         echo "::clean"
         return 0
     fi
-    # With the last cluster of this user here the folder of all goes too, and what was made for them where that is asked for.
+    # This user's last cluster here removes the common folder too, and with `purge` the shared environment.
     if [ -z "$(ls -d "${home%/*}"/gpucl-* 2>/dev/null)" ]; then
         rm -f "${home%/*}/lock"
         rmdir "${home%/*}" 2>/dev/null

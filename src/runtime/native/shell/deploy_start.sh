@@ -1,21 +1,22 @@
-# Starts the supervisor of this host anew: it ends nodes that are not asked for any more, keeps those that are, starts the rest.
+# Restarts the supervisor of this host: it ends nodes that are no longer wanted, keeps the others, and starts missing
+# ones.
 ray_env=$(sed -n 's/^ray_env //p' "$home/prepared/prepare" 2>/dev/null)
-[ -x "$ray_env/bin/python" ] || { echo "the Ray environment is gone: ${ray_env:-none was made}"; exit 1; }
-end_supervisor || { echo "the supervisor of before cannot be ended"; exit 1; }
+[ -x "$ray_env/bin/python" ] || { echo "the Ray environment is gone: ${ray_env:-none was created}"; exit 1; }
+end_supervisor || { echo "the previous supervisor cannot be ended"; exit 1; }
 mkdir -p run logs
 rm -f run/supervisor run/.ready
-# Who ends nodes later knows how long they may take.
+# For scripts that end nodes later: how long they may take.
 printf '%s\n' "$stop_limit" >run/.grace
 : >logs/supervisor.log
-# Where a manager of this user's own outlives its sessions, it holds what is started; elsewhere a session of its own does, which
-# most machines let be at the end of a login.
+# If this user's systemd manager outlives login sessions, start in a scope of it; else in a new session, which most
+# machines leave alone at logout.
 hold=
 if [ -d /run/systemd/system ] && [ "$(loginctl show-user "$(id -un)" --property Linger --value 2>/dev/null)" = yes ] &&
     systemd-run --user --scope --quiet --collect true >/dev/null 2>&1; then
     hold="systemd-run --user --scope --quiet --collect"
 fi
 (
-    # What a proxy asks for is for who installs, and not for jobs, which can read their environment.
+    # Proxy credentials are for installation, not for jobs, which can read their environment.
     for name in http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY; do
         eval "value=\${$name:-}"
         case $value in
@@ -25,7 +26,7 @@ fi
                 ;;
         esac
     done
-    # It is no part of the program that starts it.
+    # The supervisor is not part of the program that starts it.
     unset GPUCL_PROGRAM GPUCL_EXEC
     GPUCL_HOST=$tag
     GPUCL_TAG=$tag
@@ -38,7 +39,7 @@ until [ -e run/supervisor ]; do
     tries=$((tries + 1))
     if [ "$tries" -gt "$((450 + stop_limit * 10))" ] || { [ "$tries" -gt 10 ] && [ -z "$(carrying "GPUCL_TAG=$tag")" ] && [ ! -e run/supervisor ]; }; then
         tail -n 10 logs/supervisor.log
-        echo "the supervisor of the nodes did not start"
+        echo "the nodes' supervisor did not start"
         exit 1
     fi
     sleep 0.1 2>/dev/null || sleep 1

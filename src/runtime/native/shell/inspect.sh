@@ -1,4 +1,4 @@
-# What of one tag is on this host. Changes nothing.
+# Prints everything on this host with one tag. Changes nothing.
 supervised=
 if { read -r _ pid ticks _ <"$home/run/supervisor"; } 2>/dev/null && is_alive "$pid" "$ticks"; then supervised=1; fi
 for file in "$home"/run/*; do

@@ -1,4 +1,4 @@
-# Prints the logs of this host's nodes, a line each behind `::log NAME `; of one only where `want` names it. Changes nothing.
+# Prints the logs of this host's nodes, each line after `::log NAME `; only one if `want` names it. Changes nothing.
 chosen=
 for file in "$home"/logs/*.log; do
     [ -e "$file" ] || continue

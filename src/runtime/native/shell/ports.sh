@@ -1,6 +1,6 @@
-# Sees who listens on this machine: `heard` are the ports on which somebody does, `busy` their
-# blocks, and `listens` is the socket that has the port `dashboard`.
-look_at_ports() {
+# Finds the listening ports of this machine: sets `heard` to the ports, `busy` to their blocks, and
+# `listens` to the socket on the port `dashboard`.
+inspect_ports() {
     busy=" "
     heard=
     listens=
@@ -16,8 +16,8 @@ look_at_ports() {
     done
 }
 
-# Says who has the port `dashboard`, as far as this user may see; nothing when it is this host's own, or nobody.
-tell_taken() {
+# Prints who holds the port `dashboard`, as far as this user can see; nothing when it is free or this host's own.
+report_taken() {
     [ -n "$listens" ] || return 0
     holder=$(find /proc/[0-9]*/fd -lname "socket:\[$listens\]" 2>/dev/null | head -n 1)
     holder=${holder#/proc/}

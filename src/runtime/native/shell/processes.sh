@@ -1,4 +1,4 @@
-# The numbers of the processes whose environment holds this very NAME=VALUE.
+# The pids of the processes whose environment holds exactly this NAME=VALUE.
 carrying() {
     for file in $(grep -l -s -F "$1" /proc/[0-9]*/environ); do
         if { tr '\0' '\n' <"$file" | grep -q -x -F "$1"; } 2>/dev/null; then
@@ -8,8 +8,9 @@ carrying() {
     done
 }
 
-# The numbers of the processes of this host's nodes. Those that an earlier gpucl started, or that lost one of their marks, are told
-# by the cluster's name, where that is enough: whole, as another cluster's may begin with it. A key holds no hyphen.
+# The pids of the processes of this host's nodes. Those started by an earlier gpucl, or that lost one of their marks,
+# are identified by the cluster's name, where it is unique: matched in full, as another cluster's may begin with it. A
+# key has no hyphen.
 ours() {
     {
         carrying "GPUCL_HOST=$tag"
@@ -22,20 +23,20 @@ ours() {
     } | sort -u -n
 }
 
-# Process $1 is there and started at tick $2: a number alone may be a stranger's by now.
+# Whether process $1 exists and started at tick $2: the pid alone may have been reused.
 is_alive() {
     stat=
     { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
     ticks_of=$2
-    # The name stands in parentheses and may hold blanks: count from behind it.
+    # The name is in parentheses and may contain spaces: count the fields after it.
     # shellcheck disable=SC2086
     set -- ${stat##*) }
     case ${1:-} in Z | X | '') return 1 ;; esac
     [ "${20:-}" = "$ticks_of" ]
 }
 
-# Ends the supervisor of this host, which starts nothing any more then; nodes go on. It is asked first: what it got of a node that
-# was killed has no other parent.
+# Ends the supervisor of this host, so that nothing is restarted; nodes go on. SIGTERM comes first: the supervisor is
+# the only parent of processes that it adopted from a killed node.
 end_supervisor() {
     tries=0
     signal=TERM
@@ -51,7 +52,7 @@ end_supervisor() {
     done
 }
 
-# What of ours is in the host's folder; the claim of its provider is the provider's.
+# gpucl's contents of the host's folder, without a provider's claim.
 contents() {
     if [ -n "$claim" ]; then
         ls -A "$home" 2>/dev/null | grep -v -x -F "$claim"

@@ -1,4 +1,4 @@
-//! The script on this machine: what it claims, and what it leaves to others.
+//! Runs the claim script on this machine.
 
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,7 @@ use crate::secret::Secrets;
 use crate::spec::Spec;
 use crate::state::Pages;
 
-/// A cluster of this name with two workers on one host, whose links lie in this folder.
+/// A cluster with this name and two workers on one host, with its links in this folder.
 struct Bench {
     spec: Spec,
     scope: Scope,
@@ -117,7 +117,7 @@ fn a_folder_that_others_may_enter_is_refused() {
         assert!(error.contains("is not a folder of this user alone"), "{mode:o}: {error}");
     }
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
-    // A link is whoever's who made it, wherever it leads.
+    // A link belongs to whoever created it, wherever it leads.
     let link = folder.path().join("link");
     std::os::unix::fs::symlink(folder.path(), &link).unwrap();
     let error = Bench::new("c", &link, "").claim().unwrap_err().to_string();
