@@ -58,7 +58,6 @@ impl Factory for Hall {
             reserves: false,
             hosts_vanish: false,
             boot: Duration::ZERO,
-            console: false,
             several_resources: false,
             behind_first: false,
             poll: gpucl::provider::USUAL_POLL,

@@ -92,7 +92,6 @@ fn capability() -> Capability {
         hosts_vanish: true,
         // A bare-metal host takes 10 to 20 minutes to become active, and up to 10 more to answer by SSH.
         boot: Duration::from_secs(30 * 60),
-        console: false,
         several_resources: true,
         behind_first: true,
         poll: crate::provider::USUAL_POLL,

@@ -89,7 +89,6 @@ fn capability() -> Capability {
         hosts_vanish: true,
         // An instance takes 4 to 15 minutes to get an address, and some more to answer by SSH.
         boot: Duration::from_secs(30 * 60),
-        console: false,
         several_resources: true,
         behind_first: false,
         poll: POLL,

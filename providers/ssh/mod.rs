@@ -101,7 +101,6 @@ fn capability() -> Capability {
         reserves: false,
         hosts_vanish: false,
         boot: Duration::ZERO,
-        console: false,
         several_resources: false,
         behind_first: false,
         poll: crate::provider::USUAL_POLL,

@@ -114,13 +114,6 @@ pub enum EventKind {
         /// Why the operation is needed.
         cause: String,
     },
-    /// Progress of an operation.
-    OperationProgress {
-        /// The operation's number in the plan.
-        operation: usize,
-        /// What it is doing or waiting for.
-        message: String,
-    },
     /// An operation ended.
     OperationFinished {
         /// The operation's number in the plan.

@@ -52,8 +52,6 @@ pub struct Capability {
     /// How long a host may take from its acquisition until it can be connected to.
     #[serde(serialize_with = "seconds")]
     pub boot: Duration,
-    /// A host's console can be read.
-    pub console: bool,
     /// One host needs several resources (lease, key, server, address), so an acquire can fail half-way.
     pub several_resources: bool,
     /// Other owners may use the same account, project or machine.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::util::text::quoted;
+
 /// The addresses of a running cluster, as seen from this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
@@ -103,10 +105,6 @@ impl Shell {
         }
         text
     }
-}
-
-fn quoted(value: &str) -> String {
-    format!("'{}'", value.replace('\'', r"'\''"))
 }
 
 fn fish_quoted(value: &str) -> String {

@@ -12,5 +12,5 @@ pub(super) fn quoted(word: &str) -> String {
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
     }
-    format!("'{}'", word.replace('\'', r"'\''"))
+    crate::util::text::quoted(word)
 }

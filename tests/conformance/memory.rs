@@ -46,7 +46,6 @@ pub(crate) enum Bug {
     ReleaseCutCannotGoOn,
     ReleaseComesBack,
     PromisesExtend,
-    PromisesConsole,
 }
 
 struct Thing {
@@ -182,7 +181,6 @@ impl Provider for Memory {
             reserves: false,
             hosts_vanish: false,
             boot: Duration::ZERO,
-            console: self.has(Bug::PromisesConsole),
             several_resources: self.several,
             behind_first: false,
             poll: gpucl::provider::USUAL_POLL,

@@ -101,7 +101,7 @@ pub(crate) fn no_secret_is_anywhere(env: &TestEnv, host: &TestHost, cluster: &st
         ("logs", host.sh("for c in $(docker ps -aq); do docker logs $c 2>&1; done; journalctl --no-pager -o cat 2>/dev/null | tail -n 20000")),
         (
             "files",
-            host.sh("find /var/lib/gpucl /etc /tmp /home /opt -xdev -path '*/secrets/*' -prune -o -type f -size -2M -print0 2>/dev/null | xargs -0 cat 2>/dev/null"),
+            host.sh("find /var/lib/gpucl /etc /tmp /home /opt -xdev -path '*/secrets/*' -prune -o -type f -size -2M -print0 2>/dev/null | xargs -0 cat 2>/dev/null; true"),
         ),
     ];
     assert!(seen_on_host.iter().any(|(_, text)| text.contains(planted)), "the scan finds what is planted");

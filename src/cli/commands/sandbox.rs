@@ -11,6 +11,7 @@ use crate::error::{Doing as _, ErrorKind, Result};
 use crate::sandbox::CONTROL_HEADER;
 use crate::util::fs::{remove_tree, write_atomic};
 use crate::util::runtime_dir::make_runtime_dir;
+use crate::util::text::quoted;
 
 pub(crate) mod chameleon;
 pub(crate) mod lambda;
@@ -79,10 +80,10 @@ async fn serve(app: &App, served: Served, end: impl AsyncFnOnce() -> Result<Stri
             "control_file": files.control(), "stand_in": true,
         }));
     } else {
-        app.ui.data(format_args!(". {}", word(&files.env().display().to_string())));
+        app.ui.data(format_args!(". {}", quoted(&files.env().display().to_string())));
     }
     served.what.iter().for_each(|line| app.ui.status(line));
-    let header = word(&format!("@{}", files.control().display()));
+    let header = quoted(&format!("@{}", files.control().display()));
     app.ui.status(format_args!("its resources: curl -H {header} {}/snapshot", served.control));
     app.ui.status("serving until Ctrl-C");
     ends.wait().await;
@@ -100,7 +101,7 @@ impl Files {
         let files = Self(runtime.join(&served.name));
         make_runtime_dir(&files.0)?;
         let exports: String =
-            served.variables.iter().map(|(name, value)| format!("export {name}={}\n", word(value))).collect();
+            served.variables.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect();
         let header = format!("{CONTROL_HEADER}: {}\n", served.control_secret);
         for (path, text) in [(files.env(), exports), (files.control(), header)] {
             write_atomic(&path, text.as_bytes(), 0o600).doing(ErrorKind::Internal, doing)?;
@@ -124,9 +125,4 @@ impl Drop for Files {
         // The secrets are useless once the stand-in has stopped.
         let _ = remove_tree(&self.0);
     }
-}
-
-/// Quotes a text as one shell word.
-fn word(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
 }

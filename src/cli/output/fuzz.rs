@@ -74,7 +74,6 @@ fn events(text: &str) -> Vec<EventKind> {
         EventKind::RunStarted { verb: text(), run: text() },
         EventKind::PlanReady { text: text(), operations: 2 },
         EventKind::OperationStarted { operation: 1, action: text(), target: text(), cause: text() },
-        EventKind::OperationProgress { operation: 1, message: text() },
         EventKind::Waiting { what: text(), limit_milliseconds: 9 },
         EventKind::Step {
             host: text(),

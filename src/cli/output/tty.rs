@@ -59,11 +59,6 @@ impl Sink for Tty {
                 bar.enable_steady_tick(Duration::from_millis(100));
                 self.running.insert(*operation, Running { target: target.clone(), bar });
             }
-            EventKind::OperationProgress { operation, message } => {
-                if let Some(running) = self.running.get(operation) {
-                    running.bar.set_message(shown(message));
-                }
-            }
             EventKind::HostLine { host, line } => {
                 if let Some(running) = self.running.values().find(|running| running.is_on(host)) {
                     running.bar.set_message(shown(line));

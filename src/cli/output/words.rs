@@ -12,7 +12,6 @@ pub(super) fn line(event: &Event, verbose: bool) -> Option<String> {
         EventKind::OperationStarted { action, target, cause, .. } if verbose => {
             Some(format!("  {target}: {action} ({cause})"))
         }
-        EventKind::OperationProgress { message, .. } if verbose => Some(format!("    {message}")),
         EventKind::OperationFinished { action, target, finish, milliseconds, .. } => {
             let time = time(*milliseconds);
             Some(match finish {

@@ -101,16 +101,3 @@ pub(super) async fn extend(bench: &Bench<'_>) -> Verdict {
     })?;
     bench.release_all(&scope).await
 }
-
-pub(super) async fn console(bench: &Bench<'_>) -> Verdict {
-    not_in_the_contract_yet(bench.capability().console, "console")
-}
-
-/// The first provider with this capability adds the method to the contract, and the case.
-fn not_in_the_contract_yet(promised: bool, capability: &'static str) -> Verdict {
-    if promised {
-        broken(format!("the capability says `{capability}`, but the contract has no such call yet"))
-    } else {
-        Err(Stop::NotApplicable(capability))
-    }
-}

@@ -169,8 +169,6 @@ cases! {
         "Another owner's cluster of the same name, and the cluster `a-b` beside `a`, are neither shown nor changed.";
     Extend, "extend", reading::extend,
         "A reservation can be extended.";
-    Console, "console", reading::console,
-        "A host's console can be read.";
     EverythingIsReleasedAtTheEnd, "everything-is-released-at-the-end", releasing::everything,
         "Nothing from this run is left behind.";
 }

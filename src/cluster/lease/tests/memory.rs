@@ -89,7 +89,6 @@ impl Provider for Memory {
             reserves: true,
             hosts_vanish: true,
             boot: Duration::ZERO,
-            console: false,
             several_resources: true,
             behind_first: false,
             poll: crate::provider::USUAL_POLL,

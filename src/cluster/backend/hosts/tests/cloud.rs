@@ -157,7 +157,6 @@ impl Provider for Cloud {
             reserves: false,
             hosts_vanish: true,
             boot: BOOT,
-            console: false,
             several_resources: false,
             behind_first: false,
             poll: USUAL_POLL.min(POLL),
