@@ -63,7 +63,7 @@ impl Work<'_> {
                 Some(_) if self.renewed.contains(&wanted.host) => "its host is replaced".to_owned(),
                 // A firewall is reverted unless a deployment follows over a new connection.
                 Some(_) if self.firewalls.contains(&wanted.host) => "its host's firewall is set again".to_owned(),
-                Some(found) if found.digest.is_none() => "its last deployment did not finish".to_owned(),
+                Some(found) if found.digest.is_none() => "it was not brought up completely".to_owned(),
                 Some(found) if found.digest != wanted.digest => "the spec has changed for it".to_owned(),
                 Some(found) => match &found.health {
                     Health::Broken(why) => why.clone(),

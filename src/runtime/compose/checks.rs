@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::name::Key;
 use crate::playbook::Vendor;
 use crate::render::quote;
-use crate::runtime::native::resource_of;
+use crate::runtime::native::{promise_of, resource_of};
 use crate::spec::{NodeRole, NodeSpec};
 
 const CHECKS: &str = include_str!("shell/checks.sh");
@@ -106,21 +106,9 @@ fn workers(cluster: &Cluster<'_>) -> Vec<Value> {
 /// What the head checks.
 fn of_cluster(cluster: &Cluster<'_>) -> Value {
     let at = &cluster.at;
-    let node = |node: &NodeSpec| {
-        json!({
-            "target": node.key.display_name(),
-            "resource": resource_of(&node.key),
-            "CPU": node.cpus,
-            "GPU": node.gpus,
-            "memory": node.memory,
-            "object_store_memory": node.object_store_memory,
-            "resources": node.resources,
-            "labels": node.labels,
-        })
-    };
     let mut want = json!({
         "dashboard": at.dashboard,
-        "nodes": cluster.request.nodes.iter().map(node).collect::<Vec<Value>>(),
+        "nodes": cluster.request.nodes.iter().map(promise_of).collect::<Vec<Value>>(),
         "timeout_s": CLUSTER_LIMIT,
         "patience_s": 40,
     });

@@ -138,6 +138,20 @@ pub fn launch(
     }
 }
 
+/// What Ray must show of a node, for the check that compares the two.
+pub(crate) fn promise_of(node: &NodeSpec) -> serde_json::Value {
+    serde_json::json!({
+        "target": node.key.display_name(),
+        "resource": resource_of(&node.key),
+        "CPU": node.cpus,
+        "GPU": node.gpus,
+        "memory": node.memory,
+        "object_store_memory": node.object_store_memory,
+        "resources": node.resources,
+        "labels": node.labels,
+    })
+}
+
 /// The custom Ray resource that identifies a node.
 pub(crate) fn resource_of(key: &Key) -> String {
     format!("gpucl_{key}")

@@ -10,8 +10,8 @@ mod layout;
 mod ports;
 mod runtime;
 
-pub(crate) use launch::resource_of;
 pub use launch::{HeadAddress, Launch, launch};
+pub(crate) use launch::{promise_of, resource_of};
 pub use layout::Layout;
 pub use ports::NodePorts;
 pub use runtime::NativeRuntime;

@@ -7,7 +7,7 @@ use super::stage::gpus_of;
 use super::{LOOPBACK, header};
 use crate::error::Result;
 use crate::render::quote;
-use crate::runtime::native::resource_of;
+use crate::runtime::native::{promise_of, resource_of};
 use crate::runtime::project::{DeployRequest, HostInput};
 use crate::spec::{NodeRole, NodeSpec};
 
@@ -33,18 +33,6 @@ pub(super) fn checks(request: &DeployRequest<'_>, host: &HostInput, nodes: &[Nod
         ));
     };
     if nodes.iter().any(|node| node.role == NodeRole::Head) {
-        let node = |node: &NodeSpec| {
-            json!({
-                "target": node.key.display_name(),
-                "resource": resource_of(&node.key),
-                "CPU": node.cpus,
-                "GPU": node.gpus,
-                "memory": node.memory,
-                "object_store_memory": node.object_store_memory,
-                "resources": node.resources,
-                "labels": node.labels,
-            })
-        };
         let agent = |node: &NodeSpec| {
             let port = ports_of_node(&blocks, node).agent_http();
             json!({"target": node.key.display_name(), "url": format!("http://{LOOPBACK}:{port}/api/jobs/")})
@@ -54,7 +42,7 @@ pub(super) fn checks(request: &DeployRequest<'_>, host: &HostInput, nodes: &[Nod
         let want = json!({
             "dashboard": format!("http://{LOOPBACK}:{}", head.dashboard),
             "agents": request.nodes.iter().map(agent).collect::<Vec<Value>>(),
-            "nodes": request.nodes.iter().map(node).collect::<Vec<Value>>(),
+            "nodes": request.nodes.iter().map(promise_of).collect::<Vec<Value>>(),
             "timeout_s": CHECK_LIMIT,
             "patience_s": 40,
         });
