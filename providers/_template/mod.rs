@@ -14,8 +14,8 @@ use serde_json::Value;
 use crate::error::{LeftBehind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
-    Acquired, Capability, Context, Factory, FieldError, Finding, HostPlace, HostRequest, Manifest, ObservedResource,
-    Offer, Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, Runtime, settings,
+    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
+    Provider, ProviderKind, Recorder, ResourceRequest, Runtime, settings,
 };
 use api::Api;
 use config::{HostSettings, Settings};
@@ -119,31 +119,15 @@ impl Provider for Place {
         });
         Ok(ours
             .map(|(tag, machine)| {
-                let found = ObservedResource {
-                    key: tag.key.clone(),
-                    kind: ResourceKind(MACHINE.to_owned()),
-                    id: machine.id,
-                    usable: true,
-                    coming: false,
-                    adopted: false,
-                    until: None,
-                    detail: String::new(),
-                };
+                let found = ObservedResource::existing(tag.key.clone(), MACHINE, machine.id);
                 (tag, found)
             })
             .collect())
     }
 
     fn expand(&self, _scope: &Scope, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
-        Ok(vec![ResourceRequest {
-            key: request.key.clone(),
-            kind: ResourceKind(MACHINE.to_owned()),
-            settings: request.settings.clone(),
-            needs: Vec::new(),
-            is_host: true,
-            found: Finding::default(),
-            adopted: None,
-        }])
+        let host = ResourceRequest::new(request.key.clone(), MACHINE, request.settings.clone());
+        Ok(vec![ResourceRequest { is_host: true, ..host }])
     }
 
     async fn acquire(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired> {
@@ -184,14 +168,7 @@ impl Provider for Place {
     }
 
     fn refused_request(&self, key: &Key) -> ResourceRequest {
-        ResourceRequest {
-            key: key.clone(),
-            kind: ResourceKind(MACHINE.to_owned()),
-            settings: serde_json::json!({ "size": "bigger-than-there-is" }),
-            needs: Vec::new(),
-            is_host: true,
-            found: Finding::default(),
-            adopted: None,
-        }
+        let settings = serde_json::json!({ "size": "bigger-than-there-is" });
+        ResourceRequest { is_host: true, ..ResourceRequest::new(key.clone(), MACHINE, settings) }
     }
 }

@@ -253,11 +253,6 @@ pub(super) fn tag_of_server(server: &Server) -> Option<Tag> {
     server.metadata.get(TAG).map_or(server.name.as_str(), String::as_str).parse().ok()
 }
 
-/// The tag at the end of a lease's name.
-pub(super) fn tag_of(lease: &Lease) -> Option<Tag> {
-    lease.name.rsplit(' ').next()?.parse().ok()
-}
-
 /// The error for a restricted credential; with one, the service answers a lease request with "Internal Server Error".
 pub(super) fn restricted(site: &Site) -> Error {
     Error::new(ErrorKind::Provider, format!("reserve hosts at {}", site.region()))

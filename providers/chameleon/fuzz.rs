@@ -5,8 +5,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::api::Who;
-use super::cloud::{Calendar, offer, tag_of};
-use super::leases::title;
+use super::cloud::{Calendar, offer};
+use super::leases::{tag_of, title};
 use super::policy::Policy;
 use super::slots::plan;
 use crate::fuzz::{Target, demand};

@@ -1,8 +1,13 @@
-//! Title, state and condition of a lease.
+//! Tag, title, state and condition of a lease.
 
 use super::api::Lease;
-use super::cloud::tag_of;
+use crate::name::Tag;
 use crate::provider::LeaseState;
+
+/// The tag at the end of a lease's name.
+pub(super) fn tag_of(lease: &Lease) -> Option<Tag> {
+    lease.name.rsplit(' ').next()?.parse().ok()
+}
 
 /// A lease's name without our tag.
 pub(super) fn title(lease: &Lease) -> &str {

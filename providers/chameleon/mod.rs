@@ -31,9 +31,8 @@ use serde_json::Value;
 use crate::error::Result;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
-    Acquired, Capability, Context, Factory, FieldError, Finding, HostPlace, HostRequest, Login, Manifest,
-    ObservedResource, Offer, Provider, ProviderKind, Recorder, Reservations, Resolved, ResourceKind, ResourceRequest,
-    Runtime, settings,
+    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Login, Manifest, ObservedResource,
+    Offer, Provider, ProviderKind, Recorder, Reservations, Resolved, ResourceRequest, Runtime, settings,
 };
 use cloud::Cloud;
 use config::HostSettings;
@@ -157,14 +156,7 @@ impl Provider for Chameleon {
     }
 
     fn refused_request(&self, key: &Key) -> ResourceRequest {
-        ResourceRequest {
-            key: key.clone(),
-            kind: ResourceKind(Kind::Lease.name().to_owned()),
-            settings: serde_json::json!({ "hosts": { "nodes": ["no-such-host"] } }),
-            found: Finding::default(),
-            adopted: None,
-            needs: Vec::new(),
-            is_host: false,
-        }
+        let settings = serde_json::json!({ "hosts": { "nodes": ["no-such-host"] } });
+        ResourceRequest::new(key.clone(), Kind::Lease.name(), settings)
     }
 }

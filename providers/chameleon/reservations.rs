@@ -7,9 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::api::Lease as SiteLease;
 use super::api::{Effect, FailureKind};
-use super::cloud::{Calendar, Cloud, restricted, tag_of};
+use super::cloud::{Calendar, Cloud, restricted};
 use super::found::{LeaseFound, SharedFound, Wanted};
-use super::leases::{state_of, title};
+use super::leases::{state_of, tag_of, title};
 use super::policy::{ExtensionAsk, may_extend};
 use super::proposal::{no_slot, price};
 use super::resolve::named;
@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Scope};
 use crate::provider::{
     Booking, CalendarRow, EndAsk, Finding, HostFilter, Lease, LeaseAsk, LeaseState, Proposal, Reservations,
-    ResourceKind, ResourceRequest,
+    ResourceRequest,
 };
 use crate::util::when;
 
@@ -94,13 +94,8 @@ impl Reservations for Cloud {
             end: slot.end,
             notes: slot.notes,
             request: ResourceRequest {
-                key: key.clone(),
-                kind: ResourceKind(Kind::Lease.name().to_owned()),
-                settings: leases::settings(&wanted),
                 found: Finding::of(&SharedFound { lease, title: Some(name.clone()), public: None })?,
-                adopted: None,
-                needs: Vec::new(),
-                is_host: false,
+                ..ResourceRequest::new(key.clone(), Kind::Lease.name(), leases::settings(&wanted))
             },
             hosts: slot.hosts,
             name,

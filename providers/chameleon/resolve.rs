@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 
 use super::api::{FailureKind, FloatingIp, Image, Lease, Network};
-use super::cloud::{Calendar, Cloud, offer, restricted, tag_of};
+use super::cloud::{Calendar, Cloud, offer, restricted};
 use super::config::{self, HostSettings};
 use super::found::{Found, LeaseFound, Wanted};
-use super::leases::{describe_degraded, is_degraded, state_of, title};
+use super::leases::{describe_degraded, is_degraded, state_of, tag_of, title};
 use super::proposal::{no_slot, proposal_notes};
 use super::slots;
 use crate::error::{Error, ErrorKind, Result};

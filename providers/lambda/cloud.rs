@@ -15,7 +15,7 @@ use super::credentials;
 use super::found::key_key;
 use crate::error::Result;
 use crate::name::{ClusterName, Scope, Tag};
-use crate::provider::http::is_loopback;
+use crate::provider::kit::http::is_loopback;
 use crate::provider::{Context, UserEnvironment};
 
 /// Lambda's default address.

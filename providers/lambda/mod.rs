@@ -25,9 +25,8 @@ use serde_json::Value;
 use crate::error::Result;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
-    Acquired, Capability, Context, Factory, FieldError, Finding, HostPlace, HostRequest, Login, Manifest,
-    ObservedResource, Offer, Provider, ProviderKind, Recorder, Resolved, ResourceKind, ResourceRequest, Runtime,
-    settings,
+    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Login, Manifest, ObservedResource,
+    Offer, Provider, ProviderKind, Recorder, Resolved, ResourceRequest, Runtime, settings,
 };
 use cloud::Cloud;
 use config::HostSettings;
@@ -162,14 +161,7 @@ impl Provider for Lambda {
     }
 
     fn refused_request(&self, key: &Key) -> ResourceRequest {
-        ResourceRequest {
-            key: key.clone(),
-            kind: ResourceKind(Kind::Instance.name().to_owned()),
-            settings: serde_json::json!({ "type": "no_such_type" }),
-            found: Finding::default(),
-            adopted: None,
-            needs: Vec::new(),
-            is_host: true,
-        }
+        let settings = serde_json::json!({ "type": "no_such_type" });
+        ResourceRequest { is_host: true, ..ResourceRequest::new(key.clone(), Kind::Instance.name(), settings) }
     }
 }

@@ -13,9 +13,9 @@ use crate::provider::{Finding, HostRequest, Offer, Resolved};
 use crate::util::near::nearest;
 
 /// The cluster's existing resources.
-pub(super) struct Existing<'a> {
+struct Existing<'a> {
     /// For each host its instance, if that is usable or coming.
-    pub(super) hosts: Vec<Option<&'a Instance>>,
+    hosts: Vec<Option<&'a Instance>>,
     /// A region that is fixed by an immovable resource, and a description of that resource.
     region: Option<(String, String)>,
 }
@@ -52,7 +52,7 @@ pub(super) async fn resolve(cloud: &Cloud, scope: &Scope, hosts: Vec<HostRequest
     if let Some((region, what)) = existing.region.as_ref().filter(|_| !missing.is_empty()) {
         notes.push(format!("it continues in {region}, where {what} is"));
     }
-    let key = key_of(cloud, scope, &keys, &existing, &mut notes)?;
+    let key = key_of(cloud, scope, &keys, existing.hosts.iter().copied().flatten(), &mut notes)?;
     let file_systems = files_of(cloud, &files, &chosen.region)?;
     let mut resolved = Resolved::default();
     let mut chosen_types = chosen.types.iter();

@@ -4,22 +4,22 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::api::{FileSystem, Image, InstanceType, SshKey};
+use super::api::{FileSystem, Image, Instance, InstanceType, SshKey};
 use super::choice::is_arm;
 use super::cloud::Cloud;
 use super::config::FileSystemSettings;
 use super::found::{FileSystemFound, KeyFound, key_key};
-use super::resolve::Existing;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Scope;
 use crate::util::fs::{RECORD_LIMIT, read_text_within};
 
-/// Chooses the login key: the named one, else one of the user's keys in the account, else a new one.
-pub(super) fn key_of(
+/// Chooses the login key: the named one, else one of the user's keys in the account, else a new one. `hosts` are the
+/// instances that the cluster has already.
+pub(super) fn key_of<'a>(
     cloud: &Cloud,
     scope: &Scope,
     keys: &[SshKey],
-    existing: &Existing<'_>,
+    hosts: impl Iterator<Item = &'a Instance>,
     notes: &mut Vec<String>,
 ) -> Result<KeyFound> {
     let account = |key: &SshKey| KeyFound::Account { id: key.id.clone(), name: key.name.clone() };
@@ -42,7 +42,7 @@ pub(super) fn key_of(
     }
     // Keep the choice made for the first host.
     let made = scope.tag(&key_key()).to_string();
-    let used: Vec<&String> = existing.hosts.iter().flatten().flat_map(|host| &host.ssh_key_names).collect();
+    let used: Vec<&String> = hosts.flat_map(|host| &host.ssh_key_names).collect();
     if used.contains(&&made) || keys.iter().any(|key| key.name == made) {
         return Ok(KeyFound::Own);
     }

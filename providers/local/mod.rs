@@ -18,8 +18,8 @@ use serde_json::Value;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
-    Acquired, Capability, Context, Factory, FieldError, Finding, HostPlace, HostRequest, Manifest, ObservedResource,
-    Offer, Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, Runtime, settings,
+    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
+    Provider, ProviderKind, Recorder, ResourceRequest, Runtime, settings,
 };
 use allotment::{Allotments, Condition};
 use config::{HostSettings, Settings};
@@ -111,14 +111,9 @@ impl Provider for Local {
         Ok(found
             .map(|allotment| {
                 let found = ObservedResource {
-                    key: allotment.tag.key.clone(),
-                    kind: ResourceKind(HOST.to_owned()),
-                    id: allotment.id,
                     usable: allotment.condition == Condition::Whole,
-                    coming: false,
-                    adopted: false,
-                    until: None,
                     detail: allotment.condition.to_string(),
+                    ..ObservedResource::existing(allotment.tag.key.clone(), HOST, allotment.id)
                 };
                 (allotment.tag, found)
             })
@@ -126,15 +121,8 @@ impl Provider for Local {
     }
 
     fn expand(&self, _scope: &Scope, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
-        Ok(vec![ResourceRequest {
-            key: request.key.clone(),
-            kind: ResourceKind(HOST.to_owned()),
-            settings: request.settings.clone(),
-            needs: Vec::new(),
-            is_host: true,
-            found: Finding::default(),
-            adopted: None,
-        }])
+        let host = ResourceRequest::new(request.key.clone(), HOST, request.settings.clone());
+        Ok(vec![ResourceRequest { is_host: true, ..host }])
     }
 
     async fn acquire(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired> {
@@ -156,15 +144,8 @@ impl Provider for Local {
     }
 
     fn refused_request(&self, key: &Key) -> ResourceRequest {
-        ResourceRequest {
-            key: key.clone(),
-            kind: ResourceKind(HOST.to_owned()),
-            settings: serde_json::json!({ "gpus_from_thin_air": 8 }),
-            needs: Vec::new(),
-            is_host: true,
-            found: Finding::default(),
-            adopted: None,
-        }
+        let settings = serde_json::json!({ "gpus_from_thin_air": 8 });
+        ResourceRequest { is_host: true, ..ResourceRequest::new(key.clone(), HOST, settings) }
     }
 }
 

@@ -18,8 +18,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::host::SshTarget;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
-    Acquired, Capability, Context, Factory, FieldError, Finding, HostPlace, HostRequest, Manifest, ObservedResource,
-    Offer, Provider, ProviderKind, Recorder, ResourceKind, ResourceRequest, Runtime, settings,
+    Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
+    Provider, ProviderKind, Recorder, ResourceRequest, Runtime, settings,
 };
 use claim::Claims;
 use config::Settings;
@@ -134,17 +134,12 @@ impl Provider for Ssh {
         Ok(found
             .map(|found| {
                 let seen = ObservedResource {
-                    key: found.tag.key.clone(),
-                    kind: ResourceKind(HOST.to_owned()),
-                    id: found.id,
                     usable: found.claim.is_ok(),
-                    coming: false,
-                    adopted: false,
-                    until: None,
                     detail: match found.claim {
                         Ok(claim) => claim.target.node,
                         Err(why) => format!("its claim is damaged: {why}"),
                     },
+                    ..ObservedResource::existing(found.tag.key.clone(), HOST, found.id)
                 };
                 (found.tag, seen)
             })
@@ -157,15 +152,7 @@ impl Provider for Ssh {
             config::target(&self.settings, &request.settings, "").map_err(|errors| describe(&doing(), &errors))?;
         let settings =
             serde_json::to_value(target).map_err(|error| Error::new(ErrorKind::Internal, doing()).caused_by(&error))?;
-        Ok(vec![ResourceRequest {
-            key: request.key.clone(),
-            kind: ResourceKind(HOST.to_owned()),
-            settings,
-            needs: Vec::new(),
-            is_host: true,
-            found: Finding::default(),
-            adopted: None,
-        }])
+        Ok(vec![ResourceRequest { is_host: true, ..ResourceRequest::new(request.key.clone(), HOST, settings) }])
     }
 
     async fn acquire(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired> {
@@ -202,15 +189,8 @@ impl Provider for Ssh {
     }
 
     fn refused_request(&self, key: &Key) -> ResourceRequest {
-        ResourceRequest {
-            key: key.clone(),
-            kind: ResourceKind(HOST.to_owned()),
-            settings: serde_json::json!({ "node": "-oProxyCommand=sh" }),
-            needs: Vec::new(),
-            is_host: true,
-            found: Finding::default(),
-            adopted: None,
-        }
+        let settings = serde_json::json!({ "node": "-oProxyCommand=sh" });
+        ResourceRequest { is_host: true, ..ResourceRequest::new(key.clone(), HOST, settings) }
     }
 }
 

@@ -166,6 +166,19 @@ pub struct ResourceRequest {
 }
 
 impl ResourceRequest {
+    /// Creates a request without a finding, for a resource that needs no others and is no host.
+    pub fn new(key: Key, kind: &str, settings: serde_json::Value) -> Self {
+        Self {
+            key,
+            kind: ResourceKind(kind.to_owned()),
+            settings,
+            found: Finding::default(),
+            adopted: None,
+            needs: Vec::new(),
+            is_host: false,
+        }
+    }
+
     /// The label shown with the price; the kind if the provider gives no label.
     pub fn label(&self) -> &str {
         self.found.label.as_deref().unwrap_or(&self.kind.0)
@@ -200,6 +213,22 @@ pub struct ObservedResource {
     /// Why it is not usable, or other details.
     #[serde(default)]
     pub detail: String,
+}
+
+impl ObservedResource {
+    /// Creates a usable resource of this cluster, without an end or details.
+    pub fn existing(key: Key, kind: &str, id: impl Into<String>) -> Self {
+        Self {
+            key,
+            kind: ResourceKind(kind.to_owned()),
+            id: id.into(),
+            usable: true,
+            coming: false,
+            adopted: false,
+            until: None,
+            detail: String::new(),
+        }
+    }
 }
 
 /// GPUs of one kind in an offer.

@@ -7,7 +7,7 @@ mod capability;
 pub mod conformance;
 mod contract;
 mod finding;
-pub mod http;
+pub mod kit;
 mod login;
 mod manifest;
 mod outage;

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::failure::{Api, Failure, FailureKind};
 use super::lease::{Allocation, Host, Lease, NewLease, date};
 use super::site::Site;
-use crate::provider::http::{Effect, part};
+use crate::provider::kit::http::{Effect, part};
 
 const SERVICE: &str = "reservation";
 

@@ -8,8 +8,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::failure::{Api, Failure, FailureKind, classify};
-use super::site::{Again, Site};
-use crate::provider::http::{self, Answer, Effect, changes};
+use super::site::Site;
+use crate::provider::kit::Call;
+use crate::provider::kit::http::{self, Answer, Effect};
 use crate::util::text::shortened;
 use crate::util::when;
 
@@ -77,7 +78,7 @@ impl Site {
             let answer = self.once(&Method::GET, service, path, None, doing).await?;
             json_of(&answer, &self.at(doing), &Method::GET)
         };
-        self.with_patience(Again::Whatever, once).await
+        self.with_patience(Call::Read, once).await
     }
 
     /// Makes a changing call, and reads its result.
@@ -124,7 +125,7 @@ impl Site {
         body: Option<&Value>,
         doing: &str,
     ) -> Api<Answer> {
-        self.with_patience(Again::NotCarriedOut, || self.once(method, service, path, body, doing)).await
+        self.with_patience(Call::Change, || self.once(method, service, path, body, doing)).await
     }
 
     /// Makes a call with the current token, and once more with a new one if that is refused.
@@ -136,14 +137,14 @@ impl Site {
         body: Option<&Value>,
         doing: &str,
     ) -> Api<Answer> {
-        let again = if changes(method) { Again::NotCarriedOut } else { Again::Whatever };
+        let client = self.client(Call::of(method));
         let mut session = self.session(None).await?;
         let mut renewed = false;
         loop {
             let doing = self.at(doing);
             let credentials = self.credentials();
             let base = session.endpoint(service, self.region(), &credentials.interface, &doing)?;
-            let mut request = self.client(again).request(method.clone(), format!("{base}{path}"));
+            let mut request = client.request(method.clone(), format!("{base}{path}"));
             request = request.header(TOKEN, secret_header(&session.token, &doing)?);
             if let Some(body) = body {
                 request = request.json(body);

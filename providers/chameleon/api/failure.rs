@@ -4,7 +4,8 @@ use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind, Status};
-use crate::provider::http::{self, Effect, Unanswered};
+use crate::provider::kit::http::{self, Effect, Unanswered};
+use crate::provider::kit::{Again, FailureClass};
 use crate::util::text::shortened;
 
 /// The result of a call.
@@ -82,6 +83,19 @@ impl Failure {
     pub(crate) fn passes(&self) -> bool {
         use FailureKind::{Cut, Fault, InTransition, Malformed, RateLimited, Timeout, Unreachable};
         matches!(self.kind, RateLimited | Fault | Cut | Malformed | Timeout | Unreachable | InTransition)
+    }
+}
+
+impl FailureClass for FailureKind {
+    fn again(failure: &Failure) -> Again {
+        match failure.kind {
+            Self::RateLimited => Again::All,
+            Self::Unreachable if !failure.is_of_certificate() => Again::All,
+            Self::Cut | Self::Timeout | Self::Malformed => Again::Reads,
+            // Others, such as 501, are permanent.
+            Self::Fault if matches!(failure.status, Some(500 | 502 | 503 | 504)) => Again::Reads,
+            _ => Again::None,
+        }
     }
 }
 

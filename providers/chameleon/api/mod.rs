@@ -25,4 +25,4 @@ pub(super) use machine::{FloatingIp, Image, KeyPair, Network, NewServer, Server}
 pub(super) use session::Who;
 pub(super) use site::Site;
 
-pub(super) use crate::provider::http::Effect;
+pub(super) use crate::provider::kit::http::Effect;

@@ -7,7 +7,7 @@ use super::call::query;
 use super::failure::Api;
 use super::machine::{FloatingIp, Network, Port};
 use super::site::Site;
-use crate::provider::http::part;
+use crate::provider::kit::http::part;
 
 const SERVICE: &str = "network";
 

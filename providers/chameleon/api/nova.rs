@@ -9,7 +9,7 @@ use super::failure::Api;
 use super::lenient;
 use super::machine::{Flavor, Image, KeyPair, NewServer, Server};
 use super::site::Site;
-use crate::provider::http::part;
+use crate::provider::kit::http::part;
 
 const COMPUTE: &str = "compute";
 const IMAGE: &str = "image";

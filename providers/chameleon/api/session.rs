@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::failure::{Api, Failure, FailureKind};
 use super::lenient;
-use crate::provider::http;
+use crate::provider::kit::http;
 
 /// How long before its expiry a token is replaced: the longest of our calls, plus some clock skew.
 const MARGIN: Duration = Duration::from_secs(120);

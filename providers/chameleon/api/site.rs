@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use backon::{BackoffBuilder as _, ExponentialBuilder};
+use backon::ExponentialBuilder;
 use reqwest::{Certificate, Client, Url};
 use tokio::sync::Mutex;
 
@@ -13,15 +13,19 @@ use super::failure::{Api, Failure, FailureKind};
 use super::session::{Session, Who};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::Bus;
-use crate::provider::http;
+use crate::provider::kit::{Call, Patience, http};
 use crate::util::fs::{HISTORY_LIMIT, read_within};
 
 /// How long to keep an idle connection: less than the five seconds after which many servers close it.
 const IDLE_LIMIT: Duration = Duration::from_secs(4);
 /// The longest `Retry-After` that is honoured; beyond it the call fails.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// The maximum number of retries of a call.
-const AGAIN: usize = 3;
+/// The pauses before the retries of a call, of which there are three at most.
+const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(300))
+    .with_factor(3.0)
+    .with_max_delay(Duration::from_secs(5))
+    .with_max_times(3);
 
 /// One site, authenticated on first use. Cheap to clone.
 #[derive(Clone)]
@@ -43,15 +47,6 @@ struct Inner {
 struct Kept {
     session: Option<Arc<Session>>,
     failed: Option<(Instant, Failure)>,
-}
-
-/// Which failures of a call are retried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Again {
-    /// Any temporary failure: the call changes nothing.
-    Whatever,
-    /// Only if the call was surely not carried out.
-    NotCarriedOut,
 }
 
 impl Site {
@@ -102,10 +97,10 @@ impl Site {
     }
 
     /// The HTTP client for calls of this kind.
-    pub(super) fn client(&self, again: Again) -> &Client {
-        match again {
-            Again::Whatever => &self.inner.reading,
-            Again::NotCarriedOut => &self.inner.changing,
+    pub(super) fn client(&self, call: Call) -> &Client {
+        match call {
+            Call::Read => &self.inner.reading,
+            Call::Change => &self.inner.changing,
         }
     }
 
@@ -171,37 +166,12 @@ impl Site {
     }
 
     /// Makes a call, and retries it while that may help.
-    pub(super) async fn with_patience<T, F>(&self, again: Again, call: impl Fn() -> F) -> Api<T>
+    pub(super) async fn with_patience<T, F>(&self, call: Call, once: impl Fn() -> F) -> Api<T>
     where
         F: Future<Output = Api<T>>,
     {
-        let mut delays = ExponentialBuilder::default()
-            .with_min_delay(Duration::from_millis(300))
-            .with_factor(3.0)
-            .with_max_delay(Duration::from_secs(5))
-            .with_max_times(AGAIN)
-            .build();
-        loop {
-            let failure = match call().await {
-                Err(failure) if may_be_tried_again(&failure, again) => failure,
-                other => return other,
-            };
-            let wait = delays.next().map(|delay| failure.after.unwrap_or(delay));
-            let Some(wait) = wait.filter(|wait| *wait <= LONGEST_WAIT) else { return Err(failure) };
-            failure.wait(wait, &self.inner.events).await;
-        }
-    }
-}
-
-fn may_be_tried_again(failure: &Failure, again: Again) -> bool {
-    use FailureKind as Kind;
-    match failure.kind {
-        Kind::RateLimited => true,
-        Kind::Unreachable => !failure.is_of_certificate(),
-        Kind::Cut | Kind::Timeout | Kind::Malformed => again == Again::Whatever,
-        // Others, such as 501, are permanent.
-        Kind::Fault => again == Again::Whatever && matches!(failure.status, Some(500 | 502 | 503 | 504)),
-        _ => false,
+        let patience = Patience { pauses: PAUSES, longest: LONGEST_WAIT, events: &self.inner.events };
+        patience.retry(call, once, |_: &Failure, _| {}).await
     }
 }
 

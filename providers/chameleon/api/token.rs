@@ -9,8 +9,9 @@ use super::super::auth::{Method, Named};
 use super::call::{TOKEN, ask, json_of, secret_header};
 use super::failure::{Api, Failure, FailureKind};
 use super::session::{Body, Session, Thing, private};
-use super::site::{Again, Site};
-use crate::provider::http::{Answer, Effect};
+use super::site::Site;
+use crate::provider::kit::Call;
+use crate::provider::kit::http::{Answer, Effect};
 
 /// The response header with the token.
 const SUBJECT: &str = "X-Subject-Token";
@@ -226,9 +227,9 @@ impl Site {
         let once = || async {
             // At most an unused token is left, so no failure here has an effect.
             let failed = |failure: Failure| Failure { effect: Effect::None, ..failure };
-            ask(request(self.client(Again::Whatever))?, &verb, doing).await.map_err(failed)
+            ask(request(self.client(Call::Read))?, &verb, doing).await.map_err(failed)
         };
-        self.with_patience(Again::Whatever, once).await
+        self.with_patience(Call::Read, once).await
     }
 
     fn session_of(&self, answer: &Answer, doing: &str) -> Api<Session> {

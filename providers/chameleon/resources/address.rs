@@ -4,33 +4,23 @@
 //! both. So it also carries a mark that only this user can make: first one for its tag, then, once its id is known, one
 //! that is valid for this floating IP only.
 
-use std::time::{Duration, Instant};
-
-use super::Kind;
+use super::{Kind, LISTS};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::{Key, Tag};
-use crate::provider::{Acquired, ObservedResource, ResourceKind, ResourceRequest};
+use crate::provider::{Acquired, ObservedResource, ResourceRequest};
 use crate::providers::chameleon::api::{Effect, FailureKind, FloatingIp, Server, Who};
 use crate::providers::chameleon::cloud::{Cloud, tag_of_server};
 use crate::providers::chameleon::found::SharedFound;
 use crate::secret::Marks;
 
-/// How long a new floating IP may be missing from the list.
-const SHOWS_WITHIN: Duration = Duration::from_secs(5);
 /// The prefix of the Neutron tag that seals a floating IP as ours.
 const SEAL: &str = "gpucl:";
 
 /// Turns a floating IP into a resource under this key.
 pub(super) fn as_resource(address: &FloatingIp, key: &Key) -> ObservedResource {
     ObservedResource {
-        key: key.clone(),
-        kind: ResourceKind(Kind::FloatingIp.name().to_owned()),
-        id: address.id.clone(),
-        usable: true,
-        coming: false,
-        adopted: false,
-        until: None,
         detail: address.address.clone(),
+        ..ObservedResource::existing(key.clone(), Kind::FloatingIp.name(), &address.id)
     }
 }
 
@@ -160,17 +150,8 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
         Err(failure) => failure,
     };
     if failure.effect == Effect::Unknown {
-        let begun = Instant::now();
-        loop {
-            let is_last = begun.elapsed() >= SHOWS_WITHIN;
-            if let Some(address) = own(cloud, tag).await? {
-                return Ok(Acquired { id: address.id, was_there: false });
-            }
-            if is_last {
-                return Err(Error::from(failure).left(LeftBehind::Unknown));
-            }
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
+        let find = || async { Ok(own(cloud, tag).await?.map(|address| address.id)) };
+        return LISTS.find_made(failure, find).await;
     }
     let none_left = matches!(failure.kind, FailureKind::NotEnough | FailureKind::Quota | FailureKind::NameTaken);
     let error = Error::from(failure);

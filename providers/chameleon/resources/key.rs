@@ -3,7 +3,7 @@
 use super::Kind;
 use crate::error::{Error, LeftBehind, Result};
 use crate::name::Tag;
-use crate::provider::{Acquired, ObservedResource, ResourceKind};
+use crate::provider::{Acquired, ObservedResource};
 use crate::providers::chameleon::api::{FailureKind, KeyPair};
 use crate::providers::chameleon::cloud::Cloud;
 use crate::secret::ensure_key_pair;
@@ -14,16 +14,7 @@ pub(super) const LOGIN: &str = "login";
 /// The resource of a tagged key pair.
 pub(super) fn observed(pair: &KeyPair) -> Option<(Tag, ObservedResource)> {
     let tag: Tag = pair.name.parse().ok()?;
-    let resource = ObservedResource {
-        key: tag.key.clone(),
-        kind: ResourceKind(Kind::KeyPair.name().to_owned()),
-        id: pair.name.clone(),
-        usable: true,
-        coming: false,
-        adopted: false,
-        until: None,
-        detail: String::new(),
-    };
+    let resource = ObservedResource::existing(tag.key.clone(), Kind::KeyPair.name(), &pair.name);
     Some((tag, resource))
 }
 

@@ -9,24 +9,22 @@ use serde_json::Value;
 use crate::error::{Doing as _, Error, ErrorKind, LeftBehind, Result, Status};
 use crate::event::EventKind;
 use crate::name::{Key, Tag};
-use crate::provider::{Acquired, LeaseState, ObservedResource, Outage, ResourceKind, ResourceRequest};
+use crate::provider::{Acquired, LeaseState, ObservedResource, Outage, ResourceRequest};
 use crate::provider::{EndAsk, HostFilter, LeaseAsk, StartAsk};
 use crate::providers::chameleon::api::{Effect, Failure, FailureKind, Lease, NewLease, NewReservation, Site};
-use crate::providers::chameleon::cloud::{Cloud, tag_of};
+use crate::providers::chameleon::cloud::Cloud;
 use crate::providers::chameleon::found::{LeaseFound, SharedFound, Wanted};
-use crate::providers::chameleon::leases::{describe_degraded, is_degraded, is_leaving, state_of, title};
+use crate::providers::chameleon::leases::{describe_degraded, is_degraded, is_leaving, state_of, tag_of, title};
 use crate::providers::chameleon::proposal::no_slot;
 use crate::providers::chameleon::slots;
 use crate::util::when;
 
-use super::Kind;
+use super::{Kind, LISTS};
 
 /// How long a lease may take from its start to active: the service polls every 10 s, and starts leases one by one.
 const START_LIMIT: SignedDuration = SignedDuration::from_mins(10);
 /// How long deleting a lease may take: its servers are deleted first.
 const END_LIMIT: Duration = Duration::from_secs(5 * 60);
-/// How long a new lease may be missing from the list.
-const SHOWS_WITHIN: Duration = Duration::from_secs(5);
 /// The longest interval between polls of a pending lease.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(20);
 
@@ -42,14 +40,11 @@ pub(super) fn as_resource(lease: &Lease, key: &Key) -> ObservedResource {
         _ => String::new(),
     };
     ObservedResource {
-        key: key.clone(),
-        kind: ResourceKind(Kind::Lease.name().to_owned()),
-        id: lease.id.clone(),
         usable: state == LeaseState::Active,
         coming: matches!(state, LeaseState::Pending | LeaseState::Changing) && !is_leaving(lease),
-        adopted: false,
         until: Some(lease.end),
         detail,
+        ..ObservedResource::existing(key.clone(), Kind::Lease.name(), &lease.id)
     }
 }
 
@@ -145,17 +140,8 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
 /// The response was lost, but the lease may exist: polls the list until it would show.
 async fn found_again(cloud: &Cloud, site: &Site, tag: &Tag, failure: Failure) -> Result<Acquired> {
     cloud.context.events.note(format!("{}: {}; checking whether the lease exists anyway", failure.doing, failure.text));
-    let begun = Instant::now();
-    loop {
-        let is_last = begun.elapsed() >= SHOWS_WITHIN;
-        if let Some(there) = is_there(&tagged(site, tag).await?) {
-            return Ok(Acquired { was_there: false, ..there });
-        }
-        if is_last {
-            return Err(Error::from(failure).left(LeftBehind::Unknown));
-        }
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
+    let find = || async { Ok(is_there(&tagged(site, tag).await?).map(|there| there.id)) };
+    LISTS.find_made(failure, find).await
 }
 
 /// The service answers "not enough hosts" for a taken, a closed and an unknown host: the calendar shows which it is.

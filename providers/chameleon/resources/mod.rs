@@ -6,6 +6,7 @@ pub(super) mod lease;
 mod server;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -17,10 +18,14 @@ use super::config;
 use super::found::{Found, LeaseFound, SharedFound, Wanted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Owner, Tag};
+use crate::provider::kit::ConsistencyDelay;
 use crate::provider::{
     Acquired, Finding, HostPlace, HostRequest, ObservedResource, Recorder, ResourceKind, ResourceRequest, settings,
 };
 use crate::secret::Marks;
+
+/// How long the services' lists may omit a new resource.
+const LISTS: ConsistencyDelay = ConsistencyDelay { limit: Duration::from_secs(5), pause: Duration::from_millis(500) };
 
 /// The kinds of resource, in the order of acquisition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,13 +84,10 @@ pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<Resourc
     };
     let request_of =
         |key: Key, kind: Kind, settings: Value, adopted: Option<String>, needs: Vec<Key>| ResourceRequest {
-            key,
-            kind: ResourceKind(kind.name().to_owned()),
-            settings,
-            found: Finding::default(),
             adopted,
             needs,
             is_host: kind == Kind::Server,
+            ..ResourceRequest::new(key, kind.name(), settings)
         };
     let is_head = request.key == Key::host(0);
     let (lease, key, address) = (lease_key(), shared("key"), address_key());

@@ -4,18 +4,16 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::key::LOGIN;
-use super::{Kind, address, address_key, lease_key};
+use super::{Kind, LISTS, address, address_key, lease_key};
 use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::event::EventKind;
 use crate::host::SshTarget;
 use crate::name::{Key, Scope, Tag};
-use crate::provider::{
-    Acquired, HostPlace, HostRequest, LeaseState, ObservedResource, Outage, ResourceKind, ResourceRequest,
-};
+use crate::provider::{Acquired, HostPlace, HostRequest, LeaseState, ObservedResource, Outage, ResourceRequest};
 use crate::providers::chameleon::api::{Effect, FloatingIp, Lease, NewServer, Server, Site};
-use crate::providers::chameleon::cloud::{Cloud, TAG, tag_of, tag_of_server};
+use crate::providers::chameleon::cloud::{Cloud, TAG, tag_of_server};
 use crate::providers::chameleon::found::{Found, LeaseFound};
-use crate::providers::chameleon::leases::{state_of, title};
+use crate::providers::chameleon::leases::{state_of, tag_of, title};
 use crate::providers::chameleon::resolve::resolve;
 use crate::secret::{ensure_key_pair, key_pair};
 use crate::util::when;
@@ -24,8 +22,6 @@ use crate::util::when;
 const BUILD_LIMIT: Duration = Duration::from_secs(45 * 60);
 /// How long deleting a server may take.
 const END_LIMIT: Duration = Duration::from_secs(15 * 60);
-/// How long a new server may be missing from the list.
-const SHOWS_WITHIN: Duration = Duration::from_secs(5);
 
 /// The resource of a tagged server.
 pub(super) fn observed(server: &Server, addresses: &[FloatingIp]) -> Option<(Tag, ObservedResource)> {
@@ -40,14 +36,10 @@ pub(super) fn observed(server: &Server, addresses: &[FloatingIp]) -> Option<(Tag
         (status, _) => format!("it is {}", status.to_lowercase()),
     };
     let resource = ObservedResource {
-        key: tag.key.clone(),
-        kind: ResourceKind(Kind::Server.name().to_owned()),
-        id: server.id.clone(),
         usable: is_active && has_address,
         coming: is_building || (is_active && !has_address),
-        adopted: false,
-        until: None,
         detail,
+        ..ObservedResource::existing(tag.key.clone(), Kind::Server.name(), &server.id)
     };
     Some((tag, resource))
 }
@@ -148,17 +140,8 @@ pub(super) async fn acquire(cloud: &Cloud, tag: &Tag, request: &ResourceRequest)
         Err(failure) => failure,
     };
     if failure.effect == Effect::Unknown {
-        let begun = Instant::now();
-        loop {
-            let is_last = begun.elapsed() >= SHOWS_WITHIN;
-            if let Some(server) = tagged(site, tag).await? {
-                return Ok(Acquired { id: server.id, was_there: false });
-            }
-            if is_last {
-                return Err(Error::from(failure).left(LeftBehind::Unknown));
-            }
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
+        let find = || async { Ok(tagged(site, tag).await?.map(|server| server.id)) };
+        return LISTS.find_made(failure, find).await;
     }
     Err(failure.into())
 }

@@ -5,13 +5,10 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub(crate) use super::call::Account;
+use super::call::{Account, LAUNCH_PATH};
 use super::failure::{Api, Failure, FailureKind};
 use super::form::{FileSystem, Image, Instance, Region, Rule, Ruleset, SshKey, TagEntry, TypeItem};
-use crate::provider::http::{Effect, part};
-
-/// The path for launches, which have a rate limit of their own.
-pub(crate) const LAUNCH_PATH: &str = "/instance-operations/launch";
+use crate::provider::kit::http::{Effect, part};
 
 /// The request for a new instance.
 #[derive(Debug, Clone)]

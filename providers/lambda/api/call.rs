@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backon::ExponentialBuilder;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Client, Method, Url};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -15,17 +16,20 @@ use super::failure::{Api, Failure, FailureKind, classify, is_page};
 use super::pace::{Pace, Turn};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::Bus;
-use crate::provider::http::{self, Answer, Effect, changes};
+use crate::provider::kit::http::{self, Answer, Effect};
+use crate::provider::kit::{Call, Patience};
 use crate::util::text::shortened;
 
 /// The longest `Retry-After` that is honoured; beyond it the call fails.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The maximum number of retries of a call.
-const AGAIN: u32 = 3;
+const AGAIN: usize = 3;
 /// The pause before the first retry; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The minimum of scaled limits, also for a stand-in with a fast pace.
 const LEAST_LIMIT: Duration = Duration::from_secs(10);
+/// The path for launches, which have a rate limit of their own.
+pub(super) const LAUNCH_PATH: &str = "/instance-operations/launch";
 
 /// One account at Lambda. Cheap to clone.
 #[derive(Clone)]
@@ -99,7 +103,7 @@ impl Account {
         body: Option<Value>,
         doing: &str,
     ) -> Api<T> {
-        let turn = if path == super::LAUNCH_PATH { Turn::Launch } else { Turn::Call };
+        let turn = if path == LAUNCH_PATH { Turn::Launch } else { Turn::Call };
         self.patiently(&method, path, body.as_ref(), turn, doing).await
     }
 
@@ -114,33 +118,28 @@ impl Account {
     ) -> Api<T> {
         let doing = format!("{doing} at {}", self.inner.place);
         let pace = &self.inner.pace;
-        let mut pause = pace.scaled(FIRST_PAUSE);
-        for attempt in 0.. {
+        let pauses = ExponentialBuilder::new().with_min_delay(pace.scaled(FIRST_PAUSE)).with_max_times(AGAIN);
+        let patience = Patience { pauses, longest: LONGEST_WAIT, events: &self.inner.events };
+        let once = || async {
             let called = pace.turn(turn).await;
             let answer = self.once(method, path, body, &doing).await;
             pace.answered(called);
-            let failure = match answer {
-                Ok(data) => return data_of(data, method, &doing),
-                Err(failure) => failure,
-            };
-            if attempt >= AGAIN || !may_be_tried_again(&failure, method) {
-                return Err(failure);
-            }
-            let wait = match failure.kind {
-                FailureKind::RateLimited => failure.after.unwrap_or_else(|| pace.penalty(turn)),
-                _ => failure.after.unwrap_or(pause),
-            };
-            if wait > LONGEST_WAIT {
-                return Err(failure);
-            }
+            answer.map_err(|failure| match failure.kind {
+                // A 429 need not have `Retry-After`.
+                FailureKind::RateLimited => {
+                    Failure { after: failure.after.or_else(|| Some(pace.penalty(turn))), ..failure }
+                }
+                _ => failure,
+            })
+        };
+        let before_wait = |failure: &Failure, wait: Duration| {
             if failure.kind == FailureKind::RateLimited {
                 // A rate limit applies to all processes.
                 pace.hold(turn, wait);
             }
-            failure.wait(wait, &self.inner.events).await;
-            pause *= 2;
-        }
-        Err(Failure::new(FailureKind::Timeout, doing, "too many attempts"))
+        };
+        let data = patience.retry(Call::of(method), once, before_wait).await?;
+        data_of(data, method, &doing)
     }
 
     async fn once(&self, method: &Method, path: &str, body: Option<&Value>, doing: &str) -> Api<Value> {
@@ -188,16 +187,6 @@ pub(crate) fn place_of(endpoint: &Url) -> String {
         (Some(host), Some(port)) => format!("{host}:{port}"),
         (Some(host), None) => host.to_owned(),
         (None, _) => endpoint.to_string(),
-    }
-}
-
-fn may_be_tried_again(failure: &Failure, method: &Method) -> bool {
-    match failure.kind {
-        // These two were surely not carried out.
-        FailureKind::RateLimited => true,
-        FailureKind::Unreachable => !failure.is_of_certificate(),
-        FailureKind::Conflict => false,
-        _ => !changes(method) && failure.passes(),
     }
 }
 

@@ -4,7 +4,8 @@ use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind, Status};
-use crate::provider::http::{self, Effect, Unanswered};
+use crate::provider::kit::http::{self, Effect, Unanswered};
+use crate::provider::kit::{Again, FailureClass};
 use crate::util::text::shortened;
 
 /// The result of a call.
@@ -74,6 +75,18 @@ impl Failure {
             // A proxy's 5xx page is temporary, a 403 is not.
             NoApi => self.status.is_none_or(|status| !(400..500).contains(&status)),
             _ => false,
+        }
+    }
+}
+
+impl FailureClass for FailureKind {
+    fn again(failure: &Failure) -> Again {
+        match failure.kind {
+            Self::RateLimited => Again::All,
+            Self::Unreachable if !failure.is_of_certificate() => Again::All,
+            Self::Unreachable | Self::Conflict => Again::None,
+            _ if failure.passes() => Again::Reads,
+            _ => Again::None,
         }
     }
 }

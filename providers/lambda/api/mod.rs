@@ -13,10 +13,10 @@ mod pace;
 #[cfg(test)]
 mod tests;
 
-pub(super) use account::{Account, LAUNCH_PATH, NewInstance};
-pub(super) use call::{endpoint, place_of};
+pub(super) use account::NewInstance;
+pub(super) use call::{Account, endpoint, place_of};
 pub(super) use failure::{Api, Failure, FailureKind};
 pub(super) use form::{FileSystem, Image, Instance, InstanceType, Rule, Ruleset, SshKey, Status, TypeItem};
 pub(super) use pace::Pace;
 
-pub(super) use crate::provider::http::Effect;
+pub(super) use crate::provider::kit::http::Effect;

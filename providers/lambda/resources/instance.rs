@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::key::LOGIN;
-use super::{Kind, Named, POLL, file_system, made, rules, scope_of, there};
+use super::{Kind, Named, POLL, file_system, made, rules, scope_of};
 use crate::error::{Error, ErrorKind, LeftBehind, Result, Status as Retry};
 use crate::event::EventKind;
 use crate::host::SshTarget;
@@ -43,8 +43,8 @@ pub(super) fn observed(instance: &Instance) -> Option<(Tag, ObservedResource)> {
         Status::Preempted => (false, false, "it was preempted by Lambda".to_owned()),
         Status::Terminating | Status::Terminated => (false, false, "it is being terminated".to_owned()),
     };
-    let resource = ObservedResource { usable, coming, detail, ..there(Kind::Instance, &tag, &instance.id, "") };
-    Some((tag, resource))
+    let resource = ObservedResource::existing(tag.key.clone(), Kind::Instance.name(), &instance.id);
+    Some((tag, ObservedResource { usable, coming, detail, ..resource }))
 }
 
 /// Launches the instance of this tag, or finds it.

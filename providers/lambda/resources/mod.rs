@@ -16,12 +16,15 @@ use super::config;
 use super::found::{Found, KeyFound, key_key};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
+use crate::provider::kit::ConsistencyDelay;
 use crate::provider::{
-    Acquired, Finding, HostPlace, HostRequest, ObservedResource, Recorder, ResourceKind, ResourceRequest, settings,
+    Acquired, HostPlace, HostRequest, ObservedResource, Recorder, ResourceKind, ResourceRequest, settings,
 };
 
 /// How long a new resource may be missing from the list.
 const SHOWS_WITHIN: Duration = Duration::from_secs(5);
+/// The interval at which a new resource is looked for in the list.
+const SHOWS_POLL: Duration = Duration::from_secs(1);
 /// How long a resource may still count as in use after its instance is gone.
 const FREE_WITHIN: Duration = Duration::from_secs(3 * 60);
 /// The poll interval for pending changes.
@@ -61,47 +64,26 @@ fn rules_key() -> Key {
     Key::numbered("rules", 0)
 }
 
-/// An existing, usable resource.
-fn there(kind: Kind, tag: &Tag, id: &str, detail: &str) -> ObservedResource {
-    ObservedResource {
-        key: tag.key.clone(),
-        kind: ResourceKind(kind.name().to_owned()),
-        id: id.to_owned(),
-        usable: true,
-        coming: false,
-        adopted: false,
-        until: None,
-        detail: detail.to_owned(),
-    }
-}
-
 /// The resources of one host.
 pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
     let doing = || format!("read the entry of {}", request.key.display_name());
     let entry = config::read_host(&request.settings, "").map_err(|errors| settings::wrong(doing(), &errors))?;
     // Without a finding, the host is requested as if it were the only one, in any region.
     let found: Option<Found> = request.found.read()?;
-    let make = |key: Key, kind: Kind, settings: Value| ResourceRequest {
-        key,
-        kind: ResourceKind(kind.name().to_owned()),
-        settings,
-        found: Finding::default(),
-        adopted: None,
-        needs: Vec::new(),
-        is_host: kind == Kind::Instance,
-    };
-    let mut requests = vec![make(key_key(), Kind::SshKey, json!({}))];
+    let mut requests = vec![ResourceRequest::new(key_key(), Kind::SshKey.name(), json!({}))];
     if let Some(KeyFound::Account { id, .. }) = found.as_ref().map(|found| &found.key) {
         requests[0].adopted = Some(id.clone());
     }
     if let Some(found) = found.as_ref().filter(|found| found.several) {
         // A ruleset belongs to a region, so the region is part of its settings.
-        requests.push(make(rules_key(), Kind::Ruleset, json!({ "region": found.region })));
+        let settings = json!({ "region": found.region });
+        requests.push(ResourceRequest::new(rules_key(), Kind::Ruleset.name(), settings));
     }
     for file in found.iter().flat_map(|found| &found.file_systems) {
         let (Some(key), Some(found)) = (file.wanted.key(), &found) else { continue };
         let settings = json!({ "name": file.wanted.name, "region": found.region, "keep": file.wanted.keep });
-        requests.push(ResourceRequest { adopted: file.id.clone(), ..make(key, Kind::FileSystem, settings) });
+        let request = ResourceRequest::new(key, Kind::FileSystem.name(), settings);
+        requests.push(ResourceRequest { adopted: file.id.clone(), ..request });
     }
     let needs = requests.iter().map(|request| request.key.clone()).collect();
     // The finding decides: an existing host keeps its type while the spec still accepts it.
@@ -111,7 +93,8 @@ pub(super) fn expand(cloud: &Cloud, request: &HostRequest) -> Result<Vec<Resourc
     requests.push(ResourceRequest {
         found: request.found.clone(),
         needs,
-        ..make(request.key.clone(), Kind::Instance, settings)
+        is_host: true,
+        ..ResourceRequest::new(request.key.clone(), Kind::Instance.name(), settings)
     });
     Ok(requests)
 }
@@ -133,8 +116,8 @@ pub(super) async fn tagged(cloud: &Cloud) -> Result<Vec<(Tag, ObservedResource)>
     )?;
     let named = |kind: Kind, name: &str, id: &str, detail: &str| {
         let tag: Tag = name.parse().ok()?;
-        let resource = there(kind, &tag, id, detail);
-        Some((tag, resource))
+        let resource = ObservedResource::existing(tag.key.clone(), kind.name(), id);
+        Some((tag, ObservedResource { detail: detail.to_owned(), ..resource }))
     };
     let keys = keys.iter().filter_map(|one| named(Kind::SshKey, &one.name, &one.id, ""));
     // Any user of the account can change its name: a ruleset in use by an untagged machine is not ours.
@@ -165,14 +148,9 @@ pub(super) async fn observe_adopted(cloud: &Cloud, requests: &[ResourceRequest])
             Kind::Ruleset | Kind::Instance => None,
         };
         observed.extend(name.map(|name| ObservedResource {
-            key: request.key.clone(),
-            kind: request.kind.clone(),
-            id: id.clone(),
-            usable: true,
-            coming: false,
             adopted: true,
-            until: None,
             detail: name,
+            ..ObservedResource::existing(request.key.clone(), kind.name(), id)
         }));
     }
     Ok(observed)
@@ -306,17 +284,8 @@ async fn made(cloud: &Cloud, named: &Named<'_>, answer: std::result::Result<Stri
     let account = cloud.account()?;
     let events = &cloud.context.events;
     events.note(format!("failed to {}: {}; checking whether it was done anyway", failure.doing, failure.text));
-    let begun = Instant::now();
-    loop {
-        let is_last = begun.elapsed() >= account.scaled(SHOWS_WITHIN);
-        if let Some(id) = find(cloud, named).await? {
-            return Ok(Acquired { id, was_there: false });
-        }
-        if is_last {
-            return Err(Error::from(failure).left(LeftBehind::Unknown));
-        }
-        tokio::time::sleep(account.scaled(Duration::from_secs(1))).await;
-    }
+    let delay = ConsistencyDelay { limit: account.scaled(SHOWS_WITHIN), pause: account.scaled(SHOWS_POLL) };
+    delay.find_made(failure, || find(cloud, named)).await
 }
 
 /// How to log in to an instance.

@@ -96,14 +96,5 @@ pub(super) async fn everything(bench: &Bench<'_>) -> Verdict {
 }
 
 fn as_observed(request: &ResourceRequest, id: &str) -> ObservedResource {
-    ObservedResource {
-        key: request.key.clone(),
-        kind: request.kind.clone(),
-        id: id.to_owned(),
-        usable: true,
-        coming: false,
-        adopted: false,
-        until: None,
-        detail: String::new(),
-    }
+    ObservedResource::existing(request.key.clone(), &request.kind.0, id)
 }

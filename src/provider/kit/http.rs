@@ -1,14 +1,14 @@
-//! Shared by providers that call a service over HTTP: the client, answers, and failed calls with their effect.
+//! Calls to a service over HTTP: the client, answers, and failed calls with their effect.
 //!
 //! The meaning of a refusal and the rate limits are up to each provider.
 
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{ACCEPT, HeaderMap, RETRY_AFTER};
 use reqwest::{ClientBuilder, Method, RequestBuilder, StatusCode, Url};
 
 use crate::error::{Error, ErrorKind, LeftBehind, Status};
-use crate::event::Bus;
 use crate::util::http::{Unread, body};
 
 /// The timeout of one request: creating a lease or launching an instance takes many seconds on a busy service.
@@ -17,8 +17,8 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// The longest answer that is read, in bytes: the calendar of a large site is a few megabytes.
 const BODY_LIMIT: usize = 32 * 1024 * 1024;
-/// A longer wait before a retry is reported.
-const SILENT_WAIT: Duration = Duration::from_secs(2);
+/// What is encoded in a segment of a path: all but the unreserved characters of RFC 3986, section 2.3.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A client builder for this service; the client follows no redirects and does not retry.
 pub fn client(endpoint: &Url) -> ClientBuilder {
@@ -48,18 +48,11 @@ pub fn is_private(endpoint: &Url) -> bool {
 
 /// Percent-encodes an id or name given by a user as one segment of a path.
 pub fn part(text: &str) -> String {
-    let mut shown = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric()
-            || b"-_~".contains(&byte)
-            || (byte == b'.' && !text.trim_matches('.').is_empty())
-        {
-            shown.push(char::from(byte));
-        } else {
-            shown.push_str(&format!("%{byte:02X}"));
-        }
+    // A segment of only dots would lead to another folder.
+    if text.trim_matches('.').is_empty() {
+        return text.replace('.', "%2E");
     }
-    shown
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 /// An HTTP response with any status.
@@ -138,7 +131,7 @@ impl From<Effect> for LeftBehind {
 }
 
 /// Whether a call with this method may change something.
-pub fn changes(method: &Method) -> bool {
+pub(super) fn changes(method: &Method) -> bool {
     method != Method::GET
 }
 
@@ -170,7 +163,7 @@ pub struct Failure<K> {
     pub effect: Effect,
     /// Hints that are more specific than the usual one for its kind.
     pub hints: Vec<String>,
-    /// The wait before a retry that the service asks for.
+    /// The wait before a retry that the service asks for, or that its rate limit requires.
     pub after: Option<Duration>,
 }
 
@@ -228,15 +221,6 @@ impl<K> Failure<K> {
         self.text.contains("certificate") || self.text.contains("UnknownIssuer")
     }
 
-    /// Waits before a retry of the call, and reports a wait longer than 2 s.
-    pub async fn wait(&self, time: Duration, events: &Bus) {
-        if time > SILENT_WAIT {
-            let seconds = time.as_secs_f64().ceil();
-            events.note(format!("failed to {}: {}; retrying in {seconds} s", self.doing, self.text));
-        }
-        tokio::time::sleep(time).await;
-    }
-
     /// Converts it into the error to show; `usual` is the hint for its kind, used if there is no more specific one.
     pub fn into_error(self, kind: ErrorKind, status: Status, usual: Option<&str>) -> Error {
         let error = Error::new(kind, self.doing).because(self.text).status(status).left(self.effect.into());
@@ -256,7 +240,8 @@ mod tests {
         assert_eq!(part("0920582c7ff0"), "0920582c7ff0");
         assert_eq!(part("CC-Ubuntu24.04"), "CC-Ubuntu24.04");
         assert_eq!(part("../instances?x=1"), "..%2Finstances%3Fx%3D1");
-        assert_eq!(part(".."), "%2E%2E");
+        assert_eq!(part("a_b~ü%"), "a_b~%C3%BC%25");
+        assert_eq!((part("."), part(".."), part("")), ("%2E".to_owned(), "%2E%2E".to_owned(), String::new()));
     }
 
     #[test]
