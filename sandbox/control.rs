@@ -1,42 +1,52 @@
-//! Remote control common to all stand-ins: fault rules and the request log, in the format of the testbed's fault proxy.
+//! Remote control common to all stand-ins: fault rules, the request log and the clock. Rules and log have the format of
+//! the testbed's fault proxy.
 
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::answer::{Answer, Ask};
-use super::faults::{Faults, Rule};
+use super::faults::Rule;
+use super::shared::StandIn;
 
 /// A 400 of the control, with its reason.
 pub(super) fn refused(because: impl std::fmt::Display) -> Answer {
     Answer::text(400, "text/plain", format!("{because}\n"))
 }
 
-/// Answers requests for `rules` and `log`; `None` for any other path.
-pub(super) fn answer(faults: &mut Faults, ask: &Ask) -> Option<Answer> {
+/// Answers a request to the control.
+pub(super) fn answer<T: StandIn>(state: &mut T, ask: &Ask) -> Answer {
     let (method, path) = ask.route();
-    Some(match (method, &path[..]) {
-        ("GET", ["rules"]) => Answer::json(200, json!(faults.rules())),
+    match (method, &path[..]) {
+        ("GET", ["rules"]) => Answer::json(200, json!(state.faults().rules())),
         ("PUT", ["rules"]) => match serde_json::from_slice::<Vec<Rule>>(&ask.body) {
-            Ok(rules) => faults.set(rules).map_or_else(refused, |()| Answer::empty(204)),
+            Ok(rules) => state.faults().set(rules).map_or_else(refused, |()| Answer::empty(204)),
             Err(error) => refused(error),
         },
         ("DELETE", ["rules"]) => {
             // An empty list cannot fail to parse.
-            let _ = faults.set(Vec::new());
+            let _ = state.faults().set(Vec::new());
             Answer::empty(204)
         }
-        ("GET", ["log"]) => Answer::json(200, json!(faults.log)),
+        ("GET", ["log"]) => Answer::json(200, json!(state.faults().log)),
         ("DELETE", ["log"]) => {
-            faults.log.clear();
+            state.faults().log.clear();
             Answer::empty(204)
         }
-        _ => return None,
-    })
+        ("POST", ["advance"]) => match seconds(ask) {
+            Ok(by) => {
+                state.clock().advance(by);
+                state.advance();
+                Answer::empty(204)
+            }
+            Err(refused) => refused,
+        },
+        _ => state.control(ask),
+    }
 }
 
 /// How far to move the clock, from a body such as `{"seconds": 7200}`.
-pub(super) fn seconds(ask: &Ask) -> Result<Duration, Answer> {
+fn seconds(ask: &Ask) -> Result<Duration, Answer> {
     let seconds = ask.json().and_then(|body| body["seconds"].as_f64()).unwrap_or(0.0);
     Duration::try_from_secs_f64(seconds).map_err(refused)
 }
@@ -45,6 +55,21 @@ pub(super) fn seconds(ask: &Ask) -> Result<Duration, Answer> {
 macro_rules! steering {
     ($sandbox:ty, $config:ty) => {
         impl $sandbox {
+            /// URL of the control, for other processes.
+            pub fn control_url(&self) -> String {
+                format!("{}/control", self.base)
+            }
+
+            /// The secret that requests to the control carry in [`CONTROL_HEADER`](super::CONTROL_HEADER).
+            pub fn control_secret(&self) -> &str {
+                self.shared.door().secret()
+            }
+
+            /// Port on the loopback; 0 for none.
+            pub fn port(&self) -> u16 {
+                self.shared.door().port()
+            }
+
             /// Replaces the fault rules. Fails on a rule that cannot be parsed, and keeps the old ones then.
             pub fn faults(&self, rules: Vec<Rule>) -> Result<()> {
                 self.shared.state().faults.set(rules)

@@ -7,7 +7,7 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::answer::Answer;
+use super::answer::{Answer, Ask, Body};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A fault rule: which requests meet which fault.
@@ -81,8 +81,21 @@ impl Rule {
         self
     }
 
+    /// The answer of a proxy in front, with this status.
+    fn page(&self, status: u16) -> Answer {
+        self.onto(Answer::page(status, self.body.as_deref()))
+    }
+
+    /// The answer of a failing service, or of a proxy in front of it when the service has none with this status.
+    fn failure(&self, status: u16, error: impl FnOnce(u16) -> Option<Answer>) -> Answer {
+        match &self.body {
+            Some(body) => self.onto(Answer::text(status, "application/json", body.clone())),
+            None => error(status).map_or_else(|| self.page(status), |answer| self.onto(answer)),
+        }
+    }
+
     /// Adds the rule's headers to an answer; only three names are supported.
-    pub(super) fn onto(&self, mut answer: Answer) -> Answer {
+    fn onto(&self, mut answer: Answer) -> Answer {
         for (name, value) in &self.headers {
             let known = ["retry-after", "location", "content-type"];
             if let Some(name) = known.into_iter().find(|known| known.eq_ignore_ascii_case(name)) {
@@ -130,6 +143,42 @@ impl Fault {
     }
 }
 
+/// Answers a request with the fault that it meets; `None` cuts the connection.
+///
+/// `act` carries the request out, `error` is the service's own error with a status, and `broken` what is left of a
+/// malformed answer.
+pub(super) fn meet(
+    met: Option<&(Rule, Fault)>,
+    act: impl FnOnce() -> Answer,
+    error: impl FnOnce(u16) -> Option<Answer>,
+    broken: impl FnOnce(&Answer) -> String,
+) -> Option<Answer> {
+    let Some((rule, fault)) = met else { return Some(act()) };
+    match *fault {
+        Fault::Status(status) => Some(rule.failure(status, error)),
+        Fault::After(status) => {
+            act();
+            Some(rule.failure(status, error))
+        }
+        Fault::Html(status) => Some(rule.page(status)),
+        Fault::AfterHtml(status) => {
+            act();
+            Some(rule.page(status))
+        }
+        Fault::CutBefore => None,
+        Fault::CutAfter => {
+            act();
+            None
+        }
+        Fault::Malformed => {
+            let real = act();
+            let text = rule.body.clone().unwrap_or_else(|| broken(&real));
+            Some(Answer { body: Some(Body::Text("application/json", text)), ..real })
+        }
+        Fault::Delay(_) | Fault::TokenExpire => Some(act()),
+    }
+}
+
 /// One logged request, answered or cut.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LogEntry {
@@ -149,6 +198,32 @@ pub struct LogEntry {
     pub headers: BTreeMap<String, String>,
     /// The body as JSON, with secrets masked.
     pub body: Option<Value>,
+}
+
+impl LogEntry {
+    /// The entry of a cut request: with these of its headers, and with these places of its body masked.
+    pub(super) fn of(ask: &Ask, path: &str, at: jiff::Timestamp, headers: &[&str], secrets: &[&str]) -> Self {
+        let sent = |name: &&str| Some(((*name).to_owned(), ask.header(name)?.to_owned()));
+        Self {
+            method: ask.method.clone(),
+            path: path.to_owned(),
+            query: ask.query.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join("&"),
+            status: 0,
+            fault: None,
+            at,
+            headers: headers.iter().filter_map(sent).collect(),
+            body: ask.json().map(|body| masked(body, secrets)),
+        }
+    }
+}
+
+fn masked(mut body: Value, secrets: &[&str]) -> Value {
+    for secret in secrets {
+        if let Some(value) = body.pointer_mut(secret) {
+            *value = Value::String("***".to_owned());
+        }
+    }
+    body
 }
 
 /// The fault rules, and the request log.

@@ -14,7 +14,7 @@ mod faults;
 pub mod hosts;
 mod ids;
 pub mod lambda;
+mod server;
 mod shared;
-mod wire;
 
 pub use door::CONTROL_HEADER;

@@ -2,12 +2,30 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::answer::{Answer, Ask};
+use super::clock::Clock;
 use super::door::Door;
+use super::faults::Faults;
 
-/// State that changes as time passes.
-pub(super) trait Advance {
+/// The state of a stand-in: it changes as time passes, and answers requests.
+pub(super) trait StandIn: Send + Sized + 'static {
+    fn clock(&mut self) -> &mut Clock;
+
+    fn faults(&mut self) -> &mut Faults;
+
     /// Applies everything that is due.
     fn advance(&mut self);
+
+    /// Answers a request to the control that is for this stand-in only.
+    fn control(&mut self, ask: &Ask) -> Answer;
+
+    /// Answers a request to a service, and logs it; `None` cuts the connection.
+    fn answer(
+        shared: &Shared<Self>,
+        service: &str,
+        ask: &Ask,
+        path: &str,
+    ) -> impl Future<Output = Option<Answer>> + Send;
 }
 
 /// The access checks and the state, shared by all requests.
@@ -20,7 +38,7 @@ impl<T> Clone for Shared<T> {
     }
 }
 
-impl<T: Advance> Shared<T> {
+impl<T: StandIn> Shared<T> {
     pub(super) fn new(door: Door, state: T) -> Self {
         Self(Arc::new((door, Mutex::new(state))))
     }

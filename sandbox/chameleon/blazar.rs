@@ -2,11 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::answer::{Answer, Ask};
-use super::clock::{long, spaced};
+use super::super::answer::{Answer, Ask};
 use super::config::{Bug, HostConfig};
-use super::ids::uuid_of;
-use super::state::{Caller, Lease, Reserved, State};
+use super::format::{long, spaced, uuid_of};
+use super::keystone::Caller;
+use super::life::{Lease, Reserved};
+use super::state::State;
 
 impl State {
     pub(super) fn reservation(&mut self, ask: &Ask, caller: Option<&Caller>) -> Answer {
@@ -87,7 +88,8 @@ impl State {
             ("DELETE", ["v1", "leases", id]) => self.delete_lease(id),
             ("GET", ["v1", "leases", id, "hosts"]) if self.config.quirks.fork => match self.leases.get(id) {
                 Some(lease) => {
-                    let hosts: Vec<Value> = hosts_of(lease)
+                    let hosts: Vec<Value> = lease
+                        .hosts()
                         .filter_map(|id| self.host_by_id(id))
                         .map(|host| json!({"id": host.id, "hypervisor_hostname": host.hypervisor}))
                         .collect();
@@ -97,11 +99,6 @@ impl State {
             },
             _ => return None,
         })
-    }
-
-    /// The answer of a service to a request without a valid token.
-    pub(super) fn refused(&self) -> Answer {
-        Answer::unauthorized().with("www-authenticate", format!("Keystone uri=\"{}/identity/v3\"", self.base))
     }
 
     /// Blazar's hosts, by id.
@@ -256,12 +253,19 @@ impl State {
     }
 }
 
-/// Blazar's ids of a lease's hosts.
-pub(super) fn hosts_of(lease: &Lease) -> impl Iterator<Item = &String> {
-    lease.reservations.iter().flat_map(|part| match &part.what {
-        Reserved::Hosts { hosts, .. } => hosts.as_slice(),
-        Reserved::Addresses { .. } => &[],
-    })
+impl Answer {
+    /// An error of Blazar.
+    pub(super) fn blazar(code: u16, message: impl Into<String>) -> Self {
+        Self::json(code, json!({"error_code": code, "error_message": message.into(), "error_name": code}))
+    }
+}
+
+/// Blazar's answer when it fails itself.
+pub(super) fn internal_error() -> Answer {
+    Answer::json(
+        500,
+        json!({"error_code": 500, "error_message": "Internal Server Error", "error_name": "INTERNAL_SERVER_ERROR"}),
+    )
 }
 
 pub(super) fn not_found(kind: &str, id: &str) -> Answer {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::answer::{Answer, Ask};
-use super::clock::{after, zulu};
+use super::super::answer::{Answer, Ask};
+use super::super::clock::after;
 use super::config::ImageConfig;
-use super::ids::uuid_of;
+use super::format::{uuid_of, zulu};
 use super::state::State;
 
 /// Time between the creation of two images.

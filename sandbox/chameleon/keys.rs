@@ -1,12 +1,35 @@
 //! Nova's key pairs, separate for each user.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, Ask};
-use super::clock::long;
+use super::super::answer::{Answer, Ask};
 use super::config::Bug;
-use super::ids::{fingerprint, uuid_of};
-use super::state::{Caller, KeyPair, State};
+use super::format::{fingerprint, long, uuid_of};
+use super::keystone::Caller;
+use super::state::{Item, State};
+
+#[derive(Debug, Clone)]
+pub(super) struct KeyPair {
+    /// User id and name, since names are unique only per user.
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) user_id: String,
+    pub(super) public_key: String,
+    pub(super) created: Timestamp,
+}
+
+impl KeyPair {
+    pub(super) fn id_of(user_id: &str, name: &str) -> String {
+        format!("{user_id}/{name}")
+    }
+}
+
+impl Item for KeyPair {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
 
 impl State {
     pub(super) fn key_pairs(&mut self, ask: &Ask, caller: &Caller, rest: &[&str], minor: u32) -> Answer {

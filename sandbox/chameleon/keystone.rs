@@ -1,16 +1,49 @@
-//! Keystone v3: tokens, the catalog, application credentials.
+//! Keystone v3: users, tokens, application credentials, the catalog.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::super::answer::{Answer, Ask};
+use super::super::clock::after;
 use super::super::door::is_same;
-use super::answer::{Answer, Ask};
-use super::clock::{after, long};
 use super::config::{Service, User};
-use super::ids::uuid_of;
-use super::state::{Credential, State, Token};
+use super::format::{long, uuid_of};
+use super::state::State;
+
+/// The authenticated user of a request.
+#[derive(Debug, Clone)]
+pub(super) struct Caller {
+    pub(super) user_id: String,
+    pub(super) user: String,
+    pub(super) project_id: String,
+    pub(super) project: String,
+    pub(super) restricted: bool,
+}
+
+/// A token; only scoped ones are accepted by the services besides Keystone.
+#[derive(Debug, Clone)]
+pub(super) struct Token {
+    pub(super) user: User,
+    pub(super) scoped: bool,
+    pub(super) method: &'static str,
+    /// Id of the application credential that it was issued for.
+    pub(super) credential: Option<String>,
+    pub(super) issued: Timestamp,
+    pub(super) expires: Timestamp,
+}
+
+/// An application credential.
+#[derive(Debug, Clone)]
+pub(super) struct Credential {
+    pub(super) id: String,
+    pub(super) secret: String,
+    pub(super) name: String,
+    pub(super) user: User,
+    pub(super) unrestricted: bool,
+}
 
 /// Formats the times in tokens.
-fn time(at: jiff::Timestamp) -> String {
+fn time(at: Timestamp) -> String {
     format!("{}Z", long(at))
 }
 
@@ -26,8 +59,7 @@ impl State {
             ("GET", ["v3", "auth", "tokens"]) => self.show_token(ask),
             ("DELETE", ["v3", "auth", "tokens"]) => self.revoke_token(ask),
             _ => match self.token_of(ask) {
-                None => Answer::unauthorized()
-                    .with("www-authenticate", format!("Keystone uri=\"{}/identity/v3\"", self.base)),
+                None => self.refused(),
                 Some(token) => self.identity_with(ask, &token),
             },
         }
@@ -112,8 +144,6 @@ impl State {
     }
 
     fn make_token(&mut self, ask: &Ask) -> Answer {
-        let unauthorized =
-            || Answer::unauthorized().with("www-authenticate", format!("Keystone uri=\"{}/identity/v3\"", self.base));
         let Some(asked) = ask.json() else {
             return Answer::keystone(
                 400,
@@ -135,14 +165,14 @@ impl State {
                     );
                 };
                 if !asked["secret"].as_str().is_some_and(|secret| is_same(secret, &found.secret)) {
-                    return unauthorized();
+                    return self.refused();
                 }
                 let (user, id) = (found.user, found.id.clone());
                 self.issue(user, true, "application_credential", Some(id))
             }
             Some("token") => {
                 let token = identity["token"]["id"].as_str().and_then(|id| self.tokens.get(id)).cloned();
-                let Some(token) = token.filter(|token| self.now() < token.expires) else { return unauthorized() };
+                let Some(token) = token.filter(|token| self.now() < token.expires) else { return self.refused() };
                 if token.credential.is_some() {
                     return Answer::keystone(403, "Forbidden", "Application credentials cannot request a scope.");
                 }
@@ -154,9 +184,9 @@ impl State {
                 if project["id"] == caller.project_id.as_str() || project["name"] == caller.project.as_str() {
                     return self.issue(token.user, true, "token", None);
                 }
-                unauthorized()
+                self.refused()
             }
-            _ => unauthorized(),
+            _ => self.refused(),
         }
     }
 
@@ -252,6 +282,54 @@ impl State {
                 json!({"endpoints": endpoints, "id": uuid_of(kind).replace('-', ""), "type": kind, "name": name(service)})
             })
             .collect()
+    }
+
+    pub(super) fn project_id(project: &str) -> String {
+        uuid_of(&format!("project {project}")).replace('-', "")
+    }
+
+    pub(super) fn user_id(user: &str) -> String {
+        uuid_of(&format!("user {user}")).replace('-', "")
+    }
+
+    pub(super) fn caller(user: User) -> Caller {
+        Caller {
+            user_id: Self::user_id(user.name()),
+            user: user.name().to_owned(),
+            project_id: Self::project_id(user.project()),
+            project: user.project().to_owned(),
+            restricted: user == User::AliceRestricted,
+        }
+    }
+
+    /// The user of a valid scoped token.
+    pub(super) fn authenticated(&self, token: Option<&str>) -> Option<Caller> {
+        let token = self.tokens.get(token?).filter(|token| token.scoped && self.now() < token.expires)?;
+        let by_restricted = token.credential.as_ref().is_some_and(|id| {
+            self.credentials.iter().any(|credential| &credential.id == id && !credential.unrestricted)
+        });
+        Some(Caller { restricted: by_restricted, ..Self::caller(token.user) })
+    }
+
+    /// The user with this id.
+    pub(super) fn names(user_id: &str) -> Option<User> {
+        User::ALL.into_iter().find(|user| Self::user_id(user.name()) == user_id)
+    }
+
+    /// The answer of a service to a request without a valid token.
+    pub(super) fn refused(&self) -> Answer {
+        Answer::unauthorized().with("www-authenticate", format!("Keystone uri=\"{}/identity/v3\"", self.base))
+    }
+}
+
+impl Answer {
+    /// An error of Keystone, or of the token check in front of each service.
+    pub(super) fn keystone(code: u16, title: &str, message: &str) -> Self {
+        Self::json(code, json!({"error": {"code": code, "message": message, "title": title}}))
+    }
+
+    fn unauthorized() -> Self {
+        Self::keystone(401, "Unauthorized", "The request you have made requires authentication.")
     }
 }
 

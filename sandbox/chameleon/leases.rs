@@ -1,14 +1,16 @@
-//! Leases: created, changed and deleted as Blazar's manager does it.
+//! Leases: created, changed and deleted as Blazar's manager does it, within the limits that the site enforces.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::answer::Answer;
-use super::blazar::{hosts_of, not_found};
-use super::clock::{minute, read};
+use super::super::answer::Answer;
+use super::blazar::{internal_error, not_found};
 use super::config::Bug;
+use super::format::read_time;
+use super::keystone::Caller;
+use super::life::{Event, Lease, LeaseStatus, Reservation, Reserved};
 use super::select;
-use super::state::{Caller, Event, Lease, LeaseStatus, Reservation, Reserved, State};
+use super::state::State;
 
 /// Time before the end of a lease at which its reminder is due.
 const REMINDER: SignedDuration = SignedDuration::from_hours(1);
@@ -17,10 +19,7 @@ impl State {
     pub(super) fn create_lease(&mut self, body: &Value, caller: &Caller) -> Answer {
         // Blazar creates a trust first, which a restricted credential is not allowed to do.
         if caller.restricted {
-            return Answer::json(
-                500,
-                json!({"error_code": 500, "error_message": "Internal Server Error", "error_name": "INTERNAL_SERVER_ERROR"}),
-            );
+            return internal_error();
         }
         match self.new_lease(body, caller) {
             Err(answer) => answer,
@@ -142,7 +141,7 @@ impl State {
                 let text = |key: &str| asked[key].as_str().unwrap_or_default().to_owned();
                 let (hypervisor_properties, resource_properties) =
                     (text("hypervisor_properties"), text("resource_properties"));
-                let others: Vec<&String> = with.iter().flat_map(hosts_in).collect();
+                let others: Vec<&String> = with.iter().flat_map(Reservation::hosts).collect();
                 let free: Vec<String> = self
                     .matching(&hypervisor_properties, &resource_properties)?
                     .into_iter()
@@ -190,7 +189,7 @@ impl State {
                 && lease.status != LeaseStatus::Terminated
                 && lease.start < end
                 && start < lease.end
-                && hosts_of(lease).any(|id| id == host)
+                && lease.hosts().any(|id| id == host)
         })
     }
 
@@ -308,6 +307,112 @@ impl State {
         }
         Answer::empty(204).with("content-type", "application/json")
     }
+
+    /// Leases a host to an unknown user; `None` if the host does not exist.
+    pub(super) fn foreign_lease(&mut self, node: &str, start: Timestamp, end: Timestamp) -> Option<String> {
+        let host = self.config.hosts.iter().find(|host| host.name == node)?.id.clone();
+        let now = self.now();
+        let lease = Lease {
+            id: self.ids.uuid(),
+            name: "somebody-elses".to_owned(),
+            user_id: Self::user_id("mallory"),
+            project_id: Self::project_id("CHI-FOREIGN"),
+            start,
+            end,
+            trust_id: self.ids.hex(),
+            status: LeaseStatus::Pending,
+            before: LeaseStatus::Pending,
+            since: now,
+            degraded: false,
+            created: now,
+            updated: now,
+            reservations: vec![Reservation {
+                id: self.ids.uuid(),
+                resource_id: self.ids.uuid(),
+                status: "pending",
+                missing: false,
+                created: now,
+                updated: now,
+                what: Reserved::Hosts {
+                    hypervisor_properties: String::new(),
+                    resource_properties: format!("[\"==\", \"$node_name\", \"{node}\"]"),
+                    min: 1,
+                    max: 1,
+                    hosts: vec![host],
+                },
+            }],
+            events: Vec::new(),
+        };
+        let id = lease.id.clone();
+        self.leases.add(lease, Some(now));
+        self.advance_all();
+        Some(id)
+    }
+
+    fn enforce_length(&self, asked: SignedDuration, longest: u64) -> Result<(), Answer> {
+        let seconds = asked.as_secs();
+        if u64::try_from(seconds).is_ok_and(|seconds| seconds <= longest) {
+            return Ok(());
+        }
+        Err(Answer::blazar(
+            self.enforcement(),
+            format!(
+                "Lease duration of {seconds} seconds must be less than or equal to the maximum lease duration of {longest} seconds."
+            ),
+        ))
+    }
+
+    fn enforcement(&self) -> u16 {
+        if self.config.quirks.enforcement_400 { 400 } else { 403 }
+    }
+
+    /// Checks the project's remaining service units; Chameleon gets them from its portal.
+    fn enforce_units(&self, parts: &[Reservation], asked: SignedDuration, caller: &Caller) -> Result<(), Answer> {
+        let Some(left) = self.config.quirks.service_units else { return Ok(()) };
+        let units = self.units(parts, asked);
+        if units <= left {
+            return Ok(());
+        }
+        let text =
+            format!("Reservation for project {} would spend {units:.2} SUs, only {left:.2} left", caller.project);
+        Err(Answer::blazar(self.enforcement(), text))
+    }
+
+    fn units(&self, parts: &[Reservation], time: SignedDuration) -> f64 {
+        let factors = parts.iter().flat_map(Reservation::hosts).filter_map(|id| self.host_by_id(id)).map(|host| {
+            let factor = self.properties(host).get("su_factor").and_then(|value| value.as_str()?.parse().ok());
+            factor.unwrap_or(1.0)
+        });
+        factors.sum::<f64>() * time.as_secs_f64() / 3600.0
+    }
+
+    fn enforce_change(&self, lease: &Lease, changed: &Lease, now: Timestamp) -> Result<(), Answer> {
+        let longest = self.config.longest_lease.as_secs();
+        if changed.end <= lease.end {
+            return Ok(());
+        }
+        match self.config.quirks.update_window {
+            // With a window, the length counts from the previous end.
+            Some(window) => {
+                if lease.end.duration_since(now).as_secs_f64() > window.as_secs_f64() {
+                    let text = format!(
+                        "Lease can only be extended within {} seconds of the leases current end time.",
+                        window.as_secs()
+                    );
+                    return Err(Answer::blazar(self.enforcement(), text));
+                }
+                self.enforce_length(changed.end.duration_since(lease.end), longest)?;
+            }
+            None => self.enforce_length(changed.end.duration_since(changed.start), longest)?,
+        }
+        let Some(left) = self.config.quirks.service_units else { return Ok(()) };
+        let more = self.units(&lease.reservations, changed.end.duration_since(lease.end));
+        if more > left {
+            let text = format!("Reservation update would spend {more:.2} more SUs, only {left:.2} left");
+            return Err(Answer::blazar(self.enforcement(), text));
+        }
+        Ok(())
+    }
 }
 
 impl Lease {
@@ -321,15 +426,14 @@ impl Lease {
     }
 }
 
-pub(super) fn hosts_in(part: &Reservation) -> &[String] {
-    match &part.what {
-        Reserved::Hosts { hosts, .. } => hosts,
-        Reserved::Addresses { .. } => &[],
-    }
+/// The start of the minute.
+fn minute(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second().div_euclid(60) * 60).unwrap_or(time)
 }
 
 fn date(text: &str) -> Result<Timestamp, Answer> {
-    read(text).ok_or_else(|| Answer::blazar(400, format!("{text} is an invalid date. Required format: %Y-%m-%d %H:%M")))
+    read_time(text)
+        .ok_or_else(|| Answer::blazar(400, format!("{text} is an invalid date. Required format: %Y-%m-%d %H:%M")))
 }
 
 /// Reads a number, or a string that contains one.

@@ -5,43 +5,40 @@
 //! beside it. It starts in milliseconds, and many can run at once. It creates no hosts, so there is nothing to log in
 //! to. It never removes duplicates: two POSTs create two resources.
 
-mod advance;
-mod answer;
 mod blazar;
-mod clock;
 mod config;
-mod control;
-mod enforce;
+mod format;
 mod glance;
-mod ids;
 mod keys;
 mod keystone;
 mod leases;
+mod life;
 mod neutron;
 mod nova;
 mod select;
 mod serve;
 mod snapshot;
 mod state;
-mod store;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::error::{Doing as _, ErrorKind, Result};
+use super::clock::after;
+use super::door::Door;
+use super::server;
+use crate::error::Result;
 
 pub use super::faults::{LogEntry, Rule};
 pub use config::{Bug, Config, HostConfig, ImageConfig, Quirks, Service, User};
 pub use snapshot::{FloatingIpSnapshot, KeyPairSnapshot, LeaseSnapshot, PortSnapshot, ServerSnapshot, Snapshot};
 
-use super::door::Door;
-use super::wire::{Breakable, Wire};
-use state::{Lease, LeaseStatus, Shared, State};
+use keystone::Token;
+use life::LeaseStatus;
+use state::{Shared, State};
 
 /// An application credential, with its user and project.
 #[derive(Clone, PartialEq, Eq)]
@@ -77,38 +74,16 @@ pub struct Sandbox {
 impl Sandbox {
     /// Starts a stand-in; it answers as soon as this returns.
     pub async fn start(config: Config) -> Result<Self> {
-        let doing = || "start the stand-in for Chameleon".to_owned();
-        let listener = TcpListener::bind(("127.0.0.1", config.port)).await.doing(ErrorKind::Internal, doing)?;
-        let address = listener.local_addr().doing(ErrorKind::Internal, doing)?;
+        let (listener, address) = server::bind(config.port, "Chameleon").await?;
         let base = format!("http://{address}");
         let shared = Shared::new(Door::of(address)?, State::new(config, base.clone()));
-        let router = axum::Router::new().fallback(serve::answer).with_state(shared.clone());
-        let service = router.into_make_service_with_connect_info::<Wire>();
-        let task = tokio::spawn(async move {
-            // It ends when dropped, without a result.
-            let _ = axum::serve(Breakable(listener), service).await;
-        });
+        let task = server::spawn(listener, shared.clone());
         Ok(Self { shared, base, task })
     }
 
     /// Keystone's URL, for `OS_AUTH_URL`.
     pub fn auth_url(&self) -> String {
         format!("{}/identity/v3", self.base)
-    }
-
-    /// URL of the control, for other processes.
-    pub fn control_url(&self) -> String {
-        format!("{}/control", self.base)
-    }
-
-    /// Port on the loopback; 0 for none.
-    pub fn port(&self) -> u16 {
-        self.shared.door().port()
-    }
-
-    /// The secret that requests to the control carry in [`CONTROL_HEADER`](super::CONTROL_HEADER).
-    pub fn control_secret(&self) -> &str {
-        self.shared.door().secret()
     }
 
     /// Name of the region.
@@ -143,8 +118,8 @@ impl Sandbox {
     pub fn token(&self, user: User) -> String {
         let mut state = self.shared.state();
         let (now, id) = (state.now(), state.ids.token());
-        let expires = clock::after(now, state.config.token_life);
-        let token = state::Token { user, scoped: true, method: "token", credential: None, issued: now, expires };
+        let expires = after(now, state.config.token_life);
+        let token = Token { user, scoped: true, method: "token", credential: None, issued: now, expires };
         state.tokens.insert(id.clone(), token);
         id
     }
@@ -203,51 +178,5 @@ super::control::steering!(Sandbox, Config);
 impl Drop for Sandbox {
     fn drop(&mut self) {
         self.task.abort();
-    }
-}
-
-impl State {
-    pub(in crate::sandbox::chameleon) fn on_lease(&mut self, id: &str, change: impl FnOnce(&mut Lease)) -> bool {
-        self.leases.get_mut(id).map(change).is_some()
-    }
-
-    fn foreign_lease(&mut self, node: &str, start: Timestamp, end: Timestamp) -> Option<String> {
-        let host = self.config.hosts.iter().find(|host| host.name == node)?.id.clone();
-        let now = self.now();
-        let lease = Lease {
-            id: self.ids.uuid(),
-            name: "somebody-elses".to_owned(),
-            user_id: Self::user_id("mallory"),
-            project_id: Self::project_id("CHI-FOREIGN"),
-            start,
-            end,
-            trust_id: self.ids.hex(),
-            status: LeaseStatus::Pending,
-            before: LeaseStatus::Pending,
-            since: now,
-            degraded: false,
-            created: now,
-            updated: now,
-            reservations: vec![state::Reservation {
-                id: self.ids.uuid(),
-                resource_id: self.ids.uuid(),
-                status: "pending",
-                missing: false,
-                created: now,
-                updated: now,
-                what: state::Reserved::Hosts {
-                    hypervisor_properties: String::new(),
-                    resource_properties: format!("[\"==\", \"$node_name\", \"{node}\"]"),
-                    min: 1,
-                    max: 1,
-                    hosts: vec![host],
-                },
-            }],
-            events: Vec::new(),
-        };
-        let id = lease.id.clone();
-        self.leases.add(lease, Some(now));
-        self.advance_all();
-        Some(id)
     }
 }

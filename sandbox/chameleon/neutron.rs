@@ -1,15 +1,57 @@
 //! Neutron v2.0: networks, ports, floating IPs.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, Ask};
-use super::clock::zulu;
+use super::super::answer::{Answer, Ask};
 use super::config::Bug;
-use super::ids::uuid_of;
-use super::state::{Caller, FloatingIp, Port, State};
+use super::format::{uuid_of, zulu};
+use super::keystone::Caller;
+use super::state::{Item, State};
 
 /// Name of the network of the floating IPs.
 const PUBLIC: &str = "public";
+
+#[derive(Debug, Clone)]
+pub(super) struct Port {
+    pub(super) id: String,
+    pub(super) project_id: String,
+    pub(super) network: String,
+    pub(super) server: String,
+    pub(super) zone: String,
+    pub(super) mac: String,
+    pub(super) address: String,
+    pub(super) status: &'static str,
+    pub(super) created: Timestamp,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct FloatingIp {
+    pub(super) id: String,
+    pub(super) user_id: String,
+    pub(super) project_id: String,
+    pub(super) address: String,
+    pub(super) network: String,
+    pub(super) description: String,
+    pub(super) port: Option<String>,
+    pub(super) status: &'static str,
+    pub(super) tags: Vec<String>,
+    pub(super) created: Timestamp,
+    pub(super) updated: Timestamp,
+    pub(super) revision: u32,
+}
+
+impl Item for Port {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl Item for FloatingIp {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
 
 impl State {
     pub(super) fn network(&mut self, ask: &Ask, caller: Option<&Caller>) -> Answer {
@@ -253,6 +295,27 @@ impl State {
             address.status = status;
         }
         Answer::json(200, json!({"floatingip": body}))
+    }
+
+    /// A free address of the shared networks.
+    pub(super) fn fixed_address(&self) -> String {
+        let address = |number: u32| format!("10.140.{}.{}", 80 + number / 256, number % 256);
+        let is_free = |address: &String| !self.ports.all().any(|port| &port.address == address);
+        (10..1000).map(address).find(is_free).unwrap_or_else(|| address(1000))
+    }
+
+    /// A free address of the public network.
+    pub(super) fn free_address(&self, from: usize, amount: usize) -> Option<String> {
+        (from..from + amount)
+            .map(|last| format!("192.0.{}.{}", 2 + last / 256, last % 256))
+            .find(|address| !self.floating_ips.all().any(|other| &other.address == address))
+    }
+}
+
+impl Answer {
+    /// An error of Neutron.
+    pub(super) fn neutron(code: u16, kind: &str, message: impl Into<String>) -> Self {
+        Self::json(code, json!({"NeutronError": {"type": kind, "message": message.into(), "detail": ""}}))
     }
 }
 

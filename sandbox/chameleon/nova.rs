@@ -1,15 +1,69 @@
-//! Nova v2.1: servers, flavors, key pairs, limits.
+//! Nova v2.1: servers, flavors, limits.
 
+use jiff::Timestamp;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use super::answer::{Answer, Ask};
-use super::clock::{after, long, zulu};
-use super::config::Bug;
-use super::state::{Caller, FloatingIp, KeyPair, LeaseStatus, Port, Reserved, Server, State};
+use super::super::answer::{Answer, Ask};
+use super::super::clock::after;
+use super::config::{Bug, HostConfig};
+use super::format::{host_id, long, zulu};
+use super::keys::KeyPair;
+use super::keystone::Caller;
+use super::life::{LeaseStatus, Reserved};
+use super::neutron::{FloatingIp, Port};
+use super::state::{Item, State};
 
 /// The first minor microversion that shows a server's flavor in full.
 const FLAVOR_IN_FULL: u32 = 47;
+
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) user_id: String,
+    pub(super) project_id: String,
+    pub(super) image: String,
+    pub(super) flavor: String,
+    pub(super) network: String,
+    pub(super) key_name: Option<String>,
+    pub(super) user_data: Option<String>,
+    pub(super) metadata: Map<String, Value>,
+    pub(super) reservation: Option<String>,
+    /// Nova's name of its host; `None` if no host was found.
+    pub(super) host: Option<String>,
+    pub(super) status: &'static str,
+    pub(super) fault: Option<(String, Timestamp)>,
+    pub(super) created: Timestamp,
+    pub(super) updated: Timestamp,
+    pub(super) launched: Option<Timestamp>,
+    /// Time at which BUILD ends.
+    pub(super) ready: Timestamp,
+    /// Time at which it is gone, once it is being deleted.
+    pub(super) gone: Option<Timestamp>,
+}
+
+impl Item for Server {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl Server {
+    /// The availability zone: the only hint for a user at where a server runs.
+    pub(super) fn zone(&self) -> String {
+        match (&self.host, &self.reservation) {
+            (None, _) => String::new(),
+            (Some(_), Some(reservation)) => format!("blazar_{reservation}"),
+            (Some(_), None) => "nova".to_owned(),
+        }
+    }
+
+    /// Nova's `hostId` of the server; empty without a host.
+    pub(super) fn host_id(&self) -> String {
+        self.host.as_ref().map(|host| host_id(&self.project_id, host)).unwrap_or_default()
+    }
+}
 
 impl State {
     pub(super) fn compute(&mut self, ask: &Ask, caller: Option<&Caller>) -> Answer {
@@ -241,9 +295,8 @@ impl State {
 
     /// The host for a server: a free one of the reservation, one server per host.
     fn schedule(&self, hint: Option<&str>, caller: &Caller) -> Option<String> {
-        let is_free = |host: &&super::config::HostConfig| {
-            !self.servers.all().any(|server| server.host.as_deref() == Some(&host.hypervisor))
-        };
+        let is_free =
+            |host: &&HostConfig| !self.servers.all().any(|server| server.host.as_deref() == Some(&host.hypervisor));
         let Some(hint) = hint else {
             let free = self.config.hosts.iter().filter(|host| !host.owned_by_blazar).find(is_free);
             return free.map(|host| host.hypervisor.clone());
@@ -340,6 +393,114 @@ impl State {
         json!({"id": id, "name": name, "ram": ram, "disk": disk, "swap": "", "OS-FLV-EXT-DATA:ephemeral": 0,
             "OS-FLV-DISABLED:disabled": false, "vcpus": vcpus, "os-flavor-access:is_public": true, "rxtx_factor": 1.0,
             "links": self.links("flavors", id)})
+    }
+
+    pub(super) fn advance_servers(&mut self, now: Timestamp) {
+        for id in self.servers.ids() {
+            self.advance_server(&id, now);
+        }
+    }
+
+    fn advance_server(&mut self, id: &str, now: Timestamp) {
+        let Some(server) = self.servers.get(id) else { return };
+        if server.gone.is_some_and(|gone| gone <= now) {
+            self.remove_server(id);
+            return;
+        }
+        if server.status != "BUILD" || now < server.ready {
+            return;
+        }
+        let (ready, has_host) = (server.ready, server.host.is_some());
+        let failure = if has_host {
+            self.failures.pop_front()
+        } else {
+            Some("No valid host was found. There are not enough hosts available.".to_owned())
+        };
+        let mut port = None;
+        if failure.is_none()
+            && let Some(server) = self.servers.get(id).cloned()
+        {
+            port = Some(Port {
+                id: self.ids.uuid(),
+                project_id: server.project_id.clone(),
+                network: server.network.clone(),
+                server: server.id.clone(),
+                zone: server.zone(),
+                mac: self.ids.mac(),
+                address: self.fixed_address(),
+                status: "ACTIVE",
+                created: ready,
+            });
+        }
+        if let Some(server) = self.servers.get_mut(id) {
+            server.updated = ready;
+            match failure {
+                Some(text) => {
+                    server.status = "ERROR";
+                    server.fault = Some((text, ready));
+                }
+                None => {
+                    server.status = "ACTIVE";
+                    server.launched = Some(ready);
+                }
+            }
+        }
+        if let Some(port) = port {
+            let shown = self.shown();
+            self.ports.add(port, shown);
+        }
+    }
+
+    /// Removes a server with its ports, and detaches its floating IPs.
+    pub(super) fn remove_server(&mut self, id: &str) {
+        let until = self.hidden();
+        self.servers.remove(id, until);
+        let ports: Vec<String> =
+            self.ports.all().filter(|port| port.server == id).map(|port| port.id.clone()).collect();
+        for port in &ports {
+            self.ports.remove(port, until);
+        }
+        for address in self.floating_ips.all_mut() {
+            if address.port.as_ref().is_some_and(|port| ports.contains(port)) {
+                address.port = None;
+                address.status = "DOWN";
+                address.revision += 2;
+            }
+        }
+    }
+}
+
+impl Ask {
+    /// The minor part of the requested Nova microversion; 1 by default, and an error with the text if unsupported.
+    fn microversion(&self) -> Result<u32, String> {
+        let asked = self
+            .header("openstack-api-version")
+            .and_then(|text| text.strip_prefix("compute "))
+            .or_else(|| self.header("x-openstack-nova-api-version"));
+        match asked {
+            None => Ok(1),
+            Some("latest") => Ok(95),
+            Some(text) => text
+                .strip_prefix("2.")
+                .and_then(|minor| minor.parse().ok())
+                .filter(|minor| (1..=95).contains(minor))
+                .ok_or_else(|| text.to_owned()),
+        }
+    }
+}
+
+impl Answer {
+    /// An error of Nova: its kind is the key.
+    pub(super) fn nova(code: u16, message: impl Into<String>) -> Self {
+        let kind = match code {
+            400 => "badRequest",
+            403 => "forbidden",
+            404 => "itemNotFound",
+            409 => "conflictingRequest",
+            _ => "computeFault",
+        };
+        let body = json!({kind: {"code": code, "message": message.into()}});
+        Self::text(code, "application/json; charset=UTF-8", body.to_string())
     }
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
-use super::answer::Answer;
+use super::super::answer::Answer;
 
 /// One clause: `["==", "$node_name", "liqid01"]`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,89 +1,91 @@
-//! The HTTP handler: injected faults, dispatch to the services, and the request log.
+//! Requests to the site: injected faults, dispatch to the services, and the control.
 
-use std::collections::BTreeMap;
+use serde_json::json;
 
-use axum::body::Body as HttpBody;
-use axum::extract::connect_info::ConnectInfo;
-use axum::http::{Request, Response};
-use serde_json::Value;
-
-use super::super::answer::read;
-use super::super::door::CONTROL;
-use super::super::faults::{Fault, LogEntry, Rule};
-use super::super::wire::Wire;
-use super::answer::{Answer, Ask, Body};
-use super::clock::http;
+use super::super::answer::{Answer, Ask};
+use super::super::clock::Clock;
+use super::super::faults::{self, Fault, Faults, LogEntry, Rule};
+use super::super::shared::StandIn;
+use super::blazar;
+use super::snapshot::Snapshot;
 use super::state::{Shared, State};
 
-/// Answers one request.
-pub(super) async fn answer(
-    axum::extract::State(shared): axum::extract::State<Shared>,
-    ConnectInfo(wire): ConnectInfo<Wire>,
-    request: Request<HttpBody>,
-) -> Response<HttpBody> {
-    let (parts, body) = request.into_parts();
-    if let Some(refused) = shared.door().refuses(&parts) {
-        return refused.into_response(None);
+/// The logged headers: they affect a service's answer.
+const HEADERS: [&str; 5] =
+    ["accept", "content-type", "openstack-api-version", "x-openstack-nova-api-version", "user-agent"];
+
+/// Places of secrets in a body.
+const SECRETS: [&str; 3] =
+    ["/auth/identity/application_credential/secret", "/auth/identity/token/id", "/auth/identity/password/user"];
+
+impl StandIn for State {
+    fn clock(&mut self) -> &mut Clock {
+        &mut self.clock
     }
-    let (service, ask) = read(&parts, body).await;
-    let path = parts.uri.path().to_owned();
-    if service == CONTROL {
-        return super::control::answer(&shared, &ask).into_response(None);
+
+    fn faults(&mut self) -> &mut Faults {
+        &mut self.faults
     }
-    let met = shared.state().faults.take(&ask.method, &path);
-    if let Some((_, Fault::Delay(delay))) = &met {
-        tokio::time::sleep(*delay).await;
+
+    fn advance(&mut self) {
+        self.advance_all();
     }
-    let (answer, cut) = shared.state().meet(&service, &ask, &path, met);
-    if cut {
-        wire.cut();
+
+    fn control(&mut self, ask: &Ask) -> Answer {
+        let (method, path) = ask.route();
+        match (method, &path[..]) {
+            ("GET", ["snapshot"]) => Answer::json(200, json!(Snapshot::of(self))),
+            ("POST", ["fail-server"]) => {
+                let text = ask.json().and_then(|body| body["fault"].as_str().map(str::to_owned));
+                self.failures.push_back(text.unwrap_or_else(|| "Build of instance failed".to_owned()));
+                Answer::empty(204)
+            }
+            ("POST", ["foreign-lease"]) => {
+                let body = ask.json().unwrap_or_default();
+                let time = |key: &str| body[key].as_str().and_then(|text| text.parse().ok());
+                let made = match (body["node"].as_str(), time("start"), time("end")) {
+                    (Some(node), Some(start), Some(end)) => self.foreign_lease(node, start, end),
+                    _ => None,
+                };
+                match made {
+                    Some(id) => Answer::json(200, json!({"id": id})),
+                    None => {
+                        Answer::text(400, "text/plain", "expected a known node, start and end (2026-11-22T14:00Z)\n")
+                    }
+                }
+            }
+            _ => Answer::text(404, "text/plain", "rules, log, snapshot, advance, fail-server, foreign-lease\n"),
+        }
     }
-    let now = shared.state().now();
-    answer.into_response(Some(http(now)))
+
+    async fn answer(shared: &Shared, service: &str, ask: &Ask, path: &str) -> Option<Answer> {
+        let met = shared.state().faults.take(&ask.method, path);
+        if let Some((_, Fault::Delay(delay))) = &met {
+            tokio::time::sleep(*delay).await;
+        }
+        shared.state().meet(service, ask, path, met)
+    }
 }
 
 impl State {
-    /// Answers with the fault that is due; returns whether to cut the connection.
-    fn meet(&mut self, service: &str, ask: &Ask, path: &str, met: Option<(Rule, Fault)>) -> (Answer, bool) {
-        let fault = met.as_ref().map(|(_, fault)| *fault);
-        if fault == Some(Fault::TokenExpire)
+    /// Answers with the fault that is due, and logs the request.
+    fn meet(&mut self, service: &str, ask: &Ask, path: &str, met: Option<(Rule, Fault)>) -> Option<Answer> {
+        if let Some((_, Fault::TokenExpire)) = &met
             && let (Some(id), now) = (ask.header("x-auth-token"), self.now())
             && let Some(token) = self.tokens.get_mut(id)
         {
             token.expires = now;
         }
-        let answer = match (fault, &met) {
-            (Some(Fault::Status(status)), Some((rule, _))) => troubled(service, status, rule),
-            (Some(Fault::Html(status)), Some((rule, _))) => rule.onto(Answer::page(status, rule.body.as_deref())),
-            (Some(Fault::AfterHtml(status)), Some((rule, _))) => {
-                self.dispatch(service, ask);
-                rule.onto(Answer::page(status, rule.body.as_deref()))
-            }
-            (Some(Fault::CutBefore), _) => Answer::empty(502),
-            (Some(Fault::After(status)), Some((rule, _))) => {
-                self.dispatch(service, ask);
-                troubled(service, status, rule)
-            }
-            (Some(Fault::Malformed), Some((rule, _))) => {
-                let real = self.dispatch(service, ask);
-                let body = rule.body.clone().unwrap_or_else(|| "{\"lease\": {\"id\": \"1c899e".to_owned());
-                Answer { body: Some(Body::Text("application/json", body)), ..real }
-            }
-            _ => self.dispatch(service, ask),
-        };
-        let cut = matches!(fault, Some(Fault::CutBefore | Fault::CutAfter));
-        let at = self.now();
-        self.faults.log.push(LogEntry {
-            method: ask.method.clone(),
-            path: path.to_owned(),
-            query: ask.query.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join("&"),
-            status: if cut { 0 } else { answer.status },
-            fault: met.map(|(rule, _)| rule.fault),
-            at,
-            headers: describe(ask),
-            body: ask.json().map(masked),
-        });
-        (answer, cut)
+        let answer = faults::meet(
+            met.as_ref(),
+            || self.dispatch(service, ask),
+            |status| error(service, status),
+            |_| "{\"lease\": {\"id\": \"1c899e".to_owned(),
+        );
+        let entry = LogEntry::of(ask, path, self.now(), &HEADERS, &SECRETS);
+        let status = answer.as_ref().map_or(0, |answer| answer.status);
+        self.faults.log.push(LogEntry { status, fault: met.map(|(rule, _)| rule.fault), ..entry });
+        answer
     }
 
     fn dispatch(&mut self, service: &str, ask: &Ask) -> Answer {
@@ -103,49 +105,28 @@ impl State {
     }
 }
 
-/// The error of a failing service, or of a proxy in front of it.
-fn troubled(service: &str, status: u16, rule: &Rule) -> Answer {
-    let answer = match (&rule.body, status, service) {
-        (Some(body), _, _) => Answer::text(status, "application/json", body.clone()),
-        (None, 500, "reservation") => Answer::json(
-            500,
-            serde_json::json!({"error_code": 500, "error_message": "Internal Server Error", "error_name": "INTERNAL_SERVER_ERROR"}),
-        ),
-        (None, 500, "compute") => Answer::nova(
+/// The error of a failing service; `None` for a status that only a proxy in front of it answers with.
+fn error(service: &str, status: u16) -> Option<Answer> {
+    if status != 500 {
+        return None;
+    }
+    Some(match service {
+        "reservation" => blazar::internal_error(),
+        "compute" => Answer::nova(
             500,
             "Unexpected API Error. Please report this at http://bugs.launchpad.net/nova/ and attach the Nova API log if possible.\n\
              <class 'oslo_messaging.exceptions.MessagingTimeout'>",
         ),
-        (None, 500, "network") => Answer::neutron(
+        "network" => Answer::neutron(
             500,
             "HTTPInternalServerError",
             "Request Failed: internal server error while processing your request.",
         ),
-        (None, 500, "identity") => Answer::keystone(
+        "identity" => Answer::keystone(
             500,
             "Internal Server Error",
             "An unexpected error prevented the server from fulfilling your request.",
         ),
-        (None, _, _) => Answer::page(status, None),
-    };
-    rule.onto(answer)
-}
-
-/// The headers that affect a service's answer.
-fn describe(ask: &Ask) -> BTreeMap<String, String> {
-    ["accept", "content-type", "openstack-api-version", "x-openstack-nova-api-version", "user-agent"]
-        .iter()
-        .filter_map(|name| Some(((*name).to_owned(), ask.header(name)?.to_owned())))
-        .collect()
-}
-
-fn masked(mut body: Value) -> Value {
-    let secrets =
-        ["/auth/identity/application_credential/secret", "/auth/identity/token/id", "/auth/identity/password/user"];
-    for secret in secrets {
-        if let Some(value) = body.pointer_mut(secret) {
-            *value = Value::String("***".to_owned());
-        }
-    }
-    body
+        _ => return None,
+    })
 }

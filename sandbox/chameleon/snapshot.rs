@@ -4,8 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::blazar::hosts_of;
-use super::config::User;
+use super::config::{HostConfig, User};
 use super::state::State;
 
 /// All resources of all projects, including those that lists do not show yet.
@@ -118,7 +117,7 @@ pub struct KeyPairSnapshot {
 
 impl Snapshot {
     pub(super) fn of(state: &State) -> Self {
-        let host_name = |is_meant: &dyn Fn(&super::config::HostConfig) -> bool| {
+        let host_name = |is_meant: &dyn Fn(&HostConfig) -> bool| {
             state.config.hosts.iter().find(|host| is_meant(host)).map(|host| host.name.clone())
         };
         Self {
@@ -133,7 +132,7 @@ impl Snapshot {
                     status: lease.status.name().to_owned(),
                     start: lease.start,
                     end: lease.end,
-                    hosts: hosts_of(lease).filter_map(|id| host_name(&|host| &host.id == id)).collect(),
+                    hosts: lease.hosts().filter_map(|id| host_name(&|host| &host.id == id)).collect(),
                     reservations: lease.reservations.iter().map(|part| part.id.clone()).collect(),
                 })
                 .collect(),

@@ -1,247 +1,23 @@
-//! The state of the services.
+//! The state of a site: what its services share, and stores of resources whose lists are delayed.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use jiff::Timestamp;
-use serde_json::{Map, Value};
 
+use super::super::clock::{Clock, after};
 use super::super::faults::Faults;
-use super::super::shared::{self, Advance};
-use super::clock::{Clock, after};
+use super::super::ids::Ids;
+use super::super::shared;
 use super::config::{Bug, Config, User};
-use super::ids::{Ids, uuid_of};
-use super::store::{Item, Store};
+use super::format::uuid_of;
+use super::keys::KeyPair;
+use super::keystone::{Credential, Token};
+use super::life::Lease;
+use super::neutron::{FloatingIp, Port};
+use super::nova::Server;
 
 /// The state, as all requests share it.
 pub(super) type Shared = shared::Shared<State>;
-
-impl Advance for State {
-    fn advance(&mut self) {
-        self.advance_all();
-    }
-}
-
-/// The authenticated user of a request.
-#[derive(Debug, Clone)]
-pub(super) struct Caller {
-    pub(super) user_id: String,
-    pub(super) user: String,
-    pub(super) project_id: String,
-    pub(super) project: String,
-    pub(super) restricted: bool,
-}
-
-/// A token; only scoped ones are accepted by the services besides Keystone.
-#[derive(Debug, Clone)]
-pub(super) struct Token {
-    pub(super) user: User,
-    pub(super) scoped: bool,
-    pub(super) method: &'static str,
-    /// Id of the application credential that it was issued for.
-    pub(super) credential: Option<String>,
-    pub(super) issued: Timestamp,
-    pub(super) expires: Timestamp,
-}
-
-/// An application credential.
-#[derive(Debug, Clone)]
-pub(super) struct Credential {
-    pub(super) id: String,
-    pub(super) secret: String,
-    pub(super) name: String,
-    pub(super) user: User,
-    pub(super) unrestricted: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LeaseStatus {
-    Pending,
-    Starting,
-    Active,
-    Updating,
-    Terminating,
-    Terminated,
-    Error,
-}
-
-impl LeaseStatus {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "PENDING",
-            Self::Starting => "STARTING",
-            Self::Active => "ACTIVE",
-            Self::Updating => "UPDATING",
-            Self::Terminating => "TERMINATING",
-            Self::Terminated => "TERMINATED",
-            Self::Error => "ERROR",
-        }
-    }
-
-    /// Whether a lease in this status may be changed or deleted.
-    pub(super) fn is_stable(self) -> bool {
-        matches!(self, Self::Pending | Self::Active | Self::Terminated | Self::Error)
-    }
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Lease {
-    pub(super) id: String,
-    pub(super) name: String,
-    pub(super) user_id: String,
-    pub(super) project_id: String,
-    pub(super) start: Timestamp,
-    pub(super) end: Timestamp,
-    pub(super) trust_id: String,
-    pub(super) status: LeaseStatus,
-    /// The status to return to after UPDATING.
-    pub(super) before: LeaseStatus,
-    /// Time of the last change of status.
-    pub(super) since: Timestamp,
-    pub(super) degraded: bool,
-    pub(super) created: Timestamp,
-    pub(super) updated: Timestamp,
-    pub(super) reservations: Vec<Reservation>,
-    pub(super) events: Vec<Event>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Reservation {
-    pub(super) id: String,
-    pub(super) resource_id: String,
-    pub(super) status: &'static str,
-    pub(super) missing: bool,
-    pub(super) created: Timestamp,
-    pub(super) updated: Timestamp,
-    pub(super) what: Reserved,
-}
-
-#[derive(Debug, Clone)]
-pub(super) enum Reserved {
-    Hosts {
-        hypervisor_properties: String,
-        resource_properties: String,
-        min: u64,
-        max: u64,
-        /// Blazar's ids of the hosts.
-        hosts: Vec<String>,
-    },
-    Addresses {
-        network_id: String,
-        amount: u64,
-        required: Value,
-    },
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Event {
-    pub(super) id: String,
-    pub(super) kind: &'static str,
-    pub(super) time: Timestamp,
-    pub(super) status: &'static str,
-    pub(super) created: Timestamp,
-    pub(super) updated: Option<Timestamp>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Server {
-    pub(super) id: String,
-    pub(super) name: String,
-    pub(super) user_id: String,
-    pub(super) project_id: String,
-    pub(super) image: String,
-    pub(super) flavor: String,
-    pub(super) network: String,
-    pub(super) key_name: Option<String>,
-    pub(super) user_data: Option<String>,
-    pub(super) metadata: Map<String, Value>,
-    pub(super) reservation: Option<String>,
-    /// Nova's name of its host; `None` if no host was found.
-    pub(super) host: Option<String>,
-    pub(super) status: &'static str,
-    pub(super) fault: Option<(String, Timestamp)>,
-    pub(super) created: Timestamp,
-    pub(super) updated: Timestamp,
-    pub(super) launched: Option<Timestamp>,
-    /// Time at which BUILD ends.
-    pub(super) ready: Timestamp,
-    /// Time at which it is gone, once it is being deleted.
-    pub(super) gone: Option<Timestamp>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Port {
-    pub(super) id: String,
-    pub(super) project_id: String,
-    pub(super) network: String,
-    pub(super) server: String,
-    pub(super) zone: String,
-    pub(super) mac: String,
-    pub(super) address: String,
-    pub(super) status: &'static str,
-    pub(super) created: Timestamp,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct FloatingIp {
-    pub(super) id: String,
-    pub(super) user_id: String,
-    pub(super) project_id: String,
-    pub(super) address: String,
-    pub(super) network: String,
-    pub(super) description: String,
-    pub(super) port: Option<String>,
-    pub(super) status: &'static str,
-    pub(super) tags: Vec<String>,
-    pub(super) created: Timestamp,
-    pub(super) updated: Timestamp,
-    pub(super) revision: u32,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct KeyPair {
-    /// User id and name, since names are unique only per user.
-    pub(super) id: String,
-    pub(super) name: String,
-    pub(super) user_id: String,
-    pub(super) public_key: String,
-    pub(super) created: Timestamp,
-}
-
-impl KeyPair {
-    pub(super) fn id_of(user_id: &str, name: &str) -> String {
-        format!("{user_id}/{name}")
-    }
-}
-
-impl Item for Lease {
-    fn id(&self) -> &str {
-        &self.id
-    }
-}
-
-impl Item for Server {
-    fn id(&self) -> &str {
-        &self.id
-    }
-}
-
-impl Item for Port {
-    fn id(&self) -> &str {
-        &self.id
-    }
-}
-
-impl Item for FloatingIp {
-    fn id(&self) -> &str {
-        &self.id
-    }
-}
-
-impl Item for KeyPair {
-    fn id(&self) -> &str {
-        &self.id
-    }
-}
 
 /// The whole state of a site.
 #[derive(Debug)]
@@ -344,35 +120,76 @@ impl State {
         }
     }
 
-    pub(super) fn project_id(project: &str) -> String {
-        uuid_of(&format!("project {project}")).replace('-', "")
+    /// Applies everything that is due.
+    pub(super) fn advance_all(&mut self) {
+        let now = self.now();
+        self.advance_leases(now);
+        self.advance_servers(now);
+    }
+}
+
+/// A resource with an id.
+pub(super) trait Item {
+    fn id(&self) -> &str;
+}
+
+/// The resources of one kind; lists show new ones late, and deleted ones for a while longer.
+#[derive(Debug)]
+pub(super) struct Store<T> {
+    entries: Vec<Entry<T>>,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    value: T,
+    /// Time from which lists show it; `None` for never.
+    shown: Option<Timestamp>,
+    /// Time until which lists show it, once it is deleted.
+    gone: Option<Timestamp>,
+}
+
+impl<T> Default for Store<T> {
+    fn default() -> Self {
+        Self { entries: Vec::new() }
+    }
+}
+
+impl<T: Item> Store<T> {
+    pub(super) fn add(&mut self, value: T, shown: Option<Timestamp>) {
+        self.entries.push(Entry { value, shown, gone: None });
     }
 
-    pub(super) fn user_id(user: &str) -> String {
-        uuid_of(&format!("user {user}")).replace('-', "")
+    /// Deletes a resource; lists show it until `until`. False if it does not exist.
+    pub(super) fn remove(&mut self, id: &str, until: Timestamp) -> bool {
+        let found = self.entries.iter_mut().find(|entry| entry.gone.is_none() && entry.value.id() == id);
+        found.map(|entry| entry.gone = Some(until)).is_some()
     }
 
-    pub(super) fn caller(user: User) -> Caller {
-        Caller {
-            user_id: Self::user_id(user.name()),
-            user: user.name().to_owned(),
-            project_id: Self::project_id(user.project()),
-            project: user.project().to_owned(),
-            restricted: user == User::AliceRestricted,
-        }
+    pub(super) fn get(&self, id: &str) -> Option<&T> {
+        self.all().find(|value| value.id() == id)
     }
 
-    /// The user of a valid scoped token.
-    pub(super) fn authenticated(&self, token: Option<&str>) -> Option<Caller> {
-        let token = self.tokens.get(token?).filter(|token| token.scoped && self.now() < token.expires)?;
-        let by_restricted = token.credential.as_ref().is_some_and(|id| {
-            self.credentials.iter().any(|credential| &credential.id == id && !credential.unrestricted)
-        });
-        Some(Caller { restricted: by_restricted, ..Self::caller(token.user) })
+    pub(super) fn get_mut(&mut self, id: &str) -> Option<&mut T> {
+        self.all_mut().find(|value| value.id() == id)
     }
 
-    /// The user with this id.
-    pub(super) fn names(user_id: &str) -> Option<User> {
-        User::ALL.into_iter().find(|user| Self::user_id(user.name()) == user_id)
+    pub(super) fn all(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().filter(|entry| entry.gone.is_none()).map(|entry| &entry.value)
+    }
+
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.entries.iter_mut().filter(|entry| entry.gone.is_none()).map(|entry| &mut entry.value)
+    }
+
+    /// The resources that lists show at a time.
+    pub(super) fn listed(&self, now: Timestamp) -> impl Iterator<Item = &T> {
+        let is_shown = move |entry: &&Entry<T>| {
+            entry.shown.is_some_and(|shown| shown <= now) && entry.gone.is_none_or(|until| now < until)
+        };
+        self.entries.iter().filter(is_shown).map(|entry| &entry.value)
+    }
+
+    pub(super) fn ids(&self) -> Vec<String> {
+        self.all().map(|value| value.id().to_owned()).collect()
     }
 }

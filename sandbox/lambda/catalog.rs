@@ -1,9 +1,54 @@
-//! Lambda's offers as observed in 2026: regions, types with their prices, and images.
+//! Regions, types with their prices, and images: Lambda's as observed in 2026.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::config::{ImageConfig, RegionConfig, TypeConfig};
+/// A region of the stand-in.
+#[derive(Debug, Clone)]
+pub struct RegionConfig {
+    /// Name: `us-west-1`.
+    pub name: String,
+    /// Location: `California, USA`.
+    pub description: String,
+    /// Whether the region supports firewall rules and rulesets.
+    pub firewall: bool,
+}
+
+/// An instance type of the stand-in.
+#[derive(Debug, Clone)]
+pub struct TypeConfig {
+    /// Name: `gpu_1x_a10`.
+    pub name: String,
+    /// GPU model: `A10 (24 GB PCIe)`.
+    pub gpu: String,
+    /// Number of GPUs.
+    pub gpus: u32,
+    /// Price in US cents per hour.
+    pub cents: u32,
+    /// Number of vCPUs.
+    pub vcpus: u32,
+    /// Memory in GiB.
+    pub memory_gib: u32,
+    /// Disk in GiB.
+    pub storage_gib: u32,
+    /// Whether the CPU is ARM64.
+    pub arm: bool,
+    /// Boot time of this type; `None` for [`Config::boot`](super::Config::boot).
+    pub boot: Option<Duration>,
+}
+
+/// An image of the stand-in.
+#[derive(Debug, Clone)]
+pub struct ImageConfig {
+    /// Family: `lambda-stack-24-04`.
+    pub family: String,
+    /// Description: `Lambda Stack 24.04`.
+    pub description: String,
+    /// Version: `24.4.4`.
+    pub version: String,
+    /// Whether the image is for ARM64.
+    pub arm: bool,
+}
 
 const REGIONS: &[(&str, &str, bool)] = &[
     ("us-east-1", "Virginia, USA", true),

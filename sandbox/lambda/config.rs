@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::super::clock::TimeSource;
-use super::catalog;
+use super::catalog::{self, ImageConfig, RegionConfig, TypeConfig};
 use super::hosts::Hosts;
 
 /// How a stand-in of Lambda behaves; the default has Lambda's own times and limits.
@@ -148,53 +148,6 @@ pub enum TooFast {
     },
     /// Answered as usual, and counted.
     Counted,
-}
-
-/// A region of the stand-in.
-#[derive(Debug, Clone)]
-pub struct RegionConfig {
-    /// Name: `us-west-1`.
-    pub name: String,
-    /// Location: `California, USA`.
-    pub description: String,
-    /// Whether the region supports firewall rules and rulesets.
-    pub firewall: bool,
-}
-
-/// An instance type of the stand-in.
-#[derive(Debug, Clone)]
-pub struct TypeConfig {
-    /// Name: `gpu_1x_a10`.
-    pub name: String,
-    /// GPU model: `A10 (24 GB PCIe)`.
-    pub gpu: String,
-    /// Number of GPUs.
-    pub gpus: u32,
-    /// Price in US cents per hour.
-    pub cents: u32,
-    /// Number of vCPUs.
-    pub vcpus: u32,
-    /// Memory in GiB.
-    pub memory_gib: u32,
-    /// Disk in GiB.
-    pub storage_gib: u32,
-    /// Whether the CPU is ARM64.
-    pub arm: bool,
-    /// Boot time of this type; `None` for [`Config::boot`].
-    pub boot: Option<Duration>,
-}
-
-/// An image of the stand-in.
-#[derive(Debug, Clone)]
-pub struct ImageConfig {
-    /// Family: `lambda-stack-24-04`.
-    pub family: String,
-    /// Description: `Lambda Stack 24.04`.
-    pub description: String,
-    /// Version: `24.4.4`.
-    pub version: String,
-    /// Whether the image is for ARM64.
-    pub arm: bool,
 }
 
 /// State of the account.

@@ -1,4 +1,5 @@
-//! The API contract: every request and every answer is compared with it, and violations are recorded.
+//! The API contract: every request and every answer is compared with it; violations are recorded, and answers that
+//! it does not declare are counted.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +12,6 @@ use serde_json::Value;
 
 use super::super::answer::{Answer, Ask, Body};
 use super::schema::{Kind, Problem, Schemas, patterns};
-use super::undeclared::Undeclared;
 
 /// Facts from the official document: paths, fields, types, enumerations.
 const FACTS: &str = include_str!("contract.json");
@@ -97,6 +97,68 @@ impl Contract {
 
     fn schemas(&self) -> Schemas<'_> {
         Schemas { root: &self.root, patterns: &self.patterns }
+    }
+}
+
+/// A kind of answer that the contract does not declare, and Lambda gives all the same. Any other deviation from the
+/// contract is a bug of the stand-in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Undeclared {
+    /// 429: the document's text states the limits, but not the answer.
+    TooManyRequests,
+    /// 5xx with an error in the document's format; the document has the error, but not the status.
+    ServerError,
+    /// An HTML page of a proxy in front, with any status.
+    Html,
+    /// A body that is truncated JSON, or not JSON.
+    Malformed,
+    /// A code that begins with `provider/`: in the document's text, but in no schema.
+    ProviderError,
+    /// A path that is not in the document.
+    UnknownPath,
+    /// Fields that are not in the document's schema; its own examples show one.
+    UnknownField,
+    /// A value that is not in an enumeration.
+    UnknownValue,
+}
+
+impl Undeclared {
+    /// All kinds.
+    pub const ALL: [Self; 8] = [
+        Self::TooManyRequests,
+        Self::ServerError,
+        Self::Html,
+        Self::Malformed,
+        Self::ProviderError,
+        Self::UnknownPath,
+        Self::UnknownField,
+        Self::UnknownValue,
+    ];
+
+    /// Name in [`Validated::undeclared`].
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TooManyRequests => "429",
+            Self::ServerError => "5xx",
+            Self::Html => "HTML",
+            Self::Malformed => "malformed",
+            Self::ProviderError => "provider/*",
+            Self::UnknownPath => "unknown path",
+            Self::UnknownField => "unknown field",
+            Self::UnknownValue => "unknown value",
+        }
+    }
+
+    /// Classifies an answer by status and body; `None` for most.
+    pub(super) fn of(status: u16, body: Option<&Value>, text: &str) -> Option<Self> {
+        let code = body.and_then(|body| body.pointer("/error/code")).and_then(Value::as_str).unwrap_or_default();
+        match (status, body) {
+            (429, _) => Some(Self::TooManyRequests),
+            (_, None) if text.trim_start().starts_with('<') => Some(Self::Html),
+            (500.., _) => Some(Self::ServerError),
+            (_, None) => Some(Self::Malformed),
+            (_, Some(_)) => code.starts_with("provider/").then_some(Self::ProviderError),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Remote control of the stand-in: `/control`.
+//! Changes to the account outside its API, by other users and by the cloud, and the control that asks for them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -6,41 +6,35 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::answer::{Answer, Ask};
-use super::super::control::{self, refused, seconds};
+use super::super::control::refused;
 use super::config::{Account, Outcome, User};
+use super::keys::SshKey;
+use super::life::{Host, Instance, Phase};
 use super::snapshot::Snapshot;
-use super::state::Shared;
 use super::state::State;
-use super::wiring::is_up;
+use super::storage::FileSystem;
 
 /// Default port of sshd.
 const SSH: u16 = 22;
 
-pub(super) fn answer(shared: &Shared, ask: &Ask) -> Answer {
-    let mut state = shared.state();
-    if let Some(answer) = control::answer(&mut state.faults, ask) {
-        return answer;
-    }
+/// Names of foreign instances: as people choose them, and as programs like gpucl do.
+const NAMES: [&str; 6] = ["training", "", "gpucl", "sky-1a2b-head", "My Instance", "gpucl-train-host1"];
+
+/// Answers a request to the control that is for this stand-in only.
+pub(super) fn answer(state: &mut State, ask: &Ask) -> Answer {
     let body = ask.json().unwrap_or_default();
     let text = |name: &str| body[name].as_str().unwrap_or_default();
     let (method, path) = ask.route();
     match (method, &path[..]) {
-        ("GET", ["snapshot"]) => Answer::json(200, json!(Snapshot::of(&state))),
+        ("GET", ["snapshot"]) => Answer::json(200, json!(Snapshot::of(state))),
         ("GET", ["pace"]) => Answer::json(200, json!(state.limiter.pace)),
         ("GET", ["contract"]) => {
             let ledger = &state.ledger;
             Answer::json(200, json!({"validated": ledger.validated, "violations": ledger.violations}))
         }
-        ("GET", ["instances"]) => Answer::json(200, json!(hosts(&state))),
-        ("POST", ["instances", id]) => wired(&mut state, id, &body),
-        ("POST", ["advance"]) => match seconds(ask) {
-            Ok(by) => {
-                state.clock.advance(by);
-                Answer::empty(204)
-            }
-            Err(refused) => refused,
-        },
-        ("POST", ["capacity"]) => capacity(&mut state, text("type"), text("region"), &body),
+        ("GET", ["instances"]) => Answer::json(200, json!(hosts(state))),
+        ("POST", ["instances", id]) => wired(state, id, &body),
+        ("POST", ["capacity"]) => capacity(state, text("type"), text("region"), &body),
         ("POST", ["vanish"]) => done(state.vanish(text("type"), text("region")), "nothing is free there"),
         ("POST", ["next"]) => match Outcome::read(text("outcome")) {
             Some(outcome) => {
@@ -96,14 +90,14 @@ fn done(is_there: bool, otherwise: &str) -> Answer {
 
 /// What is needed to create a host, for each instance that should have one.
 fn hosts(state: &State) -> Vec<Value> {
-    let is_meant = |instance: &&super::state::Instance| is_up(instance) && !instance.is_foreign;
-    let view = |instance: &super::state::Instance| {
+    let is_meant = |instance: &&Instance| instance.is_up() && !instance.is_foreign;
+    let view = |instance: &Instance| {
         let boot = state.boot(instance);
         json!({
             "id": boot.id, "name": instance.name, "status": instance.status(), "hostname": boot.hostname,
             "type": boot.instance_type, "gpus": boot.gpus, "region": boot.region, "user_data": boot.user_data,
             "public_keys": boot.public_keys, "silent": boot.silent.as_secs_f64(), "answers": instance.answers,
-            "private_ip": instance.private_ip, "is_wired": matches!(instance.host, super::state::Host::At(_)),
+            "private_ip": instance.private_ip, "is_wired": matches!(instance.host, Host::At(_)),
         })
     };
     state.instances.iter().filter(is_meant).map(view).collect()
@@ -126,4 +120,80 @@ fn capacity(state: &mut State, kind: &str, region: &str, body: &Value) -> Answer
     let wait = Duration::try_from_secs_f64(body["in_seconds"].as_f64().unwrap_or(0.0)).unwrap_or_default();
     state.free_in(kind, region, count, wait);
     Answer::empty(204)
+}
+
+impl State {
+    pub(super) fn preempt(&mut self, id: &str) -> bool {
+        let since = self.now();
+        self.on_instance(id, |instance| {
+            instance.phase = Phase::Preempted { since };
+            instance.ended = Some(since);
+        })
+    }
+
+    pub(super) fn make_unhealthy(&mut self, id: &str) -> bool {
+        self.on_instance(id, |instance| instance.phase = Phase::Unhealthy)
+    }
+
+    pub(super) fn terminate_behind(&mut self, id: &str) -> bool {
+        let since = self.now();
+        self.on_instance(id, |instance| instance.phase = Phase::Terminating { since })
+    }
+
+    pub(super) fn add_foreign(&mut self, count: usize) -> Vec<String> {
+        (0..count)
+            .map(|number| {
+                let name = NAMES[number % NAMES.len()];
+                self.add_machine(name, if number % 2 == 0 { &[] } else { &[("team", "vision")] })
+            })
+            .collect()
+    }
+
+    pub(super) fn add_machine(&mut self, name: &str, tags: &[(&str, &str)]) -> String {
+        let now = self.now();
+        let (made_up, private_ip) = self.next_addresses();
+        let first = |names: Option<&String>| names.cloned().unwrap_or_default();
+        let id = self.ids.hex();
+        self.instances.push(Instance {
+            id: id.clone(),
+            name: name.to_owned(),
+            kind: first(self.config.types.iter().map(|kind| &kind.name).find(|name| name.contains("a10"))),
+            region: first(self.config.regions.iter().map(|region| &region.name).next()),
+            key_names: vec!["somebody".to_owned()],
+            public_keys: Vec::new(),
+            mounts: Vec::new(),
+            hostname: None,
+            image: "lambda-stack-22-04".to_owned(),
+            user_data: None,
+            tags: tags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            rulesets: Vec::new(),
+            launched: now,
+            shown: now,
+            ended: None,
+            phase: Phase::Active,
+            outcome: Outcome::Active,
+            made_up,
+            private_ip,
+            host: Host::MadeUp,
+            answers: false,
+            jupyter_token: self.ids.hex(),
+            refusals: 0,
+            is_strange: false,
+            is_foreign: true,
+        });
+        id
+    }
+
+    pub(super) fn put_key(&mut self, name: &str, public_key: &str) -> String {
+        let (id, shown) = (self.ids.hex(), self.now());
+        self.keys.push(SshKey { id: id.clone(), name: name.to_owned(), public_key: public_key.to_owned(), shown });
+        id
+    }
+
+    pub(super) fn put_file_system(&mut self, name: &str, region: &str) -> String {
+        let (id, now) = (self.ids.hex(), self.now());
+        let (name, region) = (name.to_owned(), region.to_owned());
+        self.file_systems.push(FileSystem { id: id.clone(), name, region, created: now, shown: now, by: User::Bob });
+        id
+    }
 }

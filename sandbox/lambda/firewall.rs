@@ -1,13 +1,25 @@
 //! Firewall rules of the account, and regional rulesets that are attached at launch.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::answer::Answer;
 use super::config::Bug;
-use super::instances::data;
-use super::refusal::Refusal;
+use super::life::Instance;
+use super::refusal::{Refusal, data};
 use super::schema::network;
-use super::state::{Ruleset, State};
+use super::state::State;
+
+/// A firewall ruleset of a region.
+#[derive(Debug, Clone)]
+pub(super) struct Ruleset {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) region: String,
+    pub(super) rules: Vec<Value>,
+    pub(super) created: Timestamp,
+    pub(super) shown: Timestamp,
+}
 
 impl State {
     pub(super) fn list_rules(&self) -> Answer {
@@ -103,6 +115,19 @@ impl State {
             self.rulesets.retain(|ruleset| ruleset.id != id);
         }
         data(json!({}))
+    }
+
+    /// Ids of the instances that a ruleset is attached to.
+    pub(super) fn users_of_ruleset(&self, id: &str) -> Vec<&str> {
+        let uses = |instance: &&Instance| instance.holds() && instance.rulesets.iter().any(|attached| attached == id);
+        self.instances.iter().filter(uses).map(|instance| instance.id.as_str()).collect()
+    }
+
+    fn ruleset_view(&self, ruleset: &Ruleset) -> Value {
+        json!({
+            "id": ruleset.id, "name": ruleset.name, "region": self.region_view(&ruleset.region), "rules": ruleset.rules,
+            "created": ruleset.created, "instance_ids": self.users_of_ruleset(&ruleset.id),
+        })
     }
 }
 

@@ -1,13 +1,17 @@
 //! Instances: list, rename, launch, restart, terminate.
 
-use serde_json::{Value, json};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
 
 use super::super::answer::{Answer, Ask};
 use super::super::clock::after;
+use super::catalog::ImageConfig;
 use super::config::{Account, Bug, Outcome};
-use super::refusal::Refusal;
-use super::state::{Host, Instance, Phase, State};
-use super::view::{blocked, image_id, mount_point};
+use super::life::{Host, Instance, Phase};
+use super::offers::{image_id, kind_view};
+use super::refusal::{Refusal, data};
+use super::state::State;
+use super::storage::mount_point;
 
 /// The longest user data, in bytes.
 const LONGEST_USER_DATA: usize = 1_000_000;
@@ -141,7 +145,7 @@ impl State {
     fn image_of(&self, asked: &Value, region: &str, arm: bool) -> Option<String> {
         let (id, family) = (asked["id"].as_str(), asked["family"].as_str());
         let family = family.or_else(|| id.is_none().then_some("lambda-stack-24-04"));
-        let is_meant = |image: &&super::config::ImageConfig| {
+        let is_meant = |image: &&ImageConfig| {
             image.arm == arm
                 && id.is_none_or(|id| image_id(image, region) == id)
                 && family.is_none_or(|family| image.family == family)
@@ -190,7 +194,7 @@ impl State {
         let until = after(self.now(), self.config.restart);
         self.change_all(
             body,
-            |instance| if blocked(instance)[0].is_some() { Err(Refusal::Conflict.plain()) } else { Ok(()) },
+            |instance| if instance.blocked()[0].is_some() { Err(Refusal::Conflict.plain()) } else { Ok(()) },
             |instance| {
                 instance.outcome = Outcome::Active;
                 instance.phase = Phase::Booting { until };
@@ -251,9 +255,79 @@ impl State {
         let changed = self.instances.iter().filter(|instance| ids.contains(&instance.id));
         data(json!({name: changed.map(|instance| self.instance_view(instance)).collect::<Vec<_>>()}))
     }
+
+    /// The address that the API shows; `None` until it does.
+    pub(super) fn address_of(&self, instance: &Instance, now: Timestamp) -> Option<String> {
+        let is_hidden = instance.outcome == Outcome::NoAddress
+            || matches!(instance.phase, Phase::Terminated { .. })
+            || after(instance.launched, self.config.address) > now;
+        match instance.host {
+            _ if is_hidden => None,
+            Host::MadeUp => Some(instance.made_up.clone()),
+            Host::Awaited { .. } => None,
+            Host::At(address) => Some(address.ip().to_string()),
+        }
+    }
+
+    fn instance_view(&self, instance: &Instance) -> Value {
+        let mut view = Map::new();
+        let mut put = |name: &str, value: Value| {
+            view.insert(name.to_owned(), value);
+        };
+        let address = self.address_of(instance, self.now());
+        put("id", json!(instance.id));
+        if !instance.name.is_empty() {
+            put("name", json!(instance.name));
+        }
+        if let Some(address) = &address {
+            put("ip", json!(address));
+            put("private_ip", json!(instance.private_ip));
+        }
+        put("status", json!(instance.status()));
+        put("ssh_key_names", json!(instance.key_names));
+        let name_of = |id: &str| self.file_systems.iter().find(|system| system.id == id).map(|found| &found.name);
+        put("file_system_names", json!(instance.mounts.iter().filter_map(|(id, _)| name_of(id)).collect::<Vec<_>>()));
+        if !instance.mounts.is_empty() {
+            let mount = |(id, at): &(String, String)| json!({"mount_point": at, "file_system_id": id});
+            put("file_system_mounts", json!(instance.mounts.iter().map(mount).collect::<Vec<_>>()));
+        }
+        put("region", self.region_view(&instance.region));
+        put("instance_type", self.kind(&instance.kind).map(kind_view).unwrap_or_default());
+        match (&instance.hostname, &address) {
+            (Some(name), _) => put("hostname", json!(name)),
+            (None, Some(address)) => put("hostname", json!(address.replace('.', "-"))),
+            (None, None) => {}
+        }
+        if matches!(instance.phase, Phase::Active) && address.is_some() {
+            put("jupyter_token", json!(instance.jupyter_token));
+            let host = instance.id.get(..12).unwrap_or_default();
+            put(
+                "jupyter_url",
+                json!(format!("https://jupyter-{host}.lambdaspaces.com/?token={}", instance.jupyter_token)),
+            );
+        }
+        put("actions", actions(instance));
+        let tags = instance.tags.iter().map(|(key, value)| json!({"key": key, "value": value}));
+        put("tags", json!(tags.collect::<Vec<_>>()));
+        let rulesets = instance.rulesets.iter().map(|id| json!({"id": id}));
+        put("firewall_rulesets", json!(rulesets.collect::<Vec<_>>()));
+        if self.config.unknown_fields {
+            put("is_reserved", json!(false));
+        }
+        Value::Object(view)
+    }
 }
 
-/// A successful answer, with the body in `data`.
-pub(super) fn data(body: Value) -> Answer {
-    Answer::json(200, json!({"data": body}))
+fn actions(instance: &Instance) -> Value {
+    let [restart, terminate] = instance.blocked();
+    let action = |blocked: Option<&str>| match blocked {
+        None => json!({"available": true}),
+        Some(code) => {
+            json!({"available": false, "reason_code": code, "reason_description": code.replace("vm-", "The VM ").replace('-', " ")})
+        }
+    };
+    json!({
+        "migrate": action(restart), "rebuild": action(restart), "restart": action(restart), "cold_reboot": action(restart),
+        "terminate": action(terminate),
+    })
 }

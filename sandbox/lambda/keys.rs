@@ -2,15 +2,23 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::answer::Answer;
 use super::config::Bug;
-use super::instances::data;
-use super::refusal::Refusal;
-use super::state::{SshKey, State};
-use super::view::key_view;
+use super::refusal::{Refusal, data};
+use super::state::State;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
+
+/// An SSH key of the account.
+#[derive(Debug, Clone)]
+pub(super) struct SshKey {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) public_key: String,
+    pub(super) shown: Timestamp,
+}
 
 /// A key pair, as the service generates it for a request without a public key.
 #[derive(Clone)]
@@ -61,6 +69,10 @@ impl State {
         }
         data(json!({}))
     }
+}
+
+fn key_view(key: &SshKey) -> Value {
+    json!({"id": key.id, "name": key.name, "public_key": key.public_key})
 }
 
 /// Whether a text is one line of type, key and comment.

@@ -5,16 +5,15 @@
 //! listed in [`Undeclared`]. By default it has Lambda's rate limits and delays. It never removes duplicates: two
 //! launches create two instances. Its hosts are created by [`Hosts`], or by a client of its control.
 
-mod advance;
 mod catalog;
 mod config;
 mod contract;
 mod control;
 mod firewall;
-mod foreign;
 mod hosts;
 mod instances;
 mod keys;
+mod life;
 mod offers;
 mod pace;
 mod refusal;
@@ -25,28 +24,25 @@ mod state;
 mod storage;
 #[cfg(test)]
 mod tests;
-mod undeclared;
-mod view;
 mod wiring;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::door::Door;
-use super::wire::{Breakable, Wire};
+use super::server;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 
 pub use super::clock::TimeSource;
 pub use super::faults::{LogEntry, Rule};
-pub use config::{Account, Bug, Config, ImageConfig, Outcome, RegionConfig, TooFast, TypeConfig, User};
-pub use contract::{Validated, Violation, totals};
+pub use catalog::{ImageConfig, RegionConfig, TypeConfig};
+pub use config::{Account, Bug, Config, Outcome, TooFast, User};
+pub use contract::{Undeclared, Validated, Violation, totals};
 pub use hosts::{Boot, Hosts};
 pub use pace::Pace;
 pub use snapshot::{FileSystemSnapshot, InstanceSnapshot, RulesetSnapshot, Snapshot, SshKeySnapshot};
-pub use undeclared::Undeclared;
 
 use state::{Shared, State};
 
@@ -65,17 +61,10 @@ pub struct Sandbox {
 impl Sandbox {
     /// Starts a stand-in; it answers as soon as this returns.
     pub async fn start(config: Config) -> Result<Self> {
-        let doing = || "start the stand-in for Lambda".to_owned();
-        let listener = TcpListener::bind(("127.0.0.1", config.port)).await.doing(ErrorKind::Internal, doing)?;
-        let address = listener.local_addr().doing(ErrorKind::Internal, doing)?;
+        let (listener, address) = server::bind(config.port, "Lambda").await?;
         let mut sandbox = Self::behind(Door::of(address)?, config);
         sandbox.base = format!("http://{address}");
-        let router = axum::Router::new().fallback(serve::answer).with_state(sandbox.shared.clone());
-        let service = router.into_make_service_with_connect_info::<Wire>();
-        sandbox.server = Some(tokio::spawn(async move {
-            // It ends when dropped, without a result.
-            let _ = axum::serve(Breakable(listener), service).await;
-        }));
+        sandbox.server = Some(server::spawn(listener, sandbox.shared.clone()));
         Ok(sandbox)
     }
 
@@ -96,27 +85,12 @@ impl Sandbox {
         &self,
         request: axum::http::Request<axum::body::Body>,
     ) -> axum::http::Response<axum::body::Body> {
-        serve::answer(axum::extract::State(self.shared.clone()), request).await
+        server::answer(axum::extract::State(self.shared.clone()), request).await
     }
 
     /// Base URL: `http://127.0.0.1:PORT`, without `/api/v1`.
     pub fn base_url(&self) -> String {
         self.base.clone()
-    }
-
-    /// URL of the control, for other processes.
-    pub fn control_url(&self) -> String {
-        format!("{}/control", self.base)
-    }
-
-    /// Port on the loopback; 0 for none.
-    pub fn port(&self) -> u16 {
-        self.shared.door().port()
-    }
-
-    /// The secret that requests to the control carry in [`CONTROL_HEADER`](super::CONTROL_HEADER).
-    pub fn control_secret(&self) -> &str {
-        self.shared.door().secret()
     }
 
     /// API key of a user; empty once it is revoked.

@@ -1,9 +1,14 @@
-//! Errors of the API; codes and messages come from the contract.
+//! Answers in the API's format: data, or an error whose code and message come from the contract.
 
 use serde_json::{Map, Value, json};
 
 use super::super::answer::Answer;
 use super::contract::Contract;
+
+/// A successful answer, with the body in `data`.
+pub(super) fn data(body: Value) -> Answer {
+    Answer::json(200, json!({"data": body}))
+}
 
 /// An error of the document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

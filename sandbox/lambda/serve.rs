@@ -1,24 +1,25 @@
-//! The HTTP handler: authentication, rate limits, comparison with the contract, injected faults, dispatch.
+//! Requests to the API: authentication, rate limits, comparison with the contract, injected faults, dispatch.
 
-use std::collections::BTreeMap;
-
-use axum::body::Body as HttpBody;
-use axum::extract::connect_info::ConnectInfo;
-use axum::http::{Request, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
 
-use super::super::answer::{Answer, Ask, Body, read};
-use super::super::clock::http;
-use super::super::door::{CONTROL, is_same};
-use super::super::faults::{Fault, LogEntry, Rule};
-use super::super::wire::Wire;
+use super::super::answer::{Answer, Ask, Body};
+use super::super::clock::Clock;
+use super::super::door::is_same;
+use super::super::faults::{self, Fault, Faults, LogEntry, Rule};
+use super::super::shared::StandIn;
 use super::config::{TooFast, User};
+use super::contract::Undeclared;
+use super::control;
 use super::keys::{Pair, make_pair};
 use super::refusal::{Refusal, declared};
 use super::state::{Shared, State};
-use super::undeclared::Undeclared;
+
+/// The logged headers: they affect an answer.
+const HEADERS: [&str; 3] = ["accept", "content-type", "user-agent"];
+
+/// Places of secrets in a body: the user data has a host's private key.
+const SECRETS: [&str; 1] = ["/user_data"];
 
 /// A request being processed.
 struct Call<'a> {
@@ -38,50 +39,38 @@ struct Admitted {
     wrong: Option<String>,
 }
 
-/// Answers one request.
-pub(super) async fn answer(
-    axum::extract::State(shared): axum::extract::State<Shared>,
-    request: Request<HttpBody>,
-) -> Response<HttpBody> {
-    let (parts, body) = request.into_parts();
-    if let Some(refused) = shared.door().refuses(&parts) {
-        return refused.into_response(None);
+impl StandIn for State {
+    fn clock(&mut self) -> &mut Clock {
+        &mut self.clock
     }
-    let (service, ask) = read(&parts, body).await;
-    let path = parts.uri.path().to_owned();
-    if service == CONTROL {
-        return super::control::answer(&shared, &ask).into_response(None);
+
+    fn faults(&mut self) -> &mut Faults {
+        &mut self.faults
     }
-    let admitted = shared.state().admitted(&ask, &path);
-    let (answer, is_cut) = match admitted {
-        Err(refused) => {
-            shared.state().record(&ask, &path, Some(refused.status), None);
-            (refused, false)
-        }
-        Ok(Admitted { user, met, wrong }) => {
-            if let Some((_, Fault::Delay(delay))) = &met {
-                tokio::time::sleep(*delay).await;
-            }
-            let needs_pair = (ask.method.as_str(), path.as_str()) == ("POST", "/api/v1/ssh-keys")
-                && ask.json().is_some_and(|body| body["public_key"].is_null());
-            let pair = if needs_pair { make_pair().await.ok() } else { None };
-            shared.state().meet(user, Call { ask: &ask, path: &path, met, pair, wrong })
-        }
-    };
-    let date = http(shared.state().now());
-    if !is_cut {
-        return answer.into_response(Some(date));
+
+    fn advance(&mut self) {
+        let now = self.now();
+        self.advance_capacity(now);
+        self.advance_instances(now);
     }
-    match parts.extensions.get::<ConnectInfo<Wire>>() {
-        Some(ConnectInfo(wire)) => {
-            wire.cut();
-            answer.into_response(Some(date))
+
+    fn control(&mut self, ask: &Ask) -> Answer {
+        control::answer(self, ask)
+    }
+
+    async fn answer(shared: &Shared, _service: &str, ask: &Ask, path: &str) -> Option<Answer> {
+        let admitted = shared.state().admitted(ask, path);
+        let Admitted { user, met, wrong } = match admitted {
+            Ok(admitted) => admitted,
+            Err(refused) => return Some(refused),
+        };
+        if let Some((_, Fault::Delay(delay))) = &met {
+            tokio::time::sleep(*delay).await;
         }
-        // Without a connection, the body fails instead.
-        None => {
-            let broken = futures_util::stream::once(async { Err::<Vec<u8>, _>(std::io::Error::other("cut")) });
-            Response::new(HttpBody::from_stream(broken))
-        }
+        let needs_pair = (ask.method.as_str(), path) == ("POST", "/api/v1/ssh-keys")
+            && ask.json().is_some_and(|body| body["public_key"].is_null());
+        let pair = if needs_pair { make_pair().await.ok() } else { None };
+        shared.state().meet(user, Call { ask, path, met, pair, wrong })
     }
 }
 
@@ -100,6 +89,7 @@ impl State {
             (_, refused) => {
                 let refused = refused.unwrap_or_else(|| Refusal::Unauthorized.plain());
                 self.ledger.answer(ask, path, &refused, &[]);
+                self.record(ask, path, Some(&refused), None);
                 Err(refused)
             }
         }
@@ -132,38 +122,21 @@ impl State {
         }
     }
 
-    /// Answers with the fault that is due; returns whether to cut the connection.
-    fn meet(&mut self, user: User, call: Call<'_>) -> (Answer, bool) {
-        let fault = call.met.as_ref().map(|(_, fault)| *fault);
-        let rule = call.met.as_ref().map(|(rule, _)| rule.clone());
-        if fault == Some(Fault::TokenExpire) {
+    /// Answers with the fault that is due, and logs the request.
+    fn meet(&mut self, user: User, call: Call<'_>) -> Option<Answer> {
+        let answer = if let Some((_, Fault::TokenExpire)) = &call.met {
             self.api_keys.retain(|_, of| *of != user);
-        }
-        let (answer, is_cut) = match (fault, &rule) {
-            (Some(Fault::Status(status)), Some(rule)) => (troubled(&call, status, rule), false),
-            (Some(Fault::Html(status)), Some(rule)) => (page(status, rule), false),
-            (Some(Fault::CutBefore), _) => (Answer::empty(502), true),
-            (Some(Fault::TokenExpire), _) => (Refusal::Unauthorized.plain(), false),
-            (Some(Fault::After(status)), Some(rule)) => {
-                self.checked(user, &call);
-                (troubled(&call, status, rule), false)
-            }
-            (Some(Fault::AfterHtml(status)), Some(rule)) => {
-                self.checked(user, &call);
-                (page(status, rule), false)
-            }
-            (Some(Fault::CutAfter), _) => (self.checked(user, &call), true),
-            (Some(Fault::Malformed), Some(rule)) => (cut_short(self.checked(user, &call), rule), false),
-            _ => (self.checked(user, &call), false),
+            Some(Refusal::Unauthorized.plain())
+        } else {
+            faults::meet(call.met.as_ref(), || self.checked(user, &call), |status| error(&call, status), half)
         };
-        if !is_cut {
+        if let Some(answer) = &answer {
             let on_purpose = [Undeclared::UnknownField, Undeclared::UnknownValue];
             let knows_more = self.config.unknown_fields || self.instances.iter().any(|instance| instance.is_strange);
-            self.ledger.answer(call.ask, call.path, &answer, if knows_more { &on_purpose } else { &[] });
+            self.ledger.answer(call.ask, call.path, answer, if knows_more { &on_purpose } else { &[] });
         }
-        let status = (!is_cut).then_some(answer.status);
-        self.record(call.ask, call.path, status, rule.map(|rule| rule.fault));
-        (answer, is_cut)
+        self.record(call.ask, call.path, answer.as_ref(), call.met.map(|(rule, _)| rule.fault));
+        answer
     }
 
     /// Carries out the request if it keeps to the contract.
@@ -207,43 +180,20 @@ impl State {
         }
     }
 
-    fn record(&mut self, ask: &Ask, path: &str, status: Option<u16>, fault: Option<String>) {
-        let at = self.now();
-        let headers = ["accept", "content-type", "user-agent"];
-        let sent = |name: &&str| Some(((*name).to_owned(), ask.header(name)?.to_owned()));
-        self.faults.log.push(LogEntry {
-            method: ask.method.clone(),
-            path: path.to_owned(),
-            query: ask.query.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join("&"),
-            status: status.unwrap_or(0),
-            fault,
-            at,
-            headers: headers.iter().filter_map(sent).collect::<BTreeMap<_, _>>(),
-            body: ask.json().map(masked),
-        });
+    fn record(&mut self, ask: &Ask, path: &str, answer: Option<&Answer>, fault: Option<String>) {
+        let entry = LogEntry::of(ask, path, self.now(), &HEADERS, &SECRETS);
+        let status = answer.map_or(0, |answer| answer.status);
+        self.faults.log.push(LogEntry { status, fault, ..entry });
     }
 }
 
-/// Masks the user data, which contains a host's private key.
-fn masked(mut body: Value) -> Value {
-    if let Some(value) = body.pointer_mut("/user_data") {
-        *value = Value::String("***".to_owned());
+/// The error of the failing service; `None` for a status that only a proxy in front of it answers with.
+fn error(call: &Call<'_>, status: u16) -> Option<Answer> {
+    match status {
+        429 => Some(too_many()),
+        500 => Some(Refusal::Internal.plain()),
+        _ => declared(&call.ask.method, call.path, status),
     }
-    body
-}
-
-/// The error of a failing service, or of a proxy in front of it.
-fn troubled(call: &Call<'_>, status: u16, rule: &Rule) -> Answer {
-    let answer = match (&rule.body, status) {
-        (Some(body), _) => Answer::text(status, "application/json", body.clone()),
-        (None, 429) => too_many(),
-        (None, 500) => Refusal::Internal.plain(),
-        (None, _) => match declared(&call.ask.method, call.path, status) {
-            Some(answer) => answer,
-            None => return page(status, rule),
-        },
-    };
-    rule.onto(answer)
 }
 
 /// The answer to too many requests; the document does not show its format.
@@ -251,17 +201,12 @@ fn too_many() -> Answer {
     Answer::text(429, "text/plain", "Too Many Requests\n")
 }
 
-fn page(status: u16, rule: &Rule) -> Answer {
-    rule.onto(Answer::page(status, rule.body.as_deref()))
-}
-
-/// Half of the right body, or the body of the rule.
-fn cut_short(real: Answer, rule: &Rule) -> Answer {
+/// The first half of an answer's body.
+fn half(real: &Answer) -> String {
     let whole = match &real.body {
         Some(Body::Json(value)) => value.to_string(),
         Some(Body::Text(_, text)) => text.clone(),
         None => String::new(),
     };
-    let half: String = whole.chars().take(whole.chars().count() / 2).collect();
-    Answer { body: Some(Body::Text("application/json", rule.body.clone().unwrap_or(half))), ..real }
+    whole.chars().take(whole.chars().count() / 2).collect()
 }

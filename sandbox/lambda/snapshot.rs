@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::state::{Host, Instance, State};
+use super::life::{Host, Instance};
+use super::state::State;
 
 /// All resources of the account, including those that lists do not show yet.
 #[derive(Debug, Clone, PartialEq, Serialize)]

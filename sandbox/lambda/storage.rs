@@ -1,12 +1,24 @@
 //! File systems, each in one region.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::answer::Answer;
+use super::super::ids::hex;
 use super::config::{Account, Bug, User};
-use super::instances::data;
-use super::refusal::Refusal;
-use super::state::{FileSystem, State};
+use super::refusal::{Refusal, data};
+use super::state::State;
+
+/// A file system of the account.
+#[derive(Debug, Clone)]
+pub(super) struct FileSystem {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) region: String,
+    pub(super) created: Timestamp,
+    pub(super) shown: Timestamp,
+    pub(super) by: User,
+}
 
 impl State {
     pub(super) fn list_file_systems(&self) -> Answer {
@@ -52,4 +64,27 @@ impl State {
         }
         data(json!({"deleted_ids": [id]}))
     }
+
+    fn file_system_view(&self, system: &FileSystem) -> Value {
+        let is_in_use = self.uses_file_system(&system.id);
+        json!({
+            "id": system.id, "name": system.name, "mount_point": mount_point(&system.name), "created": system.created,
+            "created_by": {
+                "id": hex(system.by.name().as_bytes())[..32],
+                "email": format!("{}@example.com", system.by.name()), "status": "active",
+            },
+            "is_in_use": is_in_use, "region": self.region_view(&system.region), "bytes_used": 0,
+        })
+    }
+
+    pub(super) fn uses_file_system(&self, id: &str) -> bool {
+        self.instances
+            .iter()
+            .any(|instance| instance.holds() && instance.mounts.iter().any(|(mounted, _)| mounted == id))
+    }
+}
+
+/// Default mount point of a file system.
+pub(super) fn mount_point(name: &str) -> String {
+    format!("/lambda/nfs/{name}")
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::hosts::{Boot, Hosts};
-use super::state::Shared;
-use super::state::{Host, Instance, Phase, State};
+use super::life::{Host, Instance, Phase};
+use super::state::{Shared, State};
 use crate::error::Result;
 
 /// Interval of the checks for new and ended instances.
@@ -73,7 +73,7 @@ impl State {
                 self.instances[at].host = Host::Awaited { begun: true };
             }
         }
-        let alive = self.instances.iter().filter(|instance| is_up(instance)).map(|instance| instance.id.clone());
+        let alive = self.instances.iter().filter(|instance| instance.is_up()).map(|instance| instance.id.clone());
         (come, alive.collect(), self.is_closing)
     }
 
@@ -104,14 +104,4 @@ impl State {
             }
         })
     }
-
-    /// Changes an instance; false if it does not exist.
-    pub(super) fn on_instance(&mut self, id: &str, change: impl FnOnce(&mut Instance)) -> bool {
-        self.instance(id).map(change).is_some()
-    }
-}
-
-/// Whether the instance should have a host; while terminating it no longer answers.
-pub(super) fn is_up(instance: &Instance) -> bool {
-    matches!(instance.phase, Phase::Booting { .. } | Phase::Active | Phase::Unhealthy)
 }

@@ -1,27 +1,141 @@
-//! State changes that come with time. They are computed lazily, whenever the state is locked.
+//! A lease, and the states that it passes through as time goes by.
+
+use std::time::Duration;
 
 use jiff::Timestamp;
+use serde_json::Value;
 
-use super::clock::{after, next_tick};
-use super::ids::host_id;
-use super::state::{FloatingIp, Lease, LeaseStatus, Port, Reserved, State};
+use super::super::clock::after;
+use super::neutron::FloatingIp;
+use super::state::{Item, State};
 
 /// Number of floating IPs that can be reserved, besides those of the pool.
 const RESERVABLE: usize = 6;
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LeaseStatus {
+    Pending,
+    Starting,
+    Active,
+    Updating,
+    Terminating,
+    Terminated,
+    Error,
+}
+
+impl LeaseStatus {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Starting => "STARTING",
+            Self::Active => "ACTIVE",
+            Self::Updating => "UPDATING",
+            Self::Terminating => "TERMINATING",
+            Self::Terminated => "TERMINATED",
+            Self::Error => "ERROR",
+        }
+    }
+
+    /// Whether a lease in this status may be changed or deleted.
+    pub(super) fn is_stable(self) -> bool {
+        matches!(self, Self::Pending | Self::Active | Self::Terminated | Self::Error)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Lease {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) user_id: String,
+    pub(super) project_id: String,
+    pub(super) start: Timestamp,
+    pub(super) end: Timestamp,
+    pub(super) trust_id: String,
+    pub(super) status: LeaseStatus,
+    /// The status to return to after UPDATING.
+    pub(super) before: LeaseStatus,
+    /// Time of the last change of status.
+    pub(super) since: Timestamp,
+    pub(super) degraded: bool,
+    pub(super) created: Timestamp,
+    pub(super) updated: Timestamp,
+    pub(super) reservations: Vec<Reservation>,
+    pub(super) events: Vec<Event>,
+}
+
+impl Lease {
+    /// Blazar's ids of its hosts.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = &String> {
+        self.reservations.iter().flat_map(Reservation::hosts)
+    }
+}
+
+impl Item for Lease {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Reservation {
+    pub(super) id: String,
+    pub(super) resource_id: String,
+    pub(super) status: &'static str,
+    pub(super) missing: bool,
+    pub(super) created: Timestamp,
+    pub(super) updated: Timestamp,
+    pub(super) what: Reserved,
+}
+
+impl Reservation {
+    /// Blazar's ids of its hosts.
+    pub(super) fn hosts(&self) -> &[String] {
+        match &self.what {
+            Reserved::Hosts { hosts, .. } => hosts,
+            Reserved::Addresses { .. } => &[],
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Reserved {
+    Hosts {
+        hypervisor_properties: String,
+        resource_properties: String,
+        min: u64,
+        max: u64,
+        /// Blazar's ids of the hosts.
+        hosts: Vec<String>,
+    },
+    Addresses {
+        network_id: String,
+        amount: u64,
+        required: Value,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Event {
+    pub(super) id: String,
+    pub(super) kind: &'static str,
+    pub(super) time: Timestamp,
+    pub(super) status: &'static str,
+    pub(super) created: Timestamp,
+    pub(super) updated: Option<Timestamp>,
+}
+
 impl State {
-    /// Applies everything that is due.
-    pub(super) fn advance_all(&mut self) {
-        let now = self.now();
+    pub(super) fn advance_leases(&mut self, now: Timestamp) {
         for id in self.leases.ids() {
             // After a jump of the clock a lease may pass through several states at once.
             while let Some((status, at)) = self.leases.get(&id).and_then(|lease| self.next_of_lease(lease, now)) {
                 self.move_lease(&id, status, at);
             }
         }
-        for id in self.servers.ids() {
-            self.advance_server(&id, now);
-        }
+    }
+
+    pub(super) fn on_lease(&mut self, id: &str, change: impl FnOnce(&mut Lease)) -> bool {
+        self.leases.get_mut(id).map(change).is_some()
     }
 
     fn next_of_lease(&self, lease: &Lease, now: Timestamp) -> Option<(LeaseStatus, Timestamp)> {
@@ -133,101 +247,10 @@ impl State {
             self.floating_ips.remove(&address, until);
         }
     }
-
-    fn advance_server(&mut self, id: &str, now: Timestamp) {
-        let Some(server) = self.servers.get(id) else { return };
-        if server.gone.is_some_and(|gone| gone <= now) {
-            self.remove_server(id);
-            return;
-        }
-        if server.status != "BUILD" || now < server.ready {
-            return;
-        }
-        let (ready, has_host) = (server.ready, server.host.is_some());
-        let failure = if has_host {
-            self.failures.pop_front()
-        } else {
-            Some("No valid host was found. There are not enough hosts available.".to_owned())
-        };
-        let mut port = None;
-        if failure.is_none()
-            && let Some(server) = self.servers.get(id).cloned()
-        {
-            port = Some(Port {
-                id: self.ids.uuid(),
-                project_id: server.project_id.clone(),
-                network: server.network.clone(),
-                server: server.id.clone(),
-                zone: server.zone(),
-                mac: self.ids.mac(),
-                address: self.fixed_address(),
-                status: "ACTIVE",
-                created: ready,
-            });
-        }
-        if let Some(server) = self.servers.get_mut(id) {
-            server.updated = ready;
-            match failure {
-                Some(text) => {
-                    server.status = "ERROR";
-                    server.fault = Some((text, ready));
-                }
-                None => {
-                    server.status = "ACTIVE";
-                    server.launched = Some(ready);
-                }
-            }
-        }
-        if let Some(port) = port {
-            let shown = self.shown();
-            self.ports.add(port, shown);
-        }
-    }
-
-    /// Removes a server with its ports, and detaches its floating IPs.
-    pub(super) fn remove_server(&mut self, id: &str) {
-        let until = self.hidden();
-        self.servers.remove(id, until);
-        let ports: Vec<String> =
-            self.ports.all().filter(|port| port.server == id).map(|port| port.id.clone()).collect();
-        for port in &ports {
-            self.ports.remove(port, until);
-        }
-        for address in self.floating_ips.all_mut() {
-            if address.port.as_ref().is_some_and(|port| ports.contains(port)) {
-                address.port = None;
-                address.status = "DOWN";
-                address.revision += 2;
-            }
-        }
-    }
-
-    fn fixed_address(&self) -> String {
-        let address = |number: u32| format!("10.140.{}.{}", 80 + number / 256, number % 256);
-        let is_free = |address: &String| !self.ports.all().any(|port| &port.address == address);
-        (10..1000).map(address).find(is_free).unwrap_or_else(|| address(1000))
-    }
-
-    /// A free address of the public network.
-    pub(super) fn free_address(&self, from: usize, amount: usize) -> Option<String> {
-        (from..from + amount)
-            .map(|last| format!("192.0.{}.{}", 2 + last / 256, last % 256))
-            .find(|address| !self.floating_ips.all().any(|other| &other.address == address))
-    }
 }
 
-impl super::state::Server {
-    /// The availability zone: the only hint for a user at where a server runs.
-    pub(super) fn zone(&self) -> String {
-        match (&self.host, &self.reservation) {
-            (None, _) => String::new(),
-            (Some(_), Some(reservation)) => format!("blazar_{reservation}"),
-            (Some(_), None) => "nova".to_owned(),
-        }
-    }
-
-    /// Nova's `hostId` of the server; empty without a host.
-    pub(super) fn host_id(&self) -> String {
-        self.host.as_ref().map(|host| host_id(&self.project_id, host)).unwrap_or_default()
-    }
+/// The next time, at or after `time`, at which Blazar's manager checks for due events.
+fn next_tick(time: Timestamp, tick: Duration) -> Timestamp {
+    let (at, tick) = (time.as_nanosecond(), i128::try_from(tick.as_nanos()).unwrap_or(1).max(1));
+    Timestamp::from_nanosecond((at + tick - 1).div_euclid(tick) * tick).unwrap_or(time)
 }

@@ -1,7 +1,31 @@
-//! Ids in the formats of these services.
+//! Times and ids in the formats of the services.
 
-pub(super) use super::super::ids::Ids;
-use super::super::ids::{dashed, hex};
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
+use super::super::ids::{Ids, dashed, hex};
+
+/// Formats as `2026-11-21T01:55:00.000000`.
+pub(super) fn long(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S.000000").to_string()
+}
+
+/// Formats as `2026-11-21 01:55:07`.
+pub(super) fn spaced(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+/// Formats as `2026-11-21T01:55:07Z`.
+pub(super) fn zulu(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Parses the format that Blazar accepts: `2026-11-21 01:55`.
+pub(super) fn read_time(text: &str) -> Option<Timestamp> {
+    let time = DateTime::strptime("%Y-%m-%d %H:%M", text).ok()?;
+    Some(TimeZone::UTC.to_zoned(time).ok()?.timestamp())
+}
 
 impl Ids {
     /// A new token in Keystone's format.

@@ -1,0 +1,173 @@
+//! An instance, and the phases that it passes through as time goes by.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::super::clock::after;
+use super::config::Outcome;
+use super::state::State;
+
+/// Phase in the life of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Booting { until: Timestamp },
+    Active,
+    Unhealthy,
+    Preempted { since: Timestamp },
+    Terminating { since: Timestamp },
+    Terminated { since: Timestamp },
+}
+
+/// The host of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Host {
+    /// No host, and a made-up address.
+    MadeUp,
+    /// A host will be created; `begun` once its creation started.
+    Awaited { begun: bool },
+    /// A host whose sshd has this address.
+    At(SocketAddr),
+}
+
+/// A virtual machine of the account.
+#[derive(Debug, Clone)]
+pub(super) struct Instance {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) kind: String,
+    pub(super) region: String,
+    pub(super) key_names: Vec<String>,
+    /// The public keys at the time of the launch.
+    pub(super) public_keys: Vec<String>,
+    /// Ids of file systems, and their mount points.
+    pub(super) mounts: Vec<(String, String)>,
+    pub(super) hostname: Option<String>,
+    pub(super) image: String,
+    pub(super) user_data: Option<String>,
+    pub(super) tags: Vec<(String, String)>,
+    pub(super) rulesets: Vec<String>,
+    pub(super) launched: Timestamp,
+    pub(super) shown: Timestamp,
+    pub(super) ended: Option<Timestamp>,
+    pub(super) phase: Phase,
+    pub(super) outcome: Outcome,
+    /// The public address if there is no host.
+    pub(super) made_up: String,
+    pub(super) private_ip: String,
+    pub(super) host: Host,
+    /// Whether the creator of the host reported that sshd answers.
+    pub(super) answers: bool,
+    pub(super) jupyter_token: String,
+    /// How many more requests to terminate it are refused.
+    pub(super) refusals: u32,
+    /// Whether its status is one that the document does not have.
+    pub(super) is_strange: bool,
+    /// Whether a test added it.
+    pub(super) is_foreign: bool,
+}
+
+impl Instance {
+    /// Whether the instance is billed.
+    pub(super) fn is_billed(&self) -> bool {
+        !matches!(self.phase, Phase::Terminated { .. } | Phase::Preempted { .. })
+    }
+
+    /// Whether the instance uses its file systems and rulesets.
+    pub(super) fn holds(&self) -> bool {
+        !matches!(self.phase, Phase::Terminated { .. })
+    }
+
+    /// Status, as the API names it.
+    pub(super) fn status(&self) -> &'static str {
+        if self.is_strange && self.phase == Phase::Active {
+            return "alert";
+        }
+        match self.phase {
+            Phase::Booting { .. } => "booting",
+            Phase::Active => "active",
+            Phase::Unhealthy => "unhealthy",
+            Phase::Preempted { .. } => "preempted",
+            Phase::Terminating { .. } => "terminating",
+            Phase::Terminated { .. } => "terminated",
+        }
+    }
+
+    /// Whether the instance should have a host; while terminating it no longer answers.
+    pub(super) fn is_up(&self) -> bool {
+        matches!(self.phase, Phase::Booting { .. } | Phase::Active | Phase::Unhealthy)
+    }
+
+    /// Reason codes why an instance cannot be restarted or terminated now.
+    pub(super) fn blocked(&self) -> [Option<&'static str>; 2] {
+        let (restart, terminate) = match self.phase {
+            Phase::Booting { .. } => (Some("vm-has-not-launched"), None),
+            Phase::Active | Phase::Unhealthy => (None, None),
+            Phase::Terminating { .. } | Phase::Terminated { .. } | Phase::Preempted { .. } => {
+                (Some("vm-is-terminating"), Some("vm-is-terminating"))
+            }
+        };
+        [restart, if self.refusals > 0 { Some("vm-action-in-progress") } else { terminate }]
+    }
+
+    /// The next phase of an instance, and when it begins.
+    fn next_phase(&self, terminating: Duration) -> Option<(Phase, Timestamp)> {
+        match self.phase {
+            // An instance does not become active before its host exists.
+            Phase::Booting { .. } if matches!(self.host, Host::Awaited { .. }) => None,
+            Phase::Booting { until } => match self.outcome {
+                Outcome::Stuck => None,
+                Outcome::Unhealthy => Some((Phase::Unhealthy, until)),
+                Outcome::Preempted => Some((Phase::Preempted { since: until }, until)),
+                Outcome::Active | Outcome::NoAddress => Some((Phase::Active, until)),
+            },
+            Phase::Terminating { since } => {
+                let at = after(since, terminating);
+                Some((Phase::Terminated { since: at }, at))
+            }
+            Phase::Active | Phase::Unhealthy | Phase::Preempted { .. } | Phase::Terminated { .. } => None,
+        }
+    }
+}
+
+impl State {
+    pub(super) fn instance(&mut self, id: &str) -> Option<&mut Instance> {
+        self.instances.iter_mut().find(|instance| instance.id == id)
+    }
+
+    /// Changes an instance; false if it does not exist.
+    pub(super) fn on_instance(&mut self, id: &str, change: impl FnOnce(&mut Instance)) -> bool {
+        self.instance(id).map(change).is_some()
+    }
+
+    /// Moves instances to the phases that are due, and no longer lists those that ended long ago.
+    pub(super) fn advance_instances(&mut self, now: Timestamp) {
+        let (terminating, linger) = (self.config.terminating, self.config.linger);
+        let mut given_back = Vec::new();
+        for instance in &mut self.instances {
+            // After a jump of the clock an instance may pass through several phases at once.
+            while let Some((phase, at)) = instance.next_phase(terminating) {
+                if at > now {
+                    break;
+                }
+                if matches!(phase, Phase::Terminated { .. }) {
+                    given_back.push((instance.kind.clone(), instance.region.clone()));
+                }
+                if matches!(phase, Phase::Terminated { .. } | Phase::Preempted { .. }) {
+                    instance.ended.get_or_insert(at);
+                }
+                instance.phase = phase;
+            }
+        }
+        for place in given_back {
+            if let Some(free) = self.free.get_mut(&place) {
+                free.count = free.count.saturating_add(1);
+            }
+        }
+        self.instances.retain(|instance| match instance.phase {
+            Phase::Terminated { since } => after(since, linger) > now,
+            _ => true,
+        });
+    }
+}
