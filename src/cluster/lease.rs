@@ -6,8 +6,9 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use backon::{ConstantBuilder, Retryable as _};
 use jiff::Timestamp;
 
 use super::Settings;
@@ -19,8 +20,8 @@ use crate::provider::{LeaseAsk, Proposal, Provider, Reservations};
 use crate::state::{Item, ItemState, LeaseNotes, LeaseSource, Lock, Notes, Record, Store};
 use crate::util::{digest, random};
 
-/// How long to wait for the journal's lock: another `gpucl lease` holds it for one call to the service.
-const LOCK_LIMIT: Duration = Duration::from_secs(30);
+/// The tries for the journal's lock, over 30 s: another `gpucl lease` holds it for one call to the service.
+const LOCK_TRIES: ConstantBuilder = ConstantBuilder::new().with_delay(Duration::from_millis(100)).with_max_times(300);
 /// The number of random letters in a key.
 const KEY_LETTERS: usize = 6;
 
@@ -215,17 +216,10 @@ fn close(settings: &Settings, ledger: Ledger) -> Result<()> {
     Ok(())
 }
 
-/// Takes the journal's lock, waiting up to [`LOCK_LIMIT`]: another command holds it for one call.
+/// Takes the journal's lock, waiting as [`LOCK_TRIES`] says.
 async fn lock(settings: &Settings) -> Result<Lock> {
-    let begin = Instant::now();
-    loop {
-        match Lock::take(&settings.paths, &ClusterName::lease(), "lease") {
-            Err(error) if error.kind() == ErrorKind::Locked && begin.elapsed() < LOCK_LIMIT => {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-            taken => return taken,
-        }
-    }
+    let take = || async { Lock::take(&settings.paths, &ClusterName::lease(), "lease") };
+    take.retry(LOCK_TRIES).when(|error: &Error| error.kind() == ErrorKind::Locked).await
 }
 
 /// The digest of a request: equal arguments give equal digests.

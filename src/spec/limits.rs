@@ -62,26 +62,12 @@ impl TryFrom<String> for Deadline {
                 Err(_) => Err(wrong()),
             };
         }
-        let time = length(&text).ok_or_else(wrong)?;
-        match time {
+        match when::parse_duration(&text).ok_or_else(wrong)? {
             short if short < SHORTEST => Err(wrong()),
             long if long > LONGEST => Err(format!("`{text}` is too long: the maximum is 366d")),
             time => Ok(Self::After(time)),
         }
     }
-}
-
-/// Parses a duration with days, such as `1d 2h`.
-fn length(text: &str) -> Option<Duration> {
-    let (days, rest) = match text.split_once('d') {
-        Some((days, rest)) => (days.trim().parse::<u32>().ok()?, rest.trim()),
-        None => (0, text.trim()),
-    };
-    let rest = match (days, rest) {
-        (1.., "") => Duration::ZERO,
-        _ => Duration::try_from(rest.parse::<jiff::SignedDuration>().ok()?).ok()?,
-    };
-    Duration::from_secs(u64::from(days) * 86_400).checked_add(rest)
 }
 
 impl From<Deadline> for String {

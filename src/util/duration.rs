@@ -5,6 +5,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{human, when};
+
 /// The longest duration allowed in a spec.
 const LONGEST_WAIT: Duration = Duration::from_secs(168 * 3600);
 
@@ -18,9 +20,7 @@ impl TryFrom<String> for SpecDuration {
 
     fn try_from(text: String) -> Result<Self, String> {
         let wrong = || format!("`{text}` is not a duration: use a form such as `90s`, `5m` or `1h 30m`");
-        let parsed: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
-        let duration = Duration::try_from(parsed).map_err(|_| wrong())?;
-        match duration {
+        match when::parse_duration(&text).ok_or_else(wrong)? {
             Duration::ZERO => Err(wrong()),
             long if long > LONGEST_WAIT => Err(format!("`{text}` is too long: the maximum is 168h")),
             duration => Ok(Self(duration)),
@@ -30,7 +30,7 @@ impl TryFrom<String> for SpecDuration {
 
 impl From<SpecDuration> for String {
     fn from(duration: SpecDuration) -> String {
-        super::human::duration(duration.0)
+        human::duration(duration.0)
     }
 }
 

@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use jiff::fmt::friendly::SpanPrinter;
+use jiff::tz::TimeZone;
+
+use super::when;
+
 /// A rounded duration: `1h 05m`, `4m 10s`, `12.3s` or `340ms`.
 pub fn short_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
@@ -18,19 +23,9 @@ pub fn short_duration(duration: Duration) -> String {
     }
 }
 
-/// A duration in the format of a spec: `1h 30m`, `90s`.
+/// A duration in the format of a spec: `1h 30m`, `90s` as `1m 30s`.
 pub fn duration(duration: Duration) -> String {
-    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
-    let mut parts = Vec::new();
-    for (amount, unit) in [(seconds / 3600, "h"), (seconds % 3600 / 60, "m"), (seconds % 60, "s")] {
-        if amount > 0 {
-            parts.push(format!("{amount}{unit}"));
-        }
-    }
-    if millis > 0 || parts.is_empty() {
-        parts.push(format!("{millis}ms"));
-    }
-    parts.join(" ")
+    SpanPrinter::new().unsigned_duration_to_string(&duration)
 }
 
 /// A number of bytes: `1.5 GiB`.
@@ -56,7 +51,7 @@ pub fn count(number: usize, what: &str) -> String {
 
 /// A time in the system's time zone: `Sat 21 Nov 16:50 CET`.
 pub fn local(at: jiff::Timestamp) -> String {
-    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%a %-d %b %H:%M %Z").to_string()
+    when::local(at, &TimeZone::system())
 }
 
 /// A time with its distance from now.

@@ -1,8 +1,10 @@
 //! Parses times, and shows them in local time and UTC.
 
+use std::time::Duration;
+
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, TimeZone};
-use jiff::{SignedDuration, Timestamp, Zoned};
+use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp, Zoned};
 
 /// The accepted forms of a time, for errors.
 pub const FORMS: &str = "14:00, \"2026-11-22 14:00\" or 2026-11-22T14:00:00-06:00";
@@ -177,9 +179,14 @@ pub fn zone_name(at: Timestamp, zone: &TimeZone) -> String {
         .join(", ")
 }
 
+/// Local date and time: `2026-11-22 14:00`.
+pub fn dated(at: Timestamp, zone: &TimeZone) -> String {
+    at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M").to_string()
+}
+
 /// A time as an argument for `--start` or `--until`: `2026-11-22 14:00` in local time, in UTC if that is ambiguous.
 pub fn argument(at: Timestamp, zone: &TimeZone) -> String {
-    let plain = at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M").to_string();
+    let plain = dated(at, zone);
     if parse(&plain, at, zone) == Ok(at) { plain } else { at.to_string() }
 }
 
@@ -203,31 +210,19 @@ pub fn length(duration: SignedDuration) -> String {
 /// A lowercase fragment.
 pub fn parse_length(text: &str) -> Result<SignedDuration, String> {
     let wrong = || format!("`{text}` is not a duration: use a form such as 3, 2.5, 90m, 1h30m or 2d");
-    let of_hours = |hours: f64| {
-        let minutes = (hours * 60.0).round();
-        // The limit is a year, more than any site allows.
-        if (1.0..=527_040.0).contains(&minutes) { Ok(SignedDuration::from_mins(minutes as i64)) } else { Err(wrong()) }
+    let asked = match text.trim().parse::<f64>() {
+        Ok(hours) => Duration::try_from_secs_f64(hours * 3600.0).ok(),
+        Err(_) => parse_duration(text),
     };
-    let text: String = text.chars().filter(|letter| !letter.is_whitespace()).collect();
-    if let Ok(hours) = text.parse::<f64>() {
-        return of_hours(hours);
-    }
-    let (mut hours, mut number) = (0.0, String::new());
-    for letter in text.chars() {
-        if letter.is_ascii_digit() || letter == '.' {
-            number.push(letter);
-            continue;
-        }
-        let unit = match letter {
-            'd' => 24.0,
-            'h' => 1.0,
-            'm' => 1.0 / 60.0,
-            _ => return Err(wrong()),
-        };
-        hours += unit * number.parse::<f64>().map_err(|_| wrong())?;
-        number.clear();
-    }
-    if number.is_empty() { of_hours(hours) } else { Err(wrong()) }
+    let minutes = (asked.ok_or_else(wrong)?.as_secs_f64() / 60.0).round();
+    // The limit is a year, more than any site allows.
+    if (1.0..=527_040.0).contains(&minutes) { Ok(SignedDuration::from_mins(minutes as i64)) } else { Err(wrong()) }
+}
+
+/// Parses a duration with units (`90s`, `1h 30m`, `2d`); a day has 24 hours. `None` if it is not one or is negative.
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    let span: Span = text.trim().parse().ok()?;
+    Duration::try_from(span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -321,6 +316,7 @@ mod tests {
         assert_eq!(read("1h30m"), "1 h 30 min");
         assert_eq!(read("2d"), "2 d");
         assert_eq!(read("6d 4h"), "6 d 4 h");
+        assert_eq!(read("2 h 50 min"), "2 h 50 min", "what is shown can be given");
         for wrong in ["", "0", "-1", "x", "3x", "1h30", "inf", "NaN", "99999"] {
             assert!(parse_length(wrong).is_err(), "{wrong}");
         }

@@ -9,7 +9,7 @@ use crate::cluster::{self, ContainerReport, NodeReport, StatusReport};
 use crate::engine::Cancel;
 use crate::error::Result;
 use crate::ray::Node;
-use crate::util::human;
+use crate::util::{human, when};
 use std::time::Duration;
 
 /// The arguments of `status`.
@@ -35,11 +35,12 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         app.ui.json(&json(report, ray.as_ref()));
         return Ok(exit_code::DONE);
     }
+    let since = report.ready_since.map(|since| when::dated(since, &when::zone(app.variable("TZ"))));
     app.ui.data(format!(
         "{}: {}{} on {}",
         report.cluster,
         report.phase,
-        report.ready_since.map(|since| format!(" since {}", local(since))).unwrap_or_default(),
+        since.map(|since| format!(" since {since}")).unwrap_or_default(),
         report.provider,
     ));
     money::lines(report).iter().for_each(|line| app.ui.data(line));
@@ -166,8 +167,4 @@ pub(crate) fn json(report: &StatusReport, ray: Option<&FromRay>) -> serde_json::
         }
     }
     value
-}
-
-fn local(at: jiff::Timestamp) -> String {
-    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
 }
