@@ -56,9 +56,10 @@ testbed-all *filter: testbed-up openstack-up
 kill-points:
     GPUCL_POINTS=all cargo test --test main crash::real -- --ignored --nocapture
 
-# eight hosts at 40 ms: a playbook of twelve steps, compared with one plain ssh for each host
-fan-out: testbed-up
-    cargo test --test main hosts::many -- --ignored --nocapture
+# hosts at 40 ms: a playbook of twelve steps, compared with one plain ssh for each host, and with Ansible and pyinfra
+fan-out hosts="1,8,32,128": testbed-up
+    peers=${XDG_CACHE_HOME:-$HOME/.cache}/gpucl-testbed/peers; [ -x $peers/bin/pyinfra ] || (python3 -m venv $peers && $peers/bin/pip install -q ansible-core==2.19.14 pyinfra==3.10.0); \
+        GPUCL_PEERS=$peers GPUCL_HOSTS={{ hosts }} cargo test --test main hosts::many -- --ignored --nocapture
 
 # startup time and memory of the program
 bench:

@@ -1,5 +1,6 @@
 //! Compiles a stage into the text of one shell program.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -17,6 +18,9 @@ const DETACHED: &str = include_str!("shell/detached.sh");
 const STEP: &str = include_str!("shell/step.sh");
 const END: &str = include_str!("shell/end.sh");
 const INSPECT: &str = include_str!("shell/inspect.sh");
+
+/// How long the checks of a completed stage may take together, in seconds; one that hangs does not hold.
+const CHECKS_LIMIT: u32 = 60;
 
 /// Where a program runs.
 #[derive(Debug, Clone)]
@@ -72,6 +76,7 @@ pub(super) fn stage_program(place: &Place, stage: &Stage, ids: &Ids, resume: Opt
     assign(&mut text, "limit", &seconds(stage.timeout).to_string());
     assign(&mut text, "resume", resume.map_or("", |resume| &resume.program));
     assign(&mut text, "resume_at", &resume.map_or(0, |resume| resume.at).to_string());
+    assign(&mut text, "brief", if stage.wants_facts { "" } else { "1" });
     text.push_str(COMMON);
     text.push_str(FACTS);
     deliver(&mut text, place, stage, ids);
@@ -160,11 +165,14 @@ fn deliver(text: &mut String, place: &Place, stage: &Stage, ids: &Ids) {
         let _ = writeln!(text, "printf '%s' {} >\"$dir\"/{name} || return 1", quote(script));
     };
     put("run.sh".to_owned(), &detached_program(place, stage, ids));
+    put("step.sh".to_owned(), &preamble(stage, home, &format!("{folder}/values")));
     for (number, step) in (1_usize..).zip(&stage.steps) {
-        let paths = Paths { home, values: &format!("{folder}/values"), skipped: &format!("{folder}/{number}.skipped") };
-        put(format!("{number}.sh"), &script(stage, step, &paths, &step.run));
+        let mut script = format!(". {}\n", quote_path(&format!("{folder}/step.sh")));
+        assign_path(&mut script, "gpucl_skipped", &format!("{folder}/{number}.skipped"));
+        assign_all(&mut script, &step.variables);
+        put(format!("{number}.sh"), &format!("{script}{}", step.run));
         if let Some(unless) = &step.unless {
-            put(format!("{number}.unless"), &script(stage, step, &paths, unless));
+            put(format!("{number}.unless"), &format!("{script}{unless}"));
         }
     }
     for file in &stage.files {
@@ -183,27 +191,40 @@ fn deliver(text: &mut String, place: &Place, stage: &Stage, ids: &Ids) {
     text.push_str("}\n");
 }
 
-/// The shell function that checks cheaply whether the results of the stage still exist.
+/// The shell function that checks cheaply whether the results of the stage still exist, in one process for all steps.
 fn still_holds(text: &mut String, name: &str, home: &str, stage: &Stage) {
     let _ = writeln!(text, "{name}() {{");
     for file in &stage.files {
         let _ = writeln!(text, "[ -f {} ] || return 1", quote_path(&format!("{home}/{}", file.path)));
     }
-    let paths = Paths { home, values: &format!("{home}/prepared/{}", stage.name), skipped: "/dev/null" };
+    let mut checks = String::new();
     for step in &stage.steps {
-        let creates = step.creates.as_ref().map(|path| format!("[ -e {} ]", quote(path)));
+        let exists = step.creates.as_ref().map(|path| format!("[ -e {} ]", quote(path)));
+        let Some(unless) = &step.unless else {
+            if let Some(exists) = exists {
+                let _ = writeln!(text, "{exists} || return 1");
+            }
+            continue;
+        };
+        // A subshell, since a check may end with `exit`; outside of any condition, in which `set -e` does not hold.
+        let mut check = "(\n".to_owned();
+        assign_all(&mut check, &step.variables);
+        let _ = writeln!(check, "{unless}\n)");
+        let _ = match exists {
+            Some(exists) => write!(checks, "if ! {exists}; then\n{check}fi\n"),
+            None => write!(checks, "{check}"),
+        };
+    }
+    if !checks.is_empty() {
+        let mut script = preamble(stage, home, &format!("{home}/prepared/{}", stage.name));
+        assign(&mut script, "gpucl_skipped", "/dev/null");
+        script.push_str(&checks);
         // Not as an argument, which everybody on the host can read: a variable may hold a proxy URL with its password.
-        let unless = step.unless.as_ref().map(|unless| script(stage, step, &paths, unless));
-        let end = unless.as_ref().map(|unless| end_of(unless)).unwrap_or_default();
-        let asked =
-            unless.as_ref().map(|_| format!("timeout 20 sh /dev/fd/3 3<<'{end}' </dev/null >/dev/null 2>&1 9>&-"));
-        let tests: Vec<String> = creates.into_iter().chain(asked).collect();
-        if !tests.is_empty() {
-            let _ = writeln!(text, "{} || return 1", tests.join(" || "));
-        }
-        if let Some(unless) = unless {
-            let _ = writeln!(text, "{unless}{end}");
-        }
+        let end = end_of(&script);
+        let _ = writeln!(
+            text,
+            "timeout {CHECKS_LIMIT} sh /dev/fd/3 3<<'{end}' </dev/null >/dev/null 2>&1 9>&- || return 1\n{script}{end}"
+        );
     }
     text.push_str(":\n}\n");
 }
@@ -248,28 +269,20 @@ fn call(number: usize, step: &Step) -> String {
     )
 }
 
-/// The paths for a step's variables.
-struct Paths<'a> {
-    home: &'a str,
-    values: &'a str,
-    skipped: &'a str,
+/// What precedes every script of a stage: the functions for steps, and the stage's variables.
+fn preamble(stage: &Stage, home: &str, values: &str) -> String {
+    let mut text = String::new();
+    assign_path(&mut text, "gpucl_home", home);
+    assign_path(&mut text, "gpucl_values", values);
+    text.push_str(STEP);
+    assign_all(&mut text, &stage.variables);
+    text
 }
 
-/// The text of one step, preceded by its variables.
-fn script(stage: &Stage, step: &Step, paths: &Paths<'_>, body: &str) -> String {
-    let mut text = String::new();
-    assign_path(&mut text, "gpucl_home", paths.home);
-    assign_path(&mut text, "gpucl_values", paths.values);
-    assign_path(&mut text, "gpucl_skipped", paths.skipped);
-    text.push_str(STEP);
-    for (name, value) in stage.variables.iter().chain(&step.variables) {
-        assign(&mut text, name, value);
+fn assign_all(text: &mut String, variables: &BTreeMap<String, String>) {
+    for (name, value) in variables {
+        assign(text, name, value);
     }
-    text.push_str(body);
-    if !body.ends_with('\n') {
-        text.push('\n');
-    }
-    text
 }
 
 /// Whole seconds, at least one.

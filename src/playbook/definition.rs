@@ -189,7 +189,8 @@ impl Playbook {
                 errors,
             });
         }
-        let stage = Stage { name: name.to_owned(), steps, files: self.files.clone(), variables, timeout };
+        let stage =
+            Stage { name: name.to_owned(), steps, files: self.files.clone(), variables, timeout, wants_facts: true };
         stage.check()?;
         Ok(stage)
     }

@@ -20,6 +20,9 @@ const SHOWN: usize = 20;
 /// How many bytes an exec may print before it confirms them: the longest log of a stage is a few megabytes.
 pub(super) const UNCONFIRMED_LIMIT: usize = 64 * 1024 * 1024;
 
+/// A line that is longer is taken in parts, in bytes: a host must not fill this machine's memory with one.
+const LINE_LIMIT: usize = 1024 * 1024;
+
 /// The program whose log is being followed.
 #[derive(Debug, Clone, Default)]
 struct Followed {
@@ -28,6 +31,8 @@ struct Followed {
     stage: String,
     same: bool,
     seen: u64,
+    /// The beginning of a line of its log whose end has not been received.
+    partial: String,
 }
 
 /// The state of following one stage, across all its execs.
@@ -152,7 +157,6 @@ impl<'a> Follower<'a> {
                 let (key, rest) = rest.split_once(' ').unwrap_or((rest, ""));
                 self.report.facts.take(key, rest);
             }
-            "facts-again" => self.report.facts = Facts::default(),
             "value" => {
                 if let Some((key, value)) = rest.split_once(' ') {
                     self.values.insert(key.to_owned(), value.to_owned());
@@ -171,11 +175,20 @@ impl<'a> Follower<'a> {
             "at" => {
                 self.progress = true;
                 self.unconfirmed_bytes = 0;
-                for line in std::mem::take(&mut self.unconfirmed) {
-                    self.log_line(&line);
-                }
+                let mut lines = std::mem::take(&mut self.unconfirmed);
                 if let Some(followed) = &mut self.followed {
                     followed.seen = rest.parse().unwrap_or(followed.seen);
+                    if let Some(first) = lines.first_mut() {
+                        first.insert_str(0, &std::mem::take(&mut followed.partial));
+                    }
+                    // The exec ends the last line, whole or not.
+                    followed.partial = lines.pop().unwrap_or_default();
+                    if followed.partial.len() > LINE_LIMIT {
+                        lines.push(std::mem::take(&mut followed.partial));
+                    }
+                }
+                for line in lines {
+                    self.log_line(&line);
                 }
             }
             "over" => self.over(&words),
@@ -206,8 +219,13 @@ impl<'a> Follower<'a> {
         self.report.steps.clear();
         self.report.attached = same && !own;
         self.step = None;
-        self.followed =
-            Some(Followed { nonce: nonce.to_owned(), id: id.to_owned(), stage: stage.to_owned(), same, seen: 0 });
+        self.followed = Some(Followed {
+            nonce: nonce.to_owned(),
+            id: id.to_owned(),
+            stage: stage.to_owned(),
+            same,
+            ..Followed::default()
+        });
     }
 
     /// Takes one whole line of the log. A marked line may follow a line that a step did not finish.
@@ -290,6 +308,10 @@ impl<'a> Follower<'a> {
 
     /// `ID result|died|stuck|gone VERDICT…`
     fn over(&mut self, words: &[&str]) {
+        let partial = self.followed.as_mut().map(|followed| std::mem::take(&mut followed.partial)).unwrap_or_default();
+        if !partial.is_empty() {
+            self.log_line(&partial);
+        }
         let end = match words {
             [_, "result", "ok", ..] => End::Done,
             [_, "result", "ended", ..] => End::Ended,

@@ -23,6 +23,7 @@ fn stage() -> Stage {
         files: Vec::new(),
         variables: BTreeMap::new(),
         timeout: Duration::from_secs(60),
+        wants_facts: true,
     }
 }
 
@@ -32,7 +33,7 @@ const WHOLE: &str = "::gpucl n fact os ubuntu\n::gpucl n fact gpu 0000:c6:00.0 0
     ::gpucl n value ray_env /x\n::gpucl n over p1 result fail\n::gpucl n bye\n";
 const CUT: &str = "::gpucl n log m p2 other prepare\n::gpucl m timeout 1 60000 60 step one\n::gpucl n at 10\n::gpucl n over p2 died\n\
     ::gpucl n waiting 60 prepare gpucl-abcdefgh-demo-host0\n::gpucl n trouble the lock is held\n::gpucl m reboot 1 5 one\n\
-    ::gpucl m retry 1 2/3 one\n::gpucl n unchanged\n::gpucl n rebooting\n::gpucl n facts-again\n";
+    ::gpucl m retry 1 2/3 one\n::gpucl n unchanged\n::gpucl n rebooting\n";
 
 #[test]
 fn fuzz_lines_of_a_host() {

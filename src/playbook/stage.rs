@@ -22,6 +22,8 @@ pub struct Stage {
     pub variables: BTreeMap<String, String>,
     /// How long all steps together may take.
     pub timeout: Duration,
+    /// Whether the host's facts are collected at its end: it may change them, and collecting takes a second.
+    pub wants_facts: bool,
 }
 
 /// One step, ready to be run.
@@ -93,7 +95,7 @@ pub struct StepReport {
 /// The result of a stage.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StageReport {
-    /// The host's facts at the end of the stage.
+    /// The host's facts at the end of the stage, if it wants them; else only the boot id.
     pub facts: Facts,
     /// The steps that were run or skipped, in order; empty when the whole stage was skipped.
     pub steps: Vec<StepReport>,
@@ -109,10 +111,17 @@ impl Stage {
     /// Joins several stages into one, in order; each step keeps the variables of its stage. All `finally` steps come
     /// last.
     pub fn join(name: &str, stages: Vec<Self>, timeout: Duration) -> Self {
-        let mut joined =
-            Self { name: name.to_owned(), steps: Vec::new(), files: Vec::new(), variables: BTreeMap::new(), timeout };
+        let mut joined = Self {
+            name: name.to_owned(),
+            steps: Vec::new(),
+            files: Vec::new(),
+            variables: BTreeMap::new(),
+            timeout,
+            wants_facts: false,
+        };
         let mut last = Vec::new();
         for stage in stages {
+            joined.wants_facts |= stage.wants_facts;
             for file in stage.files {
                 // Playbooks share their libraries.
                 if !joined.files.contains(&file) {

@@ -3,9 +3,14 @@
 //!
 //! The hosts are network namespaces with sshd (`testbed/hosts/netns`): they are cheap, so that what is measured is the
 //! way to them and not their engines. The figures are printed, whatever they are.
+//!
+//! `GPUCL_HOSTS` lists how many hosts there are (`1,8,32,128`); `GPUCL_PEERS` is a virtual environment with Ansible and
+//! pyinfra, which then do the same work in the same run, each at its fastest: as many forks as hosts, pipelining, no
+//! facts. `just fan-out` sets both.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -19,11 +24,8 @@ use serde_json::Value;
 use super::testbed::{script, testbed};
 use crate::support::alone;
 
-const HOSTS: usize = 8;
 const DELAY: &str = "40";
 const STEPS: usize = 12;
-/// The median of this many runs is reported.
-const ROUNDS: usize = 5;
 
 /// What every step does: about 10 ms of work that leaves a file.
 const WORK: &str =
@@ -33,12 +35,12 @@ const WORK: &str =
 struct Namespaces;
 
 impl Namespaces {
-    fn up() -> (Self, Vec<Value>) {
+    fn up(count: usize) -> (Self, Vec<Value>) {
         let _ = testbed();
         let _ = Command::new(super::testbed::folder().join("netns")).arg("down").output();
-        let printed = script("netns", &["up", &HOSTS.to_string(), "--delay", DELAY]);
+        let printed = script("netns", &["up", &count.to_string(), "--delay", DELAY]);
         let hosts: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(hosts.len(), HOSTS);
+        assert_eq!(hosts.len(), count);
         (Self, hosts)
     }
 }
@@ -70,7 +72,7 @@ fn plain(folder: &str) -> String {
 }
 
 /// One `ssh host sh -s` for each host, all at once; returns how long they took together.
-fn floor(config: &std::path::Path, names: &[String], program: &str) -> Duration {
+fn floor(config: &Path, names: &[String], program: &str) -> Duration {
     let begin = Instant::now();
     let children: Vec<_> = names
         .iter()
@@ -121,6 +123,98 @@ async fn product(
     (took, connected, reports)
 }
 
+/// A tool from PyPI: how it does the twelve steps on all hosts.
+struct Peer {
+    name: &'static str,
+    program: String,
+    arguments: Vec<String>,
+}
+
+/// Ansible and pyinfra, with their inventories; none without `GPUCL_PEERS`.
+fn peers(folder: &Path, config: &Path, names: &[String], home: &str) -> Vec<Peer> {
+    let Some(venv) = std::env::var_os("GPUCL_PEERS").map(PathBuf::from) else { return Vec::new() };
+    let write = |name: &str, text: String| {
+        let path = folder.join(name);
+        fs_err::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let ssh = format!("-F {} -o ControlMaster=auto -o ControlPersist=60s", config.display());
+    let inventory = write("inventory.ini", names.join("\n"));
+    write(
+        "ansible.cfg",
+        format!(
+            "[defaults]\nforks = {}\ngathering = explicit\nhost_key_checking = False\nretry_files_enabled = False\n\
+             interpreter_python = /usr/bin/python3\n[ssh_connection]\npipelining = True\nssh_args = {ssh}\n",
+            names.len()
+        ),
+    );
+    let task = |step: usize| {
+        let work = format!("folder={home}\nstep={step}\nmkdir -p \"$folder\"\n{WORK}");
+        let lines: String = work.lines().map(|line| format!("        {line}\n")).collect();
+        format!(
+            "    - ansible.builtin.shell:\n        creates: {home}/{step}\n        cmd: |\n{}",
+            lines.replace("        ", "          ")
+        )
+    };
+    let tasks: String = (0..STEPS).map(task).collect();
+    let playbook =
+        write("twelve.yaml", format!("- hosts: all\n  gather_facts: false\n  become: true\n  tasks:\n{tasks}"));
+    let operation = |step: usize| {
+        let work = format!("folder={home}; step={step}; [ -s $folder/{step} ] || {{ mkdir -p $folder; {WORK}; }}");
+        format!("server.shell(name='step {step}', commands=[{}], _sudo=True)\n", serde_json::to_string(&work).unwrap())
+    };
+    let operations: String = (0..STEPS).map(operation).collect();
+    let deploy = write("twelve.py", format!("from pyinfra.operations import server\n{operations}"));
+    let hosts: String = names
+        .iter()
+        .map(|name| {
+            let data = serde_json::json!({"ssh_config_file": config, "ssh_strict_host_key_checking": "off"});
+            format!("({}, {data}),", serde_json::to_string(name).unwrap())
+        })
+        .collect();
+    let hosts = write("hosts.py", format!("hosts = [{hosts}]\n"));
+    let program = |name: &str| venv.join("bin").join(name).display().to_string();
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    vec![
+        Peer {
+            name: "Ansible",
+            program: program("ansible-playbook"),
+            arguments: words(&["-i", &inventory, &playbook]),
+        },
+        Peer {
+            name: "pyinfra",
+            program: program("pyinfra"),
+            arguments: words(&["-y", "--parallel", &names.len().to_string(), &hosts, &deploy]),
+        },
+    ]
+}
+
+impl Peer {
+    /// Runs it once; returns how long it took, and the memory of its largest process in MiB.
+    fn run(&self, folder: &Path) -> (Duration, u64) {
+        const MEASURED: &str = "import resource, subprocess, sys\ncode = subprocess.run(sys.argv[1:], \
+                                stdout=subprocess.DEVNULL).returncode\nprint(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\nsys.exit(code)";
+        let begin = Instant::now();
+        let output = Command::new("python3")
+            .args(["-c", MEASURED, &self.program])
+            .args(&self.arguments)
+            .current_dir(folder)
+            .env("ANSIBLE_CONFIG", folder.join("ansible.cfg"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}: {}", self.name, String::from_utf8_lossy(&output.stderr));
+        let kib: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
+        (begin.elapsed(), kib >> 10)
+    }
+}
+
+/// The most memory that this process has had, in MiB.
+fn own_memory() -> u64 {
+    let status = fs_err::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() >> 10
+}
+
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times[times.len() / 2]
@@ -128,15 +222,24 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "testbed"]
-async fn eight_hosts_at_forty_milliseconds() {
+async fn many_hosts_at_forty_milliseconds() {
     let _turn = alone();
-    let (_namespaces, hosts) = Namespaces::up();
+    let counts = std::env::var("GPUCL_HOSTS").unwrap_or_else(|_| "8".to_owned());
+    for count in counts.split(',') {
+        measure(count.parse().unwrap()).await;
+    }
+}
+
+async fn measure(count: usize) {
+    let (_namespaces, hosts) = Namespaces::up(count);
+    // The median of this many runs is reported.
+    let rounds = if count > 8 { 3 } else { 5 };
     let folder = tempfile::Builder::new().prefix("gt-").tempdir().unwrap();
     let (events, _inbox) = Bus::new();
     let connections =
         Connections::new(folder.path().join("state"), folder.path().join("run"), folder.path().to_owned(), events);
     let text = |host: &Value, key: &str| host[key].as_str().unwrap().to_owned();
-    let names: Vec<String> = (0..HOSTS).map(|number| format!("host-{number}")).collect();
+    let names: Vec<String> = (0..count).map(|number| format!("host-{number}")).collect();
     let entries: Vec<HostEntry> = hosts
         .iter()
         .zip(&names)
@@ -151,11 +254,14 @@ async fn eight_hosts_at_forty_milliseconds() {
             },
         })
         .collect();
+    let begin = Instant::now();
     connections.write(&entries).unwrap();
+    let resolving = begin.elapsed();
 
     let (mut floors, mut products): ([Vec<Duration>; 2], [Vec<Duration>; 2]) = Default::default();
+    let mut of_peers: BTreeMap<&str, ([Vec<Duration>; 2], u64)> = BTreeMap::new();
     let mut connecting = Vec::new();
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let program = plain(&format!("/var/tmp/plain-{round}"));
         let stage = stage(&format!("/var/tmp/stage-{round}"));
         let home = format!("/var/lib/gpucl/round-{round}");
@@ -174,17 +280,29 @@ async fn eight_hosts_at_forty_milliseconds() {
                 );
             }
         }
+        for peer in peers(folder.path(), &connections.config_file(), &names, &format!("/var/tmp/peer-{round}")) {
+            let peer_home = format!("/var/tmp/peer-{round}");
+            let clear = format!("rm -rf {peer_home}\n");
+            floor(&connections.config_file(), &names, &clear);
+            let (times, memory) = of_peers.entry(peer.name).or_default();
+            for time in times {
+                let (took, mib) = peer.run(folder.path());
+                time.push(took);
+                *memory = mib.max(*memory);
+            }
+        }
     }
     let delay = format!("{DELAY} ms by {}", text(&hosts[0], "delay_by"));
-    println!("{HOSTS} hosts, {delay}, {STEPS} steps, the middle of {ROUNDS} rounds");
-    println!("connecting: {} ms of it", median(connecting).as_millis());
+    println!("{count} hosts, {delay}, {STEPS} steps, the middle of {rounds} rounds; at most {} MiB", own_memory());
+    println!("connecting: {} ms of it; `ssh -G` before: {} ms", median(connecting).as_millis(), resolving.as_millis());
     for (again, word) in [(0, "cold"), (1, "unchanged")] {
-        let (floor, product) = (median(floors[again].clone()), median(products[again].clone()));
-        let ratio = product.as_secs_f64() / floor.as_secs_f64();
-        println!(
-            "{word}: ratio {ratio:.2} ({} ms; one plain ssh per host {} ms)",
-            product.as_millis(),
-            floor.as_millis()
-        );
+        let floor = median(floors[again].clone());
+        let ratio =
+            |time: Duration| format!("{:.2} ({} ms)", time.as_secs_f64() / floor.as_secs_f64(), time.as_millis());
+        let product = median(products[again].clone());
+        println!("{word}: gpucl {}; one plain ssh per host {} ms", ratio(product), floor.as_millis());
+        for (name, (times, memory)) in &of_peers {
+            println!("{word}: {name} {}; its largest process {memory} MiB", ratio(median(times[again].clone())));
+        }
     }
 }

@@ -58,6 +58,7 @@ pub(super) fn stage(steps: Vec<Step>) -> Stage {
         files: Vec::new(),
         variables: BTreeMap::new(),
         timeout: Duration::from_secs(60),
+        wants_facts: true,
     }
 }
 

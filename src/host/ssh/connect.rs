@@ -21,6 +21,9 @@ const BUSY: Duration = Duration::from_secs(20);
 /// How long a machine being created may refuse the key that is being installed on it.
 const PROVISIONING: Duration = Duration::from_secs(180);
 
+/// How many hosts are resolved at once.
+const AT_ONCE: usize = 8;
+
 /// The connections to the hosts of one cluster.
 #[derive(Debug)]
 pub struct Connections {
@@ -52,25 +55,22 @@ impl Connections {
     pub fn write(&self, hosts: &[HostEntry]) -> Result<()> {
         let known_hosts = self.known_hosts_file();
         let before = read(&known_hosts)?;
-        let mut blocks = Vec::new();
-        for HostEntry { names, target } in hosts {
-            let entry = HostEntry { names: names.clone(), target: target.clone().at_home(&self.home) };
-            // Checked before `ssh` sees any of it, wherever it came from.
-            if let Some((key, message)) = target.faults().first() {
-                let name = names.first().map_or("a host", String::as_str);
+        let entries: Vec<HostEntry> = hosts
+            .iter()
+            .map(|HostEntry { names, target }| HostEntry {
+                names: names.clone(),
+                target: target.clone().at_home(&self.home),
+            })
+            .collect();
+        // Checked before `ssh` sees any of it, wherever it came from.
+        for entry in &entries {
+            if let Some((key, message)) = entry.target.faults().first() {
+                let name = entry.names.first().map_or("a host", String::as_str);
                 return Err(Error::new(ErrorKind::Host, format!("resolve the SSH settings of {name}"))
                     .because(format!("its `{key}` {message}")));
             }
-            let resolved = tool::resolve(&entry)?;
-            let mut block = Block { entry, resolved, trust: Trust::FirstUse };
-            let is_recorded = config::lines_of(&before, &block.alias()).next().is_some();
-            if target.host_key.is_some() {
-                block.trust = Trust::Given;
-            } else if !is_recorded && tool::is_known_to_user(&block.resolved, block.address(), block.port())? {
-                block.trust = Trust::Users;
-            }
-            blocks.push(block);
         }
+        let blocks = self.blocks_of(entries, &before)?;
         let doing = || format!("write into {}", self.folder.display());
         create_private_dir(&self.folder).doing(ErrorKind::State, doing)?;
         for (file, text) in [
@@ -84,6 +84,38 @@ impl Connections {
         }
         *self.blocks.lock().unwrap_or_else(PoisonError::into_inner) = blocks;
         Ok(())
+    }
+
+    /// The blocks of these hosts: those known before, and the others resolved side by side, three processes for each.
+    fn blocks_of(&self, entries: Vec<HostEntry>, known_hosts: &str) -> Result<Vec<Block>> {
+        let known = self.blocks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let resolve = |entry: HostEntry| -> Result<Block> {
+            if let Some(block) = known.iter().find(|block| block.entry == entry) {
+                return Ok(block.clone());
+            }
+            let resolved = tool::resolve(&entry)?;
+            let mut block = Block { entry, resolved, trust: Trust::FirstUse };
+            let is_recorded = config::lines_of(known_hosts, &block.alias()).next().is_some();
+            if block.entry.target.host_key.is_some() {
+                block.trust = Trust::Given;
+            } else if !is_recorded && tool::is_known_to_user(&block.resolved, block.address(), block.port())? {
+                block.trust = Trust::Users;
+            }
+            Ok(block)
+        };
+        let share = entries.len().div_ceil(AT_ONCE).max(1);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = entries
+                .chunks(share)
+                .map(|part| scope.spawn(|| part.iter().cloned().map(resolve).collect::<Result<Vec<_>>>()))
+                .collect();
+            let mut blocks = Vec::new();
+            for thread in threads {
+                let resolved = thread.join().map_err(|_| Error::new(ErrorKind::Internal, "resolve SSH settings"))?;
+                blocks.extend(resolved?);
+            }
+            Ok(blocks)
+        })
     }
 
     /// Removes the key recorded at the first connection to a host; returns whether there was one.

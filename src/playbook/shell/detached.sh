@@ -7,11 +7,13 @@ give_back() {
     done
 }
 
+forget_reboots() { [ ! -e "$home/program/rebooted" ] || rm -f "$home/program/rebooted"; }
+
 finish() {
     case $1 in
-        ok) rm -f "$home/program/rebooted" ;;
+        ok) forget_reboots ;;
         failed | timeout)
-            rm -f "$home/program/rebooted"
+            forget_reboots
             give_back
             ;;
     esac
@@ -35,12 +37,12 @@ begin() {
     say begin "$stage"
 }
 
-# Runs the script $1 for at most $2 seconds, in its own session and without the lock; sets `code` and `late`.
+# Runs the script $1 for at most $2 seconds, in its own process group and without the lock; sets `code` and `late`.
 run_script() {
     set_now
     late=
     until=$((now + $2 * 1000))
-    GPUCL_PROGRAM=$id setsid timeout -k 5 "$2" sh "$1" </dev/null 9>&- &
+    GPUCL_PROGRAM=$id timeout -k 5 "$2" sh "$1" </dev/null 9>&- &
     code=0
     # A shell prints `Killed` for its children; that is not the step's output.
     { wait $! || code=$?; } 2>/dev/null
@@ -101,7 +103,7 @@ step() {
     attempt=0
     while :; do
         set_limit "$3"
-        rm -f "$dir/$1.skipped"
+        [ ! -e "$dir/$1.skipped" ] || rm -f "$dir/$1.skipped"
         run_script "$dir/$1.sh" "$limit_now"
         [ "$code" -ne 0 ] || break
         sweep "$id"

@@ -101,19 +101,23 @@ start() {
     # Keep the last program's folder: another exec may still read its result.
     last=
     if read_current; then last=$c_dir; fi
-    rm -f "$home/program/current"
+    [ ! -e "$home/program/current" ] || rm -f "$home/program/current"
     for old in "$home/program/$stage-"*; do
-        [ "$old" = "$last" ] && [ "$old" != "$dir" ] || rm -rf "$old"
+        [ ! -e "$old" ] || [ "$old" = "$last" ] && [ "$old" != "$dir" ] || rm -rf "$old"
     done
     mkdir -p "$dir" || trouble "the folder $dir cannot be created$(or_full)"
     # The values of the last program, for `saved` and for skipped steps.
     [ ! -r "$home/prepared/$stage" ] || cp "$home/prepared/$stage" "$dir/values" || trouble "$dir cannot be written$(or_full)"
     deliver || trouble "a file cannot be written$(or_full)"
     # From here on the stage counts as incomplete.
-    rm -f "$home/prepared/$stage" || trouble "$home/prepared/$stage cannot be removed"
-    # Where systemd ends a session's processes with its connection, a separate scope survives.
-    if [ "$(id -u)" = 0 ] && [ -d /run/systemd/system ] && systemd-run --scope --quiet --collect true >/dev/null 2>&1; then
-        setsid systemd-run --scope --quiet --collect --unit="gpucl-$id" sh "$dir/run.sh" </dev/null >>"$dir/log" 2>&1 &
+    [ ! -e "$home/prepared/$stage" ] || rm -f "$home/prepared/$stage" || trouble "$home/prepared/$stage cannot be removed"
+    # Where systemd ends a session's processes with its connection, a separate scope survives. Whether it can be had is
+    # known only by starting in it.
+    if [ -d /run/systemd/system ] && [ "$(id -u)" = 0 ]; then
+        setsid sh -c '
+            systemd-run --scope --quiet --collect --unit="gpucl-$1" sh -c '\''exec sh "$1" 2>&3 3>&-'\'' - "$2" 3>&1 2>/dev/null ||
+                grep -q "^$1 " "$3" 2>/dev/null || exec sh "$2"' - "$id" "$dir/run.sh" "$home/program/current" \
+            </dev/null >>"$dir/log" 2>&1 &
     else
         setsid sh "$dir/run.sh" </dev/null >>"$dir/log" 2>&1 &
     fi
@@ -121,35 +125,39 @@ start() {
     tries=0
     until read_current && [ "$c_id" = "$id" ]; do
         tries=$((tries + 1))
-        [ "$tries" -lt 200 ] || trouble "the program did not start: $(tail -n 3 "$dir/log" 2>/dev/null)"
-        nap 0.05
+        [ "$tries" -lt 400 ] || trouble "the program did not start: $(tail -n 3 "$dir/log" 2>/dev/null)"
+        if [ "$tries" -lt 20 ]; then nap 0.01; else nap 0.05; fi
     done
 }
 
-# Prints the new whole lines of the log, and then the byte offset reached.
+# Prints what is new in the log, a line break, and then the byte offset reached: a line may not be whole yet.
 show_new() {
     size=$(wc -c <"$c_dir/log") || return 0
     size=$((size))
     [ "$size" -gt "$reached" ] || return 0
-    if [ -n "$over" ]; then
-        tail -c "+$((reached + 1))" "$c_dir/log"
-        [ "$over" = result ] || echo
-        reached=$size
-    else
-        lines=$(tail -c "+$((reached + 1))" "$c_dir/log" | head -c "$((size - reached))" | wc -l)
-        [ "$lines" -gt 0 ] || return 0
-        bytes=$(tail -c "+$((reached + 1))" "$c_dir/log" | head -n "$lines" | wc -c)
-        tail -c "+$((reached + 1))" "$c_dir/log" | head -n "$lines"
-        reached=$((reached + bytes))
-    fi
+    tail -c "+$((reached + 1))" "$c_dir/log" | head -c "$((size - reached))"
+    reached=$size
+    echo
     say at "$reached"
+}
+
+# Waits a fifth of a second, or until the program ends: its lock is free then.
+nap_or_end() {
+    code=0
+    flock -s -E 7 -w 0.2 "$lock" true 2>/dev/null || code=$?
+    case $code in
+        7) return 0 ;;
+        # The program must have ended, or something else took its lock away.
+        0) [ -n "$is_free" ] || { is_free=1; return 0; } ;;
+    esac
+    nap 0.2
 }
 
 # Follows the current program from byte $1 of its log to its end; sets `over`.
 follow() {
     reached=$1
     over=
-    ticks=0
+    is_free=
     same=other
     [ "$c_stage-$c_digest" != "$stage-$digest" ] || same=same
     say log "$c_nonce" "$c_id" "$same" "$c_stage"
@@ -173,8 +181,7 @@ follow() {
         fi
         show_new
         [ -z "$over" ] || break
-        ticks=$((ticks + 1))
-        if [ "$ticks" -lt 10 ]; then nap 0.05; else nap 0.2; fi
+        nap_or_end
     done
     # It may have ended normally between the two checks.
     if [ "$over" = died ] && [ -e "$c_dir/result" ]; then
@@ -202,9 +209,9 @@ main() {
     for tool in flock setsid timeout base64 grep; do
         command -v "$tool" >/dev/null 2>&1 || trouble "the command $tool is missing on this host"
     done
-    mkdir -p "$home/program" "$home/prepared" "${lock%/*}" || trouble "the folder $home cannot be written$(or_full)"
+    [ -d "$home/program" ] && [ -d "$home/prepared" ] && [ -d "${lock%/*}" ] || mkdir -p "$home/program" "$home/prepared" "${lock%/*}" || trouble "the folder $home cannot be written$(or_full)"
     cd "$home" || trouble "the folder $home cannot be entered"
-    facts
+    fact boot_id "$boot"
     waited=0
     waiting_since=
     waiting_for=
@@ -229,6 +236,7 @@ main() {
                 if is_unchanged; then
                     say_values "$home/prepared/$stage"
                     say unchanged
+                    verdict=ok
                     break
                 fi
                 start
@@ -246,11 +254,7 @@ main() {
         report
         [ "$same" = other ] && [ "$over" != stuck ] || break
     done
-    # The program may have changed the facts: once its driver is installed, a GPU reports its name.
-    case ${verdict-} in ok*)
-        say facts-again
-        facts
-        ;;
-    esac
+    # Only now: once its driver is installed, a GPU reports its name.
+    case ${verdict-} in ok*) [ -n "$brief" ] || facts ;; esac
     say bye
 }

@@ -2,8 +2,17 @@
 
 fact() { say fact "$@"; }
 
-# The value of $1 in /etc/os-release, without quotes.
-release() { sed -n "s/^$1=//p" /etc/os-release 2>/dev/null | tr -d '"' | head -n 1; }
+# The values of ID and VERSION_ID in /etc/os-release, without quotes.
+facts_release() {
+    [ -r /etc/os-release ] || return 0
+    while IFS='=' read -r name text; do
+        text=${text#[\"\']}
+        case $name in
+            ID) fact os "${text%[\"\']}" ;;
+            VERSION_ID) fact os_version "${text%[\"\']}" ;;
+        esac
+    done </etc/os-release
+}
 
 # The free KiB of the file system that path $1 is on, or will be on.
 free_of() {
@@ -14,7 +23,8 @@ free_of() {
 
 # Sets `found` to version and path when the command $1 is a working Python, and `fit` when Ray supports it.
 python_of() {
-    found=$(timeout 10 "$1" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3], sys.executable)' 2>/dev/null) || return 1
+    # Without the packages of its site, which are not asked about.
+    found=$(timeout 10 "$1" -S -c 'import sys; print("%d.%d.%d" % sys.version_info[:3], sys.executable)' 2>/dev/null) || return 1
     case $found in 3.1[0-3].* | 3.[0-9].* | 3.[1-9][0-9].*) ;; *) return 1 ;; esac
     case $found in 3.1[0-3].*) fit=1 ;; esac
 }
@@ -134,14 +144,53 @@ facts_system() {
     ! is_active firewalld || fact firewall firewalld
     if grep -q -s '^ENABLED=yes' /etc/ufw/ufw.conf && is_active ufw; then fact firewall ufw; fi
     ! is_active nftables || fact firewall nftables
-    sed -n 's/^\(video\|render\):[^:]*:\([0-9]*\):.*/\1 \2/p' /etc/group 2>/dev/null | while read -r line; do fact group "$line"; done
+    while IFS=: read -r name _ gid _; do
+        case $name in video | render) fact group "$name $gid" ;; esac
+    done </etc/group
     for file in /etc/cdi/*.yaml /etc/cdi/*.json /var/run/cdi/*.yaml /var/run/cdi/*.json; do
         [ ! -e "$file" ] || fact cdi "$file"
     done
     facts_secure_boot
-    # In the kernel's own format; parsed by the caller.
-    fact listening "$(awk '$4 == "0A" { print $2 }' /proc/net/tcp /proc/net/tcp6 2>/dev/null | sort -u | tr '\n' ' ')"
-    fact addresses "$(awk '/\/32 host LOCAL/ { print last } { last = $2 }' /proc/net/fib_trie 2>/dev/null | sort -u | tr '\n' ' ')"
+    facts_network
+}
+
+# The sockets that listen, and the machine's addresses, in the kernel's own format; parsed by the caller.
+facts_network() {
+    set --
+    for file in /proc/net/tcp /proc/net/tcp6 /proc/net/fib_trie; do
+        [ ! -r "$file" ] || set -- "$@" "$file"
+    done
+    listening= addresses=
+    while read -r kind text; do
+        case $kind in
+            listens) listening="$listening$text " ;;
+            address) addresses="$addresses$text " ;;
+        esac
+    done <<FOUND
+$(awk 'FILENAME ~ /tcp/ { if ($4 == "0A") print "listens", $2; next }
+       /\/32 host LOCAL/ { print "address", last } { last = $2 }' "$@" 2>/dev/null | sort -u)
+FOUND
+    fact listening "$listening"
+    fact addresses "$addresses"
+}
+
+# The free KiB below the home folder, /var/lib and /dev/shm.
+facts_space() {
+    place=$home
+    until [ -e "$place" ] || [ -z "$place" ]; do place=${place%/*}; done
+    set -- "${place:-/}" /var/lib
+    [ ! -d /dev/shm ] || set -- "$@" /dev/shm
+    number=0
+    while read -r _ _ _ room _; do
+        number=$((number + 1))
+        case $number in
+            2) fact disk_free "$room" ;;
+            3) fact lib_free "$room" ;;
+            4) fact shm_free "$room" ;;
+        esac
+    done <<FOUND
+$(df -Pk "$@" 2>/dev/null)
+FOUND
 }
 
 facts() {
@@ -151,17 +200,17 @@ facts() {
         say facts-end
         return 0
     fi
-    fact os "$(release ID)"
-    fact os_version "$(release VERSION_ID)"
-    fact kernel "$(uname -r)"
+    facts_release
+    read -r kernel </proc/sys/kernel/osrelease
+    fact kernel "$kernel"
     fact arch "$(uname -m)"
     fact boot_id "$boot"
     fact cpus "$(getconf _NPROCESSORS_ONLN 2>/dev/null || nproc)"
-    fact memory "$(sed -n 's/^MemTotal: *\([0-9]*\) kB$/\1/p' /proc/meminfo)"
+    while read -r name memory _; do
+        [ "$name" != MemTotal: ] || { fact memory "$memory"; break; }
+    done </proc/meminfo
     fact user "$(id -un 2>/dev/null || id -u)"
-    fact disk_free "$(free_of "$home")"
-    fact lib_free "$(free_of /var/lib)"
-    fact shm_free "$(df -Pk /dev/shm 2>/dev/null | awk 'END { print $4 }')"
+    facts_space
     facts_python
     if command -v uv >/dev/null 2>&1; then fact uv "$(timeout 10 uv --version 2>/dev/null)"; fi
     facts_engine

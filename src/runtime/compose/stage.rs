@@ -85,7 +85,7 @@ pub(super) fn deploy(project: &Project<'_>, files: Vec<StageFile>, nodes: &[Node
         ..Step::default()
     });
     let timeout = timeouts.prepare.0 + limit + MARGIN;
-    Stage { name: "deploy".to_owned(), steps, files, variables, timeout }
+    Stage { name: "deploy".to_owned(), steps, files, variables, timeout, wants_facts: false }
 }
 
 /// The last step: it returns the check results as values of the stage, which saves an exec.

@@ -191,7 +191,10 @@ pub(super) fn deploy(
         ..Step::default()
     };
     let timeout = timeouts.prepare.0 + limit + MARGIN;
-    Ok((Stage { name: "deploy".to_owned(), steps: vec![start, wait], files, variables, timeout }, digests))
+    Ok((
+        Stage { name: "deploy".to_owned(), steps: vec![start, wait], files, variables, timeout, wants_facts: false },
+        digests,
+    ))
 }
 
 fn wait_errors() -> Vec<KnownError> {
