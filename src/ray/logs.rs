@@ -26,6 +26,12 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(50);
 /// One message has up to ten lines, and a progress bar may be one line of many megabytes.
 const MESSAGE_LIMIT: usize = 256 * 1024 * 1024;
 
+/// How often a followed job is asked whether it has ended: Ray closes the stream of its log only three seconds later
+/// (ray 2.60.0).
+const ENDED_EVERY: Duration = Duration::from_secs(1);
+/// With a longer log, the stream's own end is awaited, in bytes: reading it all again would take longer.
+const SHORT_LOG: usize = 4 * 1024 * 1024;
+
 /// The longest log that is read at once, in bytes; a longer one is followed.
 const WHOLE_LIMIT: usize = 256 * 1024 * 1024;
 
@@ -257,15 +263,9 @@ struct Following<'a, 'b> {
 impl Following<'_, '_> {
     /// Follows over one connection; `None` if it was closed normally and the job still runs.
     async fn one_connection(&mut self, lost: &mut bool) -> Result<Option<Followed>> {
-        if *lost {
-            // For a job that has ended, one answer is enough: a poor link may never carry a whole stream.
-            let job = self.client.job(self.id).await?;
-            self.last_contact = Instant::now();
-            if job.status.is_terminal() {
-                let text = self.client.logs(self.id).await?;
-                let left = self.hand_over(&text, &mut 0).is_break();
-                return Ok(Some(if left { Followed::Left } else { Followed::Ended(Box::new(job)) }));
-            }
+        // For a job that has ended, one answer is enough: a poor link may never carry a whole stream.
+        if *lost && let Some(followed) = self.if_ended().await? {
+            return Ok(Some(followed));
         }
         let mut tail = self.client.tail(self.id).await?;
         self.last_contact = Instant::now();
@@ -274,6 +274,8 @@ impl Following<'_, '_> {
         }
         let mut seen = 0;
         let mut look = tokio::time::interval_at(Instant::now() + PING_EVERY / 3, PING_EVERY);
+        let mut ended = tokio::time::interval_at(Instant::now() + ENDED_EVERY, ENDED_EVERY);
+        ended.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let piece = tokio::select! {
                 piece = tail.next() => {
@@ -281,6 +283,11 @@ impl Following<'_, '_> {
                     self.last_contact = Instant::now();
                     piece
                 }
+                _ = ended.tick(), if self.handed_over < SHORT_LOG => match self.if_ended().await {
+                    Ok(Some(followed)) => return Ok(Some(followed)),
+                    // The stream says what is wrong.
+                    Ok(None) | Err(_) => continue,
+                },
                 // A job without any output may wait for resources: report each reason once.
                 _ = look.tick(), if self.handed_over == 0 => {
                     if self.report_waiting().await.is_break() {
@@ -296,6 +303,18 @@ impl Following<'_, '_> {
         }
         let job = self.client.job(self.id).await?;
         Ok(job.status.is_terminal().then(|| Followed::Ended(Box::new(job))))
+    }
+
+    /// Delivers the rest of the log if the job has ended.
+    async fn if_ended(&mut self) -> Result<Option<Followed>> {
+        let job = self.client.job(self.id).await?;
+        self.last_contact = Instant::now();
+        if !job.status.is_terminal() {
+            return Ok(None);
+        }
+        let text = self.client.logs(self.id).await?;
+        let left = self.hand_over(&text, &mut 0).is_break();
+        Ok(Some(if left { Followed::Left } else { Followed::Ended(Box::new(job)) }))
     }
 
     /// Delivers the new part of a piece. `seen` is how much of the log this connection has played, in bytes.

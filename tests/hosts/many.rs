@@ -280,6 +280,10 @@ async fn measure(count: usize) {
                 );
             }
         }
+        // They take minutes with many hosts: once is enough to see that, and 128 would show the same.
+        if count > 32 || (count > 8 && round > 0) {
+            continue;
+        }
         for peer in peers(folder.path(), &connections.config_file(), &names, &format!("/var/tmp/peer-{round}")) {
             let peer_home = format!("/var/tmp/peer-{round}");
             let clear = format!("rm -rf {peer_home}\n");

@@ -28,13 +28,13 @@ pub(super) fn checks(cluster: &Cluster<'_>, host: &HostInput, image: &str) -> Re
     let mut text = header(&host.tag);
     text.push_str(CHECKS);
     let name = host.key.display_name();
-    let mut in_container = |check: &str, target: &str, limit: u32, key: &Key, command: &str, want: &Value| {
+    let mut in_container = |run: &str, check: &str, target: &str, limit: u32, key: &Key, command: &str, want: &Value| {
         let words = [check, target].map(quote).join(" ");
         let container = quote(&scope.tag(key).to_string());
         let isolated = if command == "client" { "" } else { "-I " };
         let _ = writeln!(
             text,
-            "in_container {words} {} {container} python3 {isolated}/opt/gpucl/probe.py {command} {} </dev/null &",
+            "{run} {words} {} {container} python3 {isolated}/opt/gpucl/probe.py {command} {} </dev/null &",
             limit + 10,
             quote(&want.to_string()),
         );
@@ -52,11 +52,11 @@ pub(super) fn checks(cluster: &Cluster<'_>, host: &HostInput, image: &str) -> Re
             .collect();
         let target = node.key.display_name();
         let want = json!({"target": target, "vendor": vendor, "count": gpus.len(), "ids": ids, "host": name});
-        in_container("gpu", &target, GPU_LIMIT, &node.key, "gpu", &want);
+        in_container("in_container", "gpu", &target, GPU_LIMIT, &node.key, "gpu", &want);
     }
     if nodes.iter().any(|node| node.role == NodeRole::Head) {
         let want = of_cluster(cluster);
-        in_container("cluster", "head", CLUSTER_LIMIT, &Key::head(), "cluster", &want);
+        in_container("in_container", "cluster", "head", CLUSTER_LIMIT, &Key::head(), "cluster", &want);
         let has_jupyter = cluster.request.spec.services().jupyter.settings().is_some();
         let from = if has_jupyter { Key::service("jupyter") } else { Key::head() };
         let want = json!({
@@ -65,7 +65,14 @@ pub(super) fn checks(cluster: &Cluster<'_>, host: &HostInput, image: &str) -> Re
             "workers": workers(cluster),
             "timeout_s": CLIENT_LIMIT,
         });
-        in_container("client", &from.display_name(), CLIENT_LIMIT, &from, "client", &want);
+        // Of nodes on other hosts, this one does not see whether they were restarted.
+        let run = if cluster.bridge {
+            let of = nodes.iter().map(|node| &node.key).chain([&from]).map(|key| scope.tag(key).to_string());
+            format!("client {}", quote(&of.collect::<Vec<_>>().join(" ")))
+        } else {
+            "in_container".to_owned()
+        };
+        in_container(&run, "client", &from.display_name(), CLIENT_LIMIT, &from, "client", &want);
     }
     if nodes.iter().any(|node| node.role == NodeRole::Head)
         && let Some((want, secrets)) = of_services(cluster)

@@ -148,7 +148,7 @@ impl ProjectWorld {
         connected.end_abandoned().await?;
         let clean = match self.config.purpose {
             Purpose::Remove(clean) => clean,
-            Purpose::Check | Purpose::Inspect | Purpose::Glance => CleanOptions::default(),
+            Purpose::Check | Purpose::Verify | Purpose::Inspect | Purpose::Glance => CleanOptions::default(),
         };
         let tag = self.config.scope.tag(host).to_string();
         let script = self.runtime().clean_script(&tag, &self.folders(host), clean);

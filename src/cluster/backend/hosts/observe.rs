@@ -1,6 +1,7 @@
 //! Observation of hosts: one exec per host reports its facts, what of ours is on it, and its check results.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 
@@ -13,6 +14,9 @@ use crate::playbook::{self, Inspection, Stage};
 use crate::render::quote_path;
 use crate::runtime::project::{self, Container, Observation};
 use crate::state::{ClusterState, ItemKind};
+
+/// How long `up` shows the result of a check that is slow again, while nothing was restarted; `verify` never does.
+const RECENT: Duration = Duration::from_secs(600);
 
 impl ProjectWorld {
     /// Observes the provider, then inspects all hosts concurrently.
@@ -71,9 +75,15 @@ impl ProjectWorld {
         let tag = self.config.scope.tag(host).to_string();
         let mut script = self.runtime().inspect_script(&tag, &self.folders(host));
         let deployment = expected.and_then(|expected| expected.deployment.as_ref());
-        if let (true, Some(deployment)) = (self.config.purpose == Purpose::Check, deployment) {
+        let recent = match self.config.purpose {
+            Purpose::Check => Some(RECENT),
+            Purpose::Verify => Some(Duration::ZERO),
+            _ => None,
+        };
+        if let (Some(recent), Some(deployment)) = (recent, deployment) {
             script.push_str(&format!(
-                "\nif grep -q -x '#digest {}' {} 2>/dev/null; then\n{}\nfi\n",
+                "\nrecent={}\nif grep -q -x '#digest {}' {} 2>/dev/null; then\n{}\nfi\n",
+                recent.as_secs(),
                 deployment.stage.digest(),
                 quote_path(&format!("{}/prepared/{}", self.home(host), deployment.stage.name)),
                 deployment.checks

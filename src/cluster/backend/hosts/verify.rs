@@ -18,7 +18,7 @@ use crate::util::human;
 
 /// Runs all checks again, with one exec per host.
 pub(super) async fn verify(settings: &Settings, spec: &Spec, store: Store) -> Result<Verified> {
-    let world = open_world(settings, spec, &store, Purpose::Check)?;
+    let world = open_world(settings, spec, &store, Purpose::Verify)?;
     let ledger = Ledger::new(store);
     let known = ledger.state();
     world.observe(&known).await?;

@@ -33,6 +33,8 @@ pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 pub(super) enum Purpose {
     /// To observe and change; inspecting a host also runs its checks.
     Check,
+    /// To observe, with every check run now.
+    Verify,
     /// To observe, without checks.
     Inspect,
     /// To observe only what runs.
