@@ -106,6 +106,16 @@ fn again_beside_a_job(env: &TestEnv, host: &TestHost) {
     println!("second up: {:.1} s", begin.elapsed().as_secs_f64());
     assert_eq!(host.sessions() - sessions, 1, "an unchanged up is one session");
     assert_eq!(host.sh(started), before, "no container was started anew");
+    // The slow check is shown with its age while nothing was restarted; `verify` runs it.
+    let shown = |command: &str| {
+        let outcome = gpucl(env, &[command]).exits(0);
+        let lines: Vec<String> =
+            outcome.stdout.lines().chain(outcome.stderr.lines()).filter(|line| line.contains("task ran")).map(str::to_owned).collect();
+        assert!(!lines.is_empty(), "{}{}", outcome.stdout, outcome.stderr);
+        lines.iter().all(|line| line.contains("nothing was restarted since"))
+    };
+    assert!(shown("up"), "a check that has just passed is shown again");
+    assert!(!shown("verify"), "verify runs every check");
     until("the job to succeed", 180, || {
         let list = gpucl(env, &["--output", "json", "job", "status", "long"]);
         list.stdout.contains("SUCCEEDED").then_some(())
