@@ -109,8 +109,13 @@ fn again_beside_a_job(env: &TestEnv, host: &TestHost) {
     // The slow check is shown with its age while nothing was restarted; `verify` runs it.
     let shown = |command: &str| {
         let outcome = gpucl(env, &[command]).exits(0);
-        let lines: Vec<String> =
-            outcome.stdout.lines().chain(outcome.stderr.lines()).filter(|line| line.contains("task ran")).map(str::to_owned).collect();
+        let lines: Vec<String> = outcome
+            .stdout
+            .lines()
+            .chain(outcome.stderr.lines())
+            .filter(|line| line.contains("task ran"))
+            .map(str::to_owned)
+            .collect();
         assert!(!lines.is_empty(), "{}{}", outcome.stdout, outcome.stderr);
         lines.iter().all(|line| line.contains("nothing was restarted since"))
     };

@@ -28,17 +28,18 @@ pub(super) fn checks(cluster: &Cluster<'_>, host: &HostInput, image: &str) -> Re
     let mut text = header(&host.tag);
     text.push_str(CHECKS);
     let name = host.key.display_name();
-    let mut in_container = |run: &str, check: &str, target: &str, limit: u32, key: &Key, command: &str, want: &Value| {
-        let words = [check, target].map(quote).join(" ");
-        let container = quote(&scope.tag(key).to_string());
-        let isolated = if command == "client" { "" } else { "-I " };
-        let _ = writeln!(
-            text,
-            "{run} {words} {} {container} python3 {isolated}/opt/gpucl/probe.py {command} {} </dev/null &",
-            limit + 10,
-            quote(&want.to_string()),
-        );
-    };
+    let mut in_container =
+        |run: &str, check: &str, target: &str, limit: u32, key: &Key, command: &str, want: &Value| {
+            let words = [check, target].map(quote).join(" ");
+            let container = quote(&scope.tag(key).to_string());
+            let isolated = if command == "client" { "" } else { "-I " };
+            let _ = writeln!(
+                text,
+                "{run} {words} {} {container} python3 {isolated}/opt/gpucl/probe.py {command} {} </dev/null &",
+                limit + 10,
+                quote(&want.to_string()),
+            );
+        };
     let nodes: Vec<&NodeSpec> = cluster.request.nodes.iter().filter(|node| node.host == host.key).collect();
     let (mut promised, mut vendor) = (0, Vendor::Nvidia);
     for node in &nodes {
