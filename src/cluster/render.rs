@@ -33,6 +33,7 @@ Values that are not known yet have placeholders:
 - No secret is rendered, not even those of an existing store: secrets/ says what will be there.
 - GPUs are those that the host has reported, or GPU-0, GPU-1 and so on. Ports are those of the cluster, or those that
   `up` tries first; if they are in use, it takes others.
+- CPUs and memory are shares of what the host has reported, or of 64 CPUs and 64 GiB.
 - The owner in every tag is 00000000 until the first `up` has created one.
 ";
 
@@ -45,15 +46,23 @@ pub struct RenderedFile {
     pub bytes: Vec<u8>,
 }
 
+/// The CPUs of a host that has not been inspected, unless the spec asks for more.
+const STAND_IN_CPUS: u32 = 64;
+
 /// Placeholder facts for a host that has not been inspected: enough for what the spec asks.
-fn stand_in(spec: &Spec) -> Facts {
-    let workers = &spec.ray.workers;
-    let here = workers.count.unwrap_or(1).div_ceil(u32::try_from(spec.hosts.len()).unwrap_or(1).max(1));
-    let gpus = match workers.per {
-        Some(Per::Gpu) => 1,
-        Some(Per::Host) => workers.gpus.unwrap_or(1),
-        None => here * workers.gpus.unwrap_or(0),
-    };
+fn stand_in(spec: &Spec, host: usize) -> Facts {
+    let (mut gpus, mut cpus) = (0, spec.ray.head.cpus);
+    for group in spec.ray.workers.groups().iter().filter(|group| spec.runs_on(group, host)) {
+        let hosts = (0..spec.hosts.len()).filter(|other| spec.runs_on(group, *other)).count();
+        let here = group.count.unwrap_or(1).div_ceil(u32::try_from(hosts).unwrap_or(1).max(1));
+        let (workers, gpus_each) = match group.per {
+            Some(Per::Gpu) => (1, 1),
+            Some(Per::Host) => (1, group.gpus.unwrap_or(1)),
+            None => (here, group.gpus.unwrap_or(0)),
+        };
+        gpus += workers * gpus_each;
+        cpus += workers * group.cpus.unwrap_or(1);
+    }
     let gpu = |number: u32| GpuFact {
         pci: format!("0000:{:02x}:00.0", number + 1),
         vendor: Vendor::Nvidia,
@@ -70,7 +79,7 @@ fn stand_in(spec: &Spec) -> Facts {
         os: "ubuntu".to_owned(),
         os_version: "24.04".to_owned(),
         arch: "x86_64".to_owned(),
-        cpus: 4096,
+        cpus: cpus.max(STAND_IN_CPUS),
         memory: 64 << 30,
         gpus: (0..gpus).map(gpu).collect(),
         ..Facts::default()
@@ -101,7 +110,7 @@ fn hosts(spec: &Spec, scope: &crate::name::Scope, known: &ClusterState) -> Vec<H
         let noted = known.host(&key).cloned().unwrap_or_default();
         HostInput {
             tag: scope.tag(&key).to_string(),
-            facts: noted.facts.unwrap_or_else(|| stand_in(spec)),
+            facts: noted.facts.unwrap_or_else(|| stand_in(spec, index)),
             address: noted.address.unwrap_or_else(|| address_of(&spec.hosts[index])),
             ports: noted.ports.unwrap_or_else(|| runtime.choose_ports(&BTreeSet::new())),
             folders: runtime.folders_of(&scope.tag(&key).to_string()),
@@ -185,7 +194,8 @@ pub async fn render(settings: &Settings, loaded: &Loaded) -> Result<Vec<Rendered
 pub fn ray_cluster_yaml(settings: &Settings, loaded: &Loaded) -> Result<Vec<RenderedFile>> {
     let spec = &loaded.spec;
     let scope = settings.scope(&spec.name);
-    let hosts = hosts(spec, &scope, &known_of(settings, spec)?);
+    let known = known_of(settings, spec)?;
+    let hosts = hosts(spec, &scope, &known);
     let nodes = nodes_on(loaded, &hosts)?;
     let text = |key: &str| spec.hosts.first().and_then(|entry| entry.get(key)).and_then(Value::as_str);
     let addresses: Vec<String> = spec.hosts.iter().map(address_of).collect();
@@ -201,14 +211,19 @@ pub fn ray_cluster_yaml(settings: &Settings, loaded: &Loaded) -> Result<Vec<Rend
         let workers = nodes.iter().filter(|node| node.host == host.key && node.key != Key::head());
         workers.map(|node| node.cpus).sum::<u32>()
     };
+    // Without a number, Ray counts the CPUs itself: a host's share is unknown until it was inspected.
+    let is_known = spec.ray.workers.groups().iter().all(|group| group.cpus.is_some())
+        || hosts.iter().all(|host| known.host(&host.key).is_some_and(|host| host.facts.is_some()));
+    let counted = |cpus: u32| is_known.then_some(cpus);
     let own = |worker: bool| match (worker, hosts.len()) {
         // With a single host the head does the work of its workers.
-        (false, 1) => (cpus(&hosts[0]) + head.map_or(0, |head| head.cpus), gpus(&hosts[0])),
-        (false, _) => (head.map_or(0, |head| head.cpus), 0),
-        (true, _) => hosts.last().map_or((1, 0), |host| (cpus(host), gpus(host))),
+        (false, 1) => (counted(cpus(&hosts[0]) + head.map_or(0, |head| head.cpus)), gpus(&hosts[0])),
+        (false, _) => (Some(head.map_or(0, |head| head.cpus)), 0),
+        (true, _) => hosts.last().map_or((counted(1), 0), |host| (counted(cpus(host)), gpus(host))),
     };
-    let start = |flags: &str, (cpus, gpus): (u32, u32)| {
-        let flags = format!("{flags} --num-cpus={cpus} --num-gpus={gpus} --disable-usage-stats");
+    let start = |flags: &str, (cpus, gpus): (Option<u32>, u32)| {
+        let cpus = cpus.map(|cpus| format!(" --num-cpus={cpus}")).unwrap_or_default();
+        let flags = format!("{flags}{cpus} --num-gpus={gpus} --disable-usage-stats");
         json!(["ray stop", format!("ulimit -n 65536; RAY_AUTH_MODE=token ray start {flags}")])
     };
     let store = nodes.iter().map(|node| node.object_store_memory).sum::<u64>();
@@ -221,7 +236,7 @@ pub fn ray_cluster_yaml(settings: &Settings, loaded: &Loaded) -> Result<Vec<Rend
             "container_name": format!("gpucl-{}", spec.name),
             "pull_before_run": true,
             "run_options": [
-                format!("--shm-size={}", store + store / 10 + (128 << 20)),
+                format!("--shm-size={}", compose::shared_memory(store, compose::loader_room(hosts[0].facts.memory))),
                 "--ulimit nofile=65536:65536",
                 "-e RAY_AUTH_MODE=token",
             ],

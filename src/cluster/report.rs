@@ -12,6 +12,8 @@ use crate::state::{ClusterState, Spending};
 pub struct NodeReport {
     /// `head`, `worker-0`.
     pub name: String,
+    /// The name of its group, if that has one.
+    pub group: Option<String>,
     /// Whether it is running.
     pub running: bool,
     /// Its process id, for a cluster on this machine.

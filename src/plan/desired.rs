@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::share::{Placed, Share, task_memory};
 use crate::name::Key;
 use crate::provider::ResourceRequest;
-use crate::spec::{GpuProof, NodeRole, NodeSpec, Per, Spec};
+use crate::spec::{GROUP_LABEL, GpuProof, NodeRole, NodeSpec, Per, Spec};
 use crate::util::human::{bytes, count};
 
 /// The capacity of a host, as known before the plan: from the provider's offer or from the host's facts.
@@ -83,41 +84,17 @@ const LEAST_OBJECT_STORE: u64 = 75 << 20;
 /// The default share of a host's memory for all object stores together: Ray's own default is 30 % for each node,
 /// which several nodes on one host would take several times.
 const OBJECT_STORE_SHARE: f64 = 0.3;
-/// The default share of a host's memory for tasks; the rest is for the system and Ray itself.
-const TASK_MEMORY_SHARE: f64 = 0.5;
 
 /// A demand that the hosts cannot meet: the field's path in the spec, and the message.
 pub(crate) type Impossible = (String, String);
 
-/// Lays out the nodes of a spec on these hosts.
+/// Lays out the nodes of a spec on these hosts: the head, then the workers, numbered over all groups in order.
 pub fn desired(spec: &Spec, machines: &[(Key, Machine)]) -> Result<Vec<NodeSpec>, Impossible> {
-    let workers = &spec.ray.workers;
     let Some((head_host, head_machine)) = machines.first() else {
         return Err(("hosts".to_owned(), "a cluster takes at least one host".to_owned()));
     };
-    let mut placed: Vec<(&Key, &Machine, u32)> = Vec::new();
-    match (workers.per, workers.count) {
-        (Some(Per::Gpu), _) => {
-            for (host, machine) in machines {
-                placed.extend((0..machine.gpus).map(|_| (host, machine, 1)));
-            }
-            if placed.is_empty() {
-                return Err((
-                    "ray.workers.per".to_owned(),
-                    "there is no GPU for a worker; for logical GPUs set `count`, `gpus` and `gpu: declared`".to_owned(),
-                ));
-            }
-        }
-        (Some(Per::Host), _) => {
-            placed.extend(machines.iter().map(|(host, machine)| (host, machine, workers.gpus.unwrap_or(machine.gpus))));
-        }
-        (None, count) => {
-            for index in 0..count.unwrap_or(1) as usize {
-                let (host, machine) = &machines[index % machines.len()];
-                placed.push((host, machine, workers.gpus.unwrap_or(0)));
-            }
-        }
-    }
+    let placed = place(spec, machines)?;
+    let shares = Share::of_hosts(spec, machines, &placed);
     let head = &spec.ray.head;
     let mut nodes = vec![NodeSpec {
         key: Key::head(),
@@ -127,46 +104,88 @@ pub fn desired(spec: &Spec, machines: &[(Key, Machine)]) -> Result<Vec<NodeSpec>
         cpus: head.cpus,
         gpus: 0,
         first_gpu: None,
-        memory: task_memory(head.memory.map(|memory| memory.0), head_machine),
+        memory: head.memory.map_or_else(|| task_memory(head_machine), |memory| memory.0),
         object_store_memory: object_store(head.object_store_memory.map(|memory| memory.0), head_machine),
         resources: BTreeMap::new(),
         labels: BTreeMap::new(),
         environment: spec.environment.clone(),
         dashboard_port: head.dashboard_port,
     }];
-    let mut next_gpu: BTreeMap<&Key, u32> = BTreeMap::new();
-    for (index, (host, machine, gpus)) in placed.iter().enumerate() {
-        let first = next_gpu.entry(*host).or_default();
-        let first_gpu = (*gpus > 0 && spec.gpu == GpuProof::Proven).then_some(*first);
-        *first += gpus;
+    let mut next_gpu: BTreeMap<usize, u32> = BTreeMap::new();
+    for (index, worker) in placed.iter().enumerate() {
+        let group = &spec.ray.workers.groups()[worker.group];
+        let ((host, machine), share) = (&machines[worker.host], &shares[worker.host]);
+        let first = next_gpu.entry(worker.host).or_default();
+        let first_gpu = (worker.gpus > 0 && spec.gpu == GpuProof::Proven).then_some(*first);
+        *first += worker.gpus;
+        let cpus = group.cpus.unwrap_or(share.cpus);
+        let mut labels = group.labels.clone();
+        labels.extend(group.name.iter().map(|name| (GROUP_LABEL.to_owned(), name.clone())));
         nodes.push(NodeSpec {
             key: Key::worker(index),
             role: NodeRole::Worker,
-            host: (*host).clone(),
+            host: host.clone(),
             ray_version: spec.ray.version.clone(),
-            cpus: workers.cpus.unwrap_or(1),
-            gpus: *gpus,
+            cpus,
+            gpus: worker.gpus,
             first_gpu,
-            memory: task_memory(workers.memory.map(|memory| memory.0), machine),
-            object_store_memory: object_store(workers.object_store_memory.map(|memory| memory.0), machine),
-            resources: workers.resources.clone(),
-            labels: workers.labels.clone(),
+            memory: group.memory.map_or_else(|| share.memory(cpus, task_memory(machine)), |memory| memory.0),
+            object_store_memory: object_store(group.object_store_memory.map(|memory| memory.0), machine),
+            resources: group.resources.clone(),
+            labels,
             environment: spec.environment.clone(),
             dashboard_port: None,
         });
     }
-    check(spec, machines, &nodes)?;
+    check(spec, machines, &placed, &nodes)?;
     Ok(nodes)
 }
 
+/// Decides on which host each worker runs, and with how many GPUs. Groups do not affect each other's hosts.
+fn place(spec: &Spec, machines: &[(Key, Machine)]) -> Result<Vec<Placed>, Impossible> {
+    let mut placed = Vec::new();
+    for (index, group) in spec.ray.workers.groups().iter().enumerate() {
+        let hosts: Vec<usize> = (0..machines.len()).filter(|host| spec.runs_on(group, *host)).collect();
+        let all_gpus = |host: usize| machines[host].1.gpus;
+        let put = |host: usize, gpus: u32| Placed { group: index, host, gpus };
+        let before = placed.len();
+        match (group.per, group.count) {
+            (Some(Per::Gpu), _) => {
+                placed.extend(hosts.iter().flat_map(|host| (0..all_gpus(*host)).map(move |_| put(*host, 1))));
+                if placed.len() == before {
+                    return Err((
+                        format!("{}.per", spec.ray.workers.path(index)),
+                        "there is no GPU for a worker; for logical GPUs set `count`, `gpus` and `gpu: declared`"
+                            .to_owned(),
+                    ));
+                }
+            }
+            (Some(Per::Host), _) => {
+                placed.extend(hosts.iter().map(|host| put(*host, group.gpus.unwrap_or_else(|| all_gpus(*host)))));
+            }
+            (None, count) => {
+                let around = hosts.iter().cycle().take(count.unwrap_or(1) as usize);
+                placed.extend(around.map(|host| put(*host, group.gpus.unwrap_or(0))));
+            }
+        }
+    }
+    Ok(placed)
+}
+
 /// Refuses demands that a host cannot meet.
-fn check(spec: &Spec, machines: &[(Key, Machine)], nodes: &[NodeSpec]) -> Result<(), Impossible> {
-    for (host, machine) in machines {
+fn check(spec: &Spec, machines: &[(Key, Machine)], placed: &[Placed], nodes: &[NodeSpec]) -> Result<(), Impossible> {
+    for (number, (host, machine)) in machines.iter().enumerate() {
         let here = || nodes.iter().filter(|node| node.host == *host);
+        // The last group there is the one to reduce, as it was added to the others.
+        let last = |takes: &dyn Fn(&Placed) -> bool| {
+            let last = placed.iter().rev().find(|worker| worker.host == number && takes(worker));
+            last.map(|worker| spec.ray.workers.path(worker.group))
+        };
+        let of_last = |key: &str| format!("{}.{key}", last(&|_| true).as_deref().unwrap_or("ray.head"));
         let gpus: u32 = here().map(|node| node.gpus).sum();
         if spec.gpu == GpuProof::Proven && gpus > machine.gpus {
             return Err((
-                "ray.workers.gpus".to_owned(),
+                format!("{}.gpus", last(&|worker| worker.gpus > 0).as_deref().unwrap_or("ray.workers")),
                 format!(
                     "the workers need {}, but {} has {}; for logical GPUs set `gpu: declared`",
                     count(gpus as usize, "GPU"),
@@ -180,9 +199,9 @@ fn check(spec: &Spec, machines: &[(Key, Machine)], nodes: &[NodeSpec]) -> Result
         }
         let cpus: u32 = here().map(|node| node.cpus).sum();
         if cpus > machine.cpus {
-            let path = if spec.ray.head.cpus > machine.cpus { "ray.head.cpus" } else { "ray.workers.cpus" };
+            let path = if spec.ray.head.cpus > machine.cpus { "ray.head.cpus".to_owned() } else { of_last("cpus") };
             return Err((
-                path.to_owned(),
+                path,
                 format!(
                     "the nodes need {}, but {} has {}; ask for less, or set `oversubscribe: true`",
                     count(cpus as usize, "CPU"),
@@ -194,7 +213,7 @@ fn check(spec: &Spec, machines: &[(Key, Machine)], nodes: &[NodeSpec]) -> Result
         let stores: u64 = here().map(|node| node.object_store_memory).sum();
         if stores > machine.memory {
             return Err((
-                "ray.workers.object_store_memory".to_owned(),
+                of_last("object_store_memory"),
                 format!(
                     "the nodes need {} for objects, but {} has {}; ask for less, or set `oversubscribe: true`",
                     bytes(stores),
@@ -205,12 +224,6 @@ fn check(spec: &Spec, machines: &[(Key, Machine)], nodes: &[NodeSpec]) -> Result
         }
     }
     Ok(())
-}
-
-/// Memory for tasks: the spec's, or a default that does not depend on the number of nodes, so that one more worker
-/// changes no running node.
-fn task_memory(asked: Option<u64>, machine: &Machine) -> u64 {
-    asked.unwrap_or((machine.memory as f64 * TASK_MEMORY_SHARE) as u64)
 }
 
 fn object_store(asked: Option<u64>, machine: &Machine) -> u64 {

@@ -5,6 +5,7 @@ mod observed;
 mod operation;
 mod price;
 mod reconcile;
+mod share;
 #[cfg(test)]
 mod tests;
 

@@ -1,6 +1,8 @@
 //! Plans compared by their text.
 
+mod groups;
 mod projects;
+mod shares;
 
 use std::collections::BTreeMap;
 
@@ -102,7 +104,7 @@ fn plans(goal: Goal, known: &ClusterState, observed: &Observed, text: &str) {
     assert_eq!(reconcile(&goal, known, observed).plan.to_string().trim(), text.trim());
 }
 
-const TWO: &str = "{name: demo, ray: {workers: {count: 2}}}";
+const TWO: &str = "{name: demo, ray: {workers: {count: 2, cpus: 1}}}";
 
 #[test]
 fn from_nothing_everything_is_created_in_order() {
@@ -130,7 +132,7 @@ fn a_matching_cluster_is_left_alone() {
 #[test]
 fn one_more_worker_disturbs_no_other_node() {
     let (known, observed) = after(&wanted(TWO));
-    let more = wanted("{name: demo, ray: {workers: {count: 3}}}");
+    let more = wanted("{name: demo, ray: {workers: {count: 3, cpus: 1}}}");
     plans(
         Goal::Up(more),
         &known,
@@ -146,7 +148,7 @@ fn one_more_worker_disturbs_no_other_node() {
 #[test]
 fn one_fewer_worker_disturbs_no_other_node() {
     let (known, observed) = after(&wanted(TWO));
-    let fewer = wanted("{name: demo, ray: {workers: {count: 1}}}");
+    let fewer = wanted("{name: demo, ray: {workers: {count: 1, cpus: 1}}}");
     plans(
         Goal::Up(fewer),
         &known,
@@ -175,7 +177,7 @@ fn changed_workers_are_restarted_and_the_head_is_kept() {
 #[test]
 fn a_changed_head_restarts_its_workers() {
     let (known, mut observed) = after(&wanted(TWO));
-    let changed = || Goal::Up(wanted("{name: demo, ray: {head: {cpus: 1}, workers: {count: 2}}}"));
+    let changed = || Goal::Up(wanted("{name: demo, ray: {head: {cpus: 1}, workers: {count: 2, cpus: 1}}}"));
     plans(
         changed(),
         &known,

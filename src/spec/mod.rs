@@ -21,21 +21,23 @@ mod schema;
 mod services;
 mod validate;
 mod validate_services;
+mod validate_workers;
 mod walk;
+mod workers;
 mod yaml;
 
 pub use credentials::external_credentials;
 pub use limits::{ASK_ABOVE, Amount, Deadline};
 pub use load::{Loaded, load, load_alone, parse};
 pub use model::{
-    Capacity, DEFAULT_RAY_VERSION, GpuProof, HeadSpec, Memory, Partial, Per, ProviderChoice, RaySpec, Spec, Timeouts,
-    WorkersSpec,
+    Capacity, DEFAULT_RAY_VERSION, GpuProof, HeadSpec, Memory, Partial, ProviderChoice, RaySpec, Spec, Timeouts,
 };
 pub use place::Places;
-pub use ray_node::{NodeRole, NodeSpec};
+pub use ray_node::{GROUP_LABEL, NodeRole, NodeSpec};
 pub use schema::schema;
 pub use services::{
     BuildSpec, ExternalStore, Fragment, GrafanaSpec, IMAGE_NAMES, Images, JupyterSpec, ObjectStoreSpec, PrometheusSpec,
     ServicesSpec, StoreKind, Switchable,
 };
 pub use validate::Lookup;
+pub use workers::{HostChoice, Per, WorkerGroup, Workers};

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::{Amount, Deadline};
 use super::services::{BuildSpec, Fragment, Images, ServicesSpec};
+use super::workers::Workers;
 use crate::name::ClusterName;
 use crate::provider::Runtime;
 use crate::util::duration::SpecDuration;
@@ -130,8 +131,8 @@ pub struct RaySpec {
     pub version: String,
     /// The head node.
     pub head: HeadSpec,
-    /// The worker nodes.
-    pub workers: WorkersSpec,
+    /// The worker nodes: one group of identical ones, or a list of groups.
+    pub workers: Workers,
     /// Linux capabilities that the containers of head and workers keep, such as `SYS_PTRACE`; none by default. Only
     /// with the runtime `docker`.
     pub capabilities: Vec<String>,
@@ -142,7 +143,7 @@ impl Default for RaySpec {
         Self {
             version: DEFAULT_RAY_VERSION.to_owned(),
             head: HeadSpec::default(),
-            workers: WorkersSpec::default(),
+            workers: Workers::default(),
             capabilities: Vec::new(),
         }
     }
@@ -162,41 +163,6 @@ pub struct HeadSpec {
     /// The port of the dashboard and the job API on the host's loopback; a free one when absent.
     #[schemars(range(min = 1024, max = 65535))]
     pub dashboard_port: Option<u16>,
-}
-
-/// What determines the number of workers when `count` is absent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Per {
-    /// One worker per GPU.
-    Gpu,
-    /// One worker per host, with all its GPUs.
-    Host,
-}
-
-/// The worker nodes, all identical.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct WorkersSpec {
-    /// The number of workers; excludes `per`. One when both are absent.
-    #[schemars(range(min = 0, max = 256))]
-    pub count: Option<u32>,
-    /// One worker per GPU or host; excludes `count`.
-    pub per: Option<Per>,
-    /// Logical CPUs per worker; one when absent.
-    #[schemars(range(min = 0, max = 4096))]
-    pub cpus: Option<u32>,
-    /// GPUs per worker; with `per: gpu` it is 1.
-    #[schemars(range(min = 0, max = 1024))]
-    pub gpus: Option<u32>,
-    /// Memory for tasks, per worker.
-    pub memory: Option<Memory>,
-    /// Shared memory for objects, per worker.
-    pub object_store_memory: Option<Memory>,
-    /// Custom resources of each worker.
-    pub resources: BTreeMap<String, f64>,
-    /// Labels of each worker.
-    pub labels: BTreeMap<String, String>,
 }
 
 /// Whether GPUs must be proven.

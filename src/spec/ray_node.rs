@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::name::Key;
 use crate::util::digest;
 
+/// The label with the name of a worker's group; workers of a group without a name have none.
+pub const GROUP_LABEL: &str = "gpucl.dev/group";
+
 /// The role of a node in its cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -52,5 +55,10 @@ impl NodeSpec {
     /// The digest of everything it is started with, except ports that gpucl chooses.
     pub fn digest(&self) -> String {
         digest::of_json(self)
+    }
+
+    /// The name of the worker's group, if it has one.
+    pub fn group(&self) -> Option<&str> {
+        self.labels.get(GROUP_LABEL).map(String::as_str)
     }
 }

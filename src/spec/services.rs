@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Spec;
+use crate::provider::Runtime;
 
 /// `true` for the defaults, `false` to disable it, or settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -250,6 +251,14 @@ impl Spec {
     /// The services beside Ray, with defaults where the spec has none.
     pub fn services(&self) -> ServicesSpec {
         self.services.clone().unwrap_or_default()
+    }
+
+    /// Whether anything runs beside Ray on the head's host: a service, or what the user's compose files add.
+    pub fn runs_services(&self) -> bool {
+        let services = self.services();
+        let has_store = services.object_store.settings().is_some_and(|store| store.external.is_none());
+        let has_others = services.prometheus.settings().is_some() || services.jupyter.settings().is_some();
+        self.runtime == Runtime::Docker && (has_store || has_others || !self.compose.is_empty())
     }
 
     /// The external object store, if the spec has one.

@@ -5,7 +5,7 @@
 
 use super::place::{Problem, is_within, join};
 use super::walk::unknown_key;
-use super::{GpuProof, Memory, Per, ProviderChoice, Spec};
+use super::{Memory, ProviderChoice, Spec};
 use crate::error::Result;
 use crate::provider::Factory;
 use crate::util::human;
@@ -14,8 +14,6 @@ use crate::util::human;
 const OLDEST_RAY: [u32; 3] = [2, 54, 0];
 /// Ray's minimum of shared memory for objects, in bytes.
 const LEAST_OBJECT_STORE: u64 = 75 << 20;
-/// Ray's maximum amount of a resource.
-const MOST_RESOURCE: f64 = 100e12;
 /// Variables that gpucl sets itself, or that would undo what it sets.
 const OUR_VARIABLES: &[&str] = &[
     "AUTOSCALER_METRIC_PORT",
@@ -34,9 +32,6 @@ const OUR_VARIABLES: &[&str] = &[
 ];
 /// Prefixes of variables that gpucl sets itself.
 const OUR_PREFIXES: &[&str] = &["GPUCL_", "RAY_AUTH_"];
-/// Resources with their own key in the spec.
-const OWN_KEYS: &[(&str, &str)] =
-    &[("CPU", "cpus"), ("GPU", "gpus"), ("memory", "memory"), ("object_store_memory", "object_store_memory")];
 
 /// Finds a provider by name.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Result<&'static dyn Factory>;
@@ -52,10 +47,7 @@ pub(super) fn validate(spec: &Spec, lookup: Lookup<'_>) -> Vec<Problem> {
     }
     version(&spec.ray.version, &mut problems);
     object_store("ray.head", spec.ray.head.object_store_memory, &mut problems);
-    object_store("ray.workers", spec.ray.workers.object_store_memory, &mut problems);
-    workers(spec, &mut problems);
-    resources(spec, &mut problems);
-    labels(spec, &mut problems);
+    super::validate_workers::workers(spec, &mut problems);
     environment(spec, &mut problems);
     playbooks(spec, &mut problems);
     super::validate_services::services(spec, &mut problems);
@@ -82,77 +74,12 @@ fn version(version: &str, problems: &mut Vec<Problem>) {
     }
 }
 
-fn object_store(path: &str, memory: Option<Memory>, problems: &mut Vec<Problem>) {
+/// Refuses less shared memory for objects than Ray takes.
+pub(super) fn object_store(path: &str, memory: Option<Memory>, problems: &mut Vec<Problem>) {
     if let Some(memory) = memory.filter(|memory| memory.0 < LEAST_OBJECT_STORE) {
         let message = format!("{} is too little: Ray needs at least 75MiB", human::bytes(memory.0));
         problems.push(Problem::new(join(path, "object_store_memory"), message));
     }
-}
-
-fn workers(spec: &Spec, problems: &mut Vec<Problem>) {
-    let workers = &spec.ray.workers;
-    if workers.count.is_some() && workers.per.is_some() {
-        problems.push(
-            Problem::new("ray.workers.per", "contradicts ray.workers.count")
-                .note("`count` sets the number of workers, `per` derives it: keep one of the two"),
-        );
-    }
-    if workers.per == Some(Per::Gpu) {
-        if let Some(gpus) = workers.gpus.filter(|gpus| *gpus != 1) {
-            problems.push(
-                Problem::new("ray.workers.gpus", format!("{gpus} contradicts `per: gpu`, which gives each worker one"))
-                    .note("leave `gpus` out, or use `per: host` or `count`"),
-            );
-        }
-        if spec.gpu == GpuProof::Declared {
-            problems.push(
-                Problem::new("gpu", "`declared` contradicts ray.workers.per: gpu")
-                    .note("GPUs that are only declared cannot be counted: use `count` and `gpus` instead of `per`"),
-            );
-        }
-    }
-}
-
-fn resources(spec: &Spec, problems: &mut Vec<Problem>) {
-    for (name, amount) in &spec.ray.workers.resources {
-        let path = join("ray.workers.resources", name);
-        if let Some((_, key)) = OWN_KEYS.iter().find(|(own, _)| own == name) {
-            problems.push(Problem::of_key(path, format!("has its own key: ray.workers.{key}")));
-        } else if name.is_empty() || name.starts_with("node:") || name.chars().any(char::is_control) {
-            problems.push(Problem::of_key(path, "cannot name a custom resource: Ray reserves it"));
-        } else if !(0.0..=MOST_RESOURCE).contains(amount) || amount.fract() != 0.0 {
-            problems
-                .push(Problem::new(path, format!("{amount} is not an amount: Ray takes whole numbers from 0 to 1e14")));
-        }
-    }
-}
-
-/// Ray's labels follow the rules of Kubernetes.
-fn labels(spec: &Spec, problems: &mut Vec<Problem>) {
-    for (key, value) in &spec.ray.workers.labels {
-        let path = join("ray.workers.labels", key);
-        let (prefix, name) = key.rsplit_once('/').map_or((None, key.as_str()), |(prefix, name)| (Some(prefix), name));
-        if key.starts_with("ray.io/") {
-            problems.push(Problem::of_key(path, "labels under `ray.io/` are reserved for Ray"));
-        } else if !is_label(name) || prefix.is_some_and(|prefix| prefix.len() > 253 || !prefix.split('.').all(is_label))
-        {
-            problems.push(
-                Problem::of_key(path, "is not a label: use 1 to 63 letters, digits, `.`, `-` and `_`")
-                    .note("it must begin and end with a letter or digit; a domain and `/` may precede it"),
-            );
-        } else if !value.is_empty() && !is_label(value) {
-            problems.push(
-                Problem::new(path, "is not a label value: use up to 63 letters, digits, `.`, `-` and `_`")
-                    .note("it must begin and end with a letter or digit"),
-            );
-        }
-    }
-}
-
-fn is_label(text: &str) -> bool {
-    let is_inner = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_');
-    let is_edge = |letter: char| letter.is_ascii_alphanumeric();
-    (1..=63).contains(&text.len()) && text.chars().all(is_inner) && text.starts_with(is_edge) && text.ends_with(is_edge)
 }
 
 fn environment(spec: &Spec, problems: &mut Vec<Problem>) {

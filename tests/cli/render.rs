@@ -55,6 +55,27 @@ fn render_writes_its_files_and_nothing_else() {
 }
 
 #[test]
+fn a_named_group_is_a_label_of_its_workers() {
+    let env = TestEnv::new();
+    env.write(
+        "cluster.yaml",
+        "name: r\nray:\n  workers:\n    - {name: big, cpus: 1}\n    - {name: small, cpus: 0, labels: {zone: a}}\n",
+    );
+    env.run(&["render"]).exits(0);
+    let text = std::fs::read_to_string(env.work().join("rendered/r/host-0/nodes.json")).unwrap();
+    let host: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let labels = |name: &str| {
+        let node = host["nodes"].as_array().unwrap().iter().find(|node| node["key"] == name).unwrap();
+        let words = node["argv"].as_array().unwrap();
+        let at = words.iter().position(|word| word == "--labels").unwrap();
+        words[at + 1].as_str().unwrap().to_owned()
+    };
+    assert_eq!(labels("head"), "gpucl.dev/node=head");
+    assert_eq!(labels("worker0"), "gpucl.dev/group=big,gpucl.dev/node=worker0");
+    assert_eq!(labels("worker1"), "gpucl.dev/group=small,gpucl.dev/node=worker1,zone=a");
+}
+
+#[test]
 fn a_rendering_replaces_the_previous_one() {
     let env = TestEnv::new();
     env.write("cluster.yaml", SPEC);

@@ -208,6 +208,39 @@ fn more_workers_than_256_are_refused() {
 }
 
 #[test]
+fn workers_are_a_map_or_a_list_of_maps() {
+    refuses(
+        "name: demo\nray:\n  workers: 2\n",
+        r"
+  cluster.yaml:3:12: ray.workers: is the number 2, must be a map of keys or a list
+     3 |   workers: 2
+       |            ^
+",
+    );
+    refuses(
+        "name: demo\nray:\n  workers:\n    - {name: a, cuont: 2}\n    - b\n",
+        r"
+  cluster.yaml:4:17: ray.workers[0].cuont: unknown key
+     4 |     - {name: a, cuont: 2}
+       |                 ^^^^^
+  did you mean `count`?
+
+  cluster.yaml:5:7: ray.workers[1]: is the text `b`, must be a map of keys
+     5 |     - b
+       |       ^
+",
+    );
+    refuses(
+        "name: demo\nray: {workers: []}\n",
+        r"
+  cluster.yaml:2:7: ray.workers: has 0 entries, must have at least 1
+     2 | ray: {workers: []}
+       |       ^^^^^^^
+",
+    );
+}
+
+#[test]
 fn fewer_cpus_than_none_are_refused() {
     refuses(
         "name: demo\nray:\n  workers: {cpus: -1}\n",

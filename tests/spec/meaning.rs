@@ -194,6 +194,114 @@ fn declared_gpus_cannot_be_counted() {
 }
 
 #[test]
+fn a_group_of_workers_is_refused_at_its_own_place() {
+    refuses(
+        "name: demo\ngpu: declared\nray:\n  workers:\n    - name: a\n      count: 2\n      per: host\n    - name: b\n      per: gpu\n      gpus: 2\n      \
+         object_store_memory: 1MiB\n      resources: {CPU: 1}\n      labels: {gpucl.dev/group: x}\n",
+        r#"
+  cluster.yaml:2:6: gpu: `declared` contradicts ray.workers[1].per: gpu
+     2 | gpu: declared
+       |      ^^^^^^^^
+  GPUs that are only declared cannot be counted: use `count` and `gpus` instead of `per`
+
+  cluster.yaml:7:12: ray.workers[0].per: contradicts ray.workers[0].count
+     7 |       per: host
+       |            ^^^^
+  `count` sets the number of workers, `per` derives it: keep one of the two
+
+  cluster.yaml:10:13: ray.workers[1].gpus: 2 contradicts `per: gpu`, which gives each worker one
+    10 |       gpus: 2
+       |             ^
+  leave `gpus` out, or use `per: host` or `count`
+
+  cluster.yaml:11:28: ray.workers[1].object_store_memory: 1.0 MiB is too little: Ray needs at least 75MiB
+    11 |       object_store_memory: 1MiB
+       |                            ^^^^
+
+  cluster.yaml:12:19: ray.workers[1].resources.CPU: has its own key: ray.workers[1].cpus
+    12 |       resources: {CPU: 1}
+       |                   ^^^
+
+  cluster.yaml:13:16: ray.workers[1].labels."gpucl.dev/group": labels under `gpucl.dev/` are set by gpucl itself
+    13 |       labels: {gpucl.dev/group: x}
+       |                ^^^^^^^^^^^^^^^
+"#,
+    );
+}
+
+#[test]
+fn each_of_several_groups_has_a_name_of_its_own() {
+    refuses(
+        "name: demo\nray:\n  workers:\n    - {count: 1}\n    - {name: Big}\n    - {name: a-}\n    - {name: a}\n    - {name: a}\n",
+        r"
+  cluster.yaml:4:7: ray.workers[0].name: is missing
+     4 |     - {count: 1}
+       |       ^
+  each of several groups has a name, for example: `name: big`
+
+  cluster.yaml:5:14: ray.workers[1].name: `Big` is not a group's name: use 1 to 20 of a-z, 0-9 and -, from a letter to a letter or digit
+     5 |     - {name: Big}
+       |              ^^^
+
+  cluster.yaml:6:14: ray.workers[2].name: `a-` is not a group's name: use 1 to 20 of a-z, 0-9 and -, from a letter to a letter or digit
+     6 |     - {name: a-}
+       |              ^^
+
+  cluster.yaml:8:14: ray.workers[4].name: `a` is already the name of ray.workers[3]
+     8 |     - {name: a}
+       |              ^
+",
+    );
+}
+
+#[test]
+fn a_groups_hosts_are_hosts_of_the_spec() {
+    refuses(
+        "name: demo\nprovider: hall\nhosts: [{node: a}, {node: a}]\nray:\n  workers:\n    hosts:\n      - 0\n      - host-0\n      - a\n      - 3\n      - c\n      - 1.5\n",
+        r"
+  cluster.yaml:12:9: ray.workers.hosts[5]: is the number 1.5, must be a whole number or text
+    12 |       - 1.5
+       |         ^^^
+",
+    );
+    refuses(
+        "name: demo\nprovider: hall\nhosts: [{node: a}, {node: a}]\nray:\n  workers:\n    hosts:\n      - 0\n      - host-0\n      - a\n      - 3\n      - c\n",
+        r"
+  cluster.yaml:8:9: ray.workers.hosts[1]: names a host that is already in the list
+     8 |       - host-0
+       |         ^^^^^^
+
+  cluster.yaml:9:9: ray.workers.hosts[2]: is the name of several hosts
+     9 |       - a
+       |         ^
+  use their numbers, from 0
+
+  cluster.yaml:10:9: ray.workers.hosts[3]: is none of the hosts: the spec has 2 hosts
+    10 |       - 3
+       |         ^
+  name a host by its number, from 0, or as it is named in `hosts`
+
+  cluster.yaml:11:9: ray.workers.hosts[4]: is none of the hosts: the spec has 2 hosts
+    11 |       - c
+       |         ^
+  name a host by its number, from 0, or as it is named in `hosts`
+",
+    );
+}
+
+#[test]
+fn all_groups_together_have_at_most_256_workers() {
+    refuses(
+        "name: demo\nray:\n  workers:\n    - {name: a, count: 200}\n    - {name: b, count: 57}\n",
+        r"
+  cluster.yaml:3:3: ray.workers: has 257 workers in all, may have at most 256
+     3 |   workers:
+       |   ^^^^^^^
+",
+    );
+}
+
+#[test]
 fn a_runtime_that_the_provider_lacks_is_refused() {
     refuses(
         "name: demo\nprovider: hall\nruntime: docker\n",

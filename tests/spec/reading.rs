@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gpucl::error::{Error, ErrorKind};
 use gpucl::provider::Runtime;
-use gpucl::spec::{self, Memory, Per};
+use gpucl::spec::{self, HostChoice, Memory, Per, WorkerGroup, Workers};
 use serde_json::json;
 
 use super::{project, read};
@@ -20,7 +20,7 @@ fn the_smallest_spec_is_filled_in() {
     assert_eq!(spec.hosts, [json!({})]);
     assert_eq!(spec.ray.version, spec::DEFAULT_RAY_VERSION);
     assert_eq!(spec.ray.head.cpus, 0);
-    assert_eq!((spec.ray.workers.count, spec.ray.workers.per), (None, None));
+    assert_eq!(spec.ray.workers, Workers::One(WorkerGroup::default()));
     assert_eq!(spec.timeouts.start.0, Duration::from_secs(120));
 }
 
@@ -42,6 +42,8 @@ ray:
     object_store_memory: 75MiB
     resources: {slot: 3, bay: 0}
     labels: {zone: a, example.org/rack: "7", empty: ""}
+    name: big
+    hosts: [b, 0]
 gpu: declared
 oversubscribe: true
 environment: {OMP_NUM_THREADS: "1", _X: ""}
@@ -51,9 +53,11 @@ timeouts: {prepare: 1h 30m, start: 90s, ready: 5m, stop: 500ms, boot: 45m}
     assert_eq!(spec.provider.settings(), json!({"site": "north"}));
     assert_eq!(spec.hosts, [json!({"node": "a"}), json!({"node": "b"})]);
     assert_eq!(spec.ray.head.object_store_memory, Some(Memory(75 << 20)));
-    assert_eq!(spec.ray.workers.per, Some(Per::Host));
-    assert_eq!(spec.ray.workers.memory, Some(Memory(3 << 29)));
-    assert_eq!(spec.ray.workers.labels["example.org/rack"], "7");
+    let workers = &spec.ray.workers.groups()[0];
+    assert_eq!(workers.per, Some(Per::Host));
+    assert_eq!(workers.memory, Some(Memory(3 << 29)));
+    assert_eq!(workers.labels["example.org/rack"], "7");
+    assert_eq!(workers.hosts, Some(vec![HostChoice::Name("b".to_owned()), HostChoice::Number(0)]));
     assert_eq!(spec.timeouts.prepare.0, Duration::from_secs(5400));
     assert_eq!(spec.timeouts.boot.map(|boot| boot.0), Some(Duration::from_secs(2700)));
     // What is written to the state is read from it again.
@@ -62,9 +66,28 @@ timeouts: {prepare: 1h 30m, start: 90s, ready: 5m, stop: 500ms, boot: 45m}
 }
 
 #[test]
+fn workers_are_one_group_or_several() {
+    let text = "name: demo\nhosts: [{node: a}, {node: b}]\nray:\n  workers:\n    - {name: big, per: gpu, hosts: [a]}\n    \
+                - {name: small, count: 2, cpus: 4, memory: 1GiB, hosts: [1]}\n";
+    let spec = read(text).unwrap().spec;
+    let groups = spec.ray.workers.groups();
+    assert_eq!((groups[0].name.as_deref(), groups[0].per), (Some("big"), Some(Per::Gpu)));
+    assert_eq!((groups[1].count, groups[1].cpus, groups[1].memory), (Some(2), Some(4), Some(Memory(1 << 30))));
+    assert!(spec.runs_on(&groups[0], 0) && !spec.runs_on(&groups[0], 1) && spec.runs_on(&groups[1], 1));
+    assert_eq!(spec.ray.workers.path(1), "ray.workers[1]");
+    let again: spec::Spec = serde_json::from_value(serde_json::to_value(&spec).unwrap()).unwrap();
+    assert_eq!(again, spec);
+    // A single group is written to the state as it was before there were several.
+    let one = read("name: demo\nray: {workers: {count: 2}}\n").unwrap().spec;
+    let written = serde_json::to_value(&one.ray.workers).unwrap();
+    assert_eq!((&written["count"], written.get("name"), written.get("hosts")), (&json!(2), None, None));
+}
+
+#[test]
 fn a_key_without_a_value_means_the_default() {
     let spec = read("name: demo\nray:\n  workers:\n    count:\n    memory: ~\n").unwrap().spec;
-    assert_eq!((spec.ray.workers.count, spec.ray.workers.memory), (None, None));
+    let workers = &spec.ray.workers.groups()[0];
+    assert_eq!((workers.count, workers.memory), (None, None));
 }
 
 #[test]
@@ -158,6 +181,6 @@ fn every_example_is_read() {
 fn the_smallest_example_fits_two_cores() {
     let text = fs_err::read_to_string(project("examples/local.yaml")).unwrap();
     let spec = read(&text).unwrap().spec;
-    let workers = &spec.ray.workers;
+    let workers = &spec.ray.workers.groups()[0];
     assert_eq!((spec.ray.head.cpus, workers.count, workers.cpus), (0, Some(2), Some(1)));
 }

@@ -145,7 +145,7 @@ fn row(node: &NodeReport, report: &StatusReport, ray: Option<&FromRay>) -> [Stri
     let has = |name: &str| found.map(|found| found.resources.get(name).copied().unwrap_or(0.0));
     let number = |name: &str| has(name).map(|amount| amount.to_string()).unwrap_or_default();
     [
-        node.name.clone(),
+        shown_name(node),
         process,
         age(node.age_seconds),
         found.map(|found| found.state.to_lowercase()).unwrap_or_default(),
@@ -153,6 +153,14 @@ fn row(node: &NodeReport, report: &StatusReport, ray: Option<&FromRay>) -> [Stri
         number("GPU"),
         has("memory").map(|bytes| human::bytes(bytes as u64)).unwrap_or_default(),
     ]
+}
+
+/// `worker-0`, or with the name of its group `worker-0 (big)`.
+fn shown_name(node: &NodeReport) -> String {
+    match &node.group {
+        Some(group) => format!("{} ({group})", node.name),
+        None => node.name.clone(),
+    }
 }
 
 /// The JSON form.
@@ -167,4 +175,24 @@ pub(crate) fn json(report: &StatusReport, ray: Option<&FromRay>) -> serde_json::
         }
     }
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_shown_beside_the_name_that_commands_take() {
+        let mut node = NodeReport {
+            name: "worker-0".to_owned(),
+            group: None,
+            running: true,
+            pid: None,
+            age_seconds: None,
+            ended: None,
+        };
+        assert_eq!(shown_name(&node), "worker-0");
+        node.group = Some("big".to_owned());
+        assert_eq!(shown_name(&node), "worker-0 (big)");
+    }
 }

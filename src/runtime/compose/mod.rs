@@ -10,6 +10,7 @@ mod ports;
 mod prepare;
 mod project;
 mod runtime;
+mod shared_memory;
 mod stage;
 mod view;
 
@@ -19,6 +20,7 @@ pub use ports::peer_ports;
 pub use prepare::{Peers, confirm_steps, firewall_stage, preparation, undo_script};
 pub use project::{deployment_of, deployments, pages};
 pub use runtime::{Compose, inspect_script, logs_script};
+pub use shared_memory::{loader_room, shared_memory};
 pub(super) use stage::look_inside;
 
 pub use super::project::{

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::images::HostImages;
 use super::ports::NodePorts;
+use super::shared_memory::{loader_room, shared_memory};
 use super::{DeployRequest, HostInput};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
@@ -123,6 +124,8 @@ impl<'a> Cluster<'a> {
         let index = here.iter().position(|other| other.key == node.key).unwrap_or_default();
         let own = NodePorts::of(&host.ports, index, here.len());
         let is_head = node.role == NodeRole::Head;
+        // A head without CPUs runs no training.
+        let loaders = if is_head && node.cpus == 0 { 0 } else { loader_room(host.facts.memory) };
         let mut view = NodeView {
             key: node.key.to_string(),
             container: self.request.scope.tag(&node.key).to_string(),
@@ -130,7 +133,7 @@ impl<'a> Cluster<'a> {
             image: image(&images.ray, images),
             command: self.command(host, node, own),
             environment: pairs(self.environment(host, node, own)),
-            shm_size: node.object_store_memory + node.object_store_memory / 10 + (128 << 20),
+            shm_size: shared_memory(node.object_store_memory, loaders),
             cdi: Vec::new(),
             requested: Vec::new(),
             device_files: Vec::new(),

@@ -81,9 +81,10 @@ impl ProjectWorld {
     }
 
     /// How many GPUs the workers need on one host according to the spec; at least one.
-    fn gpus_asked(&self) -> u32 {
-        let workers = &self.config.spec.ray.workers;
-        (workers.gpus.unwrap_or(1) * workers.count.unwrap_or(1)).max(1)
+    fn gpus_asked(&self, host: usize) -> u32 {
+        let spec = &self.config.spec;
+        let here = spec.ray.workers.groups().iter().filter(|group| spec.runs_on(group, host));
+        here.map(|group| group.gpus.unwrap_or(1) * group.count.unwrap_or(1)).sum::<u32>().max(1)
     }
 
     /// The nodes, with offers in place of hosts that do not exist yet.
@@ -99,7 +100,7 @@ impl ProjectWorld {
                         cpus: offer.cpus,
                         memory: offer.memory,
                         // Without a count in the offer, assume as many as the spec needs.
-                        gpus: offer.gpus.iter().map(|gpu| gpu.count.unwrap_or_else(|| self.gpus_asked())).sum(),
+                        gpus: offer.gpus.iter().map(|gpu| gpu.count.unwrap_or_else(|| self.gpus_asked(index))).sum(),
                     },
                     (None, None) => Machine::default(),
                 };

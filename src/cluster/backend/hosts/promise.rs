@@ -1,5 +1,6 @@
 //! Compares the GPUs that a provider promised for a host with those found there.
 
+use super::expected::number;
 use super::world::ProjectWorld;
 use crate::engine::Ledger;
 use crate::error::Result;
@@ -7,7 +8,7 @@ use crate::event::CheckOutcome;
 use crate::name::Key;
 use crate::playbook::{GpuFact, Vendor};
 use crate::provider::GpuOffer;
-use crate::spec::{GpuProof, Per, Spec};
+use crate::spec::{GpuProof, Per, Spec, WorkerGroup};
 use crate::state::ClusterState;
 
 /// The result of the comparison for one host.
@@ -38,21 +39,21 @@ impl ProjectWorld {
         let compare = |host: Key| {
             let promised = known.host(&host)?.promised.as_ref()?;
             let found = &survey.get(&host)?.facts.gpus;
-            let (outcome, saw) = compare(promised, found, takes_gpus(spec))?;
+            let (outcome, saw) = compare(promised, found, takes_gpus(spec, number(&host)))?;
             Some(Compared { host, outcome, saw })
         };
         self.host_keys().into_iter().filter_map(compare).collect()
     }
 }
 
-/// Whether the cluster's workers use the GPUs of its hosts.
-fn takes_gpus(spec: &Spec) -> bool {
-    let workers = &spec.ray.workers;
-    match workers.per {
+/// Whether the cluster's workers use the GPUs of this host.
+fn takes_gpus(spec: &Spec, host: usize) -> bool {
+    let takes = |group: &WorkerGroup| match group.per {
         Some(Per::Gpu) => true,
-        Some(Per::Host) => workers.gpus != Some(0),
-        None => workers.gpus.unwrap_or(0) > 0,
-    }
+        Some(Per::Host) => group.gpus != Some(0),
+        None => group.gpus.unwrap_or(0) > 0,
+    };
+    spec.ray.workers.groups().iter().any(|group| spec.runs_on(group, host) && takes(group))
 }
 
 /// Returns `None` if nothing was promised. Fewer GPUs than promised, or of another vendor, fail if workers use them.

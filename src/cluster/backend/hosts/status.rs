@@ -70,6 +70,7 @@ fn unseen(state: &ClusterState, node: &NodeSpec) -> NodeReport {
     let stopped = was_stopped(state, &node.host);
     NodeReport {
         name: node.key.display_name(),
+        group: node.group().map(str::to_owned),
         running: !stopped,
         pid: None,
         age_seconds: None,
@@ -120,6 +121,7 @@ fn with_observation(
         running += usize::from(runs);
         report.nodes.push(NodeReport {
             name: node.key.display_name(),
+            group: node.group().map(str::to_owned),
             running: runs,
             // A process id means something on its own machine only.
             pid: container.filter(|_| runs && is_here).and_then(|container| container.pid),
