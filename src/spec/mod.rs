@@ -14,23 +14,26 @@ mod fuzz;
 mod limits;
 mod load;
 mod model;
+mod mounts;
 mod node;
 mod place;
 mod ray_node;
 mod schema;
 mod services;
 mod validate;
+mod validate_mounts;
 mod validate_services;
 mod walk;
 mod yaml;
 
 pub use credentials::external_credentials;
 pub use limits::{ASK_ABOVE, Amount, Deadline};
-pub use load::{Loaded, load, load_alone, parse};
+pub use load::{Allowed, Loaded, load, load_alone, parse};
 pub use model::{
     Capacity, DEFAULT_RAY_VERSION, GpuProof, HeadSpec, Memory, Partial, Per, ProviderChoice, RaySpec, Spec, Timeouts,
     WorkersSpec,
 };
+pub use mounts::{MountSource, MountSpec};
 pub use place::Places;
 pub use ray_node::{NodeRole, NodeSpec};
 pub use schema::schema;
