@@ -5,6 +5,7 @@
 
 mod closed;
 mod copies;
+mod data;
 mod every;
 mod inside;
 mod many;

@@ -199,6 +199,7 @@ fn access(environment: Option<&str>) -> Access {
         gcs_address: "127.0.0.1:6379".to_owned(),
         token_path: "/state/it's a/token".into(),
         environment: environment.map(PathBuf::from),
+        data: None,
         client_address: "ray://127.0.0.1:10001".to_owned(),
     }
 }

@@ -127,7 +127,9 @@ fn a_host_without_root_goes_from_nothing_to_nothing() {
     std::fs::write(&tar, format!("#!/bin/sh\nexec cat {}\n", host.home.join("stream").display())).unwrap();
     std::fs::set_permissions(&tar, std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::write(host.home.join("stream"), archive(&["results.txt", ".bashrc"])).unwrap();
-    std::fs::write(host.home.join("results.txt"), "x").unwrap();
+    let folders = std::fs::read_dir(host.home.join(".gpucl")).unwrap().flatten();
+    let data = folders.map(|entry| entry.path().join("data")).find(|path| path.is_dir()).unwrap();
+    std::fs::write(data.join("results.txt"), "x").unwrap();
     let copy = env.run(&["cp", "head:results.txt", "."]);
     let written = |name: &str| env.work().join(name).exists();
     assert!(!written(".bashrc"), "{}{}", copy.stdout, copy.stderr);
@@ -135,6 +137,12 @@ fn a_host_without_root_goes_from_nothing_to_nothing() {
     std::fs::remove_dir_all(host.home.join("bin")).unwrap();
     let copy = env.run(&["cp", "head:results.txt", "."]);
     assert_eq!((copy.code, written("results.txt")), (Some(0), true), "{}{}", copy.stdout, copy.stderr);
+    let sent = env.run(&["cp", "results.txt", "head:sets/a/"]);
+    assert_eq!((sent.code, data.join("sets/a/results.txt").is_file()), (Some(0), true), "{}", sent.stderr);
+    let home = env.run(&["cp", "results.txt", "head:~/mine.txt"]);
+    assert_eq!((home.code, host.home.join("mine.txt").is_file()), (Some(0), true), "{}", home.stderr);
+    let shown = env.run(&["exec", "--", "sh", "-c", "ls $GPUCL_DATA"]);
+    assert_eq!(shown.stdout, "results.txt\nsets\n", "{}", shown.stderr);
 
     // A worker that ends is started again by the supervisor, with no command of ours. What a task hid there ends with
     // it.

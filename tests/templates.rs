@@ -269,6 +269,60 @@ fn a_workspace_that_is_not_jupyters_own_is_refused_before_the_start() {
 }
 
 #[test]
+fn a_mount_that_is_missing_or_reached_through_a_link_is_refused() {
+    let here = tempfile::tempdir().unwrap();
+    let here = here.path().canonicalize().unwrap();
+    let folder = here.join("it's data");
+    let mut case = case("amd-two-gpus");
+    case["spec"]["mounts"] = serde_json::json!([{"host": folder, "at": "/srv/data"}]);
+    let deployments = rendered(&case).deployments;
+    let steps = &deployments[0].stage.steps;
+    let at = |name: &str| steps.iter().position(|step| step.name == name).unwrap();
+    let step = &steps[at("check the mounts")];
+    assert!(at("check the mounts") < at("start the containers"));
+    let run = |text: &str| {
+        let output = std::process::Command::new("sh").args(["-c", text]).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    };
+    let refused = |says: &str| {
+        let (passed, printed) = run(&step.run);
+        assert!(!passed && printed.contains(says), "{printed}");
+        assert!(step.errors.iter().any(|known| known.matches(&printed)), "{printed}");
+        assert!(!run(step.unless.as_ref().unwrap()).0);
+    };
+    refused(&format!("mounts: host-0 has no {}", folder.display()));
+    std::os::unix::fs::symlink("/etc", &folder).unwrap();
+    refused("is reached through a link on host-0; its own path is /etc");
+    fs_err::remove_file(&folder).unwrap();
+    fs_err::create_dir(&folder).unwrap();
+    assert!(run(&step.run).0 && run(step.unless.as_ref().unwrap()).0);
+}
+
+/// Jobs and notebooks share the data folder, and nothing else of the host's folder can be written.
+#[test]
+fn nodes_and_jupyter_have_the_data_folder_and_the_mounts() {
+    let case = render("amd-two-gpus");
+    let project = project(&case.deployments[0]);
+    for service in ["head", "worker0", "worker1", "jupyter"] {
+        let of = &project["services"][service];
+        assert_eq!(of["environment"]["GPUCL_DATA"], "/data", "{service}");
+        let has = |mount: serde_json::Value| of["volumes"].as_array().unwrap().contains(&mount);
+        assert!(has(serde_json::json!({"type": "bind", "source": "../data", "target": "/data"})), "{service}");
+        assert!(has(serde_json::json!({"type": "volume", "source": "models", "target": "/models"})), "{service}");
+        assert!(
+            has(serde_json::json!({
+                "type": "bind", "source": "/srv/it's data", "target": "/srv/data", "read_only": true,
+                "bind": {"create_host_path": false},
+            })),
+            "{service}"
+        );
+    }
+    assert_eq!(project["volumes"]["models"]["labels"]["gpucl.tag"], case.hosts[0].tag);
+    let notes = case.spec.mount_notes();
+    assert_eq!(notes, ["jobs and notebooks can read /srv/it's data of every host, at /srv/data"]);
+}
+
+#[test]
 fn pages_name_their_credential() {
     let case = render("nvidia-two-gpus");
     let pages = pages(&case.spec, &Key::host(0), &case.hosts[0].ports);

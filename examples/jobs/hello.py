@@ -1,4 +1,4 @@
-"""Runs one task on each worker of the cluster and prints where each ran; `--save NAME` keeps that in the home folder of the head."""
+"""Runs one task on each worker of the cluster and prints where each ran; `--save NAME` keeps that in the cluster's data folder."""
 
 import os
 import pathlib
@@ -29,4 +29,4 @@ for host, node, pid, gpus in ray.get(tasks):
 lines.append(f"{len(tasks)} workers answered")
 print("\n".join(lines))
 if sys.argv[1:2] == ["--save"]:
-    (pathlib.Path.home() / sys.argv[2]).write_text("\n".join(lines) + "\n")
+    (pathlib.Path(os.environ.get("GPUCL_DATA", ".")) / sys.argv[2]).write_text("\n".join(lines) + "\n")

@@ -65,6 +65,11 @@ impl Factory for LambdaFactory {
         config::check(settings, hosts)
     }
 
+    fn file_system(&self, settings: &Value, name: &str) -> Option<String> {
+        let settings = config::read_settings(settings).ok()?;
+        settings.file_systems.iter().find(|one| one.name == name).map(config::FileSystemSettings::mount_point)
+    }
+
     fn login(&self) -> Option<&dyn Login> {
         Some(&login::LambdaLogin)
     }

@@ -41,7 +41,7 @@ pub(crate) enum Command {
     Exec(commands::exec::Args),
     /// Open a shell on a host, or run one command there
     Ssh(commands::ssh::Args),
-    /// Copy files and folders to or from a host, such as `gpucl cp data worker-0:/mnt/`
+    /// Copy files and folders to or from a host, such as `gpucl cp data head:`
     Cp(commands::cp::Args),
     /// Forward a local port to a port of a host, until Ctrl-C
     PortForward(commands::port_forward::Args),

@@ -30,7 +30,7 @@ const EXAMPLES: &[&str] = &[
     "logs worker-0 --follow",
     "exec --host worker-0 -- nvidia-smi",
     "ssh worker-0",
-    "cp data worker-0:/mnt/",
+    "cp train.csv head:",
     "port-forward head:8000",
     "dashboard -c demo",
     "env -c demo",

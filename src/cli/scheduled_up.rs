@@ -74,6 +74,7 @@ fn arguments(
         argument.push(folder);
         arguments.push(argument);
     }
+    arguments.extend(spec.allow_mount.iter().map(|path| OsString::from(format!("--allow-mount={path}"))));
     if new_spec {
         arguments.push("--new-spec".into());
     }
@@ -213,7 +214,11 @@ mod tests {
             runtime: folder,
         };
         let app = App::for_test(paths);
-        let spec = SpecArgs { spec: "lab.yaml".into(), allow_path: vec!["../keys".into(), "-odd folder".into()] };
+        let spec = SpecArgs {
+            spec: "lab.yaml".into(),
+            allow_path: vec!["../keys".into(), "-odd folder".into()],
+            allow_mount: vec!["/etc/ssl".into()],
+        };
         let given = arguments(&app, &"demo".parse().unwrap(), &spec, true, Some(Duration::from_secs(60)));
         let parsed = Arguments::try_parse_from(std::iter::once("gpucl".into()).chain(given)).unwrap();
         let text = format!("{parsed:?}");
@@ -221,6 +226,7 @@ mod tests {
             text.contains("scheduled_up: Some(\"lab.yaml\"), allow_path: [\"../keys\", \"-odd folder\"]"),
             "{text}"
         );
+        assert!(text.contains("allow_mount: [\"/etc/ssl\"]"), "{text}");
         assert!(text.contains("new_spec: true, wait_capacity: Some(60s)"), "{text}");
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::error::Result;
 use crate::providers;
-use crate::spec::{self, Loaded};
+use crate::spec::{self, Allowed, Loaded};
 
 /// The spec, and the folders that it may send files from.
 #[derive(Debug, clap::Args)]
@@ -15,11 +15,15 @@ pub(crate) struct SpecArgs {
     /// Let the spec send files from this folder as well as from its own; repeatable
     #[arg(long, value_name = "DIR")]
     pub(crate) allow_path: Vec<PathBuf>,
+    /// Let the spec mount this folder of a host, although it is sensitive, such as `/etc`; repeatable
+    #[arg(long, value_name = "PATH")]
+    pub(crate) allow_mount: Vec<String>,
 }
 
 impl SpecArgs {
     /// Loads the spec; changes nothing.
     pub(crate) fn load(&self) -> Result<Loaded> {
-        spec::load(&self.spec, &self.allow_path, &providers::find)
+        let allowed = Allowed { paths: &self.allow_path, mounts: &self.allow_mount };
+        spec::load(&self.spec, allowed, &providers::find)
     }
 }

@@ -1,11 +1,13 @@
 //! The hosts of a cluster that are reached by SSH, and their connections.
 
+use std::path::PathBuf;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{Connections, HostEntry, SshTarget};
 use crate::name::{Key, Tag};
 use crate::provider::{Context, HostPlace};
 use crate::providers;
-use crate::runtime::project::{self, HostFolders, ProjectRuntime};
+use crate::runtime::project::{self, DATA_FOLDER, HostFolders, ProjectRuntime};
 use crate::state::{ClusterState, ItemKind, Paths};
 
 /// A host that is reached by SSH.
@@ -63,6 +65,30 @@ impl Remote {
                     .hint(format!("there are: {}", known.join(", ")))
             })
     }
+}
+
+/// The data folder of a host that is this machine, by the name of the host or of a node on it.
+///
+/// # Errors
+/// When the cluster has no host of that name.
+pub fn data_here(state: &ClusterState, name: &str) -> Result<PathBuf> {
+    let plain = |text: &str| text.replace('-', "");
+    let nodes = state.started_nodes();
+    let mut known = Vec::new();
+    for (key, host) in state.hosts() {
+        let Some(HostPlace::Local { folder, .. }) = &host.place else { continue };
+        let mut names = vec![key.display_name(), Key::head().display_name()];
+        names.extend(nodes.iter().filter(|node| node.host == *key).map(|node| node.key.display_name()));
+        if names.iter().any(|known| plain(known) == plain(name)) {
+            return Ok(folder.join(DATA_FOLDER));
+        }
+        known.extend(names);
+    }
+    known.sort();
+    known.dedup();
+    Err(Error::new(ErrorKind::NotFound, format!("find the host {name}"))
+        .because("the cluster has none of that name")
+        .hint(format!("there are: {}", known.join(", "))))
 }
 
 /// Rewrites the connections to a cluster's hosts from its state; `None` if no host is reached by SSH.

@@ -3,7 +3,7 @@
 use super::errors::unknown;
 use super::{DownOptions, Proof, Settings, backend};
 use crate::agent::ScheduledUp;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::provider::Runtime;
 use crate::spec::{ProviderChoice, Spec};
@@ -20,6 +20,11 @@ pub async fn down(settings: &Settings, name: &ClusterName, options: DownOptions)
     let (store, spec) = match Store::open(&settings.paths, name)? {
         Some(store) => {
             let spec = store.state().spec.clone();
+            if options.keep_data && spec.as_ref().is_some_and(|spec| spec.runtime == Runtime::Native) {
+                return Err(Error::new(ErrorKind::Unsupported, format!("keep the data of {name}"))
+                    .because("with the runtime `native` the data folder is removed with the rest; nothing was changed")
+                    .hint(format!("copy what you need, then `gpucl down -c {name}`: gpucl cp -c {name} head:NAME .")));
+            }
             let local = || bare_spec(name, ProviderChoice::default().name(), Runtime::default());
             (store, spec.unwrap_or_else(local))
         }
@@ -76,6 +81,7 @@ fn bare_spec(name: &ClusterName, provider: &str, runtime: Runtime) -> Spec {
         gpu: crate::spec::GpuProof::default(),
         oversubscribe: false,
         environment: std::collections::BTreeMap::new(),
+        mounts: Vec::new(),
         playbooks: std::collections::BTreeMap::new(),
         services: None,
         images: std::collections::BTreeMap::new(),

@@ -19,7 +19,7 @@ mod up;
 mod verify;
 
 pub use backend::HostConnector;
-pub use connections::{Remote, RemoteHost, connections};
+pub use connections::{Remote, RemoteHost, connections, data_here};
 pub use down::down;
 pub(crate) use errors::{not_running, unknown};
 pub use gc::{Found, Gc, GcOptions, Standing};

@@ -5,6 +5,7 @@
 //! in
 //! [`crate::playbook`], so it works the same on this machine and over SSH.
 
+mod copy;
 mod file;
 mod lines;
 mod local;
@@ -14,10 +15,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use copy::copy_here;
 pub use file::StageFile;
 pub use local::LocalHost;
 pub use ssh::{
-    Connections, Copied, HostEntry, LeftOut, OnBytes, SshHost, SshTarget, TargetFault, Tunnel, Way, user_fault,
+    Connections, Copied, HostEntry, HostPath, LeftOut, OnBytes, SshHost, SshTarget, TargetFault, Tunnel, Way,
+    user_fault,
 };
 
 use crate::error::{Error, ErrorKind, Result};

@@ -86,6 +86,12 @@ pub trait Factory: Sync {
     }
     /// Validates settings and host entries strictly; no side effects.
     fn check(&self, settings: &serde_json::Value, hosts: &[serde_json::Value]) -> Vec<FieldError>;
+    /// The folder on every host where a file system of these settings is mounted, by its name; `None` if the settings
+    /// attach none of that name.
+    fn file_system(&self, settings: &serde_json::Value, name: &str) -> Option<String> {
+        let _ = (settings, name);
+        None
+    }
     /// How users log in; `None` for providers without accounts.
     fn login(&self) -> Option<&dyn Login> {
         None

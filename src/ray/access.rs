@@ -15,6 +15,8 @@ pub struct Access {
     pub token_path: PathBuf,
     /// Ray's virtual environment, if it is on this machine.
     pub environment: Option<PathBuf>,
+    /// The head's data folder, if it is on this machine.
+    pub data: Option<PathBuf>,
     /// The Ray client's address: `ray://127.0.0.1:10001`.
     pub client_address: String,
 }
@@ -48,6 +50,9 @@ impl Access {
             // Else Ray's tools replace a loopback address with the machine's own, where nothing listens.
             set("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0"),
         ];
+        if let Some(data) = &self.data {
+            settings.push(("GPUCL_DATA", Some(data.display().to_string())));
+        }
         if let Some(bin) = self.bin() {
             settings.push(("PATH", Some(in_front(&bin, path.unwrap_or_default()))));
         }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::Spec;
 use super::beside::read_beside;
+use super::mounts::{refuse_sensitive, with_file_systems};
 use super::node::{Kind, Node, first_difference};
 use super::place::{Places, Problem};
 use super::validate::{Lookup, validate, without_what_follows};
@@ -28,11 +29,22 @@ pub struct Loaded {
 
 /// Loads the spec in this file and the files that it sends; changes nothing.
 ///
-/// Files that it sends must be in its own folder or in one of `allowed`.
-pub fn load(path: &Path, allowed: &[PathBuf], lookup: Lookup<'_>) -> Result<Loaded> {
+/// Files that it sends must be in its own folder or in one of the allowed ones, and sensitive folders of a host that it
+/// mounts must be allowed.
+pub fn load(path: &Path, allowed: Allowed<'_>, lookup: Lookup<'_>) -> Result<Loaded> {
     let mut loaded = load_alone(path, lookup)?;
-    read_beside(&mut loaded, path.parent().unwrap_or(Path::new("")), allowed)?;
+    read_beside(&mut loaded, path.parent().unwrap_or(Path::new("")), allowed.paths)?;
+    refuse_sensitive(&loaded, allowed.mounts)?;
     Ok(loaded)
+}
+
+/// What the user allows a spec beyond what every spec may.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Allowed<'a> {
+    /// Folders of this machine that it may send files from.
+    pub paths: &'a [PathBuf],
+    /// Sensitive folders of a host that it may mount, with everything below them.
+    pub mounts: &'a [String],
 }
 
 /// Loads the spec in this file without the files that it sends.
@@ -97,7 +109,7 @@ pub fn parse(name: &str, text: &str, lookup: Lookup<'_>) -> Result<Loaded> {
     }
     if problems.is_empty() {
         match read_again(text, &root) {
-            Ok(spec) => return Ok(Loaded { spec, places }),
+            Ok(spec) => return Ok(Loaded { spec: with_file_systems(spec, lookup), places }),
             Err(problem) => problems.push(*problem),
         }
     }

@@ -14,12 +14,14 @@ mod fuzz;
 mod limits;
 mod load;
 mod model;
+mod mounts;
 mod node;
 mod place;
 mod ray_node;
 mod schema;
 mod services;
 mod validate;
+mod validate_mounts;
 mod validate_services;
 mod validate_workers;
 mod walk;
@@ -28,10 +30,11 @@ mod yaml;
 
 pub use credentials::external_credentials;
 pub use limits::{ASK_ABOVE, Amount, Deadline};
-pub use load::{Loaded, load, load_alone, parse};
+pub use load::{Allowed, Loaded, load, load_alone, parse};
 pub use model::{
     Capacity, DEFAULT_RAY_VERSION, GpuProof, HeadSpec, Memory, Partial, ProviderChoice, RaySpec, Spec, Timeouts,
 };
+pub use mounts::{MountSource, MountSpec};
 pub use place::Places;
 pub use ray_node::{GROUP_LABEL, NodeRole, NodeSpec};
 pub use schema::schema;

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::limits::{Amount, Deadline};
+use super::mounts::MountSpec;
 use super::services::{BuildSpec, Fragment, Images, ServicesSpec};
 use super::workers::Workers;
 use crate::name::ClusterName;
@@ -44,6 +45,11 @@ pub struct Spec {
     /// Environment variables of every node, and so of every task.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
+    /// Folders and volumes in the containers of the head, the workers and Jupyter alike; only with the runtime
+    /// `docker`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub mounts: Vec<MountSpec>,
     /// Settings of playbooks, such as mirrors and proxies, by the playbook's name.
     #[serde(default)]
     pub playbooks: BTreeMap<String, BTreeMap<String, String>>,

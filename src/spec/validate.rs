@@ -51,6 +51,7 @@ pub(super) fn validate(spec: &Spec, lookup: Lookup<'_>) -> Vec<Problem> {
     environment(spec, &mut problems);
     playbooks(spec, &mut problems);
     super::validate_services::services(spec, &mut problems);
+    super::validate_mounts::mounts(spec, lookup, &mut problems);
     provider(spec, lookup, &mut problems);
     problems
 }

@@ -109,13 +109,17 @@ fn only_docker(spec: &Spec, problems: &mut Vec<Problem>) {
         ("images", !spec.images.is_empty()),
         ("build", spec.build.is_some()),
         ("compose", !spec.compose.is_empty()),
+        ("mounts", !spec.mounts.is_empty()),
         ("ray.capabilities", !spec.ray.capabilities.is_empty()),
     ];
     for (key, _) in given.iter().filter(|(_, given)| *given) {
         let runtime = spec.runtime.name();
+        let note = match *key {
+            "mounts" => "processes see the host's own folders: name the path in the job, or use $GPUCL_DATA",
+            _ => "leave it out, or set `runtime: docker`",
+        };
         problems.push(
-            Problem::of_key(*key, format!("requires the runtime `docker`, but this spec has `{runtime}`"))
-                .note("leave it out, or set `runtime: docker`"),
+            Problem::of_key(*key, format!("requires the runtime `docker`, but this spec has `{runtime}`")).note(note),
         );
     }
 }
@@ -171,7 +175,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// Whether compose takes the path literally: it splits at colons, and `$` begins a variable.
-fn is_whole_path(path: &str) -> bool {
+pub(super) fn is_whole_path(path: &str) -> bool {
     path.starts_with('/')
         && path.len() > 1
         && !path.split('/').any(|part| part == "..")

@@ -4,6 +4,7 @@ mod completions;
 mod escapes;
 mod login;
 mod messages;
+mod mounts;
 mod owner;
 mod reference;
 mod refusals;

@@ -260,7 +260,7 @@ impl Places {
         // To plan at a cloud takes a second, and a piece of one line says nothing that only a plan would refuse.
         let is_piece = piece.text.lines().count() == 1;
         if provider == "local" || (provider != "ssh" && !is_piece) {
-            gpucl::spec::load(&path, &[], &gpucl::providers::find)
+            gpucl::spec::load(&path, gpucl::spec::Allowed::default(), &gpucl::providers::find)
                 .map_err(|error| format!("{error} {:?}", error.shown_snippet()))?;
             let plan = env.run(&["plan"]);
             // A stand-in may have none of it now: then it was understood all the same.

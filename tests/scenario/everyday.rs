@@ -25,6 +25,7 @@ fn a_working_day_on_one_cluster() {
         ("every command prints json lines", every_command_prints_json_lines),
         ("the checks are not counted as jobs", the_checks_are_not_counted_as_jobs),
         ("a job runs in its working folder", a_job_runs_in_its_working_folder),
+        ("cp and jobs share the data folder", cp_and_jobs_share_the_data_folder),
         ("the exit code is the jobs", the_exit_code_is_the_jobs),
         ("the plain ray command line works", the_plain_ray_command_line_works),
         ("ctrl c detaches and the job goes on", ctrl_c_detaches_and_the_job_goes_on),
@@ -109,6 +110,22 @@ fn a_job_runs_in_its_working_folder(env: &TestEnv) {
     env.run(&["job", "logs", "hello"]).exits(0).prints("hello from ");
     env.run(&["job", "status", "hello"]).exits(0).prints("SUCCEEDED");
     env.run(&["job", "list"]).exits(0).prints("hello");
+}
+
+fn cp_and_jobs_share_the_data_folder(env: &TestEnv) {
+    env.write("in.txt", "from here\n");
+    let copied = only(&env.run(&["cp", "in.txt", "head:sets/a/in.txt", "--output", "json"]).exits(0), "copied");
+    assert_eq!(copied["bytes"], 10);
+    let double = "cat $GPUCL_DATA/sets/a/in.txt $GPUCL_DATA/sets/a/in.txt >$GPUCL_DATA/results.txt";
+    env.run(&["job", "submit", "--", "sh", "-c", double]).exits(0).says("succeeded");
+    env.run(&["cp", "worker-0:results.txt", "."]).exits(0);
+    assert_eq!(std::fs::read_to_string(env.work().join("results.txt")).unwrap(), "from here\nfrom here\n");
+    env.run(&["exec", "--", "sh", "-c", "ls $GPUCL_DATA"]).exits(0).is("results.txt\nsets\n");
+    env.run(&["env"]).exits(0).prints("export GPUCL_DATA=");
+    env.run(&["cp", "in.txt", "head:"]).exits(0);
+    env.run(&["cp", "in.txt", "head:../in.txt"]).exits(2).says("leads out of the cluster's data folder");
+    env.run(&["cp", "head:none.txt", "."]).exits(6).says("none.txt");
+    env.run(&["down", "--keep-data", "--yes"]).says("nothing was changed").says("gpucl cp -c day head:NAME .");
 }
 
 fn the_exit_code_is_the_jobs(env: &TestEnv) {

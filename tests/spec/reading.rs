@@ -107,7 +107,7 @@ fn errors_found_later_also_show_their_line() {
 }
 
 fn load(path: &Path) -> Error {
-    let Err(error) = spec::load(path, &[], &gpucl::providers::find) else {
+    let Err(error) = spec::load(path, spec::Allowed::default(), &gpucl::providers::find) else {
         unreachable!("it was read: {}", path.display())
     };
     error
@@ -167,7 +167,7 @@ fn every_example_is_read() {
     for entry in std::fs::read_dir(project("examples")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "yaml") {
-            let loaded = spec::load(&path, &[], &gpucl::providers::find)
+            let loaded = spec::load(&path, spec::Allowed::default(), &gpucl::providers::find)
                 .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let places = loaded.places;
             assert_eq!(places.position("name").1, 7, "{}: `name` is not at the margin", path.display());

@@ -17,6 +17,9 @@ pub(crate) struct Args {
     /// Let the spec send files from this folder as well as from its own; repeatable
     #[arg(long, requires = "scheduled_up", value_name = "DIR")]
     allow_path: Vec<PathBuf>,
+    /// Let the spec mount this folder of a host, although it is sensitive, such as `/etc`; repeatable
+    #[arg(long, requires = "scheduled_up", value_name = "PATH")]
+    allow_mount: Vec<String>,
     /// Use this file as the cluster's spec, even though the cluster was brought up from another one
     #[arg(long, requires = "scheduled_up")]
     new_spec: bool,
@@ -32,7 +35,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     if let Some(spec) = args.scheduled_up {
         // Detach from the terminal of the command that started it.
         let _ = rustix::process::setsid();
-        let spec = SpecArgs { spec, allow_path: args.allow_path };
+        let spec = SpecArgs { spec, allow_path: args.allow_path, allow_mount: args.allow_mount };
         return Ok(super::up::bring_up(app, &spec, args.new_spec, args.wait_capacity, true).await?);
     }
     watch(Watched { paths: app.paths.clone(), cluster: target::name(app)? }).await?;

@@ -15,7 +15,7 @@ use crate::util::human;
 /// The arguments of `down`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Keep the data volumes on the hosts
+    /// Keep the data volumes and the data folder on the hosts; only with the runtime `docker`
     #[arg(long)]
     keep_data: bool,
     /// Also remove what was installed on the hosts for the cluster: packages, repositories, settings
@@ -102,7 +102,7 @@ fn what_goes(app: &App, args: &Args, name: &ClusterName) -> Result<Vec<String>> 
     lines.extend(report.resources.iter().cloned());
     let spec = known.state.spec.as_ref();
     if spec.is_some_and(|spec| spec.runtime == Runtime::Native) && !known.state.is_here() {
-        lines.push("on each host: processes, gpucl's folder".to_owned());
+        lines.push("on each host: processes, gpucl's folder with the data folder in it".to_owned());
         lines.push(match args.purge {
             true => "the Ray environment there, if it was made for this cluster (--purge)".to_owned(),
             false => "the Ray environment there is kept for the next cluster (--purge removes it too)".to_owned(),
@@ -111,8 +111,9 @@ fn what_goes(app: &App, args: &Args, name: &ClusterName) -> Result<Vec<String>> 
     if spec.is_some_and(|spec| spec.runtime == Runtime::Docker) {
         lines.push("on each host: containers, networks, firewall rules, gpucl's settings, gpucl's folder".to_owned());
         lines.push(match args.keep_data {
-            true => "data volumes are kept (--keep-data)".to_owned(),
-            false => "data volumes, including object store buckets and the Jupyter workspace (--keep-data keeps them)"
+            true => "the data folder and data volumes are kept (--keep-data)".to_owned(),
+            false => "the data folder, and volumes with object store buckets and the Jupyter workspace (--keep-data \
+                      keeps them)"
                 .to_owned(),
         });
         lines.push(match args.purge {

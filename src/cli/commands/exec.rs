@@ -10,6 +10,7 @@ use crate::cluster::{self, Remote};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{ExecEnd, Host, Stream};
 use crate::ray::shell_line;
+use crate::render::quote_path;
 
 /// The arguments of `exec`.
 #[derive(Debug, clap::Args)]
@@ -93,15 +94,17 @@ async fn by_ssh(app: &App, args: &Args, remote: &Remote) -> Result<u8> {
             chosen
         }
     };
-    let program = format!("exec {}\n", shell_line(&args.command));
     let width = chosen.iter().map(|host| host.name().len()).max().unwrap_or_default();
     let runs = chosen.iter().map(|host| {
         let label = if chosen.len() > 1 { format!("{:<width$} | ", host.name()) } else { String::new() };
-        let program = &program;
+        // As root, `~` would be another home folder.
+        let data = Some(host.folders().data()).filter(|data| !args.root || data.starts_with('/'));
+        let data = data.map(|data| format!("export GPUCL_DATA={}\n", quote_path(&data))).unwrap_or_default();
+        let program = format!("{data}exec {}\n", shell_line(&args.command));
         async move {
             let ssh = remote.connections.connect(host.name(), host.home(), ANSWER, std::future::pending()).await?;
             let ssh = if args.root { ssh } else { ssh.as_user() };
-            let code = on(app, &ssh, program, &label, args.raw).await;
+            let code = on(app, &ssh, &program, &label, args.raw).await;
             ssh.close().await;
             code
         }

@@ -13,7 +13,7 @@ use rustix::fs::{Dir, FileType, Mode};
 use super::unpack::{FOLDER, kind};
 
 /// Moves an entry of one folder to a name in another; `shown` is the destination for messages.
-pub(super) fn move_to(
+pub(in crate::host) fn move_to(
     from: BorrowedFd<'_>,
     name: &OsStr,
     to: BorrowedFd<'_>,
@@ -75,16 +75,16 @@ fn names(folder: BorrowedFd<'_>) -> io::Result<Vec<OsString>> {
 }
 
 /// Where a copy goes: into a folder under its own name, or to exactly the given name.
-pub(super) struct Place {
+pub(in crate::host) struct Place {
     /// The folder.
-    pub(super) folder: PathBuf,
+    pub(in crate::host) folder: PathBuf,
     /// The name in it.
-    pub(super) name: OsString,
+    pub(in crate::host) name: OsString,
 }
 
 impl Place {
     /// The place meant by a path; a folder, and any path that ends with `/`, receives the copy inside it.
-    pub(super) fn of(goal: &Path, name: &OsStr) -> Self {
+    pub(in crate::host) fn of(goal: &Path, name: &OsStr) -> Self {
         let takes_in = goal.is_dir() || goal.as_os_str().as_bytes().ends_with(b"/");
         let (folder, name) = match goal.file_name() {
             Some(given) if !takes_in => (goal.parent().unwrap_or(Path::new("/")), given),
@@ -95,7 +95,7 @@ impl Place {
     }
 
     /// The full path, for messages.
-    pub(super) fn shown(&self) -> PathBuf {
+    pub(in crate::host) fn shown(&self) -> PathBuf {
         self.folder.join(&self.name)
     }
 }

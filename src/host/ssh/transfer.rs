@@ -16,6 +16,7 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 
 use super::host::{Channel, SshHost};
+use super::path::HostPath;
 use super::place::{Place, move_to};
 use super::unpack::{LeftOut, Refusal, Room, unpack};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
@@ -103,8 +104,8 @@ impl SshHost {
     /// # Errors
     /// When a source does not exist, the host cannot be written, or the connection is lost. No partial copy is left
     /// then.
-    pub async fn upload(&self, sources: &[PathBuf], goal: &str, is_root: bool, on_bytes: OnBytes<'_>) -> Result<u64> {
-        let doing = || format!("copy to {}:{goal}", self.name());
+    pub async fn upload(&self, sources: &[PathBuf], goal: HostPath<'_>, on_bytes: OnBytes<'_>) -> Result<u64> {
+        let doing = || format!("copy to {}:{}", self.name(), goal.path);
         let mut tar = Command::new("tar");
         tar.args(["-cf", "-"]);
         for source in sources {
@@ -126,8 +127,13 @@ impl SshHost {
         let (Some(mut from), Some(mut tar_said)) = (tar.stdout.take(), tar.stderr.take()) else {
             return Err(Error::new(ErrorKind::Internal, doing()).because("its pipes are missing"));
         };
-        let program = format!("goal={}\ncount={}\n{RECEIVE}", quoted(goal), sources.len());
-        let mut channel = self.begin_with_data(&program, is_root).await?;
+        let is_folder = sources.len() > 1 || goal.path.ends_with('/');
+        let enter = match goal.within {
+            Some(_) => goal.enter(true, is_folder),
+            None => format!("goal={}\n", quoted(goal.path)),
+        };
+        let program = format!("{enter}count={}\n{RECEIVE}", sources.len());
+        let mut channel = self.begin_with_data(&program, goal).await?;
         let (Some(mut to), Some(mut out), Some(mut err)) =
             (channel.child.stdin().take(), channel.child.stdout().take(), channel.child.stderr().take())
         else {
@@ -164,9 +170,9 @@ impl SshHost {
     /// # Errors
     /// When the source does not exist, this machine cannot be written, the host sends something else or too much, or
     /// the connection is lost. Nothing is left then.
-    pub async fn download(&self, source: &str, goal: &Path, is_root: bool, on_bytes: OnBytes<'_>) -> Result<Copied> {
-        let doing = || format!("copy {}:{source}", self.name());
-        let trimmed = source.trim_end_matches('/');
+    pub async fn download(&self, source: HostPath<'_>, goal: &Path, on_bytes: OnBytes<'_>) -> Result<Copied> {
+        let doing = || format!("copy {}:{}", self.name(), source.path);
+        let trimmed = source.path.trim_end_matches('/');
         let (above, name) = trimmed.rsplit_once('/').unwrap_or((".", trimmed));
         if matches!(name, "" | "." | "..") {
             return Err(Error::new(ErrorKind::Usage, doing())
@@ -184,8 +190,13 @@ impl SshHost {
             tempfile::Builder::new().prefix(".gpucl-").tempdir_in(&place.folder).doing(ErrorKind::Host, doing)?;
         let landing = fs_err::File::open(land.path()).doing(ErrorKind::Host, doing)?;
         let room = Room::of(&landing).doing(ErrorKind::Host, doing)?;
-        let program = format!("source={}\nfolder={}\nname={}\n{SEND}", quoted(source), quoted(above), quoted(name));
-        let mut channel = self.begin_with_data(&program, is_root).await?;
+        let (enter, above) = match source.within {
+            Some(_) => (HostPath { path: trimmed, ..source }.enter(false, false), "."),
+            None => (String::new(), above),
+        };
+        let source_word = quoted(source.path);
+        let program = format!("{enter}source={source_word}\nfolder={}\nname={}\n{SEND}", quoted(above), quoted(name));
+        let mut channel = self.begin_with_data(&program, source).await?;
         let (Some(mut feed), Some(mut out), Some(mut err)) =
             (channel.child.stdin().take(), channel.child.stdout().take(), channel.child.stderr().take())
         else {
@@ -236,10 +247,9 @@ impl SshHost {
 
     /// Starts a program that reads data from stdin after its own text. `dd` takes exactly the program's length first,
     /// since a shell that reads its program from stdin could swallow the data.
-    async fn begin_with_data(&self, program: &str, is_root: bool) -> Result<Channel<'_>> {
-        let sudo = if is_root && !self.shared.route.is_root() { "sudo -n -- " } else { "" };
-        let command = format!("{sudo}sh -c 'eval \"$(dd bs=1 count={} 2>/dev/null)\"'", program.len());
-        self.begin(&command).await
+    async fn begin_with_data(&self, program: &str, path: HostPath<'_>) -> Result<Channel<'_>> {
+        let sudo = if path.is_root && !self.shared.route.is_root() { "sudo -n -- " } else { "" };
+        self.begin(&format!("{sudo}{}", path.command(program.len()))).await
     }
 
     fn judge(&self, doing: String, end: ExecEnd, said: &str) -> Result<()> {

@@ -6,6 +6,7 @@
 mod checks;
 mod clean;
 mod images;
+mod mounts;
 mod ports;
 mod prepare;
 mod project;
@@ -31,6 +32,9 @@ use crate::util::digest;
 
 /// The parent folder of gpucl's folders on a host, accessible to root only.
 pub const HOST_FOLDERS: &str = "/var/lib/gpucl";
+
+/// The data folder as containers see it.
+pub const DATA_IN_CONTAINERS: &str = "/data";
 
 /// The folder for a host's tag.
 pub fn home_of(tag: &str) -> String {

@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::images::{HostImages, host_images};
-use super::view::{Cluster, exporter_key, image, pairs, token_environment};
-use super::{DeployRequest, Deployment, HostInput, Page, checks, confirm_steps, containers_name, stage};
+use super::view::{Cluster, data_variable, exporter_key, image, pairs, token_environment};
+use super::{DeployRequest, Deployment, HostInput, Page, checks, confirm_steps, containers_name, mounts, stage};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::StageFile;
 use crate::name::Key;
@@ -181,7 +181,7 @@ impl Project<'_> {
             view.files = digest_of(files, &secrets.iter().map(String::as_str).collect::<Vec<_>>());
             views.push(view);
         }
-        let mut volumes = Vec::new();
+        let mut volumes = mounts::volumes(request.spec);
         let mut context = json!({
             "project": self.host.tag,
             "cluster": request.scope.cluster,
@@ -191,6 +191,7 @@ impl Project<'_> {
             "start_interval": Cluster::start_interval(self.host),
             "ports": self.host.ports,
             "nodes": views,
+            "mounts": mounts::views(request.spec),
             "store": null,
             "prometheus": null,
             "node_exporter": self.exporter(),
@@ -302,6 +303,7 @@ impl Project<'_> {
             ("RAY_ADDRESS", at.client.clone()),
             ("RAY_API_SERVER_ADDRESS", at.dashboard.clone()),
             ("RAY_USAGE_STATS_ENABLED", "0".to_owned()),
+            data_variable(),
         ];
         let store = self.cluster.store_environment();
         let token = token_environment().map(|(name, value)| (name, value.to_owned()));

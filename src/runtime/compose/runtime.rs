@@ -46,6 +46,10 @@ impl ProjectRuntime for Compose {
         super::HOST_FOLDERS
     }
 
+    fn data_in_nodes(&self) -> Option<&'static str> {
+        Some(super::DATA_IN_CONTAINERS)
+    }
+
     fn choose_ports(&self, taken: &BTreeSet<u16>) -> HostPorts {
         HostPorts::choose(taken)
     }

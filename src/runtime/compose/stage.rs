@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::checks;
 use super::images::Build;
+use super::mounts;
 use super::project::Project;
 use super::{closed_table, containers_name};
 use crate::host::StageFile;
@@ -28,10 +29,11 @@ pub(super) fn deploy(project: &Project<'_>, files: Vec<StageFile>, nodes: &[Node
     let mut steps = vec![Step {
         name: "create the containers' folders".to_owned(),
         // Ray runs as the image's user; the parent folder belongs to root only.
-        unless: Some("[ -k dashboards ] && [ \"$(stat -c %a lib)\" = 755 ]".to_owned()),
-        run: "mkdir -p dashboards\nchmod 1777 dashboards\nchmod 755 lib".to_owned(),
+        unless: Some("[ -d data ] && [ -k dashboards ] && [ \"$(stat -c %a lib)\" = 755 ]".to_owned()),
+        run: "mkdir -p dashboards data\nchmod 1777 dashboards\nchmod 755 lib".to_owned(),
         ..Step::default()
     }];
+    steps.extend(mounts::check(request.spec, &project.host.key.display_name()));
     if !project.images.pulls.is_empty() {
         steps.push(pull(&project.images.pulls));
     }
@@ -47,6 +49,8 @@ pub(super) fn deploy(project: &Project<'_>, files: Vec<StageFile>, nodes: &[Node
         ("services".to_owned(), String::new()),
         ("service_containers".to_owned(), String::new()),
         ("workspace_of".to_owned(), String::new()),
+        ("data_of".to_owned(), nodes.first().map(|node| request.scope.tag(&node.key).to_string()).unwrap_or_default()),
+        ("volumes_at".to_owned(), mounts::volumes_at(request.spec)),
         ("closed".to_owned(), closed_table(&project.host.tag)),
         ("bridge".to_owned(), if project.cluster.bridge { containers_name(&project.host.tag) } else { String::new() }),
         ("limit".to_owned(), limit.as_secs().to_string()),
@@ -245,7 +249,7 @@ fn start_errors() -> Vec<KnownError> {
         known(
             "bind source path does not exist",
             "{line}",
-            Some("create the folder on the host, or leave `workspace` out"),
+            Some("create the folder on the host, or leave `workspace` or the mount out"),
         ),
         known("no space left on device", "the host's disk is full", None),
         known(
@@ -282,7 +286,7 @@ fn wait_errors() -> Vec<KnownError> {
     ]
 }
 
-fn known(matches: &str, says: &str, hint: Option<&str>) -> KnownError {
+pub(super) fn known(matches: &str, says: &str, hint: Option<&str>) -> KnownError {
     KnownError { matches: matches.to_owned(), says: says.to_owned(), hint: hint.map(str::to_owned) }
 }
 

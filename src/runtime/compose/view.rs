@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::images::HostImages;
 use super::ports::NodePorts;
 use super::shared_memory::{loader_room, shared_memory};
-use super::{DeployRequest, HostInput};
+use super::{DATA_IN_CONTAINERS, DeployRequest, HostInput};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::playbook::{GpuFact, Vendor};
@@ -247,7 +247,7 @@ impl<'a> Cluster<'a> {
 
     fn environment(&self, host: &HostInput, node: &NodeSpec, own: NodePorts) -> Vec<(String, String)> {
         let mut environment: Vec<(&str, String)> =
-            vec![("PYTHONUNBUFFERED", "1".to_owned()), ("RAY_USAGE_STATS_ENABLED", "0".to_owned())];
+            vec![("PYTHONUNBUFFERED", "1".to_owned()), ("RAY_USAGE_STATS_ENABLED", "0".to_owned()), data_variable()];
         environment.extend(self.store_environment());
         if node.role == NodeRole::Head {
             if !self.bridge {
@@ -284,6 +284,11 @@ impl<'a> Cluster<'a> {
     pub(super) fn start_interval(host: &HostInput) -> bool {
         engine(host).is_none_or(|version| version >= START_INTERVAL_FROM)
     }
+}
+
+/// The variable that names the data folder.
+pub(super) fn data_variable() -> (&'static str, String) {
+    ("GPUCL_DATA", DATA_IN_CONTAINERS.to_owned())
 }
 
 /// The variables that authenticate every process of the cluster.

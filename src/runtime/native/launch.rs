@@ -103,6 +103,7 @@ pub fn launch(
     for (name, value) in [
         ("GPUCL_TAG", scope.tag(&node.key).to_string()),
         ("GPUCL_DIGEST", node.digest()),
+        ("GPUCL_DATA", layout.data().display().to_string()),
         ("RAY_AUTH_MODE", "token".to_owned()),
         ("RAY_AUTH_TOKEN_PATH", layout.token().display().to_string()),
         // Ray's own option to stay on the loopback; see the launcher, `node.py`.

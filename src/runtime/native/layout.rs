@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::name::{Key, Tag};
+use crate::runtime::project::DATA_FOLDER;
 use crate::util::digest;
 
 /// The longest path of Ray's temporary folder: a socket path is limited to 107 bytes, and Ray adds
@@ -48,6 +49,11 @@ impl Layout {
     /// The log file of a node's output.
     pub fn log(&self, key: &Key) -> PathBuf {
         self.home.join("logs").join(format!("{}.log", key.display_name()))
+    }
+
+    /// The data folder.
+    pub fn data(&self) -> PathBuf {
+        self.home.join(DATA_FOLDER)
     }
 
     /// The file with the cluster's token.

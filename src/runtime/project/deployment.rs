@@ -12,6 +12,9 @@ use crate::secret::Secrets;
 use crate::spec::{NodeSpec, Spec};
 use crate::state::{HostPorts, Pages, Paths};
 
+/// The name of the data folder in a host's folder: what jobs, Jupyter and `gpucl cp` share.
+pub const DATA_FOLDER: &str = "data";
+
 /// gpucl's folders on a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostFolders {
@@ -29,6 +32,11 @@ impl HostFolders {
     /// The folders of a host with gpucl's default layout.
     pub fn at(home: String) -> Self {
         Self { home, ..Self::default() }
+    }
+
+    /// The data folder: absolute, or `~/…` as `home`.
+    pub fn data(&self) -> String {
+        format!("{}/{DATA_FOLDER}", self.home)
     }
 
     /// The folders of a host on this machine: its folder with its provider's claim, and the user's folders for the
@@ -141,7 +149,7 @@ pub struct PrepareRequest<'a> {
 /// What `down` keeps on a host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CleanOptions {
-    /// Keep the data volumes.
+    /// Keep the data volumes and the data folder.
     pub keep_data: bool,
     /// Also remove what gpucl installed.
     pub purge: bool,

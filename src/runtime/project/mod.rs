@@ -10,7 +10,8 @@ mod observation;
 use std::collections::BTreeSet;
 
 pub use deployment::{
-    CleanOptions, DeployRequest, Deployment, HostFolders, HostInput, Others, Page, PrepareRequest, nodes_of,
+    CleanOptions, DATA_FOLDER, DeployRequest, Deployment, HostFolders, HostInput, Others, Page, PrepareRequest,
+    nodes_of,
 };
 pub use logs::{LogLine, LogRequest, log_line};
 pub use observation::{CheckLine, Container, Observation, checks_in_values, checks_of, parse_observation};
@@ -44,6 +45,11 @@ pub trait ProjectRuntime: Send + Sync {
     /// The folders of a host reached by SSH, by its tag.
     fn folders_of(&self, tag: &str) -> HostFolders {
         HostFolders::at(format!("{}/{tag}", self.folders()))
+    }
+
+    /// The data folder as nodes see it, if they do not see the host's own path.
+    fn data_in_nodes(&self) -> Option<&'static str> {
+        None
     }
 
     /// Chooses ports on a host where these are taken, except those that the host claims with [`Self::claim_script`].

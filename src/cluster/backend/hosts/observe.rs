@@ -111,7 +111,12 @@ impl ProjectWorld {
         observation: &Observation,
         expected: Option<&Expected>,
     ) -> Option<ObservedProject> {
-        if observation.remains.is_empty() && observation.containers.is_empty() {
+        let mut remains = observation.remains.clone();
+        if matches!(self.config.purpose, Purpose::Remove(clean) if clean.keep_data) {
+            // What is kept on purpose is not left.
+            remains.retain(|what| !what.starts_with("volume ") && !what.starts_with("data folder "));
+        }
+        if remains.is_empty() && observation.containers.is_empty() {
             return None;
         }
         let deployment = expected.and_then(|expected| expected.deployment.as_ref());
@@ -145,7 +150,7 @@ impl ProjectWorld {
             running: observation.processes > 0
                 || observation.containers.iter().any(|container| container.state == "running"),
             nodes: observation.containers.iter().filter(|container| container.key.is_node()).map(node).collect(),
-            remains: observation.remains.clone(),
+            remains,
         })
     }
 }

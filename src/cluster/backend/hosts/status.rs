@@ -7,7 +7,7 @@ use super::acquire::end_of;
 use super::expected::{LOOPBACK, project_of};
 use super::up::open_world;
 use super::world::{ProjectWorld, Purpose};
-use crate::cluster::{ContainerReport, NodeReport, Settings, StatusReport};
+use crate::cluster::{ContainerReport, NodeReport, Settings, StatusReport, data_here};
 use crate::engine::World as _;
 use crate::error::Result;
 use crate::name::Key;
@@ -46,12 +46,14 @@ pub(super) fn access_of(state: &ClusterState, folder: &Path) -> Option<Access> {
     let pages = project.pages.as_ref()?;
     if state.is_here() {
         let HostNotes { ports, ray_env, .. } = state.host(&Key::host(0))?;
+        let data = data_here(state, "head").ok();
         let ports = ports.as_ref()?;
         return Some(Access {
             dashboard_url: format!("http://{LOOPBACK}:{}", ports.dashboard),
             gcs_address: format!("{LOOPBACK}:{}", ports.ray),
             token_path: crate::secret::ray_token_path(folder),
             environment: ray_env.clone(),
+            data,
             client_address: format!("ray://{LOOPBACK}:{}", ports.client),
         });
     }
@@ -62,6 +64,7 @@ pub(super) fn access_of(state: &ClusterState, folder: &Path) -> Option<Access> {
         gcs_address: String::new(),
         token_path: crate::secret::ray_token_path(folder),
         environment: None,
+        data: None,
         client_address: format!("ray://{}", at("client")?),
     })
 }

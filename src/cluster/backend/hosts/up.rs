@@ -77,6 +77,7 @@ pub(super) async fn up(
     let spec = &loaded.spec;
     let name = &spec.name;
     let scope = settings.scope(name);
+    spec.mount_notes().into_iter().for_each(|note| settings.events.note(note));
     // A missing host, or one that cannot do what the spec asks, is found before anything permanent is written.
     let is_new = known.is_none();
     let store = match known {
@@ -215,6 +216,7 @@ pub(super) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Sto
     if let Some(start) = found.start {
         notes.push(format!("{} begins at {}; `up` waits for it", start.what, human::local(start.at)));
     }
+    notes.extend(spec.mount_notes());
     notes.extend(what_is_lost(spec, found.end.or_else(|| known.ends())));
     Ok(Planned { affected_paths: world.affected_paths(&known, &plan)?, plan, notes })
 }

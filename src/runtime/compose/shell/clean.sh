@@ -1,6 +1,15 @@
 # Removes everything with one tag from this host. May be interrupted at any point and run again.
 report_left() { echo "::left $*"; left=1; }
 
+# Removes the host's folder, except a data folder that is kept and has something in it.
+remove_all() {
+    if [ -n "$keep_data" ] && [ -n "$(ls -A "$home/data" 2>/dev/null)" ]; then
+        find "$home" -mindepth 1 -maxdepth 1 ! -name data -exec rm -rf {} +
+    else
+        rm -rf "$home"
+    fi
+}
+
 clean() {
     left=
     # Pulled images stay, as others may use them; their names are known only while the containers exist.
@@ -37,8 +46,12 @@ clean() {
     if [ -z "$left" ]; then
         cd /
         # A file may still be written there: one retry is enough.
-        rm -rf "$home" 2>/dev/null || { sleep 1; rm -rf "$home"; }
-        [ -e "$home" ] && report_left "folder $home" || echo "::removed folder $home"
+        remove_all 2>/dev/null || { sleep 1; remove_all; }
+        case $(ls -A "$home" 2>/dev/null) in
+            '') [ -e "$home" ] && report_left "folder $home" || echo "::removed folder $home" ;;
+            data) [ -n "$keep_data" ] && echo "::kept data folder $home/data" || report_left "folder $home" ;;
+            *) report_left "folder $home" ;;
+        esac
         # The last cluster on this host removes the common folder too.
         if [ -z "$(ls -d "${home%/*}"/gpucl-* 2>/dev/null)" ]; then
             rm -f "${home%/*}/lock"

@@ -49,6 +49,18 @@ SEEN
     fi
     sleep 0.5
 done
+# Folders and new volumes are root's, and containers are not. From outside, since nobody in a container may chown.
+user_of() { stat -c %u:%g "/proc/$(docker inspect -f '{{.State.Pid}}' "$1")"; }
+source_of() { docker inspect -f '{{range .Mounts}}{{if eq .Destination "'"$2"'"}}{{.Source}}{{end}}{{end}}' "$1"; }
+if [ -n "$data_of" ]; then
+    owner=$(user_of "$data_of")
+    chown "$owner" data
+    for at in $volumes_at; do
+        folder=$(source_of "$data_of" "$at")
+        # A volume with an owner keeps it.
+        [ "$(stat -c %u "$folder")" != 0 ] || chown "$owner" "$folder"
+    done
+fi
 [ -n "$head" ] || exit 0
 read -r now _ </proc/uptime
 timeout "$((end - ${now%.*} + 30))" docker exec "$head" python3 -I /opt/gpucl/probe.py wait "$services" || {
@@ -57,8 +69,6 @@ timeout "$((end - ${now%.*} + 30))" docker exec "$head" python3 -I /opt/gpucl/pr
     echo "a service does not answer"
     exit 1
 }
-# The engine gives a new volume to root, and Jupyter is not root. From outside, since nobody in the container may chown.
 if [ -n "$workspace_of" ]; then
-    chown "$(stat -c %u:%g "/proc/$(docker inspect -f '{{.State.Pid}}' "$workspace_of")")" \
-        "$(docker inspect -f '{{range .Mounts}}{{if eq .Destination "/workspace"}}{{.Source}}{{end}}{{end}}' "$workspace_of")"
+    chown "$(user_of "$workspace_of")" "$(source_of "$workspace_of" /workspace)"
 fi

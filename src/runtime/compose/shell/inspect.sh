@@ -14,4 +14,7 @@ fi
 if command -v nft >/dev/null 2>&1; then
     timeout 20 nft list tables 2>/dev/null | grep -x "table inet $table\|table inet $closed" | sed 's/^table /::remains nftables table /'
 fi
-[ ! -e "$home" ] || echo "::remains folder $home"
+case $(ls -A "$home" 2>/dev/null) in
+    data) echo "::remains data folder $home/data" ;;
+    *) [ ! -e "$home" ] || echo "::remains folder $home" ;;
+esac

@@ -3,7 +3,7 @@
 ray_env=$(sed -n 's/^ray_env //p' "$home/prepared/prepare" 2>/dev/null)
 [ -x "$ray_env/bin/python" ] || { echo "the Ray environment is gone: ${ray_env:-none was created}"; exit 1; }
 end_supervisor || { echo "the previous supervisor cannot be ended"; exit 1; }
-mkdir -p run logs
+mkdir -p run logs data
 rm -f run/supervisor run/.ready
 # For scripts that end nodes later: how long they may take.
 printf '%s\n' "$stop_limit" >run/.grace
