@@ -15,6 +15,7 @@ mod limits;
 mod load;
 mod model;
 mod node;
+mod outputs;
 mod place;
 mod ray_node;
 mod schema;
@@ -31,6 +32,7 @@ pub use model::{
     Capacity, DEFAULT_RAY_VERSION, GpuProof, HeadSpec, Memory, Partial, Per, ProviderChoice, RaySpec, Spec, Timeouts,
     WorkersSpec,
 };
+pub use outputs::{OutputPath, same_name};
 pub use place::Places;
 pub use ray_node::{NodeRole, NodeSpec};
 pub use schema::schema;

@@ -107,7 +107,8 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     Ok(exit_code::DONE)
 }
 
-async fn connect(remote: &Remote, name: &str) -> Result<SshHost> {
+/// Connects to a host of a cluster, by one of its names.
+pub(super) async fn connect(remote: &Remote, name: &str) -> Result<SshHost> {
     let host = remote.host(name)?;
     remote.connections.connect(host.name(), host.home(), ANSWER, std::future::pending()).await
 }
