@@ -20,6 +20,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Bring up the cluster that a spec describes, or update it to match the spec
     Up(commands::up::Args),
+    /// Bring up a cluster, run one job on it, fetch its outputs, and take the cluster down
+    Run(Box<commands::run::Args>),
     /// Show what `up` would do, without doing it
     Plan(commands::plan::Args),
     /// Stop Ray and keep the hosts
@@ -98,6 +100,7 @@ impl Command {
     pub(crate) async fn run(self, app: &App) -> anyhow::Result<u8> {
         match self {
             Self::Up(args) => commands::up::run(app, args).await,
+            Self::Run(args) => commands::run::run(app, *args).await,
             Self::Plan(args) => commands::plan::run(app, args).await,
             Self::Stop(args) => commands::stop::run(app, args).await,
             Self::Down(args) => commands::down::run(app, args).await,

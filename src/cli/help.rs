@@ -6,7 +6,7 @@ use clap::Command;
 
 /// The commands as `gpucl --help` lists them.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Clusters", &["up", "plan", "stop", "down", "status", "verify", "list"]),
+    ("Clusters", &["up", "run", "plan", "stop", "down", "status", "verify", "list"]),
     ("Work on a cluster", &["job", "logs", "exec", "ssh", "cp", "port-forward", "dashboard", "env"]),
     ("Capacity and leases", &["offers", "calendar", "lease", "gc"]),
     ("Accounts and this machine", &["login", "logout", "provider", "doctor", "owner", "sandbox"]),
@@ -16,6 +16,7 @@ const GROUPS: &[(&str, &[&str])] = &[
 /// An example of each command, without the leading `gpucl`.
 const EXAMPLES: &[&str] = &[
     "up cluster.yaml",
+    "run cluster.yaml --working-dir . -- python train.py",
     "plan cluster.yaml",
     "stop -c demo",
     "down -c demo",

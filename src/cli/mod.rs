@@ -44,9 +44,10 @@ pub fn main() -> ExitCode {
             .enable_all()
             .build()
             .context("start the asynchronous runtime")?;
-        // Every command but the agent restarts a deadline agent that was killed. `up` and `down` may change what it
-        // would act on, so they do their own work first.
-        let changes = matches!(arguments.command, args::Command::Up(_) | args::Command::Down(_));
+        // Every command but the agent restarts a deadline agent that was killed. `up`, `run` and `down` may change what
+        // it would act on, so they do their own work first.
+        let changes =
+            matches!(arguments.command, args::Command::Up(_) | args::Command::Run(_) | args::Command::Down(_));
         let is_agent = matches!(arguments.command, args::Command::Agent(_));
         if !changes && !is_agent {
             app.revive_watchers();

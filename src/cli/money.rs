@@ -18,8 +18,9 @@ use crate::util::human;
 /// `status` warns about a deadline or cost limit that is nearer than this.
 const SOON: Duration = Duration::from_secs(15 * 60);
 
-/// The approval for expensive clusters: asks the user before anything is made, unless `--yes` was given.
-pub(crate) fn approval(app: &App, spec: &Path) -> Approval {
+/// The approval for expensive clusters: asks the user before anything is made, unless `--yes` was given. `with_yes` is
+/// the command that does.
+pub(crate) fn approval(app: &App, spec: &Path, with_yes: String) -> Approval {
     if app.yes {
         return Approval::default();
     }
@@ -29,7 +30,7 @@ pub(crate) fn approval(app: &App, spec: &Path) -> Approval {
         if json || !ui.asks() {
             return Err(usage(format!("bring up {spec}: it costs {price}"), above)
                 .because("there is no terminal to ask at; nothing was made")
-                .hint(format!("gpucl up {spec} --yes   # to accept the price"))
+                .hint(format!("{with_yes}   # to accept the price"))
                 .hint(format!("`ask_above: {}` in the spec asks only above that price", describe_price_above(price))));
         }
         let answer = ui.ask(&format!("it costs {price}; bring it up? [y/N] "));
@@ -43,7 +44,7 @@ fn describe_price_above(price: &crate::plan::Price) -> String {
 }
 
 /// The credentials that the deadline agent needs a copy of; asks before they are first written.
-pub(crate) fn secrets_to_keep(app: &App, spec: &Spec, file: &Path) -> Result<BTreeMap<String, SecretString>> {
+pub(crate) fn secrets_to_keep(app: &App, spec: &Spec, with_yes: &str) -> Result<BTreeMap<String, SecretString>> {
     if spec.deadline.is_none() && spec.max_cost.is_none() {
         return Ok(BTreeMap::new());
     }
@@ -63,7 +64,7 @@ pub(crate) fn secrets_to_keep(app: &App, spec: &Spec, file: &Path) -> Result<BTr
         return Err(usage(format!("bring up {}", spec.name), what)
             .because(format!("it would be stored in {}, readable only by you, until `gpucl down`", place.display()))
             .because("there is no terminal to ask at; nothing was made")
-            .hint(format!("gpucl up {} --yes   # if you agree", file.display()))
+            .hint(format!("{with_yes}   # if you agree"))
             .hint(format!(
                 "gpucl login {}   # stores the credential permanently; then leave the variables unset",
                 spec.provider.name()

@@ -50,7 +50,11 @@ pub(crate) struct Head {
 impl Target {
     /// Selects the cluster: `-c`, `GPUCL_CLUSTER`, `./cluster.yaml`, else the only one.
     pub(crate) fn choose(app: &App) -> Result<Self> {
-        let name = name(app)?;
+        Self::of(app, name(app)?)
+    }
+
+    /// The cluster of this name.
+    pub(crate) fn of(app: &App, name: ClusterName) -> Result<Self> {
         let known = cluster::status(&app.paths, &name)?.ok_or_else(|| cluster::unknown(&app.paths, &name))?;
         let access = cluster::access(&app.paths, &known.state);
         if let Some(ends) = known.report.ends {

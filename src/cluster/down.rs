@@ -92,5 +92,6 @@ fn bare_spec(name: &ClusterName, provider: &str, runtime: Runtime) -> Spec {
         deadline: None,
         max_cost: None,
         ask_above: None,
+        outputs: Vec::new(),
     }
 }

@@ -40,8 +40,9 @@ pub(crate) fn not_running(state: &ClusterState) -> Error {
 
 /// The command that brings it up again; after a lack of capacity, with a wait.
 pub(super) fn again(options: &UpOptions, kind: ErrorKind) -> String {
-    let up = options.path.as_deref().map_or_else(|| "gpucl up".to_owned(), |path| format!("gpucl up {path}"));
-    if kind == ErrorKind::Capacity { format!("{up} --wait-capacity 6h") } else { up }
+    let file = options.path.as_deref().map(|path| format!(" {path}")).unwrap_or_default();
+    let wait = if kind == ErrorKind::Capacity { " --wait-capacity 6h" } else { "" };
+    if options.one_run { format!("gpucl run{file}{wait} -- COMMAND") } else { format!("gpucl up{file}{wait}") }
 }
 
 /// The display names of a cluster's nodes and resources.
@@ -53,8 +54,11 @@ fn what_is_there(known: &ClusterState) -> Vec<String> {
     names
 }
 
-/// Adds what is left behind, and hints for going on and for removing it.
+/// Adds what is left behind, and hints for going on and for removing it; nothing where the caller removes it.
 pub(super) fn go_on(error: Error, settings: &Settings, options: &UpOptions, name: &ClusterName) -> Error {
+    if options.one_run {
+        return error;
+    }
     let again = again(options, error.kind());
     let (held, per_hour): (Vec<String>, Vec<Money>) = match Store::open(&settings.paths, name) {
         Ok(Some(store)) => (what_is_there(store.state()), store.state().spending(jiff::Timestamp::now()).per_hour),

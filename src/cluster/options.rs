@@ -19,6 +19,8 @@ pub struct UpOptions {
     pub new_spec: bool,
     /// Wait for hosts that become available later, instead of returning [`super::UpOutcome::Later`].
     pub scheduled_up: bool,
+    /// The cluster is for one run, which takes it down: an error names no way to go on with what is there.
+    pub one_run: bool,
     /// How long to wait for capacity; overrides `capacity.wait` of the spec.
     pub wait_capacity: Option<std::time::Duration>,
     /// Asks for consent before resources above the price limit are acquired.

@@ -16,6 +16,7 @@ mod load;
 mod model;
 mod mounts;
 mod node;
+mod outputs;
 mod place;
 mod ray_node;
 mod schema;
@@ -35,6 +36,7 @@ pub use model::{
     Capacity, DEFAULT_RAY_VERSION, GpuProof, HeadSpec, Memory, Partial, ProviderChoice, RaySpec, Spec, Timeouts,
 };
 pub use mounts::{MountSource, MountSpec};
+pub use outputs::{OutputPath, same_name};
 pub use place::Places;
 pub use ray_node::{GROUP_LABEL, NodeRole, NodeSpec};
 pub use schema::schema;

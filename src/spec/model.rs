@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::{Amount, Deadline};
 use super::mounts::MountSpec;
+use super::outputs::OutputPath;
 use super::services::{BuildSpec, Fragment, Images, ServicesSpec};
 use super::workers::Workers;
 use crate::name::ClusterName;
@@ -83,6 +84,11 @@ pub struct Spec {
     /// `up` asks before it creates anything that costs more than this per hour; `5 USD` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask_above: Option<Amount>,
+    /// What a job leaves in the cluster's data folder: files and folders that `gpucl run` fetches, by their paths from
+    /// there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub outputs: Vec<OutputPath>,
 }
 
 fn one_host() -> Vec<serde_json::Value> {

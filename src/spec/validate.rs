@@ -3,7 +3,8 @@
 //! A provider checks its settings and `hosts` entries with its own strict types. A path in its errors that begins with
 //! `hosts[` is used as is; any other is relative to `provider.`, and an empty one means the provider as a whole.
 
-use super::place::{Problem, is_within, join};
+use super::outputs::same_name;
+use super::place::{Problem, is_within, item, join};
 use super::walk::unknown_key;
 use super::{Memory, ProviderChoice, Spec};
 use crate::error::Result;
@@ -50,6 +51,7 @@ pub(super) fn validate(spec: &Spec, lookup: Lookup<'_>) -> Vec<Problem> {
     super::validate_workers::workers(spec, &mut problems);
     environment(spec, &mut problems);
     playbooks(spec, &mut problems);
+    outputs(spec, &mut problems);
     super::validate_services::services(spec, &mut problems);
     super::validate_mounts::mounts(spec, lookup, &mut problems);
     provider(spec, lookup, &mut problems);
@@ -108,6 +110,14 @@ fn playbooks(spec: &Spec, problems: &mut Vec<Problem>) {
                 problems.push(Problem::new(path, "has a line break or another control character, must be one line"));
             }
         }
+    }
+}
+
+/// Each is copied to the folder of the command under its own name.
+fn outputs(spec: &Spec, problems: &mut Vec<Problem>) {
+    if let Some((index, first)) = same_name(&spec.outputs) {
+        let message = format!("has the same name as `{first}`, which it would replace when both are fetched");
+        problems.push(Problem::new(item("outputs", index), message).note("name the folders that they are in"));
     }
 }
 

@@ -9,6 +9,7 @@ mod owner;
 mod reference;
 mod refusals;
 mod render;
+mod run;
 mod sandbox;
 mod services;
 mod stranger;

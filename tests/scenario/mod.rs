@@ -3,4 +3,5 @@
 mod everyday;
 mod from_nothing_to_nothing;
 mod gpus;
+mod one_run;
 mod side_by_side;

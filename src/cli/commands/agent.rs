@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::up::{self, Purpose};
 use crate::agent::{Watched, watch};
 use crate::cli::app::App;
 use crate::cli::exit_code;
@@ -24,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "scheduled_up")]
     new_spec: bool,
     /// How long to wait for capacity at the provider
-    #[arg(long, requires = "scheduled_up", value_name = "TIME", value_parser = super::up::time)]
+    #[arg(long, requires = "scheduled_up", value_name = "TIME", value_parser = up::time)]
     wait_capacity: Option<std::time::Duration>,
     /// Enforce the cluster's deadline
     #[arg(long, conflicts_with = "scheduled_up", required_unless_present = "scheduled_up")]
@@ -36,7 +37,9 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         // Detach from the terminal of the command that started it.
         let _ = rustix::process::setsid();
         let spec = SpecArgs { spec, allow_path: args.allow_path, allow_mount: args.allow_mount };
-        return Ok(super::up::bring_up(app, &spec, args.new_spec, args.wait_capacity, true).await?);
+        let args = up::Args { spec, new_spec: args.new_spec, wait_capacity: args.wait_capacity };
+        up::bring_up(app, &args, &args.spec.load()?, Purpose::Scheduled).await?;
+        return Ok(exit_code::DONE);
     }
     watch(Watched { paths: app.paths.clone(), cluster: target::name(app)? }).await?;
     Ok(exit_code::DONE)

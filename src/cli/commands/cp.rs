@@ -81,7 +81,7 @@ impl<'a> Begins<'a> {
 }
 
 /// A host to copy to or from.
-enum Machine {
+pub(super) enum Machine {
     /// This machine: the cluster's data folder and the user's home folder.
     Here { data: PathBuf, home: PathBuf },
     /// Over SSH: the data folder there, and how nodes run.
@@ -151,7 +151,7 @@ fn add(all: &mut Copied, one: Copied) {
 }
 
 impl Machine {
-    async fn open(app: &App, target: &Target, remote: Option<&Remote>, name: &str) -> Result<Self> {
+    pub(super) async fn open(app: &App, target: &Target, remote: Option<&Remote>, name: &str) -> Result<Self> {
         let Some(remote) = remote else {
             let home = app.provider_context(app.plain_events()).user_environment.home;
             return Ok(Self::Here { data: cluster::data_here(&target.known.state, name)?, home });
@@ -161,7 +161,7 @@ impl Machine {
         Ok(Self::There { ssh, data: host.folders().data(), runtime: host.runtime })
     }
 
-    async fn close(self) {
+    pub(super) async fn close(self) {
         if let Self::There { ssh, .. } = self {
             ssh.close().await;
         }
@@ -198,7 +198,7 @@ impl Machine {
     }
 
     /// Copies from the host.
-    async fn get(&self, path: &str, goal: &Path, is_root: bool) -> Result<Copied> {
+    pub(super) async fn get(&self, path: &str, goal: &Path, is_root: bool) -> Result<Copied> {
         match self {
             Self::There { ssh, data, runtime } => {
                 ssh.download(on_host(path, data, *runtime, is_root)?, goal, &mut |_| {}).await

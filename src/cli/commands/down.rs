@@ -5,7 +5,7 @@ use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::cli::run::{Ended, run as run_with_events};
 use crate::cli::target;
-use crate::cluster;
+use crate::cluster::{self, DownOptions};
 use crate::error::Result;
 use crate::money::describe;
 use crate::name::ClusterName;
@@ -37,13 +37,46 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
             return Err(usage("remove the cluster", "not confirmed; nothing was changed").into());
         }
     }
-    let options =
-        cluster::DownOptions { keep_data: args.keep_data, purge: args.purge, release_lease: args.release_lease };
+    let options = DownOptions { keep_data: args.keep_data, purge: args.purge, release_lease: args.release_lease };
+    let down = take_down(app, &name, options).await?;
+    if app.ui.shows_both() {
+        // What was removed, checked and kept is already above it on the same screen.
+        app.ui.data(down.summary);
+    } else if !app.json() {
+        app.ui.data(down.summary);
+        if let Some(cost) = down.cost {
+            app.ui.data(format!("  it cost about {cost} in all"));
+        }
+        for line in down.proof {
+            app.ui.data(format!("  {line}"));
+        }
+        for line in down.unknown {
+            app.ui.data(format!("  unknown: {line}"));
+        }
+        for line in down.kept {
+            app.ui.data(format!("  kept: {line}"));
+        }
+    }
+    Ok(exit_code::DONE)
+}
+
+/// A cluster that was taken down.
+pub(crate) struct Down {
+    /// What is left, in one line.
+    pub(crate) summary: String,
+    proof: Vec<String>,
+    unknown: Vec<String>,
+    kept: Vec<String>,
+    cost: Option<String>,
+}
+
+/// Takes a cluster down without asking; its events say what was removed, checked and kept.
+pub(crate) async fn take_down(app: &App, name: &ClusterName, options: DownOptions) -> Result<Down> {
     let (mut proof, mut unknown, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     let mut cost = None;
     let ended = run_with_events(app, "down", name.as_str(), async |events, cancel| {
         let settings = app.settings(events.clone(), cancel)?;
-        let done = cluster::down(&settings, &name, options).await?;
+        let done = cluster::down(&settings, name, options).await?;
         for line in &done.removed {
             events.note(format!("removed: {line}"));
         }
@@ -69,25 +102,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         Ok(Ended { summary, endpoints: Vec::new() })
     })
     .await?;
-    if app.ui.shows_both() {
-        // What was removed, checked and kept is already above it on the same screen.
-        app.ui.data(ended.summary);
-    } else if !app.json() {
-        app.ui.data(ended.summary);
-        if let Some(cost) = cost {
-            app.ui.data(format!("  it cost about {cost} in all"));
-        }
-        for line in proof {
-            app.ui.data(format!("  {line}"));
-        }
-        for line in unknown {
-            app.ui.data(format!("  unknown: {line}"));
-        }
-        for line in kept {
-            app.ui.data(format!("  kept: {line}"));
-        }
-    }
-    Ok(exit_code::DONE)
+    Ok(Down { summary: ended.summary, proof, unknown, kept, cost })
 }
 
 /// What will be removed, as far as the local state knows, and what will be kept.

@@ -1,9 +1,9 @@
 //! `gpucl job`.
 
-mod follow;
+pub(super) mod follow;
 mod show;
-mod stop;
-mod submit;
+pub(super) mod stop;
+pub(super) mod submit;
 
 use crate::cli::app::App;
 use crate::error::{Error, ErrorKind};

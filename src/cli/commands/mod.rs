@@ -22,6 +22,7 @@ pub(crate) mod plan;
 pub(crate) mod port_forward;
 pub(crate) mod provider;
 pub(crate) mod render;
+pub(crate) mod run;
 pub(crate) mod sandbox;
 pub(crate) mod schema;
 pub(crate) mod ssh;

@@ -5,7 +5,9 @@ use crate::cli::exit_code;
 use crate::cli::run::{Ended, run as run_with_events};
 use crate::cli::target;
 use crate::cluster;
+use crate::error::Result;
 use crate::money::describe;
+use crate::name::ClusterName;
 
 /// The arguments of `stop`.
 #[derive(Debug, clap::Args)]
@@ -13,15 +15,9 @@ pub(crate) struct Args {}
 
 pub(crate) async fn run(app: &App, _args: Args) -> anyhow::Result<u8> {
     let name = target::name(app)?;
-    let ended = run_with_events(app, "stop", name.as_str(), async |events, cancel| {
-        let settings = app.settings(events, cancel)?;
-        let kept = cluster::stop(&settings, &name).await?;
-        let kept = if kept.is_empty() { "nothing".to_owned() } else { kept.join(", ") };
-        Ok(Ended { summary: format!("stopped: no node runs; kept: {kept}"), endpoints: Vec::new() })
-    })
-    .await?;
+    let summary = end_nodes(app, &name).await?;
     if !app.json() {
-        app.ui.data(ended.summary);
+        app.ui.data(summary);
         // Stopping Ray does not stop the billing.
         let cost = cluster::status(&app.paths, &name)?.map(|known| known.report.cost.per_hour).unwrap_or_default();
         if !cost.is_empty() {
@@ -30,4 +26,16 @@ pub(crate) async fn run(app: &App, _args: Args) -> anyhow::Result<u8> {
         app.ui.data(format!("  gpucl up    starts it again\n  gpucl down -c {name}    removes everything"));
     }
     Ok(exit_code::DONE)
+}
+
+/// Ends a cluster's nodes and keeps its hosts; returns the result in one line.
+pub(crate) async fn end_nodes(app: &App, name: &ClusterName) -> Result<String> {
+    let ended = run_with_events(app, "stop", name.as_str(), async |events, cancel| {
+        let settings = app.settings(events, cancel)?;
+        let kept = cluster::stop(&settings, name).await?;
+        let kept = if kept.is_empty() { "nothing".to_owned() } else { kept.join(", ") };
+        Ok(Ended { summary: format!("stopped: no node runs; kept: {kept}"), endpoints: Vec::new() })
+    })
+    .await?;
+    Ok(ended.summary)
 }

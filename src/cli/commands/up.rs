@@ -1,16 +1,20 @@
 //! `gpucl up`.
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::money;
-use crate::cli::output::gpu_table;
+use crate::cli::output::{Table, gpu_table};
 use crate::cli::run::{Ended, run as run_with_events};
 use crate::cli::scheduled_up::{follow, start, waiting};
 use crate::cli::spec_args::SpecArgs;
 use crate::cluster::{self, UpOptions, UpOutcome};
 use crate::error::Result;
+use crate::event::WorkerGpus;
+use crate::name::ClusterName;
+use crate::spec::Loaded;
 use crate::util::duration::SpecDuration;
 use crate::util::human;
 
@@ -18,13 +22,55 @@ use crate::util::human;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    spec: SpecArgs,
+    pub(crate) spec: SpecArgs,
     /// Use this file as the cluster's spec, even though the cluster was brought up from another one
     #[arg(long)]
-    new_spec: bool,
+    pub(crate) new_spec: bool,
     /// How long to wait for capacity at the provider, such as `6h`; default: as the spec says, else none
     #[arg(long, value_name = "TIME", value_parser = time)]
-    wait_capacity: Option<Duration>,
+    pub(crate) wait_capacity: Option<Duration>,
+}
+
+/// Who brings a cluster up, and what for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A user, who works on it afterwards. Hosts that become available later are waited for in the background.
+    Work,
+    /// The process in the background that waits for such hosts.
+    Scheduled,
+    /// `gpucl run`, which takes down what there is when this fails, and waits for hosts itself.
+    Run,
+}
+
+impl Purpose {
+    /// The command that does the same with `--yes`.
+    fn with_yes(self, file: &Path) -> String {
+        match self {
+            Self::Work | Self::Scheduled => format!("gpucl up {} --yes", file.display()),
+            Self::Run => format!("gpucl run {} --yes -- COMMAND", file.display()),
+        }
+    }
+}
+
+/// A cluster that is ready.
+pub(crate) struct Up {
+    name: ClusterName,
+    ended: Ended,
+    gpus: Vec<WorkerGpus>,
+    is_here: bool,
+    took: Duration,
+}
+
+impl Up {
+    /// The result in one line.
+    pub(crate) fn summary(&self) -> String {
+        format!("{} ({})", self.ended.summary, human::short_duration(self.took))
+    }
+
+    /// The GPUs that its workers were observed to own; `None` if there are none.
+    pub(crate) fn gpus(&self) -> Option<Table> {
+        gpu_table(&self.gpus)
+    }
 }
 
 /// Parses a length of time, such as `6h`.
@@ -33,23 +79,25 @@ pub(crate) fn time(text: &str) -> std::result::Result<Duration, String> {
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
-    Ok(bring_up(app, &args.spec, args.new_spec, args.wait_capacity, false).await?)
+    let up = bring_up(app, &args, &args.spec.load()?, Purpose::Work).await?;
+    if !app.json() {
+        show(app, &up);
+    }
+    Ok(exit_code::DONE)
 }
 
-/// Brings a cluster up. With `scheduled_up`, this process itself waits for hosts that become available later.
-pub(crate) async fn bring_up(
-    app: &App,
-    spec: &SpecArgs,
-    new_spec: bool,
-    wait_capacity: Option<Duration>,
-    scheduled_up: bool,
-) -> Result<u8> {
-    let loaded = spec.load()?;
+/// Brings the cluster of a loaded spec up, and verifies it.
+pub(crate) async fn bring_up(app: &App, args: &Args, loaded: &Loaded, purpose: Purpose) -> Result<Up> {
+    let Args { spec, new_spec, wait_capacity } = args;
+    let (new_spec, wait_capacity) = (*new_spec, *wait_capacity);
+    let (scheduled_up, one_run) = (purpose != Purpose::Work, purpose == Purpose::Run);
     let file = spec.spec.as_path();
     let path = fs_err::canonicalize(file).ok().map(|path| path.display().to_string());
     let name = loaded.spec.name.clone();
-    let (approval, secrets) = (money::approval(app, file), money::secrets_to_keep(app, &loaded.spec, file)?);
-    let options = UpOptions { path, new_spec, scheduled_up, wait_capacity, approval, secrets };
+    let with_yes = purpose.with_yes(file);
+    let secrets = money::secrets_to_keep(app, &loaded.spec, &with_yes)?;
+    let approval = money::approval(app, file, with_yes);
+    let options = UpOptions { path, new_spec, scheduled_up, one_run, wait_capacity, approval, secrets };
     let begin = std::time::Instant::now();
     let (mut gpus, mut is_here) = (Vec::new(), false);
     let ended = run_with_events(app, "up", name.as_str(), async |events, cancel| {
@@ -60,7 +108,7 @@ pub(crate) async fn bring_up(
             return Ok(ended);
         }
         let settings = app.settings(events.clone(), cancel.clone())?;
-        let report = match cluster::up(&settings, &loaded, &options).await? {
+        let report = match cluster::up(&settings, loaded, &options).await? {
             UpOutcome::Ready(report) => report,
             UpOutcome::Later(begins) => {
                 let identity = start(app, &name, spec, new_spec, wait_capacity)?;
@@ -89,32 +137,36 @@ pub(crate) async fn bring_up(
         })
     })
     .await?;
-    if !app.json() {
-        gpu_table(&gpus).iter().for_each(|table| app.ui.data(table));
-        app.ui.data(format!("{} ({})", ended.summary, human::short_duration(begin.elapsed())));
-        if !is_here {
-            app.ui.data(format!(
-                "while `{}` runs, programs with the credential can use:",
-                with_name("gpucl dashboard", name.as_str())
-            ));
-        }
-        let width = ended.endpoints.iter().map(|endpoint| endpoint.name.len()).max().unwrap_or_default().max(10);
-        for endpoint in &ended.endpoints {
-            app.ui.data(format!("  {:<width$} {}", endpoint.name, endpoint.url));
-        }
-        for (command, what) in [
-            (
-                "gpucl dashboard",
-                if is_here { "opens the dashboard, logged in" } else { "opens the pages, and shows how to log in" },
-            ),
-            ("gpucl job submit -- python train.py", "runs a job"),
-            ("gpucl stop", "stops Ray and keeps the hosts"),
-            ("gpucl down", "removes everything"),
-        ] {
-            app.ui.data(format!("  {:<44} {what}", with_name(command, name.as_str())));
-        }
+    Ok(Up { name, ended, gpus, is_here, took: begin.elapsed() })
+}
+
+/// Prints what a cluster has, and what to do with it.
+fn show(app: &App, up: &Up) {
+    let name = up.name.as_str();
+    up.gpus().iter().for_each(|table| app.ui.data(table));
+    app.ui.data(up.summary());
+    if !up.is_here {
+        app.ui.data(format!(
+            "while `{}` runs, programs with the credential can use:",
+            with_name("gpucl dashboard", name)
+        ));
     }
-    Ok(exit_code::DONE)
+    let endpoints = &up.ended.endpoints;
+    let width = endpoints.iter().map(|endpoint| endpoint.name.len()).max().unwrap_or_default().max(10);
+    for endpoint in endpoints {
+        app.ui.data(format!("  {:<width$} {}", endpoint.name, endpoint.url));
+    }
+    for (command, what) in [
+        (
+            "gpucl dashboard",
+            if up.is_here { "opens the dashboard, logged in" } else { "opens the pages, and shows how to log in" },
+        ),
+        ("gpucl job submit -- python train.py", "runs a job"),
+        ("gpucl stop", "stops Ray and keeps the hosts"),
+        ("gpucl down", "removes everything"),
+    ] {
+        app.ui.data(format!("  {:<44} {what}", with_name(command, name)));
+    }
 }
 
 /// Inserts the cluster's name into a command.

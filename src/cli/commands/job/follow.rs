@@ -28,7 +28,7 @@ pub(crate) struct Args {
 }
 
 /// How following ended.
-pub(super) enum End {
+pub(crate) enum End {
     /// The job ended.
     Ended(Box<Job>),
     /// stdout was closed by its reader.
@@ -54,10 +54,11 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         }
         return Ok(exit_code::DONE);
     }
-    let end = match follow(app, &client, id, &mut ctrl_c()?, Options { raw: args.raw, leave_unread: true }).await {
-        Ok(end) => end,
-        Err(error) => return Err(super::with_near_id(error, &client, id).await.into()),
-    };
+    let end =
+        match follow(app, &client, id, pressed(&mut ctrl_c()?), Options { raw: args.raw, leave_unread: true }).await {
+            Ok(end) => end,
+            Err(error) => return Err(super::with_near_id(error, &client, id).await.into()),
+        };
     match end {
         End::Ended(job) => {
             if app.json() {
@@ -67,25 +68,30 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
             Ok(exit_code::DONE)
         }
         End::Unread => Ok(exit_code::DONE),
-        End::Interrupted => Ok(detached(app, id)),
+        End::Interrupted => Ok(detached(app, id, &super::cluster_flag(app))),
     }
+}
+
+/// Waits for a signal.
+pub(super) async fn pressed(signal: &mut Signal) {
+    signal.recv().await;
 }
 
 /// How a log is followed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// Pass control sequences to the terminal.
-    pub(super) raw: bool,
-    /// Also end when stdout is closed; `submit` continues, for the exit code.
-    pub(super) leave_unread: bool,
+    pub(crate) raw: bool,
+    /// Also end when stdout is closed; `submit` and `run` continue, for the exit code.
+    pub(crate) leave_unread: bool,
 }
 
-/// Follows a job's log to stdout, until the job ends or Ctrl-C.
-pub(super) async fn follow(
+/// Follows a job's log to stdout, until the job ends or `interrupted` does.
+pub(crate) async fn follow(
     app: &App,
     client: &Client,
     id: &str,
-    interrupts: &mut Signal,
+    interrupted: impl Future<Output = ()>,
     options: Options,
 ) -> Result<End> {
     let json = app.json();
@@ -121,7 +127,7 @@ pub(super) async fn follow(
             Followed::Ended(job) => End::Ended(job),
             Followed::Left => End::Unread,
         },
-        _ = interrupts.recv() => End::Interrupted,
+        () = interrupted => End::Interrupted,
     };
     shown.end();
     if !whole_line && !json && std::io::stdout().is_terminal() {
@@ -130,9 +136,8 @@ pub(super) async fn follow(
     Ok(end)
 }
 
-/// Says that the job keeps running, and how to follow or stop it.
-pub(super) fn detached(app: &App, id: &str) -> u8 {
-    let flag = super::cluster_flag(app);
+/// Says that the job keeps running, and how to follow or stop it; `flag` names the cluster.
+pub(crate) fn detached(app: &App, id: &str, flag: &str) -> u8 {
     if app.json() {
         app.ui.json(&json!({"v": 1, "type": "detached", "id": id}));
     }

@@ -49,7 +49,8 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     }
 }
 
-async fn until_stopped(app: &App, client: &Client, id: &str, limit: Duration) -> Result<Job> {
+/// Waits until a job that was asked to stop has ended.
+pub(crate) async fn until_stopped(app: &App, client: &Client, id: &str, limit: Duration) -> Result<Job> {
     let began = Instant::now();
     let mut say = SAY_EVERY;
     loop {

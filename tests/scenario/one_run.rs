@@ -1,0 +1,75 @@
+//! Runs: a cluster that is there for one job, with what is kept of it, and an end by Ctrl-C.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use crate::support::{Outcome, TestEnv, interrupt, tagged_processes, turn};
+
+/// Writes an output into the cluster's data folder.
+const WRITES: &str = r#"
+import glob, os, sys
+
+hosts = os.path.expanduser("~/.local/share/gpucl/hosts")
+data = os.environ.get("GPUCL_DATA") or os.path.join(glob.glob(hosts + "/*-one-host0")[0], "data")
+os.makedirs(data + "/out", exist_ok=True)
+with open(data + "/out/answer.txt", "w") as file:
+    file.write("42")
+print("written", flush=True)
+if sys.argv[1] == "and waits":
+    import time
+    time.sleep(600)
+sys.exit(int(sys.argv[1]))
+"#;
+
+/// The last line on stderr, which says what is left.
+fn last_line(outcome: &Outcome) -> &str {
+    outcome.stderr.lines().last().unwrap_or_default()
+}
+
+#[test]
+fn a_cluster_is_there_for_one_job() {
+    let _turn = turn();
+    let env = TestEnv::with_shared_ray();
+    env.write("cluster.yaml", "name: one\noutputs: [out/answer.txt]\n");
+    env.write("job/job.py", WRITES);
+    let run = |keep: &str, with: &str| {
+        env.run(&["run", "--keep", keep, "--working-dir", "job", "--", "python", "job.py", with])
+    };
+    let answer = env.work().join("answer.txt");
+    let fetched = || std::fs::read_to_string(&answer).is_ok_and(|text| text == "42");
+
+    // From nothing; a job that succeeds, and hosts that are kept.
+    let kept = run("hosts", "0").exits(0).prints("written\n").says("succeeded").says("fetched out/answer.txt");
+    assert_eq!(last_line(&kept), "left of one: host host-0; to remove it: gpucl down -c one");
+    assert!(fetched());
+    assert_eq!(tagged_processes(&env), []);
+
+    // It exists, so that to end it must be said; its exit code is the job's, and an output comes of a job that fails.
+    let _ = env.run(&["run", "--", "true"]).exits(2).says("`run` would take it down");
+    std::fs::remove_file(&answer).unwrap();
+    let kept = run("all", "3").exits(3).prints("written\n").says("its command exited with 3");
+    assert_eq!(last_line(&kept), "left of one: host host-0, head, worker-0; to remove it: gpucl down -c one");
+    assert!(fetched());
+
+    // Ctrl-C while the job runs: its output comes, and the rest goes.
+    std::fs::remove_file(&answer).unwrap();
+    let arguments = ["--keep", "nothing", "--output", "json", "--working-dir", "job", "--", "python", "job.py"];
+    let mut command = env.command(&["run"]);
+    command.args(arguments).arg("and waits").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("written")), "the job ended without a word");
+    interrupt(&child);
+    let end: serde_json::Value = serde_json::from_str(&lines.last().unwrap()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert_eq!((&end["type"], &end["exit_code"]), (&"run_ended".into(), &130.into()), "{said}");
+    assert_eq!((&end["kept"], &end["left"]), (&"nothing".into(), &().into()), "{said}");
+    assert_eq!(end["fetched"], serde_json::json!(["out/answer.txt"]), "{said}");
+    assert!(end["job"].as_str().is_some_and(|id| said.contains(id)), "{said}");
+    assert!(said.ends_with("nothing of one is left\n"), "{said}");
+    assert!(fetched());
+    assert_eq!(tagged_processes(&env), []);
+    let _ = env.run(&["list"]).exits(0).is("");
+}
