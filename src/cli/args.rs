@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Down(commands::down::Args),
     /// Show a cluster's nodes, resources and jobs
     Status(commands::status::Args),
+    /// Show what nodes and GPUs use now: CPU, memory, GPU time and temperature
+    Top(commands::top::Args),
     /// Run all checks of a cluster again
     Verify(commands::verify::Args),
     /// List your clusters
@@ -105,6 +107,7 @@ impl Command {
             Self::Stop(args) => commands::stop::run(app, args).await,
             Self::Down(args) => commands::down::run(app, args).await,
             Self::Status(args) => commands::status::run(app, args).await,
+            Self::Top(args) => commands::top::run(app, args).await,
             Self::Verify(args) => commands::verify::run(app, args).await,
             Self::List(args) => commands::list::run(app, args).await,
             Self::Job(command) => commands::job::run(app, command).await,

@@ -6,7 +6,7 @@ use clap::Command;
 
 /// The commands as `gpucl --help` lists them.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Clusters", &["up", "run", "plan", "stop", "down", "status", "verify", "list"]),
+    ("Clusters", &["up", "run", "plan", "stop", "down", "status", "top", "verify", "list"]),
     ("Work on a cluster", &["job", "logs", "exec", "ssh", "cp", "port-forward", "dashboard", "env"]),
     ("Capacity and leases", &["offers", "calendar", "lease", "gc"]),
     ("Accounts and this machine", &["login", "logout", "provider", "doctor", "owner", "sandbox"]),
@@ -21,6 +21,7 @@ const EXAMPLES: &[&str] = &[
     "stop -c demo",
     "down -c demo",
     "status -c demo",
+    "top --watch",
     "verify -c demo",
     "list --output json",
     "job submit --working-dir . -- python train.py",

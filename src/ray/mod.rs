@@ -8,6 +8,7 @@ mod logs;
 mod nodes;
 mod package;
 mod runtime_env;
+mod usage;
 
 pub use access::{Access, Setting, Shell};
 pub use client::{Client, TokenChoice, Version};
@@ -17,3 +18,4 @@ pub use logs::{Follow, FollowOptions, Followed, LogTail};
 pub use nodes::Node;
 pub use package::{OnProgress, Package, SIZE_LIMIT, UploadOutcome};
 pub use runtime_env::{RuntimeEnv, WorkingDir};
+pub use usage::{GpuUsage, Usage};

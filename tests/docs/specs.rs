@@ -74,16 +74,26 @@ fn pieces() -> Vec<Piece> {
             pieces.extend(in_markdown(&place, &std::fs::read_to_string(&path).unwrap()));
         }
     }
-    for entry in std::fs::read_dir(root().join("examples")).unwrap().flatten() {
-        let name = format!("examples/{}", entry.file_name().to_string_lossy());
-        if name.ends_with(".yaml") {
-            pieces.push(Piece { text: read(&name), place: name });
+    let mut folders = vec!["examples".to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(root().join(&folder)).unwrap().flatten() {
+            let name = format!("{folder}/{}", entry.file_name().to_string_lossy());
+            if entry.path().is_dir() {
+                folders.push(name);
+            } else if name.ends_with(".yaml") && !is_runtime_environment(&read(&name)) {
+                pieces.push(Piece { text: read(&name), place: name });
+            }
         }
     }
     // What is said twice of one provider is planned once.
     let mut met = std::collections::BTreeSet::new();
     pieces.retain(|piece| met.insert((provider_of(&piece.place), piece.text.clone())));
     pieces
+}
+
+/// A runtime environment of a job, which lies beside the job's program.
+fn is_runtime_environment(text: &str) -> bool {
+    ["pip:", "uv:", "env_vars:"].iter().any(|key| text.lines().any(|line| line.starts_with(key)))
 }
 
 /// The names that a spec begins with.

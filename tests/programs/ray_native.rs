@@ -150,7 +150,10 @@ impl Place {
 fn check_environment(report: &StageReport, environments: &Path) {
     let environment = PathBuf::from(&report.values["ray_env"]);
     assert_eq!(environment.parent(), Some(environments));
-    assert_eq!(fs_err::read_to_string(environment.join(".complete")).unwrap(), "ray 2.60.0\n");
+    assert_eq!(
+        fs_err::read_to_string(environment.join(".complete")).unwrap(),
+        "ray 2.60.0\nextras default,train,tune\n"
+    );
     assert!(!environment.join(".tmp").exists());
     assert!(report.values["python"].starts_with("3.1"), "{:?}", report.values);
 }

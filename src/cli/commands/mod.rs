@@ -29,5 +29,6 @@ pub(crate) mod ssh;
 pub(crate) mod status;
 pub(crate) mod stop;
 pub(crate) mod template;
+pub(crate) mod top;
 pub(crate) mod up;
 pub(crate) mod verify;

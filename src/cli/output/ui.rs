@@ -9,6 +9,9 @@ use super::Drawn;
 use crate::cli::global::Format;
 use crate::util::text::{self, Plainer, printable};
 
+/// Moves the cursor to the top left and clears the terminal.
+const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
+
 /// Output settings, and the functions that print.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ui {
@@ -47,6 +50,12 @@ impl Ui {
     /// Prints a line of data on stdout. A closed pipe is not an error.
     pub(crate) fn data(&self, line: impl std::fmt::Display) {
         out(&format!("{}\n", printable(&line.to_string())));
+    }
+
+    /// Prints text on stdout in place of what the terminal shows; to a file or pipe, it follows what was printed before.
+    pub(crate) fn screen(&self, text: impl std::fmt::Display) {
+        let clear = if std::io::stdout().is_terminal() { CLEAR } else { "" };
+        out(&format!("{clear}{}\n", printable(&text.to_string())));
     }
 
     /// Prints a line with gpucl's own colours on stdout.
