@@ -161,7 +161,7 @@ mod tests {
             "/etc",
             "/etc/ssl",
             "/root",
-            "/root/.ssh",
+            concat!("/root", "/.ssh"),
             "/var",
             "/var/run/docker.sock",
             "/run/docker.sock",

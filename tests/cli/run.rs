@@ -25,7 +25,7 @@ fn a_wrong_run_is_refused_before_anything_is_made() {
     env.write("cluster.yaml", "name: x\noutputs: [a/x]\n");
     refused(&env, &["--fetch", "b/x", "--", "true"], "`a/x` has the same name");
     for (outputs, text) in [
-        ("[/etc/passwd]", "cluster.yaml:2:11"),
+        ("[/etc/passwd]", "cluster.yaml:2:10"),
         ("[a/x, b/y, b/x]", "cluster.yaml:2:22: outputs[2]: has the same name as `a/x`"),
         ("results", "cluster.yaml:2:10: outputs: is"),
     ] {
