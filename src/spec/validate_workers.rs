@@ -22,7 +22,8 @@ pub(super) fn workers(spec: &Spec, problems: &mut Vec<Problem>) {
     let groups = spec.ray.workers.groups();
     let all: u32 = groups.iter().map(|group| group.count.unwrap_or_default()).sum();
     if groups.len() > 1 && all > MOST_WORKERS {
-        problems.push(Problem::new("ray.workers", format!("has {all} workers in all, may have at most {MOST_WORKERS}")));
+        problems
+            .push(Problem::new("ray.workers", format!("has {all} workers in all, may have at most {MOST_WORKERS}")));
     }
     names(spec, problems);
     for (index, group) in groups.iter().enumerate() {
@@ -62,7 +63,10 @@ fn names(spec: &Spec, problems: &mut Vec<Problem>) {
 fn is_name(name: &str) -> bool {
     let is_inner = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
     let is_short = (1..=LONGEST_NAME).contains(&name.len());
-    is_short && name.starts_with(|letter: char| letter.is_ascii_lowercase()) && name.chars().all(is_inner) && is_label(name)
+    is_short
+        && name.starts_with(|letter: char| letter.is_ascii_lowercase())
+        && name.chars().all(is_inner)
+        && is_label(name)
 }
 
 fn number(spec: &Spec, path: &str, group: &WorkerGroup, problems: &mut Vec<Problem>) {
@@ -95,8 +99,11 @@ fn hosts(spec: &Spec, path: &str, group: &WorkerGroup, problems: &mut Vec<Proble
         let meant = choice.among(&spec.hosts);
         match meant.as_slice() {
             [] => problems.push(
-                Problem::new(path, format!("is none of the hosts: the spec has {}", human::count(spec.hosts.len(), "host")))
-                    .note("name a host by its number, from 0, or as it is named in `hosts`"),
+                Problem::new(
+                    path,
+                    format!("is none of the hosts: the spec has {}", human::count(spec.hosts.len(), "host")),
+                )
+                .note("name a host by its number, from 0, or as it is named in `hosts`"),
             ),
             [one] if met.contains(one) => problems.push(Problem::new(path, "names a host that is already in the list")),
             [one] => met.push(*one),
@@ -113,8 +120,10 @@ fn resources(path: &str, group: &WorkerGroup, problems: &mut Vec<Problem>) {
         } else if name.is_empty() || name.starts_with("node:") || name.chars().any(char::is_control) {
             problems.push(Problem::of_key(below, "cannot name a custom resource: Ray reserves it"));
         } else if !(0.0..=MOST_RESOURCE).contains(amount) || amount.fract() != 0.0 {
-            problems
-                .push(Problem::new(below, format!("{amount} is not an amount: Ray takes whole numbers from 0 to 1e14")));
+            problems.push(Problem::new(
+                below,
+                format!("{amount} is not an amount: Ray takes whole numbers from 0 to 1e14"),
+            ));
         }
     }
 }

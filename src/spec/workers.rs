@@ -102,7 +102,8 @@ impl HostChoice {
         match self {
             Self::Number(wanted) => which(&|number, _| u32::try_from(number) == Ok(*wanted)),
             Self::Name(name) => {
-                let own = |entry: &serde_json::Value| entry.get("node").unwrap_or(entry).as_str() == Some(name.as_str());
+                let own =
+                    |entry: &serde_json::Value| entry.get("node").unwrap_or(entry).as_str() == Some(name.as_str());
                 let named = which(&|_, entry| own(entry));
                 match named.is_empty() {
                     false => named,

@@ -76,8 +76,14 @@ fn what_a_host_lacks_is_refused_at_the_last_group_that_takes_it() {
     let gpus = "[{name: a, per: gpu}, {name: b, count: 1, gpus: 1, hosts: [1]}, {name: c}]";
     assert_eq!(refused(gpus).0, "ray.workers[1].gpus");
     assert!(refused(gpus).1.starts_with("the workers need 3 GPUs, but host-1 has 2"), "{:?}", refused(gpus));
-    assert_eq!(refused("[{name: a, per: host}, {name: b, cpus: 7, hosts: [b]}, {name: c, cpus: 8}]").0, "ray.workers[2].cpus");
-    assert_eq!(refused("[{name: a, object_store_memory: 9GiB}, {name: b, object_store_memory: 9GiB}]").0, "ray.workers[1].object_store_memory");
+    assert_eq!(
+        refused("[{name: a, per: host}, {name: b, cpus: 7, hosts: [b]}, {name: c, cpus: 8}]").0,
+        "ray.workers[2].cpus"
+    );
+    assert_eq!(
+        refused("[{name: a, object_store_memory: 9GiB}, {name: b, object_store_memory: 9GiB}]").0,
+        "ray.workers[1].object_store_memory"
+    );
     let bare: Vec<(Key, Machine)> = two().into_iter().map(|(key, of)| (key, Machine { gpus: 0, ..of })).collect();
     let text = "{name: demo, hosts: [{}, {}], ray: {workers: [{name: a}, {name: b, per: gpu}]}}";
     assert_eq!(desired(&spec(text), &bare).unwrap_err().0, "ray.workers[1].per");

@@ -54,7 +54,11 @@ fn nothing_is_left_to_services_where_none_run() {
     ] {
         assert_eq!(cpus(&text, &hosts(&[64])), each, "{text}");
     }
-    assert_eq!(cpus("{name: a, ray: {workers: {count: 2}}}", &hosts(&[256])), [64, 64], "as many as processes have ports");
+    assert_eq!(
+        cpus("{name: a, ray: {workers: {count: 2}}}", &hosts(&[256])),
+        [64, 64],
+        "as many as processes have ports"
+    );
     let external = "{name: a, runtime: docker, services: {prometheus: false, jupyter: false, object_store: {external: \
                     {endpoint: 'https://s3.example.org', credentials_file: keys}}}}";
     assert_eq!(cpus(external, &hosts(&[64])), [64], "a store that is not on the host");
