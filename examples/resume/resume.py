@@ -13,7 +13,7 @@ import time
 
 import numpy
 import ray.train
-from ray.train.data_parallel_trainer import DataParallelTrainer
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 
 def storage():
