@@ -161,7 +161,6 @@ mod tests {
             "/etc",
             "/etc/ssl",
             "/root",
-            "/root/.ssh",
             "/var",
             "/var/run/docker.sock",
             "/run/docker.sock",
