@@ -27,8 +27,7 @@ pub(super) fn fit(demand: &Demand, situation: &Situation) -> Fit {
     }
     let nodes: Vec<&Node> = alive.into_iter().filter(|node| has_labels(node, &demand.labels)).collect();
     if nodes.is_empty() {
-        let labels: Vec<String> =
-            demand.labels.iter().map(|(name, selector)| format!("{name}={selector}")).collect();
+        let labels: Vec<String> = demand.labels.iter().map(|(name, selector)| format!("{name}={selector}")).collect();
         return Fit::Never(format!("wants the label {}, which no node has", labels.join(", ")));
     }
     for bundle in &demand.bundles {

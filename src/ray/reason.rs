@@ -46,8 +46,7 @@ fn subject(by: &Wanting) -> String {
 }
 
 fn starting(job: &Job) -> String {
-    let slow: Vec<&str> =
-        job.environment.iter().map(String::as_str).filter(|part| SLOW_PARTS.contains(part)).collect();
+    let slow: Vec<&str> = job.environment.iter().map(String::as_str).filter(|part| SLOW_PARTS.contains(part)).collect();
     if slow.is_empty() {
         return "Ray is starting the command".to_owned();
     }

@@ -75,9 +75,9 @@ fn requirements(text: &str) -> Vec<(usize, String)> {
 
 /// The line without its comment: a `#` at its beginning or after a space, as for pip; one within a URL stays.
 fn without_comment(line: &str) -> &str {
-    let comment = line.char_indices().find(|(at, letter)| {
-        *letter == '#' && line[..*at].chars().next_back().is_none_or(char::is_whitespace)
-    });
+    let comment = line
+        .char_indices()
+        .find(|(at, letter)| *letter == '#' && line[..*at].chars().next_back().is_none_or(char::is_whitespace));
     comment.map_or(line, |(at, _)| &line[..at])
 }
 
@@ -112,10 +112,7 @@ mod tests {
     #[test]
     fn comments_and_empty_lines_are_dropped_and_continued_lines_joined() {
         let text = "# needs\ntorch==2.9  # pinned\n\nx @ https://h/x.whl#sha256=1\ny==1 \\\n  --hash=sha256:2\n--pre\n# a\\\nz\n";
-        assert_eq!(
-            lines(text),
-            ["torch==2.9", "x @ https://h/x.whl#sha256=1", "y==1   --hash=sha256:2", "--pre", "z"]
-        );
+        assert_eq!(lines(text), ["torch==2.9", "x @ https://h/x.whl#sha256=1", "y==1   --hash=sha256:2", "--pre", "z"]);
         assert_eq!(lines("last \\"), ["last"]);
     }
 

@@ -131,15 +131,18 @@ impl Client {
     async fn command_demand(&self, job: &Job) -> Result<Option<Demand>> {
         let Some(id) = &job.submission_id else { return Ok(None) };
         check_known_form(id, "read what the job waits for")?;
-        let actors = self.rows("actors", &filter("name", &format!("{SUPERVISOR}{id}"))).await?;
+        // One that has its place no longer waits; of a job that failed, what it asked for is still known.
+        let waiting =
+            if job.status == JobStatus::Pending { filter("state", "PENDING_CREATION") } else { String::new() };
+        let name = filter("name", &format!("{SUPERVISOR}{id}"));
+        let actors = self.rows("actors", &format!("{waiting}{name}")).await?;
         Ok(actors.into_iter().find_map(|row| row.demand(Wanting::Command)))
     }
 
     /// Lists rows of Ray's state that match the filters.
     async fn rows(&self, what: &str, filters: &str) -> Result<Vec<Row>> {
         let doing = format!("list Ray's {}", what.replace('_', " "));
-        let listing: Listing =
-            self.read(&format!("/api/v0/{what}?detail=1&limit={LIMIT}{filters}"), &doing).await?;
+        let listing: Listing = self.read(&format!("/api/v0/{what}?detail=1&limit={LIMIT}{filters}"), &doing).await?;
         Ok(listing.data.result.result)
     }
 

@@ -186,7 +186,8 @@ fn local_modules_are_packed_as_ray_imports_them() {
     );
     assert!(!fields.contains_key("excludes"));
 
-    for wrong in [r#"{"py_modules": "src/mine"}"#, r#"{"py_modules": [1]}"#, r#"{"py_modules": ["src/mine/data.bin"]}"#] {
+    for wrong in [r#"{"py_modules": "src/mine"}"#, r#"{"py_modules": [1]}"#, r#"{"py_modules": ["src/mine/data.bin"]}"#]
+    {
         let error = RuntimeEnv::read(wrong, root).unwrap().local_modules(root).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Usage, "{error}");
     }

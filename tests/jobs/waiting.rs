@@ -36,8 +36,12 @@ fn answer(line: &str) -> Option<Value> {
             "label_selector": {}}]))
     } else if asked("/api/v0/actors?") {
         rows(&json!([{"class_name": "InGroup", "required_resources": {"GPU_group_0_aa": 1.0}}]))
-    } else if asked("/api/v0/placement_groups?") && line.contains("creator_job_id&filter_predicates=%3D&filter_values=03000000&") {
-        rows(&json!([{"state": "PENDING", "bundles": [{"unit_resources": {"GPU": 1.0}}, {"unit_resources": {"GPU": 1.0}}]}]))
+    } else if asked("/api/v0/placement_groups?")
+        && line.contains("creator_job_id&filter_predicates=%3D&filter_values=03000000&")
+    {
+        rows(
+            &json!([{"state": "PENDING", "bundles": [{"unit_resources": {"GPU": 1.0}}, {"unit_resources": {"GPU": 1.0}}]}]),
+        )
     } else if asked("/api/v0/tasks?") {
         rows(&json!([{"func_or_class_name": "f", "required_resources": {"CPU": 1.0}}]))
     } else if asked("/api/cluster_status ") {
@@ -80,10 +84,7 @@ async fn a_waiting_job_is_explained_from_what_ray_says() {
     assert!(!format!("{job:?}{}", serde_json::to_string(&job).unwrap()).contains("hush"));
     let situation = ray.situation(&job).await.unwrap();
     assert_eq!(situation.nodes[1].name(), "worker-0");
-    assert_eq!(
-        reason(&job, &situation).as_deref(),
-        Some("the command waits for 1 GPU: what the nodes have is in use")
-    );
+    assert_eq!(reason(&job, &situation).as_deref(), Some("the command waits for 1 GPU: what the nodes have is in use"));
 }
 
 #[tokio::test]

@@ -46,7 +46,8 @@ fn demand(by: Wanting, bundles: &[&[(&str, f64)]], labels: &[(&str, &str)]) -> D
 }
 
 fn job(status: &str, more: Value) -> Job {
-    let mut job = json!({"type": "SUBMISSION", "submission_id": "j", "job_id": "03000000", "status": status, "entrypoint": "x"});
+    let mut job =
+        json!({"type": "SUBMISSION", "submission_id": "j", "job_id": "03000000", "status": status, "entrypoint": "x"});
     if let (Some(job), Some(more)) = (job.as_object_mut(), more.as_object()) {
         job.extend(more.clone());
     }
@@ -109,7 +110,12 @@ fn a_job_that_waits_says_for_what() {
             Some("the command wants the label gpu=in(B200, H200), which no node has"),
         ),
         ("RUNNING", json!({}), none(), None),
-        ("RUNNING", json!({}), vec![demand(Wanting::Task("f".to_owned()), &[&[("GPU", 1.0)]], &[("gpu", "A100")])], None),
+        (
+            "RUNNING",
+            json!({}),
+            vec![demand(Wanting::Task("f".to_owned()), &[&[("GPU", 1.0)]], &[("gpu", "A100")])],
+            None,
+        ),
         (
             "RUNNING",
             json!({}),
@@ -160,7 +166,9 @@ fn a_failed_job_says_why() {
     const ENVIRONMENT: &str = "RUNTIME_ENV_SETUP_FAILURE";
     const DIED: &str = "JOB_SUPERVISOR_ACTOR_DIED";
     let log = |text: &str| {
-        format!("Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):\n{text}\n")
+        format!(
+            "Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):\n{text}\n"
+        )
     };
     let rows: Vec<(&str, Option<i32>, String, &str)> = vec![
         (COMMAND, Some(3), log("this job fails on purpose"), "its command exited with 3"),
