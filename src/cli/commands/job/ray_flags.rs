@@ -10,22 +10,22 @@ use crate::error::Result;
 /// Flags of `ray job submit` that `gpucl job submit` refuses, so that the error says what to use.
 #[derive(Debug, clap::Args)]
 pub(super) struct Refused {
-    /// Refused: gpucl finds the cluster itself
+    /// Refused: a cluster is named by --cluster
     #[arg(long, hide = true, value_name = "ADDRESS")]
     address: Option<String>,
     /// Refused: the connection is a loopback address or an SSH tunnel
     #[arg(long, hide = true, value_name = "VALUE")]
     verify: Option<String>,
-    /// Refused: gpucl sends the cluster's token itself
+    /// Refused: the cluster's token is sent without it
     #[arg(long, hide = true, value_name = "JSON")]
     headers: Option<String>,
-    /// Refused: gpucl has its own output
+    /// Refused: see --output, --raw and --quiet
     #[arg(long, hide = true, value_name = "STYLE")]
     log_style: Option<String>,
-    /// Refused: gpucl has its own output
+    /// Refused: see --output, --raw and --quiet
     #[arg(long, hide = true, value_name = "WHEN")]
     log_color: Option<String>,
-    /// Refused: gpucl has its own output
+    /// Refused: see --output, --raw and --quiet
     #[arg(short = 'v', long, hide = true, action = clap::ArgAction::Count)]
     verbose: u8,
 }
@@ -39,21 +39,21 @@ impl Refused {
         if self.address.is_some() {
             return refused(
                 "--address",
-                "gpucl submits only to clusters that it brought up, and knows their addresses",
+                "jobs go only to clusters that gpucl brought up, and it knows where they are",
                 "name the cluster: -c NAME; for any other, use `ray job submit` itself",
             );
         }
         if self.verify.is_some() {
             return refused(
                 "--verify",
-                "gpucl connects by the loopback or an SSH tunnel, without a TLS certificate",
+                "the connection is the loopback or an SSH tunnel, without a TLS certificate",
                 "leave it out; the hosts' SSH keys are checked",
             );
         }
         if self.headers.is_some() {
             return refused(
                 "--headers",
-                "gpucl sends the cluster's token itself",
+                "the cluster's token is sent without it",
                 "leave it out; to send others, use `ray job submit` after `eval \"$(gpucl env)\"`",
             );
         }
@@ -64,7 +64,7 @@ impl Refused {
             return refused("--log-color", "gpucl's messages have no colours", "for the colours of the job use --raw");
         }
         if self.verbose > 0 {
-            return refused("--verbose", "gpucl prints all it has to say", "to print less use --quiet");
+            return refused("--verbose", "there is nothing more to print", "to print less use --quiet");
         }
         Ok(())
     }
