@@ -5,6 +5,8 @@
 mod browser;
 mod follow;
 mod portal;
+mod submit;
+mod waiting;
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -16,11 +18,11 @@ use serde_json::json;
 
 use crate::support::TestEnv;
 
-fn folder() -> tempfile::TempDir {
+pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("gpucl-test-").tempdir().unwrap()
 }
 
-fn write(root: &Path, name: &str, text: &str) -> PathBuf {
+pub(crate) fn write(root: &Path, name: &str, text: &str) -> PathBuf {
     let path = root.join(name);
     fs_err::create_dir_all(path.parent().unwrap()).unwrap();
     fs_err::write(&path, text).unwrap();
@@ -28,7 +30,7 @@ fn write(root: &Path, name: &str, text: &str) -> PathBuf {
 }
 
 /// What Python's own reader finds in the package: name, mode, first line.
-fn unpacked(package: &Package) -> Vec<String> {
+pub(crate) fn unpacked(package: &Package) -> Vec<String> {
     let place = folder();
     let path = place.path().join("p.zip");
     fs_err::write(&path, package.bytes()).unwrap();
@@ -188,8 +190,6 @@ fn a_runtime_environment_is_read_and_packed() {
     let remote =
         RuntimeEnv::read(r#"{"working_dir": "s3://b/x.zip"}"#, root).unwrap().take_working_dir(None, root).unwrap();
     assert_eq!(remote, None);
-    let modules = RuntimeEnv::read(r#"{"py_modules": ["./src"]}"#, root).unwrap_err();
-    assert_eq!(modules.kind(), ErrorKind::Unsupported);
     assert!(RuntimeEnv::read("[1]", root).is_err() && RuntimeEnv::read("{", root).is_err());
 }
 

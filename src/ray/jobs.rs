@@ -80,6 +80,9 @@ pub struct Job {
     /// The metadata given at submission.
     #[serde(default)]
     pub metadata: Option<BTreeMap<String, String>>,
+    /// The parts of its runtime environment, by name only: the values may be private.
+    #[serde(default, rename = "runtime_env", deserialize_with = "names", skip_serializing)]
+    pub environment: Vec<String>,
     /// The node that its command runs on.
     #[serde(default)]
     pub driver_node_id: Option<String>,
@@ -102,6 +105,11 @@ impl Job {
     /// When it was submitted.
     pub fn started(&self) -> Option<jiff::Timestamp> {
         self.start_time.filter(|at| *at > 0).and_then(|at| jiff::Timestamp::from_millisecond(at).ok())
+    }
+
+    /// When it ended.
+    pub fn ended(&self) -> Option<jiff::Timestamp> {
+        self.end_time.filter(|at| *at > 0).and_then(|at| jiff::Timestamp::from_millisecond(at).ok())
     }
 
     /// How long it took, or has taken up to `now` if it has not ended.
@@ -147,6 +155,21 @@ pub struct SubmitRequest {
     /// The number of GPUs reserved for the command itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entrypoint_num_gpus: Option<f64>,
+    /// The memory reserved for the command itself, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entrypoint_memory: Option<u64>,
+    /// The custom resources reserved for the command itself, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub entrypoint_resources: BTreeMap<String, f64>,
+    /// The labels of the node that the command itself runs on, as Ray's selectors.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub entrypoint_label_selector: BTreeMap<String, String>,
+}
+
+/// Keeps only the names of a mapping, which may be null.
+fn names<'de, D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<String>, D::Error> {
+    let parts = Option::<BTreeMap<String, serde::de::IgnoredAny>>::deserialize(deserializer)?;
+    Ok(parts.unwrap_or_default().into_keys().collect())
 }
 
 /// Validates a job id chosen by a user, which becomes part of a URL and of a file name.
@@ -202,7 +225,7 @@ impl Client {
         if text.contains("already exists") {
             return Err(Error::new(ErrorKind::Usage, doing)
                 .because("a job with this id already exists")
-                .hint(format!("choose another --id, or see the existing one: `gpucl job status {id}`")));
+                .hint(format!("choose another --submission-id, or see the existing one: `gpucl job status {id}`")));
         }
         // Not a read: a retry is the user's decision.
         Err(refused(&doing, status, &text).status(Status::Permanent))

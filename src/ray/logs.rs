@@ -14,6 +14,7 @@ use tokio_tungstenite::tungstenite::{self, Message};
 
 use super::client::{Client, refused, whole};
 use super::jobs::{Job, check_known_form};
+use super::reason::reason;
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::util::human;
 
@@ -348,7 +349,8 @@ impl Following<'_, '_> {
         if job.status != super::jobs::JobStatus::Pending {
             return ControlFlow::Continue(());
         }
-        let message = job.short_message().unwrap_or("it has not started yet").to_owned();
+        let why = self.client.situation(&job).await.ok().and_then(|situation| reason(&job, &situation));
+        let message = why.as_deref().or_else(|| job.short_message()).unwrap_or("it has not started yet").to_owned();
         if self.waited_for.as_ref() == Some(&message) {
             return ControlFlow::Continue(());
         }

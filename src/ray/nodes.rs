@@ -28,6 +28,16 @@ pub struct Node {
     pub start_time: Option<jiff::Timestamp>,
 }
 
+/// The label with the node's name in the cluster, set when it is started.
+const NAME_LABEL: &str = "gpucl.dev/node";
+
+impl Node {
+    /// Its name in the cluster, such as `worker-0`; else its IP address.
+    pub fn name(&self) -> &str {
+        self.labels.get(NAME_LABEL).unwrap_or(&self.address)
+    }
+}
+
 #[derive(Deserialize)]
 struct Listing {
     data: Data,

@@ -1,4 +1,4 @@
-//! Working folders: packed by gpucl, stored at Ray under the digest of their content.
+//! Working folders and modules: packed by gpucl, stored at Ray under the digest of their content.
 
 use std::io::{self, Cursor, Write};
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,6 +13,7 @@ use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use zip::write::SimpleFileOptions;
 
 use super::client::Client;
+use super::runtime_env::ModuleSource;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::fs::read_within;
 use crate::util::{digest, human};
@@ -27,7 +28,7 @@ const CHUNK: usize = 256 * 1024;
 /// A callback for upload progress: bytes sent, and bytes in total.
 pub type OnProgress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
-/// A packed working folder.
+/// A packed working folder or module.
 #[derive(Debug, Clone)]
 pub struct Package {
     name: String,
@@ -61,15 +62,68 @@ impl Package {
     /// # Errors
     /// As [`Package::of_folder`].
     pub fn of_folder_within(folder: &Path, excludes: &[String], limit: u64) -> Result<Self> {
-        let doing = || format!("pack the working folder `{}`", folder.display());
-        let root = fs_err::canonicalize(folder).doing(ErrorKind::Usage, doing)?;
-        if !root.is_dir() {
-            return Err(Error::new(ErrorKind::Usage, doing()).because("it is not a folder"));
+        let doing = format!("pack the working folder `{}`", folder.display());
+        Self::packed(folder, "", excludes, limit, &doing)
+    }
+
+    /// Packs a module of `py_modules`: a folder under its own name, so that it can be imported by it; a file; or a
+    /// wheel, which is uploaded unchanged and keeps its name, as Ray requires.
+    ///
+    /// Blocks on disk reads.
+    ///
+    /// # Errors
+    /// If it cannot be read, is larger than [`SIZE_LIMIT`], or a folder or wheel has a name that cannot be used.
+    pub fn of_module(source: &ModuleSource) -> Result<Self> {
+        let doing = |path: &Path| format!("pack the module `{}`", path.display());
+        let wrong = |path: &Path, cause: &str| Error::new(ErrorKind::Usage, doing(path)).because(cause);
+        match source {
+            ModuleSource::Folder(folder, excludes) => {
+                // The name as written: a symlink may have another name than its target.
+                let named = std::path::absolute(folder).ok().filter(|path| path.file_name().is_some());
+                let whole = named.map_or_else(|| fs_err::canonicalize(folder), Ok);
+                let whole = whole.doing(ErrorKind::Usage, || doing(folder))?;
+                let Some(name) = whole.file_name().and_then(|name| name.to_str()) else {
+                    return Err(wrong(folder, "its name cannot be imported"));
+                };
+                Self::packed(folder, &format!("{name}/"), excludes, SIZE_LIMIT, &doing(folder))
+            }
+            ModuleSource::File(path) => {
+                let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+                    return Err(wrong(path, "its name cannot be imported"));
+                };
+                let data = fs_err::metadata(path).doing(ErrorKind::Usage, || doing(path))?;
+                let entry = Entry::new(name.to_owned(), path.clone(), &data);
+                Self::zipped(&[entry], Vec::new(), SIZE_LIMIT, &doing(path))
+            }
+            ModuleSource::Wheel(path) => {
+                let allowed = |letter: char| letter.is_ascii_alphanumeric() || "._+!-".contains(letter);
+                let name = path.file_name().and_then(|name| name.to_str());
+                let Some(name) = name.filter(|name| name.chars().all(allowed)) else {
+                    return Err(wrong(path, "this is not a valid name of a wheel"));
+                };
+                let bytes = read_whole(path, &doing(path))?;
+                Ok(Self { name: name.to_owned(), bytes, files: 0, skipped: Vec::new() })
+            }
         }
-        let (entries, skipped) = list(&root, excludes).map_err(|error| error.while_doing(doing()))?;
+    }
+
+    /// Packs a folder; `begin` is put in front of each name.
+    fn packed(folder: &Path, begin: &str, excludes: &[String], limit: u64, doing: &str) -> Result<Self> {
+        let root = fs_err::canonicalize(folder).doing(ErrorKind::Usage, || doing.to_owned())?;
+        if !root.is_dir() {
+            return Err(Error::new(ErrorKind::Usage, doing).because("it is not a folder"));
+        }
+        let (mut entries, skipped) = list(&root, excludes).map_err(|error| error.while_doing(doing))?;
+        for entry in &mut entries {
+            entry.name.insert_str(0, begin);
+        }
+        Self::zipped(&entries, skipped, limit, doing)
+    }
+
+    fn zipped(entries: &[Entry], skipped: Vec<String>, limit: u64, doing: &str) -> Result<Self> {
         let mut zip = zip::ZipWriter::new(Capped { inner: Cursor::new(Vec::new()), limit, full: false });
         let mut files = 0;
-        for entry in &entries {
+        for entry in entries {
             let name = entry.name.as_str();
             // A fixed time, so that the package does not depend on when files were checked out.
             let options = SimpleFileOptions::default().last_modified_time(zip::DateTime::default());
@@ -78,15 +132,15 @@ impl Package {
             } else {
                 files += 1;
                 let mode = if entry.executable { 0o755 } else { 0o644 };
-                let mut file = fs_err::File::open(&entry.path).doing(ErrorKind::Usage, doing)?;
+                let mut file = fs_err::File::open(&entry.path).doing(ErrorKind::Usage, || doing.to_owned())?;
                 zip.start_file(name, options.unix_permissions(mode).large_file(entry.size >= u64::from(u32::MAX)))
                     .and_then(|()| io::copy(&mut file, &mut zip).map(drop).map_err(Into::into))
             };
             if let Err(error) = wrote {
-                return Err(pack_error(&error, &entries, limit, doing()));
+                return Err(pack_error(&error, entries, limit, doing));
             }
         }
-        let capped = zip.finish().map_err(|error| pack_error(&error, &entries, limit, doing()))?;
+        let capped = zip.finish().map_err(|error| pack_error(&error, entries, limit, doing))?;
         Ok(Self { files, skipped, ..Self::of_bytes(capped.inner.into_inner()) })
     }
 
@@ -95,23 +149,14 @@ impl Package {
     /// # Errors
     /// If it cannot be read or is larger than [`SIZE_LIMIT`].
     pub fn of_zip(path: &Path) -> Result<Self> {
-        let doing = || format!("read the working folder's zip file `{}`", path.display());
-        let size = fs_err::metadata(path).doing(ErrorKind::Usage, doing)?.len();
-        if size > SIZE_LIMIT {
-            return Err(Error::new(ErrorKind::Usage, doing()).because(format!(
-                "it has {}; Ray accepts at most {}",
-                human::bytes(size),
-                human::bytes(SIZE_LIMIT)
-            )));
-        }
-        Ok(Self::of_bytes(read_within(path, SIZE_LIMIT).doing(ErrorKind::Usage, doing)?))
+        read_whole(path, &format!("read the working folder's zip file `{}`", path.display())).map(Self::of_bytes)
     }
 
     fn of_bytes(bytes: Vec<u8>) -> Self {
         Self { name: format!("_ray_pkg_{}.zip", digest::short(&bytes)), bytes, files: 0, skipped: Vec::new() }
     }
 
-    /// Its name at Ray: `_ray_pkg_<digest>.zip`.
+    /// Its name at Ray: `_ray_pkg_<digest>.zip`, or that of a wheel.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -126,7 +171,7 @@ impl Package {
         &self.bytes
     }
 
-    /// The number of files in it; 0 for a zip file made by the user.
+    /// The number of files in it; 0 for a zip file or a wheel made by the user.
     pub fn files(&self) -> usize {
         self.files
     }
@@ -144,6 +189,26 @@ struct Entry {
     is_dir: bool,
     executable: bool,
     size: u64,
+}
+
+impl Entry {
+    fn new(name: String, path: PathBuf, data: &std::fs::Metadata) -> Self {
+        let (is_dir, executable) = (data.is_dir(), data.permissions().mode() & 0o111 != 0);
+        Self { name, path, is_dir, executable, size: if is_dir { 0 } else { data.len() } }
+    }
+}
+
+/// Reads a file that is uploaded as it is.
+fn read_whole(path: &Path, doing: &str) -> Result<Vec<u8>> {
+    let size = fs_err::metadata(path).doing(ErrorKind::Usage, || doing.to_owned())?.len();
+    if size > SIZE_LIMIT {
+        return Err(Error::new(ErrorKind::Usage, doing).because(format!(
+            "it has {}; Ray accepts at most {}",
+            human::bytes(size),
+            human::bytes(SIZE_LIMIT)
+        )));
+    }
+    read_within(path, SIZE_LIMIT).doing(ErrorKind::Usage, || doing.to_owned())
 }
 
 /// Lists the entries to pack, sorted by name, and those left out although no pattern excludes them.
@@ -192,9 +257,7 @@ fn list(root: &Path, excludes: &[String]) -> Result<(Vec<Entry>, Vec<String>)> {
         let name = relative(root, entry.path());
         let data = entry.metadata().doing(ErrorKind::Usage, || doing.to_owned())?;
         if data.is_dir() || data.is_file() {
-            let (is_dir, executable) = (data.is_dir(), data.permissions().mode() & 0o111 != 0);
-            let size = if is_dir { 0 } else { data.len() };
-            entries.push(Entry { name, path: entry.into_path(), is_dir, executable, size });
+            entries.push(Entry::new(name, entry.into_path(), &data));
         } else {
             skipped.push(format!("{name}: neither a file nor a folder"));
         }
@@ -237,7 +300,7 @@ fn relative(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
 }
 
-fn pack_error(error: &zip::result::ZipError, entries: &[Entry], limit: u64, doing: String) -> Error {
+fn pack_error(error: &zip::result::ZipError, entries: &[Entry], limit: u64, doing: &str) -> Error {
     let full = matches!(error, zip::result::ZipError::Io(cause) if cause.kind() == io::ErrorKind::FileTooLarge);
     if !full {
         return Error::new(ErrorKind::Usage, doing).caused_by(error);

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use super::requirements;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::fs::{RECORD_LIMIT, read_text_within};
 
@@ -11,6 +12,8 @@ use crate::util::fs::{RECORD_LIMIT, read_text_within};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RuntimeEnv {
     fields: Map<String, Value>,
+    // Only for packing, which is done on this machine.
+    excludes: Vec<String>,
 }
 
 /// A working folder that has to be packed and uploaded first.
@@ -22,35 +25,62 @@ pub enum WorkingDir {
     Zip(PathBuf),
 }
 
+/// A Python module of `py_modules` that has to be packed and uploaded first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Module {
+    /// Its place in the list.
+    pub at: usize,
+    /// What it is on this machine.
+    pub source: ModuleSource,
+}
+
+/// What a local entry of `py_modules` is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModuleSource {
+    /// A package's folder, whose name is the name to import, and the patterns to exclude.
+    Folder(PathBuf, Vec<String>),
+    /// A module of one file.
+    File(PathBuf),
+    /// A wheel, which is installed on the nodes.
+    Wheel(PathBuf),
+}
+
 impl RuntimeEnv {
     /// Reads a runtime environment: inline JSON if it begins with `{`, else a YAML or JSON file.
     ///
     /// Paths in it are relative to `here`, as with Ray's own tools.
     ///
     /// # Errors
-    /// If it cannot be read or parsed.
+    /// If it cannot be read or parsed, or a file that it names cannot.
     pub fn read(text_or_path: &str, here: &Path) -> Result<Self> {
-        let inline = text_or_path.trim_start().starts_with('{');
-        let (text, doing) = if inline {
-            (text_or_path.to_owned(), "read the runtime environment from the command line".to_owned())
-        } else {
-            let doing = format!("read the runtime environment `{text_or_path}`");
-            let text =
-                read_text_within(&here.join(text_or_path), RECORD_LIMIT).doing(ErrorKind::Usage, || doing.clone())?;
-            (text, doing)
-        };
-        let value: Value = if inline {
-            serde_json::from_str(&text).doing(ErrorKind::Usage, || doing.clone())?
-        } else {
-            yaml(&text, &doing)?
-        };
+        if text_or_path.trim_start().starts_with('{') {
+            return Self::parse(text_or_path, here);
+        }
+        let doing = format!("read the runtime environment `{text_or_path}`");
+        let text =
+            read_text_within(&here.join(text_or_path), RECORD_LIMIT).doing(ErrorKind::Usage, || doing.clone())?;
+        Self::of_value(yaml(&text, &doing)?, here, &doing)
+    }
+
+    /// Parses a runtime environment written as JSON.
+    ///
+    /// # Errors
+    /// As [`RuntimeEnv::read`].
+    pub fn parse(json: &str, here: &Path) -> Result<Self> {
+        let doing = "read the runtime environment from the command line";
+        let value = serde_json::from_str(json).doing(ErrorKind::Usage, || doing.to_owned())?;
+        Self::of_value(value, here, doing)
+    }
+
+    fn of_value(value: Value, here: &Path, doing: &str) -> Result<Self> {
         let fields = match value {
             Value::Object(fields) => fields,
             Value::Null => Map::new(),
             _ => return Err(Error::new(ErrorKind::Usage, doing).because("it is not a mapping")),
         };
-        let mut read = Self { fields };
-        read.bring_files(here, &doing)?;
+        let mut read = Self { fields, excludes: Vec::new() };
+        read.excludes = read.take_excludes()?;
+        read.bring_files(here, doing)?;
         Ok(read)
     }
 
@@ -68,13 +98,13 @@ impl RuntimeEnv {
         Ok(())
     }
 
-    /// Removes and returns the local working folder, if there is one. `chosen` is the one from the command line.
+    /// Removes and returns the local working folder, if there is one. `chosen` is the one from the command line, which
+    /// may be a URL as well.
     ///
     /// # Errors
     /// If both name one, or it does not exist.
     pub fn take_working_dir(&mut self, chosen: Option<&Path>, here: &Path) -> Result<Option<WorkingDir>> {
         let doing = "find the working folder";
-        let excludes = self.take_excludes()?;
         let named = match self.fields.get("working_dir") {
             None | Some(Value::Null) => None,
             Some(Value::String(named)) => Some(named.clone()),
@@ -93,16 +123,20 @@ impl RuntimeEnv {
                     ))
                     .hint("leave one of the two out"));
             }
+            // URLs that Ray fetches itself.
+            (Some(chosen), None) if is_url(&chosen.to_string_lossy()) => {
+                self.set_working_dir(chosen.to_string_lossy().into_owned());
+                return Ok(None);
+            }
             (Some(chosen), None) => here.join(chosen),
-            // A URL that Ray fetches itself.
-            (None, Some(named)) if named.contains("://") => return Ok(None),
+            (None, Some(named)) if is_url(&named) => return Ok(None),
             (None, Some(named)) => here.join(named),
             (None, None) => return Ok(None),
         };
         self.fields.remove("working_dir");
         let data = fs_err::metadata(&local).doing(ErrorKind::Usage, || doing.to_owned())?;
         if data.is_dir() {
-            Ok(Some(WorkingDir::Folder(local, excludes)))
+            Ok(Some(WorkingDir::Folder(local, self.excludes.clone())))
         } else if local.extension().is_some_and(|ending| ending == "zip") {
             Ok(Some(WorkingDir::Zip(local)))
         } else {
@@ -114,6 +148,47 @@ impl RuntimeEnv {
     /// Sets the URI of the uploaded working folder.
     pub fn set_working_dir(&mut self, uri: String) {
         self.fields.insert("working_dir".to_owned(), Value::String(uri));
+    }
+
+    /// Returns the entries of `py_modules` on this machine; each has to be replaced by [`RuntimeEnv::set_module`].
+    ///
+    /// # Errors
+    /// If `py_modules` is not a list of texts, or one is neither a URL, nor a folder, nor a `.py` or `.whl` file.
+    pub fn local_modules(&self, here: &Path) -> Result<Vec<Module>> {
+        let doing = "find the modules of `py_modules`";
+        let wrong = |cause: String| Error::new(ErrorKind::Usage, doing).because(cause);
+        let entries = match self.fields.get("py_modules") {
+            None | Some(Value::Null) => return Ok(Vec::new()),
+            Some(Value::Array(entries)) => entries,
+            Some(_) => return Err(wrong("it is not a list".to_owned()).hint("write it as `py_modules: [./src/mine]`")),
+        };
+        let mut modules = Vec::new();
+        for (at, entry) in entries.iter().enumerate() {
+            let Some(name) = entry.as_str() else { return Err(wrong(format!("its entry {entry} is not text"))) };
+            if is_url(name) {
+                continue;
+            }
+            let path = here.join(name);
+            let data = fs_err::metadata(&path).doing(ErrorKind::Usage, || doing.to_owned())?;
+            let ending = path.extension().and_then(|ending| ending.to_str());
+            let source = match ending {
+                _ if data.is_dir() => ModuleSource::Folder(path, self.excludes.clone()),
+                Some("py") => ModuleSource::File(path),
+                Some("whl") => ModuleSource::Wheel(path),
+                _ => return Err(wrong(format!("`{name}` is neither a folder nor a `.py` or `.whl` file"))),
+            };
+            modules.push(Module { at, source });
+        }
+        Ok(modules)
+    }
+
+    /// Sets the URI of an uploaded module, by its place in `py_modules`.
+    pub fn set_module(&mut self, at: usize, uri: String) {
+        if let Some(Value::Array(entries)) = self.fields.get_mut("py_modules")
+            && let Some(entry) = entries.get_mut(at)
+        {
+            *entry = Value::String(uri);
+        }
     }
 
     /// The fields to send to Ray.
@@ -134,12 +209,12 @@ impl RuntimeEnv {
     fn bring_files(&mut self, here: &Path, doing: &str) -> Result<()> {
         for key in ["pip", "uv"] {
             if let Some(Value::String(path)) = self.fields.get(key) {
-                let lines = requirements(&here.join(path), doing)?;
+                let lines = requirements::read(&here.join(path), doing)?;
                 self.fields.insert(key.to_owned(), lines);
             } else if let Some(Value::Object(inner)) = self.fields.get_mut(key)
                 && let Some(Value::String(path)) = inner.get("packages")
             {
-                let lines = requirements(&here.join(path), doing)?;
+                let lines = requirements::read(&here.join(path), doing)?;
                 inner.insert("packages".to_owned(), lines);
             }
         }
@@ -150,22 +225,12 @@ impl RuntimeEnv {
             let value = yaml(&text, doing)?;
             self.fields.insert("conda".to_owned(), value);
         }
-        let local = |value: &Value| value.as_str().is_some_and(|place| !place.contains("://"));
-        if let Some(Value::Array(modules)) = self.fields.get("py_modules")
-            && modules.iter().any(local)
-        {
-            return Err(Error::new(ErrorKind::Unsupported, doing)
-                .because("`py_modules` names a folder on this machine")
-                .hint("put the module into the working folder: it is on the job's import path"));
-        }
         Ok(())
     }
 }
 
-fn requirements(path: &Path, doing: &str) -> Result<Value> {
-    let text = read_text_within(path, RECORD_LIMIT).doing(ErrorKind::Usage, || doing.to_owned())?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    Ok(lines.map(|line| Value::String(line.to_owned())).collect())
+fn is_url(text: &str) -> bool {
+    text.contains("://")
 }
 
 fn yaml(text: &str, doing: &str) -> Result<Value> {

@@ -1,9 +1,11 @@
 //! `gpucl job`.
 
 pub(super) mod follow;
+mod ray_flags;
 mod show;
 pub(super) mod stop;
 pub(super) mod submit;
+mod upload;
 
 use crate::cli::app::App;
 use crate::error::{Error, ErrorKind};
@@ -14,10 +16,10 @@ use crate::util::near;
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Run a command on the cluster and follow it; exits with the command's exit code
-    Submit(submit::Args),
+    Submit(Box<submit::Args>),
     /// List the jobs, oldest first
     List(show::ListArgs),
-    /// Show one job
+    /// Show one job, and why it waits or failed
     Status(show::StatusArgs),
     /// Print a job's log
     Logs(follow::Args),
@@ -27,7 +29,7 @@ pub(crate) enum Command {
 
 pub(crate) async fn run(app: &App, command: Command) -> anyhow::Result<u8> {
     match command {
-        Command::Submit(args) => submit::run(app, args).await,
+        Command::Submit(args) => submit::run(app, *args).await,
         Command::List(args) => Ok(show::list(app, args).await?),
         Command::Status(args) => Ok(show::status(app, args).await?),
         Command::Logs(args) => follow::run(app, args).await,

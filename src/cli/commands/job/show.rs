@@ -8,7 +8,7 @@ use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::cli::target::Target;
 use crate::error::Result;
-use crate::ray::{self, Job};
+use crate::ray::{self, Client, Job, JobStatus, Node, Situation};
 use crate::util::human;
 
 /// How many characters of a command a table shows.
@@ -30,10 +30,17 @@ pub(crate) struct StatusArgs {
 }
 
 pub(crate) async fn list(app: &App, args: ListArgs) -> Result<u8> {
-    let mut jobs = Target::choose(app)?.client(app).await?.jobs().await?;
+    let client = Target::choose(app)?.client(app).await?;
+    let mut jobs = client.jobs().await?;
     jobs.retain(|job| args.all || job.was_submitted());
+    // Only for their names; without them a job is still worth showing.
+    let nodes = if jobs.is_empty() { Vec::new() } else { client.nodes().await.unwrap_or_default() };
     if app.json() {
-        jobs.iter().for_each(|job| app.ui.json(&as_json(job)));
+        for job in &jobs {
+            let mut line = as_json(job);
+            line["node"] = node_name(job, &nodes).into();
+            app.ui.json(&line);
+        }
         return Ok(exit_code::DONE);
     }
     if jobs.is_empty() {
@@ -41,11 +48,13 @@ pub(crate) async fn list(app: &App, args: ListArgs) -> Result<u8> {
         return Ok(exit_code::DONE);
     }
     let now = Timestamp::now();
-    let mut table = Table::new(&["id", "status", "started", "took", "command"]);
+    let mut table = Table::new(&["id", "status", "started", "ended", "took", "node", "command"]);
     for job in &jobs {
-        let started = job.started().map(|at| at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()).unwrap_or_default();
+        let (started, ended) = (shown_time(job.started()), shown_time(job.ended()));
         let took = job.lasted(now).map(human::short_duration).unwrap_or_default();
-        table.row([job.id(), job.status.as_str(), &started, &took, &shortened(&job.entrypoint)]);
+        let node = node_name(job, &nodes).unwrap_or_default();
+        let command = shortened(&job.entrypoint);
+        table.row([job.id(), job.status.as_str(), &started, &ended, &took, &node, &command]);
     }
     app.ui.data(table);
     Ok(exit_code::DONE)
@@ -57,8 +66,14 @@ pub(crate) async fn status(app: &App, args: StatusArgs) -> Result<u8> {
         Ok(job) => job,
         Err(error) => return Err(super::with_near_id(error, &client, &args.id).await),
     };
+    let situation = situation(app, &client, &job).await;
+    let reason = ray::reason(&job, &situation);
+    let node = node_name(&job, &situation.nodes);
     if app.json() {
-        app.ui.json(&as_json(&job));
+        let mut shown = as_json(&job);
+        shown["node"] = node.into();
+        shown["reason"] = reason.into();
+        app.ui.json(&shown);
         return Ok(exit_code::DONE);
     }
     let line = |name: &str, value: Option<String>| {
@@ -68,13 +83,41 @@ pub(crate) async fn status(app: &App, args: StatusArgs) -> Result<u8> {
     };
     line("id", Some(job.id().to_owned()));
     line("status", Some(job.status.as_str().to_owned()));
+    line("reason", reason);
     line("command", Some(job.entrypoint.clone()));
-    line("started", job.started().map(|at| at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()));
+    line("started", Some(shown_time(job.started())));
+    line("ended", Some(shown_time(job.ended())));
     line("took", job.lasted(Timestamp::now()).map(human::short_duration));
     line("exit", job.driver_exit_code.map(|code| code.to_string()));
     line("message", job.short_message().map(str::to_owned));
-    line("node", job.driver_node_id.clone());
+    line("node", node);
     Ok(exit_code::DONE)
+}
+
+/// What surrounds a job. A failure to read it is reported, and costs only the reason.
+async fn situation(app: &App, client: &Client, job: &Job) -> Situation {
+    let read = match job.status {
+        // Only the node's name is needed.
+        JobStatus::Succeeded | JobStatus::Stopped => {
+            client.nodes().await.map(|nodes| Situation { nodes, ..Situation::default() })
+        }
+        _ => client.situation(job).await,
+    };
+    read.unwrap_or_else(|error| {
+        app.ui.status(format_args!("the nodes and what the job waits for are not shown: {error}"));
+        Situation::default()
+    })
+}
+
+/// The name of the node that a job's command runs on, else the beginning of its id.
+fn node_name(job: &Job, nodes: &[Node]) -> Option<String> {
+    let id = job.driver_node_id.as_deref()?;
+    let known = nodes.iter().find(|node| node.node_id == id).map(|node| node.name().to_owned());
+    Some(known.unwrap_or_else(|| id.chars().take(12).collect()))
+}
+
+fn shown_time(at: Option<Timestamp>) -> String {
+    at.map(|at| at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()).unwrap_or_default()
 }
 
 /// The JSON form of a job: `docs/reference/json.md`.
@@ -99,11 +142,7 @@ pub(super) fn sentence(job: &Job) -> String {
         ray::JobStatus::Succeeded => format!("job {id} succeeded after {took}"),
         ray::JobStatus::Stopped => format!("job {id} was stopped after {took}"),
         ray::JobStatus::Failed => {
-            let how = match job.driver_exit_code {
-                Some(code) if code < 0 => format!("; signal {} ended it", -code),
-                Some(code) => format!("; its command exited with {code}"),
-                None => job.short_message().map(|text| format!(": {text}")).unwrap_or_default(),
-            };
+            let how = ray::reason(job, &Situation::default()).map(|why| format!("; {why}")).unwrap_or_default();
             format!("job {id} failed after {took}{how}")
         }
         status => format!("job {id} is {}", status.as_str()),

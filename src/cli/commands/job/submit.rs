@@ -1,25 +1,23 @@
 //! `gpucl job submit`.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio::signal::unix::Signal;
 
 use super::follow::{End, Options, detached, follow, pressed};
+use super::ray_flags::{Refused, amount, pair, resources, texts};
 use super::show::{as_json, sentence};
+use super::upload::{Packed, pack, upload};
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::signals::ctrl_c;
 use crate::cli::target::Target;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ray::{self, Client, Job, OnProgress, Package, RuntimeEnv, SubmitRequest, UploadOutcome, WorkingDir};
-use crate::util::human;
-
-/// How often a long upload reports its progress.
-const SAY_EVERY: Duration = Duration::from_secs(2);
+use crate::ray::{self, Client, Job, Module, RuntimeEnv, SubmitRequest, WorkingDir};
+use crate::spec::Memory;
 
 /// The arguments of `job submit`.
 #[derive(Debug, clap::Args)]
@@ -32,32 +30,49 @@ pub(crate) struct Args {
     /// Pass the job's colours and control sequences to the terminal; to a file or pipe, output is never changed
     #[arg(long, conflicts_with = "no_wait")]
     raw: bool,
+    #[command(flatten)]
+    refused: Refused,
 }
 
 /// The arguments that describe a job; `run` has them too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct JobArgs {
-    /// The folder that the command runs in; it is packed, uploaded, and unpacked on the cluster
+    /// The folder that the command runs in; it is packed, uploaded, and unpacked on the cluster; or the URL of a package
     #[arg(long, value_name = "DIR")]
     working_dir: Option<PathBuf>,
     /// The runtime environment: a YAML or JSON file, or inline JSON
     #[arg(long, value_name = "FILE_OR_JSON")]
     runtime_env: Option<String>,
+    /// The runtime environment as inline JSON
+    #[arg(long, value_name = "JSON", conflicts_with = "runtime_env")]
+    runtime_env_json: Option<String>,
     /// The job's id; default: a new one
-    #[arg(long, value_name = "ID")]
-    id: Option<String>,
+    #[arg(long, visible_aliases = ["id", "job-id"], value_name = "ID")]
+    submission_id: Option<String>,
     /// CPUs that the command itself takes; if any, it does not run on the head
-    #[arg(long, value_name = "N", value_parser = amount)]
-    entrypoint_cpus: Option<f64>,
+    #[arg(long, visible_alias = "entrypoint-cpus", value_name = "N", value_parser = amount)]
+    entrypoint_num_cpus: Option<f64>,
     /// GPUs that the command itself takes
-    #[arg(long, value_name = "N", value_parser = amount)]
-    entrypoint_gpus: Option<f64>,
+    #[arg(long, visible_alias = "entrypoint-gpus", value_name = "N", value_parser = amount)]
+    entrypoint_num_gpus: Option<f64>,
+    /// Memory that the command itself takes, in bytes or as `8GiB`
+    #[arg(long, value_name = "BYTES")]
+    entrypoint_memory: Option<Memory>,
+    /// Custom resources that the command itself takes, such as `{"disk": 1}`
+    #[arg(long, value_name = "JSON", value_parser = resources)]
+    entrypoint_resources: Option<BTreeMap<String, f64>>,
+    /// Labels of the node that the command itself runs on, such as `{"gpucl.dev/node": "worker-0"}`
+    #[arg(long, value_name = "JSON", value_parser = texts)]
+    entrypoint_label_selector: Option<BTreeMap<String, String>>,
     /// An environment variable of the job, which overrides the runtime environment's; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     env: Vec<(String, String)>,
     /// Metadata of the job; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     metadata: Vec<(String, String)>,
+    /// Metadata of the job as JSON; --metadata overrides it
+    #[arg(long, value_name = "JSON", value_parser = texts)]
+    metadata_json: Option<BTreeMap<String, String>>,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -65,6 +80,7 @@ pub(crate) struct JobArgs {
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     // Check the command line before the cluster is contacted.
+    args.refused.check()?;
     let mut job = JobToSubmit::of(args.job, &app.here)?;
     let client = Target::choose(app)?.client(app).await?;
     let mut interrupts = ctrl_c()?;
@@ -98,59 +114,56 @@ pub(crate) fn ended(app: &App, job: &Job) -> u8 {
     ray::exit_code(job.status, job.driver_exit_code)
 }
 
-/// A job whose description was checked; its working folder is packed, then uploaded, then it is submitted.
+/// A job whose description was checked; its working folder and modules are packed, then uploaded, then it is submitted.
 pub(crate) struct JobToSubmit {
     request: SubmitRequest,
     environment: RuntimeEnv,
     working_dir: Option<WorkingDir>,
-    package: Option<Package>,
+    modules: Vec<Module>,
+    packed: Vec<Packed>,
 }
 
 impl JobToSubmit {
     /// Checks the arguments; paths in them are relative to `here`. Contacts nobody.
     ///
     /// # Errors
-    /// If the id, the runtime environment or the working folder cannot be used.
+    /// If the id, the runtime environment, the working folder or a module cannot be used.
     pub(crate) fn of(args: JobArgs, here: &Path) -> Result<Self> {
-        if let Some(id) = &args.id {
+        if let Some(id) = &args.submission_id {
             ray::check_id(id)?;
         }
-        let mut environment = match &args.runtime_env {
-            Some(text_or_path) => RuntimeEnv::read(text_or_path, here)?,
-            None => RuntimeEnv::default(),
+        let mut environment = match (&args.runtime_env, &args.runtime_env_json) {
+            (Some(text_or_path), _) => RuntimeEnv::read(text_or_path, here)?,
+            (None, Some(text)) => RuntimeEnv::parse(text, here)?,
+            (None, None) => RuntimeEnv::default(),
         };
         for (name, value) in &args.env {
             environment.set_variable(name, value)?;
         }
         let working_dir = environment.take_working_dir(args.working_dir.as_deref(), here)?;
+        let modules = environment.local_modules(here)?;
+        let mut metadata = args.metadata_json.unwrap_or_default();
+        metadata.extend(args.metadata);
         let request = SubmitRequest {
             entrypoint: ray::shell_line(&args.command),
-            submission_id: args.id,
-            metadata: BTreeMap::from_iter(args.metadata),
-            entrypoint_num_cpus: args.entrypoint_cpus,
-            entrypoint_num_gpus: args.entrypoint_gpus,
+            submission_id: args.submission_id,
+            metadata,
+            entrypoint_num_cpus: args.entrypoint_num_cpus,
+            entrypoint_num_gpus: args.entrypoint_num_gpus,
+            entrypoint_memory: args.entrypoint_memory.map(|memory| memory.0),
+            entrypoint_resources: args.entrypoint_resources.unwrap_or_default(),
+            entrypoint_label_selector: args.entrypoint_label_selector.unwrap_or_default(),
             ..SubmitRequest::default()
         };
-        Ok(Self { request, environment, working_dir, package: None })
+        Ok(Self { request, environment, working_dir, modules, packed: Vec::new() })
     }
 
-    /// Packs the working folder, if there is one.
+    /// Packs the working folder and the modules.
     ///
     /// # Errors
-    /// If it cannot be read, or is too large.
+    /// If one cannot be read, or is too large.
     pub(crate) async fn pack(&mut self, app: &App) -> Result<()> {
-        let Some(working_dir) = self.working_dir.take() else { return Ok(()) };
-        let packing = tokio::task::spawn_blocking(move || match working_dir {
-            WorkingDir::Folder(folder, excludes) => Package::of_folder(&folder, &excludes),
-            WorkingDir::Zip(path) => Package::of_zip(&path),
-        });
-        let package = packing
-            .await
-            .map_err(|error| Error::new(ErrorKind::Internal, "pack the working folder").caused_by(&error))??;
-        for skipped in package.skipped() {
-            app.ui.status(format_args!("left out {skipped}"));
-        }
-        self.package = Some(package);
+        self.packed = pack(app, self.working_dir.take(), std::mem::take(&mut self.modules)).await?;
         Ok(())
     }
 
@@ -159,8 +172,13 @@ impl JobToSubmit {
     /// # Errors
     /// If Ray does not answer or refuses it.
     pub(crate) async fn upload(&mut self, app: &App, client: &Client) -> Result<()> {
-        let Some(package) = self.package.take() else { return Ok(()) };
-        self.environment.set_working_dir(upload(app, client, &package).await?);
+        for packed in std::mem::take(&mut self.packed) {
+            let uri = upload(app, client, &packed).await?;
+            match packed.module {
+                Some(at) => self.environment.set_module(at, uri),
+                None => self.environment.set_working_dir(uri),
+            }
+        }
         Ok(())
     }
 
@@ -172,39 +190,6 @@ impl JobToSubmit {
         self.request.runtime_env = self.environment.into_fields();
         client.submit(self.request).await
     }
-}
-
-/// Uploads the working folder; returns its URI.
-async fn upload(app: &App, client: &Client, package: &Package) -> Result<String> {
-    let outcome = client.upload(package, Some(progress(app))).await?;
-    let size = human::bytes(package.bytes().len() as u64);
-    let files =
-        if package.files() > 0 { format!("{}, ", human::count(package.files(), "file")) } else { String::new() };
-    let what = match outcome {
-        UploadOutcome::Uploaded => "uploaded",
-        UploadOutcome::Present => "unchanged, not uploaded again",
-    };
-    app.ui.status(format_args!("working folder {what}: {files}{size}"));
-    if app.json() {
-        app.ui.json(&json!({
-            "v": 1, "type": "working_dir", "uri": package.uri(), "bytes": package.bytes().len(), "files": package.files(),
-            "uploaded": outcome == UploadOutcome::Uploaded, "left_out": package.skipped(),
-        }));
-    }
-    Ok(package.uri())
-}
-
-/// Reports the progress of a long upload, every few seconds.
-fn progress(app: &App) -> OnProgress {
-    let ui = app.ui;
-    let reported = Mutex::new(Instant::now());
-    Arc::new(move |sent, total| {
-        let Ok(mut reported) = reported.lock() else { return };
-        if reported.elapsed() >= SAY_EVERY && sent < total {
-            *reported = Instant::now();
-            ui.status(format_args!("uploading: {} of {}", human::bytes(sent), human::bytes(total)));
-        }
-    })
 }
 
 /// Reports a submission; `flag` names the cluster in the commands that are shown.
@@ -225,16 +210,4 @@ async fn or_interrupted<T>(interrupts: &mut Signal, work: impl Future<Output = R
             Err(Error::new(ErrorKind::Cancelled, "submit the job").because("Ctrl-C; no job was submitted"))
         }
     }
-}
-
-fn pair(text: &str) -> std::result::Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("expected NAME=VALUE".to_owned()),
-    }
-}
-
-fn amount(text: &str) -> std::result::Result<f64, String> {
-    let amount: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
-    if amount.is_finite() && amount >= 0.0 { Ok(amount) } else { Err("it must be 0 or more".to_owned()) }
 }

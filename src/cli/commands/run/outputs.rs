@@ -21,7 +21,8 @@ pub(super) struct Outputs {
 /// # Errors
 /// The first failure, after all were tried; an output that does not exist is none.
 pub(super) async fn fetch(app: &App, target: &Target, wanted: &[OutputPath], outputs: &mut Outputs) -> Result<()> {
-    let remote = cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events())).await?;
+    let remote =
+        cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events())).await?;
     let head = Machine::open(app, target, remote.as_ref(), "head").await?;
     let mut failure = None;
     for path in wanted {

@@ -1,0 +1,288 @@
+//! One job and its situation per row, and the sentence.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::ray::{Amounts, Node};
+
+fn amounts_of(pairs: &[(&str, f64)]) -> Amounts {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+}
+
+fn node(id: &str, resources: &[(&str, f64)], labels: &[(&str, &str)]) -> Node {
+    Node {
+        node_id: id.to_owned(),
+        address: "192.0.2.2".to_owned(),
+        is_head: id == "head",
+        alive: true,
+        state: "ALIVE".to_owned(),
+        resources: amounts_of(resources),
+        labels: labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        start_time: None,
+    }
+}
+
+/// A head without a GPU and two workers with one each; `gpu` of the first worker is in use.
+fn cluster() -> Situation {
+    Situation {
+        nodes: vec![
+            node("head", &[("CPU", 2.0), ("memory", 4_294_967_296.0)], &[]),
+            node("w0", &[("CPU", 4.0), ("GPU", 1.0)], &[("gpu", "A100")]),
+            node("w1", &[("CPU", 4.0), ("GPU", 1.0)], &[("gpu", "H100")]),
+        ],
+        used: BTreeMap::from([("w0".to_owned(), amounts_of(&[("GPU", 1.0)]))]),
+        demands: Vec::new(),
+    }
+}
+
+fn demand(by: Wanting, bundles: &[&[(&str, f64)]], labels: &[(&str, &str)]) -> Demand {
+    Demand {
+        by,
+        bundles: bundles.iter().map(|bundle| amounts_of(bundle)).collect(),
+        labels: labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+    }
+}
+
+fn job(status: &str, more: Value) -> Job {
+    let mut job =
+        json!({"type": "SUBMISSION", "submission_id": "j", "job_id": "03000000", "status": status, "entrypoint": "x"});
+    if let (Some(job), Some(more)) = (job.as_object_mut(), more.as_object()) {
+        job.extend(more.clone());
+    }
+    serde_json::from_value(job).unwrap()
+}
+
+#[test]
+fn a_job_that_waits_says_for_what() {
+    let pip = json!({"runtime_env": {"pip": ["a"], "env_vars": {"K": "hush"}, "working_dir": "gcs://x.zip"}});
+    let none = || Vec::new();
+    let rows: Vec<(&str, Value, Vec<Demand>, Option<&str>)> = vec![
+        ("PENDING", json!({}), none(), Some("Ray is starting the command")),
+        ("PENDING", pip.clone(), none(), Some("its runtime environment is being set up: pip, working_dir")),
+        (
+            "PENDING",
+            pip,
+            vec![demand(Wanting::Command, &[&[("GPU", 1.0)]], &[])],
+            Some("its runtime environment is being set up: pip, working_dir"),
+        ),
+        (
+            "PENDING",
+            json!({}),
+            vec![demand(Wanting::Command, &[&[("GPU", 2.0)]], &[])],
+            Some("the command asks for 2 GPUs on one node; the largest has 1"),
+        ),
+        (
+            "PENDING",
+            json!({}),
+            vec![demand(Wanting::Command, &[&[("memory", 8_589_934_592.0)]], &[])],
+            Some("the command asks for 8.0 GiB of memory on one node; the largest has 4.0 GiB"),
+        ),
+        (
+            "PENDING",
+            json!({}),
+            vec![demand(Wanting::Command, &[&[("disk", 1.0)]], &[])],
+            Some("the command asks for 1 `disk`; no node has any"),
+        ),
+        (
+            "PENDING",
+            json!({}),
+            vec![demand(Wanting::Command, &[&[("GPU", 1.0), ("memory", 1.0)]], &[])],
+            Some("the command asks for 1 GPU and 1 B of memory on one node; no node has all of it"),
+        ),
+        (
+            "PENDING",
+            json!({}),
+            vec![demand(Wanting::Command, &[&[("GPU", 1.0)]], &[("gpu", "A100")])],
+            Some("the command waits for 1 GPU: what the nodes have is in use"),
+        ),
+        (
+            "PENDING",
+            json!({}),
+            vec![demand(Wanting::Command, &[&[("GPU", 1.0)]], &[("gpu", "!in(A100, H100)"), ("zone", "!a")])],
+            None, // The head has neither label: it has no GPU.
+        ),
+        (
+            "PENDING",
+            json!({}),
+            vec![demand(Wanting::Command, &[&[("CPU", 1.0)]], &[("gpu", "in(B200, H200)")])],
+            Some("the command wants the label gpu=in(B200, H200), which no node has"),
+        ),
+        ("RUNNING", json!({}), none(), None),
+        (
+            "RUNNING",
+            json!({}),
+            vec![demand(Wanting::Task("f".to_owned()), &[&[("GPU", 1.0)]], &[("gpu", "A100")])],
+            None,
+        ),
+        (
+            "RUNNING",
+            json!({}),
+            vec![
+                demand(Wanting::Task("f".to_owned()), &[&[("CPU", 1.0)]], &[]),
+                demand(Wanting::Actor("Trainer".to_owned()), &[&[("GPU", 4.0)]], &[]),
+            ],
+            Some("actor `Trainer` asks for 4 GPUs on one node; the largest has 1"),
+        ),
+        (
+            "RUNNING",
+            json!({}),
+            vec![demand(Wanting::Group, &[&[("GPU", 1.0)], &[("GPU", 1.0)], &[("GPU", 1.0)]], &[])],
+            Some("a placement group asks for 3 GPUs in all; the cluster has 2"),
+        ),
+        (
+            "RUNNING",
+            json!({}),
+            vec![demand(Wanting::Group, &[&[("CPU", 1.0), ("GPU", 1.0)], &[("CPU", 1.0), ("GPU", 1.0)]], &[])],
+            Some("a placement group waits for 2 times 1 CPU and 1 GPU: what the nodes have is in use"),
+        ),
+        ("SUCCEEDED", json!({}), none(), None),
+        ("STOPPED", json!({"message": "Job was intentionally stopped."}), none(), None),
+    ];
+    for (status, more, demands, expected) in rows {
+        let situation = Situation { demands: demands.clone(), ..cluster() };
+        let said = reason(&job(status, more), &situation);
+        match expected {
+            None if status == "PENDING" => {
+                let said = said.unwrap_or_default();
+                assert!(said.contains("asks for 1 GPU; no node has any"), "{demands:?}: {said}");
+            }
+            _ => assert_eq!(said.as_deref(), expected, "{status} {demands:?}"),
+        }
+    }
+}
+
+#[test]
+fn without_its_nodes_nothing_is_called_impossible() {
+    let demands = vec![demand(Wanting::Command, &[&[("GPU", 8.0)]], &[])];
+    let situation = Situation { demands, ..Situation::default() };
+    assert_eq!(reason(&job("PENDING", json!({})), &situation).as_deref(), Some("Ray is starting the command"));
+}
+
+#[test]
+fn a_failed_job_says_why() {
+    const COMMAND: &str = "JOB_ENTRYPOINT_COMMAND_ERROR";
+    const ENVIRONMENT: &str = "RUNTIME_ENV_SETUP_FAILURE";
+    const DIED: &str = "JOB_SUPERVISOR_ACTOR_DIED";
+    let log = |text: &str| {
+        format!(
+            "Job entrypoint command failed with exit code 1, last available logs (truncated to 20,000 chars):\n{text}\n"
+        )
+    };
+    let rows: Vec<(&str, Option<i32>, String, &str)> = vec![
+        (COMMAND, Some(3), log("this job fails on purpose"), "its command exited with 3"),
+        (
+            COMMAND,
+            Some(1),
+            log("Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\nValueError: too small"),
+            "its command exited with 1: ValueError: too small",
+        ),
+        (COMMAND, Some(127), log("/bin/sh: 1: pyton: not found"), "its command was not found: /bin/sh: 1: pyton: not found"),
+        (COMMAND, Some(-15), log(""), "signal 15 ended its command"),
+        (COMMAND, Some(-9), log("step 1"), "signal 9 ended its command; the system sends it when memory runs out"),
+        (
+            COMMAND,
+            Some(1),
+            log("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
+            "out of GPU memory: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        ),
+        (
+            COMMAND,
+            Some(1),
+            log("ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."),
+            "out of memory: Ray ended a task or an actor, because its host ran low on memory",
+        ),
+        (
+            COMMAND,
+            Some(1),
+            log("(raylet) 1 worker(s) were killed due to the node running low on memory.\nKeyError: 'x'"),
+            "its command exited with 1: KeyError: 'x'",
+        ),
+        (
+            COMMAND,
+            Some(1),
+            log("ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n\tclass_name: Trainer\n\
+                 \tactor_id: 1\nThe actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR"),
+            "actor `Trainer` died: its worker process has died",
+        ),
+        (
+            COMMAND,
+            Some(1),
+            log("ray.exceptions.ActorDiedError: The actor died because of an error raised in its creation task, \
+                 \u{1b}[36mray::A.__init__()\u{1b}[39m (pid=1)\n  File \"a.py\", line 3\nRuntimeError: no model"),
+            "an actor died: RuntimeError: no model",
+        ),
+        (
+            ENVIRONMENT,
+            None,
+            "runtime_env setup failed: Failed to set up runtime environment.\n[Node 1] stderr:\nERROR: Could not find a \
+             version that satisfies the requirement nope==9 (from versions: none)\nERROR: No matching distribution found"
+                .to_owned(),
+            "pip failed: Could not find a version that satisfies the requirement nope==9 (from versions: none)",
+        ),
+        (
+            ENVIRONMENT,
+            None,
+            "runtime_env setup failed: x\n  × No solution found when resolving dependencies:\n  ╰─▶ Because nope was not \
+             found in the package registry"
+                .to_owned(),
+            "uv failed: Because nope was not found in the package registry",
+        ),
+        (
+            ENVIRONMENT,
+            None,
+            "runtime_env setup failed: x\nOSError: Failed to download runtime_env file package gcs://_ray_pkg_a.zip from"
+                .to_owned(),
+            "its package is no longer at Ray, which deletes packages that no job uses; submit the job again",
+        ),
+        (
+            ENVIRONMENT,
+            None,
+            "runtime_env setup failed: x\nValueError: bad `conda`".to_owned(),
+            "its runtime environment could not be set up: ValueError: bad `conda`",
+        ),
+        (
+            DIED,
+            None,
+            "Job supervisor actor died: The actor died unexpectedly before finishing this task.\nThe actor died because its \
+             node has died. Node Id: 1"
+                .to_owned(),
+            "the node that ran its command was lost",
+        ),
+        (
+            DIED,
+            None,
+            "Job supervisor actor died: The actor died.\nThe actor is dead because it was killed by `ray.kill`.".to_owned(),
+            "the process that ran its command died: it was killed by `ray.kill`",
+        ),
+        (
+            "JOB_SUPERVISOR_ACTOR_START_FAILURE",
+            None,
+            "Failed to start supervisor actor j: 'x'. Full traceback:\nTraceback (most recent call last):\nTypeError: y".to_owned(),
+            "TypeError: y",
+        ),
+        ("", None, "Unexpected error occurred: lost".to_owned(), "Unexpected error occurred: lost"),
+    ];
+    for (kind, code, message, expected) in rows {
+        let more = json!({"message": message, "error_type": kind, "driver_exit_code": code});
+        assert_eq!(reason(&job("FAILED", more), &Situation::default()).as_deref(), Some(expected), "{message}");
+    }
+    let timeout = job("FAILED", json!({"message": "in 900 s", "error_type": "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"}));
+    let demands = vec![demand(Wanting::Command, &[&[("GPU", 2.0)]], &[])];
+    assert_eq!(
+        reason(&timeout, &Situation { demands, ..cluster() }).as_deref(),
+        Some("the command asks for 2 GPUs on one node; the largest has 1; Ray gave up waiting")
+    );
+    assert_eq!(reason(&job("FAILED", json!({})), &Situation::default()), None);
+}
+
+#[test]
+fn a_recorded_failure_is_explained() {
+    // As Ray 2.60 answered for a package that did not exist, shortened.
+    let recorded = "runtime_env setup failed: Failed to set up runtime environment.\nCould not create the actor because its \
+        associated runtime env failed to be created.\n[Node 192.0.2.2] Traceback (most recent call last):\n    raise IOError(\n\
+        OSError: Failed to download runtime_env file package gcs://_ray_pkg_missing.zip from the GCS to the Ray worker node.\n";
+    let job = job("FAILED", json!({"message": recorded, "error_type": "RUNTIME_ENV_SETUP_FAILURE"}));
+    assert!(reason(&job, &Situation::default()).unwrap().starts_with("its package is no longer at Ray"));
+}

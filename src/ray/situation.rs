@@ -1,0 +1,198 @@
+//! What Ray knows about why a job waits: its nodes, what is in use there, and what the job asks for in vain.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::client::Client;
+use super::jobs::{Job, JobStatus, check_known_form};
+use super::nodes::Node;
+use crate::error::Result;
+
+/// The name of the actor that runs a job's command, as Ray makes it from the job's id.
+const SUPERVISOR: &str = "_ray_internal_job_actor_";
+/// How many waiting tasks and actors are read: a few are enough to say what a job waits for.
+const LIMIT: usize = 100;
+
+/// Amounts by the name of the resource: `CPU`, `GPU`, `memory` in bytes, custom ones.
+pub type Amounts = BTreeMap<String, f64>;
+
+/// What surrounds a job; empty where nothing is known.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Situation {
+    /// The nodes that Ray knows, dead ones included.
+    pub nodes: Vec<Node>,
+    /// What is in use, by the node's id.
+    pub used: BTreeMap<String, Amounts>,
+    /// What the job asks for and does not have.
+    pub demands: Vec<Demand>,
+}
+
+/// Something that a job asks for and does not have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Demand {
+    /// What in the job asks for it.
+    pub by: Wanting,
+    /// The amounts, each for one node.
+    pub bundles: Vec<Amounts>,
+    /// The labels that the node must have, in Ray's form of a selector: `!a`, `in(a, b)`.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What in a job asks for resources.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanting {
+    /// The job's command itself.
+    Command,
+    /// An actor, by its class.
+    Actor(String),
+    /// A task, by its function.
+    Task(String),
+    /// A placement group.
+    Group,
+}
+
+#[derive(Deserialize)]
+struct Listing {
+    data: Data,
+}
+
+#[derive(Deserialize)]
+struct Data {
+    result: Rows,
+}
+
+#[derive(Deserialize)]
+struct Rows {
+    result: Vec<Row>,
+}
+
+/// A row of Ray's actors, tasks or placement groups; each has a part of these.
+#[derive(Deserialize)]
+struct Row {
+    #[serde(default)]
+    class_name: Option<String>,
+    #[serde(default)]
+    func_or_class_name: Option<String>,
+    #[serde(default)]
+    required_resources: Option<Amounts>,
+    #[serde(default)]
+    label_selector: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    bundles: Option<Vec<Bundle>>,
+}
+
+#[derive(Deserialize)]
+struct Bundle {
+    #[serde(default)]
+    unit_resources: Amounts,
+}
+
+/// The part of the autoscaler's report that says what is in use: used and total amounts by node.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Usage {
+    #[serde(default)]
+    usage_by_node: Option<BTreeMap<String, BTreeMap<String, (f64, f64)>>>,
+}
+
+impl Client {
+    /// Reads what surrounds a job that waits or that got no place.
+    ///
+    /// # Errors
+    /// If Ray does not answer or refuses the token.
+    pub async fn situation(&self, job: &Job) -> Result<Situation> {
+        let nodes = self.nodes().await?;
+        let mut demands = Vec::new();
+        if job.status != JobStatus::Running {
+            demands.extend(self.command_demand(job).await?);
+        }
+        if let (JobStatus::Running, Some(core)) = (job.status, &job.job_id) {
+            check_known_form(core, "read what the job waits for")?;
+            let of = |key: &str, state: &str| format!("{}{}", filter(key, core), filter("state", state));
+            let actors = self.rows("actors", &of("job_id", "PENDING_CREATION")).await?;
+            demands.extend(actors.into_iter().filter_map(|row| {
+                let class = row.class_name.clone().unwrap_or_default();
+                row.demand(Wanting::Actor(class))
+            }));
+            let groups = self.rows("placement_groups", &of("creator_job_id", "PENDING")).await?;
+            demands.extend(groups.into_iter().filter_map(|row| row.demand(Wanting::Group)));
+            let tasks = format!("{}{}", of("job_id", "PENDING_NODE_ASSIGNMENT"), filter("type", "NORMAL_TASK"));
+            demands.extend(self.rows("tasks", &tasks).await?.into_iter().filter_map(|row| {
+                let function = row.func_or_class_name.clone().unwrap_or_default();
+                row.demand(Wanting::Task(function))
+            }));
+        }
+        let used = if demands.is_empty() { BTreeMap::new() } else { self.used().await? };
+        Ok(Situation { nodes, used, demands })
+    }
+
+    /// What the job's command asks for.
+    async fn command_demand(&self, job: &Job) -> Result<Option<Demand>> {
+        let Some(id) = &job.submission_id else { return Ok(None) };
+        check_known_form(id, "read what the job waits for")?;
+        // One that has its place no longer waits; of a job that failed, what it asked for is still known.
+        let waiting =
+            if job.status == JobStatus::Pending { filter("state", "PENDING_CREATION") } else { String::new() };
+        let name = filter("name", &format!("{SUPERVISOR}{id}"));
+        let actors = self.rows("actors", &format!("{waiting}{name}")).await?;
+        Ok(actors.into_iter().find_map(|row| row.demand(Wanting::Command)))
+    }
+
+    /// Lists rows of Ray's state that match the filters.
+    async fn rows(&self, what: &str, filters: &str) -> Result<Vec<Row>> {
+        let doing = format!("list Ray's {}", what.replace('_', " "));
+        let listing: Listing = self.read(&format!("/api/v0/{what}?detail=1&limit={LIMIT}{filters}"), &doing).await?;
+        Ok(listing.data.result.result)
+    }
+
+    /// What is in use on each node. Ray renames custom resources here, so they are left out.
+    async fn used(&self) -> Result<BTreeMap<String, Amounts>> {
+        #[derive(Deserialize)]
+        struct Answer {
+            data: Report,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Report {
+            #[serde(default)]
+            cluster_status: Option<Cluster>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Cluster {
+            #[serde(default)]
+            load_metrics_report: Option<Usage>,
+        }
+        let answer: Answer = self.read("/api/cluster_status", "ask Ray what is in use").await?;
+        let report = answer.data.cluster_status.and_then(|cluster| cluster.load_metrics_report);
+        let nodes = report.and_then(|report| report.usage_by_node).unwrap_or_default();
+        let known = ["CPU", "GPU", "memory"];
+        Ok(nodes
+            .into_iter()
+            .map(|(node, amounts)| {
+                let amounts = amounts.into_iter().filter(|(name, _)| known.contains(&name.as_str()));
+                (node, amounts.map(|(name, (used, _))| (name, used)).collect())
+            })
+            .collect())
+    }
+}
+
+impl Row {
+    /// The demand of a row; `None` for one that has its place reserved in a placement group, which waits for that.
+    fn demand(self, by: Wanting) -> Option<Demand> {
+        let bundles: Vec<Amounts> = match self.bundles {
+            Some(bundles) => bundles.into_iter().map(|bundle| bundle.unit_resources).collect(),
+            None => vec![self.required_resources.unwrap_or_default()],
+        };
+        if bundles.iter().flat_map(BTreeMap::keys).any(|name| name.contains("_group_")) {
+            return None;
+        }
+        Some(Demand { by, bundles, labels: self.label_selector.unwrap_or_default() })
+    }
+}
+
+/// One filter of a request to Ray's state.
+fn filter(key: &str, value: &str) -> String {
+    format!("&filter_keys={key}&filter_predicates=%3D&filter_values={value}")
+}
