@@ -83,30 +83,30 @@ mod tests {
     fn a_folder_is_merged_into_one_that_is_there() {
         let here = tempfile::tempdir().unwrap();
         let (from, to) = (here.path().join("from"), here.path().join("to"));
-        std::fs::create_dir_all(from.join("set/a")).unwrap();
-        std::fs::create_dir_all(to.join("set/a")).unwrap();
-        std::fs::write(from.join("set/a/new"), "four").unwrap();
-        std::fs::write(to.join("set/a/kept"), "x").unwrap();
+        fs_err::create_dir_all(from.join("set/a")).unwrap();
+        fs_err::create_dir_all(to.join("set/a")).unwrap();
+        fs_err::write(from.join("set/a/new"), "four").unwrap();
+        fs_err::write(to.join("set/a/kept"), "x").unwrap();
         symlink("a/new", from.join("set/link")).unwrap();
         let copied = copy_here(&from.join("set"), &to).unwrap();
         assert_eq!((copied.bytes, copied.left_out.count), (4, 0));
-        assert_eq!(std::fs::read_to_string(to.join("set/link")).unwrap(), "four");
+        assert_eq!(fs_err::read_to_string(to.join("set/link")).unwrap(), "four");
         assert!(to.join("set/a/kept").exists());
-        assert_eq!(std::fs::read_dir(&to).unwrap().count(), 1, "nothing else is left");
+        assert_eq!(fs_err::read_dir(&to).unwrap().count(), 1, "nothing else is left");
         copy_here(&from.join("set/a/new"), &to.join("renamed")).unwrap();
-        assert_eq!(std::fs::read_to_string(to.join("renamed")).unwrap(), "four");
+        assert_eq!(fs_err::read_to_string(to.join("renamed")).unwrap(), "four");
     }
 
     #[test]
     fn links_in_the_way_and_copies_into_themselves_are_refused() {
         let here = tempfile::tempdir().unwrap();
         let (file, to) = (here.path().join("file"), here.path().join("to"));
-        std::fs::write(&file, "new").unwrap();
-        std::fs::write(here.path().join("victim"), "old").unwrap();
-        std::fs::create_dir(&to).unwrap();
+        fs_err::write(&file, "new").unwrap();
+        fs_err::write(here.path().join("victim"), "old").unwrap();
+        fs_err::create_dir(&to).unwrap();
         symlink(here.path().join("victim"), to.join("file")).unwrap();
         assert!(copy_here(&file, &to).unwrap_err().to_string().contains("is a link here"));
-        assert_eq!(std::fs::read_to_string(here.path().join("victim")).unwrap(), "old");
+        assert_eq!(fs_err::read_to_string(here.path().join("victim")).unwrap(), "old");
         assert!(copy_here(here.path(), &to).unwrap_err().to_string().contains("into itself"));
         assert_eq!(copy_here(&file, &to.join("none/x")).unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(copy_here(&here.path().join("none"), &to).unwrap_err().kind(), ErrorKind::NotFound);

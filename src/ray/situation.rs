@@ -88,12 +88,15 @@ struct Bundle {
     unit_resources: Amounts,
 }
 
+/// Used and total amounts by resource.
+type InUse = BTreeMap<String, (f64, f64)>;
+
 /// The part of the autoscaler's report that says what is in use: used and total amounts by node.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Usage {
     #[serde(default)]
-    usage_by_node: Option<BTreeMap<String, BTreeMap<String, (f64, f64)>>>,
+    usage_by_node: Option<BTreeMap<String, InUse>>,
 }
 
 impl Client {

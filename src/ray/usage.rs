@@ -139,7 +139,7 @@ fn gpu_of(gpu: Gpu) -> GpuUsage {
 mod tests {
     use super::*;
 
-    /// Recorded from Ray 2.60.0, less what is not read; the GPUs are in the form that Ray's agent writes.
+    /// Written after the source of Ray 2.60.0, less what is not read; the GPUs are in the form that Ray's agent writes.
     const RECORDED: &str = include_str!("fixtures/nodes-summary.json");
 
     #[test]

@@ -121,7 +121,7 @@ mod tests {
         let here = tempfile::tempdir().unwrap();
         let data = here.path().canonicalize().unwrap().join("it's data");
         assert!(at(&data, "x", true).unwrap_err().contains("there is no data folder there"));
-        std::fs::create_dir_all(data.join("there")).unwrap();
+        fs_err::create_dir_all(data.join("there")).unwrap();
         let shown = data.display();
         assert_eq!(at(&data, "x", true).unwrap(), format!("{shown} ./x"));
         assert_eq!(at(&data, "a/b/c", true).unwrap(), format!("{shown}/a/b ./c"));
@@ -137,7 +137,7 @@ mod tests {
     fn no_link_that_a_job_left_is_followed() {
         let here = tempfile::tempdir().unwrap();
         let data = here.path().join("data");
-        std::fs::create_dir_all(here.path().join("home/.ssh")).unwrap();
+        fs_err::create_dir_all(here.path().join("home/.ssh")).unwrap();
         std::fs::create_dir(&data).unwrap();
         symlink(here.path().join("home"), data.join("out")).unwrap();
         for path in ["out/x", "out/", "out/.ssh/authorized_keys", "./out/.ssh/"] {
