@@ -26,7 +26,7 @@ fn a_wrong_run_is_refused_before_anything_is_made() {
     refused(&env, &["--fetch", "b/x", "--", "true"], "`a/x` has the same name");
     for (outputs, text) in [
         ("[/etc/passwd]", "cluster.yaml:2:10"),
-        ("[a/x, b/y, b/x]", "cluster.yaml:2:22: outputs[2]: has the same name as `a/x`"),
+        ("[a/x, b/y, b/x]", "cluster.yaml:2:21: outputs[2]: has the same name as `a/x`"),
         ("results", "cluster.yaml:2:10: outputs: is"),
     ] {
         env.write("cluster.yaml", &format!("name: x\noutputs: {outputs}\n"));
