@@ -12,7 +12,8 @@ use serde_json::Value;
 use crate::support::{Outcome, TestEnv};
 
 /// A spec of one small worker, whose name is `t`.
-pub(super) const SPEC: &str = "name: t\nray: {workers: {count: 1}}\n";
+/// With CPUs given, a further worker changes nothing for the first: without, they would share the host anew.
+pub(super) const SPEC: &str = "name: t\nray: {workers: {count: 1, cpus: 1}}\n";
 /// A launcher of nodes that never becomes Ray.
 pub(super) const SLEEPER: &str = "import sys, time\nprint('asleep', sys.argv[1:], flush=True)\ntime.sleep(900)\n";
 /// A spec for nodes that never become Ray: it is not waited for them.
