@@ -46,6 +46,14 @@ pub struct ObservedProject {
     pub remains: Vec<String>,
 }
 
+impl ObservedProject {
+    /// Whether it is only what `down --keep-data` has kept: volumes and the data folder.
+    pub(super) fn is_kept_data(&self) -> bool {
+        let is_data = |what: &String| what.starts_with("volume ") || what.starts_with("data folder ");
+        !self.running && self.nodes.is_empty() && !self.remains.is_empty() && self.remains.iter().all(is_data)
+    }
+}
+
 /// Everything found to exist of one cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observed {

@@ -21,6 +21,8 @@ impl Work<'_> {
                 }
             } else if !desired.projects.iter().any(|wanted| wanted.key == found.key) {
                 self.outcome.plan.add(&found.key, Action::Clean { host }, why_not, Vec::new());
+            } else if found.is_kept_data() {
+                // The next deployment uses it.
             } else if !self.host_stays(desired, Some(&found.host)) {
                 // The host itself may outlive its place in the cluster: nothing of ours may stay on it.
                 let why = "its host is replaced";
@@ -57,7 +59,7 @@ impl Work<'_> {
     /// Deploys every project that is not as wanted. Compose changes projects in place: nothing is ended first.
     pub(super) fn deploy(&mut self, desired: &Desired) {
         for wanted in &desired.projects {
-            let found = self.observed.projects.iter().find(|found| found.key == wanted.key);
+            let found = self.observed.projects.iter().find(|found| found.key == wanted.key && !found.is_kept_data());
             let cause = match found {
                 None => "it does not run yet".to_owned(),
                 Some(_) if self.renewed.contains(&wanted.host) => "its host is replaced".to_owned(),

@@ -212,3 +212,27 @@ fn a_pending_resource_is_waited_for_and_not_replaced() {
     assert!(plan.to_string().starts_with("#1 host-0, wait for: it is being created"), "{plan}");
     assert_eq!(plan.operations.len(), 1, "{plan}");
 }
+
+/// What `down --keep-data` kept is used again by the next `up`, and removed by a `down` without it.
+#[test]
+fn kept_data_is_not_cleaned_by_up() {
+    let kept = |remains: &[&str]| ObservedProject {
+        key: Key::project(0),
+        host: Key::host(0),
+        id: "x".to_owned(),
+        digest: None,
+        health: Health::Good,
+        running: false,
+        nodes: Vec::new(),
+        remains: remains.iter().map(|&what| what.to_owned()).collect(),
+    };
+    let plan = |goal: &Goal, remains: &[&str]| {
+        let observed = Observed { projects: vec![kept(remains)], ..Observed::default() };
+        reconcile(goal, &nothing_known(), &observed).plan.to_string()
+    };
+    let (up, data) = (Goal::Up(two_projects()), ["volume models", "data folder /var/lib/gpucl/x/data"]);
+    let text = plan(&up, &data);
+    assert!(text.contains("project-0, deploy: it does not run yet") && !text.contains("clean"), "{text}");
+    assert!(plan(&up, &[data[0], "network x"]).contains("project-0, clean host"), "more than data is cleaned");
+    assert!(plan(&Goal::Down, &data).contains("project-0, clean host"));
+}
