@@ -61,6 +61,10 @@ fan-out hosts="1,8,32,128": testbed-up
     peers=${XDG_CACHE_HOME:-$HOME/.cache}/gpucl-testbed/peers; [ -x $peers/bin/pyinfra ] || (python3 -m venv $peers && $peers/bin/pip install -q ansible-core==2.19.14 pyinfra==3.10.0); \
         GPUCL_PEERS=$peers GPUCL_HOSTS={{ hosts }} cargo test --test main hosts::many -- --ignored --nocapture
 
+# `sync` against rsync, 10,000 small files and one large one, through an sshd of this user; the ratio of the times
+sync-bench bytes="1073741824":
+    GPUCL_SYNC_BYTES={{ bytes }} cargo test --test main sync_against_rsync -- --ignored --nocapture
+
 # startup time and memory of the program
 bench:
     cargo build --release
@@ -92,6 +96,14 @@ crash-matrix:
 # kill `up` and `down` at random moments of a real cluster; what still runs after the next `down`?
 kill-rounds rounds="8":
     GPUCL_ROUNDS={{ rounds }} cargo test --test main after_random_kills -- --ignored --nocapture
+
+# the course lab of examples/lab, block by block: on_an_ssh_host, on_this_machine or at_chameleon
+lab where="on_this_machine":
+    cargo test --test main lab::{{ where }} -- --ignored --nocapture
+
+# PyTorch itself in containers on a host of the testbed: training on four workers, and data loaders (6 GB, ten minutes)
+lab-torch: testbed-up
+    cargo test --test main hosts::torch -- --ignored --nocapture
 
 # every mutating call to Chameleon, with every fault: on stand-ins, then on the real services (half an hour)
 chameleon-matrix:

@@ -26,6 +26,7 @@ pub mod providers;
 pub mod ray;
 pub mod render;
 pub mod runtime;
+pub mod s3;
 #[path = "../sandbox/mod.rs"]
 pub mod sandbox;
 pub mod secret;

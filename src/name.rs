@@ -141,6 +141,11 @@ impl Key {
         Self(format!("l{letters}"))
     }
 
+    /// The key of the object store.
+    pub(crate) fn object_store() -> Self {
+        Self::service("objectstore")
+    }
+
     /// The key of a service, such as `grafana`; `kind` is a-z only.
     pub(crate) fn service(kind: &str) -> Self {
         Self(kind.to_owned())

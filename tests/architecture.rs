@@ -156,6 +156,7 @@ const ORDER: &[&str] = &[
     "name",
     "event",
     "ray",
+    "s3",
     "render",
     "host",
     "playbook",

@@ -69,6 +69,7 @@ fn all_kinds() -> BTreeSet<&'static str> {
         Action::Await { .. } => "wait for",
         Action::Prepare { .. } => "prepare",
         Action::SetFirewall { .. } => "set firewall",
+        Action::Fill { .. } => "fill data",
         Action::Deploy { .. } => "deploy",
         Action::StopProject { .. } => "stop project",
         Action::Clean { .. } => "clean host",
@@ -76,7 +77,8 @@ fn all_kinds() -> BTreeSet<&'static str> {
     };
     let clean = Action::Clean { host: gpucl::name::Key::host(0) };
     assert_eq!(name(&clean), clean.name());
-    ["acquire", "wait for", "prepare", "set firewall", "deploy", "stop project", "clean host", "release"].into()
+    ["acquire", "wait for", "prepare", "set firewall", "fill data", "deploy", "stop project", "clean host", "release"]
+        .into()
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 //! All of these but `copies`, which takes an sshd of its own, need `testbed/hosts`, root, and Docker's engine, which
 //! `testbed/hosts/up` installs and starts.
 
+mod by_hand;
 mod closed;
 mod copies;
 mod data;
@@ -10,9 +11,14 @@ mod every;
 mod inside;
 mod many;
 mod one_host;
+mod setup;
 mod spec;
+mod sync_bench;
 mod testbed;
+mod torch;
 mod trace;
 mod trouble;
 
-pub(crate) use testbed::{docker, example, gpucl, openstack_script, testbed, with_data};
+pub(crate) use data::data_in_and_results_out;
+pub(crate) use spec::spec;
+pub(crate) use testbed::{TestHost, docker, example, gpucl, openstack_script, testbed, use_images, with_data};

@@ -289,7 +289,7 @@ fn another_user_of_the_machine_is_refused_by_every_service() {
     let (_, public) = cloud.pair("ours");
     let _ = cloud.instance(&public);
     let (site, _) = Running::start(&env, &["sandbox", "chameleon"]);
-    env.write("cluster.yaml", "name: t\nray: {workers: {count: 1}}\n");
+    env.write("cluster.yaml", "name: t\nservices: {object_store: true}\nray: {workers: {count: 1}}\n");
     let up = env.unmasked(&["up", "--yes"]).output().unwrap();
     assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
     let job = "import ray, time; ray.init(); ray.get(ray.remote(lambda: time.sleep(600)).remote())";
@@ -310,6 +310,7 @@ fn another_user_of_the_machine_is_refused_by_every_service() {
         "host of a stand-in",
         "GCS",
         "raylet",
+        "object store",
     ] {
         assert!(processes.contains(name), "{name} does not run: {processes}");
     }

@@ -1,7 +1,7 @@
 """The lab's data and model: photos of food in eleven classes, and a MobileNetV2 that tells them apart.
 
-With Food-11 in the folder that FOOD11_DATA_DIR names (`training/CLASS/*.jpg`, `validation/...`), those photos are used.
-Without it, images of the same shape are made on the spot, so that everything runs on a cluster without the data set.
+With Food-11 as a data set of the cluster (`training/CLASS/*.jpg`, `validation/...`), those photos are used. Without it,
+images of the same shape are made on the spot, so that everything runs on a cluster without the data set.
 """
 
 import os
@@ -26,7 +26,7 @@ def made(number, seed, side=64):
 
 def loaders(batch_size, number=1024):
     """Returns the loaders of the training and of the validation data."""
-    folder = pathlib.Path(os.environ.get("FOOD11_DATA_DIR", "/mnt/Food-11"))
+    folder = pathlib.Path(os.environ["GPUCL_DATA"], "Food-11")
     if (folder / "training").is_dir():
         change = transforms.Compose([transforms.Resize((224, 224)), transforms.ToTensor()])
         train, check = (datasets.ImageFolder(folder / name, change) for name in ("training", "validation"))

@@ -97,10 +97,15 @@ fn hosts(state: &State) -> Vec<Value> {
             "id": boot.id, "name": instance.name, "status": instance.status(), "hostname": boot.hostname,
             "type": boot.instance_type, "gpus": boot.gpus, "region": boot.region, "user_data": boot.user_data,
             "public_keys": boot.public_keys, "silent": boot.silent.as_secs_f64(), "answers": instance.answers,
-            "private_ip": instance.private_ip, "is_wired": matches!(instance.host, Host::At(_)),
+            "private_ip": instance.private_ip, "file_systems": mounts_of(instance), "is_wired": matches!(instance.host, Host::At(_)),
         })
     };
     state.instances.iter().filter(is_meant).map(view).collect()
+}
+
+/// The file systems that are attached to an instance: their ids and mount points.
+fn mounts_of(instance: &Instance) -> Vec<Value> {
+    instance.mounts.iter().map(|(id, at)| json!({"id": id, "mount_point": at})).collect()
 }
 
 fn wired(state: &mut State, id: &str, body: &Value) -> Answer {

@@ -39,6 +39,15 @@ pub(crate) enum Command {
     /// Run and follow jobs
     #[command(subcommand)]
     Job(commands::job::Command),
+    /// List the workers; stop, start or kill one of them
+    #[command(subcommand)]
+    Worker(commands::worker::Command),
+    /// Cause a fault on purpose, and measure how the cluster recovers
+    #[command(subcommand)]
+    Drill(commands::drill::Command),
+    /// Store values that jobs get as environment variables, such as tokens
+    #[command(subcommand)]
+    Secret(commands::secret::Command),
     /// Print the logs of nodes and services
     Logs(commands::logs::Args),
     /// Run a command on the hosts
@@ -47,6 +56,11 @@ pub(crate) enum Command {
     Ssh(commands::ssh::Args),
     /// Copy files and folders to or from a host, such as `gpucl cp data head:`
     Cp(commands::cp::Args),
+    /// Make a folder the same on a host and here: send only what differs, such as `gpucl sync data head:data`
+    Sync(commands::sync::Args),
+    /// List, read, write and delete objects of the cluster's object store
+    #[command(subcommand)]
+    Store(commands::store::Command),
     /// Forward a local port to a port of a host, until Ctrl-C
     PortForward(commands::port_forward::Args),
     /// Open a cluster's web pages, logged in, until Ctrl-C
@@ -111,10 +125,15 @@ impl Command {
             Self::Verify(args) => commands::verify::run(app, args).await,
             Self::List(args) => commands::list::run(app, args).await,
             Self::Job(command) => commands::job::run(app, command).await,
+            Self::Worker(command) => commands::worker::run(app, command).await,
+            Self::Drill(command) => commands::drill::run(app, command).await,
+            Self::Secret(command) => commands::secret::run(app, command),
             Self::Logs(args) => commands::logs::run(app, args).await,
             Self::Exec(args) => commands::exec::run(app, args).await,
             Self::Ssh(args) => commands::ssh::run(app, args).await,
             Self::Cp(args) => commands::cp::run(app, args).await,
+            Self::Sync(args) => commands::sync::run(app, args).await,
+            Self::Store(command) => commands::store::run(app, command).await,
             Self::PortForward(args) => commands::port_forward::run(app, args).await,
             Self::Dashboard(args) => commands::dashboard::run(app, args).await,
             Self::Env(args) => commands::env::run(app, args).await,

@@ -36,6 +36,7 @@ pub(crate) fn start(
     cluster: &ClusterName,
     spec: &SpecArgs,
     new_spec: bool,
+    update_files: bool,
     wait_capacity: Option<Duration>,
 ) -> Result<Identity> {
     let doing = || format!("start the process that waits for the hosts of {cluster}");
@@ -43,7 +44,7 @@ pub(crate) fn start(
     record.parent().map_or(Ok(()), create_private_dir).doing(ErrorKind::State, doing)?;
     let out = fs_err::File::create(&record).doing(ErrorKind::State, doing)?;
     let program = std::env::current_exe().doing(ErrorKind::Internal, doing)?;
-    let arguments = arguments(app, cluster, spec, new_spec, wait_capacity);
+    let arguments = arguments(app, cluster, spec, new_spec, update_files, wait_capacity);
     // It calls the cloud as this process does, so it inherits the environment; programs on hosts get none of it.
     let child = std::process::Command::new(program)
         .args(arguments)
@@ -61,6 +62,7 @@ fn arguments(
     cluster: &ClusterName,
     spec: &SpecArgs,
     new_spec: bool,
+    update_files: bool,
     wait_capacity: Option<Duration>,
 ) -> Vec<OsString> {
     let mut arguments: Vec<OsString> =
@@ -77,6 +79,9 @@ fn arguments(
     arguments.extend(spec.allow_mount.iter().map(|path| OsString::from(format!("--allow-mount={path}"))));
     if new_spec {
         arguments.push("--new-spec".into());
+    }
+    if update_files {
+        arguments.push("--update-files".into());
     }
     if let Some(wait) = wait_capacity {
         arguments.extend(["--wait-capacity".into(), human::duration(wait).into()]);
@@ -219,7 +224,7 @@ mod tests {
             allow_path: vec!["../keys".into(), "-odd folder".into()],
             allow_mount: vec!["/etc/ssl".into()],
         };
-        let given = arguments(&app, &"demo".parse().unwrap(), &spec, true, Some(Duration::from_secs(60)));
+        let given = arguments(&app, &"demo".parse().unwrap(), &spec, true, true, Some(Duration::from_secs(60)));
         let parsed = Arguments::try_parse_from(std::iter::once("gpucl".into()).chain(given)).unwrap();
         let text = format!("{parsed:?}");
         assert!(
@@ -227,6 +232,6 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("allow_mount: [\"/etc/ssl\"]"), "{text}");
-        assert!(text.contains("new_spec: true, wait_capacity: Some(60s)"), "{text}");
+        assert!(text.contains("new_spec: true, update_files: true, wait_capacity: Some(60s)"), "{text}");
     }
 }

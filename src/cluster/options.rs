@@ -19,6 +19,8 @@ pub struct UpOptions {
     pub new_spec: bool,
     /// Wait for hosts that become available later, instead of returning [`super::UpOutcome::Later`].
     pub scheduled_up: bool,
+    /// Look up the commits of the spec's repositories again.
+    pub update_files: bool,
     /// The cluster is for one run, which takes it down: an error names no way to go on with what is there.
     pub one_run: bool,
     /// How long to wait for capacity; overrides `capacity.wait` of the spec.

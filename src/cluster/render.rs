@@ -177,8 +177,15 @@ pub async fn render(settings: &Settings, loaded: &Loaded) -> Result<Vec<Rendered
         // One file per stage, as for existing hosts, whose preparation knows the addresses of the others.
         let others = if hosts.len() < 2 { Others::None } else { Others::Known };
         let library = &settings.library;
-        let prepare =
-            runtime.preparation(&PrepareRequest { spec, nodes: &nodes, hosts: &hosts, others, host, library })?;
+        let prepare = runtime.preparation(&PrepareRequest {
+            spec,
+            nodes: &nodes,
+            hosts: &hosts,
+            others,
+            host,
+            library,
+            files: &[],
+        })?;
         let home = &host.folders.home;
         put(format!("{folder}/prepare.sh"), playbook::program_text(home, &prepare)?.into());
         put(format!("{folder}/deploy.sh"), playbook::program_text(home, &deployment.stage)?.into());

@@ -14,8 +14,12 @@ pub struct NodeReport {
     pub name: String,
     /// The name of its group, if that has one.
     pub group: Option<String>,
+    /// The host's display name: `host-0`.
+    pub host: String,
     /// Whether it is running.
     pub running: bool,
+    /// Whether it was stopped by hand, and not started since.
+    pub stopped_by_hand: bool,
     /// Its process id, for a cluster on this machine.
     pub pid: Option<u32>,
     /// The time since its start, in seconds.

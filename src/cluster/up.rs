@@ -1,6 +1,7 @@
 //! `up`: from nothing, or from whatever exists, to a verified cluster.
 
 use super::open::{same_file, same_kind};
+use super::pin::{Pins, pinned};
 use super::{Settings, UpOptions, UpOutcome, backend};
 use crate::error::Result;
 use crate::spec::Loaded;
@@ -17,5 +18,7 @@ pub async fn up(settings: &Settings, loaded: &Loaded, options: &UpOptions) -> Re
             same_file(known.state(), options.path.as_deref())?;
         }
     }
-    backend::of(&loaded.spec)?.up(settings, loaded, options, known).await
+    let pins = if options.update_files { Pins::Update } else { Pins::Keep };
+    let loaded = pinned(loaded, known.as_ref().and_then(|known| known.state().spec.as_ref()), pins).await?;
+    backend::of(&loaded.spec)?.up(settings, &loaded, options, known).await
 }

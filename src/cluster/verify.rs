@@ -11,7 +11,7 @@ use crate::state::{ClusterState, Lock, Store};
 pub async fn verify(settings: &Settings, name: &ClusterName) -> Result<Verified> {
     let _lock = Lock::take(&settings.paths, name, "verify")?;
     let store = Store::open(&settings.paths, name)?.ok_or_else(|| unknown(&settings.paths, name))?;
-    let spec = store.state().spec.clone().ok_or_else(|| unknown(&settings.paths, name))?;
+    let spec = store.state().running_spec().cloned().ok_or_else(|| unknown(&settings.paths, name))?;
     backend::of(&spec)?.verify(settings, &spec, store).await
 }
 

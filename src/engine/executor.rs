@@ -169,7 +169,7 @@ async fn journalled(operation: &Operation, world: &dyn World, ledger: &Ledger) -
             ledger.write(Record::Ready { key: key.clone() })
         }
         // Preparing a host does not create it: its item stays as it is.
-        Action::Prepare { .. } | Action::SetFirewall { .. } => call.await,
+        Action::Prepare { .. } | Action::SetFirewall { .. } | Action::Fill { .. } => call.await,
         Action::Deploy { .. } => {
             let digest = String::new();
             ledger.write(Record::Requested { key: key.clone(), kind: ItemKind::Project, digest })?;

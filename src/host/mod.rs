@@ -9,7 +9,9 @@ mod copy;
 mod file;
 mod lines;
 mod local;
+mod secrets;
 mod ssh;
+mod sync;
 
 use std::time::Duration;
 
@@ -18,12 +20,14 @@ use async_trait::async_trait;
 pub use copy::copy_here;
 pub use file::StageFile;
 pub use local::LocalHost;
+pub use secrets::{put_secrets, put_secrets_here, remove_secrets, remove_secrets_here};
 pub use ssh::{
-    Connections, Copied, HostEntry, HostPath, LeftOut, OnBytes, SshHost, SshTarget, TargetFault, Tunnel, Way,
-    user_fault,
+    Connections, Copied, Ended, HostEntry, HostPath, LeftOut, OnBytes, Run, SshHost, SshTarget, TargetFault, Tunnel,
+    Way, user_fault,
 };
 
 use crate::error::{Error, ErrorKind, Result};
+pub use sync::{Differences, End, Excludes, Here, Progress, SyncOptions, Synced, There, compare};
 
 /// Where a line of a program's output came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

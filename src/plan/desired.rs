@@ -28,6 +28,8 @@ pub struct Preparation {
     pub host: Key,
     /// The digest of that state.
     pub digest: String,
+    /// The digest of the spec's `setup`, which is installed with it.
+    pub setup: Option<String>,
     /// The host that it is reached through, if any.
     pub behind: Option<Key>,
 }
@@ -38,6 +40,15 @@ pub struct FirewallGoal {
     /// The key of the host.
     pub host: Key,
     /// The digest of the rules; empty while the address of a host is unknown.
+    pub digest: String,
+}
+
+/// The data sets that a host should have before nodes run on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataGoal {
+    /// The key of the host.
+    pub host: Key,
+    /// The digest of the data sets; empty while the host is unknown.
     pub digest: String,
 }
 
@@ -73,6 +84,8 @@ pub struct Desired {
     /// The firewall of each host, if that is known only once all hosts exist. Empty for a single host, and for hosts
     /// that exist beforehand: their preparation includes it.
     pub firewalls: Vec<FirewallGoal>,
+    /// The data sets of each host; empty when there are none.
+    pub data: Vec<DataGoal>,
     /// Hosts open no ports to each other, so that preparing one needs no addresses of the others.
     pub apart: bool,
     /// The project of each host.

@@ -9,7 +9,7 @@ mod share;
 #[cfg(test)]
 mod tests;
 
-pub use desired::{Desired, FirewallGoal, Machine, NodeRequest, Preparation, ProjectRequest, desired};
+pub use desired::{DataGoal, Desired, FirewallGoal, Machine, NodeRequest, Preparation, ProjectRequest, desired};
 pub use observed::{Health, Observed, ObservedNode, ObservedProject};
 pub use operation::{Action, Change, NodeChange, Operation, Plan};
 pub use price::Price;

@@ -63,6 +63,8 @@ pub struct Observed {
     pub prepared: BTreeMap<Key, String>,
     /// The digest of each host's firewall rules.
     pub firewalls: BTreeMap<Key, String>,
+    /// The digest of each host's data sets; empty where one of them is gone or fails its check.
+    pub filled: BTreeMap<Key, String>,
     /// The projects on hosts that have one.
     pub projects: Vec<ObservedProject>,
 }

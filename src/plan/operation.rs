@@ -33,6 +33,11 @@ pub enum Action {
         /// The digest of the firewall's rules.
         digest: String,
     },
+    /// Fill a host's data sets, before any node starts.
+    Fill {
+        /// The digest of the data sets.
+        digest: String,
+    },
     /// Bring a host's files, nodes and services to what the spec says, and wait until they are healthy.
     Deploy {
         /// The key of the host.
@@ -65,6 +70,7 @@ impl Action {
             Self::Await { .. } => "wait for",
             Self::Prepare { .. } => "prepare",
             Self::SetFirewall { .. } => "set firewall",
+            Self::Fill { .. } => "fill data",
             Self::Deploy { .. } => "deploy",
             Self::StopProject { .. } => "stop project",
             Self::Clean { .. } => "clean host",

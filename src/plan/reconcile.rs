@@ -58,6 +58,7 @@ pub fn reconcile(goal: &Goal, known: &ClusterState, observed: &Observed) -> Outc
     if *goal != Goal::Stop {
         work.resources(desired, why_not);
         work.prepare(desired);
+        work.fill(desired);
         work.firewalls(desired);
     }
     work.deploy(desired);
@@ -174,6 +175,7 @@ impl Work<'_> {
             let cause = match self.observed.prepared.get(&preparation.host) {
                 _ if self.renewed.contains(&preparation.host) => "it is new",
                 Some(digest) if *digest == preparation.digest => continue,
+                _ if self.has_other_setup(desired, &preparation.host) => "its setup has changed",
                 Some(_) => "its preparation has changed",
                 None => "it is not prepared yet",
             };

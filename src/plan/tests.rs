@@ -10,7 +10,7 @@ use super::*;
 use crate::name::{Key, Scope};
 use crate::provider::{Finding, ObservedResource, ResourceKind, ResourceRequest};
 use crate::spec::{NodeSpec, Spec};
-use crate::state::{ClusterState, ItemKind, Record};
+use crate::state::{ClusterState, ItemKind, Notes, ProjectNotes, Record};
 
 fn spec(text: &str) -> Spec {
     serde_json::from_value(serde_yaml::from_str(text).unwrap()).unwrap()
@@ -25,7 +25,7 @@ fn wanted(text: &str) -> Desired {
     let request = |node: &NodeSpec| NodeRequest { key: node.key.clone(), digest: Some(node.digest()) };
     Desired {
         resources: vec![host()],
-        preparations: vec![Preparation { host: Key::host(0), digest: "p1".to_owned(), behind: None }],
+        preparations: vec![Preparation { host: Key::host(0), digest: "p1".to_owned(), setup: None, behind: None }],
         projects: vec![ProjectRequest {
             key: Key::project(0),
             host: Key::host(0),
@@ -213,6 +213,26 @@ fn a_node_that_ended_is_started_again_and_nothing_else() {
         "#1 project-0, deploy: worker-0 is exited
     keep head: it is as it should be
     start worker-0: it no longer runs
+    keep worker-1: it is as it should be",
+    );
+}
+
+#[test]
+fn a_worker_that_was_stopped_by_hand_is_started_and_the_plan_says_so() {
+    let wanted = wanted(TWO);
+    let (mut known, mut observed) = after(&wanted);
+    let notes = ProjectNotes { stopped_by_hand: [Key::worker(0)].into(), ..ProjectNotes::default() };
+    let record = Record::Noted { key: Key::project(0), notes: Notes::Project(Box::new(notes)) };
+    known.apply(record, jiff::Timestamp::UNIX_EPOCH);
+    observed.projects[0].nodes[1].running = false;
+    observed.projects[0].health = Health::Broken("worker-0 was stopped by hand".to_owned());
+    plans(
+        Goal::Up(wanted),
+        &known,
+        &observed,
+        "#1 project-0, deploy: worker-0 was stopped by hand
+    keep head: it is as it should be
+    start worker-0: it was stopped by hand
     keep worker-1: it is as it should be",
     );
 }

@@ -1,9 +1,11 @@
 //! A client of Ray's HTTP API, with token authentication: nodes, jobs, logs, packages.
 
 mod access;
+mod cancel;
 mod client;
 mod entrypoint;
 mod fit;
+mod holding;
 mod jobs;
 mod logs;
 mod nodes;
@@ -17,11 +19,13 @@ mod usage;
 pub use access::{Access, Setting, Shell};
 pub use client::{Client, TokenChoice, Version};
 pub use entrypoint::shell_line;
+pub use holding::Holding;
 pub use jobs::{Job, JobStatus, SubmitRequest, check_id, exit_code};
 pub use logs::{Follow, FollowOptions, Followed, LogTail};
-pub use nodes::Node;
-pub use package::{OnProgress, Package, SIZE_LIMIT, UploadOutcome};
+pub use nodes::{NAME_LABEL, Node};
+pub use package::{ListedFile, OnProgress, Package, SIZE_LIMIT, UploadOutcome, files_of};
 pub use reason::reason;
+pub use requirements::requirements_of;
 pub use runtime_env::{Module, ModuleSource, RuntimeEnv, WorkingDir};
 pub use situation::{Amounts, Demand, Situation, Wanting};
 pub use usage::{GpuUsage, Usage};

@@ -28,13 +28,18 @@ pub struct Node {
     pub start_time: Option<jiff::Timestamp>,
 }
 
-/// The label with the node's name in the cluster, set when it is started.
-const NAME_LABEL: &str = "gpucl.dev/node";
+/// The label with the node's name in the cluster, such as `worker-0`, set when it is started.
+pub const NAME_LABEL: &str = "gpucl.dev/node";
 
 impl Node {
     /// Its name in the cluster, such as `worker-0`; else its IP address.
     pub fn name(&self) -> &str {
-        self.labels.get(NAME_LABEL).unwrap_or(&self.address)
+        self.given_name().unwrap_or(&self.address)
+    }
+
+    /// Its name in the cluster, if gpucl started it.
+    pub fn given_name(&self) -> Option<&str> {
+        self.labels.get(NAME_LABEL).map(String::as_str)
     }
 }
 

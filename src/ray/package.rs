@@ -198,6 +198,28 @@ impl Entry {
     }
 }
 
+/// A file of a folder, as it would be packed.
+#[derive(Debug, Clone)]
+pub struct ListedFile {
+    /// Its path from the folder.
+    pub name: String,
+    /// Its own path.
+    pub path: PathBuf,
+    /// Whether it can be executed.
+    pub executable: bool,
+}
+
+/// The files of a folder that [`Package::of_folder`] would pack, and what it would leave out although no pattern
+/// excludes it, with the reason.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn files_of(folder: &Path) -> Result<(Vec<ListedFile>, Vec<String>)> {
+    let (entries, skipped) = list(folder, &[])?;
+    let listed = |entry: Entry| ListedFile { name: entry.name, path: entry.path, executable: entry.executable };
+    Ok((entries.into_iter().filter(|entry| !entry.is_dir).map(listed).collect(), skipped))
+}
+
 /// Reads a file that is uploaded as it is.
 fn read_whole(path: &Path, doing: &str) -> Result<Vec<u8>> {
     let size = fs_err::metadata(path).doing(ErrorKind::Usage, || doing.to_owned())?.len();

@@ -98,6 +98,9 @@ fn death(message: &str) -> String {
     if message.contains("node has died") || message.contains("marked dead") || message.contains("node was terminated") {
         return "the node that ran its command was lost".to_owned();
     }
+    if message.contains("it was cancelled before it started") {
+        return "it was stopped while it waited, before its command ran".to_owned();
+    }
     format!("the process that ran its command died: {}", death_detail(message))
 }
 

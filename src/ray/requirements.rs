@@ -17,23 +17,38 @@ const DEPTH_LIMIT: usize = 20;
 /// # Errors
 /// If a file cannot be read, includes itself, or names a constraints file on this machine.
 pub(super) fn read(path: &Path, doing: &str) -> Result<Value> {
-    let mut found = Vec::new();
-    collect(path, doing, &mut Vec::new(), &mut found)?;
-    Ok(found.into_iter().map(Value::String).collect())
+    let text = |path: &Path| read_text_within(path, RECORD_LIMIT).doing(ErrorKind::Usage, || doing.to_owned());
+    Ok(requirements_of(path, doing, &text)?.into_iter().map(Value::String).collect())
 }
 
-fn collect(path: &Path, doing: &str, within: &mut Vec<PathBuf>, found: &mut Vec<String>) -> Result<()> {
+/// The requirements of a file and of those that it includes, without comments and duplicates; `text` reads each of them.
+///
+/// # Errors
+/// If a file cannot be read, includes itself, or names a constraints file on this machine.
+pub fn requirements_of(path: &Path, doing: &str, text: &dyn Fn(&Path) -> Result<String>) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    collect(path, doing, text, &mut Vec::new(), &mut found)?;
+    Ok(found)
+}
+
+fn collect(
+    path: &Path,
+    doing: &str,
+    text: &dyn Fn(&Path) -> Result<String>,
+    within: &mut Vec<PathBuf>,
+    found: &mut Vec<String>,
+) -> Result<()> {
     let wrong = |cause: String| Error::new(ErrorKind::Usage, doing).because(cause);
     if within.iter().any(|outer| outer == path) || within.len() >= DEPTH_LIMIT {
         return Err(wrong(format!("`{}` includes itself", path.display())));
     }
-    let text = read_text_within(path, RECORD_LIMIT).doing(ErrorKind::Usage, || doing.to_owned())?;
+    let content = text(path)?;
     within.push(path.to_owned());
     let folder = path.parent().unwrap_or(Path::new("."));
-    for (number, line) in requirements(&text) {
+    for (number, line) in requirements(&content) {
         match file_option(&line) {
             Some((FileOption::Requirement, name)) if !name.contains("://") => {
-                collect(&folder.join(name), doing, within, found)?;
+                collect(&folder.join(name), doing, text, within, found)?;
             }
             Some((FileOption::Constraint, name)) if !name.contains("://") => {
                 return Err(wrong(format!(

@@ -98,6 +98,11 @@ impl RuntimeEnv {
         Ok(())
     }
 
+    /// Whether the job gets this variable.
+    pub fn has_variable(&self, name: &str) -> bool {
+        self.fields.get("env_vars").and_then(Value::as_object).is_some_and(|variables| variables.contains_key(name))
+    }
+
     /// Removes and returns the local working folder, if there is one. `chosen` is the one from the command line, which
     /// may be a URL as well.
     ///

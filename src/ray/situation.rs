@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::client::Client;
 use super::jobs::{Job, JobStatus, check_known_form};
@@ -10,7 +11,7 @@ use super::nodes::Node;
 use crate::error::Result;
 
 /// The name of the actor that runs a job's command, as Ray makes it from the job's id.
-const SUPERVISOR: &str = "_ray_internal_job_actor_";
+pub(super) const SUPERVISOR: &str = "_ray_internal_job_actor_";
 /// How many waiting tasks and actors are read: a few are enough to say what a job waits for.
 const LIMIT: usize = 100;
 
@@ -53,18 +54,18 @@ pub enum Wanting {
 }
 
 #[derive(Deserialize)]
-struct Listing {
-    data: Data,
+struct Listing<T> {
+    data: Data<T>,
 }
 
 #[derive(Deserialize)]
-struct Data {
-    result: Rows,
+struct Data<T> {
+    result: Rows<T>,
 }
 
 #[derive(Deserialize)]
-struct Rows {
-    result: Vec<Row>,
+struct Rows<T> {
+    result: Vec<T>,
 }
 
 /// A row of Ray's actors, tasks or placement groups; each has a part of these.
@@ -113,15 +114,16 @@ impl Client {
         if let (JobStatus::Running, Some(core)) = (job.status, &job.job_id) {
             check_known_form(core, "read what the job waits for")?;
             let of = |key: &str, state: &str| format!("{}{}", filter(key, core), filter("state", state));
-            let actors = self.rows("actors", &of("job_id", "PENDING_CREATION")).await?;
+            let actors: Vec<Row> = self.rows("actors", &of("job_id", "PENDING_CREATION"), LIMIT).await?;
             demands.extend(actors.into_iter().filter_map(|row| {
                 let class = row.class_name.clone().unwrap_or_default();
                 row.demand(Wanting::Actor(class))
             }));
-            let groups = self.rows("placement_groups", &of("creator_job_id", "PENDING")).await?;
+            let groups: Vec<Row> = self.rows("placement_groups", &of("creator_job_id", "PENDING"), LIMIT).await?;
             demands.extend(groups.into_iter().filter_map(|row| row.demand(Wanting::Group)));
             let tasks = format!("{}{}", of("job_id", "PENDING_NODE_ASSIGNMENT"), filter("type", "NORMAL_TASK"));
-            demands.extend(self.rows("tasks", &tasks).await?.into_iter().filter_map(|row| {
+            let tasks: Vec<Row> = self.rows("tasks", &tasks, LIMIT).await?;
+            demands.extend(tasks.into_iter().filter_map(|row| {
                 let function = row.func_or_class_name.clone().unwrap_or_default();
                 row.demand(Wanting::Task(function))
             }));
@@ -138,14 +140,14 @@ impl Client {
         let waiting =
             if job.status == JobStatus::Pending { filter("state", "PENDING_CREATION") } else { String::new() };
         let name = filter("name", &format!("{SUPERVISOR}{id}"));
-        let actors = self.rows("actors", &format!("{waiting}{name}")).await?;
+        let actors: Vec<Row> = self.rows("actors", &format!("{waiting}{name}"), LIMIT).await?;
         Ok(actors.into_iter().find_map(|row| row.demand(Wanting::Command)))
     }
 
     /// Lists rows of Ray's state that match the filters.
-    async fn rows(&self, what: &str, filters: &str) -> Result<Vec<Row>> {
+    pub(super) async fn rows<T: DeserializeOwned>(&self, what: &str, filters: &str, limit: usize) -> Result<Vec<T>> {
         let doing = format!("list Ray's {}", what.replace('_', " "));
-        let listing: Listing = self.read(&format!("/api/v0/{what}?detail=1&limit={LIMIT}{filters}"), &doing).await?;
+        let listing: Listing<T> = self.read(&format!("/api/v0/{what}?detail=1&limit={limit}{filters}"), &doing).await?;
         Ok(listing.data.result.result)
     }
 
@@ -196,6 +198,6 @@ impl Row {
 }
 
 /// One filter of a request to Ray's state.
-fn filter(key: &str, value: &str) -> String {
+pub(super) fn filter(key: &str, value: &str) -> String {
     format!("&filter_keys={key}&filter_predicates=%3D&filter_values={value}")
 }

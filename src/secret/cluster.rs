@@ -30,6 +30,8 @@ pub struct Secrets {
     pub object_store_user: SecretString,
     /// The object store's secret key.
     pub object_store_password: SecretString,
+    /// What the certificate is made of with which the store's own parts know each other, where it has several.
+    pub object_store_identity: SecretString,
     /// The password of [`GRAFANA_USER`].
     pub grafana_password: SecretString,
     /// The password of [`PROMETHEUS_USER`].
@@ -50,6 +52,7 @@ impl Secrets {
             ray_token,
             object_store_user: none(),
             object_store_password: none(),
+            object_store_identity: none(),
             grafana_password: none(),
             prometheus_password: none(),
             prometheus_hash: none(),
@@ -79,6 +82,7 @@ pub fn ensure_secrets(cluster_folder: &Path) -> Result<Secrets> {
         ray_token,
         object_store_user: random("object_store_user", 20)?,
         object_store_password: random("object_store_password", PASSWORD_LENGTH)?,
+        object_store_identity: random("object_store_identity", PASSWORD_LENGTH)?,
         grafana_password: random("grafana_password", PASSWORD_LENGTH)?,
         prometheus_password,
         prometheus_hash,
@@ -120,6 +124,7 @@ impl Secrets {
             ray_token: stand_in("token"),
             object_store_user: stand_in("access key"),
             object_store_password: stand_in("secret key"),
+            object_store_identity: stand_in("identity"),
             grafana_password: stand_in("password"),
             prometheus_password: stand_in("password"),
             prometheus_hash: stand_in("hash"),
@@ -147,7 +152,8 @@ impl Secrets {
         names.iter().map(file).collect()
     }
 
-    fn text(&self, name: &str) -> String {
+    /// The content of the file with this name.
+    pub fn text(&self, name: &str) -> String {
         let (user, password) = (self.object_store_user.expose_secret(), self.object_store_password.expose_secret());
         match name {
             "aws_credentials" if self.external.is_some() => {
@@ -191,6 +197,7 @@ mod tests {
                 &secrets.ray_token,
                 &secrets.object_store_user,
                 &secrets.object_store_password,
+                &secrets.object_store_identity,
                 &secrets.grafana_password,
                 &secrets.prometheus_password,
                 &secrets.prometheus_hash,
@@ -200,7 +207,7 @@ mod tests {
         };
         assert_eq!(texts(&first), texts(&again));
         let different: std::collections::BTreeSet<String> = texts(&first).into();
-        assert_eq!(different.len(), 7);
+        assert_eq!(different.len(), 8);
         for entry in std::fs::read_dir(folder.path().join("secrets")).unwrap() {
             assert_eq!(entry.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
         }

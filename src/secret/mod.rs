@@ -2,6 +2,7 @@
 //! no log or event has them.
 
 mod access;
+mod certificate;
 mod cluster;
 mod keyring;
 mod marks;
@@ -10,6 +11,7 @@ mod vault;
 use std::path::{Path, PathBuf};
 
 pub use access::{KeyPair, ensure_key_pair, key_pair};
+pub use certificate::{Certificate, certificate};
 pub use cluster::{GRAFANA_USER, PROMETHEUS_USER, Secrets, ensure_secrets};
 pub use marks::Marks;
 use secrecy::{ExposeSecret as _, SecretString};

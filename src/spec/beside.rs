@@ -1,4 +1,5 @@
-//! The local files that a spec sends to hosts: the user's compose files, and the credentials of an external store.
+//! The local files that a spec sends to hosts: the user's compose files, requirements, the credentials of an external
+//! store, and `files`.
 //!
 //! Specs are shared between people. So files that a spec *sends* must be in the spec's own folder, or in one that the
 //! user allowed; symlinks are resolved first. Files that are only used locally, such as an SSH key, may be anywhere.
@@ -6,13 +7,16 @@
 //! Only the text of a compose file leaves this machine: compose resolves the files that it names (`env_file`,
 //! `include`, `file:` of a config) on the host.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use super::credentials::external_credentials;
 use super::load::Loaded;
-use super::place::{Problem, item};
+use super::place::{Problem, item, join};
+use super::validate_setup::package;
 use super::{ServicesSpec, yaml};
 use crate::error::{Error, ErrorKind, Result};
+use crate::ray::requirements_of;
 use crate::util::fs::{RECORD_LIMIT, read_text_within};
 
 /// Reads the files that the spec in this folder sends, from there and from the allowed folders.
@@ -27,6 +31,12 @@ pub(super) fn read_beside(loaded: &mut Loaded, folder: &Path, allowed: &[PathBuf
             Err(problem) => problems.push(Problem { path: item("compose", index), ..*problem }),
         }
     }
+    if let Some(file) = loaded.spec.setup.as_mut().and_then(|setup| setup.requirements.as_mut()) {
+        match sources.requirements(&file.path) {
+            Ok(text) => file.text = text,
+            Err(problem) => problems.push(Problem { path: "setup.requirements".to_owned(), ..*problem }),
+        }
+    }
     if let Some(external) = loaded.spec.services.as_mut().and_then(ServicesSpec::external_mut) {
         match sources.credentials(&external.credentials_file, &external.profile) {
             // Later commands read it again, possibly from another working directory.
@@ -35,6 +45,13 @@ pub(super) fn read_beside(loaded: &mut Loaded, folder: &Path, allowed: &[PathBuf
                 let path = "services.object_store.external.credentials_file".to_owned();
                 problems.push(Problem { path, ..*problem });
             }
+        }
+    }
+    for (index, file) in loaded.spec.files.iter_mut().enumerate() {
+        let Some(path) = &file.path else { continue };
+        match sources.file_or_folder(path) {
+            Ok(source) => file.source = Some(source),
+            Err(problem) => problems.push(Problem { path: join(&item("files", index), "path"), ..*problem }),
         }
     }
     if problems.is_empty() { Ok(()) } else { Err(loaded.places.all(problems)) }
@@ -70,6 +87,33 @@ impl Sources<'_> {
         Ok(text)
     }
 
+    /// The lines of a requirements file and of those that it includes: each of them must be one that the spec may send.
+    fn requirements(&self, path: &str) -> Result<String, Box<Problem>> {
+        let refused = RefCell::new(None);
+        let text = |path: &Path| {
+            let file = path.to_str().ok_or_else(|| wrong("cannot be used: its path is not UTF-8".to_owned()));
+            let text = file.and_then(|path| self.file(path)).and_then(|file| {
+                let unread = |error: std::io::Error| wrong(format!("cannot be read: {error}"));
+                read_text_within(&file, RECORD_LIMIT).map_err(unread)
+            });
+            text.map_err(|problem| {
+                refused.replace(Some(problem));
+                Error::new(ErrorKind::Spec, "read requirements")
+            })
+        };
+        let lines = requirements_of(Path::new(path), "read requirements", &text).map_err(|error| {
+            let cause = error.causes().first().cloned().unwrap_or_default();
+            refused.take().unwrap_or_else(|| {
+                let problem = Problem::new("", cause);
+                error.hints().iter().fold(problem, |problem, hint| problem.note(hint)).into()
+            })
+        })?;
+        for line in &lines {
+            package(line).map_err(|problem| Problem { message: format!("{path}: {}", problem.message), ..*problem })?;
+        }
+        Ok(lines.iter().map(|line| format!("{line}\n")).collect())
+    }
+
     /// The real path of a credentials file, checked to be usable.
     fn credentials(&self, path: &str, profile: &str) -> Result<String, Box<Problem>> {
         let file = self.file(path)?;
@@ -79,6 +123,27 @@ impl Sources<'_> {
             wrong(format!("cannot be used: {cause}"))
         })?;
         Ok(file.to_owned())
+    }
+
+    /// The real path of a file or folder that is sent with all that is in it.
+    fn file_or_folder(&self, path: &str) -> Result<String, Box<Problem>> {
+        let source = self.file(path)?;
+        let kind = fs_err::metadata(&source).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+        if !kind.is_dir() && !kind.is_file() {
+            return Err(wrong(format!("{path} cannot be read: only regular files and folders are sent")));
+        }
+        // The folder of the spec may be a home folder, and what is hidden there is not for hosts.
+        let folder = if self.folder.as_os_str().is_empty() { Path::new(".") } else { self.folder };
+        let is_hidden_folder = kind.is_dir()
+            && source.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+            && !self.allowed.iter().any(|allowed| source.starts_with(allowed))
+            && fs_err::canonicalize(folder).is_ok_and(|folder| source != folder);
+        if is_hidden_folder {
+            let problem =
+                Problem::new("", format!("`{}` is a hidden folder, but would be sent to the hosts", source.display()));
+            return Err(problem.note(format!("to allow this, add: --allow-path {}", source.display())).into());
+        }
+        source.into_os_string().into_string().map_err(|_| wrong("cannot be used: its path is not UTF-8".to_owned()))
     }
 
     /// The real path of the file, with symlinks resolved, if the spec may send it.
@@ -172,7 +237,7 @@ mod tests {
                 profile: "default".to_owned(),
             };
             let store = ObjectStoreSpec { external: Some(external), ..ObjectStoreSpec::default() };
-            let services = ServicesSpec { object_store: Switchable::Settings(store), ..ServicesSpec::default() };
+            let services = ServicesSpec { object_store: Some(Switchable::Settings(store)), ..ServicesSpec::default() };
             self.read(folder, allowed, |loaded| loaded.spec.services = Some(services))
         }
     }
@@ -194,6 +259,37 @@ mod tests {
             assert!(error.contains("credentials_file: `") && error.contains("outside"), "{path}: {error}");
         }
         assert!(bench.credentials("mine", ".s3", &[]).is_ok());
+    }
+
+    #[test]
+    fn every_file_that_requirements_include_must_be_one_that_the_spec_may_send() {
+        let bench = Bench::new();
+        let read = |lines: &str, allowed: &[&str]| {
+            fs_err::write(bench.at("mine/needs.txt"), lines).unwrap();
+            let file = crate::spec::Fragment { path: "needs.txt".to_owned(), text: String::new() };
+            let setup = crate::spec::SetupSpec { requirements: Some(file), ..crate::spec::SetupSpec::default() };
+            bench.read("mine", allowed, |loaded| loaded.spec.setup = Some(setup))
+        };
+        fs_err::write(bench.at("lab/base.txt"), "numpy<3\n-r more.txt\n").unwrap();
+        fs_err::write(bench.at("lab/more.txt"), "toolz\n").unwrap();
+        for lines in ["-r ../lab/base.txt", "-r folder/base.txt", "torch\n--requirement=../.aws/credentials"] {
+            let error = read(lines, &[]).unwrap_err().to_string();
+            assert!(error.contains("setup.requirements: `") && error.contains("outside the spec's folder"), "{error}");
+        }
+        let loaded = read("torch  # pinned later\n-r ../lab/base.txt\ntorch\n", &["lab"]).unwrap();
+        assert_eq!(loaded.spec.setup().unwrap().packages(), ["torch", "numpy<3", "toolz"]);
+        for (lines, why) in [
+            ("-r needs.txt", "includes itself"),
+            ("-c versions.txt", "names a file on this machine"),
+            ("-e .", "editable"),
+            ("./x.whl", "a path of this machine"),
+            ("-r none.txt", "cannot be read"),
+            ("--extra-index-url https://me:hush@example.org/simple", "a URL with a password"),
+        ] {
+            let error = read(lines, &[]).unwrap_err();
+            assert!(error.to_string().contains(why), "{lines}: {error}");
+            assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+        }
     }
 
     /// For a spec in the home folder, the home folder is its own folder.

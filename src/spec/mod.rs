@@ -9,6 +9,8 @@
 
 mod beside;
 mod credentials;
+mod data;
+mod files;
 #[cfg(test)]
 mod fuzz;
 mod limits;
@@ -21,15 +23,19 @@ mod place;
 mod ray_node;
 mod schema;
 mod services;
+mod setup;
 mod validate;
 mod validate_mounts;
 mod validate_services;
+mod validate_setup;
 mod validate_workers;
 mod walk;
 mod workers;
 mod yaml;
 
 pub use credentials::external_credentials;
+pub use data::{DataSource, DataSpec, WORK_FOLDER};
+pub use files::FileSpec;
 pub use limits::{ASK_ABOVE, Amount, Deadline};
 pub use load::{Allowed, Loaded, load, load_alone, parse};
 pub use model::{
@@ -42,7 +48,8 @@ pub use ray_node::{GROUP_LABEL, NodeRole, NodeSpec};
 pub use schema::schema;
 pub use services::{
     BuildSpec, ExternalStore, Fragment, GrafanaSpec, IMAGE_NAMES, Images, JupyterSpec, ObjectStoreSpec, PrometheusSpec,
-    ServicesSpec, StoreKind, Switchable,
+    Services, ServicesSpec, StoreKind, Switchable,
 };
+pub use setup::SetupSpec;
 pub use validate::Lookup;
 pub use workers::{HostChoice, Per, WorkerGroup, Workers};

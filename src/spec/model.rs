@@ -6,10 +6,13 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::data::DataSpec;
+use super::files::FileSpec;
 use super::limits::{Amount, Deadline};
 use super::mounts::MountSpec;
 use super::outputs::OutputPath;
 use super::services::{BuildSpec, Fragment, Images, ServicesSpec};
+use super::setup::SetupSpec;
 use super::workers::Workers;
 use crate::name::ClusterName;
 use crate::provider::Runtime;
@@ -51,6 +54,17 @@ pub struct Spec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub mounts: Vec<MountSpec>,
+    /// Data sets: folders in the data folder of every host, filled once before nodes start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub data: Vec<DataSpec>,
+    /// What every node and Jupyter have beside Ray: packages and commands, installed once on each host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<SetupSpec>,
+    /// Files of this machine or of git repositories in the data folder of every host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub files: Vec<FileSpec>,
     /// Settings of playbooks, such as mirrors and proxies, by the playbook's name.
     #[serde(default)]
     pub playbooks: BTreeMap<String, BTreeMap<String, String>>,
@@ -194,6 +208,8 @@ pub enum GpuProof {
 pub struct Timeouts {
     /// For preparing a host: downloads and installation.
     pub prepare: SpecDuration,
+    /// For filling a host's data sets and files; a download that was cut goes on at the next `up`.
+    pub data: SpecDuration,
     /// For a node to start and respond.
     pub start: SpecDuration,
     /// For all checks to pass.
@@ -209,6 +225,7 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             prepare: SpecDuration(Duration::from_secs(20 * 60)),
+            data: SpecDuration(Duration::from_secs(6 * 60 * 60)),
             start: SpecDuration(Duration::from_secs(2 * 60)),
             ready: SpecDuration(Duration::from_secs(3 * 60)),
             stop: SpecDuration(Duration::from_secs(10)),

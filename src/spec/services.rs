@@ -1,4 +1,4 @@
-//! The services beside Ray and their images: the keys that only the runtime `docker` has.
+//! The services beside Ray and their images. Of these keys the runtime `native` has the object store only.
 
 use std::collections::BTreeMap;
 
@@ -36,17 +36,31 @@ impl<T> Default for Switchable<T> {
     }
 }
 
-/// The services beside Ray on the head's host; all enabled by default.
+/// The services beside Ray on the head's host. With the runtime `docker` all are enabled by default; the runtime
+/// `native` has the object store only, and only when it is enabled here.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServicesSpec {
     /// The object store and its buckets.
-    pub object_store: Switchable<ObjectStoreSpec>,
+    pub object_store: Option<Switchable<ObjectStoreSpec>>,
     /// Prometheus, which collects the metrics of Ray and the hosts.
-    pub prometheus: Switchable<PrometheusSpec>,
+    pub prometheus: Option<Switchable<PrometheusSpec>>,
     /// Grafana with Ray's dashboards; enabled with Prometheus when absent.
     pub grafana: Option<Switchable<GrafanaSpec>>,
     /// Jupyter, connected to the cluster.
+    pub jupyter: Option<Switchable<JupyterSpec>>,
+}
+
+/// The services of a cluster, with the runtime's defaults where the spec has none.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Services {
+    /// The object store and its buckets.
+    pub object_store: Switchable<ObjectStoreSpec>,
+    /// Prometheus.
+    pub prometheus: Switchable<PrometheusSpec>,
+    /// Grafana; enabled with Prometheus when absent.
+    pub grafana: Option<Switchable<GrafanaSpec>>,
+    /// Jupyter.
     pub jupyter: Switchable<JupyterSpec>,
 }
 
@@ -65,14 +79,14 @@ pub enum StoreKind {
 pub struct ObjectStoreSpec {
     /// The kind of server.
     pub kind: StoreKind,
-    /// An image that replaces the default one.
+    /// An image that replaces the default one; with the runtime `docker`.
     pub image: Option<String>,
     /// The buckets to create at start and check; with `external` they are only checked.
     #[schemars(length(max = 32))]
     pub buckets: Vec<String>,
     /// An existing store, which outlives the cluster, instead of one started by gpucl.
     pub external: Option<ExternalStore>,
-    /// Linux capabilities that its container keeps, such as `CHOWN`; none by default.
+    /// Linux capabilities that its container keeps, such as `CHOWN`; none by default. With the runtime `docker`.
     pub capabilities: Vec<String>,
 }
 
@@ -154,7 +168,8 @@ pub struct BuildSpec {
     pub pip_index_url: Option<String>,
 }
 
-/// A compose file of the user, delivered together with gpucl's. In a spec it is a path; its text is read with the spec.
+/// A file of the user whose text is sent to hosts, such as a compose file. In a spec it is a path; its text is read with
+/// the spec.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Fragment {
     /// The path, relative to the spec's folder.
@@ -191,7 +206,7 @@ impl JsonSchema for Fragment {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "examples": ["extra.yaml"] })
+        schemars::json_schema!({ "type": "string", "examples": ["extra.yaml", "requirements.txt"] })
     }
 }
 
@@ -249,8 +264,20 @@ pub type Images = BTreeMap<String, String>;
 
 impl Spec {
     /// The services beside Ray, with defaults where the spec has none.
-    pub fn services(&self) -> ServicesSpec {
-        self.services.clone().unwrap_or_default()
+    pub fn services(&self) -> Services {
+        let given = self.services.clone().unwrap_or_default();
+        let by_default = self.runtime == Runtime::Docker;
+        Services {
+            object_store: given.object_store.unwrap_or(Switchable::Switch(by_default)),
+            prometheus: given.prometheus.unwrap_or(Switchable::Switch(by_default)),
+            grafana: given.grafana,
+            jupyter: given.jupyter.unwrap_or(Switchable::Switch(by_default)),
+        }
+    }
+
+    /// The object store that gpucl starts for the cluster, if it has one.
+    pub fn own_store(&self) -> Option<ObjectStoreSpec> {
+        self.services().object_store.settings().filter(|store| store.external.is_none())
     }
 
     /// Whether anything runs beside Ray on the head's host: a service, or what the user's compose files add.
@@ -270,9 +297,11 @@ impl Spec {
 impl ServicesSpec {
     /// Whether the store is external, so that its data outlives the hosts.
     pub fn has_external_store(&self) -> bool {
-        matches!(&self.object_store, Switchable::Settings(store) if store.external.is_some())
+        matches!(&self.object_store, Some(Switchable::Settings(store)) if store.external.is_some())
     }
+}
 
+impl Services {
     /// Whether Grafana is enabled.
     pub fn has_grafana(&self) -> bool {
         self.prometheus.settings().is_some() && self.grafana.as_ref().is_none_or(|grafana| grafana.settings().is_some())
@@ -288,8 +317,8 @@ impl ServicesSpec {
     /// Mutable settings of the external store.
     pub(super) fn external_mut(&mut self) -> Option<&mut ExternalStore> {
         match &mut self.object_store {
-            Switchable::Settings(store) => store.external.as_mut(),
-            Switchable::Switch(_) => None,
+            Some(Switchable::Settings(store)) => store.external.as_mut(),
+            Some(Switchable::Switch(_)) | None => None,
         }
     }
 }

@@ -52,8 +52,11 @@ pub(super) fn validate(spec: &Spec, lookup: Lookup<'_>) -> Vec<Problem> {
     environment(spec, &mut problems);
     playbooks(spec, &mut problems);
     outputs(spec, &mut problems);
+    super::data::data(spec, &mut problems);
+    super::files::files(spec, &mut problems);
     super::validate_services::services(spec, &mut problems);
     super::validate_mounts::mounts(spec, lookup, &mut problems);
+    super::validate_setup::setup(spec, &mut problems);
     provider(spec, lookup, &mut problems);
     problems
 }

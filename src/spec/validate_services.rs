@@ -1,4 +1,4 @@
-//! Semantic validation of the keys for the runtime `docker`: services, images, and the user's compose files.
+//! Semantic validation of services, images, and the user's compose files.
 
 use super::Spec;
 use super::place::{Problem, item, join};
@@ -27,42 +27,7 @@ pub(super) fn services(spec: &Spec, problems: &mut Vec<Problem>) {
     for (owner, names) in given {
         capabilities(&join(&owner, "capabilities"), &names, problems);
     }
-    if let Some(store) = services.object_store.settings() {
-        let path = "services.object_store";
-        if let Some(external) = &store.external {
-            if store.image.is_some() {
-                problems.push(
-                    Problem::new(join(path, "image"), "contradicts services.object_store.external")
-                        .note("an existing store needs no image: keep one of the two"),
-                );
-            }
-            let endpoint = &external.endpoint;
-            let rest = endpoint.strip_prefix("https://").or_else(|| endpoint.strip_prefix("http://"));
-            if !rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['/', '@', ' ', '?', '#'])) {
-                problems.push(
-                    Problem::new(join(path, "external.endpoint"), format!("`{endpoint}` is not a store URL"))
-                        .note("for example: https://s3.example.org"),
-                );
-            }
-            if external.profile.is_empty() || external.profile.contains(['[', ']', '\n', '\r']) {
-                problems.push(Problem::new(join(path, "external.profile"), "is not a profile name"));
-            }
-            if !is_plain(&external.region) {
-                problems.push(Problem::new(join(path, "external.region"), "takes letters, digits and `-`"));
-            }
-        }
-        for (index, bucket) in store.buckets.iter().enumerate() {
-            if !is_bucket(bucket) {
-                problems.push(
-                    Problem::new(item(&join(path, "buckets"), index), format!("`{bucket}` is not a bucket name"))
-                        .note("use 3 to 63 of a-z, 0-9 and -, beginning and ending with a letter or digit"),
-                );
-            }
-        }
-        if let Some(image) = &store.image {
-            image_name(&join(path, "image"), image, problems);
-        }
-    }
+    object_store(spec, problems);
     if let Some(prometheus) = services.prometheus.settings() {
         let text = &prometheus.retention;
         let number = text.trim_end_matches(['h', 'd', 'w', 'y']);
@@ -103,9 +68,55 @@ pub(super) fn services(spec: &Spec, problems: &mut Vec<Problem>) {
     }
 }
 
+/// The object store, which every runtime has.
+fn object_store(spec: &Spec, problems: &mut Vec<Problem>) {
+    let Some(store) = spec.services().object_store.settings() else { return };
+    let path = "services.object_store";
+    if let Some(external) = &store.external {
+        if store.image.is_some() {
+            problems.push(
+                Problem::new(join(path, "image"), "contradicts services.object_store.external")
+                    .note("an existing store needs no image: keep one of the two"),
+            );
+        }
+        let endpoint = &external.endpoint;
+        let rest = endpoint.strip_prefix("https://").or_else(|| endpoint.strip_prefix("http://"));
+        if !rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['/', '@', ' ', '?', '#'])) {
+            problems.push(
+                Problem::new(join(path, "external.endpoint"), format!("`{endpoint}` is not a store URL"))
+                    .note("for example: https://s3.example.org"),
+            );
+        }
+        if external.profile.is_empty() || external.profile.contains(['[', ']', '\n', '\r']) {
+            problems.push(Problem::new(join(path, "external.profile"), "is not a profile name"));
+        }
+        if !is_plain(&external.region) {
+            problems.push(Problem::new(join(path, "external.region"), "takes letters, digits and `-`"));
+        }
+    }
+    for (index, bucket) in store.buckets.iter().enumerate() {
+        if !is_bucket(bucket) {
+            problems.push(
+                Problem::new(item(&join(path, "buckets"), index), format!("`{bucket}` is not a bucket name"))
+                    .note("use 3 to 63 of a-z, 0-9 and -, beginning and ending with a letter or digit"),
+            );
+        }
+    }
+    if let Some(image) = &store.image {
+        image_name(&join(path, "image"), image, problems);
+    }
+}
+
+/// Refuses what only the runtime `docker` has, and checks the object store.
 fn only_docker(spec: &Spec, problems: &mut Vec<Problem>) {
+    let services = spec.services.clone().unwrap_or_default();
+    let store = spec.services().object_store.settings().unwrap_or_default();
     let given = [
-        ("services", spec.services.is_some()),
+        ("services.prometheus", services.prometheus.as_ref().is_some_and(|one| one.settings().is_some())),
+        ("services.grafana", services.grafana.as_ref().is_some_and(|one| one.settings().is_some())),
+        ("services.jupyter", services.jupyter.as_ref().is_some_and(|one| one.settings().is_some())),
+        ("services.object_store.image", store.image.is_some()),
+        ("services.object_store.capabilities", !store.capabilities.is_empty()),
         ("images", !spec.images.is_empty()),
         ("build", spec.build.is_some()),
         ("compose", !spec.compose.is_empty()),
@@ -122,6 +133,7 @@ fn only_docker(spec: &Spec, problems: &mut Vec<Problem>) {
             Problem::of_key(*key, format!("requires the runtime `docker`, but this spec has `{runtime}`")).note(note),
         );
     }
+    object_store(spec, problems);
 }
 
 fn capabilities(path: &str, names: &[String], problems: &mut Vec<Problem>) {
@@ -208,5 +220,19 @@ mod tests {
         // `ALL` is refused: it would give a container every capability.
         assert_eq!(wrong("runtime: docker\nray: {capabilities: [ALL]}\n").len(), 1);
         assert_eq!(wrong("ray: {capabilities: [CHOWN]}\n")[0].0, "ray.capabilities");
+    }
+
+    #[test]
+    fn without_containers_the_object_store_is_the_only_service() {
+        let paths = |more: &str| wrong(more).into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+        for fine in ["true", "false", "{buckets: [ray, data]}"] {
+            assert_eq!(wrong(&format!("services: {{object_store: {fine}, jupyter: false}}\n")), []);
+        }
+        let external = "{external: {endpoint: 'https://s3.example.org', credentials_file: keys}}";
+        assert_eq!(wrong(&format!("services: {{object_store: {external}}}\n")), []);
+        assert_eq!(paths("services: {object_store: true, jupyter: true}\n"), ["services.jupyter"]);
+        assert_eq!(paths("services: {prometheus: {retention: 1d}}\n"), ["services.prometheus"]);
+        assert_eq!(paths("services: {object_store: {image: 'a:1'}}\n"), ["services.object_store.image"]);
+        assert_eq!(paths("services: {object_store: {buckets: [A]}}\n"), ["services.object_store.buckets[0]"]);
     }
 }

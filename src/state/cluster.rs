@@ -1,6 +1,6 @@
 //! The state of a cluster: the sum of the journal's records.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +76,9 @@ pub struct ClusterState {
     /// The spec of the last `up`.
     #[serde(default)]
     pub spec: Option<Spec>,
+    /// The spec that runs, if a later `up` took another one and failed before it changed anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployed: Option<Box<Spec>>,
     /// The spec's file.
     #[serde(default)]
     pub spec_path: Option<String>,
@@ -170,6 +173,7 @@ impl ClusterState {
             owner: scope.owner.clone(),
             created: now,
             spec: None,
+            deployed: None,
             spec_path: None,
             ready_since: None,
             begun: None,
@@ -240,11 +244,28 @@ impl ClusterState {
         nodes
     }
 
+    /// The spec of what runs: that of the last `up`, unless it failed before it changed anything.
+    pub fn running_spec(&self) -> Option<&Spec> {
+        self.deployed.as_deref().or(self.spec.as_ref())
+    }
+
+    /// What runs is no longer what was ready.
+    fn changed(&mut self) {
+        self.ready_since = None;
+        self.deployed = None;
+    }
+
+    /// The workers that were stopped by hand, and not started since.
+    pub fn stopped_by_hand(&self) -> BTreeSet<Key> {
+        self.projects().flat_map(|(_, project)| project.stopped_by_hand.iter().cloned()).collect()
+    }
+
     /// Applies one record.
     pub fn apply(&mut self, record: Record, at: jiff::Timestamp) {
         match record {
             Record::SpecTaken { spec, path } => {
-                self.spec = Some(*spec);
+                let before = self.spec.replace(*spec).filter(|_| self.ready_since.is_some());
+                self.deployed = self.deployed.take().or(before.map(Box::new));
                 self.spec_path = path;
             }
             Record::Requested { key, kind, digest } => {
@@ -257,7 +278,7 @@ impl ClusterState {
                 let (state, exists_since, priced, adopted) = (ItemState::Requested, None, None, false);
                 let item = Item { kind, state, id: None, digest, since: at, exists_since, priced, adopted, notes };
                 self.items.insert(key, item);
-                self.ready_since = None;
+                self.changed();
             }
             Record::Priced { key, price, from } => {
                 if let Some(item) = self.items.get_mut(&key) {
@@ -295,7 +316,7 @@ impl ClusterState {
                 if let Some(item) = self.items.get_mut(&key) {
                     item.state = ItemState::Releasing;
                 }
-                self.ready_since = None;
+                self.changed();
             }
             Record::Gone { key } => {
                 let gone = self.items.remove(&key);

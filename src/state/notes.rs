@@ -1,6 +1,6 @@
 //! The notes of an item: what the journal records beyond its existence, by the kind of the item.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -78,8 +78,14 @@ pub struct ProjectNotes {
     pub pages: Option<Pages>,
     /// The nodes of its last deployment.
     pub nodes: Vec<NodeSpec>,
+    /// The digest of the `setup` that they were started with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub setup: Option<String>,
     /// Whether they were ended by `stop`.
     pub stopped: bool,
+    /// The workers that were stopped by hand, and not started since.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub stopped_by_hand: BTreeSet<Key>,
 }
 
 /// The notes of a standalone lease.

@@ -12,3 +12,24 @@ pub fn short(bytes: &[u8]) -> String {
 pub fn of_json(value: &impl serde::Serialize) -> String {
     short(&serde_json::to_vec(value).unwrap_or_default())
 }
+
+/// The SHA-256 of a file's content, as 64 hexadecimal digits.
+pub fn of_file(path: &std::path::Path) -> std::io::Result<String> {
+    let mut hash = Sha256::new();
+    std::io::copy(&mut fs_err::File::open(path)?, &mut Hashes(&mut hash))?;
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// A writer into a hash.
+struct Hashes<'a>(&'a mut Sha256);
+
+impl std::io::Write for Hashes<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

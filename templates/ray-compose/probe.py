@@ -28,7 +28,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-SECRETS = "/run/gpucl/secrets"
+SECRETS = os.environ.get("GPUCL_SECRETS", "/run/gpucl/secrets")
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 LOCK = threading.Lock()
 
@@ -585,13 +585,26 @@ def wait(want):
             time.sleep(1)
 
 
+def without_stopped(want):
+    """Leaves out the workers in GPUCL_STOPPED, which were stopped by hand and have nothing to show."""
+    stopped = os.environ.get("GPUCL_STOPPED", "").split()
+    for kind in ("nodes", "agents", "workers"):
+        if kind in want:
+            want[kind] = [node for node in want[kind] if node["target"] not in stopped]
+    if "least_targets" in want:
+        want["least_targets"] -= len(stopped)
+    return want
+
+
 def main():
     """Runs the command given on the command line."""
     command = sys.argv[1]
     if command == "health":
         health(sys.argv[2:])
         return
-    {"gpu": gpu, "client": client, "cluster": cluster, "services": services, "wait": wait}[command](json.loads(sys.argv[2]))
+    {"gpu": gpu, "client": client, "cluster": cluster, "services": services, "wait": wait}[command](
+        without_stopped(json.loads(sys.argv[2]))
+    )
 
 
 if __name__ == "__main__":

@@ -10,6 +10,9 @@ What it does first, and why:
 * Head and workers start at the same time. A worker waits until the head answers; if the head refuses its token, it
   exits with an error. Ray itself would retry forever.
 
+* Ray starts its worker processes with `worker.py`, which adds the secrets of their job: so `ray` is run from here, with
+  the path of that script.
+
 Needs the standard library, and gRPC, which comes with Ray.
 """
 
@@ -21,6 +24,8 @@ import time
 TOKEN = os.environ.get("RAY_AUTH_TOKEN_PATH", "/run/gpucl/secrets/ray_token")
 HEADERS = "/run/gpucl/secrets/prometheus_headers"
 CHECK = "/ray.rpc.NodeInfoGcsService/CheckAlive"
+# What starts Ray's worker processes.
+WORKER = "/opt/gpucl/worker.py"
 # The exit code of a node whose token the head refuses.
 REFUSED = 77
 
@@ -79,8 +84,31 @@ def wait_for_head(address):
         time.sleep(0.5)
 
 
+def run_ray(arguments):
+    """Runs the `ray` command line, with our script for its worker processes."""
+    import ray._private.ray_constants as constants
+    from ray.scripts.scripts import main as ray_main
+
+    # Ray joins the name to a folder of its own, which an absolute path replaces.
+    if hasattr(constants, "SETUP_WORKER_FILENAME") and os.path.exists(WORKER):
+        constants.SETUP_WORKER_FILENAME = WORKER
+    else:
+        say("this Ray starts its processes in another way: secrets of jobs do not reach them")
+    sys.argv = ["ray", *arguments]
+    sys.exit(ray_main())
+
+
+def has_ray():
+    """Whether this Python has the Ray that the command `ray` belongs to."""
+    import importlib.util
+
+    return importlib.util.find_spec("ray") is not None
+
+
 def main():
     """Waits for the head if this is a worker, then executes Ray."""
+    if sys.argv[1] == "ray":
+        run_ray(sys.argv[2:])
     split = sys.argv.index("--")
     role, command = sys.argv[1], sys.argv[split + 1 :]
     if role == "worker":
@@ -90,6 +118,8 @@ def main():
         os.environ["RAY_PROMETHEUS_HEADERS"] = headers
     # With fork support, newer gRPC aborts Ray's client server with a failed check when that starts a server of its own.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    if command[0] == "ray" and has_ray():
+        command = [sys.executable, os.path.abspath(__file__), *command]
     os.execvp(command[0], command)
 
 

@@ -1,8 +1,8 @@
 """Supervises the nodes of one host. Standard library only.
 
     python3 host.py supervise HOME      starts the nodes in `nodes.json`, watches them, and restarts workers that end
-    python3 host.py wait HOME           waits until every node answers; exits with 1 and the log of a node that ended
-                                        or, on SIGTERM, of those that have not answered
+    python3 host.py wait HOME [KEY]     waits until every node answers, or this one; exits with 1 and the log of a node
+                                        that ended or, on SIGTERM, of those that have not answered
     python3 host.py closed HOME TARGET  checks that Ray listens on the loopback only
 
 HOME is the host's folder. `nodes.json` in it has the command of each node, with placeholders for values known only
@@ -11,6 +11,7 @@ here:
     @home@      the host's folder
     @links@     a folder of short paths: the paths of Ray's sockets must be short
     @ray_env@   Ray's virtual environment
+    @store@     the program of the object store, if one runs here
 
 Each process of a node carries GPUCL_HOST, the host's tag, and GPUCL_TAG, its own. `run/KEY` has the state of a node,
 one line:
@@ -24,6 +25,9 @@ The supervisor may be ended at any time: nodes go on, and the next supervisor ta
 
 A worker that ends is restarted only after all nodes have answered once, which the file `run/.ready` marks. Before
 that, its end is a failure to be reported.
+
+Two files ask for something by hand: while `run/.stopped-KEY` exists, the worker is ended and stays so, with the state
+`stopped`; `run/.start-KEY` starts a worker that does not run, as if it had never ended.
 """
 
 import datetime
@@ -85,7 +89,10 @@ def load(home):
     if not os.access(f"{ray_env}/bin/python", os.X_OK):
         fail(f"the environment of Ray is missing: {ray_env or 'none was made'}")
     host = json.loads(read(f"{home}/nodes.json"))
-    places = {"@home@": home, "@links@": links(host["links"]), "@ray_env@": ray_env}
+    store = values.get("store_program", "")
+    if not os.access(store, os.X_OK) and any(node["role"] == "service" for node in host["nodes"]):
+        fail(f"the program of the object store is missing: {store or 'none was installed'}")
+    places = {"@home@": home, "@links@": links(host["links"]), "@ray_env@": ray_env, "@store@": store}
 
     def put(value):
         if isinstance(value, dict):
@@ -115,11 +122,14 @@ def make_folders(home, host):
 class Node:
     """One node: its command and its state."""
 
-    def __init__(self, home, launch):
+    def __init__(self, home, launch, grace):
         self.launch, self.home = launch, home
         self.child, self.pid, self.ticks = None, 0, "0"
         self.state, self.since, self.at = "ended", 0.0, "-"
         self.restarts, self.code, self.due = 0, "-", None
+        self.hold, self.call = (f"{home}/run/.{what}-{launch['key']}" for what in ("stopped", "start"))
+        # When it was asked to end by hand, and how long it may take.
+        self.asked, self.grace = None, grace
 
     def write(self):
         """Writes its state."""
@@ -158,6 +168,9 @@ class Node:
         """Starts the node in its own session, with a cleaned copy of this process's environment."""
         log = self.launch["log"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("GPUCL_", "RAY_", "SSH_"))}
+        if "AWS_SHARED_CREDENTIALS_FILE" in self.launch["environment"]:
+            # Jobs use the cluster's object store: another's keys or address would come before its file.
+            environment = {name: value for name, value in environment.items() if not name.startswith("AWS_")}
         environment.update(self.launch["environment"])
         with open(log, "ab", buffering=0) as output:
             self.child = subprocess.Popen(
@@ -168,8 +181,32 @@ class Node:
         self.state, self.since, self.at, self.code, self.due = "running", time.monotonic(), now(), "-", None
         self.write()
 
+    def heed(self):
+        """Does what was asked for by hand; returns whether the worker is to stay stopped."""
+        stays = os.path.exists(self.hold)
+        if not stays:
+            self.asked = None
+        elif self.state == "running" and self.asked is None:
+            say(f"{self.launch['name']} is stopped by hand")
+            self.asked = time.monotonic()
+            if started(self.pid) == self.ticks:
+                os.kill(self.pid, signal.SIGTERM)
+        elif self.state == "running" and time.monotonic() - self.asked > self.grace:
+            self.end_rest()
+        elif self.state in ("ended", "restarting"):
+            self.state, self.due = "stopped", None
+            self.write()
+        if os.path.exists(self.call):
+            if not stays and self.state != "running":
+                self.state, self.restarts, self.due = "restarting", 0, time.monotonic()
+                self.write()
+            # Whoever asked waits for this.
+            os.remove(self.call)
+        return stays
+
     def poll(self):
         """Checks the node once, and restarts it when that is due; returns whether a child of this process has ended."""
+        stays = not self.is_head and self.heed()
         if self.state == "running":
             if self.child is not None:
                 code = self.child.poll()
@@ -181,10 +218,10 @@ class Node:
             if time.monotonic() - self.since > LONG_ENOUGH:
                 self.restarts = 0
             # A restarted head is a new cluster, without the old jobs and objects: that is for `gpucl up` to decide.
-            if not self.is_head and self.restarts < MOST_RESTARTS and os.path.exists(f"{self.home}/run/.ready"):
+            if not self.is_head and not stays and self.restarts < MOST_RESTARTS and os.path.exists(f"{self.home}/run/.ready"):
                 self.due = time.monotonic() + (1 << self.restarts)
             was_child, self.child = self.child is not None, None
-            self.state = "ended" if self.due is None else "restarting"
+            self.state = "stopped" if stays else "ended" if self.due is None else "restarting"
             self.write()
             say(f"{self.launch['name']} ended with exit code {self.code}")
             return was_child
@@ -237,7 +274,7 @@ def supervise(home):
     become_subreaper()
     host = load(home)
     make_folders(home, host)
-    nodes = [Node(home, launch) for launch in host["nodes"]]
+    nodes = [Node(home, launch, host["grace"]) for launch in host["nodes"]]
     wanted = {node.launch["key"] for node in nodes}
     for path in glob.glob(f"{home}/run/*"):
         name = os.path.basename(path)
@@ -246,7 +283,7 @@ def supervise(home):
     kept = {node.launch["key"] for node in nodes if node.take_over()}
     if any(node.is_head and node.launch["key"] not in kept for node in nodes):
         # The workers belong to the old head's cluster, which is gone.
-        kept = set()
+        kept = {node.launch["key"] for node in nodes if node.launch["key"] in kept and node.launch["role"] == "service"}
     new = [node for node in nodes if node.launch["key"] not in kept]
     # Nodes that are no longer wanted, or outdated, end before others take their ports.
     stays = {node.launch["tag"] for node in nodes if node not in new} | {host["tag"]}
@@ -288,11 +325,11 @@ def answers(port):
         return False
 
 
-def wait(home):
-    """Waits until every node answers. On SIGTERM, or when a node ends, prints the reason and exits with 1."""
+def wait(home, only):
+    """Waits until every node answers, or `only` this one. On SIGTERM, or when a node ends, prints why and exits with 1."""
     asked = []
     signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
-    nodes = load(home)["nodes"]
+    nodes = [node for node in load(home)["nodes"] if only in (None, node["key"])]
     printed = None
     while True:
         left = []
@@ -304,9 +341,10 @@ def wait(home):
                 sys.exit(1)
             if state != "running" or not all(answers(port) for port in node["answers"]):
                 left.append(node)
-        if not left:
+        if not left and only is None:
             # From now on, a worker that ends is restarted.
             open(f"{home}/run/.ready", "w", encoding="utf-8").close()
+        if not left:
             return
         names = ", ".join(node["name"] for node in left)
         if asked:
@@ -378,7 +416,7 @@ def main():
     if command == "supervise":
         supervise(home)
     elif command == "wait":
-        wait(home)
+        wait(home, sys.argv[3] if len(sys.argv) > 3 else None)
     else:
         closed(home, sys.argv[3])
 

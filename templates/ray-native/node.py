@@ -10,6 +10,8 @@ All other arguments are those of `ray`. What this adds, and why:
   RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 in the environment (all children and jobs inherit it) it does not.
 * With that variable, `ray start --address` refuses to join a cluster. Two attributes of Ray are patched in this process
   only, so that a worker may join and uses the loopback as its address.
+* Ray starts its worker processes with `worker.py`, which adds the secrets of their job.
+* Ray starts the node's agent through `agent.py`, so that it finds the logs of the jobs on its own node.
 * Head and workers start at the same time: a worker imports Ray first, which takes seconds, and then waits until the
   head's port accepts connections.
 
@@ -92,9 +94,26 @@ def prepare_ray():
     except ImportError as error:
         fail(f"{moved}: {error}")
     # Setting a name that Ray no longer reads would silently open ports.
-    for module, name in ((constants, "ENABLE_RAY_CLUSTER"), (services, "get_node_ip_address")):
+    for module, name in (
+        (constants, "ENABLE_RAY_CLUSTER"),
+        (constants, "SETUP_WORKER_FILENAME"),
+        (constants, "PROCESS_TYPE_DASHBOARD_AGENT"),
+        (services, "_build_python_executable_command_memory_profileable"),
+        (services, "get_node_ip_address"),
+    ):
         if not hasattr(module, name):
             fail(f"{moved}: {module.__name__} has no {name}")
+    here = os.path.dirname(os.path.abspath(__file__))
+    # Ray joins it to a folder of its own, which an absolute path replaces.
+    constants.SETUP_WORKER_FILENAME = os.path.join(here, "worker.py")
+    python_command = services._build_python_executable_command_memory_profileable
+
+    def command_of(component, *rest, **named):
+        command = python_command(component, *rest, **named)
+        agent = component == constants.PROCESS_TYPE_DASHBOARD_AGENT
+        return [*command, os.path.join(here, "agent.py")] if agent else command
+
+    services._build_python_executable_command_memory_profileable = command_of
     constants.ENABLE_RAY_CLUSTER = True
     services.get_node_ip_address = lambda *_, **__: LOOPBACK
     return main

@@ -3,7 +3,8 @@
     python probe.py '{"workers": [{"key": "worker-0", "node_resource": "gpucl_worker0", "gpus": 1, "gpu_mode": "proven"}],
                       "grpc_ports": [6379], "timeout_s": 60}'
 
-The environment locates the cluster: RAY_ADDRESS, RAY_AUTH_MODE, RAY_AUTH_TOKEN_PATH. It prints
+The environment locates the cluster: RAY_ADDRESS, RAY_AUTH_MODE, RAY_AUTH_TOKEN_PATH; GPUCL_STOPPED names workers to
+leave out. It prints
 
     {"worker": KEY, "ok": BOOL, "node_id": ..., "pid": ..., "hostname": ..., "gpus": [...], "saw": TEXT}
         a task ran on this worker; with `gpu_mode: proven` it also used every GPU that Ray assigned, through the
@@ -229,11 +230,14 @@ def main():
     global CHECKS
     wanted = json.loads(sys.argv[1])
     os.dup2(2, 1)
+    # Workers that were stopped by hand have nothing to show.
+    stopped = os.environ.get("GPUCL_STOPPED", "").split()
+    wanted["workers"] = [worker for worker in wanted.get("workers", []) if worker["key"] not in stopped]
     if wanted.get("address"):
         os.environ["RAY_ADDRESS"] = wanted["address"]
     if wanted.get("lines") == "check":
-        CHECKS = {worker["key"]: worker for worker in wanted.get("workers", [])}
-    workers, ports = wanted.get("workers", []), wanted.get("grpc_ports", [])
+        CHECKS = {worker["key"]: worker for worker in wanted["workers"]}
+    workers, ports = wanted["workers"], wanted.get("grpc_ports", [])
     seconds = float(wanted.get("timeout_s", 60))
     for worker in workers:
         PENDING["worker", worker["key"]] = True

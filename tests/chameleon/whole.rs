@@ -2,14 +2,15 @@
 //! nothing left.
 
 use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use gpucl::sandbox::chameleon::User;
 
 use super::site::{Held, Site};
-use crate::hosts::{example, gpucl, openstack_script, with_data};
-use crate::support::{TestEnv, turn, until, until_or};
+use crate::hosts::{data_in_and_results_out, example, gpucl, openstack_script, with_data};
+use crate::support::{TestEnv, interrupt, turn, until, until_or};
 
 /// Hosts of this kind from now on: with what is downloaded already, or without.
 fn boots(image: &str) {
@@ -23,6 +24,40 @@ fn runs_and_goes(site: &Site, env: &TestEnv, leases_left: usize) {
     let begin = Instant::now();
     let down = gpucl(env, &["down", "--yes"]).exits(0).prints("is left");
     println!("down: {:.0} s\n{}", begin.elapsed().as_secs_f64(), down.stdout);
+    assert_eq!(site.of_owner(env).counts(), [leases_left, 0, 0, 0], "{:?}", site.of_owner(env));
+}
+
+/// Writes an output, and exits with the code it is given, or waits.
+const WRITES: &str = "mkdir -p $GPUCL_DATA/out && echo 42 >$GPUCL_DATA/out/answer.txt && echo written && if [ $0 = wait ]; then sleep 600; fi; exit $0";
+
+/// `gpucl run` on a cluster that exists: a job that succeeds, one that fails, and one that Ctrl-C ends, after which
+/// the cluster is gone. Each brings its output.
+fn runs_jobs_and_goes(site: &Site, env: &TestEnv, leases_left: usize) {
+    let answer = env.work().join("answer.txt");
+    let fetched = || {
+        let text = std::fs::read_to_string(&answer).unwrap_or_default();
+        std::fs::remove_file(&answer).unwrap();
+        text.trim() == "42"
+    };
+    let run = |keep: &'static str, with: &'static str| {
+        ["run", "--keep", keep, "--fetch", "out/answer.txt", "--", "sh", "-c", WRITES, with]
+    };
+    gpucl(env, &run("all", "0")).exits(0).prints("written");
+    assert!(fetched());
+    gpucl(env, &run("all", "3")).exits(3).prints("written");
+    assert!(fetched());
+
+    let arguments = with_data(&run("nothing", "wait"));
+    let mut command = env.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == "written"), "the job ended without a word");
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    println!("run, interrupted: {}", said.lines().last().unwrap_or_default());
+    assert!(fetched());
     assert_eq!(site.of_owner(env).counts(), [leases_left, 0, 0, 0], "{:?}", site.of_owner(env));
 }
 
@@ -73,7 +108,8 @@ fn a_scheduled_cluster_comes_up_in_the_background_and_runs() {
     let up = up.exits(0).prints("ready:").says("Stand-in GPU");
     println!("{}", up.stdout);
     env.run(&["status"]).exits(0).says("its hosts will be taken away at");
-    runs_and_goes(&site, &env, 1);
+    data_in_and_results_out(&env, None);
+    runs_jobs_and_goes(&site, &env, 1);
     let lease = env.run(&["lease", "list", "--output", "json"]).exits(0).stdout;
     let lease: serde_json::Value = serde_json::from_str(lease.lines().next().unwrap()).unwrap();
     env.run(&["lease", "delete", lease["id"].as_str().unwrap(), "--yes"]).exits(0);

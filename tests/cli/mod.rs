@@ -12,5 +12,6 @@ mod render;
 mod run;
 mod sandbox;
 mod services;
+mod setup;
 mod stranger;
 mod template;

@@ -23,6 +23,8 @@ fn render_writes_its_files_and_nothing_else() {
             "host-0/checks.sh",
             "host-0/reaper.py",
             "host-0/node.py",
+            "host-0/worker.py",
+            "host-0/agent.py",
             "host-0/host.py",
             "host-0/probe.py",
             "host-0/cluster.py",
@@ -71,8 +73,8 @@ fn a_named_group_is_a_label_of_its_workers() {
         words[at + 1].as_str().unwrap().to_owned()
     };
     assert_eq!(labels("head"), "gpucl.dev/node=head");
-    assert_eq!(labels("worker0"), "gpucl.dev/group=big,gpucl.dev/node=worker0");
-    assert_eq!(labels("worker1"), "gpucl.dev/group=small,gpucl.dev/node=worker1,zone=a");
+    assert_eq!(labels("worker0"), "gpucl.dev/group=big,gpucl.dev/node=worker-0");
+    assert_eq!(labels("worker1"), "gpucl.dev/group=small,gpucl.dev/node=worker-1,zone=a");
 }
 
 #[test]

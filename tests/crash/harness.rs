@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use gpucl::engine::{Cancel, Ledger, NothingElse, Pipeline};
 use gpucl::event::Bus;
 use gpucl::name::{Key, Scope};
-use gpucl::plan::{Desired, FirewallGoal, Goal, NodeRequest, Preparation, ProjectRequest};
+use gpucl::plan::{DataGoal, Desired, FirewallGoal, Goal, NodeRequest, Preparation, ProjectRequest};
 use gpucl::provider::{Finding, ResourceKind, ResourceRequest};
 use gpucl::state::{Paths, Store};
 
@@ -51,7 +51,12 @@ pub(crate) fn desired(workers: usize, cpus: u32, host: &str) -> Desired {
             found: Finding::default(),
             adopted: None,
         }],
-        preparations: vec![Preparation { host: Key::host(0), digest: "prepared".to_owned(), behind: None }],
+        preparations: vec![Preparation {
+            host: Key::host(0),
+            digest: "prepared".to_owned(),
+            setup: None,
+            behind: None,
+        }],
         projects: vec![ProjectRequest {
             key: Key::project(0),
             host: Key::host(0),
@@ -69,7 +74,7 @@ pub(crate) fn desired_projects(host: &str) -> Desired {
     Desired {
         resources: (0..2).map(|at| ResourceRequest { key: both(at).0, ..one.resources[0].clone() }).collect(),
         preparations: (0..2)
-            .map(|at| Preparation { host: both(at).0, digest: "prepared".to_owned(), behind: None })
+            .map(|at| Preparation { host: both(at).0, digest: "prepared".to_owned(), setup: None, behind: None })
             .collect(),
         projects: (0..2)
             .map(|at| ProjectRequest { key: both(at).1, host: both(at).0, ..one.projects[0].clone() })
@@ -82,7 +87,8 @@ pub(crate) fn desired_projects(host: &str) -> Desired {
 pub(crate) fn desired_with_firewalls(host: &str) -> Desired {
     let projects = desired_projects(host);
     let firewalls = (0..2).map(|at| FirewallGoal { host: Key::host(at), digest: "firewalls".to_owned() }).collect();
-    Desired { firewalls, ..projects }
+    let data = (0..2).map(|at| DataGoal { host: Key::host(at), digest: "data".to_owned() }).collect();
+    Desired { firewalls, data, ..projects }
 }
 
 /// One cluster: its files, and the world that it acts upon.

@@ -43,6 +43,7 @@ pub(crate) struct Machine {
     pub(crate) resources: Vec<ObservedResource>,
     prepared: BTreeMap<Key, String>,
     firewalls: BTreeMap<Key, String>,
+    filled: BTreeMap<Key, String>,
     pub(crate) projects: Vec<ObservedProject>,
     /// What a deployment delivers: what is wanted now.
     pub(crate) wanted: Vec<ProjectRequest>,
@@ -158,6 +159,13 @@ impl MemoryWorld {
                 machine.firewalls.insert(operation.key.clone(), digest.clone());
                 return Ok(None);
             }
+            Action::Fill { digest } => {
+                if !machine.prepared.contains_key(&operation.key) {
+                    return Err(gone(operation));
+                }
+                machine.filled.insert(operation.key.clone(), digest.clone());
+                return Ok(None);
+            }
             Action::Deploy { host, nodes } => {
                 let wanted = machine.wanted.iter().find(|wanted| wanted.key == operation.key).cloned();
                 let (true, Some(wanted)) = (machine.prepared.contains_key(host), wanted) else {
@@ -203,6 +211,7 @@ impl MemoryWorld {
                 if !machine.resources.iter().any(|found| found.key == operation.key) {
                     machine.prepared.remove(&operation.key);
                     machine.firewalls.remove(&operation.key);
+                    machine.filled.remove(&operation.key);
                 }
                 return Ok(None);
             }
@@ -244,6 +253,7 @@ impl World for MemoryWorld {
                 .collect(),
             prepared: machine.prepared.clone(),
             firewalls: machine.firewalls.clone(),
+            filled: machine.filled.clone(),
             projects: machine.projects.clone(),
         };
         match self.bug {

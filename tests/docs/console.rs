@@ -1,75 +1,10 @@
 //! The console blocks of the README, run as they stand there, in one environment.
 
-use std::process::Command;
-
 use gpucl::sandbox::chameleon::{Config, Sandbox, User};
 
-use super::{read, root};
+use super::read;
+use crate::support::blocks::{answers, bring_program, matches, shown};
 use crate::support::{TestEnv, interrupt, tagged_processes, turn, until};
-
-/// A command of a block, and the lines that are shown below it.
-#[derive(Debug)]
-struct Shown {
-    command: String,
-    lines: Vec<String>,
-}
-
-/// The commands of all `console` blocks, in order.
-fn shown(text: &str) -> Vec<Shown> {
-    let mut found: Vec<Shown> = Vec::new();
-    let mut inside = false;
-    for line in text.lines() {
-        match line {
-            "```console" => inside = true,
-            "```" => inside = false,
-            _ if !inside => {}
-            _ => match line.strip_prefix("$ ") {
-                Some(command) => found.push(Shown { command: command.to_owned(), lines: Vec::new() }),
-                None => found.last_mut().unwrap().lines.push(line.to_owned()),
-            },
-        }
-    }
-    found
-}
-
-/// The words of a line are those of the pattern, where `<word>` stands for anything that is not empty.
-fn matches(pattern: &str, line: &str) -> bool {
-    let joined = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (pattern, line) = (joined(pattern), joined(line));
-    let mut fixed = Vec::new();
-    let mut rest = pattern.as_str();
-    while let Some((before, after)) = rest.split_once('<')
-        && let Some((_, after)) = after.split_once('>')
-    {
-        fixed.push(before);
-        rest = after;
-    }
-    fixed.push(rest);
-    let Some(mut left) = line.strip_prefix(fixed[0]) else { return false };
-    for (number, text) in fixed.iter().enumerate().skip(1) {
-        // Something stands in the place of the placeholder.
-        let Some(first) = left.chars().next() else { return false };
-        let last = number + 1 == fixed.len();
-        let found = if last {
-            (left.len() >= text.len() + first.len_utf8() && left.ends_with(text)).then(|| left.len() - text.len())
-        } else {
-            left[first.len_utf8()..].find(text).map(|at| at + first.len_utf8())
-        };
-        let Some(at) = found else { return false };
-        left = &left[at + text.len()..];
-    }
-    left.is_empty()
-}
-
-#[test]
-fn placeholders_stand_for_something_and_the_rest_for_itself() {
-    assert!(matches("ready: 11 checks passed (<time>)", "ready: 11 checks passed (17.9s)"));
-    assert!(matches(" head  runs (<pid>)  <time> alive", " head      runs (10113)  1m 22s  alive"));
-    assert!(!matches("ready: 11 checks passed (<time>)", "ready: 10 checks passed (17.9s)"));
-    assert!(!matches("ready (<time>)", "ready ()"));
-    assert!(!matches("ready", "ready, nearly"));
-    assert!(!matches("job <id> submitted", "job submitted"));
-}
 
 /// The part of the README that needs a site and no Ray.
 const AT_A_SITE: &str = "## On Chameleon\n";
@@ -106,7 +41,7 @@ fn the_readme_shows_what_happens() {
             // It builds what is built already, and writes outside of this environment.
             "cargo install --path ." => assert!(super::read("Cargo.toml").contains("default-run = \"gpucl\"")),
             command => {
-                prints(&env, shown);
+                answers(&env, shown);
                 if command.contains("-- up") {
                     every_process_carries_the_tag(&env);
                 }
@@ -135,7 +70,9 @@ fn the_readme_shows_what_happens_at_a_site() {
         env.set(name, &value);
     }
     bring_program(&env);
-    commands.iter().for_each(|shown| prints(&env, shown));
+    for shown in &commands {
+        answers(&env, shown);
+    }
     assert_eq!(site.snapshot().count(), 0, "something is left at the stand-in");
 }
 
@@ -170,7 +107,9 @@ fn the_readme_shows_what_happens_on_a_stand_in_cloud() {
         let (name, value) = line.split_once('=').unwrap();
         env.set(name, value.trim_matches('\''));
     }
-    rest.iter().for_each(|shown| prints(&env, shown));
+    for shown in rest {
+        answers(&env, shown);
+    }
     assert_eq!(tagged_processes(&env), []);
     serving.end();
     let said = std::fs::read_to_string(&said).unwrap();
@@ -194,46 +133,6 @@ impl Drop for Serving {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Runs a command, which must print the lines that are shown below it.
-fn prints(env: &TestEnv, Shown { command, lines }: &Shown) {
-    let printed = sh(env, &command.replace("cargo run --release --", "gpucl"));
-    let mut left: Vec<&str> = printed.lines().collect();
-    for shown in lines.iter().filter(|line| *line != "...") {
-        let at = left.iter().position(|line| matches(shown, line));
-        let at = at.unwrap_or_else(|| panic!("`{command}` did not print\n{shown}\nbut\n{printed}"));
-        left.remove(at);
-    }
-}
-
-/// The program by its name, and the examples.
-fn bring_program(env: &TestEnv) {
-    let programs = env.root().join("bin");
-    std::fs::create_dir(&programs).unwrap();
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_gpucl"), programs.join("gpucl")).unwrap();
-    bring_examples(env, "examples");
-}
-
-/// Runs a command line through the shell; returns all output, and panics if it fails.
-fn sh(env: &TestEnv, command: &str) -> String {
-    let program = env.command(&[]);
-    let path = std::env::var("PATH").unwrap();
-    let mut shell = Command::new("sh");
-    shell.args(["-c", &format!("exec 2>&1\n{command}")]).env_clear().current_dir(env.work());
-    for (name, value) in program.get_envs() {
-        if let Some(value) = value {
-            shell.env(name, value);
-        }
-    }
-    let output = shell
-        .env("PATH", format!("{}:{path}", env.root().join("bin").display()))
-        .stdin(std::process::Stdio::null())
-        .output()
-        .unwrap();
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "`{command}` ended with {}:\n{printed}", output.status);
-    printed
 }
 
 /// Nodes are found by a tag in their environment: it must be there in all that a node starts, or `down` could not see
@@ -261,16 +160,4 @@ fn every_process_carries_the_tag(env: &TestEnv) {
         .collect();
     assert!(tagged.len() > 10, "{tagged:?}");
     assert!(lost.is_empty(), "processes of nodes without a tag: {lost:#?}");
-}
-
-/// The examples of the project, in the working folder.
-fn bring_examples(env: &TestEnv, folder: &str) {
-    for entry in std::fs::read_dir(root().join(folder)).unwrap().flatten() {
-        let name = format!("{folder}/{}", entry.file_name().to_string_lossy());
-        if entry.path().is_dir() {
-            bring_examples(env, &name);
-        } else {
-            env.write(&name, &read(&name));
-        }
-    }
 }

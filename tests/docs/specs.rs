@@ -293,6 +293,9 @@ fn beside(env: &TestEnv, spec: &Value) {
     for path in spec["compose"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         files.insert(path.to_owned(), "services: {mine: {image: 'example.org/mine:1'}}\n".to_owned());
     }
+    for path in spec["files"].as_array().into_iter().flatten().filter_map(|file| file["path"].as_str()) {
+        files.insert(format!("{path}/train.py"), "print('here')\n".to_owned());
+    }
     let external = &spec["services"]["object_store"]["external"];
     if let Some(path) = external["credentials_file"].as_str() {
         let profile = external["profile"].as_str().unwrap_or("default");

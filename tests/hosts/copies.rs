@@ -9,14 +9,15 @@ use gpucl::host::{Connections, HostEntry, HostPath, SshHost, SshTarget};
 use gpucl::sandbox::hosts::{Config, LocalHosts, NewHost};
 
 /// A host, its files, and the connection to it.
-struct Host {
+pub(super) struct Host {
     folder: tempfile::TempDir,
     hosts: LocalHosts,
     ssh: SshHost,
+    connections: Connections,
 }
 
 impl Host {
-    async fn start(port: u16) -> Self {
+    pub(super) async fn start(port: u16) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in ["bin", "state", "here"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
@@ -40,18 +41,27 @@ impl Host {
             ..SshTarget::default()
         };
         connections.write(&[HostEntry { names: vec!["host-0".to_owned()], target }]).unwrap();
-        let home = "~/.gpucl".to_owned();
-        let ssh = connections.connect("host-0", home, Duration::from_secs(20), std::future::pending()).await.unwrap();
-        Self { folder, hosts, ssh }
+        let ssh = connect(&connections).await;
+        Self { folder, hosts, ssh, connections }
+    }
+
+    /// Another connection to it.
+    pub(super) async fn connect(&self) -> SshHost {
+        connect(&self.connections).await
+    }
+
+    /// The file for `ssh -F`.
+    pub(super) fn config(&self) -> PathBuf {
+        self.connections.config_file()
     }
 
     /// The home folder on the host.
-    fn home(&self) -> PathBuf {
+    pub(super) fn home(&self) -> PathBuf {
         self.folder.path().join("hosts/i-1/home")
     }
 
     /// The working folder on this side.
-    fn here(&self) -> PathBuf {
+    pub(super) fn here(&self) -> PathBuf {
         self.folder.path().join("here")
     }
 
@@ -63,10 +73,15 @@ impl Host {
         std::fs::set_permissions(&tar, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    async fn end(self) {
+    pub(super) async fn end(self) {
         self.ssh.close().await;
         self.hosts.end_all().await.unwrap();
     }
+}
+
+async fn connect(connections: &Connections) -> SshHost {
+    let home = "~/.gpucl".to_owned();
+    connections.connect("host-0", home, Duration::from_secs(20), std::future::pending()).await.unwrap()
 }
 
 fn file(archive: &mut tar::Builder<Vec<u8>>, name: &str, mode: u32) {

@@ -111,6 +111,13 @@ pub(crate) fn example(env: &TestEnv, name: &str) {
     env.write("cluster.yaml", &format!("{}\n{}", std::fs::read_to_string(path).unwrap(), mirrors()));
 }
 
+/// Puts the testbed's images where the program looks for templates by itself, for commands without options of ours.
+pub(crate) fn use_images(env: &TestEnv) {
+    let file = "templates/ray-compose/images.yaml";
+    let images = std::fs::read_to_string(Path::new(testbed()["data_dir"].as_str().unwrap()).join(file)).unwrap();
+    env.write(&format!(".gpucl/{file}"), &images);
+}
+
 /// With the testbed's images.
 pub(crate) fn with_data(arguments: &[&str]) -> Vec<String> {
     let data = testbed()["data_dir"].as_str().unwrap().to_owned();

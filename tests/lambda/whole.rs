@@ -8,7 +8,7 @@ use gpucl::sandbox::CONTROL_HEADER;
 use gpucl::sandbox::lambda::{Config, Sandbox, User};
 use tokio::runtime::Runtime;
 
-use crate::hosts::{docker, example, gpucl, testbed};
+use crate::hosts::{data_in_and_results_out, docker, example, gpucl, testbed};
 use crate::support::{TestEnv, interrupt, turn, until};
 
 /// A stand-in with Lambda's limits, and the daemon that makes its hosts.
@@ -74,10 +74,21 @@ fn job(workers: usize) -> String {
     )
 }
 
+/// A file system of the account in the spec of an example, where jobs see it.
+fn with_files(env: &TestEnv) {
+    let spec = std::fs::read_to_string(env.work().join("cluster.yaml")).unwrap();
+    let spec = spec.replace("  max_price: 2\n", "  max_price: 2\n  file_systems: [{name: sets, create: true}]\n");
+    assert!(spec.contains("file_systems"), "{spec}");
+    env.write("cluster.yaml", &format!("{spec}mounts: [{{file_system: sets, at: /sets}}]\n"));
+}
+
 fn whole(name: &str, hosts: usize, image: &str) {
     let _turn = turn();
     let cloud = Cloud::start(image);
     example(&cloud.env, name);
+    if hosts == 1 {
+        with_files(&cloud.env);
+    }
     let begin = Instant::now();
     let up = gpucl(&cloud.env, &["up", "--yes"]).exits(0).prints("ready:").says("Stand-in GPU");
     println!("{name}: {:.0} s\n{}", begin.elapsed().as_secs_f64(), up.stdout);
@@ -99,6 +110,7 @@ fn whole(name: &str, hosts: usize, image: &str) {
     gpucl(&cloud.env, &["job", "submit", "--", "python", "-c", &job(hosts)])
         .exits(0)
         .prints(&format!("workers {hosts}"));
+    data_in_and_results_out(&cloud.env, (hosts == 1).then_some("/sets"));
     let begin = Instant::now();
     let down = gpucl(&cloud.env, &["down", "--yes"]).exits(0).prints("is left");
     println!("down: {:.0} s\n{}", begin.elapsed().as_secs_f64(), down.stdout);

@@ -93,7 +93,7 @@ impl Fresh {
             true => compose::Peers::None,
             false => compose::Peers::Known { addresses: &addresses, ports: &ports },
         };
-        let stage = compose::preparation(&spec, &facts, TAG, peers, &words(&IMAGES), &library)?;
+        let stage = compose::preparation(&spec, &facts, TAG, peers, &words(&IMAGES), &[], &library)?;
         let (bus, mut inbox) = Bus::new();
         let report = playbook::run_stage(self, &stage, &bus, std::future::pending()).await;
         while let Ok(event) = inbox.try_recv() {

@@ -152,7 +152,7 @@ fn check_environment(report: &StageReport, environments: &Path) {
     assert_eq!(environment.parent(), Some(environments));
     assert_eq!(
         fs_err::read_to_string(environment.join(".complete")).unwrap(),
-        "ray 2.60.0\nextras default,train,tune\n"
+        "ray 2.60.0\nextras default,train,tune,serve\n"
     );
     assert!(!environment.join(".tmp").exists());
     assert!(report.values["python"].starts_with("3.1"), "{:?}", report.values);

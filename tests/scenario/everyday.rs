@@ -1,10 +1,11 @@
 //! A working day on one cluster: what is declared, jobs, logs, commands, a stop, and another start.
 
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::support::{Hidden, Outcome, TestEnv, interrupt, nodes, tagged_processes, turn};
+use crate::support::{Hidden, Outcome, TestEnv, get, interrupt, nodes, tagged_processes, turn, until};
 
 const SPEC: &str = "\
 name: day
@@ -26,6 +27,8 @@ fn a_working_day_on_one_cluster() {
         ("the checks are not counted as jobs", the_checks_are_not_counted_as_jobs),
         ("a job runs in its working folder", a_job_runs_in_its_working_folder),
         ("cp and jobs share the data folder", cp_and_jobs_share_the_data_folder),
+        ("sync sends what differs", sync_sends_what_differs),
+        ("secrets reach the job and nobody else", secrets_reach_the_job_and_nobody_else),
         ("the exit code is the jobs", the_exit_code_is_the_jobs),
         ("the plain ray command line works", the_plain_ray_command_line_works),
         ("ctrl c detaches and the job goes on", ctrl_c_detaches_and_the_job_goes_on),
@@ -126,6 +129,130 @@ fn cp_and_jobs_share_the_data_folder(env: &TestEnv) {
     env.run(&["cp", "in.txt", "head:../in.txt"]).exits(2).says("leads out of the cluster's data folder");
     env.run(&["cp", "head:none.txt", "."]).exits(6).says("none.txt");
     env.run(&["down", "--keep-data", "--yes"]).says("nothing was changed").says("gpucl cp -c day head:NAME .");
+}
+
+fn sync_sends_what_differs(env: &TestEnv) {
+    let _ = env.write("set/a b/one.txt", "one\n");
+    let _ = env.write("set/two.txt", "two\n");
+    let synced = |arguments: &[&str]| only(&env.run(&[arguments, &["--output", "json"]].concat()).exits(0), "synced");
+    assert_eq!(synced(&["sync", "set", "head:synced"])["sent"], 2);
+    let _ = env.write("set/two.txt", "changed\n");
+    env.run(&["sync", "set", "head:synced", "--dry-run"]).exits(0).is("send two.txt\n").says("nothing was done");
+    let again = synced(&["sync", "set", "head:synced"]);
+    assert_eq!((&again["sent"], &again["unchanged"]), (&1.into(), &1.into()));
+    let job = "cd $GPUCL_DATA/synced && cat 'a b/one.txt' two.txt && rm -r 'a b' && echo new >results.txt";
+    env.run(&["job", "submit", "--", "sh", "-c", job]).exits(0).prints("one\nchanged\n");
+    env.run(&["sync", "head:synced", "back/"]).exits(0).says("synced: 2 files sent");
+    let back = synced(&["sync", "head:synced", "set", "--delete"]);
+    assert_eq!((&back["sent"], &back["deleted"], &back["unchanged"]), (&1.into(), &2.into(), &1.into()));
+    assert_eq!(std::fs::read_to_string(env.work().join("set/results.txt")).unwrap(), "new\n");
+    std::fs::create_dir(env.work().join("empty")).unwrap();
+    env.run(&["sync", "empty", "head:synced", "--delete"]).exits(2).says("--yes");
+    env.run(&["sync", "empty", "head:synced", "--delete", "--yes"]).exits(0).says("2 deleted");
+    env.run(&["sync", "set", "head:../x"]).exits(2).says("leads out of the cluster's data folder");
+    env.run(&["sync", "head:none", "back"]).exits(6).says("does not exist");
+    env.run(&["exec", "--", "sh", "-c", "rm -r $GPUCL_DATA/synced"]).exits(0);
+}
+
+/// The driver, a task, and an actor print digests of what they have.
+const DIGESTS: &str = "\
+import hashlib, os, ray, time
+def digest(): return hashlib.sha256(os.environ.get('TOKEN', '').encode()).hexdigest()[:16]
+ray.init()
+@ray.remote
+def task(): return digest()
+@ray.remote
+class Actor:
+    def ask(self): return digest()
+own = ray.remote(runtime_env={'env_vars': {'MORE': '1'}})(digest)
+print('driver', digest(), 'task', ray.get(task.remote()), 'actor', ray.get(Actor.remote().ask.remote()), flush=True)
+print('own', ray.get(own.remote()), flush=True)
+time.sleep(float(os.environ.get('SECONDS', '0')))
+";
+
+fn secrets_reach_the_job_and_nobody_else(env: &TestEnv) {
+    const VALUE: &str = "v3ry 's3cret' \"value\" $HOME";
+    let with_input = |arguments: &[&str], input: &str| {
+        let mut command = env.command(arguments);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    with_input(&["secret", "set", "MY_TOKEN"], &format!("{VALUE}\n"));
+    env.run(&["secret", "list"]).exits(0).is("MY_TOKEN\n");
+    let _ = env.write("code/digests.py", DIGESTS);
+    let job = ["job", "submit", "--working-dir", "code", "--secret", "MY_TOKEN=TOKEN"];
+    let digest = gpucl::util::digest::short(VALUE.as_bytes());
+    env.run(&[&job[..], &["--id", "secret-1", "--", "python", "digests.py"]].concat())
+        .exits(0)
+        .prints(&format!("driver {digest} task {digest} actor {digest}"))
+        .prints(&format!("own {digest}"));
+    let secrets = data_folder(env).join(".gpucl-secrets");
+    assert!(!secrets.exists(), "it is gone when the job has ended");
+    // While a job has it, it is nowhere else.
+    let job =
+        [&job[..], &["--env", "SECONDS=60", "--no-wait", "--id", "secret-2", "--", "python", "digests.py"]].concat();
+    env.run(&job).exits(0);
+    until("the second job to have its secret", 60, || {
+        env.run(&["job", "logs", "secret-2"]).stdout.contains("own").then_some(())
+    });
+    let found = std::fs::read_dir(&secrets).unwrap().next().unwrap().unwrap().path();
+    for (path, mode) in [(secrets.as_path(), 0o700), (found.as_path(), 0o600)] {
+        assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, mode, "{}", path.display());
+    }
+    let api = env.run(&["job", "list", "--all", "--output", "json"]).exits(0).stdout;
+    let variables = only(&env.run(&["env", "--output", "json"]).exits(0), "env")["variables"].clone();
+    let path = variables["RAY_AUTH_TOKEN_PATH"].as_str().unwrap().replace("$TEST", &env.root().display().to_string());
+    let token = std::fs::read_to_string(path).unwrap();
+    let url = format!("{}/api/jobs/secret-2", variables["RAY_API_SERVER_ADDRESS"].as_str().unwrap());
+    let (_, raw) = get(&url, &[("Authorization", &format!("Bearer {}", token.trim()))]).unwrap();
+    assert!(raw.contains("GPUCL_SECRETS"), "{raw}");
+    for text in [api, raw, env.run(&["status", "--output", "json"]).stdout] {
+        assert!(!text.contains("s3cret"), "{text}");
+    }
+    let mut holders = Vec::new();
+    files_with(env.root(), b"s3cret", &mut holders);
+    let credentials = env.home().join(".config/gpucl/credentials.yaml");
+    holders.retain(|path| *path != found && *path != credentials);
+    assert_eq!(holders, [] as [std::path::PathBuf; 0], "logs, packages, state and events are without it");
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        assert!(!String::from_utf8_lossy(&line).contains("v3ry"), "{}", process.path().display());
+    }
+    // A job that was not given it does not have it.
+    env.run(&["job", "submit", "--", "sh", "-c", "echo has ${TOKEN:-none}"]).exits(0).prints("has none");
+    env.run(&["job", "stop", "secret-2"]).exits(0);
+    assert!(!secrets.exists(), "it is gone when the job was stopped");
+    env.run(&["job", "submit", "--secret", "MY_TOKEM", "--", "true"])
+        .exits(2)
+        .says("did you mean `MY_TOKEN`?")
+        .says("gpucl secret set MY_TOKEM");
+    env.run(&["job", "submit", "--secret", "MY_TOKEN", "--env", "MY_TOKEN=x", "--", "true"]).exits(2).says("set twice");
+    env.run(&["secret", "rm", "MY_TOKEN"]).exits(0);
+    env.run(&["secret", "rm", "MY_TOKEN"]).exits(6);
+}
+
+/// The data folder of the only cluster, on this machine.
+fn data_folder(env: &TestEnv) -> std::path::PathBuf {
+    let hosts = env.home().join(".local/share/gpucl/hosts");
+    let mut folders = std::fs::read_dir(hosts).unwrap().map(|entry| entry.unwrap().path().join("data"));
+    folders.find(|folder| folder.is_dir()).unwrap()
+}
+
+/// The files below a folder that hold these bytes.
+fn files_with(folder: &std::path::Path, bytes: &[u8], found: &mut Vec<std::path::PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (path, kind) = (entry.path(), entry.file_type().unwrap());
+        if kind.is_dir() {
+            files_with(&path, bytes, found);
+        } else if kind.is_file() {
+            let text = std::fs::read(&path).unwrap_or_default();
+            if text.windows(bytes.len()).any(|window| window == bytes) {
+                found.push(path);
+            }
+        }
+    }
 }
 
 fn the_exit_code_is_the_jobs(env: &TestEnv) {

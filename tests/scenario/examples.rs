@@ -31,6 +31,11 @@ fn the_examples_run_on_one_cluster() {
         .prints("but the largest has 1")
         .prints("after 10 s it still waits")
         .prints("2 tasks with 1 GPU each ran");
+    too_large(&env);
+    // Its command runs on a worker's node, and its log is read there.
+    let on_a_worker = ["--entrypoint-num-gpus", "1", "--", "python", "-c", "print(6 * 7)"];
+    env.run(&[&["job", "submit", "--id", "on-a-worker"], &on_a_worker[..]].concat()).exits(0).prints("42\n");
+    env.run(&["job", "logs", "on-a-worker"]).exits(0).prints("42\n");
     three_at_once(&env);
     example(&env, "resume", &["resume.py"])
         .exits(0)
@@ -60,6 +65,16 @@ fn example(env: &TestEnv, folder: &str, words: &[&str]) -> Outcome {
 fn took(outcome: &Outcome) -> f64 {
     let text = outcome.stdout.rsplit_once("took ").map(|(_, rest)| rest).unwrap_or_default();
     text.split(' ').next().and_then(|seconds| seconds.parse().ok()).unwrap_or(f64::NAN)
+}
+
+/// A job that no node can run is taken out of the queue, and only it is in the list.
+fn too_large(env: &TestEnv) {
+    let asks = ["--entrypoint-num-gpus", "2", "--", "python", "-c", "print('never printed')"];
+    env.run(&[&["job", "submit", "--no-wait", "--id", "too-large"], &asks[..]].concat()).exits(0);
+    env.run(&["job", "status", "too-large"]).exits(0).prints("asks for 2 GPUs on one node; the largest has 1");
+    env.run(&["job", "stop", "too-large"]).exits(0).says("it was stopped while it waited");
+    let jobs = env.run(&["job", "list"]).exits(0);
+    assert!(!jobs.stdout.contains("cancel-"), "{jobs:?}");
 }
 
 /// Three jobs of half a GPU each, submitted at once, all get theirs on two GPUs and succeed.

@@ -1,8 +1,12 @@
 //! One story per file, on real clusters of this machine.
 
+pub(crate) mod by_hand;
+mod data;
 mod everyday;
 mod examples;
 mod from_nothing_to_nothing;
 mod gpus;
 mod one_run;
+mod setup;
 mod side_by_side;
+mod torch;

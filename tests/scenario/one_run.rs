@@ -73,3 +73,39 @@ fn a_cluster_is_there_for_one_job() {
     assert_eq!(tagged_processes(&env), []);
     let _ = env.run(&["list"]).exits(0).is("");
 }
+
+/// Interrupts a run when it prints this line to stderr; returns how it ended, and the rest of what it printed there.
+fn interrupted_at(env: &TestEnv, marker: &str) -> (Option<i32>, Vec<String>) {
+    let mut command = env.command(&["run", "--keep", "nothing", "--working-dir", "job", "--", "python", "job.py", "0"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains(marker)), "no line with `{marker}`");
+    interrupt(&child);
+    let rest = lines.collect();
+    (child.wait().unwrap().code(), rest)
+}
+
+/// Before anything runs, while nodes start, when the job is about to be submitted, and while all is taken down.
+#[test]
+#[ignore = "testbed"]
+fn a_run_is_interrupted_at_each_stage_and_nothing_is_left() {
+    let _turn = turn();
+    let env = TestEnv::with_shared_ray();
+    env.write("cluster.yaml", "name: one\n");
+    env.write("job/job.py", WRITES);
+    for marker in ["host-0: acquire", "project-0: deploy", "ready: ", "taking one down"] {
+        let begin = std::time::Instant::now();
+        let (code, rest) = interrupted_at(&env, marker);
+        let last = rest.last().map_or("", String::as_str);
+        println!("interrupted at `{marker}`: exit code {code:?} after {:.1} s: {last}", begin.elapsed().as_secs_f64());
+        if last != "nothing of one is left" {
+            // It was the end itself that was interrupted: it says so, and goes on where it was.
+            assert!(last.ends_with("to remove it: gpucl down -c one"), "{rest:?}");
+            assert_eq!((marker, code), ("taking one down", Some(130)), "{rest:?}");
+            env.run(&["down", "--yes", "-c", "one"]).exits(0).prints("nothing of one is left");
+        }
+        assert!(code == Some(130) || marker == "taking one down", "{rest:?}");
+        assert_eq!(tagged_processes(&env), []);
+        let _ = env.run(&["list"]).exits(0).is("");
+    }
+}

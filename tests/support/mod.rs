@@ -1,5 +1,6 @@
 //! The basis of the tests: a hermetic environment for the program.
 
+pub(crate) mod blocks;
 mod browser;
 mod cluster;
 mod env;

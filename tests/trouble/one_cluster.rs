@@ -10,6 +10,7 @@ fn a_bad_day_of_one_cluster() {
     let env = TestEnv::with_shared_ray();
     let _ = env.write("cluster.yaml", SPEC);
     let _ = env.run(&["up"]).exits(0).prints("ready: 8 checks passed");
+    state::an_up_that_fails_before_it_changes_anything(&env);
     nodes::a_worker_is_killed(&env);
     supervisor::the_supervisor_is_killed(&env);
     state::another_spec_of_that_name(&env);

@@ -51,6 +51,20 @@ fn a_state_of_a_newer_version_is_refused_and_nothing_is_changed() {
     let _ = down_leaves_nothing(&env);
 }
 
+/// An `up` that fails before it changes anything leaves a cluster that is as ready as it was.
+pub(super) fn an_up_that_fails_before_it_changes_anything(env: &TestEnv) {
+    let nodes = pids(env);
+    let other = "ray: {version: 2.55.0, workers: {count: 2, cpus: 1}}\nplaybooks: {ray-native: {disk_needed_mib: \"99999999\"}}\n";
+    let _ = env.write("cluster.yaml", &format!("name: t\n{other}"));
+    let _ = env.run(&["up"]).exits(1).says("MiB are free in");
+    assert_eq!(pids(env), nodes, "a node was restarted");
+    let _ = env.run(&["verify"]).exits(0).prints("ready: 8 checks passed");
+    let _ = env.run(&["status"]).exits(0).prints("t: ready since");
+    let _ = env.write("cluster.yaml", SPEC);
+    let _ = env.run(&["up"]).exits(0).prints("ready: 8 checks passed");
+    assert_eq!(pids(env), nodes, "a node was restarted");
+}
+
 /// Another spec of the same name is refused, and taken where that is said: it asks for one worker more.
 pub(super) fn another_spec_of_that_name(env: &TestEnv) {
     let nodes = pids(env);

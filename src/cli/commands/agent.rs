@@ -24,6 +24,9 @@ pub(crate) struct Args {
     /// Use this file as the cluster's spec, even though the cluster was brought up from another one
     #[arg(long, requires = "scheduled_up")]
     new_spec: bool,
+    /// Take the commits that the repositories under `files:` have now
+    #[arg(long, requires = "scheduled_up")]
+    update_files: bool,
     /// How long to wait for capacity at the provider
     #[arg(long, requires = "scheduled_up", value_name = "TIME", value_parser = up::time)]
     wait_capacity: Option<std::time::Duration>,
@@ -37,7 +40,8 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         // Detach from the terminal of the command that started it.
         let _ = rustix::process::setsid();
         let spec = SpecArgs { spec, allow_path: args.allow_path, allow_mount: args.allow_mount };
-        let args = up::Args { spec, new_spec: args.new_spec, wait_capacity: args.wait_capacity };
+        let (new_spec, update_files) = (args.new_spec, args.update_files);
+        let args = up::Args { spec, new_spec, update_files, wait_capacity: args.wait_capacity };
         up::bring_up(app, &args, &args.spec.load()?, Purpose::Scheduled).await?;
         return Ok(exit_code::DONE);
     }

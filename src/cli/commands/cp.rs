@@ -8,7 +8,7 @@ use crate::cli::exit_code;
 use crate::cli::target::{ANSWER, Target};
 use crate::cluster::{self, Remote};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::host::{Account, Copied, HostPath, LeftOut, SshHost, copy_here};
+use crate::host::{Account, Copied, End, Here, HostPath, LeftOut, SshHost, There, copy_here};
 use crate::runtime::project::ProjectRuntime;
 use crate::util::human;
 
@@ -29,14 +29,14 @@ pub(crate) struct Args {
 
 /// One side of a copy.
 #[derive(Debug, PartialEq, Eq)]
-enum Side<'a> {
+pub(super) enum Side<'a> {
     Here(&'a str),
     There { host: &'a str, path: &'a str },
 }
 
 impl<'a> Side<'a> {
     /// A path with a colon before any slash is on a host, as with `scp`; `./a:b` is local.
-    fn of(text: &'a str) -> Self {
+    pub(super) fn of(text: &'a str) -> Self {
         match text.split_once(':') {
             Some((host, path)) if !host.is_empty() && !host.contains('/') => Self::There { host, path },
             _ => Self::Here(text),
@@ -127,13 +127,18 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     Ok(exit_code::DONE)
 }
 
-fn report(app: &App, Copied { bytes, left_out }: &Copied) {
+/// Warns of what was left out.
+pub(super) fn warn_left_out(app: &App, left_out: &LeftOut) {
     for named in &left_out.named {
         app.ui.status(format_args!("warning: left out {named}"));
     }
     if left_out.count > left_out.named.len() {
         app.ui.status(format_args!("warning: left out {} more", left_out.count - left_out.named.len()));
     }
+}
+
+fn report(app: &App, Copied { bytes, left_out }: &Copied) {
+    warn_left_out(app, left_out);
     if app.json() {
         app.ui.json(&serde_json::json!({
             "v": 1, "type": "copied", "bytes": bytes, "left_out": left_out.named, "left_out_count": left_out.count,
@@ -164,6 +169,26 @@ impl Machine {
     pub(super) async fn close(self) {
         if let Self::There { ssh, .. } = self {
             ssh.close().await;
+        }
+    }
+
+    /// A path of the host as one end of a sync.
+    pub(super) fn end(&self, path: &str, is_root: bool) -> Result<End<'_>> {
+        match self {
+            Self::There { ssh, data, runtime } => {
+                let HostPath { path, within, is_root } = on_host(path, data, *runtime, is_root)?;
+                Ok(End::There(There {
+                    machine: ssh,
+                    path: path.to_owned(),
+                    within: within.map(str::to_owned),
+                    is_root,
+                }))
+            }
+            Self::Here { data, home } => {
+                no_root(is_root)?;
+                let within = matches!(Begins::of(path, None)?, Begins::Data(_)).then(|| data.clone());
+                Ok(End::Here(Here { path: on_this_machine(path, data, home)?, within }))
+            }
         }
     }
 

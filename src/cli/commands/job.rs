@@ -2,7 +2,8 @@
 
 pub(super) mod follow;
 mod ray_flags;
-mod show;
+pub(super) mod secrets;
+pub(super) mod show;
 pub(super) mod stop;
 pub(super) mod submit;
 mod upload;

@@ -185,7 +185,7 @@ pub(crate) fn logout(app: &App, args: &LogoutArgs) -> anyhow::Result<u8> {
         .into())
 }
 
-fn vault(app: &App) -> Vault {
+pub(super) fn vault(app: &App) -> Vault {
     Vault::open(&app.paths.config, app.user_environment().keyring_bus())
 }
 
@@ -213,7 +213,7 @@ fn secret(doing: &str, text: &str) -> Result<SecretString> {
 }
 
 /// Asks at the terminal, without echo.
-fn asked_secret(ui: &Ui, doing: &str, question: &str) -> Result<SecretString> {
+pub(super) fn asked_secret(ui: &Ui, doing: &str, question: &str) -> Result<SecretString> {
     ui.question(question);
     let silent = Silent::begin();
     let mut text = Vec::new();

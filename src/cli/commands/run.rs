@@ -12,6 +12,7 @@ use self::end::{end, exists, what_is_left};
 use self::keep::{Decision, Keep, Outcome, ask, decide, may_end};
 use self::outputs::{Outputs, fetch};
 use super::job::follow::{End, Options, detached, follow};
+use super::job::secrets::sweep;
 use super::job::stop::until_stopped;
 use super::job::submit::{JobArgs, JobToSubmit, announce, ended};
 use super::up::{self, Purpose};
@@ -53,7 +54,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let loaded = args.up.spec.load()?;
     let name = loaded.spec.name.clone();
     let outputs = wanted(loaded.spec.outputs.clone(), args.fetch)?;
-    let mut job = JobToSubmit::of(args.job, &app.here)?;
+    let mut job = JobToSubmit::of(args.job, app)?;
     let existed = exists(app, &name)?;
     if existed && args.keep.is_none() {
         return Err(not_for_one_run(&name).into());
@@ -167,12 +168,16 @@ impl Run<'_> {
             job.upload(app, &client).await.map(|()| client)
         };
         let client = self.ends.unless(bring).await.ok_or_else(|| interrupted(doing()))??;
+        job.deliver_secrets(app, &target).await?;
         let id = job.submit(&client).await?;
         announce(app, &id, &self.flag());
         self.job = Some(id.clone());
-        let (_, client) = self.reached.insert((target, client));
+        let (target, client) = self.reached.insert((target, client));
         match follow(app, client, &id, self.ends.wait(), Options { raw, leave_unread: false }).await? {
-            End::Ended(job) => Ok(ended(app, &job)),
+            End::Ended(job) => {
+                sweep(app, target, client).await;
+                Ok(ended(app, &job))
+            }
             End::Interrupted | End::Unread => Err(interrupted(format!("follow job {id}"))),
         }
     }

@@ -131,6 +131,7 @@ async fn ask(app: &App, target: &Target) -> Option<FromRay> {
 fn row(node: &NodeReport, report: &StatusReport, ray: Option<&FromRay>) -> [String; 7] {
     let container = report.containers.iter().find(|container| container.name == node.name);
     let process = match (&node.pid, &node.ended, container) {
+        _ if node.stopped_by_hand && !node.running => "stopped by hand".to_owned(),
         (Some(pid), _, _) => format!("runs ({pid})"),
         (None, _, Some(container)) => in_words(container),
         (None, Some(how), None) => format!("ended: {how}"),
@@ -186,7 +187,9 @@ mod tests {
         let mut node = NodeReport {
             name: "worker-0".to_owned(),
             group: None,
+            host: "host-0".to_owned(),
             running: true,
+            stopped_by_hand: false,
             pid: None,
             age_seconds: None,
             ended: None,

@@ -1,24 +1,22 @@
 //! `gpucl top`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::json;
 
+use super::job::show::in_words;
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::cli::signals::ctrl_c;
 use crate::cli::target::Target;
 use crate::error::Result;
-use crate::name::Key;
-use crate::ray::{Client, GpuUsage, Node, Usage};
+use crate::ray::{Amounts, Client, GpuUsage, Holding, Job, Node, Usage};
 use crate::util::human;
 
 /// The time between two tables of `--watch`: Ray's agents measure every 2.5 s.
 const PAUSE: Duration = Duration::from_millis(2500);
-/// The label by which a Ray node carries the key of its node in the spec.
-const LABEL: &str = "gpucl.dev/node";
 
 /// The arguments of `top`.
 #[derive(Debug, clap::Args)]
@@ -59,32 +57,45 @@ struct Row {
     node: Node,
     /// None until Ray's agent on it has measured.
     usage: Option<Usage>,
+    /// The jobs of which something runs there, and what each holds there.
+    jobs: Vec<(String, Amounts)>,
 }
 
 async fn measure(client: &Client) -> Result<Vec<Row>> {
-    let (nodes, usage) = tokio::join!(client.nodes(), client.usage());
-    Ok(rows(nodes?, usage?))
+    let (nodes, usage, jobs) = tokio::join!(client.nodes(), client.usage(), client.jobs());
+    let mut jobs = jobs?;
+    jobs.retain(Job::was_submitted);
+    Ok(rows(nodes?, usage?, &client.holdings(&jobs).await?))
 }
 
-fn rows(nodes: Vec<Node>, mut usage: BTreeMap<String, Usage>) -> Vec<Row> {
+fn rows(nodes: Vec<Node>, mut usage: BTreeMap<String, Usage>, holdings: &BTreeMap<String, Holding>) -> Vec<Row> {
+    let jobs_on = |node: &str| {
+        let there = holdings.iter().filter(|(_, holding)| holding.nodes.contains(node));
+        there.map(|(job, holding)| (job.clone(), holding.held.get(node).cloned().unwrap_or_default())).collect()
+    };
     let alive = nodes.into_iter().filter(|node| node.alive);
-    let mut rows: Vec<Row> =
-        alive.map(|node| Row { name: name_of(&node), usage: usage.remove(&node.node_id), node }).collect();
+    let mut rows: Vec<Row> = alive
+        .map(|node| Row {
+            name: name_of(&node),
+            usage: usage.remove(&node.node_id),
+            jobs: jobs_on(&node.node_id),
+            node,
+        })
+        .collect();
     rows.sort_by_key(|row| (!row.node.is_head, human::natural(&row.name)));
     rows
 }
 
 fn name_of(node: &Node) -> String {
-    let key = node.labels.get(LABEL).and_then(|key| key.parse::<Key>().ok());
-    key.map_or_else(|| node.node_id.chars().take(12).collect(), |key| key.display_name())
+    node.given_name().map_or_else(|| node.node_id.chars().take(12).collect(), str::to_owned)
 }
 
 /// A line for each node, and one for each GPU. A GPU that several nodes of a machine see has one line, which names them.
 fn table(rows: &[Row]) -> Table {
     let gpus = gpus(rows);
     let header: &[&str] = match gpus.is_empty() {
-        true => &["node", "cpu", "memory"],
-        false => &["node", "cpu", "memory", "gpu", "product", "busy", "gpu memory", "temperature"],
+        true => &["node", "cpu", "memory", "jobs"],
+        false => &["node", "cpu", "memory", "jobs", "gpu", "product", "busy", "gpu memory", "temperature"],
     };
     let mut table = Table::new(header);
     let mut line = |cells: Vec<String>| table.row(cells.into_iter().take(header.len()));
@@ -92,10 +103,11 @@ fn table(rows: &[Row]) -> Table {
         let own = gpus.iter().filter(|seen| seen.nodes == [row.name.as_str()]);
         let mut own = own.map(|seen| gpu_cells(seen.gpu));
         line([cells(row), own.next().unwrap_or_default()].concat());
-        own.for_each(|gpu| line([vec![String::new(); 3], gpu].concat()));
+        own.for_each(|gpu| line([vec![String::new(); 4], gpu].concat()));
     }
     for shared in gpus.iter().filter(|seen| seen.nodes.len() > 1) {
-        line([vec![shared.nodes.join(", "), String::new(), String::new()], gpu_cells(shared.gpu)].concat());
+        let who = vec![shared.nodes.join(", "), String::new(), String::new(), jobs_with_gpu(rows, &shared.nodes)];
+        line([who, gpu_cells(shared.gpu)].concat());
     }
     table
 }
@@ -131,7 +143,27 @@ fn cells(row: &Row) -> Vec<String> {
         Some(format!("{:.0}%{of}", usage.cpu_percent?))
     });
     let memory = usage.and_then(|usage| Some(share(usage.memory_used?, usage.memory_total?)));
-    vec![row.name.clone(), cpu.unwrap_or_else(unknown), memory.unwrap_or_else(unknown)]
+    // Also one that holds nothing there, such as an actor that only coordinates.
+    let jobs: Vec<String> = row
+        .jobs
+        .iter()
+        .map(|(job, held)| match in_words(held) {
+            held if held.is_empty() => job.clone(),
+            held => format!("{job} ({held})"),
+        })
+        .collect();
+    vec![row.name.clone(), cpu.unwrap_or_else(unknown), memory.unwrap_or_else(unknown), jobs.join(", ")]
+}
+
+/// The jobs that hold a GPU on one of these nodes.
+fn jobs_with_gpu(rows: &[Row], nodes: &[&str]) -> String {
+    let there = rows.iter().filter(|row| nodes.contains(&row.name.as_str()));
+    let jobs: BTreeSet<&str> = there
+        .flat_map(|row| &row.jobs)
+        .filter(|(_, held)| held.contains_key("GPU"))
+        .map(|(job, _)| job.as_str())
+        .collect();
+    jobs.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 fn gpu_cells(gpu: &GpuUsage) -> Vec<String> {
@@ -165,6 +197,8 @@ fn as_json(row: &Row) -> serde_json::Value {
         "cpus": usage.and_then(|usage| usage.cpus),
         "memory_used": usage.and_then(|usage| usage.memory_used),
         "memory_total": usage.and_then(|usage| usage.memory_total),
+        "jobs": row.jobs.iter().map(|(job, _)| job.as_str()).collect::<Vec<_>>(),
+        "holds": row.jobs.iter().map(|(job, held)| (job.as_str(), held)).collect::<BTreeMap<_, _>>(),
         "gpus": usage.map(|usage| usage.gpus.as_slice()).unwrap_or_default(),
     })
 }
@@ -172,6 +206,7 @@ fn as_json(row: &Row) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::name::Key;
 
     fn node(key: &str, gpus: f64) -> Node {
         Node {
@@ -181,7 +216,7 @@ mod tests {
             alive: true,
             state: "ALIVE".to_owned(),
             resources: BTreeMap::from([("GPU".to_owned(), gpus)]),
-            labels: BTreeMap::from([(LABEL.to_owned(), key.to_owned())]),
+            labels: BTreeMap::from([(crate::ray::NAME_LABEL.to_owned(), key.parse::<Key>().unwrap().display_name())]),
             start_time: None,
         }
     }
@@ -203,9 +238,13 @@ mod tests {
         Usage { cpu_percent: Some(42.4), cpus: Some(8), memory_used: Some(3 << 30), memory_total: Some(16 << 30), gpus }
     }
 
+    /// With a job `train` that has its command on the head, and 1 CPU and 1 GPU of worker-0.
     fn shown(nodes: Vec<Node>, usage: Vec<(&str, Usage)>) -> String {
         let usage = usage.into_iter().map(|(key, usage)| (format!("{key}-id"), usage)).collect();
-        table(&rows(nodes, usage)).to_string()
+        let amounts = BTreeMap::from([("CPU".to_owned(), 1.0), ("GPU".to_owned(), 1.0)]);
+        let held = BTreeMap::from([("worker0-id".to_owned(), amounts)]);
+        let holding = Holding { held, nodes: ["head-id", "worker0-id"].map(str::to_owned).into() };
+        table(&rows(nodes, usage, &[("train".to_owned(), holding)].into())).to_string()
     }
 
     #[test]
@@ -213,8 +252,8 @@ mod tests {
         let nodes = vec![node("worker10", 0.0), node("worker2", 0.0), node("head", 0.0)];
         let shown = shown(nodes, vec![("head", usage(vec![])), ("worker10", usage(vec![]))]);
         let expected = [
-            " NODE       CPU       MEMORY",
-            " head       42% of 8  3.0 GiB of 16.0 GiB",
+            " NODE       CPU       MEMORY               JOBS",
+            " head       42% of 8  3.0 GiB of 16.0 GiB  train",
             " worker-2   ?         ?",
             " worker-10  42% of 8  3.0 GiB of 16.0 GiB",
         ];
@@ -229,7 +268,11 @@ mod tests {
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines.len(), 4, "{shown}");
         assert!(lines[0].ends_with("BUSY  GPU MEMORY            TEMPERATURE"), "{shown}");
-        assert!(lines[2].starts_with(" worker-0  42% of 8  3.0 GiB of 16.0 GiB  0    NVIDIA A100  87%"), "{shown}");
+        assert!(
+            lines[2]
+                .starts_with(" worker-0  42% of 8  3.0 GiB of 16.0 GiB  train (1 CPU, 1 GPU)  0    NVIDIA A100  87%"),
+            "{shown}"
+        );
         assert!(lines[2].ends_with("20.0 GiB of 40.0 GiB  61 °C"), "{shown}");
         assert!(lines[3].trim_start().starts_with("1    NVIDIA A100  ?"), "{shown}");
     }
@@ -241,6 +284,8 @@ mod tests {
         let shown = shown(nodes, vec![("head", both()), ("worker0", both()), ("worker1", both())]);
         assert_eq!(shown.matches("NVIDIA").count(), 2, "{shown}");
         assert_eq!(shown.matches(" worker-0, worker-1 ").count(), 2, "{shown}");
+        let of_gpu = |line: &&str| line.contains("NVIDIA") && line.contains(" train ");
+        assert_eq!(shown.lines().filter(of_gpu).count(), 2, "the job that holds a GPU of one of them: {shown}");
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// Use this file as the cluster's spec, even though the cluster was brought up from another one
     #[arg(long)]
     pub(crate) new_spec: bool,
+    /// Take the commits that the repositories under `files:` have now, instead of those of the last `up`
+    #[arg(long)]
+    pub(crate) update_files: bool,
     /// How long to wait for capacity at the provider, such as `6h`; default: as the spec says, else none
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) wait_capacity: Option<Duration>,
@@ -88,8 +91,8 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
 
 /// Brings the cluster of a loaded spec up, and verifies it.
 pub(crate) async fn bring_up(app: &App, args: &Args, loaded: &Loaded, purpose: Purpose) -> Result<Up> {
-    let Args { spec, new_spec, wait_capacity } = args;
-    let (new_spec, wait_capacity) = (*new_spec, *wait_capacity);
+    let Args { spec, new_spec, update_files, wait_capacity } = args;
+    let (new_spec, update_files, wait_capacity) = (*new_spec, *update_files, *wait_capacity);
     let (scheduled_up, one_run) = (purpose != Purpose::Work, purpose == Purpose::Run);
     let file = spec.spec.as_path();
     let path = fs_err::canonicalize(file).ok().map(|path| path.display().to_string());
@@ -97,7 +100,7 @@ pub(crate) async fn bring_up(app: &App, args: &Args, loaded: &Loaded, purpose: P
     let with_yes = purpose.with_yes(file);
     let secrets = money::secrets_to_keep(app, &loaded.spec, &with_yes)?;
     let approval = money::approval(app, file, with_yes);
-    let options = UpOptions { path, new_spec, scheduled_up, one_run, wait_capacity, approval, secrets };
+    let options = UpOptions { path, new_spec, update_files, scheduled_up, one_run, wait_capacity, approval, secrets };
     let begin = std::time::Instant::now();
     let (mut gpus, mut is_here) = (Vec::new(), false);
     let ended = run_with_events(app, "up", name.as_str(), async |events, cancel| {
@@ -111,7 +114,7 @@ pub(crate) async fn bring_up(app: &App, args: &Args, loaded: &Loaded, purpose: P
         let report = match cluster::up(&settings, loaded, &options).await? {
             UpOutcome::Ready(report) => report,
             UpOutcome::Later(begins) => {
-                let identity = start(app, &name, spec, new_spec, wait_capacity)?;
+                let identity = start(app, &name, spec, new_spec, update_files, wait_capacity)?;
                 events.note(format!(
                     "{} begins at {}: process {} waits for it in the background, even if this terminal is closed",
                     begins.what,

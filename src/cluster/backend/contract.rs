@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use crate::cluster::{DownOptions, Planned, Proof, Settings, StatusReport, UpOptions, UpOutcome, Verified};
 use crate::error::Result;
 use crate::ray::Access;
-use crate::spec::{Loaded, Spec};
+use crate::runtime::project::ByHand;
+use crate::spec::{Loaded, NodeSpec, Spec};
 use crate::state::{ClusterState, Store};
 
 /// Everything that can be done with a cluster.
@@ -30,6 +31,16 @@ pub(in crate::cluster) trait Backend {
 
     /// Ends all nodes and returns the resources that are kept.
     async fn stop(&self, settings: &Settings, spec: &Spec, store: Store) -> Result<Vec<String>>;
+
+    /// Stops, starts or kills one worker, and disturbs no other node.
+    async fn by_hand(
+        &self,
+        settings: &Settings,
+        spec: &Spec,
+        store: Store,
+        worker: &NodeSpec,
+        by_hand: ByHand,
+    ) -> Result<()>;
 
     /// Removes everything of the cluster, and proves that nothing is left.
     async fn down(&self, settings: &Settings, spec: &Spec, store: Store, options: DownOptions) -> Result<Proof>;

@@ -6,8 +6,12 @@
 use crate::render::quote_path;
 use crate::util::text::quoted;
 
+/// The exit code of a program whose path does not exist.
+pub(in crate::host) const ABSENT: i32 = 3;
+
 /// Goes to the folder $way below the data folder, part by part and through no link, and makes it where $make is set.
 /// A job may write there, and exchange a folder for a link at any moment, so the folder that was entered is checked.
+/// Exits with [`ABSENT`] when a part of the way does not exist.
 const ENTER: &str = r#"
 set -eu
 top=$(pwd -P)
@@ -19,7 +23,7 @@ enter() {
         case $part in '' | .) continue ;; esac
         if [ -L "./$part" ]; then echo "$part is a link there; nothing was copied" >&2; exit 1; fi
         if [ ! -e "./$part" ]; then
-            [ -n "$make" ] || { echo "$shown does not exist there" >&2; exit 1; }
+            [ -n "$make" ] || { echo "$shown does not exist there" >&2; exit 3; }
             mkdir "./$part"
         fi
         [ -d "./$part" ] || { echo "$part is not a folder there" >&2; exit 1; }
@@ -70,14 +74,14 @@ impl<'a> HostPath<'a> {
     }
 
     /// The shell program that enters the path's folder within its data folder, and sets `goal`.
-    pub(super) fn enter(&self, makes_folders: bool, is_folder: bool) -> String {
+    pub(in crate::host) fn enter(&self, makes_folders: bool, is_folder: bool) -> String {
         let (way, name) = if is_folder { (self.path, "") } else { self.parts() };
         let make = if makes_folders { "1" } else { "" };
         format!("way={}\nname={}\nmake={make}\nshown={}\n{ENTER}", quoted(way), quoted(name), quoted(self.path))
     }
 
     /// The command that runs a program of this length, which it reads from its input.
-    pub(super) fn command(&self, length: usize) -> String {
+    pub(in crate::host) fn command(&self, length: usize) -> String {
         let run = format!("eval \"$(dd bs=1 count={length} 2>/dev/null)\"");
         let Some(folder) = self.within else { return format!("sh -c {}", quoted(&run)) };
         let run = format!("sh -c {}", quoted(&run));

@@ -62,7 +62,8 @@ fn open(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(folder, name, FOLDER, Mode::empty())?)
 }
 
-fn names(folder: BorrowedFd<'_>) -> io::Result<Vec<OsString>> {
+/// The names in a folder.
+pub(in crate::host) fn names(folder: BorrowedFd<'_>) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(folder)? {
         let entry = entry?;

@@ -133,7 +133,7 @@ impl SshHost {
             None => format!("goal={}\n", quoted(goal.path)),
         };
         let program = format!("{enter}count={}\n{RECEIVE}", sources.len());
-        let mut channel = self.begin_with_data(&program, goal).await?;
+        let mut channel = self.begin_with_data(program.len(), goal).await?;
         let (Some(mut to), Some(mut out), Some(mut err)) =
             (channel.child.stdin().take(), channel.child.stdout().take(), channel.child.stderr().take())
         else {
@@ -196,7 +196,7 @@ impl SshHost {
         };
         let source_word = quoted(source.path);
         let program = format!("{enter}source={source_word}\nfolder={}\nname={}\n{SEND}", quoted(above), quoted(name));
-        let mut channel = self.begin_with_data(&program, source).await?;
+        let mut channel = self.begin_with_data(program.len(), source).await?;
         let (Some(mut feed), Some(mut out), Some(mut err)) =
             (channel.child.stdin().take(), channel.child.stdout().take(), channel.child.stderr().take())
         else {
@@ -206,7 +206,7 @@ impl SshHost {
         let into = landing.file().try_clone().doing(ErrorKind::Host, doing)?;
         let entry = name.to_owned();
         let mut unpacking = tokio::task::spawn_blocking(move || {
-            unpack(Arriving { pieces: arriving, piece: Vec::new(), read: 0 }, into.as_fd(), OsStr::new(&entry), room)
+            unpack(Arriving::new(arriving), into.as_fd(), OsStr::new(&entry), room)
         });
         let receive = async {
             let _ = feed.write_all(program.as_bytes()).await;
@@ -247,9 +247,9 @@ impl SshHost {
 
     /// Starts a program that reads data from stdin after its own text. `dd` takes exactly the program's length first,
     /// since a shell that reads its program from stdin could swallow the data.
-    async fn begin_with_data(&self, program: &str, path: HostPath<'_>) -> Result<Channel<'_>> {
+    pub(super) async fn begin_with_data(&self, length: usize, path: HostPath<'_>) -> Result<Channel<'_>> {
         let sudo = if path.is_root && !self.shared.route.is_root() { "sudo -n -- " } else { "" };
-        self.begin(&format!("{sudo}{}", path.command(program.len()))).await
+        self.begin(&format!("{sudo}{}", path.command(length))).await
     }
 
     fn judge(&self, doing: String, end: ExecEnd, said: &str) -> Result<()> {
@@ -273,7 +273,7 @@ impl SshHost {
 }
 
 /// The last non-empty line.
-fn last_line(said: &str, otherwise: &str) -> String {
+pub(in crate::host) fn last_line(said: &str, otherwise: &str) -> String {
     said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or(otherwise).to_owned()
 }
 
@@ -285,7 +285,7 @@ fn refused(doing: String, why: String, name: &str) -> Error {
 }
 
 /// Reads everything and keeps the end of it.
-async fn last_of(from: &mut (impl AsyncRead + Unpin)) -> String {
+pub(super) async fn last_of(from: &mut (impl AsyncRead + Unpin)) -> String {
     let mut said = Vec::new();
     let mut buffer = vec![0_u8; 8 * 1024];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
@@ -298,10 +298,17 @@ async fn last_of(from: &mut (impl AsyncRead + Unpin)) -> String {
 }
 
 /// A blocking reader of the pieces of a stream.
-struct Arriving {
+pub(in crate::host) struct Arriving {
     pieces: mpsc::Receiver<Vec<u8>>,
     piece: Vec<u8>,
     read: usize,
+}
+
+impl Arriving {
+    /// Reads these pieces; blocks while none is there.
+    pub(in crate::host) fn new(pieces: mpsc::Receiver<Vec<u8>>) -> Self {
+        Self { pieces, piece: Vec::new(), read: 0 }
+    }
 }
 
 impl Read for Arriving {

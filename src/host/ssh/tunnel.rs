@@ -34,10 +34,18 @@ impl Tunnel {
     /// # Errors
     /// When the port is taken or the forward cannot be created. Whether anything listens there shows at the first use.
     pub async fn open(host: &SshHost, port: u16, local: u16) -> Result<Self> {
+        Self::open_to(host, ("localhost", port), local).await
+    }
+
+    /// The same to an address that the host reaches.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub async fn open_to(host: &SshHost, to: (&str, u16), local: u16) -> Result<Self> {
         let doing = || format!("listen on port {local} of the loopback");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, local)).await.doing(ErrorKind::Host, doing)?;
         let local = listener.local_addr().doing(ErrorKind::Host, doing)?;
-        let way = Way::open(host, port).await?;
+        let way = Way::open_to(host, to).await?;
         let task = tokio::spawn(serve(listener, Arc::clone(&way.line)));
         Ok(Self { local, task, _way: way, _host: host.clone() })
     }
@@ -73,8 +81,12 @@ impl Way {
     /// # Errors
     /// When the forward cannot be created. Whether anything listens there shows at the first use.
     pub async fn open(host: &SshHost, port: u16) -> Result<Self> {
+        Self::open_to(host, ("localhost", port)).await
+    }
+
+    async fn open_to(host: &SshHost, to: (&str, u16)) -> Result<Self> {
         let socket = host.forward_socket();
-        host.forward(&socket, ("localhost", port)).await?;
+        host.forward(&socket, to).await?;
         let line = Line { shared: Arc::downgrade(&host.shared), socket, has_warned: AtomicBool::new(false) };
         Ok(Self { line: Arc::new(line) })
     }

@@ -20,9 +20,9 @@ use tar::{Archive, Entry, EntryType};
 use crate::util::human;
 
 /// The most entries that a copy may have.
-const ENTRIES: u64 = 1_000_000;
+pub(in crate::host) const ENTRIES: u64 = 1_000_000;
 /// How deep folders may be nested: as many are open at once while they are moved to their place.
-pub(super) const DEPTH: usize = 128;
+pub(in crate::host) const DEPTH: usize = 128;
 /// Bytes allowed between two entries: names too long for a header.
 const BETWEEN: u64 = 256 * 1024;
 /// Bytes allowed after the end of an archive; `tar` pads its last record.
@@ -31,21 +31,21 @@ const AFTER_END: u64 = 1024 * 1024;
 const NAMED: usize = 20;
 
 /// Flags to open a folder, and never a link to one.
-pub(super) const FOLDER: OFlags =
+pub(in crate::host) const FOLDER: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// How much may arrive.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
+pub(in crate::host) struct Room {
     /// Bytes of files.
-    pub(super) bytes: u64,
+    pub(in crate::host) bytes: u64,
     /// Entries of any kind.
-    pub(super) entries: u64,
+    pub(in crate::host) entries: u64,
 }
 
 impl Room {
     /// The free space of a folder's file system, less a twentieth: a full disk harms more than this copy.
-    pub(super) fn of(folder: impl AsFd) -> io::Result<Self> {
+    pub(in crate::host) fn of(folder: impl AsFd) -> io::Result<Self> {
         let free = rustix::fs::fstatvfs(folder)?;
         let bytes = free.f_bavail.saturating_mul(free.f_frsize);
         // Some file systems have no inode limit.
@@ -64,7 +64,8 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    fn add(&mut self, path: &Path, why: &str) {
+    /// Adds an entry with the reason.
+    pub(in crate::host) fn add(&mut self, path: &Path, why: &str) {
         self.count += 1;
         if self.named.len() < NAMED {
             self.named.push(format!("{}: {why}", path.display()));
@@ -74,7 +75,7 @@ impl LeftOut {
 
 /// Why nothing was copied.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(in crate::host) enum Refusal {
     /// The stream holds something that was not requested, or more than fits: no more of it is read.
     Unwanted(String),
     /// The stream is not a complete archive: the host's stderr may say why.
@@ -89,6 +90,15 @@ impl From<Errno> for Refusal {
 
 /// Unpacks a stream into a new folder; after a refusal the caller removes the folder with its contents.
 pub(super) fn unpack(stream: impl Read, land: BorrowedFd<'_>, name: &OsStr, room: Room) -> Result<LeftOut, Refusal> {
+    unpack_into(stream, land, Some(name), room)
+}
+
+/// Unpacks entries of any name into a new folder, which stands for the folder that they are from.
+pub(in crate::host) fn unpack_all(stream: impl Read, land: BorrowedFd<'_>, room: Room) -> Result<LeftOut, Refusal> {
+    unpack_into(stream, land, None, room)
+}
+
+fn unpack_into(stream: impl Read, land: BorrowedFd<'_>, name: Option<&OsStr>, room: Room) -> Result<LeftOut, Refusal> {
     // The `tar` crate keeps long names in memory, whatever their length.
     let between = Rc::new(Cell::new(BETWEEN));
     let mut archive = Archive::new(Metered { stream, left: Rc::clone(&between) });
@@ -100,7 +110,7 @@ pub(super) fn unpack(stream: impl Read, land: BorrowedFd<'_>, name: &OsStr, room
     }
     between.set(AFTER_END);
     io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(broken)?;
-    if !landing.has_begun {
+    if !landing.has_begun && name.is_some() {
         return Err(match landing.left_out.named.pop() {
             Some(why) => Refusal::Unwanted(why),
             None => Refusal::Broken("it sent nothing".to_owned()),
@@ -139,7 +149,8 @@ impl<R: Read> Read for Metered<R> {
 /// The folder to unpack into, and what was unpacked.
 struct Landing<'a> {
     land: BorrowedFd<'a>,
-    name: &'a OsStr,
+    /// The requested entry; `None` when entries of several names were.
+    name: Option<&'a OsStr>,
     room: Room,
     left_out: LeftOut,
     /// The requested entry exists.
@@ -162,7 +173,10 @@ impl Landing<'_> {
         match entry.header().entry_type() {
             EntryType::Directory => self.make_folder(parent, leaf, path, &entry)?,
             EntryType::Regular | EntryType::Continuous => self.make_file(parent, leaf, path, &mut entry)?,
-            EntryType::Symlink => self.make_link(parent, leaf, path, &entry, above.len())?,
+            EntryType::Symlink => {
+                let folders = above.len() + usize::from(self.name.is_none());
+                self.make_link(parent, leaf, path, &entry, folders)?;
+            }
             EntryType::Link => self.left_out.add(path, "it is a hard link to another file"),
             EntryType::Char | EntryType::Block | EntryType::Fifo => {
                 self.left_out.add(path, "it is not a file, folder or link");
@@ -188,8 +202,10 @@ impl Landing<'_> {
                 _ => return Err(unwanted("which leads out of the folder")),
             }
         }
-        if parts.first().is_some_and(|first| first != self.name) {
-            return Err(unwanted(&format!("but `{}` was requested", self.name.display())));
+        if let (Some(name), Some(first)) = (self.name, parts.first())
+            && first != name
+        {
+            return Err(unwanted(&format!("but `{}` was requested", name.display())));
         }
         if parts.len() > DEPTH {
             return Err(unwanted(&format!("which is more than {DEPTH} folders deep")));
@@ -321,7 +337,7 @@ fn stays_within(target: &Path, depth: usize) -> bool {
 }
 
 /// The type of an entry in a folder, not following a link; `None` when it does not exist.
-pub(super) fn kind(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<rustix::fs::FileType>> {
+pub(in crate::host) fn kind(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<rustix::fs::FileType>> {
     match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => Ok(Some(rustix::fs::FileType::from_raw_mode(found.st_mode))),
         Err(Errno::NOENT) => Ok(None),

@@ -31,6 +31,23 @@ impl Work<'_> {
         }
     }
 
+    /// Fills data sets once their host is prepared.
+    pub(super) fn fill(&mut self, desired: &Desired) {
+        for data in &desired.data {
+            let cause = match self.observed.filled.get(&data.host) {
+                _ if self.renewed.contains(&data.host) => "it is new",
+                // A firewall that the preparation sets is reverted unless another stage of the host follows soon.
+                Some(_) if !self.of_key(&data.host).is_empty() => "it is prepared again",
+                Some(digest) if *digest == data.digest && !digest.is_empty() => continue,
+                Some(digest) if digest.is_empty() => "some of its data is gone or fails its check",
+                Some(_) => "its data has changed",
+                None => "its data is not there yet",
+            };
+            let after = sorted(self.of_key(&data.host));
+            self.outcome.plan.add(&data.host, Action::Fill { digest: data.digest.clone() }, cause, after);
+        }
+    }
+
     /// Sets firewalls once all hosts exist and the head's host is prepared: a firewall is reverted unless the host's
     /// deployment follows, and a worker's deployment needs its head.
     pub(super) fn firewalls(&mut self, desired: &Desired) {
@@ -50,6 +67,7 @@ impl Work<'_> {
                 after.extend(self.acquiring(&other.host));
             }
             after.extend(&of_head);
+            after.extend(self.fills());
             let action = Action::SetFirewall { digest: firewall.digest.clone() };
             self.outcome.plan.add(&firewall.host, action, cause, sorted(after));
             self.firewalls.insert(firewall.host.clone());
@@ -65,6 +83,7 @@ impl Work<'_> {
                 Some(_) if self.renewed.contains(&wanted.host) => "its host is replaced".to_owned(),
                 // A firewall is reverted unless a deployment follows over a new connection.
                 Some(_) if self.firewalls.contains(&wanted.host) => "its host's firewall is set again".to_owned(),
+                Some(_) if self.has_other_setup(desired, &wanted.host) => "its setup has changed".to_owned(),
                 Some(found) if found.digest.is_none() => "it was not brought up completely".to_owned(),
                 Some(found) if found.digest != wanted.digest => "the spec has changed for it".to_owned(),
                 Some(found) => match &found.health {
@@ -78,20 +97,39 @@ impl Work<'_> {
             };
             let mut after = self.of_key(&wanted.host);
             after.extend(self.of_key(&wanted.key));
+            // If data cannot be had on one host, no node of another is started or stopped either.
+            after.extend(self.fills());
             if desired.apart {
                 // The list of nodes and the head's address are known once all hosts exist.
                 for other in &desired.projects {
                     after.extend(self.acquiring(&other.host));
                 }
             }
+            if self.has_other_setup(desired, &wanted.host) {
+                // A setup that fails on one host changes nothing that runs on any.
+                for preparation in &desired.preparations {
+                    after.extend(self.of_key(&preparation.host));
+                }
+            }
             // Nodes wait for their peers themselves, so that hosts are deployed concurrently.
             after.sort_unstable();
             after.dedup();
             let found = found.filter(|_| !self.renewed.contains(&wanted.host));
-            let nodes = changes(wanted, found);
+            let nodes =
+                changes(wanted, found, &self.known.stopped_by_hand(), self.has_other_setup(desired, &wanted.host));
             let action = Action::Deploy { host: wanted.host.clone(), nodes };
             self.outcome.plan.add(&wanted.key, action, cause, after);
         }
+    }
+
+    /// Whether the nodes of a host were started with another `setup` than the spec's.
+    pub(super) fn has_other_setup(&self, desired: &Desired, host: &Key) -> bool {
+        let wanted = desired.preparations.iter().find(|preparation| preparation.host == *host);
+        let project = desired.projects.iter().find(|project| project.host == *host);
+        let (Some(wanted), Some(project)) = (wanted, project) else { return false };
+        let runs = self.observed.projects.iter().any(|found| found.key == project.key && found.running);
+        let started = self.known.project(&project.key).filter(|_| runs && !self.renewed.contains(host));
+        started.is_some_and(|notes| notes.setup != wanted.setup)
     }
 
     /// Releases the existing resources of these keys, and forgets the others.
@@ -105,6 +143,10 @@ impl Work<'_> {
         self.outcome.forgotten.extend(gone);
     }
 
+    fn fills(&self) -> Vec<usize> {
+        self.operations(|action| matches!(action, Action::Fill { .. }))
+    }
+
     /// The operations that acquire or wait for a host.
     pub(super) fn acquiring(&self, host: &Key) -> Vec<usize> {
         let makes = |action: &Action| matches!(action, Action::Acquire { .. } | Action::Await { .. });
@@ -114,11 +156,18 @@ impl Work<'_> {
 }
 
 /// The change of a deployment to each node: nodes that run as wanted are kept, and not disturbed by changes to others.
-fn changes(wanted: &ProjectRequest, found: Option<&ObservedProject>) -> Vec<NodeChange> {
+fn changes(
+    wanted: &ProjectRequest,
+    found: Option<&ObservedProject>,
+    stopped_by_hand: &BTreeSet<Key>,
+    has_other_setup: bool,
+) -> Vec<NodeChange> {
     let observed = |key: &Key| found.and_then(|found| found.nodes.iter().find(|node| node.key == *key));
     let of = |wanted: &NodeRequest| match observed(&wanted.key) {
         None => (Change::Start, "it does not run yet"),
+        Some(node) if !node.running && stopped_by_hand.contains(&node.key) => (Change::Start, "it was stopped by hand"),
         Some(node) if !node.running => (Change::Start, "it no longer runs"),
+        Some(_) if has_other_setup => (Change::Restart, "its setup has changed"),
         Some(ObservedNode { digest: Some(has), .. }) if wanted.digest.as_ref().is_some_and(|digest| digest != has) => {
             (Change::Restart, "the spec has changed for it")
         }

@@ -7,7 +7,7 @@ fn two_projects() -> Desired {
     Desired {
         resources: (0..2).map(|at| ResourceRequest { key: both(at).0, ..host() }).collect(),
         preparations: (0..2)
-            .map(|at| Preparation { host: both(at).0, digest: "p1".to_owned(), behind: None })
+            .map(|at| Preparation { host: both(at).0, digest: "p1".to_owned(), setup: None, behind: None })
             .collect(),
         projects: (0..2)
             .map(|at| ProjectRequest {
@@ -235,4 +235,80 @@ fn kept_data_is_not_cleaned_by_up() {
     assert!(text.contains("project-0, deploy: it does not run yet") && !text.contains("clean"), "{text}");
     assert!(plan(&up, &[data[0], "network x"]).contains("project-0, clean host"), "more than data is cleaned");
     assert!(plan(&Goal::Down, &data).contains("project-0, clean host"));
+}
+
+/// Data is filled between the preparation and the first node, and no node is touched while a host lacks it.
+#[test]
+fn data_is_filled_before_any_node_starts() {
+    let goal = || (0..2).map(|at| DataGoal { host: Key::host(at), digest: "s1".to_owned() }).collect::<Vec<_>>();
+    let plan = |desired: &Desired, known: &ClusterState, observed: &Observed| {
+        reconcile(&Goal::Up(desired.clone()), known, observed).plan.to_string()
+    };
+    let mut desired = Desired { data: goal(), ..two_with_firewalls(false) };
+    desired.apart = true;
+    let text = plan(&desired, &nothing_known(), &Observed::default());
+    assert_eq!(
+        text,
+        "#1 host-0, acquire: there is none yet\n\
+         #2 host-1, acquire: there is none yet\n\
+         [1] -> #3 host-0, prepare: it is new\n\
+         [2] -> #4 host-1, prepare: it is new\n\
+         [1,3] -> #5 host-0, fill data: it is new\n\
+         [2,4] -> #6 host-1, fill data: it is new\n\
+         [1,2,3,5,6] -> #7 host-0, set firewall: it is new\n\
+         [1,2,3,4,5,6] -> #8 host-1, set firewall: it is new\n\
+         [1,2,3,5,6,7] -> #9 project-0, deploy: it does not run yet\n\
+         [1,2,4,5,6,8] -> #10 project-1, deploy: it does not run yet\n"
+    );
+    let (known, mut observed) = after_projects();
+    let desired = Desired { data: goal(), ..two_projects() };
+    for (filled, causes) in [
+        ([None, Some("s1")], vec!["#1 host-0, fill data: its data is not there yet"]),
+        ([Some("s1"), Some("")], vec!["#1 host-1, fill data: some of its data is gone or fails its check"]),
+        ([Some("s0"), Some("s1")], vec!["#1 host-0, fill data: its data has changed"]),
+        ([Some("s1"), Some("s1")], vec![]),
+    ] {
+        let each = filled.iter().enumerate();
+        observed.filled = each.filter_map(|(at, digest)| Some((Key::host(at), (*digest)?.to_owned()))).collect();
+        assert_eq!(plan(&desired, &known, &observed).lines().collect::<Vec<_>>(), causes);
+    }
+    // A host that is prepared again has a firewall that waits for its next stage.
+    observed.prepared.remove(&Key::host(1));
+    assert_eq!(
+        plan(&desired, &known, &observed),
+        "#1 host-1, prepare: it is not prepared yet\n[1] -> #2 host-1, fill data: it is prepared again\n"
+    );
+}
+
+#[test]
+fn a_changed_setup_is_installed_everywhere_before_anything_that_runs_is_touched() {
+    let mut wanted = two_projects();
+    wanted.projects[1].nodes = vec![NodeRequest { key: Key::worker(0), digest: None }];
+    let (mut known, mut observed) = after(&wanted);
+    for at in 0..2 {
+        let notes = Notes::Project(Box::new(ProjectNotes { setup: Some("s1".to_owned()), ..ProjectNotes::default() }));
+        known.apply(Record::Noted { key: Key::project(at), notes }, jiff::Timestamp::UNIX_EPOCH);
+    }
+    for preparation in &mut wanted.preparations {
+        (preparation.digest, preparation.setup) = ("p2".to_owned(), Some("s2".to_owned()));
+    }
+    // What a host was prepared with is not known while its spec is another.
+    observed.prepared.clear();
+    plans(
+        Goal::Up(wanted.clone()),
+        &known,
+        &observed,
+        "#1 host-0, prepare: its setup has changed
+#2 host-1, prepare: its setup has changed
+[1,2] -> #3 project-0, deploy: its setup has changed
+[1,2] -> #4 project-1, deploy: its setup has changed
+    restart worker-0: its setup has changed",
+    );
+    // Nodes that do not run are started as in any other case, as soon as their host is prepared.
+    for project in &mut observed.projects {
+        (project.running, project.digest) = (false, None);
+        project.nodes.clear();
+    }
+    let text = reconcile(&Goal::Up(wanted), &known, &observed).plan.to_string();
+    assert!(text.contains("[1] -> #3 project-0, deploy: it was not brought up completely"), "{text}");
 }

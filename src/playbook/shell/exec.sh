@@ -109,8 +109,11 @@ start() {
     # The values of the last program, for `saved` and for skipped steps.
     [ ! -r "$home/prepared/$stage" ] || cp "$home/prepared/$stage" "$dir/values" || trouble "$dir cannot be written$(or_full)"
     deliver || trouble "a file cannot be written$(or_full)"
-    # From here on the stage counts as incomplete.
-    [ ! -e "$home/prepared/$stage" ] || rm -f "$home/prepared/$stage" || trouble "$home/prepared/$stage cannot be removed"
+    # From here on the stage counts as incomplete. What it found before stays known: nodes that it started still run with that.
+    if [ -e "$home/prepared/$stage" ]; then
+        { echo '#digest incomplete' && grep -v '^#' "$dir/values" || :; } >"$home/prepared/$stage.new" &&
+            mv -f "$home/prepared/$stage.new" "$home/prepared/$stage" || trouble "$home/prepared/$stage cannot be written$(or_full)"
+    fi
     # Where systemd ends a session's processes with its connection, a separate scope survives. Whether it can be had is
     # known only by starting in it.
     if [ -d /run/systemd/system ] && [ "$(id -u)" = 0 ]; then

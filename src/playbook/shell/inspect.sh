@@ -10,6 +10,8 @@ main() {
     for file in "$home"/prepared/*; do
         case $file in *.new) continue ;; esac
         { read -r _ done_digest <"$file"; } 2>/dev/null || continue
+        # It began again and did not come to its end.
+        [ "$done_digest" != incomplete ] || continue
         name=${file##*/}
         say stage "$name" "$done_digest"
         while read -r key value; do

@@ -257,6 +257,14 @@ fn a_failed_job_says_why() {
             "the process that ran its command died: it was killed by `ray.kill`",
         ),
         (
+            DIED,
+            None,
+            "Job supervisor actor died: The actor died.\nThe actor is dead because it was killed by `ray.kill`.\nThe actor \
+             never ran - it was cancelled before it started running."
+                .to_owned(),
+            "it was stopped while it waited, before its command ran",
+        ),
+        (
             "JOB_SUPERVISOR_ACTOR_START_FAILURE",
             None,
             "Failed to start supervisor actor j: 'x'. Full traceback:\nTraceback (most recent call last):\nTypeError: y".to_owned(),

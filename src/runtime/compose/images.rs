@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::error::{Error, ErrorKind, Result};
 use crate::playbook::{Facts, Vendor};
 use crate::render::{Library, render};
-use crate::spec::Spec;
+use crate::runtime::project::setup;
+use crate::spec::{SetupSpec, Spec};
 use crate::util::digest;
 
 /// The file with the pinned images.
@@ -22,6 +23,8 @@ pub struct Build {
     pub dockerfile: String,
     /// The build arguments.
     pub arguments: BTreeMap<String, String>,
+    /// The other files of its folder, by their names.
+    pub files: BTreeMap<String, String>,
 }
 
 /// The images of one host.
@@ -58,20 +61,9 @@ pub fn host_images(spec: &Spec, facts: &Facts, is_head: bool, library: &Library)
     let doing = || Error::new(ErrorKind::Spec, "choose the images");
     let pinned =
         |name: &str| names.get(name).cloned().ok_or_else(|| doing().because(format!("{FILE} has no image `{name}`")));
-    let mut builds = Vec::new();
     let mut pulls = Vec::new();
     let pip_index = spec.build.as_ref().and_then(|build| build.pip_index_url.clone());
-    let mut build = |template: &str, base: &str, version: Option<&str>| -> Result<String> {
-        let (dockerfile, _) = library.read_text(&format!("templates/{template}/Dockerfile"))?;
-        let mut arguments = BTreeMap::from([("BASE".to_owned(), base.to_owned())]);
-        arguments.extend(version.map(|version| ("RAY_VERSION".to_owned(), version.to_owned())));
-        arguments.extend(pip_index.clone().map(|url| ("PIP_INDEX_URL".to_owned(), url)));
-        // The source of packages does not change the image.
-        let of: Vec<_> = arguments.iter().filter(|(name, _)| *name != "PIP_INDEX_URL").collect();
-        let image = format!("gpucl/{template}:{}", digest::of_json(&(&dockerfile, of)));
-        builds.push(Build { image: image.clone(), title: template.to_owned(), dockerfile, arguments });
-        Ok(image)
-    };
+    let mut builds = Builds { all: Vec::new(), library, pip_index };
     let (nvidia, amd) = (facts.has(Vendor::Nvidia), facts.has(Vendor::Amd));
     let ray = match (nvidia, amd, names.get("ray_rocm")) {
         (true, true, _) => {
@@ -84,9 +76,14 @@ pub fn host_images(spec: &Spec, facts: &Facts, is_head: bool, library: &Library)
         (false, true, None) => {
             let base = pinned("ray_rocm_base")?;
             pulls.push(base.clone());
-            build("ray-rocm", &base, Some(&spec.ray.version))?
+            builds.plain("ray-rocm", &base, Some(&spec.ray.version))?
         }
         (false, false, _) => pinned("ray")?,
+    };
+    pulls.push(ray.clone());
+    let ray = match spec.setup() {
+        Some(setup) => builds.setup("ray-setup", &ray, setup)?,
+        None => ray,
     };
     let services = spec.services();
     let mut images = HostImages {
@@ -101,10 +98,15 @@ pub fn host_images(spec: &Spec, facts: &Facts, is_head: bool, library: &Library)
     };
     if is_head && services.jupyter.settings().is_some() {
         images.jupyter = match names.get("jupyter") {
-            Some(image) => image.clone(),
-            None => build("jupyter-ray", &images.ray, None)?,
+            Some(image) => {
+                pulls.push(image.clone());
+                match spec.setup() {
+                    Some(setup) => builds.setup("jupyter-setup", image, setup)?,
+                    None => image.clone(),
+                }
+            }
+            None => builds.plain("jupyter-ray", &images.ray, None)?,
         };
-        pulls.push(images.jupyter.clone());
     }
     if let Some(store) = services.object_store.settings() {
         images.store = store.image.unwrap_or(images.store);
@@ -121,13 +123,51 @@ pub fn host_images(spec: &Spec, facts: &Facts, is_head: bool, library: &Library)
     if is_head && services.has_grafana() {
         pulls.push(images.grafana.clone());
     }
-    pulls.push(images.ray.clone());
-    images.builds = builds;
+    images.builds = builds.all;
     pulls.sort();
     pulls.dedup();
     // Built images are in no registry.
     images.pulls = pulls.into_iter().filter(|image| !images.is_built(image)).collect();
     Ok(images)
+}
+
+/// The images to build on a host.
+struct Builds<'a> {
+    all: Vec<Build>,
+    library: &'a Library,
+    /// The package index of the spec's `build`.
+    pip_index: Option<String>,
+}
+
+impl Builds<'_> {
+    /// Adds an image that needs only its Dockerfile; returns its name.
+    fn plain(&mut self, template: &str, base: &str, version: Option<&str>) -> Result<String> {
+        let (dockerfile, _) = self.library.read_text(&format!("templates/{template}/Dockerfile"))?;
+        let mut arguments = BTreeMap::from([("BASE".to_owned(), base.to_owned())]);
+        arguments.extend(version.map(|version| ("RAY_VERSION".to_owned(), version.to_owned())));
+        let image =
+            format!("gpucl/{template}:{}", digest::of_json(&(&dockerfile, arguments.iter().collect::<Vec<_>>())));
+        // The source of packages does not change the image.
+        arguments.extend(self.pip_index.clone().map(|url| ("PIP_INDEX_URL".to_owned(), url)));
+        let (title, files) = (template.to_owned(), BTreeMap::new());
+        self.all.push(Build { image: image.clone(), title, dockerfile, arguments, files });
+        Ok(image)
+    }
+
+    /// Adds an image with the spec's `setup` in it; returns its name.
+    fn setup(&mut self, title: &str, base: &str, setup: &SetupSpec) -> Result<String> {
+        let (dockerfile, _) = self.library.read_text("templates/ray-setup/Dockerfile")?;
+        let image = format!("gpucl/{title}:{}", digest::of_json(&(&dockerfile, base, setup.digest())));
+        let mut arguments = BTreeMap::from([("BASE".to_owned(), base.to_owned())]);
+        let index = setup.index_url.clone().or_else(|| self.pip_index.clone());
+        arguments.extend(index.map(|url| ("PIP_INDEX_URL".to_owned(), url)));
+        let files = BTreeMap::from([
+            ("requirements.txt".to_owned(), setup::requirements(setup)),
+            ("commands.sh".to_owned(), setup::commands(setup)),
+        ]);
+        self.all.push(Build { image: image.clone(), title: title.to_owned(), dockerfile, arguments, files });
+        Ok(image)
+    }
 }
 
 /// All images by name: the built-in ones, overridden by the data folders', overridden by the spec's.

@@ -3,8 +3,10 @@
 //! Everything here is pure: it turns a spec, the nodes and the facts about the hosts into each project's files, the
 //! stages that prepare and deploy it, and the scripts that inspect and remove it. `cluster::backend::hosts` runs them.
 
+mod build;
 mod checks;
 mod clean;
+mod data;
 mod images;
 mod mounts;
 mod ports;

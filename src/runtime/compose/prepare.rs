@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::build;
+use super::images::Build;
 use super::{closed_table, containers_name, firewall_table, home_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::playbook::{self, Facts, Stage};
@@ -37,14 +39,15 @@ const UNDO: &str = include_str!("undo.sh");
 
 /// The stage `prepare` of a host: packages, engine, driver, toolkit, images, firewall.
 ///
-/// Ports opened to known peers stay open for a minute unless [`confirm_steps`] confirms them. `images` are pulled while
-/// the driver is installed.
+/// Ports opened to known peers stay open for a minute unless [`confirm_steps`] confirms them. Images are pulled while the
+/// driver is installed, and then those are built that nobody publishes.
 pub fn preparation(
     spec: &Spec,
     facts: &Facts,
     tag: &str,
     peers: Peers<'_>,
     images: &[String],
+    builds: &[Build],
     library: &Library,
 ) -> Result<Stage> {
     known(spec)?;
@@ -62,14 +65,18 @@ pub fn preparation(
     if !images.1.is_empty() {
         parts.push(("images", "images", vec![images]));
     }
-    parts.push(closed(tag, peers));
     // Last, since its rules are reverted after a minute unless confirmed.
+    let mut rules = vec![closed(tag, peers)];
     if let Peers::Known { addresses, ports } = peers {
-        parts.push(firewall(tag, addresses, ports));
+        rules.push(firewall(tag, addresses, ports));
     }
     let limit = spec.timeouts.prepare.0;
     let mut stages = Vec::new();
     for part in parts {
+        stages.extend(stage_of("prepare", spec, facts, part, library)?);
+    }
+    stages.extend(build::stage(spec, tag, builds));
+    for part in rules {
         stages.extend(stage_of("prepare", spec, facts, part, library)?);
     }
     Ok(Stage::join("prepare", stages, limit))
@@ -189,7 +196,7 @@ mod tests {
             true => Peers::None,
             false => Peers::Known { addresses: &peers, ports: &ports },
         };
-        preparation(spec, facts, "gpucl-abcdefgh-demo-host0", peers, &images, &Library::default())
+        preparation(spec, facts, "gpucl-abcdefgh-demo-host0", peers, &images, &[], &Library::default())
     }
 
     fn place(stage: &Stage, step: &str) -> Option<usize> {
@@ -258,7 +265,7 @@ mod tests {
         let set = &opened.steps[place(&opened, "open the ports to the other hosts only").unwrap()];
         assert_eq!((opened.name.as_str(), &set.variables), ("firewall", &firewall.variables));
         let later =
-            preparation(&spec(""), &facts("amd"), tag, Peers::Later, &["a/ray:1".to_owned()], &Library::default())
+            preparation(&spec(""), &facts("amd"), tag, Peers::Later, &["a/ray:1".to_owned()], &[], &Library::default())
                 .unwrap();
         let closed = &later.steps[place(&later, CLOSE).unwrap()];
         assert_eq!((closed.variables["bridge"].as_str(), closed.variables["group"].len()), ("", 15));

@@ -78,9 +78,9 @@ impl Project<'_> {
             let (bytes, _) = request.library.read(&format!("{TEMPLATES}/{name}"))?;
             files.push(file(format!("lib/{name}"), bytes));
         }
-        for build in &self.images.builds {
-            files.push(file(format!("build/{}/Dockerfile", build.title), build.dockerfile.clone().into_bytes()));
-        }
+        // The same as for nodes that are processes.
+        let (bytes, _) = request.library.read("templates/ray-native/worker.py")?;
+        files.push(file("lib/worker.py".to_owned(), bytes));
         let mut templates: Vec<&str> = Vec::new();
         if self.is_head {
             if self.cluster.has_prometheus {
@@ -328,7 +328,7 @@ impl Project<'_> {
 }
 
 /// World-readable, since containers of various users mount single files; only root can enter the host's folder.
-fn file(path: String, bytes: Vec<u8>) -> StageFile {
+pub(super) fn file(path: String, bytes: Vec<u8>) -> StageFile {
     StageFile { path, mode: 0o444, bytes }
 }
 

@@ -1,25 +1,32 @@
 //! The runtime `docker` on hosts.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::clean::header;
 use super::images::host_images;
 use super::prepare::{self, Peers};
-use super::{clean, ports, project};
+use super::{clean, data, ports, project};
 use crate::error::Result;
 use crate::host::Account;
-use crate::name::Key;
+use crate::name::{Key, Tag};
 use crate::playbook::Stage;
 use crate::render::quote;
 use crate::runtime::project::{
-    CleanOptions, DeployRequest, Deployment, HostFolders, LogRequest, Others, Page, PrepareRequest, ProjectRuntime,
-    nodes_of,
+    ByHand, CleanOptions, DeployRequest, Deployment, Filling, HostFolders, LogRequest, Others, Page, PrepareRequest,
+    ProjectRuntime, nodes_of,
 };
 use crate::spec::{NodeSpec, Spec};
 use crate::state::HostPorts;
 
 const INSPECT: &str = include_str!("shell/inspect.sh");
 const LOGS: &str = include_str!("shell/logs.sh");
+const WORKER: &str = include_str!("shell/worker.sh");
+
+/// How long a worker that is started by hand may take to become healthy.
+const START_LIMIT: Duration = Duration::from_secs(180);
+/// How long one that is stopped by hand may take to end before the engine kills it.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// Nodes are containers of one compose project per host.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +74,11 @@ impl ProjectRuntime for Compose {
             Others::Known => Peers::Known { addresses: &addresses, ports: &ports },
         };
         let images = host_images(spec, &host.facts, host.key == Key::host(0), library)?;
-        prepare::preparation(spec, &host.facts, &host.tag, peers, &images.pulls, library)
+        prepare::preparation(spec, &host.facts, &host.tag, peers, &images.pulls, &images.builds, library)
+    }
+
+    fn filling(&self, request: &PrepareRequest<'_>) -> Result<Option<Filling>> {
+        data::filling(request)
     }
 
     fn opens_ports(&self) -> bool {
@@ -95,6 +106,11 @@ impl ProjectRuntime for Compose {
     /// Works without Docker.
     fn inspect_script(&self, tag: &str, _folders: &HostFolders) -> String {
         inspect_script(tag)
+    }
+
+    fn worker_script(&self, tag: &str, _folders: &HostFolders, worker: &Tag, by_hand: ByHand) -> String {
+        let limit = if by_hand == ByHand::Start { START_LIMIT } else { STOP_LIMIT };
+        by_hand.script(&header(tag), &worker.to_string(), worker.key.as_str(), limit, WORKER)
     }
 
     fn stop_script(&self, tag: &str, _folders: &HostFolders) -> String {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::checks;
-use super::images::Build;
 use super::mounts;
 use super::project::Project;
 use super::{closed_table, containers_name};
@@ -37,7 +36,6 @@ pub(super) fn deploy(project: &Project<'_>, files: Vec<StageFile>, nodes: &[Node
     if !project.images.pulls.is_empty() {
         steps.push(pull(&project.images.pulls));
     }
-    steps.extend(project.images.builds.iter().map(build));
     let containers = containers(project, nodes);
     let limit = timeouts.start.0 + timeouts.ready.0;
     let mut variables = BTreeMap::from([
@@ -180,35 +178,6 @@ fn pull(images: &[String]) -> Step {
         errors: vec![
             known("no space left on device", "the host's disk is full", Some("free some space, or use a host with a larger disk")),
             known("manifest unknown|not found|pull access denied", "{line}", None),
-        ],
-        ..Step::default()
-    }
-}
-
-fn build(build: &Build) -> Step {
-    let mut variables: BTreeMap<String, String> =
-        build.arguments.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect();
-    variables.insert("image".to_owned(), build.image.clone());
-    let arguments: String =
-        build.arguments.keys().map(|name| format!(" --build-arg {name}=\"${}\"", name.to_ascii_lowercase())).collect();
-    Step {
-        name: format!("build the image {}", build.title),
-        unless: Some("docker image inspect \"$image\" >/dev/null 2>&1".to_owned()),
-        run: format!(
-            "docker build --label \"gpucl.tag=$project\" --tag \"$image\"{arguments} build/{} 2>&1",
-            build.title
-        ),
-        variables,
-        retry: 1,
-        timeout: Some(Duration::from_secs(3600)),
-        hint: Some(format!("see templates/{}/README.md for the requirements", build.title)),
-        errors: vec![
-            known(
-                "No matching distribution|Could not find a version|Temporary failure in name resolution|ConnectionError",
-                "the host finds no packages: {line}",
-                Some("set an index that the host can reach: `build: {pip_index_url: …}` in the spec"),
-            ),
-            known("no space left on device", "the host's disk is full", None),
         ],
         ..Step::default()
     }

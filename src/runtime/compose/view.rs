@@ -9,6 +9,7 @@ use super::{DATA_IN_CONTAINERS, DeployRequest, HostInput};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::playbook::{GpuFact, Vendor};
+use crate::ray::NAME_LABEL;
 use crate::runtime::native::resource_of;
 use crate::spec::{NodeRole, NodeSpec, ObjectStoreSpec};
 use crate::state::HostPorts;
@@ -232,7 +233,7 @@ impl<'a> Cluster<'a> {
         // This resource identifies the node, so that a task can be sent to it.
         resources.insert(resource_of(&node.key), 1.0);
         let mut labels = node.labels.clone();
-        labels.insert("gpucl.dev/node".to_owned(), node.key.as_str().to_owned());
+        labels.insert(NAME_LABEL.to_owned(), node.key.display_name());
         flag("num-cpus", node.cpus.to_string());
         flag("num-gpus", node.gpus.to_string());
         flag("memory", node.memory.to_string());

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Layout, NodePorts};
 use crate::name::{Key, Scope};
+use crate::ray::NAME_LABEL;
 use crate::spec::{NodeRole, NodeSpec};
 
 /// One process for its host's supervisor to start and supervise.
@@ -71,7 +72,7 @@ pub fn launch(
     // This resource identifies the node, so that a task can be sent to it.
     resources.insert(resource_of(&node.key), 1.0);
     let mut labels = node.labels.clone();
-    labels.insert("gpucl.dev/node".to_owned(), node.key.as_str().to_owned());
+    labels.insert(NAME_LABEL.to_owned(), node.key.display_name());
     for (name, value) in [
         ("node-ip-address", LOOPBACK.to_owned()),
         ("node-manager-port", ports.node_manager().to_string()),

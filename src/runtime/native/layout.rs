@@ -66,6 +66,21 @@ impl Layout {
         self.home.join("reaper.py")
     }
 
+    /// The program that starts the object store.
+    pub fn store_script(&self) -> PathBuf {
+        self.home.join("store.py")
+    }
+
+    /// The folder of the object store's sockets, with a short path, and its name beside those of nodes.
+    pub fn store_sockets(&self) -> (PathBuf, &'static str) {
+        (self.link.join("o"), "o")
+    }
+
+    /// The file with the credentials of the object store.
+    pub fn store_credentials(&self) -> PathBuf {
+        self.home.join("secrets/aws_credentials")
+    }
+
     /// The launcher of nodes.
     pub fn node_script(&self) -> PathBuf {
         self.home.join("node.py")

@@ -63,6 +63,23 @@ impl NodePorts {
     }
 }
 
+/// The ports of an object store, all derived from the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StorePorts {
+    /// The first port of the block: S3.
+    pub(super) base: u16,
+}
+
+impl StorePorts {
+    /// The number of ports that it listens on; `templates/ray-native/store.py` knows each.
+    pub(super) const COUNT: u16 = 8;
+
+    /// The S3 interface.
+    pub(super) fn s3(self) -> u16 {
+        self.base
+    }
+}
+
 /// The first block to try for a tag.
 pub(super) fn first_block(tag: &str) -> u16 {
     let seed = crate::util::digest::short(tag.as_bytes());

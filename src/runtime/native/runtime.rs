@@ -7,22 +7,25 @@
 mod checks;
 mod claim;
 mod stage;
+mod store;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::layout::LONGEST_TEMP_DIR;
 use super::ports::BLOCK;
 use crate::error::{Error, ErrorKind, Result};
-use crate::host::Account;
-use crate::name::Key;
-use crate::playbook::{self, Stage};
+use crate::host::{Account, StageFile};
+use crate::name::{Key, Tag};
+use crate::playbook::{self, Stage, Step};
 use crate::render::{quote, quote_path};
 use crate::runtime::compose::look_inside;
+use crate::runtime::data::{self, JobUser};
 use crate::runtime::project::{
-    CleanOptions, DeployRequest, Deployment, HostFolders, HostInput, LogRequest, Others, Page, PrepareRequest,
-    ProjectRuntime, nodes_of,
+    ByHand, CleanOptions, DeployRequest, Deployment, Filling, HostFolders, HostInput, LogRequest, Others, Page,
+    PrepareRequest, ProjectRuntime, nodes_of, setup,
 };
-use crate::spec::{NodeSpec, Spec};
+use crate::spec::{NodeRole, NodeSpec, SetupSpec, Spec};
 use crate::state::HostPorts;
 use crate::util::{digest, near};
 
@@ -31,6 +34,8 @@ const PORTS: &str = include_str!("shell/ports.sh");
 const STOP: &str = include_str!("shell/stop.sh");
 const INSPECT: &str = include_str!("shell/inspect.sh");
 const CLEAN: &str = include_str!("shell/clean.sh");
+const WORKER: &str = include_str!("shell/worker.sh");
+const DATA: &str = include_str!("shell/data.sh");
 const LOGS: &str = include_str!("shell/logs.sh");
 
 /// The address that all of Ray listens on.
@@ -38,8 +43,18 @@ const LOOPBACK: &str = "127.0.0.1";
 /// How long a node may take to end after SIGTERM, in seconds, before it is killed.
 const GRACE: u32 = 10;
 
+/// How long a worker that is started by hand may take to answer.
+const START_LIMIT: Duration = Duration::from_secs(180);
+/// How long one that is stopped by hand may take to end: `timeouts.stop` and more.
+const STOP_LIMIT: Duration = Duration::from_secs(120);
+
 /// The playbook that creates Ray's environment.
 const PLAYBOOK: &str = "ray-native";
+
+/// The playbook that installs the object store's program.
+const STORE_PLAYBOOK: &str = "store-native";
+/// The playbook that adds the packages and commands of a spec to a copy of Ray's environment.
+const SETUP_PLAYBOOK: &str = "setup-native";
 
 /// Nodes are processes of the login user.
 #[derive(Debug, Clone, Copy)]
@@ -110,7 +125,41 @@ impl ProjectRuntime for NativeRuntime {
                     .because(format!("gpucl sets its variable `{name}` itself")));
             }
         }
-        playbook::load(library, PLAYBOOK)?.stage("prepare", &variables, spec.timeouts.prepare.0)
+        let limit = spec.timeouts.prepare.0;
+        let ray = playbook::load(library, PLAYBOOK)?.stage("prepare", &variables, limit)?;
+        let mut stages = vec![ray];
+        // The store runs beside the head, on the first host.
+        let is_head = request.nodes.iter().all(|node| node.role != NodeRole::Head || node.host == host.key);
+        if spec.own_store().is_some() && is_head {
+            let variables = BTreeMap::from([("environments".to_owned(), host.folders.environments.clone())]);
+            stages.push(playbook::load(library, STORE_PLAYBOOK)?.stage("prepare", &variables, limit)?);
+        }
+        // It takes the place of the Ray environment.
+        if let Some(setup) = spec.setup() {
+            stages.push(of_setup(request, setup)?);
+        }
+        Ok(Stage::join("prepare", stages, limit))
+    }
+
+    fn filling(&self, request: &PrepareRequest<'_>) -> Result<Option<Filling>> {
+        let step = Step {
+            name: "create the data folder".to_owned(),
+            unless: Some("[ -d data ]".to_owned()),
+            run: "mkdir -p data".to_owned(),
+            ..Step::default()
+        };
+        data::filling(
+            request,
+            JobUser {
+                prelude: DATA,
+                by_image: "echo 'this runtime has no images'\nexit 1",
+                program: "fill.py",
+                before: vec![step],
+                after: Vec::new(),
+                files: Vec::new(),
+                variables: BTreeMap::new(),
+            },
+        )
     }
 
     fn opens_ports(&self) -> bool {
@@ -151,6 +200,11 @@ impl ProjectRuntime for NativeRuntime {
         format!("{}{INSPECT}", header(tag, folders))
     }
 
+    fn worker_script(&self, tag: &str, folders: &HostFolders, worker: &Tag, by_hand: ByHand) -> String {
+        let limit = if by_hand == ByHand::Start { START_LIMIT } else { STOP_LIMIT };
+        by_hand.script(&header(tag, folders), &worker.to_string(), worker.key.as_str(), limit, WORKER)
+    }
+
     fn stop_script(&self, tag: &str, folders: &HostFolders) -> String {
         format!("{}{STOP}if stop_project; then echo ::stopped; fi\n", header(tag, folders))
     }
@@ -166,6 +220,25 @@ impl ProjectRuntime for NativeRuntime {
         let lines = request.tail.map_or_else(|| "+1".to_owned(), |tail| tail.to_string());
         request.script(&format!("{}lines={lines}\n", header(tag, folders)), LOGS)
     }
+}
+
+/// The stage that makes the environment of a spec's `setup` from the Ray environment.
+fn of_setup(request: &PrepareRequest<'_>, spec: &SetupSpec) -> Result<Stage> {
+    let variables = [
+        ("ray_version", request.spec.ray.version.clone()),
+        ("tag", request.host.tag.clone()),
+        ("setup", spec.digest()),
+        ("index_url", spec.index_url.clone().unwrap_or_default()),
+    ];
+    let variables = variables.map(|(name, value)| (name.to_owned(), value)).into();
+    let limit = request.spec.timeouts.prepare.0;
+    let mut stage = playbook::load(request.library, SETUP_PLAYBOOK)?.stage("prepare", &variables, limit)?;
+    for (path, text) in
+        [("setup/requirements.txt", setup::requirements(spec)), ("setup/commands.sh", setup::commands(spec))]
+    {
+        stage.files.push(StageFile { path: path.to_owned(), mode: 0o600, bytes: text.into_bytes() });
+    }
+    Ok(stage)
 }
 
 /// The beginning of every script of a tag.

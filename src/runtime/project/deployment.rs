@@ -11,6 +11,7 @@ use crate::render::Library;
 use crate::secret::Secrets;
 use crate::spec::{NodeSpec, Spec};
 use crate::state::{HostPorts, Pages, Paths};
+use crate::util::digest;
 
 /// The name of the data folder in a host's folder: what jobs, Jupyter and `gpucl cp` share.
 pub const DATA_FOLDER: &str = "data";
@@ -144,6 +145,43 @@ pub struct PrepareRequest<'a> {
     pub host: &'a HostInput,
     /// Where playbooks come from.
     pub library: &'a Library,
+    /// The files of the user's machine that the host should have.
+    pub files: &'a [Bundle],
+}
+
+/// Files of the user's machine for one place in the data folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bundle {
+    /// The place in the data folder.
+    pub to: String,
+    /// The files, as JSON: each with its name, size, time, mode and SHA-256.
+    pub list: String,
+}
+
+impl Bundle {
+    fn name(&self) -> String {
+        digest::short(self.to.as_bytes())
+    }
+
+    /// Where a host has the list, from its folder.
+    pub fn listing(&self) -> String {
+        format!("files/{}.json", self.name())
+    }
+
+    /// Where the files arrive on a host, from its folder.
+    pub fn archive(&self) -> String {
+        format!("files/{}.tar", self.name())
+    }
+}
+
+/// How a host's data folder is filled.
+#[derive(Debug, Clone)]
+pub struct Filling {
+    /// The stage that fills it.
+    pub stage: Stage,
+    /// For each of the [`PrepareRequest::files`], the script that prints the numbers of the files that the host wants,
+    /// as `::want NUMBER`, and `::wanted` last.
+    pub wants: Vec<String>,
 }
 
 /// What `down` keeps on a host.

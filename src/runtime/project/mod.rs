@@ -3,15 +3,18 @@
 //! Everything behind [`ProjectRuntime`] is pure: it turns a spec, the nodes and the facts about the hosts into files,
 //! stages and scripts. `cluster::backend::hosts` runs them, without knowing the runtime.
 
+mod by_hand;
 mod deployment;
 mod logs;
 mod observation;
+pub(super) mod setup;
 
 use std::collections::BTreeSet;
 
+pub use by_hand::ByHand;
 pub use deployment::{
-    CleanOptions, DATA_FOLDER, DeployRequest, Deployment, HostFolders, HostInput, Others, Page, PrepareRequest,
-    nodes_of,
+    Bundle, CleanOptions, DATA_FOLDER, DeployRequest, Deployment, Filling, HostFolders, HostInput, Others, Page,
+    PrepareRequest, nodes_of,
 };
 pub use logs::{LogLine, LogRequest, log_line};
 pub use observation::{CheckLine, Container, Observation, checks_in_values, checks_of, parse_observation};
@@ -19,7 +22,7 @@ pub use observation::{CheckLine, Container, Observation, checks_in_values, check
 use super::{compose, native};
 use crate::error::Result;
 use crate::host::Account;
-use crate::name::Key;
+use crate::name::{Key, Tag};
 use crate::playbook::Stage;
 use crate::provider::Runtime;
 use crate::spec::{NodeSpec, Spec};
@@ -96,6 +99,12 @@ pub trait ProjectRuntime: Send + Sync {
     /// When the spec requires something that the runtime or the hosts do not support.
     fn preparation(&self, request: &PrepareRequest<'_>) -> Result<Stage>;
 
+    /// How the data folder of a prepared host is filled; `None` when the spec has nothing for it.
+    ///
+    /// # Errors
+    /// As for [`Self::preparation`].
+    fn filling(&self, request: &PrepareRequest<'_>) -> Result<Option<Filling>>;
+
     /// Whether hosts open ports to each other, and to nobody else.
     fn opens_ports(&self) -> bool;
 
@@ -124,6 +133,10 @@ pub trait ProjectRuntime: Send + Sync {
 
     /// The read-only script that prints everything on the host with this tag, for [`parse_observation`].
     fn inspect_script(&self, tag: &str, folders: &HostFolders) -> String;
+
+    /// The script that stops, starts or kills one worker of a host, given the host's tag and the worker's key. Its last
+    /// line is [`ByHand::done`] on success.
+    fn worker_script(&self, tag: &str, folders: &HostFolders, worker: &Tag, by_hand: ByHand) -> String;
 
     /// The script that ends everything running with this tag and keeps the rest; it prints `::stopped` last on success.
     fn stop_script(&self, tag: &str, folders: &HostFolders) -> String;

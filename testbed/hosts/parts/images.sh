@@ -25,7 +25,7 @@ MINIO_MODULE=v0.0.0-20260212201848-7aac2a2c5b7c   # the last upstream release as
 MINIO_VERSION=RELEASE.2026-02-12T20-18-48Z
 MC_MODULE=v0.0.0-20250313080218-cf909e1063a9
 PROMETHEUS_VERSION=v3.15.0 NODE_EXPORTER_VERSION=v1.12.1 GRAFANA_VERSION=13.2.3
-IMAGE_RAY=gpucl-testbed/ray:$RAY-$(digest "$BASE" 3)
+IMAGE_RAY=gpucl-testbed/ray:$RAY-$(digest "$BASE" 4)
 IMAGE_JUPYTER=gpucl-testbed/jupyter:$RAY-$(digest "$IMAGE_RAY" 1)
 
 # build TAG DIR: builds an image from a Dockerfile whose FROM is one of ours.
@@ -112,12 +112,12 @@ images_small() {
 # The real Ray, laid out as rayproject's images are: user ray (1000:100) with sudo, its own Python first on the path.
 image_ray() {
   has_image "$IMAGE_RAY" || bake "$IMAGE_RAY" "$BASE" "
-    apt-get -q update; apt-get install -y -q --no-install-recommends sudo
+    apt-get -q update; apt-get install -y -q --no-install-recommends sudo git
     useradd -m -s /bin/bash -u 1000 -g 100 ray; echo 'ray ALL=NOPASSWD: ALL' >/etc/sudoers.d/ray
     install -d -o ray -g users /home/ray/anaconda3
     export PIP_CONFIG_FILE=/tmp/pip.conf
     cd /home/ray; sudo -E -u ray python3 -m venv /home/ray/anaconda3
-    sudo -E -u ray HOME=/home/ray /home/ray/anaconda3/bin/pip install -q --no-cache-dir --no-compile 'ray[default]==$RAY' boto3
+    sudo -E -u ray HOME=/home/ray /home/ray/anaconda3/bin/pip install -q --no-cache-dir --no-compile 'ray[default,train,tune]==$RAY' boto3
     find /home/ray/anaconda3 -name __pycache__ -prune -exec rm -rf {} +
     rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin" -- 'USER ray' 'WORKDIR /home/ray' 'ENV HOME=/home/ray' 'ENV PYTHONUNBUFFERED=1' \
     'ENV PATH=/home/ray/anaconda3/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'

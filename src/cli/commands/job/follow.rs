@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use serde_json::json;
 use tokio::signal::unix::Signal;
 
+use super::secrets::sweep;
 use super::show::{as_json, sentence};
 use crate::cli::app::App;
 use crate::cli::exit_code;
@@ -38,7 +39,8 @@ pub(crate) enum End {
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
-    let client = Target::choose(app)?.client(app).await?;
+    let target = Target::choose(app)?;
+    let client = target.client(app).await?;
     let id = args.id.as_str();
     if !args.follow {
         let text = match client.logs(id).await {
@@ -61,6 +63,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         };
     match end {
         End::Ended(job) => {
+            sweep(app, &target, &client).await;
             if app.json() {
                 app.ui.json(&as_json(&job));
             }

@@ -1,14 +1,17 @@
 //! `gpucl job list` and `gpucl job status`.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::secrets::sweep;
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::cli::target::Target;
 use crate::error::Result;
-use crate::ray::{self, Client, Job, JobStatus, Node, Situation};
+use crate::ray::{self, Amounts, Client, Job, JobStatus, Node, Situation};
 use crate::util::human;
 
 /// How many characters of a command a table shows.
@@ -30,15 +33,27 @@ pub(crate) struct StatusArgs {
 }
 
 pub(crate) async fn list(app: &App, args: ListArgs) -> Result<u8> {
-    let client = Target::choose(app)?.client(app).await?;
+    let target = Target::choose(app)?;
+    let client = target.client(app).await?;
+    sweep(app, &target, &client).await;
     let mut jobs = client.jobs().await?;
     jobs.retain(|job| args.all || job.was_submitted());
-    // Only for their names; without them a job is still worth showing.
-    let nodes = if jobs.is_empty() { Vec::new() } else { client.nodes().await.unwrap_or_default() };
+    // Without its node's name, and without what it holds, a job is still worth showing.
+    let (nodes, holdings) = match jobs.is_empty() {
+        true => (Vec::new(), BTreeMap::new()),
+        false => {
+            let (nodes, holdings) = tokio::join!(client.nodes(), client.holdings(&jobs));
+            (nodes.unwrap_or_default(), holdings.unwrap_or_default())
+        }
+    };
     if app.json() {
         for job in &jobs {
             let mut line = as_json(job);
             line["node"] = node_name(job, &nodes).into();
+            if let Some(holding) = holdings.get(job.id()) {
+                line["holds"] = json!(holding.total());
+                line["nodes"] = json!(names(&holding.nodes, &nodes));
+            }
             app.ui.json(&line);
         }
         return Ok(exit_code::DONE);
@@ -48,20 +63,26 @@ pub(crate) async fn list(app: &App, args: ListArgs) -> Result<u8> {
         return Ok(exit_code::DONE);
     }
     let now = Timestamp::now();
-    let mut table = Table::new(&["id", "status", "started", "ended", "took", "node", "command"]);
+    let mut table = Table::new(&["id", "status", "started", "ended", "took", "holds", "node", "command"]);
     for job in &jobs {
         let (started, ended) = (shown_time(job.started()), shown_time(job.ended()));
         let took = job.lasted(now).map(human::short_duration).unwrap_or_default();
-        let node = node_name(job, &nodes).unwrap_or_default();
+        let holding = holdings.get(job.id());
+        let holds = holding.map(|holding| in_words(&holding.total())).unwrap_or_default();
+        // Where it holds something; its command may run on another node, mostly the head.
+        let held = holding.map(|holding| names(holding.held.keys(), &nodes).join(", "));
+        let node = held.filter(|held| !held.is_empty()).or_else(|| node_name(job, &nodes)).unwrap_or_default();
         let command = shortened(&job.entrypoint);
-        table.row([job.id(), job.status.as_str(), &started, &ended, &took, &node, &command]);
+        table.row([job.id(), job.status.as_str(), &started, &ended, &took, &holds, &node, &command]);
     }
     app.ui.data(table);
     Ok(exit_code::DONE)
 }
 
 pub(crate) async fn status(app: &App, args: StatusArgs) -> Result<u8> {
-    let client = Target::choose(app)?.client(app).await?;
+    let target = Target::choose(app)?;
+    let client = target.client(app).await?;
+    sweep(app, &target, &client).await;
     let job = match client.job(&args.id).await {
         Ok(job) => job,
         Err(error) => return Err(super::with_near_id(error, &client, &args.id).await),
@@ -111,9 +132,27 @@ async fn situation(app: &App, client: &Client, job: &Job) -> Situation {
 
 /// The name of the node that a job's command runs on, else the beginning of its id.
 fn node_name(job: &Job, nodes: &[Node]) -> Option<String> {
-    let id = job.driver_node_id.as_deref()?;
+    Some(name_of(job.driver_node_id.as_deref()?, nodes))
+}
+
+/// The name of the node with this id, else the beginning of the id.
+fn name_of(id: &str, nodes: &[Node]) -> String {
     let known = nodes.iter().find(|node| node.node_id == id).map(|node| node.name().to_owned());
-    Some(known.unwrap_or_else(|| id.chars().take(12).collect()))
+    known.unwrap_or_else(|| id.chars().take(12).collect())
+}
+
+/// The names of the nodes with these ids, in order.
+fn names<'a>(ids: impl IntoIterator<Item = &'a String>, nodes: &[Node]) -> Vec<String> {
+    let mut names: Vec<String> = ids.into_iter().map(|id| name_of(id, nodes)).collect();
+    names.sort_by_key(|name| human::natural(name));
+    names
+}
+
+/// CPUs and GPUs as text: `8 CPU, 1 GPU`. Other resources are in the JSON form.
+/// The CPUs and GPUs of some amounts: `8 CPU, 1 GPU`.
+pub(crate) fn in_words(amounts: &Amounts) -> String {
+    let known = ["CPU", "GPU"].iter().filter_map(|name| Some(format!("{} {name}", amounts.get(*name)?)));
+    known.collect::<Vec<_>>().join(", ")
 }
 
 fn shown_time(at: Option<Timestamp>) -> String {

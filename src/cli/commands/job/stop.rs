@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::secrets::sweep;
 use super::show::{as_json, sentence};
 use crate::cli::app::App;
 use crate::cli::exit_code;
@@ -14,6 +15,8 @@ use crate::util::human;
 
 const POLL_EVERY: Duration = Duration::from_millis(500);
 const SAY_EVERY: Duration = Duration::from_secs(5);
+/// How long a job may be starting, and hear of the request by itself, before it counts as one that waits for resources.
+const CANCEL_AFTER: Duration = Duration::from_secs(3);
 
 /// The arguments of `job stop`.
 #[derive(Debug, clap::Args)]
@@ -26,7 +29,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
-    let client = Target::choose(app)?.client(app).await?;
+    let target = Target::choose(app)?;
+    let client = target.client(app).await?;
     let id = args.id.as_str();
     let job = match client.job(id).await {
         Ok(job) => job,
@@ -40,6 +44,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     tokio::select! {
         stopped = until_stopped(app, &client, id, Duration::from_secs(args.timeout)) => {
             let job = stopped?;
+            sweep(app, &target, &client).await;
             app.ui.status(sentence(&job));
             Ok(end(app, &job))
         }
@@ -53,24 +58,25 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
 pub(crate) async fn until_stopped(app: &App, client: &Client, id: &str, limit: Duration) -> Result<Job> {
     let began = Instant::now();
     let mut say = SAY_EVERY;
+    let mut is_cancelled = false;
     loop {
         let job = client.job(id).await?;
         if job.status.is_terminal() {
             return Ok(job);
         }
         let waited = began.elapsed();
+        if job.status == JobStatus::Pending && waited >= CANCEL_AFTER && !is_cancelled {
+            is_cancelled = true;
+            match client.cancel(id).await {
+                // It has ended, or runs now and has heard of the request.
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => continue,
+            }
+        }
         if waited >= limit {
-            let error = Error::new(ErrorKind::Timeout, format!("stop job {id}")).because(format!(
-                "it is still {} after {}",
-                job.status.as_str(),
-                human::short_duration(limit)
-            ));
-            // Only the process that runs a job can stop it, and that process also waits for the resources.
-            let error = match job.status {
-                JobStatus::Pending => error.because("Ray stops a job that waits for resources only once it gets them"),
-                _ => error,
-            };
-            return Err(error
+            let why = format!("it is still {} after {}", job.status.as_str(), human::short_duration(limit));
+            return Err(Error::new(ErrorKind::Timeout, format!("stop job {id}"))
+                .because(why)
                 .hint(format!("Ray is still stopping it; see `gpucl job status {id}{}`", super::cluster_flag(app))));
         }
         if waited >= say {

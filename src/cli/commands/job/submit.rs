@@ -9,6 +9,7 @@ use tokio::signal::unix::Signal;
 
 use super::follow::{End, Options, detached, follow, pressed};
 use super::ray_flags::{Refused, amount, pair, resources, texts};
+use super::secrets::{JobSecrets, secret, sweep};
 use super::show::{as_json, sentence};
 use super::upload::{Packed, pack, upload};
 use crate::cli::app::App;
@@ -18,6 +19,7 @@ use crate::cli::target::Target;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ray::{self, Client, Job, Module, RuntimeEnv, SubmitRequest, WorkingDir};
 use crate::spec::Memory;
+use crate::util::random;
 
 /// The arguments of `job submit`.
 #[derive(Debug, clap::Args)]
@@ -67,6 +69,10 @@ pub(crate) struct JobArgs {
     /// An environment variable of the job, which overrides the runtime environment's; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     env: Vec<(String, String)>,
+    /// A value stored by `gpucl secret set`, as an environment variable of the job, its tasks and actors; Ray stores
+    /// only a random id; repeatable
+    #[arg(long, value_name = "NAME[=ENV_NAME]", value_parser = secret)]
+    secret: Vec<(String, String)>,
     /// Metadata of the job; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     metadata: Vec<(String, String)>,
@@ -81,14 +87,17 @@ pub(crate) struct JobArgs {
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     // Check the command line before the cluster is contacted.
     args.refused.check()?;
-    let mut job = JobToSubmit::of(args.job, &app.here)?;
-    let client = Target::choose(app)?.client(app).await?;
+    let mut job = JobToSubmit::of(args.job, app)?;
+    let target = Target::choose(app)?;
+    let client = target.client(app).await?;
+    sweep(app, &target, &client).await;
     let mut interrupts = ctrl_c()?;
     let bring = async {
         job.pack(app).await?;
         job.upload(app, &client).await
     };
     or_interrupted(&mut interrupts, bring).await?;
+    job.deliver_secrets(app, &target).await?;
     let id = job.submit(&client).await?;
     let flag = super::cluster_flag(app);
     announce(app, &id, &flag);
@@ -100,7 +109,10 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     }
     let options = Options { raw: args.raw, leave_unread: false };
     match follow(app, &client, &id, pressed(&mut interrupts), options).await? {
-        End::Ended(job) => Ok(ended(app, &job)),
+        End::Ended(job) => {
+            sweep(app, &target, &client).await;
+            Ok(ended(app, &job))
+        }
         End::Interrupted | End::Unread => Ok(detached(app, &id, &flag)),
     }
 }
@@ -121,14 +133,16 @@ pub(crate) struct JobToSubmit {
     working_dir: Option<WorkingDir>,
     modules: Vec<Module>,
     packed: Vec<Packed>,
+    secrets: JobSecrets,
 }
 
 impl JobToSubmit {
-    /// Checks the arguments; paths in them are relative to `here`. Contacts nobody.
+    /// Checks the arguments, and reads the secrets. Contacts nobody.
     ///
     /// # Errors
     /// If the id, the runtime environment, the working folder or a module cannot be used.
-    pub(crate) fn of(args: JobArgs, here: &Path) -> Result<Self> {
+    pub(crate) fn of(args: JobArgs, app: &App) -> Result<Self> {
+        let here: &Path = &app.here;
         if let Some(id) = &args.submission_id {
             ray::check_id(id)?;
         }
@@ -140,6 +154,7 @@ impl JobToSubmit {
         for (name, value) in &args.env {
             environment.set_variable(name, value)?;
         }
+        let secrets = JobSecrets::read(app, &args.secret, &environment)?;
         let working_dir = environment.take_working_dir(args.working_dir.as_deref(), here)?;
         let modules = environment.local_modules(here)?;
         let mut metadata = args.metadata_json.unwrap_or_default();
@@ -155,7 +170,7 @@ impl JobToSubmit {
             entrypoint_label_selector: args.entrypoint_label_selector.unwrap_or_default(),
             ..SubmitRequest::default()
         };
-        Ok(Self { request, environment, working_dir, modules, packed: Vec::new() })
+        Ok(Self { request, environment, working_dir, modules, packed: Vec::new(), secrets })
     }
 
     /// Packs the working folder and the modules.
@@ -180,6 +195,22 @@ impl JobToSubmit {
             }
         }
         Ok(())
+    }
+
+    /// Puts the job's secrets on the hosts.
+    ///
+    /// # Errors
+    /// When a host cannot be written.
+    pub(crate) async fn deliver_secrets(&mut self, app: &App, target: &Target) -> Result<()> {
+        if self.secrets.is_empty() {
+            return Ok(());
+        }
+        let id = match &self.request.submission_id {
+            Some(id) => id.clone(),
+            None => format!("job-{}", random::letters(8)?),
+        };
+        self.request.submission_id = Some(id.clone());
+        self.secrets.deliver(app, target, &id, &mut self.environment).await
     }
 
     /// Submits it; returns its id.

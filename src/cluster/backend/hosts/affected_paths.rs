@@ -32,9 +32,10 @@ impl ProjectWorld {
             };
             let prepares = does(&|action| matches!(action, Action::Prepare { .. }), host);
             let firewalls = does(&|action| matches!(action, Action::SetFirewall { .. }), host);
+            let fills = does(&|action| matches!(action, Action::Fill { .. }), host);
             let deploys = does(&|action| matches!(action, Action::Deploy { .. }), &project_of(host));
             let mut affected_paths = Vec::new();
-            if prepares || firewalls || deploys {
+            if prepares || firewalls || fills || deploys {
                 affected_paths.push(format!("folder {}", self.home(host)));
             }
             if prepares {
@@ -44,6 +45,9 @@ impl ProjectWorld {
             if firewalls {
                 let stage = self.firewall_stage(host, &survey, &nodes)?;
                 affected_paths.extend(stage.steps.iter().flat_map(|step| step.affected_paths.iter().cloned()));
+            }
+            if fills && let Some(filling) = self.filling(host, &survey, &nodes)? {
+                said_by(&filling.stage, &mut affected_paths);
             }
             let of_host = deployments.iter().find(|deployment| deployment.host == *host);
             if let (true, Some(deployment)) = (deploys, of_host) {
@@ -81,10 +85,6 @@ fn read_from(deployment: &Deployment, affected_paths: &mut Vec<String>) {
         let Ok(Value::Mapping(project)) = serde_yaml::from_str::<Value>(text) else { continue };
         of_project(&deployment.project, &project, affected_paths);
     }
-    let built = deployment.stage.steps.iter().filter(|step| step.name.starts_with("build the image "));
-    affected_paths.extend(
-        built.filter_map(|step| step.variables.get("image")).map(|image| format!("image {image}, built there")),
-    );
 }
 
 fn of_project(name: &str, project: &serde_yaml::Mapping, affected_paths: &mut Vec<String>) {

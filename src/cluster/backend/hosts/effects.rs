@@ -2,17 +2,19 @@
 
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::goal::no_place;
-use super::images;
 use super::world::{ANSWERS_WITHIN, HostObservation, ProjectWorld, Purpose};
+use super::{files, images};
 use crate::engine::{Ledger, Urgency};
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
-use crate::host::ExecEnd;
+use crate::host::{ExecEnd, Host};
 use crate::name::Key;
 use crate::playbook;
 use crate::provider::Recorder as _;
-use crate::runtime::project::{self, CleanOptions};
+use crate::runtime::project::{self, CleanOptions, Filling};
+use crate::spec::SetupSpec;
 use crate::state::{ClusterState, Pages};
 
 impl ProjectWorld {
@@ -57,6 +59,32 @@ impl ProjectWorld {
         playbook::run_stage(self.connected(host).await?.as_ref(), &stage, &self.config.events, stop).await.map(|_| ())
     }
 
+    /// Fills the data folder of a host that is prepared.
+    pub(super) async fn fill(&self, host: &Key, ledger: &Ledger) -> Result<()> {
+        match self.has_firewall() || !self.runtime().opens_ports() {
+            true => self.observe_new(host, &ledger.state()).await?,
+            false => self.observe_all_new(&ledger.state()).await?,
+        }
+        let survey = self.survey(&ledger.state());
+        let Some(filling) = self.filling(host, &survey, &self.nodes(&survey)?)? else { return Ok(()) };
+        let Filling { stage, wants } = filling;
+        let connected = self.connected_after_firewall(host).await?;
+        for (files, wants) in self.config.files.iter().flatten().zip(&wants) {
+            files::send(connected.as_ref(), files, wants, &self.config.events).await?;
+        }
+        let stop = self.config.cancel.at_least(Urgency::Now);
+        playbook::run_stage(connected.as_ref(), &stage, &self.config.events, stop).await.map(|_| ())
+    }
+
+    /// A host whose firewall may have been set: a new connection proves that it lets us in, and carries the next stage.
+    async fn connected_after_firewall(&self, host: &Key) -> Result<Arc<dyn Host>> {
+        if self.host_keys().len() < 2 {
+            return self.connected(host).await;
+        }
+        let place = self.place_of(host).ok_or_else(|| no_place(host))?;
+        self.config.connector.fresh(host, &place, &self.home(host), ANSWERS_WITHIN).await
+    }
+
     pub(super) async fn deploy(&self, project: &Key, host: &Key, ledger: &Ledger) -> Result<()> {
         let known = ledger.state();
         // The head's address and the list of nodes need the facts of all hosts.
@@ -77,15 +105,12 @@ impl ProjectWorld {
                 noted.pages = Some(pages.clone());
             }
             (noted.nodes, noted.stopped) = (deployment.nodes.clone(), false);
+            noted.setup = self.config.spec.setup().map(SetupSpec::digest);
+            noted.stopped_by_hand.clear();
         })?;
         // The name is recorded first, so that the project can be found whatever happens next.
         ledger.exists(project, &deployment.project).await?;
-        let connected = if self.host_keys().len() > 1 {
-            // The firewall was set: a new connection proves that it lets us in, and carries the next stage.
-            self.config.connector.fresh(host, &place, &self.home(host), ANSWERS_WITHIN).await?
-        } else {
-            self.connected(host).await?
-        };
+        let connected = self.connected_after_firewall(host).await?;
         let stop = self.config.cancel.at_least(Urgency::Now);
         let report = playbook::run_stage(connected.as_ref(), &deployment.stage, &self.config.events, stop).await?;
         let checks = project::checks_in_values(&report.values);
@@ -139,7 +164,10 @@ impl ProjectWorld {
         if !lines.iter().any(|line| line == "::stopped") {
             return Err(self.unfinished("stop the nodes on", host, &lines));
         }
-        ledger.note_project(project, |project| project.stopped = true)
+        ledger.note_project(project, |project| {
+            project.stopped = true;
+            project.stopped_by_hand.clear();
+        })
     }
 
     pub(super) async fn clean(&self, host: &Key) -> Result<()> {

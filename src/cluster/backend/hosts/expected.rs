@@ -10,7 +10,7 @@ use crate::name::Key;
 use crate::plan::{Machine, desired};
 use crate::playbook::{Facts, Stage};
 use crate::provider::HostPlace;
-use crate::runtime::project::{DeployRequest, Deployment, HostInput, Others, PrepareRequest};
+use crate::runtime::project::{Bundle, DeployRequest, Deployment, Filling, HostInput, Others, PrepareRequest};
 use crate::secret::Secrets;
 use crate::spec::{NodeSpec, external_credentials};
 use crate::state::{ClusterState, HostNotes, HostPorts, Pages};
@@ -44,6 +44,8 @@ pub(super) struct Expected {
     pub(super) prepare: Stage,
     /// The firewall stage, if there is a separate one.
     pub(super) firewall: Option<Stage>,
+    /// The stage that fills its data sets, if there are any.
+    pub(super) data: Option<Stage>,
     /// What it runs; `None` if nothing was deployed yet.
     pub(super) deployment: Option<Deployment>,
 }
@@ -52,7 +54,7 @@ impl Expected {
     /// All stages, in order.
     pub(super) fn stages(&self) -> Vec<&Stage> {
         let deployed = self.deployment.as_ref().map(|deployment| &deployment.stage);
-        [Some(&self.prepare), self.firewall.as_ref(), deployed].into_iter().flatten().collect()
+        [Some(&self.prepare), self.firewall.as_ref(), self.data.as_ref(), deployed].into_iter().flatten().collect()
     }
 }
 
@@ -110,14 +112,26 @@ impl ProjectWorld {
 
     /// The stage that prepares a host of this survey.
     pub(super) fn prepare_stage(&self, host: &Key, survey: &Survey, nodes: &[NodeSpec]) -> Result<Stage> {
-        let others = if self.host_keys().len() < 2 {
+        self.with_host(host, survey, nodes, self.others(), |request| self.runtime().preparation(request))
+    }
+
+    /// How the data folder of a host of this survey is filled; `None` if the spec has nothing for it.
+    pub(super) fn filling(&self, host: &Key, survey: &Survey, nodes: &[NodeSpec]) -> Result<Option<Filling>> {
+        if self.config.files.is_none() {
+            return Ok(None);
+        }
+        self.with_host(host, survey, nodes, self.others(), |request| self.runtime().filling(request))
+    }
+
+    /// What is known about a host's peers when it is prepared.
+    fn others(&self) -> Others {
+        if self.host_keys().len() < 2 {
             Others::None
         } else if self.has_firewall() {
             Others::Later
         } else {
             Others::Known
-        };
-        self.with_host(host, survey, nodes, others, |request| self.runtime().preparation(request))
+        }
     }
 
     /// The stage that opens a host's ports to the others, which must all be in this survey.
@@ -136,7 +150,8 @@ impl ProjectWorld {
         let hosts = self.inputs(survey);
         let own = hosts.iter().find(|input| input.key == *host).ok_or_else(|| no_place(host))?;
         let (spec, library) = (&self.config.spec, &self.config.library);
-        render(&PrepareRequest { spec, nodes, hosts: &hosts, others, host: own, library })
+        let files: Vec<Bundle> = self.config.files.iter().flatten().map(|files| files.bundle.clone()).collect();
+        render(&PrepareRequest { spec, nodes, hosts: &hosts, others, host: own, library, files: &files })
     }
 
     /// One deployment for each host of the survey.
@@ -203,7 +218,8 @@ impl ProjectWorld {
                     true => Some(self.firewall_stage(&host, &survey, &nodes).ok()?),
                     false => None,
                 };
-                remembered.insert(host, Expected { prepare, firewall, deployment });
+                let data = self.filling(&host, &survey, &nodes).ok()?.map(|filling| filling.stage);
+                remembered.insert(host, Expected { prepare, firewall, data, deployment });
             }
             Some(remembered)
         };

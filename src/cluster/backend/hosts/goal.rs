@@ -4,10 +4,12 @@ use super::expected::{Impossible, Survey, machine_of, project_of};
 use super::world::ProjectWorld;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
-use crate::plan::{Desired, FirewallGoal, Goal, Machine, NodeRequest, Observed, Preparation, ProjectRequest, desired};
+use crate::plan::{
+    DataGoal, Desired, FirewallGoal, Goal, Machine, NodeRequest, Observed, Preparation, ProjectRequest, desired,
+};
 use crate::provider::Offer;
 use crate::runtime::project::Deployment;
-use crate::spec::{Loaded, NodeSpec};
+use crate::spec::{Loaded, NodeSpec, SetupSpec};
 use crate::state::ClusterState;
 
 impl ProjectWorld {
@@ -34,7 +36,8 @@ impl ProjectWorld {
             };
             let through = self.config.provider.capability().behind_first.then(|| Key::host(0));
             let behind = through.filter(|first| *first != host);
-            preparations.push(Preparation { host, digest, behind });
+            let setup = self.config.spec.setup().map(SetupSpec::digest);
+            preparations.push(Preparation { host, digest, setup, behind });
         }
         let mut firewalls = Vec::new();
         for host in self.host_keys().into_iter().filter(|_| self.has_firewall()) {
@@ -43,6 +46,14 @@ impl ProjectWorld {
                 false => String::new(),
             };
             firewalls.push(FirewallGoal { host, digest });
+        }
+        let mut data = Vec::new();
+        for host in self.host_keys().into_iter().filter(|_| self.config.spec.has_data()) {
+            let filling = match survey.contains_key(&host) {
+                true => self.filling(&host, &survey, &nodes)?,
+                false => None,
+            };
+            data.push(DataGoal { host, digest: filling.map(|filling| filling.stage.digest()).unwrap_or_default() });
         }
         let apart = !self.runtime().opens_ports();
         let deployments = self.observed_deployments(known, observed, &nodes, &preparations, &survey)?;
@@ -58,7 +69,7 @@ impl ProjectWorld {
             }
         };
         let projects = self.host_keys().into_iter().map(project).collect();
-        Ok(Goal::Up(Desired { resources, preparations, firewalls, apart, projects }))
+        Ok(Goal::Up(Desired { resources, preparations, firewalls, data, apart, projects }))
     }
 
     /// The deployments, if every host is prepared: only then do the drivers report all GPUs.

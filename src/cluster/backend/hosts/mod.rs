@@ -7,6 +7,7 @@ mod connector;
 mod down;
 mod effects;
 mod expected;
+mod files;
 mod goal;
 mod images;
 mod observe;
@@ -17,6 +18,7 @@ mod status;
 mod tests;
 mod up;
 mod verify;
+mod worker;
 mod world;
 
 use std::path::Path;
@@ -30,7 +32,8 @@ use super::contract::Backend;
 use crate::cluster::{DownOptions, Planned, Proof, Settings, StatusReport, UpOptions, UpOutcome, Verified};
 use crate::error::Result;
 use crate::ray::Access;
-use crate::spec::{Loaded, Spec};
+use crate::runtime::project::ByHand;
+use crate::spec::{Loaded, NodeSpec, Spec};
 use crate::state::{ClusterState, Store};
 
 /// The backend that runs nodes on hosts.
@@ -58,6 +61,17 @@ impl Backend for Hosts {
 
     async fn stop(&self, settings: &Settings, spec: &Spec, store: Store) -> Result<Vec<String>> {
         down::stop(settings, spec, store).await
+    }
+
+    async fn by_hand(
+        &self,
+        settings: &Settings,
+        spec: &Spec,
+        store: Store,
+        worker: &NodeSpec,
+        by_hand: ByHand,
+    ) -> Result<()> {
+        worker::by_hand(settings, spec, store, worker, by_hand).await
     }
 
     async fn down(&self, settings: &Settings, spec: &Spec, store: Store, options: DownOptions) -> Result<Proof> {

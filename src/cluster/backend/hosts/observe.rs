@@ -1,6 +1,6 @@
 //! Observation of hosts: one exec per host reports its facts, what of ours is on it, and its check results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::name::Key;
 use crate::plan::{Health, Observed, ObservedNode, ObservedProject};
 use crate::playbook::{self, Inspection, Stage};
-use crate::render::quote_path;
+use crate::render::{quote, quote_path};
 use crate::runtime::project::{self, Container, Observation};
 use crate::state::{ClusterState, ItemKind};
 
@@ -30,6 +30,7 @@ impl ProjectWorld {
             // A host without facts may still be booting: its preparation waits for it.
             hosts.retain(|host| has_facts(known, host));
         }
+        self.observations().stopped_by_hand = known.stopped_by_hand();
         let remembered = match self.config.purpose {
             Purpose::Glance => BTreeMap::new(),
             _ => self.remembered(known),
@@ -46,7 +47,12 @@ impl ProjectWorld {
                     if let Some(stage) = inspection.stages.get("firewall").filter(|stage| stage.holds == Some(true)) {
                         observed.firewalls.insert(host.clone(), stage.digest.clone());
                     }
-                    observed.projects.extend(self.project(host, &inspection, &observation, expected));
+                    if let Some(stage) = inspection.stages.get("fill") {
+                        let digest = if stage.holds == Some(false) { "" } else { &stage.digest };
+                        observed.filled.insert(host.clone(), digest.to_owned());
+                    }
+                    let by_hand = known.stopped_by_hand();
+                    observed.projects.extend(self.project(host, &inspection, &observation, expected, &by_hand));
                 }
                 // What was put there must be assumed to be there still.
                 Err(error) if is_known(known, host) => observed.projects.push(ObservedProject {
@@ -81,6 +87,10 @@ impl ProjectWorld {
             _ => None,
         };
         if let (Some(recent), Some(deployment)) = (recent, deployment) {
+            let stopped = self.observations().stopped_by_hand.clone();
+            let names: Vec<String> = stopped.iter().map(Key::display_name).collect();
+            let keys: Vec<&str> = stopped.iter().map(Key::as_str).collect();
+            script.push_str(&format!("\nstopped={}\nstopped_keys={}", quote(&names.join(" ")), quote(&keys.join(" "))));
             script.push_str(&format!(
                 "\nrecent={}\nif grep -q -x '#digest {}' {} 2>/dev/null; then\n{}\nfi\n",
                 recent.as_secs(),
@@ -110,6 +120,7 @@ impl ProjectWorld {
         inspection: &Inspection,
         observation: &Observation,
         expected: Option<&Expected>,
+        by_hand: &BTreeSet<Key>,
     ) -> Option<ObservedProject> {
         let mut remains = observation.remains.clone();
         if matches!(self.config.purpose, Purpose::Remove(clean) if clean.keep_data) {
@@ -126,6 +137,9 @@ impl ProjectWorld {
         });
         let ill = observation.containers.iter().find_map(|container| {
             let name = container.key.display_name();
+            if container.state != "running" && by_hand.contains(&container.key) {
+                return Some(format!("{name} was stopped by hand"));
+            }
             match (container.state.as_str(), container.health.as_deref()) {
                 ("running", Some("unhealthy")) => Some(format!("{name} is unhealthy")),
                 // As after a restart of its host or engine: a deployment waits for it to become healthy.

@@ -22,6 +22,9 @@ use crate::state::{ClusterState, HostNotes, Store};
 /// Timeout of the inspection of all hosts.
 const INSPECTION_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Why a worker that was stopped by hand does not run.
+pub(super) const BY_HAND: &str = "it was stopped by hand";
+
 /// Completes a report from the state alone.
 pub(super) fn known(state: &ClusterState, mut report: StatusReport) -> StatusReport {
     let mut projects = state.projects().map(|(_, project)| project).peekable();
@@ -71,13 +74,20 @@ pub(super) fn access_of(state: &ClusterState, folder: &Path) -> Option<Access> {
 
 fn unseen(state: &ClusterState, node: &NodeSpec) -> NodeReport {
     let stopped = was_stopped(state, &node.host);
+    let by_hand = state.stopped_by_hand().contains(&node.key);
     NodeReport {
         name: node.key.display_name(),
         group: node.group().map(str::to_owned),
-        running: !stopped,
+        host: node.host.display_name(),
+        running: !stopped && !by_hand,
+        stopped_by_hand: by_hand,
         pid: None,
         age_seconds: None,
-        ended: stopped.then(|| "it was stopped".to_owned()),
+        ended: match (stopped, by_hand) {
+            (true, _) => Some("it was stopped".to_owned()),
+            (false, true) => Some(BY_HAND.to_owned()),
+            (false, false) => None,
+        },
     }
 }
 
@@ -114,7 +124,7 @@ fn with_observation(
         made && observed.is_some_and(|observed| !observed.resources.iter().any(|found| found.key == *host))
     };
     let (mut running, is_here) = (0, state.is_here());
-    let node_is = world.runtime().node_is();
+    let (node_is, by_hand) = (world.runtime().node_is(), state.stopped_by_hand());
     report.nodes.clear();
     for node in state.started_nodes() {
         let facts = world.observed_facts(&node.host);
@@ -125,7 +135,9 @@ fn with_observation(
         report.nodes.push(NodeReport {
             name: node.key.display_name(),
             group: node.group().map(str::to_owned),
+            host: node.host.display_name(),
             running: runs,
+            stopped_by_hand: by_hand.contains(&node.key),
             // A process id means something on its own machine only.
             pid: container.filter(|_| runs && is_here).and_then(|container| container.pid),
             age_seconds: container.filter(|_| runs).and_then(age),
@@ -133,6 +145,7 @@ fn with_observation(
                 (_, None) if is_gone(&node.host) => Some("its provider no longer has its host".to_owned()),
                 (_, None) => Some("its host does not answer".to_owned()),
                 (None, _) if was_stopped(state, &node.host) => Some("it was stopped".to_owned()),
+                _ if !runs && by_hand.contains(&node.key) => Some(BY_HAND.to_owned()),
                 (None, _) => Some(format!("its {node_is} is missing")),
                 (Some(Container { exit_code: Some(code), state, .. }), _) if !runs && state == "exited" => {
                     Some(format!("its {node_is} ended with exit code {code}"))

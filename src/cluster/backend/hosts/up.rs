@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::HostConnections;
 use super::acquire::Found;
 use super::capacity::{CapacityReplan, CapacityWait, carry_to};
+use super::files::{self, LocalFiles};
 use super::status::access_of;
 use super::verify::judge;
 use super::world::{ProjectWorld, ProjectWorldConfig, Purpose};
@@ -30,18 +31,25 @@ use crate::util::human;
 
 /// Opens the world of a cluster that has state.
 pub(super) fn open_world(settings: &Settings, spec: &Spec, store: &Store, purpose: Purpose) -> Result<ProjectWorld> {
-    world(settings, spec, store.folder(), secrets(spec, store.folder())?, purpose)
+    world(settings, spec, store.folder(), secrets(spec, store.folder())?, purpose, None)
 }
 
 /// The cluster's credentials; missing ones are generated.
 fn secrets(spec: &Spec, folder: &Path) -> Result<Secrets> {
-    match project::of(spec.runtime).has_services() {
+    match project::of(spec.runtime).has_services() || spec.own_store().is_some() {
         true => crate::secret::ensure_secrets(folder),
         false => Ok(Secrets::of_ray(crate::secret::ensure_ray_token(folder)?)),
     }
 }
 
-fn world(settings: &Settings, spec: &Spec, folder: &Path, secrets: Secrets, purpose: Purpose) -> Result<ProjectWorld> {
+fn world(
+    settings: &Settings,
+    spec: &Spec,
+    folder: &Path,
+    secrets: Secrets,
+    purpose: Purpose,
+    files: Option<Vec<LocalFiles>>,
+) -> Result<ProjectWorld> {
     let connector = HostConnections::new(folder, spec.runtime, settings);
     Ok(ProjectWorld::new(ProjectWorldConfig {
         scope: settings.scope(&spec.name),
@@ -51,6 +59,7 @@ fn world(settings: &Settings, spec: &Spec, folder: &Path, secrets: Secrets, purp
         library: settings.library.clone(),
         paths: settings.paths.clone(),
         secrets,
+        files,
         purpose,
         events: settings.events.clone(),
         cancel: settings.cancel.clone(),
@@ -78,13 +87,16 @@ pub(super) async fn up(
     let name = &spec.name;
     let scope = settings.scope(name);
     spec.mount_notes().into_iter().for_each(|note| settings.events.note(note));
+    spec.data_notes().into_iter().for_each(|note| settings.events.note(note));
+    let files = files::read(spec, &settings.events)?;
     // A missing host, or one that cannot do what the spec asks, is found before anything permanent is written.
     let is_new = known.is_none();
     let store = match known {
         Some(store) => store,
         None => Store::create(&settings.paths, &scope, jiff::Timestamp::now())?,
     };
-    let world = open_world(settings, spec, &store, Purpose::Check)?;
+    let files = Some(files);
+    let world = world(settings, spec, store.folder(), secrets(spec, store.folder())?, Purpose::Check, files)?;
     let poll = world.config.provider.capability().poll;
     let (wait, events) = (options.wait_capacity, &settings.events);
     let wait = CapacityWait::new(wait, spec.capacity.as_ref(), poll, events, &settings.cancel);
@@ -204,7 +216,8 @@ pub(super) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Sto
     // Credentials are part of the digest: use the cluster's own if it has some.
     let own = settings.paths.cluster(&spec.name);
     let secrets = secrets(spec, if own.is_dir() { &own } else { folder.path() })?;
-    let world = world(settings, spec, folder.path(), secrets, Purpose::Inspect)?;
+    let world =
+        world(settings, spec, folder.path(), secrets, Purpose::Inspect, Some(files::read(spec, &settings.events)?))?;
     let found = world.resolve().await?;
     let observed = world.observe(&known).await?;
     world.refuse_taken_port().await?;
@@ -217,6 +230,7 @@ pub(super) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Sto
         notes.push(format!("{} begins at {}; `up` waits for it", start.what, human::local(start.at)));
     }
     notes.extend(spec.mount_notes());
+    notes.extend(spec.data_notes());
     notes.extend(what_is_lost(spec, found.end.or_else(|| known.ends())));
     Ok(Planned { affected_paths: world.affected_paths(&known, &plan)?, plan, notes })
 }

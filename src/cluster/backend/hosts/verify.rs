@@ -1,6 +1,6 @@
 //! Decides whether a cluster is ready: by the checks on all hosts, and by what answers from outside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::expected::project_of;
 use super::outside;
@@ -41,6 +41,12 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
         events.send(EventKind::Check { check, target, outcome, saw });
         outcomes.push(outcome);
     };
+    let by_hand = known.stopped_by_hand();
+    for worker in &by_hand {
+        let name = worker.display_name();
+        let saw = format!("stopped by hand, and left out; it comes back with: gpucl worker start {name}");
+        report("worker", &name, CheckOutcome::Noted, saw);
+    }
     let mut gpus = Vec::new();
     let mut owners: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for host in world.host_keys() {
@@ -55,7 +61,9 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
         for (target, gpu) in owned(&lines) {
             owners.entry(gpu).or_default().push(target);
         }
-        for missing in missing(remembered.get(&host).and_then(|expected| expected.deployment.as_ref()), &lines) {
+        for missing in
+            missing(&by_hand, remembered.get(&host).and_then(|expected| expected.deployment.as_ref()), &lines)
+        {
             report("gpu", &missing, CheckOutcome::Failed, "its check printed nothing".to_owned());
         }
         if lines.is_empty() {
@@ -130,10 +138,10 @@ fn owned(lines: &[CheckLine]) -> Vec<(String, String)> {
 }
 
 /// The workers that were promised a GPU but have no check result.
-fn missing(deployment: Option<&Deployment>, lines: &[CheckLine]) -> Vec<String> {
+fn missing(by_hand: &BTreeSet<Key>, deployment: Option<&Deployment>, lines: &[CheckLine]) -> Vec<String> {
     let promised = deployment.into_iter().flat_map(|deployment| &deployment.nodes);
     promised
-        .filter(|node| node.first_gpu.is_some())
+        .filter(|node| node.first_gpu.is_some() && !by_hand.contains(&node.key))
         .map(|node| node.key.display_name())
         .filter(|name| !lines.is_empty() && !lines.iter().any(|line| line.check == "gpu" && line.target == *name))
         .collect()

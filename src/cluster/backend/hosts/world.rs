@@ -8,6 +8,7 @@ use async_trait::async_trait;
 
 use super::connector::HostConnector;
 use super::expected::{LOOPBACK, Survey, address_of, taken};
+use super::files::LocalFiles;
 use super::goal::no_place;
 use super::observe::has_facts;
 use crate::engine::{Cancel, Ledger, World};
@@ -59,6 +60,8 @@ pub(super) struct ProjectWorldConfig {
     pub(super) paths: Paths,
     /// The cluster's credentials.
     pub(super) secrets: Secrets,
+    /// The files of this machine that hosts should have; `None` where nothing is filled.
+    pub(super) files: Option<Vec<LocalFiles>>,
     /// What the world is opened for.
     pub(super) purpose: Purpose,
     /// Where events are sent.
@@ -89,6 +92,8 @@ pub(super) struct Observations {
     pub(super) pages: Option<Pages>,
     pub(super) kept: Vec<String>,
     pub(super) missed: BTreeSet<String>,
+    /// The workers that were stopped by hand: checks leave them out.
+    pub(super) stopped_by_hand: BTreeSet<Key>,
     /// How many of our ports were tried after cleaning, and how many of them are still in use.
     pub(super) tried_ports: usize,
     pub(super) open_ports: usize,
@@ -347,6 +352,7 @@ impl World for ProjectWorld {
             Action::Await { request, id } => self.wait_for(key, request, id, ledger).await,
             Action::Prepare { .. } => self.while_there(key, self.prepare(key, ledger)).await,
             Action::SetFirewall { .. } => self.while_there(key, self.set_firewall(key, ledger)).await,
+            Action::Fill { .. } => self.while_there(key, self.fill(key, ledger)).await,
             Action::Deploy { host, .. } => self.while_there(host, self.deploy(key, host, ledger)).await,
             Action::StopProject { host } => self.stop_project(key, host, ledger).await,
             Action::Clean { host } => self.clean(host).await,

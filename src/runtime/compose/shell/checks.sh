@@ -6,11 +6,13 @@ plain() { tr -d '"\\' | tr -c '[:print:]' ' ' | cut -c 1-400; }
 
 failed() { printf '::check {"check": "%s", "target": "%s", "ok": false, "saw": "%s"}\n' "$1" "$2" "$3"; }
 
-# Runs a check in a container: check name, target, seconds, container, command. Stdin is passed on.
+# Runs a check in a container: check name, target, seconds, container, command. Stdin is passed on. Workers that were
+# stopped by hand, which the caller names in $stopped, are left out.
 in_container() {
     check=$1 target=$2 limit=$3 container=$4
     shift 4
-    timeout "$limit" docker exec -i "$container" "$@" >"$dir/$target-$check" 2>"$dir/$target-$check.err"
+    case " ${stopped:-} " in *" $target "*) return 0 ;; esac
+    timeout "$limit" docker exec -i --env "GPUCL_STOPPED=${stopped:-}" "$container" "$@" >"$dir/$target-$check" 2>"$dir/$target-$check.err"
     code=$?
     grep -a '^::check ' "$dir/$target-$check" && return 0
     why=$(tail -n 2 "$dir/$target-$check.err" | plain)
@@ -102,7 +104,7 @@ apart() {
     # shellcheck disable=SC2086
     timeout "$limit" docker run --rm --pull never --network "$network" --read-only --cap-drop ALL --security-opt no-new-privileges:true \
         --label "com.docker.compose.project=$tag" --label com.docker.compose.oneoff=True --label gpucl.probe=services --log-driver none \
-        --env NVIDIA_VISIBLE_DEVICES=void --workdir / --mount "type=bind,src=$home/lib,dst=/opt/gpucl,readonly" $mounts \
+        --env NVIDIA_VISIBLE_DEVICES=void --env "GPUCL_STOPPED=${stopped:-}" --workdir / --mount "type=bind,src=$home/lib,dst=/opt/gpucl,readonly" $mounts \
         --entrypoint "$program" "$image" "$@" >"$dir/$target-$check" 2>"$dir/$target-$check.err"
     code=$?
     grep -a '^::check ' "$dir/$target-$check" && return 0

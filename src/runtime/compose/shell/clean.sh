@@ -10,6 +10,15 @@ remove_all() {
     fi
 }
 
+# Whether another cluster on this host has containers of image $1, or had them until it was stopped.
+is_used() {
+    for file in "${home%/*}"/gpucl-*/compose/compose.yaml; do
+        case $file in "$home"/*) continue ;; esac
+        if grep -q -s -F "$1" "$file"; then return 0; fi
+    done
+    return 1
+}
+
 clean() {
     left=
     # Pulled images stay, as others may use them; their names are known only while the containers exist.
@@ -26,8 +35,14 @@ clean() {
                 report_left "volume $name"
             fi
         done
-        for name in $(docker image ls --format '{{.Repository}}:{{.Tag}}' --filter "label=gpucl.tag=$tag" | sort -u); do
-            if docker image rm "$name" >/dev/null 2>&1; then
+        # Built images: those of this cluster, and those that it shared and nobody uses any more.
+        for name in $({
+            docker image ls --format '{{.Repository}}:{{.Tag}}' --filter "label=gpucl.tag=$tag"
+            printf '%s\n' "$pulled" | grep '^gpucl/[a-z-]*:'
+        } | sort -u); do
+            if is_used "$name"; then
+                echo "::kept image $name"
+            elif docker image rm "$name" >/dev/null 2>&1; then
                 echo "::removed image $name"
             else
                 # Another cluster on this host uses it.
@@ -41,6 +56,7 @@ clean() {
     [ -z "$undone" ] || printf '%s\n' "$undone"
     case $undone in *::left*) left=1 ;; esac
     for name in $pulled; do
+        case $name in gpucl/*) continue ;; esac
         ! docker image inspect "$name" >/dev/null 2>&1 || echo "::kept image $name"
     done
     if [ -z "$left" ]; then

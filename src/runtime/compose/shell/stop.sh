@@ -14,5 +14,7 @@ stop_project() {
         docker network rm "$name" >/dev/null && echo "::removed network $name"
     done
     rm -f "$home/compose/applied"
+    # No job is left that they are for.
+    rm -rf "$home/data/.gpucl-secrets"
     [ -z "$(docker ps -aq --filter "$of")" ]
 }

@@ -2,10 +2,12 @@
 
 use serde_json::{Value, json};
 
+use super::claim::has_store;
 use super::claim::{blocks_of, ports_of_node};
 use super::stage::gpus_of;
-use super::{LOOPBACK, header};
+use super::{LOOPBACK, header, store};
 use crate::error::Result;
+use crate::name::Key;
 use crate::render::quote;
 use crate::runtime::native::{promise_of, resource_of};
 use crate::runtime::project::{DeployRequest, HostInput};
@@ -19,7 +21,8 @@ const CHECK_LIMIT: u32 = 100;
 /// The shell code of a host's checks.
 pub(super) fn checks(request: &DeployRequest<'_>, host: &HostInput, nodes: &[NodeSpec]) -> Result<String> {
     let name = host.key.display_name();
-    let keys: Vec<&str> = nodes.iter().map(|node| node.key.as_str()).collect();
+    let own = has_store(request, host).then(Key::object_store);
+    let keys: Vec<&str> = nodes.iter().map(|node| &node.key).chain(&own).map(Key::as_str).collect();
     let blocks = blocks_of(request);
     let mut text = format!("{}keys={}\n{CHECKS}", header(&host.tag, &host.folders), quote(&keys.join(" ")));
     let mut run = |check: &str, target: &str, program: &str, arguments: &[String]| {
@@ -39,13 +42,16 @@ pub(super) fn checks(request: &DeployRequest<'_>, host: &HostInput, nodes: &[Nod
         };
         let head = nodes.iter().find(|node| node.role == NodeRole::Head).map(|head| ports_of_node(&blocks, head));
         let head = head.unwrap_or_default();
-        let want = json!({
+        let mut want = json!({
             "dashboard": format!("http://{LOOPBACK}:{}", head.dashboard),
             "agents": request.nodes.iter().map(agent).collect::<Vec<Value>>(),
             "nodes": request.nodes.iter().map(promise_of).collect::<Vec<Value>>(),
             "timeout_s": CHECK_LIMIT,
             "patience_s": 40,
         });
+        if let Some(store) = store::want(request, &blocks) {
+            want["store"] = store;
+        }
         run("cluster", "head", "cluster.py", &["cluster".to_owned(), want.to_string()]);
         let mut workers = Vec::new();
         for worker in request.nodes.iter().filter(|node| node.role == NodeRole::Worker) {

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::render::quote;
 use crate::runtime::native::NodePorts;
-use crate::runtime::native::ports::{BLOCK, BLOCKS, first_block};
+use crate::runtime::native::ports::{BLOCK, BLOCKS, StorePorts, first_block};
 use crate::runtime::project::{DeployRequest, HostFolders, HostInput, nodes_of};
 use crate::spec::{NodeRole, NodeSpec};
 use crate::state::HostPorts;
@@ -31,14 +31,14 @@ pub(super) fn refused(lines: &[String]) -> Result<()> {
     }
 }
 
-/// The script that claims a block for each node of this host.
+/// The script that claims a block for each node of this host, and for the object store.
 pub(super) fn script(request: &DeployRequest<'_>, host: &HostInput) -> String {
     let nodes = nodes_of(request.nodes, &host.key);
     let mut wants = String::new();
-    for node in &nodes {
-        let tag = request.scope.tag(&node.key).to_string();
-        let before = host.ports.blocks.get(&node.key).map_or_else(|| "-".to_owned(), |base| (base / BLOCK).to_string());
-        wants.push_str(&format!("{} {tag} {before} {}\n", node.key, first_block(&tag)));
+    for key in keys_on(request, host) {
+        let tag = request.scope.tag(&key).to_string();
+        let before = host.ports.blocks.get(&key).map_or_else(|| "-".to_owned(), |base| (base / BLOCK).to_string());
+        wants.push_str(&format!("{key} {tag} {before} {}\n", first_block(&tag)));
     }
     let head = nodes.iter().find(|node| node.role == NodeRole::Head);
     let dashboard = head.and_then(|head| head.dashboard_port).map(|port| port.to_string()).unwrap_or_default();
@@ -75,7 +75,7 @@ pub(super) fn claimed(request: &DeployRequest<'_>, host: &HostInput, lines: &[St
     };
     let blocks: BTreeMap<Key, u16> = lines.iter().filter_map(block).collect();
     let nodes = nodes_of(request.nodes, &host.key);
-    if rest("::claimed").is_none() || nodes.iter().any(|node| !blocks.contains_key(&node.key)) {
+    if rest("::claimed").is_none() || keys_on(request, host).iter().any(|key| !blocks.contains_key(key)) {
         let words: Vec<&str> = lines.iter().filter(|line| !line.starts_with("::")).map(String::as_str).collect();
         let why = if words.is_empty() { "its script did not finish".to_owned() } else { words.join("; ") };
         return Err(Error::new(ErrorKind::Host, doing()).because(shortened(&why)));
@@ -85,6 +85,9 @@ pub(super) fn claimed(request: &DeployRequest<'_>, host: &HostInput, lines: &[St
     if let Some(head) = head {
         let own = ports_of_node(&ports.blocks, head);
         (ports.ray, ports.dashboard, ports.client) = (own.base, own.dashboard, own.client());
+    }
+    if has_store(request, host) {
+        ports.object_store = store_ports(&ports.blocks).s3();
     }
     Ok(ports)
 }
@@ -101,13 +104,30 @@ fn port_is_taken(holder: &str) -> Error {
         .hint("end that process, name another port, or leave `dashboard_port` out: then gpucl finds a free one")
 }
 
+/// What has a block of ports on a host: its nodes, and the object store.
+fn keys_on(request: &DeployRequest<'_>, host: &HostInput) -> Vec<Key> {
+    let nodes = nodes_of(request.nodes, &host.key).into_iter().map(|node| node.key);
+    nodes.chain(has_store(request, host).then(Key::object_store)).collect()
+}
+
+/// Whether the cluster's own object store runs on this host: it is beside the head.
+pub(super) fn has_store(request: &DeployRequest<'_>, host: &HostInput) -> bool {
+    request.spec.own_store().is_some()
+        && request.nodes.iter().any(|node| node.role == NodeRole::Head && node.host == host.key)
+}
+
+/// The ports of the object store, from these blocks.
+pub(super) fn store_ports(blocks: &BTreeMap<Key, u16>) -> StorePorts {
+    StorePorts { base: blocks.get(&Key::object_store()).copied().unwrap_or(BLOCKS.start * BLOCK) }
+}
+
 /// The ports of a node, from these blocks.
 pub(super) fn ports_of_node(blocks: &BTreeMap<Key, u16>, node: &NodeSpec) -> NodePorts {
     let base = blocks.get(&node.key).copied().unwrap_or(BLOCKS.start * BLOCK);
     NodePorts { base, dashboard: node.dashboard_port.unwrap_or(base + 1) }
 }
 
-/// The blocks of all nodes: the claimed ones, and for the other nodes the first to try, so that a plan can be made
+/// The blocks of all nodes and of the object store: the claimed ones, and for the others the first to try, so that a plan can be made
 /// before anything is claimed.
 pub(super) fn blocks_of(request: &DeployRequest<'_>) -> BTreeMap<Key, u16> {
     let mut blocks: BTreeMap<Key, u16> = request
@@ -116,16 +136,17 @@ pub(super) fn blocks_of(request: &DeployRequest<'_>) -> BTreeMap<Key, u16> {
         .flat_map(|host| host.ports.blocks.iter().map(|(key, base)| (key.clone(), *base)))
         .collect();
     let mut taken: BTreeSet<u16> = blocks.values().copied().collect();
-    for node in request.nodes {
-        if blocks.contains_key(&node.key) {
+    let store = request.spec.own_store().map(|_| Key::object_store());
+    for key in request.nodes.iter().map(|node| &node.key).chain(&store) {
+        if blocks.contains_key(key) {
             continue;
         }
         let span = BLOCKS.end - BLOCKS.start;
-        let from = first_block(&request.scope.tag(&node.key).to_string()) - BLOCKS.start;
+        let from = first_block(&request.scope.tag(key).to_string()) - BLOCKS.start;
         let bases = (0..span).map(|offset| (BLOCKS.start + (from + offset) % span) * BLOCK);
         let base = bases.clone().find(|base| !taken.contains(base)).unwrap_or(BLOCKS.start * BLOCK);
         taken.insert(base);
-        blocks.insert(node.key.clone(), base);
+        blocks.insert(key.clone(), base);
     }
     blocks
 }

@@ -7,12 +7,13 @@ use std::time::Duration;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
-use super::claim::{blocks_of, ports_of_node};
-use super::{BLOCK, LOOPBACK, PROCESSES, links_of};
+use super::claim::{blocks_of, has_store, ports_of_node, store_ports};
+use super::{BLOCK, LOOPBACK, PROCESSES, links_of, store};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::StageFile;
 use crate::name::{Key, Scope};
 use crate::playbook::{KnownError, Stage, Step, Vendor};
+use crate::runtime::native::ports::StorePorts;
 use crate::runtime::native::{HeadAddress, Launch, Layout, launch};
 use crate::runtime::project::{DeployRequest, HostInput};
 use crate::spec::{NodeRole, NodeSpec};
@@ -48,7 +49,15 @@ fn launch_of(
     let behind = launch.argv.iter().position(|word| *word == launcher).map_or(launch.argv.len(), |at| at + 1);
     launch.argv.splice(behind..behind, ["--gpucl-wait".to_owned(), wait]);
     launch.environment.insert("GPUCL_HOST".to_owned(), host.tag.clone());
-    launch.digest = digest::of_json(&(&launch.argv, &launch.environment));
+    for (name, value) in store::environment(request, &layout, blocks) {
+        // The user's variables may name another store.
+        launch.environment.entry(name.to_owned()).or_insert(value);
+    }
+    launch.digest = match request.spec.setup() {
+        // The path of its environment is known only on the host.
+        Some(setup) => digest::of_json(&(&launch.argv, &launch.environment, setup.digest())),
+        None => digest::of_json(&(&launch.argv, &launch.environment)),
+    };
     launch.environment.insert("GPUCL_DIGEST".to_owned(), launch.digest.clone());
     Ok(launch)
 }
@@ -113,6 +122,11 @@ fn nodes_file(
             "answers": answers,
         }));
     }
+    if let Some(launch) = store::launch(request, host, &layout, &blocks)? {
+        let base = store_ports(&blocks).base;
+        ranges.push([base, base + StorePorts::COUNT - 1]);
+        launches.push(launch);
+    }
     let file = json!({
         "v": 1,
         "tag": host.tag,
@@ -137,6 +151,8 @@ pub(super) fn deploy(
     for (file, template) in [
         ("reaper.py", "templates/ray-native/reaper.py"),
         ("node.py", "templates/ray-native/node.py"),
+        ("worker.py", "templates/ray-native/worker.py"),
+        ("agent.py", "templates/ray-native/agent.py"),
         ("host.py", "templates/ray-native/host.py"),
         ("probe.py", "templates/ray-native/probe.py"),
         // The HTTP checks of a cluster are the same as in containers.
@@ -147,11 +163,13 @@ pub(super) fn deploy(
     }
     let token = request.secrets.ray_token.expose_secret().as_bytes().to_vec();
     files.push(StageFile { path: "secrets/ray_token".to_owned(), mode: 0o600, bytes: token });
+    files.extend(store::files(request, host)?);
     let (file, digests) = nodes_file(request, host, nodes)?;
     let what = serde_json::to_vec_pretty(&file).doing(ErrorKind::Internal, doing)?;
     files.push(StageFile { path: "nodes.json".to_owned(), mode: 0o600, bytes: what });
     let config = files.iter().map(|file| (&file.path, digest::short(&file.bytes))).collect::<Vec<_>>();
-    let keys: Vec<&str> = nodes.iter().map(|node| node.key.as_str()).collect();
+    let store = has_store(request, host).then(Key::object_store);
+    let keys: Vec<&str> = nodes.iter().map(|node| &node.key).chain(&store).map(Key::as_str).collect();
     let timeouts = &request.spec.timeouts;
     // Another host, perhaps the head's, can become ready much later.
     let others = if request.spec.hosts.len() > 1 { timeouts.ready.0 } else { Duration::ZERO };
@@ -165,9 +183,14 @@ pub(super) fn deploy(
     let within = |script: &str| format!("home=$gpucl_home\n{PROCESSES}{script}");
     let mut affected_paths: Vec<String> =
         nodes.iter().map(|node| format!("process {}", node.key.display_name())).collect();
+    let blocks = blocks_of(request);
+    if store.is_some() {
+        affected_paths.push("process object-store".to_owned());
+        affected_paths.push(format!("port {LOOPBACK}:{}", store_ports(&blocks).s3()));
+    }
     let is_head = nodes.iter().any(|node| node.role == NodeRole::Head);
     if is_head {
-        let head = ports_of_node(&blocks_of(request), &nodes[0]);
+        let head = ports_of_node(&blocks, &nodes[0]);
         affected_paths.push(format!("port {LOOPBACK}:{}", head.dashboard));
     }
     let start = Step {
@@ -190,11 +213,11 @@ pub(super) fn deploy(
         errors: wait_errors(),
         ..Step::default()
     };
-    let timeout = timeouts.prepare.0 + limit + MARGIN;
-    Ok((
-        Stage { name: "deploy".to_owned(), steps: vec![start, wait], files, variables, timeout, wants_facts: false },
-        digests,
-    ))
+    let buckets = store::step(request, host, &blocks)?.map(|step| Step { run: within(&step.run), ..step });
+    let more = buckets.as_ref().and_then(|step| step.timeout).unwrap_or_default();
+    let timeout = timeouts.prepare.0 + limit + more + MARGIN;
+    let steps = [Some(start), Some(wait), buckets].into_iter().flatten().collect();
+    Ok((Stage { name: "deploy".to_owned(), steps, files, variables, timeout, wants_facts: false }, digests))
 }
 
 fn wait_errors() -> Vec<KnownError> {

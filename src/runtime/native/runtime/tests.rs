@@ -36,6 +36,7 @@ fn prepared(spec: &Spec, hosts: &[HostInput]) -> Result<Stage> {
         others,
         host: &hosts[0],
         library: &library,
+        files: &[],
     })
 }
 
@@ -136,6 +137,38 @@ fn a_cluster_whose_name_begins_alike_is_another() {
 }
 
 #[test]
+fn the_object_store_runs_beside_the_head_and_every_node_has_its_address() {
+    let two = "hosts: [{node: a}, {node: b}]\nray: {workers: {count: 4, gpus: 1}}\nservices: {object_store: true}";
+    let hosts = [host(0, LOOPBACK, "x"), host(1, LOOPBACK, "x")];
+    let mut addresses = BTreeSet::new();
+    for at in 0..2 {
+        let (deployment, json) = deployed(&spec(two), &hosts, at);
+        let nodes = json["nodes"].as_array().unwrap();
+        let stores: Vec<&Value> = nodes.iter().filter(|node| node["role"] == "service").collect();
+        assert_eq!(stores.len(), usize::from(at == 0));
+        let files: BTreeSet<&str> = deployment.stage.files.iter().map(|file| file.path.as_str()).collect();
+        for (file, is_there) in
+            [("secrets/aws_credentials", true), ("secrets/store_key.pem", at == 0), ("store.py", at == 0)]
+        {
+            assert_eq!(files.contains(file), is_there, "{file} on host {at}");
+        }
+        for node in nodes.iter().filter(|node| node["role"] != "service") {
+            addresses.insert(node["environment"]["AWS_ENDPOINT_URL"].as_str().unwrap().to_owned());
+            assert!(!node.to_string().contains("secret key"), "{node}");
+        }
+        for store in stores {
+            addresses.insert(format!("http://{LOOPBACK}:{}", store["answers"][0]));
+            assert!(!store.to_string().contains("secret key"), "{store}");
+        }
+        // Only a script of the host with the head makes buckets.
+        assert_eq!(deployment.stage.steps.iter().any(|step| step.name == "make the buckets"), at == 0);
+    }
+    assert_eq!(addresses.len(), 1);
+    let (_, json) = deployed(&spec(""), &hosts[..1], 0);
+    assert!(!json.to_string().contains("AWS_"), "without a store nothing points to one: {json}");
+}
+
+#[test]
 fn what_a_node_is_started_with_makes_its_digest() {
     let hosts = [host(0, LOOPBACK, "x")];
     let digest = |more: &str, key: &str| {
@@ -146,4 +179,67 @@ fn what_a_node_is_started_with_makes_its_digest() {
     let (one, two) = ("ray: {workers: {count: 1, cpus: 1}}", "ray: {workers: {count: 1, cpus: 2}}");
     assert_eq!(digest(one, "head"), digest(two, "head"));
     assert_ne!(digest(one, "worker0"), digest(two, "worker0"));
+}
+
+/// The folder of a host whose supervisor is this test, with one worker; returns the worker's process.
+fn worker_of(home: &std::path::Path, tag: &Tag) -> std::process::Child {
+    let ticks = |pid: u32| {
+        let stat = fs_err::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit(") ").next().unwrap().split(' ').nth(19).unwrap().to_owned()
+    };
+    let child = std::process::Command::new("sleep").arg("60").env("GPUCL_TAG", tag.to_string()).spawn().unwrap();
+    fs_err::create_dir_all(home.join("run")).unwrap();
+    let write = |name: &str, pid: u32| {
+        let line = format!("running {pid} {} 2026-11-25T00:00:00Z 0 - d\n", ticks(pid));
+        fs_err::write(home.join("run").join(name), line).unwrap();
+    };
+    write("supervisor", std::process::id());
+    write(tag.key.as_str(), child.id());
+    child
+}
+
+fn run_by_hand(home: &std::path::Path, tag: &Tag, by_hand: ByHand) -> String {
+    let folders = HostFolders::at(home.display().to_string());
+    let host = Tag { key: Key::host(0), ..tag.clone() };
+    let script = NativeRuntime.worker_script(&host.to_string(), &folders, tag, by_hand).replace("limit=120", "limit=1");
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn killing_a_worker_ends_its_processes_and_no_others() {
+    let home = tempfile::tempdir().unwrap();
+    let tag = |text: &str| format!("gpucl-dcba4321-{text}").parse::<Tag>().unwrap();
+    let (one, ten, other) = (tag("k-worker1"), tag("k-worker10"), tag("k-b-worker1"));
+    let folders = [home.path().join("h"), home.path().join("i"), home.path().join("j")];
+    let mut children: Vec<_> =
+        folders.iter().zip([&one, &ten, &other]).map(|(folder, tag)| worker_of(folder, tag)).collect();
+    let mut victim = children.remove(0);
+    // Whoever started it takes note of its end.
+    let ended = std::thread::spawn(move || victim.wait().unwrap().success());
+    assert_eq!(run_by_hand(&folders[0], &one, ByHand::Kill), "::worker killed\n");
+    assert!(!ended.join().unwrap());
+    assert!(children.iter_mut().all(|child| child.try_wait().unwrap().is_none()), "others live");
+    assert_eq!(run_by_hand(&folders[0], &one, ByHand::Kill), "it does not run: it is ended\n");
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_worker_is_not_stopped_without_a_supervisor_or_in_time_and_that_is_said() {
+    let home = tempfile::tempdir().unwrap();
+    let tag: Tag = "gpucl-dcba4321-s-worker0".parse().unwrap();
+    let mut child = worker_of(home.path(), &tag);
+    // Here the supervisor does nothing.
+    assert_eq!(run_by_hand(home.path(), &tag, ByHand::Stop), "it is running after 1 s\n");
+    assert!(home.path().join("run/.stopped-worker0").exists(), "what is wanted is on the host");
+    fs_err::remove_file(home.path().join("run/supervisor")).unwrap();
+    for by_hand in [ByHand::Stop, ByHand::Start, ByHand::Kill] {
+        assert_eq!(run_by_hand(home.path(), &tag, by_hand), "the supervisor of this host does not run\n");
+    }
+    assert!(child.try_wait().unwrap().is_none());
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

@@ -3,17 +3,22 @@ dir=$(mktemp -d) || exit 0
 ray_env=$(sed -n 's/^ray_env //p' "$home/prepared/prepare" 2>/dev/null)
 RAY_AUTH_MODE=token
 RAY_AUTH_TOKEN_PATH=$home/secrets/ray_token
+GPUCL_SECRETS=$home/secrets
 RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0
 RAY_USAGE_STATS_ENABLED=0
 # Python puts sockets there, which need short paths.
 TMPDIR=$links/$link/t
 [ -d "$TMPDIR" ] || TMPDIR=$dir
-export RAY_AUTH_MODE RAY_AUTH_TOKEN_PATH RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER RAY_USAGE_STATS_ENABLED TMPDIR
+export GPUCL_SECRETS RAY_AUTH_MODE RAY_AUTH_TOKEN_PATH RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER RAY_USAGE_STATS_ENABLED TMPDIR
 unset RAY_AUTH_TOKEN
 
+# Workers that were stopped by hand, which the caller names, are left out.
+GPUCL_STOPPED=${stopped:-}
+export GPUCL_STOPPED
 # Nodes that do not run: then the checks need not wait for answers.
 silent=
 for key in $keys; do
+    case " ${stopped_keys:-} " in *" $key "*) continue ;; esac
     state=
     { read -r state pid ticks _ <"$home/run/$key"; } 2>/dev/null
     if [ "$state" != running ] || ! is_alive "$pid" "$ticks"; then silent="$silent $key"; fi

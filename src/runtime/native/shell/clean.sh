@@ -24,14 +24,48 @@ remove_all() {
     fi
 }
 
+# Removes environment $1 of a `setup`, unless a cluster uses it or somebody is making it.
+remove_environment() {
+    for file in "$1"/.users/*; do
+        { read -r place <"$file"; } 2>/dev/null || continue
+        # What a cluster leaves behind when it is removed by hand is no user.
+        [ ! -d "$place" ] || [ "$place" = "$home" ] || return 0
+    done
+    name=${1##*-setup-}
+    (
+        flock -n 8 || exit 1
+        rm -rf "$1"
+    ) 8>>"${1%/*}/.lock-setup-$name" || return 0
+    rm -f "${1%/*}/.lock-setup-$name"
+    echo "::removed environment $1"
+}
+
+# Ends this cluster's use of all environments of a `setup` in $1, and with `purge` removes those that nobody uses.
+leave_environments() {
+    [ -d "$1" ] || return 0
+    rm -f "$1"/ray-*-setup-*/.users/"$tag"
+    [ -n "$purge" ] || return 0
+    for environment in "$1"/ray-*-setup-*; do
+        if [ -d "$environment" ]; then remove_environment "$environment"; fi
+    done
+    for environment in "$1"/ray-*-setup-*; do
+        [ ! -d "$environment" ] || return 0
+    done
+    rm -f "$1"/.lock-setup-*
+    if [ -d "$1/caches" ]; then rm -rf "$1/caches" && echo "::removed folder $1/caches"; fi
+}
+
 clean() {
     left=
     claims=$(for file in "$links"/ports/[0-9]*; do
         if grep -q " $tag\$" "$file" 2>/dev/null; then echo "${file##*/}"; fi
     done)
     if stop_project; then report_ports; else report_left "processes of $tag"; fi
-    made=$(sed -n 's/^environment //p' "$home/installed" 2>/dev/null | head -n 1)
+    made=$(sed -n 's/^environment //p' "$home/installed" 2>/dev/null | grep -v -e '-setup-' | head -n 1)
+    cache=$(sed -n 's/^cache //p' "$home/installed" 2>/dev/null | head -n 1)
     used=$(sed -n 's/^ray_env //p' "$home/prepared/prepare" 2>/dev/null)
+    stored=$(sed -n 's/^store //p' "$home/installed" 2>/dev/null | head -n 1)
+    store=$(sed -n 's|^store_program \(.*\)/bin/weed$|\1|p' "$home/prepared/prepare" 2>/dev/null)
     if [ -L "$links/$link" ] && [ "$(readlink "$links/$link")" = "$home/ray" ]; then
         rm -f "$links/$link"
         rmdir "$links" 2>/dev/null
@@ -41,6 +75,7 @@ clean() {
     remove_all 2>/dev/null || { sleep 1; remove_all; }
     if [ -n "$(contents)" ]; then report_left "folder $home"; else echo "::removed folder $home"; fi
     [ -z "$left" ] || return 0
+    [ -z "${used:-$cache}" ] || leave_environments "$(dirname "${used:-$cache}")"
     # The provider removes its own claim.
     if [ -n "$claim" ]; then
         echo "::clean"
@@ -50,12 +85,18 @@ clean() {
     if [ -z "$(ls -d "${home%/*}"/gpucl-* 2>/dev/null)" ]; then
         rm -f "${home%/*}/lock"
         rmdir "${home%/*}" 2>/dev/null
+        if [ -n "$purge" ] && [ -n "$stored" ] && [ -f "$stored/.complete" ]; then
+            rm -rf "$stored" && echo "::removed object store program $stored" && store=
+            rm -f "${stored%/*}/.lock-store"
+            rmdir "${stored%/*}" "$(dirname "${stored%/*}")" 2>/dev/null
+        fi
         if [ -n "$purge" ] && [ -n "$made" ] && [ -f "$made/.complete" ]; then
             rm -rf "$made" && echo "::removed Ray environment $made" && used=
             rm -f "${made%/*}/.lock-"*
             rmdir "${made%/*}" "$(dirname "${made%/*}")" 2>/dev/null
         fi
     fi
+    [ -z "$store" ] || [ ! -e "$store" ] || echo "::kept object store program $store"
     [ -z "$used" ] || [ ! -e "$used" ] || echo "::kept Ray environment $used"
     echo "::clean"
 }

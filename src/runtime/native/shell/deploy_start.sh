@@ -5,6 +5,8 @@ ray_env=$(sed -n 's/^ray_env //p' "$home/prepared/prepare" 2>/dev/null)
 end_supervisor || { echo "the previous supervisor cannot be ended"; exit 1; }
 mkdir -p run logs data
 rm -f run/supervisor run/.ready
+# What was stopped by hand is wanted again.
+rm -f run/.stopped-* run/.start-*
 # For scripts that end nodes later: how long they may take.
 printf '%s\n' "$stop_limit" >run/.grace
 : >logs/supervisor.log
@@ -45,3 +47,7 @@ until [ -e run/supervisor ]; do
     sleep 0.1 2>/dev/null || sleep 1
 done
 printf '%s\n' "$config" >run/.applied
+# Its nodes use no other environment any more.
+for file in "${ray_env%/*}"/ray-*/.users/"$tag"; do
+    case $file in "$ray_env"/*) ;; *) rm -f "$file" ;; esac
+done

@@ -10,7 +10,12 @@ reapers() {
 # Releases the ports of this host's nodes.
 release_ports() {
     for file in "$links"/ports/[0-9]*; do
-        if grep -q -e " $tag\$" ${scope:+-e "^$scope[a-z0-9]*\$"} "$file" 2>/dev/null; then rm -f "$file"; fi
+        if grep -q -e " $tag\$" ${scope:+-e "^$scope[a-z0-9]*\$"} "$file" 2>/dev/null; then
+            # The object store's program has sockets there, named after its ports, and leaves them when it is killed.
+            base=${file##*/}
+            rm -f "/tmp/seaweedfs-"*"-grpc-${base%?}"[0-9].sock
+            rm -f "$file"
+        fi
     done
     rmdir "$links/ports" 2>/dev/null
     return 0
@@ -52,6 +57,8 @@ stop_project() {
         sleep 0.2 2>/dev/null || sleep 1
     done
     rm -f "$home"/run/*
+    # No job is left that they are for.
+    rm -rf "$home/data/.gpucl-secrets"
     release_ports
     [ "$((count))" -eq 0 ] || echo "::removed $((count)) processes"
 }

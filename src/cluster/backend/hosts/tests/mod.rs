@@ -105,6 +105,7 @@ impl Home {
             library: Library::default(),
             paths: self.paths(),
             secrets: Secrets::placeholders(),
+            files: Some(Vec::new()),
             purpose: Purpose::Check,
             events: events.clone(),
             cancel: cancel.clone(),

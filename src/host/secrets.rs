@@ -1,0 +1,101 @@
+//! The secrets of a running job: a file in the cluster's data folder, private to the user of jobs.
+
+use std::path::Path;
+
+use secrecy::{ExposeSecret as _, SecretString};
+use tokio::sync::mpsc;
+
+use super::ssh::path::HostPath;
+use super::ssh::stream::Run;
+use super::ssh::transfer::last_line;
+use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::util::fs::write_atomic;
+
+/// The folder in the data folder. `templates/ray-native/worker.py` reads it, `stop` and `down` remove it.
+const FOLDER: &str = ".gpucl-secrets";
+
+/// Enters the folder, which is of this user alone, or makes it; nobody else's folder and no link is used.
+const ENTER: &str = r#"
+umask 077
+[ -d .gpucl-secrets ] || mkdir .gpucl-secrets
+if [ -L .gpucl-secrets ]; then echo ".gpucl-secrets is a link in the data folder there" >&2; exit 1; fi
+cd -P .gpucl-secrets
+[ "$(stat -c '%u %a' .)" = "$(id -u) 700" ] || { echo ".gpucl-secrets in the data folder there is open to others" >&2; exit 1; }
+"#;
+const PUT: &str = "cat >\"./.$file\"\nmv -f -- \"./.$file\" \"./$file\"\n";
+/// The shell cannot go up: the user of jobs may not enter the folder above the data folder.
+const REMOVE: &str = "rm -f -- \"./$file\" \"./.$file\"\nrmdir ../.gpucl-secrets 2>/dev/null || :\n";
+
+/// Puts a job's secrets on a host whose data folder this is; `id` is made of letters and digits.
+///
+/// # Errors
+/// When the data folder cannot be written.
+pub async fn put_secrets(host: &dyn Run, data: HostPath<'_>, id: &str, text: &SecretString) -> Result<()> {
+    let bytes = text.expose_secret().as_bytes().to_vec();
+    run(host, data, &format!("file={id}\n{ENTER}{PUT}"), bytes, "give a host the secrets of the job").await
+}
+
+/// Removes a job's secrets from a host.
+///
+/// # Errors
+/// When the data folder cannot be written.
+pub async fn remove_secrets(host: &dyn Run, data: HostPath<'_>, id: &str) -> Result<()> {
+    let program = format!("file={id}\n[ -d .gpucl-secrets ] || exit 0\n{ENTER}{REMOVE}");
+    run(host, data, &program, Vec::new(), "remove the secrets of the job from a host").await
+}
+
+async fn run(host: &dyn Run, data: HostPath<'_>, program: &str, given: Vec<u8>, doing: &str) -> Result<()> {
+    let (into, input) = mpsc::channel(1);
+    if !given.is_empty() {
+        let _ = into.try_send(given);
+    }
+    drop(into);
+    let (out, mut ignored) = mpsc::channel(1);
+    let program = format!("set -eu\n{program}");
+    let drain = async move { while ignored.recv().await.is_some() {} };
+    let (ended, ()) = tokio::join!(host.run(program.as_bytes(), data, input, out), drain);
+    let ended = ended?;
+    match ended.code {
+        Some(0) => Ok(()),
+        Some(_) => Err(Error::new(ErrorKind::Host, doing)
+            .because(last_line(&ended.said, "it failed there"))
+            .because(format!("on {}", host.machine()))),
+        None => Err(Error::new(ErrorKind::Host, doing).because("the connection to the host broke")),
+    }
+}
+
+/// Puts a job's secrets into a data folder of this machine.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn put_secrets_here(data: &Path, id: &str, text: &SecretString) -> Result<()> {
+    let folder = data.join(FOLDER);
+    let doing = || format!("write the secrets of the job to {}", folder.display());
+    match rustix::fs::mkdir(&folder, rustix::fs::Mode::RWXU) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Err(error) => return Err(error).doing(ErrorKind::Host, doing),
+    }
+    let found = fs_err::symlink_metadata(&folder).doing(ErrorKind::Host, doing)?;
+    let is_private = found.is_dir() && std::os::unix::fs::MetadataExt::mode(&found) & 0o077 == 0;
+    if !is_private {
+        return Err(Error::new(ErrorKind::Host, doing()).because("it is there already, and is open to others"));
+    }
+    write_atomic(&folder.join(id), text.expose_secret().as_bytes(), 0o600).doing(ErrorKind::Host, doing)
+}
+
+/// Removes a job's secrets from a data folder of this machine.
+///
+/// # Errors
+/// When they cannot be removed.
+pub fn remove_secrets_here(data: &Path, id: &str) -> Result<()> {
+    let folder = data.join(FOLDER);
+    match fs_err::remove_file(folder.join(id)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).doing(ErrorKind::Host, || "remove the secrets of the job".to_owned());
+        }
+        _ => {}
+    }
+    // It stays while another job has some.
+    let _ = std::fs::remove_dir(folder);
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! Runs a program with data for its input and from its output: what a sync is made of.
+
+use async_trait::async_trait;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc::{Receiver, Sender};
+
+use super::host::SshHost;
+use super::path::HostPath;
+use super::transfer::last_of;
+use crate::error::{Error, ErrorKind, Result};
+use crate::host::{ExecEnd, Host as _};
+
+/// How a program ended, and the end of what it wrote to stderr.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit code; `None` when the connection broke.
+    pub code: Option<i32>,
+    /// The end of its stderr.
+    pub said: String,
+}
+
+/// A machine that runs a shell program at a path, with data for its input.
+#[async_trait]
+pub trait Run: Send + Sync {
+    /// The machine's name for messages.
+    fn machine(&self) -> &str;
+
+    /// The login user there.
+    fn account(&self) -> &str;
+
+    /// Runs a program: its input begins where the program's own text ends; all of its output goes to `output`.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    async fn run(
+        &self,
+        program: &[u8],
+        at: HostPath<'_>,
+        input: Receiver<Vec<u8>>,
+        output: Sender<Vec<u8>>,
+    ) -> Result<Ended>;
+}
+
+#[async_trait]
+impl Run for SshHost {
+    fn machine(&self) -> &str {
+        self.name()
+    }
+
+    fn account(&self) -> &str {
+        self.user()
+    }
+
+    async fn run(
+        &self,
+        program: &[u8],
+        at: HostPath<'_>,
+        mut input: Receiver<Vec<u8>>,
+        output: Sender<Vec<u8>>,
+    ) -> Result<Ended> {
+        let mut channel = self.begin_with_data(program.len(), at).await?;
+        let (Some(mut to), Some(mut from), Some(mut err)) =
+            (channel.child.stdin().take(), channel.child.stdout().take(), channel.child.stderr().take())
+        else {
+            return Err(Error::new(ErrorKind::Internal, format!("run a program on {}", self.name()))
+                .because("its pipes are missing"));
+        };
+        let feed = async move {
+            if to.write_all(program).await.is_ok() {
+                // A program that stops reading says why in its exit code.
+                while let Some(piece) = input.recv().await {
+                    if to.write_all(&piece).await.is_err() {
+                        break;
+                    }
+                }
+                let _ = to.flush().await;
+            }
+        };
+        let read = async move {
+            let mut buffer = vec![0_u8; 128 * 1024];
+            while let Ok(length @ 1..) = from.read(&mut buffer).await {
+                if output.send(buffer[..length].to_vec()).await.is_err() {
+                    break;
+                }
+            }
+        };
+        let ((), (), said) = tokio::join!(feed, read, last_of(&mut err));
+        let end = match self.end(channel).await {
+            ExecEnd::Exited(code) => Some(code),
+            ExecEnd::Broken => None,
+        };
+        Ok(Ended { code: end, said })
+    }
+}

@@ -1,0 +1,11 @@
+//! Object stores with the S3 interface: list, read, write and delete objects, with requests that are signed on this
+//! machine.
+
+mod client;
+mod download;
+mod place;
+mod upload;
+
+pub use client::{Client, Found, Listing, Object};
+pub use download::Download;
+pub use place::{Place, local_path};

@@ -1,0 +1,47 @@
+//! Workers in containers, by hand and by fault: the engine leaves alone what was stopped, and restarts what was killed.
+
+use super::spec::{env, gpucl, spec};
+use super::testbed::TestHost;
+use crate::scenario::by_hand::check_drill;
+use crate::support::{turn, until};
+
+#[test]
+#[ignore = "testbed"]
+fn workers_are_stopped_started_and_killed_by_hand() {
+    let _turn = turn();
+    let host = TestHost::start("byhand", &["--gpus", "nvidia:2"]);
+    let env = env();
+    env.write("cluster.yaml", &spec("byhand", &[&host], "services: {jupyter: false, prometheus: false}\n"));
+    gpucl(&env, &["up"]).exits(0);
+    let state = |of: &str| {
+        let name = host.sh(&format!("docker ps -a --format '{{{{.Names}}}}' --filter label=gpucl.key={of}"));
+        host.sh(&format!("docker inspect -f '{{{{.State.Status}}}} {{{{.State.StartedAt}}}}' {}", name.trim()))
+    };
+    let others = || (state("head"), state("worker0"));
+    let before = others();
+
+    gpucl(&env, &["worker", "stop", "worker-1"]).exits(0).prints("worker-1 is stopped");
+    assert!(state("worker1").starts_with("exited"), "{}", state("worker1"));
+    gpucl(&env, &["status"]).exits(0).prints("byhand: partly").prints("stopped by hand");
+    let checks = gpucl(&env, &["verify"]).exits(0).says("worker-1   stopped by hand, and left out");
+    assert!(!checks.stderr.contains("FAILED"), "{}", checks.stderr);
+    gpucl(&env, &["plan"]).exits(0).prints("start worker-1: it was stopped by hand");
+    gpucl(&env, &["worker", "start", "worker-1"]).exits(0).prints("worker-1 runs");
+
+    let lines = gpucl(&env, &["drill", "kill-worker", "--output", "json"]).exits(0).json();
+    let drill = lines.iter().find(|line| line["type"] == "drill").unwrap();
+    println!("{drill}");
+    check_drill(drill);
+    assert_eq!(state("head"), before.0);
+    if drill["worker"] == "worker-1" {
+        assert_eq!(others(), before, "others are not disturbed");
+    }
+
+    let earlier = state("worker1");
+    gpucl(&env, &["worker", "kill", "worker-1"]).exits(0).prints("worker-1 was killed");
+    until("the engine restarts the worker", 60, || {
+        let now = state("worker1");
+        (now.starts_with("running") && now != earlier).then_some(())
+    });
+    gpucl(&env, &["down", "--yes"]).exits(0).prints("nothing of byhand is left");
+}
