@@ -16,10 +16,26 @@ REGISTRY_IMAGE=gpucl-testbed/registry:$(digest "$BASE" 2)
 registry() {
   has_image "$REGISTRY_IMAGE" || bake "$REGISTRY_IMAGE" "$BASE" 'apt-get -q update; apt-get install -y -q --no-install-recommends docker-registry; rm -rf /var/lib/apt/lists/*'
   printf '%s\n' 'version: 0.1' 'storage: {filesystem: {rootdirectory: /var/lib/registry}, delete: {enabled: true}}' 'http: {addr: ":5000"}' 'log: {level: error}' >"$CACHE/registry.yml"
-  service registry "$REGISTRY_IP" -p 127.0.0.1::5000 -v "$CACHE/registry:/var/lib/registry" -v "$CACHE/registry.yml:/registry.yml:ro" "$REGISTRY_IMAGE" docker-registry serve /registry.yml
-  local i; for i in $(seq 60); do curl -sf -o /dev/null "http://$(registry_push)/v2/" && return 0; sleep 0.5; done; echo "the registry does not answer"; return 1
+  registry_service; registry_answers && return 0
+  # What a killed engine left of the container may not work: make it anew, once.
+  docker rm -fv "$NETWORK-registry"; registry_service; registry_answers
 }
-
+registry_service() {
+  service registry "$REGISTRY_IP" -p 127.0.0.1::5000 -v "$CACHE/registry:/var/lib/registry" -v "$CACHE/registry.yml:/registry.yml:ro" "$REGISTRY_IMAGE" docker-registry serve /registry.yml
+}
+# Waits 90 s: the first start of a program on a machine that was just restored can take that long.
+registry_answers() {
+  local end=$((SECONDS + 90))
+  while [ "$SECONDS" -lt "$end" ]; do
+    ! curl -sf -m 10 -o /dev/null "http://$(registry_push)/v2/" || return 0
+    sleep 0.5
+  done
+  echo "the registry does not answer at '$(registry_push)'; its container:"
+  docker ps -a --filter "name=^$NETWORK-registry\$" || true
+  docker logs --tail 20 "$NETWORK-registry" || true
+  curl -sS -m 10 -o /dev/null "http://$(registry_push)/v2/" || true
+  return 1
+}
 
 MINIO_MODULE=v0.0.0-20260212201848-7aac2a2c5b7c   # the last upstream release as a Go program; tag names are refused by Go
 MINIO_VERSION=RELEASE.2026-02-12T20-18-48Z
