@@ -15,12 +15,24 @@ tools() {
 
 engine() {
   docker version >/dev/null 2>&1 && return 0
-  local i
   # Started by hand: the machine may be a container or have no systemd. Tests that nest engines need many inotify
   # watches.
   sysctl -q -w fs.inotify.max_user_instances=1024 fs.inotify.max_user_watches=1048576 || true
+  engine_start && return 0
+  # An engine that was killed leaves its pid file, and its containerd for some seconds: start it once more.
+  pkill -F "$CACHE/dockerd.pid" -x dockerd || true
+  sleep 5; rm -f "$CACHE/dockerd.pid"
+  engine_start
+}
+engine_start() {
+  local i pid
   setsid dockerd --pidfile "$CACHE/dockerd.pid" >"$CACHE/log/dockerd.log" 2>&1 </dev/null 9>&- 8>&- &
-  for i in $(seq 120); do docker version >/dev/null 2>&1 && return 0; sleep 0.5; done
+  pid=$!
+  for i in $(seq 180); do
+    ! docker version >/dev/null 2>&1 || return 0
+    kill -0 "$pid" 2>/dev/null || break
+    sleep 0.5
+  done
   tail -20 "$CACHE/log/dockerd.log"; return 1
 }
 
