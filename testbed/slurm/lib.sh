@@ -1,5 +1,5 @@
 # lib.sh: functions and variables of the scripts of testbed/slurm. Sourced, never run.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC1090,SC2034
 SLURM=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$SLURM/../hosts/lib.sh"
 for f in engine roots repo; do . "$HERE/parts/$f.sh"; done

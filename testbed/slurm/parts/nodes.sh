@@ -17,7 +17,7 @@ create() {
   tree "$m" "$d" "$3"
   # All capabilities but one, as in testbed/hosts/host. --dns: names of the internet fail at once.
   docker create --name "$c" --hostname "$m" --init --stop-signal SIGTERM --network "$NETWORK" --ip "$(address_of "$m")" --dns 127.0.0.1 "${hosts[@]}" \
-    --label "gpucl-slurm=$NETWORK" --label "testbed=$2" --shm-size 4g -v "$NETWORK-home:/home" \
+    --label "gpucl-slurm=$NETWORK" --label "testbed=$2" --shm-size 64g -v "$NETWORK-home:/home" \
     --cap-add ALL --cap-drop SYS_RESOURCE --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined \
     --device-cgroup-rule 'a *:* rwm' --cgroupns private "$IMAGE" /usr/local/sbin/slurm-init >/dev/null || rc=$?
   if [ "$rc" = 0 ]; then
@@ -29,9 +29,9 @@ create() {
 # Whether the daemons of a machine run.
 daemons_run() {
   local p
-  case $1 in ctl) p="munged slurmctld" ;; login) p="munged sshd" ;; *) p="munged slurmd sshd" ;; esac
-  [ "$1" != ctl ] || [ "$accounting" = no ] || p="$p mariadbd slurmdbd"
-  docker exec "$(container "$1")" sh -c 'for p; do pgrep -x "$p" >/dev/null || { echo "$p does not run"; exit 1; }; done' sh $p
+  case $1 in ctl) p=(munged slurmctld) ;; login) p=(munged sshd) ;; *) p=(munged slurmd sshd) ;; esac
+  [ "$1" != ctl ] || [ "${accounting:?}" = no ] || p+=(mariadbd slurmdbd)
+  docker exec "$(container "$1")" sh -c 'for p; do pgrep -x "$p" >/dev/null || { echo "$p does not run"; exit 1; }; done' sh "${p[@]}"
 }
 
 # The nodes that can take jobs.
