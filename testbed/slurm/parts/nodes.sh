@@ -15,8 +15,8 @@ create() {
   local m=$1 c d k rc=0 hosts=(); c=$(container "$m"); d=$(mktemp -d)
   for k in $MACHINES; do hosts+=(--add-host "${k%:*}:$(address_of "${k%:*}")"); done
   tree "$m" "$d" "$3"
-  # All capabilities but one, as in testbed/hosts/host. --dns: names of the internet fail at once.
-  docker create --name "$c" --hostname "$m" --init --stop-signal SIGTERM --network "$NETWORK" --ip "$(address_of "$m")" --dns 127.0.0.1 "${hosts[@]}" \
+  # All capabilities but one, as in testbed/hosts/host.
+  docker create --name "$c" --hostname "$m" --init --stop-signal SIGTERM --network "$NETWORK" --ip "$(address_of "$m")" "${hosts[@]}" \
     --label "gpucl-slurm=$NETWORK" --label "testbed=$2" --shm-size 64g -v "$NETWORK-home:/home" \
     --cap-add ALL --cap-drop SYS_RESOURCE --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined \
     --device-cgroup-rule 'a *:* rwm' --cgroupns private "$IMAGE" /usr/local/sbin/slurm-init >/dev/null || rc=$?
