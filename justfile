@@ -44,6 +44,13 @@ openstack-up:
 openstack-down:
     testbed/openstack/down
 
+# a real Slurm: a controller, a login node and three nodes with stand-in GPUs, as containers (root; minutes the first time)
+slurm-up:
+    testbed/slurm/up
+
+slurm-down:
+    testbed/slurm/down
+
 # the conformance suite on the real services: twenty minutes; nothing else may use the testbed
 chameleon-check: openstack-up
     cargo test --test main chameleon_keeps_the_contract_on_the_real_services -- --ignored --nocapture
