@@ -103,7 +103,10 @@ impl Walk<'_> {
                 (Some(schema), _) => self.node(child, schema, &below),
                 (None, Some(Value::Bool(false))) => {
                     let known = properties.keys().map(String::as_str);
-                    let problem = unknown_key(Problem::of_key(&below, ""), &key.text, known.clone());
+                    let mut problem = unknown_key(Problem::of_key(&below, ""), &key.text, known.clone());
+                    if let Some(parent) = self.parent_of(&key.text, properties) {
+                        problem.notes = vec![format!("it belongs under `{}`", join(path, parent))];
+                    }
                     let meant = nearest(&key.text, known).map(|near| join(path, near));
                     self.problems.push(Problem { meant, ..problem });
                     None
@@ -148,6 +151,19 @@ impl Walk<'_> {
         let values: Vec<Option<Value>> =
             items.iter().enumerate().map(|(index, child)| self.node(child, each, &item(path, index))).collect();
         values.into_iter().collect::<Option<Vec<Value>>>().map(Value::Array)
+    }
+
+    /// The only one of these properties that is a map with this key.
+    fn parent_of<'a>(&self, key: &str, properties: &'a Map<String, Value>) -> Option<&'a str> {
+        let has = |schema: &Value| {
+            let forms =
+                schema.get("anyOf").and_then(Value::as_array).map_or(std::slice::from_ref(schema), Vec::as_slice);
+            forms.iter().any(|form| {
+                resolved(form, self.definitions).pointer("/properties").and_then(|of| of.get(key)).is_some()
+            })
+        };
+        let mut parents = properties.iter().filter(|(_, schema)| has(schema)).map(|(name, _)| name.as_str());
+        parents.next().filter(|_| parents.next().is_none())
     }
 
     fn wrong(&mut self, path: &str, message: String) -> Option<Value> {

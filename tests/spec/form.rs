@@ -29,6 +29,19 @@ fn an_unknown_key_without_a_near_name_lists_what_is_known() {
 }
 
 #[test]
+fn a_key_that_belongs_one_level_deeper_is_shown_where() {
+    refuses(
+        "name: demo\nworkers: {count: 2}\n",
+        r"
+  cluster.yaml:2:1: workers: unknown key
+     2 | workers: {count: 2}
+       | ^^^^^^^
+  it belongs under `ray`
+",
+    );
+}
+
+#[test]
 fn a_duplicate_key_is_refused() {
     refuses(
         "name: demo\nray:\n  workers:\n    cpus: 1\n    count: 2\n    cpus: 2\n",
