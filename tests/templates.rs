@@ -58,6 +58,7 @@ fn rendered(case: &serde_json::Value) -> Case {
             address: format!("10.0.0.{}", index + 11),
             ports: HostPorts::choose(&BTreeSet::new()),
             folders: HostFolders::default(),
+            site: gpucl::provider::Site::default(),
         })
         .collect();
     let deployments = deployments(&DeployRequest {

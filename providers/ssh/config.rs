@@ -100,6 +100,7 @@ pub(super) fn target(settings: &Settings, host: &Value, path: &str) -> Result<Ss
         identity_file: own.identity_file.clone().or_else(|| settings.identity_file.clone()),
         host_key: own.host_key.clone(),
         jump: None,
+        relay: None,
         private_address: own.private_address.clone(),
     };
     let place = |key: &str| if is_shared(key) { key.to_owned() } else { below(key) };

@@ -60,7 +60,7 @@ async fn a_claim_is_a_private_file_with_the_complete_target() {
     let acquired = bench.acquire().await.unwrap();
     assert_eq!(fs_err::metadata(bench.file()).unwrap().permissions().mode() & 0o777, 0o600);
     let place = bench.ssh.place(&bench.tag, &acquired.id).await.unwrap();
-    let HostPlace::Ssh { target } = &place else { panic!("{place:?}") };
+    let HostPlace::Ssh { target, .. } = &place else { panic!("{place:?}") };
     assert_eq!((target.node.as_str(), target.user.as_deref()), ("gpu1", Some("cc")));
     assert_eq!(target.identity_file.as_deref(), Some(std::path::Path::new("~/.ssh/lab")));
     let request = HostRequest::new(Key::host(0), json!({ "node": "gpu1" }));

@@ -99,8 +99,8 @@ pub async fn connections(paths: &Paths, state: &ClusterState, context: Context) 
         return Ok(None);
     }
     let connections = Connections::new(paths.cluster(&state.name), paths.runtime.clone(), home, events);
-    let entries: Vec<HostEntry> =
-        hosts.iter().map(|host| HostEntry { names: host.names.clone(), target: host.target.clone() }).collect();
+    let entry = |host: &RemoteHost| HostEntry { names: host.names.clone(), target: host.target.clone() };
+    let entries = HostEntry::with_login(hosts.iter().map(entry));
     connections.write(&entries)?;
     Ok(Some(Remote { connections, hosts }))
 }
@@ -122,7 +122,7 @@ async fn remote_hosts(state: &ClusterState, context: &Context) -> Result<Vec<Rem
                 provider.place(&tag, id).await?
             }
         };
-        let HostPlace::Ssh { target } = place else { continue };
+        let HostPlace::Ssh { target, .. } = place else { continue };
         let of_nodes = nodes.iter().filter(|node| node.host == *key).map(|node| node.key.display_name());
         let mut names: Vec<String> = std::iter::once(key.display_name()).chain(of_nodes).collect();
         // The head's host is known before the nodes run.

@@ -11,7 +11,7 @@ use crate::host::LocalHost;
 use crate::name::Key;
 use crate::plan::{Machine, desired};
 use crate::playbook::{self, Facts, GpuFact, Vendor};
-use crate::provider::{HostPlace, HostRequest};
+use crate::provider::{HostPlace, HostRequest, Site};
 use crate::runtime::compose;
 use crate::runtime::project::{self, DeployRequest, HostFolders, HostInput, Others, PrepareRequest};
 use crate::secret::{Secrets, ray_token_path};
@@ -114,6 +114,10 @@ fn hosts(spec: &Spec, scope: &crate::name::Scope, known: &ClusterState) -> Vec<H
             address: noted.address.unwrap_or_else(|| address_of(&spec.hosts[index])),
             ports: noted.ports.unwrap_or_else(|| runtime.choose_ports(&BTreeSet::new())),
             folders: runtime.folders_of(&scope.tag(&key).to_string()),
+            site: match noted.place {
+                Some(HostPlace::Ssh { site, .. }) => site,
+                _ => Site::default(),
+            },
             key,
         }
     };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{Acquired, Capability, Finding, Login, Manifest, Recorder, Reservations};
+use super::{Acquired, Capability, Finding, Login, Manifest, Recorder, Reservations, Site};
 use crate::error::Result;
 use crate::event::Bus;
 use crate::host::SshTarget;
@@ -291,6 +291,9 @@ pub enum HostPlace {
     Ssh {
         /// The SSH target.
         target: SshTarget,
+        /// What is particular about the host.
+        #[serde(default, skip_serializing_if = "Site::is_plain")]
+        site: Site,
     },
 }
 

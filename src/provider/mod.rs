@@ -14,6 +14,7 @@ mod outage;
 mod recorder;
 mod reservation;
 pub mod settings;
+mod site;
 
 pub use capability::{Capability, ProviderKind, Runtime, USUAL_POLL};
 pub use contract::{
@@ -28,3 +29,4 @@ pub use recorder::{Acquired, Recorder};
 pub use reservation::{
     Booking, CalendarRow, EndAsk, HostFilter, Lease, LeaseAsk, LeaseState, Proposal, Reservations, StartAsk,
 };
+pub use site::{Packages, Site};

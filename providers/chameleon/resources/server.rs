@@ -318,7 +318,9 @@ pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlac
             host_key: key_pair(&folder, tag.key.as_str()).map(|pair| pair.public),
             jump,
             private_address: fixed,
+            relay: None,
         },
+        site: crate::provider::Site::default(),
     })
 }
 

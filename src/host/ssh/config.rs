@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::SshTarget;
+use super::{Relay, SshTarget};
 use crate::error::{Error, ErrorKind, Result};
+use crate::render::quote;
 
 /// The keys copied from the user's own configuration for a host into our block for it, as `ssh -G` names them.
 ///
@@ -50,6 +51,22 @@ pub struct HostEntry {
     pub names: Vec<String>,
     /// How to reach it.
     pub target: SshTarget,
+}
+
+impl HostEntry {
+    /// The entries of these hosts and, first, of the machine that relays to them run on.
+    pub fn with_login(hosts: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        let hosts: Vec<Self> = hosts.into_iter().collect();
+        let relay = |host: &Self| host.target.relay.as_ref()?.login.clone();
+        let login = hosts.iter().find_map(relay);
+        let login = login.map(|login| Self { names: vec![Relay::LOGIN.to_owned()], target: *login });
+        login.into_iter().chain(hosts).collect()
+    }
+
+    /// Whether relays run on it, so that many connections share one login.
+    pub(super) fn is_login(&self) -> bool {
+        self.names.iter().any(|name| name == Relay::LOGIN)
+    }
 }
 
 /// The output of `ssh -G` for a destination: with the user's configuration, and without any.
@@ -98,6 +115,8 @@ pub(super) struct Block {
     pub(super) entry: HostEntry,
     pub(super) resolved: Resolved,
     pub(super) trust: Trust,
+    /// The socket of a connection that the user keeps open to it, to be used and never closed.
+    pub(super) users_master: Option<PathBuf>,
 }
 
 impl Block {
@@ -184,21 +203,71 @@ fn text_of<'a>(key: &str, path: &'a Path) -> Result<&'a str> {
     })
 }
 
+/// The files that a configuration names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Files<'a> {
+    /// The configuration itself.
+    pub(super) config: &'a Path,
+    /// Our known_hosts file.
+    pub(super) known_hosts: &'a Path,
+    /// The folder for sockets.
+    pub(super) runtime: &'a Path,
+}
+
 /// The text of `ssh_config`, for `ssh -F` by hand as well as for gpucl.
-pub(super) fn config_text(blocks: &[Block], known_hosts: &Path) -> Result<String> {
+pub(super) fn config_text(blocks: &[Block], files: Files<'_>) -> Result<String> {
     let mut text = String::from(
         "# Written by gpucl, and overwritten when the cluster changes: `ssh -F THIS-FILE head` reaches a host.\n",
     );
     for block in blocks {
-        let _ = write!(text, "\n{}", block_text(block, known_hosts)?);
+        let _ = write!(text, "\n{}", block_text(block, files)?);
     }
     // `-F` skips both files, and an Include without the Match would belong to the last block.
     text.push_str("\nMatch all\nInclude ~/.ssh/config\nInclude /etc/ssh/ssh_config\n");
     Ok(text)
 }
 
-fn block_text(block: &Block, known_hosts: &Path) -> Result<String> {
-    let Block { entry: HostEntry { names, target }, resolved, trust } = block;
+/// How long the connection to a login machine stays open after its last use, in seconds.
+const LOGIN_STAYS: u32 = 30;
+
+/// The lines that say whether connections are shared.
+fn sharing(block: &Block, files: Files<'_>) -> Result<Vec<String>> {
+    let path = |path: &Path, tokens| literal("ControlPath", text_of("ControlPath", path)?, tokens);
+    match &block.users_master {
+        Some(socket) => Ok(vec!["ControlMaster no".to_owned(), path(socket, Tokens::Read)?]),
+        None if block.entry.is_login() => {
+            let folder = path(files.runtime, Tokens::Read)?;
+            let socket = match folder.strip_suffix('"') {
+                Some(quoted) => format!("{quoted}/login-%C\""),
+                None => format!("{folder}/login-%C"),
+            };
+            Ok(vec!["ControlMaster auto".to_owned(), socket, format!("ControlPersist {LOGIN_STAYS}")])
+        }
+        None => Ok(vec!["ControlMaster no".to_owned(), "ControlPath none".to_owned()]),
+    }
+}
+
+/// The command whose input and output are the connection to a host.
+fn proxy_command(relay: &Relay, files: Files<'_>) -> Result<String> {
+    let command = relay.command.join(" ");
+    // It is read by a shell of this machine, and by one of the login machine.
+    let whole = match &relay.login {
+        Some(_) => {
+            let config = quote(text_of("ProxyCommand", files.config)?);
+            // Nobody is there to answer a question.
+            format!("ssh -F {config} -o BatchMode=yes {} {command}", Relay::LOGIN)
+        }
+        None => command,
+    };
+    if whole.chars().any(char::is_control) {
+        return Err(Error::new(ErrorKind::Host, "write `ProxyCommand` of the SSH configuration")
+            .because("a path holds a control character"));
+    }
+    Ok(format!("ProxyCommand {}", whole.replace('%', "%%")))
+}
+
+fn block_text(block: &Block, files: Files<'_>) -> Result<String> {
+    let Block { entry: HostEntry { names, target }, resolved, trust, .. } = block;
     // `ssh -G` has already expanded the tokens in the address.
     let mut lines = vec![literal("HostName", block.address(), Tokens::Read)?, format!("Port {}", block.port())];
     match &target.user {
@@ -215,9 +284,12 @@ fn block_text(block: &Block, known_hosts: &Path) -> Result<String> {
     if let Some(jump) = &target.jump {
         lines.push(literal("ProxyJump", jump, Tokens::Read)?);
     }
+    if let Some(relay) = &target.relay {
+        lines.push(proxy_command(relay, files)?);
+    }
     let is_ours = |key: &&&str| match **key {
         "identitiesonly" => target.identity_file.is_some(),
-        "proxyjump" | "proxycommand" => target.jump.is_some(),
+        "proxyjump" | "proxycommand" => target.jump.is_some() || target.relay.is_some(),
         _ => false,
     };
     for key in CARRIED.iter().filter(|key| !is_ours(key)) {
@@ -232,7 +304,7 @@ fn block_text(block: &Block, known_hosts: &Path) -> Result<String> {
         }
         Trust::Given | Trust::FirstUse => {
             lines.push(literal("HostKeyAlias", &block.alias(), Tokens::NotRead)?);
-            let file = text_of("UserKnownHostsFile", known_hosts)?;
+            let file = text_of("UserKnownHostsFile", files.known_hosts)?;
             lines.push(literal("UserKnownHostsFile", file, Tokens::Read)?);
             lines.push("GlobalKnownHostsFile none".to_owned());
             let strict = if *trust == Trust::Given { "yes" } else { "accept-new" };
@@ -246,14 +318,13 @@ fn block_text(block: &Block, known_hosts: &Path) -> Result<String> {
             "ConnectTimeout 10",
             "ServerAliveInterval 15",
             "ServerAliveCountMax 4",
-            "ControlMaster no",
-            "ControlPath none",
             "RemoteCommand none",
             "RequestTTY auto",
             "PermitLocalCommand no",
         ]
         .map(str::to_owned),
     );
+    lines.extend(sharing(block, files)?);
     let mut text = format!("Host {}\n", names.join(" "));
     for line in lines {
         let _ = writeln!(text, "    {line}");
@@ -306,9 +377,13 @@ mod tests {
     const WITHOUT: &str = "host gpu\nuser ada\nhostname gpu\nport 22\nidentitiesonly no\nidentityfile ~/.ssh/id_rsa\n\
                            identityfile ~/.ssh/id_ed25519\nuserknownhostsfile /h/.ssh/known_hosts\nrequesttty auto\n";
 
+    fn files(known_hosts: &Path) -> Files<'_> {
+        Files { config: Path::new("/state/my clusters/demo/ssh_config"), known_hosts, runtime: Path::new("/run/50%") }
+    }
+
     fn block(target: SshTarget, with: &str, trust: Trust) -> Block {
         let entry = HostEntry { names: vec!["host-0".to_owned(), "head".to_owned()], target };
-        Block { entry, resolved: Resolved::of_texts(with, WITHOUT), trust }
+        Block { entry, resolved: Resolved::of_texts(with, WITHOUT), trust, users_master: None }
     }
 
     fn target(node: &str) -> SshTarget {
@@ -316,7 +391,7 @@ mod tests {
     }
 
     fn text(block: Block) -> String {
-        config_text(&[block], Path::new("/state/my clusters/demo/known_hosts")).unwrap()
+        config_text(&[block], files(Path::new("/state/my clusters/demo/known_hosts"))).unwrap()
     }
 
     #[test]
@@ -395,7 +470,7 @@ mod tests {
         assert_eq!(known_hosts_text(before, &[recorded]), "gpucl:gpu:22 ssh-ed25519 AAAArecorded\n");
         let given = SshTarget { host_key: Some("ssh-ed25519 AAAAgiven\n".to_owned()), ..target("gpu") };
         let given = block(given, WITHOUT, Trust::Given);
-        assert!(block_text(&given, Path::new("/k")).unwrap().contains("StrictHostKeyChecking yes"));
+        assert!(block_text(&given, files(Path::new("/k"))).unwrap().contains("StrictHostKeyChecking yes"));
         assert_eq!(known_hosts_text(before, &[given]), "gpucl:gpu:22 ssh-ed25519 AAAAgiven\n");
     }
 
@@ -411,7 +486,7 @@ mod tests {
             SshTarget { user: Some(String::new()), ..target("gpu") },
         ];
         for target in attacks {
-            let error = config_text(&[block(target, "", Trust::FirstUse)], Path::new("/k")).unwrap_err();
+            let error = config_text(&[block(target, "", Trust::FirstUse)], files(Path::new("/k"))).unwrap_err();
             assert!(error.doing().contains("of the SSH configuration"), "{error}");
             assert!(!error.to_string().contains("\nProxyCommand"), "{error}");
         }
@@ -426,5 +501,35 @@ mod tests {
         {
             assert!(text.contains(&format!("\n    {line}\n")), "{line}: {text}");
         }
+    }
+
+    fn behind(login: Option<SshTarget>) -> SshTarget {
+        let words = ["srun", "--jobid=7", "-w", "n1", "python3", "~/.gpucl/slurm/t/node.py"];
+        let command = words.map(str::to_owned).to_vec();
+        SshTarget { relay: Some(Relay { login: login.map(Box::new), command }), ..target("n1") }
+    }
+
+    #[test]
+    fn a_host_behind_a_relay_is_reached_through_one_shared_login() {
+        let text = text(block(behind(Some(target("site"))), "proxyjump bastion\n", Trust::Given));
+        let proxy = "    ProxyCommand ssh -F '/state/my clusters/demo/ssh_config' -o BatchMode=yes login srun --jobid=7 -w n1 \
+                     python3 ~/.gpucl/slurm/t/node.py\n";
+        assert!(text.contains(proxy), "{text}");
+        assert!(!text.contains("bastion"), "the way to a node is not the user's way to a machine of that name: {text}");
+        let local = config_text(&[block(behind(None), "", Trust::Given)], files(Path::new("/k"))).unwrap();
+        assert!(local.contains("    ProxyCommand srun --jobid=7 -w n1 "), "{local}");
+        let entries =
+            HostEntry::with_login([HostEntry { names: vec!["host-0".into()], target: behind(Some(target("site"))) }]);
+        assert_eq!(entries[0].names, ["login"]);
+        let login =
+            Block { entry: entries[0].clone(), resolved: Resolved::default(), trust: Trust::Users, users_master: None };
+        let text = config_text(&[login.clone()], files(Path::new("/k"))).unwrap();
+        assert!(
+            text.contains("    ControlMaster auto\n    ControlPath /run/50%%/login-%C\n    ControlPersist 30\n"),
+            "{text}"
+        );
+        let own = Block { users_master: Some("/home/ada/.ssh/cm".into()), ..login };
+        let text = config_text(&[own], files(Path::new("/k"))).unwrap();
+        assert!(text.contains("    ControlMaster no\n    ControlPath /home/ada/.ssh/cm\n"), "{text}");
     }
 }

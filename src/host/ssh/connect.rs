@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::config::{self, Block, HostEntry, Trust};
+use super::config::{self, Block, Files, HostEntry, Trust};
 use super::host::SshHost;
 use super::live::{ControlDir, Live};
 use super::tool;
@@ -71,11 +71,13 @@ impl Connections {
             }
         }
         let blocks = self.blocks_of(entries, &before)?;
+        let config = self.config_file();
+        let files = Files { config: &config, known_hosts: &known_hosts, runtime: self.control.runtime() };
         let doing = || format!("write into {}", self.folder.display());
         create_private_dir(&self.folder).doing(ErrorKind::State, doing)?;
         for (file, text) in [
             (known_hosts.clone(), config::known_hosts_text(&before, &blocks)),
-            (self.config_file(), config::config_text(&blocks, &known_hosts)?),
+            (self.config_file(), config::config_text(&blocks, files)?),
             (self.own_file(), config::own_text(&self.config_file())?),
         ] {
             if read(&file)? != text || !file.exists() {
@@ -94,7 +96,8 @@ impl Connections {
                 return Ok(block.clone());
             }
             let resolved = tool::resolve(&entry)?;
-            let mut block = Block { entry, resolved, trust: Trust::FirstUse };
+            let users_master = if entry.is_login() { tool::users_master(&entry.target, &resolved)? } else { None };
+            let mut block = Block { entry, resolved, trust: Trust::FirstUse, users_master };
             let is_recorded = config::lines_of(known_hosts, &block.alias()).next().is_some();
             if block.entry.target.host_key.is_some() {
                 block.trust = Trust::Given;
@@ -241,8 +244,15 @@ impl Route {
         loop {
             // Another route of this process may have been the last to use the folder and removed it.
             self.control.create()?;
-            let attempt =
-                Live::connect(name.to_owned(), self.config.clone(), self.block.trust, Arc::clone(&self.control));
+            let attempt = async {
+                match &self.block.users_master {
+                    Some(socket) => Live::join(socket).await,
+                    None => {
+                        let (config, control) = (self.config.clone(), Arc::clone(&self.control));
+                        Live::connect(name.to_owned(), config, self.block.trust, control).await
+                    }
+                }
+            };
             let trouble = match attempt.await {
                 Ok(live) => {
                     self.report_first_use(&live);

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use super::SshTarget;
-use super::config::{Block, HostEntry, Resolved, Trust, config_text, known_hosts_text};
+use super::config::{Block, Files, HostEntry, Resolved, Trust, config_text, known_hosts_text};
 use super::unpack::{Room, unpack};
 use crate::fuzz::{Form, Target, demand};
 
@@ -129,13 +129,21 @@ fn fuzz_ssh_config() {
             port: None,
             identity_file: next().map(Into::into),
             jump: next(),
+            relay: None,
             host_key: next(),
             private_address: None,
         };
         let known_hosts = next().unwrap_or_else(|| "/known_hosts".to_owned());
         let entry = HostEntry { names: vec!["host-0".to_owned(), "head".to_owned()], target: target.clone() };
-        let block = Block { entry, resolved: Resolved::default(), trust: Trust::Given };
-        let Ok(text) = config_text(std::slice::from_ref(&block), Path::new(&known_hosts)) else {
+        let block = Block { entry, resolved: Resolved::default(), trust: Trust::Given, users_master: None };
+        let Ok(text) = config_text(
+            std::slice::from_ref(&block),
+            Files {
+                config: Path::new("/config"),
+                known_hosts: Path::new(&known_hosts),
+                runtime: Path::new("/run/gpucl"),
+            },
+        ) else {
             return Ok(());
         };
         let value = |key: &str| -> Result<Option<String>, String> {

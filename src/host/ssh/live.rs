@@ -40,6 +40,11 @@ impl ControlDir {
         &self.path
     }
 
+    /// The folder above, for sockets of several processes.
+    pub(super) fn runtime(&self) -> &Path {
+        &self.runtime
+    }
+
     /// Creates it, and removes those of processes that no longer run.
     pub(super) fn create(&self) -> Result<()> {
         make_runtime_dir(&self.runtime)?;
@@ -123,6 +128,18 @@ impl Live {
             Err(error) => {
                 Err(Trouble { cause: Cause::HungUp, said: format!("the connection was lost at once: {error}") })
             }
+        }
+    }
+
+    /// Uses a connection that the user keeps open. Dropping this leaves it as it is.
+    pub(super) async fn join(socket: &Path) -> std::result::Result<Self, Trouble> {
+        let session = Session::resume_mux(socket.into(), None);
+        match UnixStream::connect(socket).await {
+            Ok(line) => Ok(Self { line, session: Arc::new(session), said: String::new() }),
+            Err(error) => Err(Trouble {
+                cause: Cause::Other,
+                said: format!("the connection that you kept open ({}) is gone: {error}", socket.display()),
+            }),
         }
     }
 

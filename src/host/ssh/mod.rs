@@ -25,7 +25,7 @@ pub use connect::Connections;
 pub use host::SshHost;
 pub use path::HostPath;
 pub use stream::{Ended, Run};
-pub use target::{SshTarget, TargetFault, user_fault};
+pub use target::{Relay, SshTarget, TargetFault, user_fault};
 pub use transfer::{Copied, OnBytes};
 pub use tunnel::{Tunnel, Way};
 pub use unpack::LeftOut;

@@ -25,9 +25,28 @@ pub struct SshTarget {
     /// The name of the host in the same cluster to jump through: `host-0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jump: Option<String>,
+    /// How to reach its SSH server where no address leads to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay: Option<Relay>,
     /// The address that the cluster's other hosts use for it; by default the one that `ssh` connects to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub private_address: Option<String>,
+}
+
+/// A command whose input and output are a connection to the SSH server of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Relay {
+    /// The machine that the command runs on, known to `ssh` as [`Relay::LOGIN`]; this one when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<Box<SshTarget>>,
+    /// The words of the command, which a shell reads: plain words only.
+    pub command: Vec<String>,
+}
+
+impl Relay {
+    /// The name of the machine that relays run on, in the cluster's SSH configuration.
+    pub const LOGIN: &'static str = "login";
 }
 
 /// What is wrong with one value of a target: its key, and a phrase that follows the key.
@@ -49,12 +68,24 @@ impl SshTarget {
         note("jump", self.jump.as_deref().filter(|jump| !is_made_of(jump, "-")).map(|_| "is not the name of a host"));
         let address = self.private_address.as_deref().filter(|address| !is_made_of(address, "._-:"));
         note("private_address", address.map(|_| "is not an address"));
+        if let Some(relay) = &self.relay {
+            let is_plain = |word: &String| {
+                !word.is_empty()
+                    && word.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-/=:,@+~".contains(letter))
+            };
+            let is_odd = relay.command.is_empty() || !relay.command.iter().all(is_plain);
+            note("relay", is_odd.then_some("has a word that a shell would change"));
+            faults.extend(relay.login.iter().flat_map(|login| login.faults()));
+        }
         faults
     }
 
     /// The same, with a leading `~/` in the key's path replaced by this home folder.
     #[must_use]
     pub(super) fn at_home(mut self, home: &Path) -> Self {
+        if let Some(relay) = &mut self.relay {
+            relay.login = relay.login.take().map(|login| Box::new(login.at_home(home)));
+        }
         if let Some(file) = &mut self.identity_file
             && let Ok(below) = file.strip_prefix("~")
             && home.is_absolute()
@@ -197,5 +228,21 @@ mod tests {
         for other in ["/keys/~/x", "~bob/key", "keys/lab"] {
             assert_eq!(at(other), other);
         }
+    }
+
+    #[test]
+    fn a_relay_takes_plain_words_and_a_login_that_is_a_target() {
+        let relay = |word: &str, login: &str| SshTarget {
+            relay: Some(Relay {
+                login: Some(Box::new(SshTarget { node: login.to_owned(), ..SshTarget::default() })),
+                command: vec!["srun".to_owned(), word.to_owned()],
+            }),
+            ..target()
+        };
+        assert_eq!(keys(&relay("--jobid=7", "site")), Vec::<&str>::new());
+        for word in ["", "a b", "$(id)", "`id`", "a;b", "a\nb", "%h", "'x'", "*"] {
+            assert_eq!(keys(&relay(word, "site")), ["relay"], "{word:?}");
+        }
+        assert_eq!(keys(&relay("x", "-oProxyCommand=sh")), ["node"]);
     }
 }

@@ -1,9 +1,10 @@
 //! Asks the local `ssh` and `ssh-keygen` what they know without a connection.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::SshTarget;
 use super::config::{HostEntry, Resolved};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 
@@ -46,6 +47,20 @@ pub(super) fn resolve(entry: &HostEntry) -> Result<Resolved> {
     }
     let (_, without, _) = ask("ssh", &["-F", "/dev/null", "-G", "--", node])?;
     Ok(Resolved::of_texts(&with, &without))
+}
+
+/// The socket of a connection to this node that the user keeps open with a `ControlPath` of their own; `None` when there
+/// is none that answers.
+pub(super) fn users_master(target: &SshTarget, resolved: &Resolved) -> Result<Option<PathBuf>> {
+    let Some(path) = resolved.value("controlpath").filter(|path| *path != "none" && path.starts_with('/')) else {
+        return Ok(None);
+    };
+    // It must be a connection as the user that the spec asks for.
+    if target.user.as_deref().is_some_and(|user| resolved.value("user") != Some(user)) {
+        return Ok(None);
+    }
+    let (answers, _, _) = ask("ssh", &["-O", "check", "-S", path, "--", target.node.as_str()])?;
+    Ok(answers.then(|| PathBuf::from(path)))
 }
 
 /// Whether the user's or the system's known_hosts files hold a key of this machine.

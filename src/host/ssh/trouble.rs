@@ -256,7 +256,7 @@ Host key verification failed.";
     fn block(trust: Trust) -> Block {
         let target = SshTarget { node: "gpu1".to_owned(), ..SshTarget::default() };
         let resolved = Resolved::of_texts("user ada\nhostname gpu1\nidentityfile ~/.ssh/id_x\n", "");
-        Block { entry: HostEntry { names: vec!["host-0".to_owned()], target }, resolved, trust }
+        Block { entry: HostEntry { names: vec!["host-0".to_owned()], target }, resolved, trust, users_master: None }
     }
 
     /// The messages of OpenSSH 9.2.

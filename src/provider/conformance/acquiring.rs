@@ -130,7 +130,7 @@ pub(super) async fn place(bench: &Bench<'_>) -> Verdict {
                 folder.display()
             )
         })?,
-        HostPlace::Ssh { target } => {
+        HostPlace::Ssh { target, .. } => {
             ensure(!target.node.is_empty(), || format!("the place of {} has no node name", request.key))?;
         }
     }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::name::{Key, Scope};
 use crate::playbook::{Facts, Stage};
+use crate::provider::Site;
 use crate::render::Library;
 use crate::secret::Secrets;
 use crate::spec::{NodeSpec, Spec};
@@ -64,6 +65,8 @@ pub struct HostInput {
     pub ports: HostPorts,
     /// gpucl's folders on it.
     pub folders: HostFolders,
+    /// What is particular about its site.
+    pub site: Site,
 }
 
 /// A web page of the cluster: its address on its host, and how to log in.

@@ -63,7 +63,7 @@ impl HostConnections {
 
     async fn connect(&self, key: &Key, place: &HostPlace, home: &str, wait: Duration) -> Result<Arc<dyn Host>> {
         let target = match place {
-            HostPlace::Ssh { target } => target,
+            HostPlace::Ssh { target, .. } => target,
             HostPlace::Local { folder, .. } => {
                 let environment = self.environment.iter().cloned();
                 return Ok(Arc::new(LocalHost::new(key.display_name(), folder.clone(), environment)?));
@@ -72,7 +72,7 @@ impl HostConnections {
         {
             let mut known = self.known.lock().await;
             known.insert(key.clone(), entry(key, target));
-            let entries: Vec<HostEntry> = known.values().cloned().collect();
+            let entries = HostEntry::with_login(known.values().cloned());
             self.connections.write(&entries)?;
         }
         let stop = self.cancel.at_least(Urgency::Finish);
@@ -93,7 +93,7 @@ fn entry(key: &Key, target: &SshTarget) -> HostEntry {
 #[async_trait]
 impl HostConnector for HostConnections {
     async fn know(&self, key: &Key, place: &HostPlace) {
-        if let HostPlace::Ssh { target } = place {
+        if let HostPlace::Ssh { target, .. } = place {
             self.known.lock().await.insert(key.clone(), entry(key, target));
         }
     }

@@ -198,6 +198,7 @@ impl ProjectWorld {
             address: host.address.clone(),
             ports: host.ports.clone(),
             folders: self.folders(key),
+            site: self.site(key),
         };
         survey.iter().map(input).collect()
     }
@@ -238,7 +239,7 @@ pub(super) const LOOPBACK: &str = "127.0.0.1";
 
 /// The address at which the other hosts of the cluster reach a host.
 pub(super) fn address_of(place: &HostPlace, facts: &Facts) -> String {
-    let HostPlace::Ssh { target } = place else { return LOOPBACK.to_owned() };
+    let HostPlace::Ssh { target, .. } = place else { return LOOPBACK.to_owned() };
     let node: Option<Ipv4Addr> = target.node.parse().ok();
     // The hosts of a sandbox share one machine, each with its own loopback address.
     if node.is_some_and(|node| node.is_loopback()) {

@@ -48,7 +48,7 @@ async fn one(world: &ProjectWorld, known: &ClusterState, host: &Key) -> FromOuts
             ports.extend(listening.iter().map(std::net::SocketAddr::port).filter(|port| (first..=last).contains(port)));
         }
     }
-    let Some(HostPlace::Ssh { target }) = world.place_of(host) else {
+    let Some(HostPlace::Ssh { target, .. }) = world.place_of(host) else {
         return FromOutside { host: host.clone(), outcome: CheckOutcome::Noted, saw: "it is this machine".to_owned() };
     };
     let node = target.node.as_str();

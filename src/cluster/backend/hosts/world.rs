@@ -18,7 +18,7 @@ use crate::host::Host;
 use crate::name::{Key, Scope};
 use crate::plan::{Action, Observed, Operation};
 use crate::playbook::Facts;
-use crate::provider::{GpuOffer, HostPlace, HostRequest, ObservedResource, Provider, ResourceRequest};
+use crate::provider::{GpuOffer, HostPlace, HostRequest, ObservedResource, Provider, ResourceRequest, Site};
 use crate::render::Library;
 use crate::runtime::project::{self, CheckLine, CleanOptions, Container, HostFolders, ProjectRuntime};
 use crate::secret::Secrets;
@@ -176,7 +176,24 @@ impl ProjectWorld {
     pub(super) fn folders(&self, host: &Key) -> HostFolders {
         match self.place_of(host) {
             Some(HostPlace::Local { folder, claim }) => HostFolders::here(&folder, claim, &self.config.paths),
-            Some(HostPlace::Ssh { .. }) | None => self.runtime().folders_of(&self.config.scope.tag(host).to_string()),
+            Some(HostPlace::Ssh { site, .. }) => {
+                let own = self.runtime().folders_of(&self.config.scope.tag(host).to_string());
+                let or = |site: String, own: String| if site.is_empty() { own } else { site };
+                HostFolders {
+                    home: or(site.folder, own.home),
+                    environments: or(site.environments, own.environments),
+                    ..own
+                }
+            }
+            None => self.runtime().folders_of(&self.config.scope.tag(host).to_string()),
+        }
+    }
+
+    /// What is particular about a host's site.
+    pub(super) fn site(&self, host: &Key) -> Site {
+        match self.place_of(host) {
+            Some(HostPlace::Ssh { site, .. }) => site,
+            _ => Site::default(),
         }
     }
 

@@ -4,6 +4,7 @@ use serde_json::Value;
 use super::*;
 use crate::name::Scope;
 use crate::playbook::Facts;
+use crate::provider::Site;
 use crate::render::Library;
 use crate::secret::Secrets;
 use crate::state::Pages;
@@ -22,7 +23,7 @@ fn host(index: usize, address: &str, boot: &str) -> HostInput {
     let facts = Facts { boot_id: boot.to_owned(), cpus: 4, memory: 8 << 30, ..Facts::default() };
     let ports = NativeRuntime.choose_ports(&BTreeSet::new());
     let folders = NativeRuntime.folders_of(&tag);
-    HostInput { key, tag, facts, address: address.to_owned(), ports, folders }
+    HostInput { key, tag, facts, address: address.to_owned(), ports, folders, site: Site::default() }
 }
 
 fn prepared(spec: &Spec, hosts: &[HostInput]) -> Result<Stage> {

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use super::*;
 use crate::name::Scope;
 use crate::playbook::Facts;
+use crate::provider::Site;
 use crate::render::Library;
 use crate::secret::Secrets;
 use crate::spec::Spec;
@@ -36,7 +37,15 @@ impl Bench {
             ..HostFolders::default()
         };
         let tag = scope.tag(&key).to_string();
-        let host = HostInput { key, tag, facts, address: String::new(), ports: HostPorts::default(), folders };
+        let host = HostInput {
+            key,
+            tag,
+            facts,
+            address: String::new(),
+            ports: HostPorts::default(),
+            folders,
+            site: Site::default(),
+        };
         Self { spec, scope, nodes, host }
     }
 
