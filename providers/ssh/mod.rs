@@ -19,7 +19,7 @@ use crate::host::SshTarget;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
-    Provider, ProviderKind, Recorder, ResourceRequest, Runtime, Site, settings,
+    Provider, ProviderKind, Recorder, ResourceRequest, Runtime, settings,
 };
 use claim::Claims;
 use config::Settings;
@@ -174,7 +174,7 @@ impl Provider for Ssh {
 
     async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace> {
         let cause = match self.claims.find(tag).filter(|found| found.id == id).map(|found| found.claim) {
-            Some(Ok(claim)) => return Ok(HostPlace::Ssh { target: claim.target, site: Site::default() }),
+            Some(Ok(claim)) => return Ok(HostPlace::Ssh { target: claim.target, site: Box::default() }),
             Some(Err(why)) => format!("its claim is damaged: {why}"),
             None => format!("no claim has this tag and the id {id}"),
         };
@@ -185,7 +185,7 @@ impl Provider for Ssh {
 
     fn standing(&self, _scope: &Scope, request: &HostRequest) -> Option<HostPlace> {
         let target = config::target(&self.settings, &request.settings, "").ok()?;
-        Some(HostPlace::Ssh { target, site: Site::default() })
+        Some(HostPlace::Ssh { target, site: Box::default() })
     }
 
     fn refused_request(&self, key: &Key) -> ResourceRequest {

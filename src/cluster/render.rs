@@ -115,7 +115,7 @@ fn hosts(spec: &Spec, scope: &crate::name::Scope, known: &ClusterState) -> Vec<H
             ports: noted.ports.unwrap_or_else(|| runtime.choose_ports(&BTreeSet::new())),
             folders: runtime.folders_of(&scope.tag(&key).to_string()),
             site: match noted.place {
-                Some(HostPlace::Ssh { site, .. }) => site,
+                Some(HostPlace::Ssh { site, .. }) => *site,
                 _ => Site::default(),
             },
             key,

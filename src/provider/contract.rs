@@ -293,7 +293,7 @@ pub enum HostPlace {
         target: SshTarget,
         /// What is particular about the host.
         #[serde(default, skip_serializing_if = "Site::is_plain")]
-        site: Site,
+        site: Box<Site>,
     },
 }
 

@@ -320,7 +320,7 @@ pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlac
             private_address: fixed,
             relay: None,
         },
-        site: crate::provider::Site::default(),
+        site: Box::default(),
     })
 }
 

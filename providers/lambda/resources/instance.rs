@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, LeftBehind, Result, Status as Retry};
 use crate::event::EventKind;
 use crate::host::SshTarget;
 use crate::name::Tag;
-use crate::provider::{Acquired, HostPlace, HostRequest, ObservedResource, Outage, ResourceRequest, Site};
+use crate::provider::{Acquired, HostPlace, HostRequest, ObservedResource, Outage, ResourceRequest};
 use crate::providers::lambda::api::{Effect, Failure, FailureKind, Instance, NewInstance, Status};
 use crate::providers::lambda::cloud::{Age, Cloud, TAG, tag_of};
 use crate::providers::lambda::found::{Found, KeyFound, key_key};
@@ -279,6 +279,6 @@ pub(super) async fn place(cloud: &Cloud, tag: &Tag, id: &str) -> Result<HostPlac
             private_address: instance.private_address().map(|address| address.to_string()),
             relay: None,
         },
-        site: Site::default(),
+        site: Box::default(),
     })
 }

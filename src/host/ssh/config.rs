@@ -523,7 +523,7 @@ mod tests {
         assert_eq!(entries[0].names, ["login"]);
         let login =
             Block { entry: entries[0].clone(), resolved: Resolved::default(), trust: Trust::Users, users_master: None };
-        let text = config_text(&[login.clone()], files(Path::new("/k"))).unwrap();
+        let text = config_text(std::slice::from_ref(&login), files(Path::new("/k"))).unwrap();
         assert!(
             text.contains("    ControlMaster auto\n    ControlPath /run/50%%/login-%C\n    ControlPersist 30\n"),
             "{text}"

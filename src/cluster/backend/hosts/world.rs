@@ -192,7 +192,7 @@ impl ProjectWorld {
     /// What is particular about a host's site.
     pub(super) fn site(&self, host: &Key) -> Site {
         match self.place_of(host) {
-            Some(HostPlace::Ssh { site, .. }) => site,
+            Some(HostPlace::Ssh { site, .. }) => *site,
             _ => Site::default(),
         }
     }

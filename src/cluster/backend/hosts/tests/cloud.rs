@@ -12,11 +12,11 @@ use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::host::SshTarget;
 use crate::money::HourlyPrice;
 use crate::name::{Key, Owner, Scope, Tag};
+use crate::provider::Runtime;
 use crate::provider::{
     Acquired, Capability, Finding, GpuOffer, HostPlace, HostRequest, ObservedResource, Offer, Provider, ProviderKind,
     Recorder, Resolved, ResourceKind, ResourceRequest, USUAL_POLL,
 };
-use crate::provider::{Runtime, Site};
 
 /// The time between two launches.
 pub(super) const SPACING: Duration = Duration::from_secs(12);
@@ -304,7 +304,7 @@ impl Provider for Cloud {
         let private_address = Some(format!("10.0.0.{number}"));
         Ok(HostPlace::Ssh {
             target: SshTarget { node: "localhost".to_owned(), private_address, ..SshTarget::default() },
-            site: Site::default(),
+            site: Box::default(),
         })
     }
 
