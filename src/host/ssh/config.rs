@@ -255,7 +255,7 @@ fn proxy_command(relay: &Relay, files: Files<'_>) -> Result<String> {
         Some(_) => {
             let config = quote(text_of("ProxyCommand", files.config)?);
             // Nobody is there to answer a question.
-            format!("ssh -F {config} -o BatchMode=yes {} {command}", Relay::LOGIN)
+            format!("ssh -F {config} -o BatchMode=yes {} {}", Relay::LOGIN, quote(&command))
         }
         None => command,
     };
@@ -506,14 +506,14 @@ mod tests {
     fn behind(login: Option<SshTarget>) -> SshTarget {
         let words = ["srun", "--jobid=7", "-w", "n1", "python3", "~/.gpucl/slurm/t/node.py"];
         let command = words.map(str::to_owned).to_vec();
-        SshTarget { relay: Some(Relay { login: login.map(Box::new), command }), ..target("n1") }
+        SshTarget { relay: Some(Box::new(Relay { login: login.map(Box::new), command })), ..target("n1") }
     }
 
     #[test]
     fn a_host_behind_a_relay_is_reached_through_one_shared_login() {
         let text = text(block(behind(Some(target("site"))), "proxyjump bastion\n", Trust::Given));
-        let proxy = "    ProxyCommand ssh -F '/state/my clusters/demo/ssh_config' -o BatchMode=yes login srun --jobid=7 -w n1 \
-                     python3 ~/.gpucl/slurm/t/node.py\n";
+        let proxy = "    ProxyCommand ssh -F '/state/my clusters/demo/ssh_config' -o BatchMode=yes login 'srun --jobid=7 -w n1 \
+                     python3 ~/.gpucl/slurm/t/node.py'\n";
         assert!(text.contains(proxy), "{text}");
         assert!(!text.contains("bastion"), "the way to a node is not the user's way to a machine of that name: {text}");
         let local = config_text(&[block(behind(None), "", Trust::Given)], files(Path::new("/k"))).unwrap();

@@ -121,6 +121,14 @@ impl Connections {
         })
     }
 
+    /// The key of a host that was recorded at the first connection to it, as in a `.pub` file.
+    pub fn recorded_key(&self, name: &str) -> Option<String> {
+        let block = self.block(name).ok().filter(|block| block.trust == Trust::FirstUse)?;
+        let text = read(&self.known_hosts_file()).ok()?;
+        let line = config::lines_of(&text, &block.alias()).next()?.to_owned();
+        Some(line.split_whitespace().skip(1).take(2).collect::<Vec<_>>().join(" "))
+    }
+
     /// Removes the key recorded at the first connection to a host; returns whether there was one.
     pub fn forget_host_key(&self, name: &str) -> Result<bool> {
         let block = self.block(name)?;

@@ -27,7 +27,7 @@ pub struct SshTarget {
     pub jump: Option<String>,
     /// How to reach its SSH server where no address leads to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub relay: Option<Relay>,
+    pub relay: Option<Box<Relay>>,
     /// The address that the cluster's other hosts use for it; by default the one that `ssh` connects to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub private_address: Option<String>,
@@ -233,10 +233,10 @@ mod tests {
     #[test]
     fn a_relay_takes_plain_words_and_a_login_that_is_a_target() {
         let relay = |word: &str, login: &str| SshTarget {
-            relay: Some(Relay {
+            relay: Some(Box::new(Relay {
                 login: Some(Box::new(SshTarget { node: login.to_owned(), ..SshTarget::default() })),
                 command: vec!["srun".to_owned(), word.to_owned()],
-            }),
+            })),
             ..target()
         };
         assert_eq!(keys(&relay("--jobid=7", "site")), Vec::<&str>::new());

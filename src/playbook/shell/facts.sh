@@ -78,7 +78,24 @@ facts_amd() {
     done
 }
 
+# The GPUs of a batch job: its part of those on the bus, which are those that the driver's tool may open.
+facts_gpus_of_job() {
+    command -v nvidia-smi >/dev/null 2>&1 || return 1
+    nvidia_query pci.bus_id,pci.device_id
+    # Old drivers do not know the second field.
+    [ "$output_code" -ne 2 ] || nvidia_query pci.bus_id
+    [ "$output_code" -eq 0 ] || return 1
+    printf '%s\n' "$output" | tr 'A-Z' 'a-z' | while IFS=', ' read -r bus model; do
+        # The tool's domain has eight digits, and its model is followed by the vendor's id.
+        case $bus in ????????:*) bus=${bus#????} ;; *:*) ;; *) continue ;; esac
+        case $model in 0x????10de) model=${model%10de} ;; 0x????) ;; *) model=0x0000 ;; esac
+        fact gpu "$bus" 0x10de "$model" nvidia - -
+    done
+    facts_nvidia
+}
+
 facts_gpus() {
+    if [ -n "${GPUCL_CPUS:-}" ] && facts_gpus_of_job; then return 0; fi
     nvidia=
     amd=
     switches=0
@@ -205,10 +222,17 @@ facts() {
     fact kernel "$kernel"
     fact arch "$(uname -m)"
     fact boot_id "$boot"
-    fact cpus "$(getconf _NPROCESSORS_ONLN 2>/dev/null || nproc)"
-    while read -r name memory _; do
-        [ "$name" != MemTotal: ] || { fact memory "$memory"; break; }
-    done </proc/meminfo
+    # In a batch job, its part of the machine.
+    case ${GPUCL_CPUS:-0} in
+        0) fact cpus "$(getconf _NPROCESSORS_ONLN 2>/dev/null || nproc)" ;;
+        *) fact cpus "$GPUCL_CPUS" ;;
+    esac
+    case ${GPUCL_MEMORY_KIB:-0} in
+        0) while read -r name memory _; do
+            [ "$name" != MemTotal: ] || { fact memory "$memory"; break; }
+        done </proc/meminfo ;;
+        *) fact memory "$GPUCL_MEMORY_KIB" ;;
+    esac
     fact user "$(id -un 2>/dev/null || id -u)"
     facts_space
     facts_python

@@ -1,0 +1,251 @@
+# What gpucl does on a Slurm cluster's login machine. The caller sets variables and calls one function. Lines that begin
+# with `::` are for it.
+set -u
+base=$HOME/.gpucl/slurm
+# Seconds since the epoch: the machine's time zone is not ours.
+SLURM_TIME_FORMAT=%s
+export SLURM_TIME_FORMAT
+unset SQUEUE_FORMAT SQUEUE_FORMAT2 SQUEUE_STATES SQUEUE_SORT SQUEUE_PARTITION SQUEUE_ACCOUNT SINFO_FORMAT SBATCH_OUTPUT 2>/dev/null
+
+# Slurm's commands may be in the PATH of login shells only.
+find_slurm() {
+    command -v squeue >/dev/null 2>&1 && return 0
+    place=$(bash -lc 'command -v squeue' </dev/null 2>/dev/null | tail -n 1)
+    case $place in
+        /*)
+            PATH=$PATH:${place%/*}
+            export PATH
+            ;;
+        *)
+            echo "::no-slurm"
+            exit 0
+            ;;
+    esac
+}
+
+# Ends with the words of a command of Slurm that failed.
+failed() {
+    echo "::failed $(tr '\n' ' ' <"$1" | cut -c 1-500)"
+    rm -f "$1"
+    exit 0
+}
+
+# A file for messages: on the shared disk only if there is no other.
+set_words() { words=$(mktemp 2>/dev/null) || words=$base/.words.$$; }
+
+# Prints this user's jobs of the last minutes: id, state, reason, time left, start, nodes, name.
+list_jobs() {
+    squeue -h -u "$(id -un)" -t all -o '%i|%T|%r|%L|%S|%D|%N|%j' 2>"$words" >"$words.jobs" || failed "$words"
+    grep '|gpucl-' "$words.jobs" | sed 's/^/::job /'
+    rm -f "$words.jobs"
+}
+
+is_live() {
+    case $1 in
+        BOOT_FAIL | CANCELLED* | COMPLETED | DEADLINE | FAILED | NODE_FAIL | OUT_OF_MEMORY | PREEMPTED | REVOKED | TIMEOUT | '') return 1 ;;
+    esac
+}
+
+# Prints the folders of jobs, with what is in them.
+list_folders() {
+    for folder in "$base"/gpucl-*; do
+        [ -d "$folder" ] || continue
+        scope=${folder##*/}
+        job=-
+        { read -r job <"$folder/job"; } 2>/dev/null
+        echo "::folder $scope ${job:--}"
+        for file in "$folder"/claims/host*; do
+            content=
+            { read -r content <"$file"; } 2>/dev/null || continue
+            echo "::claim $scope ${file##*/} $content"
+        done
+        for kind in node ended saved; do
+            case $kind in
+                node) set -- "$folder"/nodes/*.json ;;
+                ended) set -- "$folder"/ended/*.json ;;
+                saved) set -- "$folder"/saved-*.json ;;
+            esac
+            for file; do
+                [ ! -r "$file" ] || printf '::%s %s %s\n' "$kind" "$scope" "$(cat "$file" 2>/dev/null)"
+            done
+        done
+    done
+}
+
+# How often a running job was started again.
+list_restarts() {
+    for id in $running; do
+        again=$(scontrol -o show job "$id" 2>/dev/null | sed -n 's/.* Restarts=\([0-9]*\).*/\1/p')
+        [ -z "$again" ] || echo "::restarts $id $again"
+    done
+}
+
+observe() {
+    find_slurm
+    set_words
+    echo "::now $(date +%s)"
+    jobs=$(list_jobs)
+    printf '%s\n' "$jobs"
+    case $jobs in *::failed* ) exit 0 ;; esac
+    running=$(printf '%s\n' "$jobs" | sed -n 's/^::job \([0-9]*\)|RUNNING|.*/\1/p')
+    list_restarts
+    list_folders
+    rm -f "$words"
+    echo "::seen"
+}
+
+# Prints the place of the job `id` among those that wait in its partition.
+position() {
+    find_slurm
+    partition=$(squeue -h -j "$id" -o %P 2>/dev/null)
+    [ -n "$partition" ] || exit 0
+    squeue -h -t PD -p "$partition" -S -p,i -o %i 2>/dev/null |
+        awk -v id="$id" '{ count++ } $1 == id { place = count } END { if (place) print "::position", place, count }'
+}
+
+# Asks whether the script would be accepted, and when it would start.
+try() {
+    find_slurm
+    umask 077
+    set_words
+    printf '%s' "$script" >"$words.sh"
+    sbatch --test-only "$words.sh" >"$words" 2>&1
+    code=$?
+    echo "::tried $code $(tr '\n' ' ' <"$words" | cut -c 1-500)"
+    rm -f "$words" "$words.sh"
+}
+
+# Submits the job, unless one of this name lives. Files come in `deliver`, which the caller defines.
+submit() {
+    find_slurm
+    umask 077
+    folder=$base/$scope
+    mkdir -p "$base" 2>/dev/null || { echo "::failed $base cannot be made: $(mkdir -p "$base" 2>&1 | tail -n 1)"; exit 0; }
+    set_words
+    # Where the file system has no locks, the name of the job remains.
+    exec 9>>"$base/.lock"
+    flock -w 60 9 2>/dev/null
+    squeue -h -u "$(id -un)" -t all -o '%i|%T|%j' 2>"$words" >"$words.jobs" || { rm -f "$words.jobs"; failed "$words"; }
+    live=
+    while IFS='|' read -r id state name; do
+        if [ "$name" = "$tag" ] && is_live "$state"; then live=$id; fi
+    done <"$words.jobs"
+    rm -f "$words.jobs"
+    if [ -n "$live" ]; then
+        mkdir -p "$folder" && printf '%s\n' "$live" >"$folder/job"
+        echo "::was $live"
+        rm -f "$words"
+        exit 0
+    fi
+    rm -rf "$folder"
+    if ! { mkdir -p "$folder/nodes" "$folder/ended" "$folder/claims" && deliver; } 2>"$words"; then
+        rm -rf "$folder"
+        failed "$words"
+    fi
+    if ! id=$(sbatch --parsable "$folder/job.sh" 2>"$words"); then
+        rm -rf "$folder"
+        rmdir "$base" 2>/dev/null
+        echo "::refused $(tr '\n' ' ' <"$words" | cut -c 1-500)"
+        rm -f "$words"
+        exit 0
+    fi
+    # `ID;CLUSTER` where there are several clusters.
+    id=${id%%;*}
+    printf '%s\n' "$id" >"$folder/job"
+    rm -f "$words"
+    echo "::new $id"
+}
+
+# Marks a node of the job `id` as a host of the cluster: `key` is the host's, `content` names the node.
+claim() {
+    folder=$base/$scope
+    job=
+    { read -r job <"$folder/job"; } 2>/dev/null
+    [ "$job" = "$id" ] || { echo "::gone"; exit 0; }
+    umask 077
+    before=
+    { read -r before <"$folder/claims/$key"; } 2>/dev/null
+    if [ "$before" = "$content" ]; then echo "::was $content"; exit 0; fi
+    mkdir -p "$folder/claims"
+    printf '%s\n' "$content" >"$folder/claims/.$key.$$" && mv "$folder/claims/.$key.$$" "$folder/claims/$key" && echo "::new $content"
+}
+
+unclaim() {
+    file=$base/$scope/claims/$key
+    before=
+    { read -r before <"$file"; } 2>/dev/null
+    [ "$before" != "$content" ] || rm -f "$file"
+    echo "::gone"
+}
+
+# Removes the folder of the job `id`, and the folders above if they are empty.
+forget() {
+    job=-
+    { read -r job <"$folder/job"; } 2>/dev/null
+    [ "$job" != "$id" ] || rm -rf "$folder"
+    if [ -z "$(ls -d "$base"/gpucl-* 2>/dev/null)" ]; then
+        rm -f "$base/.lock"
+        rmdir "$base" "$HOME/.gpucl" 2>/dev/null
+    fi
+}
+
+# Cancels the job `id`, if it is really the one of this name, and waits until all of it has ended.
+release() {
+    find_slurm
+    folder=$base/$scope
+    set_words
+    asked=
+    round=0
+    while :; do
+        line=
+        case $id in
+            *[!0-9]* | '') ;;
+            *)
+                if ! line=$(squeue -h -j "$id" -t all -o '%T|%j' 2>"$words"); then
+                    line=
+                    grep -q -i 'invalid job id' "$words" || failed "$words"
+                fi
+                ;;
+        esac
+        state=${line%%|*}
+        # The number of a job that is gone may be another's by now.
+        if [ "${line#*|}" != "$tag" ] || ! is_live "$state"; then break; fi
+        if [ -z "$asked" ]; then
+            echo "::state $state"
+            if ! scancel "$id" 2>"$words"; then echo "::refused $(tr '\n' ' ' <"$words" | cut -c 1-500)"; exit 0; fi
+            asked=1
+        fi
+        round=$((round + 1))
+        [ "$round" -lt "$rounds" ] || { echo "::still $state"; exit 0; }
+        sleep 0.5
+    done
+    rm -f "$words"
+    list_folders | grep " $scope "
+    [ ! -r "$folder/job.log" ] || tail -n 5 "$folder/job.log" | sed 's/^/::log /'
+    forget
+    echo "::gone"
+}
+
+offers() {
+    find_slurm
+    set_words
+    sinfo -h -N -o '%P|%G|%c|%m|%T|%l|%N' >"$words.nodes" 2>"$words" || { rm -f "$words.nodes"; failed "$words"; }
+    sort -u "$words.nodes" | sed 's/^/::node /'
+    rm -f "$words" "$words.nodes"
+    echo "::seen"
+}
+
+# Prints what the site is like, for the doctor.
+look() {
+    find_slurm
+    echo "::fact version $(sinfo --version 2>/dev/null)"
+    echo "::fact accounting $(sacct -n -X -u "$(id -un)" -o JobID 2>&1 | head -n 1 | grep -c -i disabled)"
+    echo "::fact sshd $(command -v sshd || ls /usr/sbin/sshd 2>/dev/null)"
+    echo "::fact python $(python3 -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null)"
+    echo "::fact modules $(bash -lc 'command -v module >/dev/null && echo yes' </dev/null 2>/dev/null | tail -n 1)"
+    echo "::fact wheels $(bash -lc 'command -v avail_wheels' </dev/null 2>/dev/null | tail -n 1)"
+    echo "::fact accounts $(sacctmgr -n -P show assoc user="$(id -un)" format=account 2>/dev/null | sort -u | tr '\n' ' ')"
+    echo "::fact home $(df -Pk "$HOME" 2>/dev/null | awk 'END { print $4 }')"
+    scontrol show config 2>/dev/null | sed -n 's/^\(KillWait\|SlurmctldTimeout\|MinJobAge\|TaskPlugin\|ProctrackType\) *= \(.*\)$/::fact \1 \2/p'
+    echo "::seen"
+}
