@@ -73,7 +73,8 @@ pub(super) struct Save {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Settings {
-    /// The login machine: a name, an address, or an alias of `~/.ssh/config`; `local` on that machine itself.
+    /// The login machine: a name, an address, or an alias of `~/.ssh/config`, also as `USER@NAME`; `local` on that
+    /// machine itself.
     pub(super) host: Option<String>,
     /// The user to log in as; from your SSH configuration when absent.
     pub(super) user: Option<String>,
@@ -147,10 +148,12 @@ impl Settings {
 
     /// The login machine; `None` when it is this one.
     pub(super) fn login(&self) -> Option<SshTarget> {
-        let node = self.host.as_deref().filter(|host| *host != "local")?;
+        let host = self.host.as_deref().filter(|host| *host != "local")?;
+        // As people write it for `ssh`.
+        let (user, node) = host.split_once('@').map_or((None, host), |(user, node)| (Some(user.to_owned()), node));
         Some(SshTarget {
             node: node.to_owned(),
-            user: self.user.clone(),
+            user: self.user.clone().or(user),
             port: self.port,
             identity_file: self.identity_file.clone(),
             host_key: self.host_key.as_ref().map(|key| key.split_whitespace().take(2).collect::<Vec<_>>().join(" ")),
@@ -173,9 +176,9 @@ impl Settings {
             None => Ok(None),
             // Slurm's word for all memory of a node.
             Some("all") => Ok(Some("0".to_owned())),
-            Some(text) => bytes(text)
-                .map(|bytes| Some(format!("{}M", bytes.div_ceil(1 << 20))))
-                .ok_or_else(|| format!("`{text}` is not an amount of memory: write it like `32GiB` or `64000MiB`, or `all`")),
+            Some(text) => bytes(text).map(|bytes| Some(format!("{}M", bytes.div_ceil(1 << 20)))).ok_or_else(|| {
+                format!("`{text}` is not an amount of memory: write it like `32GiB` or `64000MiB`, or `all`")
+            }),
         }
     }
 
@@ -292,7 +295,10 @@ pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
     for line in &settings.sbatch {
         let name = line.split('=').next().unwrap_or_default();
         if !line.starts_with("--") || line.chars().any(char::is_control) {
-            refuse("sbatch", format!("`{}` is not an option of sbatch: write it like `--mail-type=END`", line.escape_debug()));
+            refuse(
+                "sbatch",
+                format!("`{}` is not an option of sbatch: write it like `--mail-type=END`", line.escape_debug()),
+            );
         } else if let Some((_, key)) = SET_BY_US.iter().find(|(option, _)| *option == name) {
             refuse("sbatch", format!("`{name}` is set by gpucl{key}"));
         }

@@ -127,8 +127,11 @@ impl LoginMachine {
         };
         let failure = |why: String| Error::new(ErrorKind::Provider, doing).because(why);
         if lines.iter().any(|line| line == "::no-slurm") {
-            return Err(failure(format!("{} has no Slurm: `squeue` is not found, in a login shell either", self.name()))
-                .hint("`provider: {host: …}` names the machine that you log in to for `sbatch`"));
+            return Err(failure(format!(
+                "{} has no Slurm: `squeue` is not found, in a login shell either",
+                self.name()
+            ))
+            .hint("`provider: {host: …}` names the machine that you log in to for `sbatch`"));
         }
         if let Some(why) = lines.iter().find_map(|line| line.strip_prefix("::failed ")) {
             return Err(super::refusal::of_command(doing, why));

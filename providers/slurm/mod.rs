@@ -11,6 +11,7 @@ mod queue;
 mod refusal;
 mod resolve;
 mod resources;
+mod site;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +24,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
-    Provider, ProviderKind, Recorder, Resolved, ResourceRequest, Runtime, settings,
+    Provider, ProviderKind, Recorder, Resolved, ResourceRequest, Runtime, SiteFinding, settings,
 };
 use crate::render::Library;
 use crate::util::digest;
@@ -89,7 +90,7 @@ fn capability() -> Capability {
         behind_first: false,
         poll: crate::provider::USUAL_POLL,
         shared_account: true,
-        consistency_delay: Duration::from_secs(2),
+        consistency_delay: Duration::ZERO,
         runtimes: &[Runtime::Native],
         most_hosts: None,
     }
@@ -113,6 +114,10 @@ impl Provider for Slurm {
 
     async fn offers(&self) -> Result<Vec<Offer>> {
         self.list_offers().await
+    }
+
+    async fn inspect_site(&self) -> Result<Vec<SiteFinding>> {
+        self.look().await
     }
 
     async fn owned(&self, owner: &Owner) -> Result<Vec<(Tag, ObservedResource)>> {
@@ -156,7 +161,7 @@ impl Provider for Slurm {
     }
 
     fn refused_request(&self, key: &Key) -> ResourceRequest {
-        let settings = serde_json::json!({ "nodes": 1_000_000 });
+        let settings = serde_json::json!({ "nodes": 0 });
         ResourceRequest::new(key.clone(), JOB, settings)
     }
 }

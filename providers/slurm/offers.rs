@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result, Status};
 use crate::provider::{GpuOffer, Offer};
 use crate::util::human;
 
-/// One line of `sinfo -N`: a node in a partition.
+/// What the nodes of one offer have in common.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     partition: String,
@@ -25,40 +25,71 @@ impl Slurm {
         let limit = std::time::Duration::from_secs(120);
         let lines = self.login.ask(&doing, "main() { offers; }", &[], Effect::None, limit).await?;
         if lines.iter().all(|line| line != "::seen") {
-            return Err(Error::new(ErrorKind::Provider, doing).because("its answer was cut off").status(Status::Temporary));
+            return Err(Error::new(ErrorKind::Provider, doing)
+                .because("its answer was cut off")
+                .status(Status::Temporary));
         }
         Ok(read(&lines, self.login.name()))
     }
 }
 
-/// The offers in the lines `::node PARTITION|GRES|CPUS|MEMORY|STATE|LIMIT|NODE`: one for each partition and type of node.
+/// How many nodes of a kind there are, and of them those that take a job now; and the free GPUs of all.
+#[derive(Debug, Default)]
+struct Count {
+    nodes: usize,
+    open: usize,
+    free_gpus: u32,
+}
+
+/// The offers in the lines `::node PARTITION|GRES|GRES IN USE|CPUS|MEMORY|STATE|LIMIT|NODE`: one for each partition and
+/// type of node. CPUs are `ALLOCATED/IDLE/OTHER/TOTAL`.
 fn read(lines: &[String], place: &str) -> Vec<Offer> {
-    let mut kinds: BTreeMap<Kind, (usize, usize)> = BTreeMap::new();
+    let mut kinds: BTreeMap<Kind, Count> = BTreeMap::new();
     for line in lines.iter().filter_map(|line| line.strip_prefix("::node ")) {
-        let fields: Vec<&str> = line.split('|').collect();
-        let [partition, gres, cpus, memory, state, limit, _] = fields.as_slice() else { continue };
+        let fields: Vec<&str> = line.trim_end_matches('|').split('|').collect();
+        let [partition, gres, used, cpus, memory, state, limit, _] = fields.as_slice() else { continue };
+        let cpus: Vec<u32> = cpus.split('/').map(|text| text.parse().unwrap_or_default()).collect();
+        let [_, idle, _, total] = cpus.as_slice() else { continue };
         let kind = Kind {
-            partition: partition.trim_end_matches('*').to_owned(),
+            partition: (*partition).to_owned(),
             gres: (*gres).to_owned(),
-            cpus: cpus.trim_end_matches('+').parse().unwrap_or_default(),
+            cpus: *total,
             memory: memory.trim_end_matches('+').parse::<u64>().unwrap_or_default() << 20,
             limit: (*limit).to_owned(),
         };
-        let (all, idle) = kinds.entry(kind).or_default();
-        *all += 1;
-        *idle += usize::from(*state == "idle");
+        let sum = |gres: &str| gpus(gres).iter().filter_map(|gpu| gpu.count).sum::<u32>();
+        let free = sum(gres).saturating_sub(sum(used));
+        // A `*` or another sign marks a node that does not answer, or is about to be drained.
+        let takes_jobs = ["idle", "mixed"].contains(state) && *idle > 0;
+        let count = kinds.entry(kind).or_default();
+        count.nodes += 1;
+        if takes_jobs && (free > 0 || sum(gres) == 0) {
+            count.open += 1;
+            count.free_gpus += free;
+        }
     }
-    let offer = |(kind, (all, idle)): (Kind, (usize, usize))| {
+    let offer = |(kind, count): (Kind, Count)| {
         let limit = queue::duration(&kind.limit).and_then(|limit| std::time::Duration::try_from(limit).ok());
-        let limit = limit.map_or_else(|| "no limit".to_owned(), |limit| format!("at most {}", human::duration(limit)));
+        let limit =
+            limit.map_or_else(|| "no time limit".to_owned(), |limit| format!("at most {}", human::duration(limit)));
+        let gpus = gpus(&kind.gres);
+        let free = match gpus.is_empty() {
+            true => format!("{} of {} with free CPUs", count.open, human::count(count.nodes, "node")),
+            false => format!(
+                "{} free on {} of {}",
+                human::count(count.free_gpus as usize, "GPU"),
+                count.open,
+                human::count(count.nodes, "node")
+            ),
+        };
         Offer {
             name: kind.partition,
-            place: place.to_owned(),
+            place: format!("{place}: {free}, {limit}"),
             cpus: kind.cpus,
             memory: kind.memory,
-            gpus: gpus(&kind.gres),
+            gpus,
             price_per_hour: None,
-            free: format!("{idle} of {} idle, {limit}", human::count(all, "node")),
+            free: if count.open > 0 { "now".to_owned() } else { "after a wait in the queue".to_owned() },
         }
     };
     kinds.into_iter().map(offer).collect()
@@ -87,27 +118,34 @@ mod tests {
     #[test]
     fn nodes_of_one_kind_are_one_offer() {
         let lines: Vec<String> = [
-            "::node gpu*|gpu:a100:2(S:0)|8|64000|idle|1-00:00:00|n1",
-            "::node gpu*|gpu:a100:2(S:0)|8|64000|mixed|1-00:00:00|n2",
-            "::node gpu*|gpu:1g.10gb:7,shard:8|8|64000+|idle|infinite|n3",
-            "::node cpu|(null)|64|256000|allocated|10:00|c1",
+            "::node gpu|gpu:a100:2(S:0)|gpu:a100:1(IDX:0)|4/4/0/8|64000|mixed|1-00:00:00|n1|",
+            "::node gpu|gpu:a100:2(S:0)|gpu:a100:2(IDX:0-1)|4/4/0/8|64000|mixed|1-00:00:00|n2|",
+            "::node gpu|gpu:a100:2(S:0)|gpu:a100:0(IDX:N/A)|0/0/8/8|64000|drained|1-00:00:00|n4|",
+            "::node gpu|gpu:1g.10gb:7,shard:8|gpu:1g.10gb:0,shard:0|0/8/0/8|64000|idle|infinite|n3|",
+            "::node cpu|(null)|gpu:0|64/0/0/64|256000|allocated|10:00|c1|",
         ]
         .map(str::to_owned)
         .to_vec();
         let offers = read(&lines, "site");
-        let told: Vec<(&str, String, &str)> = offers
+        let told: Vec<(&str, String, &str, &str)> = offers
             .iter()
             .map(|offer| {
                 let gpus: Vec<String> = offer.gpus.iter().map(GpuOffer::describe).collect();
-                (offer.name.as_str(), gpus.join(", "), offer.free.as_str())
+                (offer.name.as_str(), gpus.join(", "), offer.place.as_str(), offer.free.as_str())
             })
             .collect();
+        let later = "after a wait in the queue";
         assert_eq!(
             told,
             [
-                ("cpu", String::new(), "0 of 1 node idle, at most 10m"),
-                ("gpu", "7 x 1g.10gb, 8 x shard of a GPU".to_owned(), "1 of 1 node idle, no limit"),
-                ("gpu", "2 x a100".to_owned(), "1 of 2 nodes idle, at most 24h"),
+                ("cpu", String::new(), "site: 0 of 1 node with free CPUs, at most 10m", later),
+                (
+                    "gpu",
+                    "7 x 1g.10gb, 8 x shard of a GPU".to_owned(),
+                    "site: 15 GPUs free on 1 of 1 node, no time limit",
+                    "now"
+                ),
+                ("gpu", "2 x a100".to_owned(), "site: 1 GPU free on 1 of 3 nodes, at most 24h", "now"),
             ]
         );
         assert_eq!(offers[2].memory, 64000 << 20);

@@ -91,6 +91,13 @@ pub(super) struct Ended {
     pub(super) folder: String,
 }
 
+/// What was copied to shared storage before the end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct Saved {
+    pub(super) results: Vec<String>,
+}
+
 /// The folder of a job on shared storage.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Folder {
@@ -100,6 +107,7 @@ pub(super) struct Folder {
     pub(super) claims: BTreeMap<Key, String>,
     pub(super) nodes: Vec<Node>,
     pub(super) ended: Vec<Ended>,
+    pub(super) saved: Vec<Saved>,
 }
 
 /// Everything that the login machine knows of us.
@@ -143,6 +151,7 @@ impl Seen {
                 }
                 // A file that is half written is read again soon.
                 "node" => seen.add(rest, |folder, node| folder.nodes.push(node)),
+                "saved" => seen.add(rest, |folder, saved| folder.saved.push(saved)),
                 "ended" => seen.add(rest, |folder, ended| folder.ended.push(ended)),
                 "seen" => return Some(seen),
                 _ => {}
@@ -251,7 +260,8 @@ pub(super) fn words_for(reason: &str) -> String {
         "PartitionNodeLimit" => "the partition does not have so many nodes",
         "PartitionTimeLimit" => "the partition allows less time",
         "BadConstraints" => "no node has what it asks for",
-        "InvalidAccount" => "the account is not valid",
+        // Without accounting, Slurm says this of a job that waits behind others.
+        "InvalidAccount" => "it waits for a node, or its account is not valid",
         "InvalidQOS" => "the quality of service is not valid",
         "QOSNotAllowed" => "the account may not use this quality of service",
         "ReservationDeleted" => "its reservation was deleted",

@@ -62,7 +62,8 @@ impl Slurm {
     fn offer(&self) -> Option<Offer> {
         let gpus = self.settings.gpus.as_ref()?;
         let (model, count) = gpus.parts();
-        let memory = self.settings.memory().ok().flatten().and_then(|text| text.trim_end_matches('M').parse::<u64>().ok());
+        let memory =
+            self.settings.memory().ok().flatten().and_then(|text| text.trim_end_matches('M').parse::<u64>().ok());
         Some(Offer {
             name: self.settings.partition.clone().unwrap_or_else(|| "the default partition".to_owned()),
             place: self.login.name().to_owned(),

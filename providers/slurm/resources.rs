@@ -14,9 +14,7 @@ use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::event::EventKind;
 use crate::host::{Relay, SshTarget};
 use crate::name::{Key, Owner, Scope, Tag};
-use crate::provider::{
-    Acquired, HostPlace, HostRequest, ObservedResource, Outage, Recorder, ResourceRequest, Site,
-};
+use crate::provider::{Acquired, HostPlace, HostRequest, ObservedResource, Outage, Recorder, ResourceRequest, Site};
 use crate::secret::{ensure_key_pair, key_pair};
 use crate::util::{human, when};
 
@@ -91,19 +89,31 @@ pub(super) fn of_scope(seen: &Seen, scope: &Scope) -> Vec<ObservedResource> {
     }
     for (key, id) in folder.iter().flat_map(|folder| &folder.claims) {
         let number = number_of(key).unwrap_or(usize::MAX);
-        let is_there = |job: &&Job| nodes.as_ref().is_some_and(|nodes| number < nodes.len()) && *id == host_id(job, number);
+        let is_there =
+            |job: &&Job| nodes.as_ref().is_some_and(|nodes| number < nodes.len()) && *id == host_id(job, number);
         let usable = job.filter(is_there);
         found.push(ObservedResource {
             usable: usable.is_some(),
             until: usable.and_then(|job| until(seen, job)),
             detail: match (usable, &nodes) {
                 (Some(_), Some(nodes)) => nodes.get(number).map(|node| node.node.clone()).unwrap_or_default(),
-                _ => "its job has ended, or was started again".to_owned(),
+                _ => why_not(seen, &tag, id),
             },
             ..ObservedResource::existing(key.clone(), HOST, id.clone())
         });
     }
     found
+}
+
+/// Why a claimed node cannot be used.
+fn why_not(seen: &Seen, tag: &Tag, id: &str) -> String {
+    let job = id.split('.').next().unwrap_or_default();
+    match seen.ended(tag, job) {
+        Some(job) if job.is_live() && !job.runs() => format!("its job does not run: {}", job.describe()),
+        Some(job) if job.is_live() => "its job was started again, with other nodes".to_owned(),
+        Some(job) => format!("its job is gone: {}", job.describe()),
+        None => "its job has ended".to_owned(),
+    }
 }
 
 /// When the job reaches its time limit.
@@ -154,7 +164,12 @@ impl Slurm {
     }
 
     /// Submits the job of this tag, or finds it.
-    pub(super) async fn submit(&self, tag: &Tag, request: &ResourceRequest, recorder: &dyn Recorder) -> Result<Acquired> {
+    pub(super) async fn submit(
+        &self,
+        tag: &Tag,
+        request: &ResourceRequest,
+        recorder: &dyn Recorder,
+    ) -> Result<Acquired> {
         let doing = format!("submit the job {tag}");
         let scope = scope_of(tag);
         let nodes = request.settings["nodes"].as_u64().unwrap_or(1);
@@ -259,6 +274,9 @@ impl Slurm {
         let with_end: Vec<String> = lines.iter().cloned().chain(["::seen".to_owned()]).collect();
         let folder = Seen::read(&with_end).and_then(|mut seen| seen.folders.remove(scope)).unwrap_or_default();
         let events = &self.context.events;
+        for saved in &folder.saved {
+            saved.results.iter().for_each(|result| events.note(format!("saved before the end: {result}")));
+        }
         for ended in folder.ended.iter().filter(|ended| ended.processes > 0 || ended.files > 0) {
             events.warn(format!(
                 "on {}, the job {id} left {} and {} in {}; processes end with the job, files with the site's epilog",
@@ -286,7 +304,9 @@ impl Slurm {
         let (begun, mut outage) = (Instant::now(), Outage::new(&self.context.events));
         let (mut reported, mut running_since, mut final_since) = (String::new(), None, None);
         let stays = |error: Error| {
-            error.left(remaining(id)).hint(format!("the same `gpucl up` goes on waiting; `gpucl down -c {}` cancels it", tag.cluster))
+            error
+                .left(remaining(id))
+                .hint(format!("the same `gpucl up` goes on waiting; `gpucl down -c {}` cancels it", tag.cluster))
         };
         loop {
             let is_over = || begun.elapsed() >= limit;
@@ -300,7 +320,8 @@ impl Slurm {
                     return Ok(());
                 }
                 let now = Instant::now();
-                let runs_for = running_since.filter(|_| job.runs()).map_or(Duration::ZERO, |since: Instant| now - since);
+                let runs_for =
+                    running_since.filter(|_| job.runs()).map_or(Duration::ZERO, |since: Instant| now - since);
                 running_since = job.runs().then(|| running_since.unwrap_or(now));
                 if runs_for > REPORTS_WITHIN {
                     return Err(self.ended(&doing, &scope, "it runs, but its nodes did not report".to_owned()).await);
@@ -309,7 +330,9 @@ impl Slurm {
                 if final_since.is_some_and(|since| now - since >= FINAL_FOR) {
                     let why = format!("it would wait for ever: {}", words_for(&job.reason));
                     let error = Error::new(ErrorKind::Provider, doing).because(why);
-                    return Err(error.left(remaining(id)).hint(format!("gpucl down -c {}, and ask for what there is: gpucl offers", tag.cluster)));
+                    return Err(error
+                        .left(remaining(id))
+                        .hint(format!("gpucl down -c {}, and ask for what there is: gpucl offers", tag.cluster)));
                 }
                 let waiting = self.describe_wait(job).await;
                 if waiting != reported {
@@ -354,7 +377,12 @@ impl Slurm {
         let show = "main() { tail -n 8 \"$base/$scope/job.log\" 2>/dev/null | sed 's/^/::log /'; }";
         let variables = [("scope", name.as_str())];
         let asked = self.login.ask("read its log", show, &variables, Effect::None, ANSWER).await;
-        let log: Vec<String> = asked.unwrap_or_default().iter().filter_map(|line| line.strip_prefix("::log ")).map(str::to_owned).collect();
+        let log: Vec<String> = asked
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|line| line.strip_prefix("::log "))
+            .map(str::to_owned)
+            .collect();
         let error = Error::new(ErrorKind::Provider, doing).because(why);
         match log.is_empty() {
             true => error,
@@ -380,7 +408,8 @@ impl Slurm {
         let node = node.filter(|_| *id == host_id(job, number)).ok_or_else(|| failure(job.describe()))?;
         let clusters = self.context.clusters_dir.join(tag.cluster.as_str());
         let words = ["sh", &format!("~/.gpucl/slurm/{}/reach", scope_name(&scope)), &node.node, &node.socket];
-        let relay = Relay { login: self.login.target().await?.map(Box::new), command: words.map(str::to_owned).to_vec() };
+        let relay =
+            Relay { login: self.login.target().await?.map(Box::new), command: words.map(str::to_owned).to_vec() };
         let is_here = relay.login.is_none();
         Ok(HostPlace::Ssh {
             target: SshTarget {
@@ -390,7 +419,11 @@ impl Slurm {
                 identity_file: key_pair(&clusters, LOGIN_KEY).map(|pair| pair.file),
                 host_key: key_pair(&clusters, NODE_KEY).map(|pair| pair.public),
                 jump: None,
-                relay: Some(Box::new(if is_here { at_home(relay, &self.context.user_environment.home) } else { relay })),
+                relay: Some(Box::new(if is_here {
+                    at_home(relay, &self.context.user_environment.home)
+                } else {
+                    relay
+                })),
                 private_address: node.addresses.first().cloned(),
             },
             site: Box::new(Site {

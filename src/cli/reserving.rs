@@ -25,13 +25,21 @@ pub(crate) struct ProviderArgs {
     /// The entry in clouds.yaml
     #[arg(long, value_name = "NAME")]
     cloud: Option<String>,
+    /// The login machine of a Slurm cluster: NAME or USER@NAME, or `local`
+    #[arg(long, value_name = "NAME")]
+    login: Option<String>,
 }
 
 impl ProviderArgs {
     /// The selection as flags, for commands in hints.
     pub(crate) fn flags(&self) -> String {
-        let all =
-            [("provider", &self.provider), ("site", &self.site), ("project", &self.project), ("cloud", &self.cloud)];
+        let all = [
+            ("provider", &self.provider),
+            ("site", &self.site),
+            ("project", &self.project),
+            ("cloud", &self.cloud),
+            ("login", &self.login),
+        ];
         all.iter().filter_map(|(name, value)| value.as_ref().map(|value| format!(" --{name} {value}"))).collect()
     }
 
@@ -47,7 +55,9 @@ impl ProviderArgs {
             None => only_one()?,
         };
         let mut settings = Map::new();
-        for (key, value) in [("site", &self.site), ("project", &self.project), ("cloud", &self.cloud)] {
+        for (key, value) in
+            [("site", &self.site), ("project", &self.project), ("cloud", &self.cloud), ("host", &self.login)]
+        {
             settings.extend(value.clone().map(|value| (key.to_owned(), Value::String(value))));
         }
         Ok(LeaseSource { provider, settings: Value::Object(settings), place: String::new() })
@@ -88,7 +98,11 @@ pub(crate) fn open(app: &App, source: &LeaseSource, events: Bus) -> Result<Box<d
 
 fn checked(factory: &dyn Factory, name: &str, settings: &Value) -> Result<()> {
     let Some(wrong) = factory.check(settings, &[]).into_iter().next() else { return Ok(()) };
-    let flag = if wrong.path.is_empty() { String::new() } else { format!("--{}: ", wrong.path) };
+    let flag = match wrong.path.as_str() {
+        "" => String::new(),
+        "host" => "--login: ".to_owned(),
+        path => format!("--{path}: "),
+    };
     let error = usage(format!("open the provider `{name}`"), format!("{flag}{}", wrong.message));
     Err(if wrong.known.is_empty() { error } else { error.hint(format!("known here: {}", wrong.known.join(", "))) })
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{Acquired, Capability, Finding, Login, Manifest, Recorder, Reservations, Site};
+use super::{Acquired, Capability, Finding, Login, Manifest, Recorder, Reservations, Site, SiteFinding};
 use crate::error::Result;
 use crate::event::Bus;
 use crate::host::SshTarget;
@@ -308,6 +308,11 @@ pub trait Provider: Send + Sync {
 
     /// What is available, when, and at what price. Read-only.
     async fn offers(&self) -> Result<Vec<Offer>>;
+
+    /// Inspects the site: what clusters there depend on. Read-only.
+    async fn inspect_site(&self) -> Result<Vec<SiteFinding>> {
+        Ok(Vec::new())
+    }
 
     /// The existing resources of this scope, duplicates included. Read-only.
     ///

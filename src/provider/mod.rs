@@ -29,4 +29,4 @@ pub use recorder::{Acquired, Recorder};
 pub use reservation::{
     Booking, CalendarRow, EndAsk, HostFilter, Lease, LeaseAsk, LeaseState, Proposal, Reservations, StartAsk,
 };
-pub use site::{Packages, Site};
+pub use site::{Packages, Site, SiteFinding};

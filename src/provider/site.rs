@@ -15,6 +15,19 @@ pub enum Packages {
     Folder(String),
 }
 
+/// What was found of a site that clusters there depend on, for `gpucl doctor`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteFinding {
+    /// What was looked at: `sshd`.
+    pub what: &'static str,
+    /// Whether it is there and usable; `None` if clusters do without.
+    pub works: Option<bool>,
+    /// What was found.
+    pub saw: String,
+    /// What to do about it.
+    pub fix: Option<String>,
+}
+
 /// What is particular about a host beyond how it is reached. Empty for machines that gpucl may arrange as it likes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

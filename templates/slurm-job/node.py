@@ -264,6 +264,9 @@ class Node:
                 except OSError:
                     pass
             time.sleep(0.2)
+        if self.draining.is_set():
+            # Nothing writes any more.
+            self.save("final")
         self.leave_links()
         shutil.rmtree(self.own, ignore_errors=True)
         left = {

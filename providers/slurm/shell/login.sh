@@ -229,8 +229,9 @@ release() {
 offers() {
     find_slurm
     set_words
-    sinfo -h -N -o '%P|%G|%c|%m|%T|%l|%N' >"$words.nodes" 2>"$words" || { rm -f "$words.nodes"; failed "$words"; }
-    sort -u "$words.nodes" | sed 's/^/::node /'
+    sinfo -h -N -O PartitionName:64,Gres:160,GresUsed:160,CPUsState:32,Memory:16,StateLong:24,Time:24,NodeList:64 \
+        >"$words.nodes" 2>"$words" || { rm -f "$words.nodes"; failed "$words"; }
+    tr -s ' ' '|' <"$words.nodes" | sort -u | sed 's/^/::node /'
     rm -f "$words" "$words.nodes"
     echo "::seen"
 }

@@ -7,8 +7,12 @@ use serde::Serialize;
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::output::Table;
+use crate::cli::reserving::{self, ProviderArgs};
+use crate::error::{Error, ErrorKind};
 use crate::host::LocalHost;
 use crate::playbook::{self, Facts};
+use crate::provider::SiteFinding;
+use crate::state::LeaseSource;
 use crate::util::human;
 
 /// Disk space for a Ray environment, including its installation.
@@ -16,13 +20,16 @@ const ENVIRONMENT_BYTES: u64 = 1536 << 20;
 
 /// The arguments of `doctor`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    #[command(flatten)]
+    provider: ProviderArgs,
+}
 
 /// The result of one check.
 #[derive(Debug, Serialize)]
 struct Finding {
     /// What needs it, such as `local + native`.
-    needed_by: &'static str,
+    needed_by: String,
     /// The item that was checked.
     what: &'static str,
     state: State,
@@ -46,7 +53,10 @@ enum State {
 
 const LOCAL: &str = "local + native";
 
-pub(crate) async fn run(app: &App, _args: Args) -> anyhow::Result<u8> {
+pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
+    if !args.provider.is_open() {
+        return of_site(app, &args.provider.source()?).await;
+    }
     let host = LocalHost::new("local", nearest_folder(&app.paths.cache), app.host_environment())?;
     let facts = playbook::facts(&host).await?;
     let path = app.variable("PATH").unwrap_or_default();
@@ -62,21 +72,7 @@ pub(crate) async fn run(app: &App, _args: Args) -> anyhow::Result<u8> {
             "v": 1, "type": "doctor", "local_native": works, "facts": facts, "findings": findings,
         }));
     } else {
-        let mut table = Table::new(&["needed by", "what", "state", "saw"]);
-        for finding in &findings {
-            let state = match finding.state {
-                State::Ok => "ok",
-                State::Missing => "missing",
-                State::Optional => "optional",
-            };
-            table.row([finding.needed_by, finding.what, state, &finding.saw]);
-        }
-        app.ui.data(table);
-        for finding in &findings {
-            if let Some(fix) = &finding.fix {
-                app.ui.data(format_args!("fix for {}: {fix}", finding.what));
-            }
-        }
+        show(app, &findings);
         app.ui.data(if works {
             "the local provider with the native runtime works here"
         } else {
@@ -86,6 +82,63 @@ pub(crate) async fn run(app: &App, _args: Args) -> anyhow::Result<u8> {
     Ok(if works { exit_code::DONE } else { exit_code::FAILED })
 }
 
+/// Inspects a provider's site.
+async fn of_site(app: &App, source: &LeaseSource) -> anyhow::Result<u8> {
+    let provider = reserving::open(app, source, app.plain_events())?;
+    let found = provider.inspect_site().await?;
+    let name = &source.provider;
+    if found.is_empty() {
+        return Err(Error::new(ErrorKind::Unsupported, format!("inspect the site of the provider `{name}`"))
+            .because("there is nothing to inspect there")
+            .hint("gpucl doctor   # inspects this machine")
+            .into());
+    }
+    let state = |works| match works {
+        Some(true) => State::Ok,
+        Some(false) => State::Missing,
+        None => State::Optional,
+    };
+    let finding = |found: SiteFinding| Finding {
+        needed_by: name.clone(),
+        what: found.what,
+        state: state(found.works),
+        saw: found.saw,
+        fix: found.fix,
+    };
+    let findings: Vec<Finding> = found.into_iter().map(finding).collect();
+    let works = findings.iter().all(|finding| finding.state != State::Missing);
+    if app.json() {
+        app.ui.json(&serde_json::json!({
+            "v": 1, "type": "doctor_site", "provider": name, "works": works, "findings": findings,
+        }));
+    } else {
+        show(app, &findings);
+        app.ui.data(format_args!(
+            "clusters of the provider `{name}` {}",
+            if works { "work there" } else { "do not work there yet" }
+        ));
+    }
+    Ok(if works { exit_code::DONE } else { exit_code::FAILED })
+}
+
+fn show(app: &App, findings: &[Finding]) {
+    let mut table = Table::new(&["needed by", "what", "state", "saw"]);
+    for finding in findings {
+        let state = match finding.state {
+            State::Ok => "ok",
+            State::Missing => "missing",
+            State::Optional => "optional",
+        };
+        table.row([finding.needed_by.as_str(), finding.what, state, &finding.saw]);
+    }
+    app.ui.data(table);
+    for finding in findings {
+        if let Some(fix) = &finding.fix {
+            app.ui.data(format_args!("fix for {}: {fix}", finding.what));
+        }
+    }
+}
+
 fn python(facts: &Facts) -> Finding {
     let (state, saw) = match &facts.python {
         Some(python) if python.fits_ray() => (State::Ok, format!("{} ({})", python.version, python.path)),
@@ -93,12 +146,13 @@ fn python(facts: &Facts) -> Finding {
         None => (State::Missing, "none".to_owned()),
     };
     let fix = (state == State::Missing).then(|| "sudo apt-get install python3 python3-venv".to_owned());
-    Finding { needed_by: LOCAL, what: "python3", state, saw, fix }
+    Finding { needed_by: LOCAL.to_owned(), what: "python3", state, saw, fix }
 }
 
 /// Whether that Python can make virtual environments. Only running it shows: some systems ship half of `venv`.
 async fn venv(facts: &Facts) -> Finding {
-    let mut finding = Finding { needed_by: LOCAL, what: "venv", state: State::Ok, saw: String::new(), fix: None };
+    let mut finding =
+        Finding { needed_by: LOCAL.to_owned(), what: "venv", state: State::Ok, saw: String::new(), fix: None };
     if facts.uv.is_some() {
         "not needed: uv makes the environment".clone_into(&mut finding.saw);
         return finding;
@@ -131,14 +185,14 @@ fn tools(path: &str) -> Finding {
         let fix = "sudo apt-get install util-linux coreutils grep mawk".to_owned();
         (State::Missing, format!("without {}", missing.join(", ")), Some(fix))
     };
-    Finding { needed_by: LOCAL, what: "shell tools", state, saw, fix }
+    Finding { needed_by: LOCAL.to_owned(), what: "shell tools", state, saw, fix }
 }
 
 fn disk(app: &App, facts: &Facts) -> Finding {
     let enough = facts.disk_free >= ENVIRONMENT_BYTES || !complete(&app.paths.cache.join("environments")).is_empty();
     let folder = nearest_folder(&app.paths.cache);
     Finding {
-        needed_by: LOCAL,
+        needed_by: LOCAL.to_owned(),
         what: "disk",
         state: if enough { State::Ok } else { State::Missing },
         saw: format!("{} free in {}", human::bytes(facts.disk_free), folder.display()),
@@ -150,7 +204,7 @@ fn memory(facts: &Facts) -> Finding {
     // An idle head and one worker take about 1 GiB.
     let enough = facts.memory >= 2 << 30;
     Finding {
-        needed_by: LOCAL,
+        needed_by: LOCAL.to_owned(),
         what: "memory",
         state: if enough { State::Ok } else { State::Missing },
         saw: format!("{}; {} of shared memory free", human::bytes(facts.memory), human::bytes(facts.shm_free)),
@@ -165,7 +219,7 @@ fn environments(folder: &Path) -> Finding {
     } else {
         (State::Ok, made.join(", "))
     };
-    Finding { needed_by: LOCAL, what: "Ray environment", state, saw, fix: None }
+    Finding { needed_by: LOCAL.to_owned(), what: "Ray environment", state, saw, fix: None }
 }
 
 fn uv(facts: &Facts) -> Finding {
@@ -173,7 +227,7 @@ fn uv(facts: &Facts) -> Finding {
         Some(version) => (State::Ok, version.clone()),
         None => (State::Optional, "none; venv and pip do the same, but slower".to_owned()),
     };
-    Finding { needed_by: LOCAL, what: "uv", state, saw, fix: None }
+    Finding { needed_by: LOCAL.to_owned(), what: "uv", state, saw, fix: None }
 }
 
 fn gpus(facts: &Facts) -> Finding {
@@ -191,7 +245,7 @@ fn gpus(facts: &Facts) -> Finding {
     } else {
         (State::Ok, names.join(", "))
     };
-    Finding { needed_by: "GPU workers", what: "GPUs", state, saw, fix: None }
+    Finding { needed_by: "GPU workers".to_owned(), what: "GPUs", state, saw, fix: None }
 }
 
 fn ssh(path: &str) -> Finding {
@@ -199,13 +253,13 @@ fn ssh(path: &str) -> Finding {
         Some(path) => (State::Ok, path.display().to_string(), None),
         None => (State::Missing, "none".to_owned(), Some("sudo apt-get install openssh-client".to_owned())),
     };
-    Finding { needed_by: "hosts by SSH", what: "ssh client", state, saw, fix }
+    Finding { needed_by: "hosts by SSH".to_owned(), what: "ssh client", state, saw, fix }
 }
 
 fn docker(facts: &Facts) -> Finding {
     let here = facts.docker.as_ref().map_or_else(|| "none".to_owned(), |version| format!("docker {version}"));
     Finding {
-        needed_by: "docker runtime",
+        needed_by: "docker runtime".to_owned(),
         what: "docker",
         state: if facts.docker.is_some() { State::Ok } else { State::Optional },
         // This runtime runs nothing on this machine: `up` installs the engine on hosts that are reached by SSH.

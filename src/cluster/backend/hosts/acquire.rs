@@ -95,7 +95,21 @@ impl ProjectWorld {
         if !adopted.is_empty() {
             observed.resources.extend(config.provider.observe_adopted(&adopted).await?);
         }
+        self.observations().last_observed = Some((tokio::time::Instant::now(), observed.resources.clone()));
         Ok(observed)
+    }
+
+    /// Why a host that the provider made is no longer there, as of its last answer; `None` if it is, or was not asked.
+    pub(super) fn why_gone(&self, known: &ClusterState, host: &Key) -> Option<String> {
+        let made = self.makes_hosts() && known.items.get(host).is_some_and(|item| item.id.is_some());
+        let observations = self.observations();
+        let (_, resources) = observations.last_observed.as_ref().filter(|_| made)?;
+        match resources.iter().find(|found| found.key == *host) {
+            None => Some("its provider no longer has its host".to_owned()),
+            Some(found) if found.usable || found.coming => None,
+            Some(found) if found.detail.is_empty() => Some("its host can no longer be used".to_owned()),
+            Some(found) => Some(found.detail.clone()),
+        }
     }
 
     /// Finds the places of all existing hosts, acquired or standing. Returns their keys.

@@ -48,8 +48,19 @@ async fn one(world: &ProjectWorld, known: &ClusterState, host: &Key) -> FromOuts
             ports.extend(listening.iter().map(std::net::SocketAddr::port).filter(|port| (first..=last).contains(port)));
         }
     }
-    let Some(HostPlace::Ssh { target, .. }) = world.place_of(host) else {
-        return FromOutside { host: host.clone(), outcome: CheckOutcome::Noted, saw: "it is this machine".to_owned() };
+    let target = match world.place_of(host) {
+        Some(HostPlace::Ssh { target, .. }) => target,
+        Some(HostPlace::Local { .. }) => {
+            return FromOutside {
+                host: host.clone(),
+                outcome: CheckOutcome::Noted,
+                saw: "it is this machine".to_owned(),
+            };
+        }
+        None => {
+            let saw = "it is not known where it is".to_owned();
+            return FromOutside { host: host.clone(), outcome: CheckOutcome::Noted, saw };
+        }
     };
     let node = target.node.as_str();
     if is_loopback(node) {

@@ -118,11 +118,8 @@ fn with_observation(
     mut report: StatusReport,
     observed: Option<&Observed>,
 ) -> StatusReport {
-    // Deleted by someone else. A standing host is not created by the provider, so it cannot be gone.
-    let is_gone = |host: &Key| {
-        let made = world.makes_hosts() && state.items.get(host).is_some_and(|item| item.id.is_some());
-        made && observed.is_some_and(|observed| !observed.resources.iter().any(|found| found.key == *host))
-    };
+    // Deleted by someone else, or ended. A standing host is not created by the provider, so it cannot be gone.
+    let why_gone = |host: &Key| observed.and_then(|_| world.why_gone(state, host));
     let (mut running, is_here) = (0, state.is_here());
     let (node_is, by_hand) = (world.runtime().node_is(), state.stopped_by_hand());
     report.nodes.clear();
@@ -142,8 +139,7 @@ fn with_observation(
             pid: container.filter(|_| runs && is_here).and_then(|container| container.pid),
             age_seconds: container.filter(|_| runs).and_then(age),
             ended: match (container, &facts) {
-                (_, None) if is_gone(&node.host) => Some("its provider no longer has its host".to_owned()),
-                (_, None) => Some("its host does not answer".to_owned()),
+                (_, None) => Some(why_gone(&node.host).unwrap_or_else(|| "its host does not answer".to_owned())),
                 (None, _) if was_stopped(state, &node.host) => Some("it was stopped".to_owned()),
                 _ if !runs && by_hand.contains(&node.key) => Some(BY_HAND.to_owned()),
                 (None, _) => Some(format!("its {node_is} is missing")),
@@ -158,7 +154,7 @@ fn with_observation(
     for host in world.host_keys() {
         let (name, facts) = (host.display_name(), world.observed_facts(&host));
         let Some(facts) = facts else {
-            if is_gone(&host) { &mut report.gone_hosts } else { &mut report.silent_hosts }.push(name);
+            if why_gone(&host).is_some() { &mut report.gone_hosts } else { &mut report.silent_hosts }.push(name);
             continue;
         };
         if restarted(state, &host, &facts) {

@@ -67,11 +67,16 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
             report("gpu", &missing, CheckOutcome::Failed, "its check printed nothing".to_owned());
         }
         if lines.is_empty() {
-            let why = match known.items.get(&project_of(&host)) {
-                Some(_) => "what runs there is not what was last deployed",
-                None => "nothing of the cluster runs there",
-            };
-            report("checks", &host.display_name(), CheckOutcome::Failed, why.to_owned());
+            let why = world.why_gone(known, &host).unwrap_or_else(|| {
+                let is_deployed = known.items.contains_key(&project_of(&host));
+                let why = if is_deployed {
+                    "what runs there is not what was last deployed"
+                } else {
+                    "nothing of the cluster runs there"
+                };
+                why.to_owned()
+            });
+            report("checks", &host.display_name(), CheckOutcome::Failed, why);
         }
     }
     for (gpu, targets) in owners.iter().filter(|(_, targets)| targets.len() > 1) {
