@@ -149,7 +149,7 @@ async fn a_run_that_is_stopped_anywhere_leaves_nothing() {
 }
 
 /// The cases with their results, without times, as committed beside each provider.
-fn listing(results: &[CaseResult]) -> String {
+pub(crate) fn listing(results: &[CaseResult]) -> String {
     let line = |result: &CaseResult| match &result.outcome {
         Outcome::Passed => format!("{} passed\n", result.case.name()),
         Outcome::NotApplicable(capability) => format!("{} n/a: {capability}\n", result.case.name()),

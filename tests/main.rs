@@ -22,6 +22,7 @@ mod neighbour;
 mod programs;
 mod reaper;
 mod scenario;
+mod slurm;
 mod spec;
 mod store;
 mod support;

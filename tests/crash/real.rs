@@ -22,14 +22,23 @@ const SPEC: &str = "name: killed\nray: {workers: {count: 2}}\n";
 
 /// Starts the command and kills it as soon as the record stands in a journal; false when it ended before.
 fn kill_at(env: &TestEnv, arguments: &[&str], point: (&str, &str, &str)) -> bool {
-    let folder = env.home().join(".local/state/gpucl/clusters/killed");
+    kill_when(env, arguments, &env.home().join(".local/state/gpucl/clusters/killed"), point)
+}
+
+/// The same for the cluster whose state is in this folder.
+pub(crate) fn kill_when(
+    env: &TestEnv,
+    arguments: &[&str],
+    folder: &std::path::Path,
+    point: (&str, &str, &str),
+) -> bool {
     // Only what comes from now on counts.
-    let before = count(&folder, point);
+    let before = count(folder, point);
     let mut child =
         env.command(arguments).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
     let begin = Instant::now();
     loop {
-        if count(&folder, point) > before {
+        if count(folder, point) > before {
             child.kill().unwrap();
             child.wait().unwrap();
             return true;

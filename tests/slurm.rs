@@ -1,0 +1,8 @@
+//! The provider `slurm` on a real Slurm (`testbed/slurm`): from the queue to ready, and nothing left.
+
+mod contract;
+mod crash;
+mod limit;
+mod testbed;
+mod trouble;
+mod whole;

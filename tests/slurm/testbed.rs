@@ -1,0 +1,134 @@
+//! The testbed, started once; and what is left on it.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+
+use crate::support::TestEnv;
+
+/// The output of `testbed/slurm/up`.
+pub(super) fn testbed() -> &'static Value {
+    static UP: OnceLock<Value> = OnceLock::new();
+    UP.get_or_init(|| {
+        let output = Command::new(folder().join("up")).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let end: Vec<&str> = stderr.lines().rev().take(30).collect();
+        assert!(output.status.success(), "testbed/slurm/up: {end:#?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        serde_json::from_str(text.lines().last().unwrap()).unwrap()
+    })
+}
+
+fn folder() -> PathBuf {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/testbed/slurm").into()
+}
+
+/// One test at a time has the cluster, of all checkouts.
+pub(super) struct Turn(File);
+
+/// Takes the cluster, without jobs and files of an aborted test.
+pub(super) fn turn() -> Turn {
+    let _ = testbed();
+    let file = File::create(std::env::temp_dir().join("gpucl-slurm-tests.lock")).unwrap();
+    file.lock().unwrap();
+    clear();
+    Turn(file)
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        clear();
+        let _ = self.0.unlock();
+    }
+}
+
+/// Ends all jobs of the testbed's users that have a tag, and removes their folders.
+fn clear() {
+    for user in ["ada", "bob"] {
+        let _ = login(
+            user,
+            "squeue -h -u $(id -un) -o '%i %j' | sed -n 's/ gpucl-.*//p' | xargs -r scancel; \
+             n=0; while squeue -h -u $(id -un) -o %j | grep -q gpucl- && [ $n -lt 60 ]; do n=$((n + 1)); sleep 0.5; done; \
+             rm -rf ~/.gpucl ~/results",
+        );
+    }
+}
+
+/// Runs a command on the login machine; returns what it printed.
+#[track_caller]
+pub(super) fn login(user: &str, command: &str) -> String {
+    let output = Command::new(folder().join("login")).args([user, command]).output().unwrap();
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs a command on a machine of the cluster as root; returns what it printed.
+#[track_caller]
+pub(super) fn on(machine: &str, command: &str) -> String {
+    let output = Command::new(folder().join("exec")).args([machine, "sh", "-c", command]).output().unwrap();
+    assert!(output.status.success(), "{command} on {machine}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What is left of anybody's clusters: jobs, files in home folders, processes and files on nodes.
+pub(super) fn left() -> Vec<String> {
+    let mut left = Vec::new();
+    for user in ["ada", "bob"] {
+        let jobs = login(user, "squeue -h -u $(id -un) -o '%i %T %j' | grep gpucl- || true");
+        left.extend(jobs.lines().map(|job| format!("job {job}")));
+        left.extend(login(user, "ls -d ~/.gpucl 2>/dev/null || true").lines().map(str::to_owned));
+    }
+    for node in ["n1", "n2", "n3"] {
+        let files = on(node, "find /localscratch /tmp /dev/shm -mindepth 1 -maxdepth 2 2>/dev/null");
+        left.extend(files.lines().map(|file| format!("{node}:{file}")));
+        let processes = on(node, "ps -eo user:20,args | grep -E '^(ada|bob) ' || true");
+        left.extend(processes.lines().map(|line| format!("{node}: {line}")));
+    }
+    left
+}
+
+/// The settings of the provider for one of the testbed's users, with more of them.
+pub(super) fn settings(user: &str, more: &Value) -> Value {
+    let mut settings = json!({
+        "name": "slurm",
+        "host": testbed()["login"],
+        "user": user,
+        "identity_file": testbed()["identity"],
+        "host_key": testbed()["host_key"],
+        "hours": 0.5,
+    });
+    settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    settings
+}
+
+/// How the testbed's own guide has Python: from modules and the site's wheels.
+pub(super) fn python() -> Value {
+    json!({ "modules": ["python/3.12", "gcc/9.3.0", "arrow/23.0.0"], "packages": "site" })
+}
+
+/// Writes a spec with these settings of the provider, and so many nodes.
+pub(super) fn spec(env: &TestEnv, name: &str, settings: &Value, nodes: usize, more: &Value) -> PathBuf {
+    let hosts: Vec<Value> = (0..nodes).map(|_| json!({})).collect();
+    let mut spec = json!({
+        "name": name,
+        "runtime": "native",
+        "provider": settings,
+        "hosts": hosts,
+        "timeouts": { "ready": "8m", "start": "6m" },
+    });
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    env.write(&format!("{name}.yaml"), &spec.to_string())
+}
+
+/// A folder of environments with the testbed's ready Ray in it, so that a test need not install one. It stays.
+pub(super) fn ready_environments(user: &str) -> String {
+    login(
+        user,
+        "e=~/ready/ray-2.60.0-py3.12; mkdir -p $e && ln -sfn /opt/ray/* $e/ && \
+         printf 'ray 2.60.0\\nextras default,train,tune,serve\\n' >$e/.complete",
+    );
+    format!("/home/{user}/ready")
+}
