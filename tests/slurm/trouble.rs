@@ -53,10 +53,10 @@ fn a_job_that_can_never_start_is_not_waited_for() {
 fn a_job_in_the_queue_is_explained_and_can_be_cancelled() {
     let _turn = turn();
     let env = TestEnv::new();
-    let busy = login("ada", "sbatch --parsable -N3 --exclusive --wrap='sleep 300'");
-    until("it runs", 30, || login("ada", "squeue -h -o '%T %j'").contains("RUNNING wrap").then_some(()));
+    let busy = login("ada", "sbatch --parsable --job-name=gpucl-busy -N3 --exclusive --wrap='sleep 300'");
+    until("it runs", 30, || login("ada", "squeue -h -o '%T %j'").contains("RUNNING gpucl-busy").then_some(()));
     let spec = asks(&env, "queued", &json!({ "queue": "6s" }));
-    let up = env.run(&["up", &spec]).exits(1).says("did not start within 6s (`provider.queue`)");
+    let up = env.run(&["up", &spec]).exits(7).says("did not start within 6s (`provider.queue`)");
     assert!(up.stderr.contains("waiting for job") && up.stderr.contains("in its partition"), "{}", up.stderr);
     assert!(up.stderr.contains("goes on waiting"), "{}", up.stderr);
     env.run(&["down", "--yes", "-c", "queued"]).exits(0).prints("nothing of queued is left");
