@@ -27,7 +27,8 @@ pub struct Playbook {
     /// The variables and their defaults; one without a default is required.
     #[serde(default)]
     pub variables: BTreeMap<String, Option<String>>,
-    /// Shell libraries from `playbooks/lib/` that its steps may source with `. ./lib/NAME.sh`.
+    /// Shell libraries from `playbooks/lib/` that its steps may source with `. ./lib/NAME.sh`. One that no step sources is
+    /// not delivered.
     #[serde(default)]
     pub libraries: Vec<String>,
     /// The steps, in order.
@@ -74,7 +75,7 @@ pub struct StepDefinition {
     pub name: String,
     /// Shell code; when it succeeds, the step is skipped.
     pub unless: Option<String>,
-    /// The shell code to run.
+    /// The shell code to run; a step whose code renders to nothing is left out.
     pub run: String,
     /// A path; when it exists, the step is skipped.
     pub creates: Option<String>,
@@ -164,6 +165,10 @@ impl Playbook {
             };
             let fill_some =
                 |field: &str, text: &Option<String>| text.as_deref().map(|text| fill(field, text)).transpose();
+            let run = fill("run", &step.run)?;
+            if run.trim().is_empty() {
+                continue;
+            }
             let mut affected_paths = Vec::new();
             for touched in &step.affected_paths {
                 let text = fill("affected_paths", touched)?;
@@ -177,7 +182,7 @@ impl Playbook {
             steps.push(Step {
                 name: fill("name", &step.name)?,
                 unless: fill_some("unless", &step.unless)?,
-                run: fill("run", &step.run)?,
+                run,
                 creates: fill_some("creates", &step.creates)?,
                 reboot: step.reboot,
                 finally: step.finally,
@@ -189,8 +194,12 @@ impl Playbook {
                 errors,
             });
         }
-        let stage =
-            Stage { name: name.to_owned(), steps, files: self.files.clone(), variables, timeout, wants_facts: true };
+        let is_read = |file: &StageFile| {
+            let texts = steps.iter().flat_map(|step| step.unless.iter().chain([&step.run]));
+            texts.into_iter().any(|text| text.contains(&format!("./{}", file.path)))
+        };
+        let files = self.files.iter().filter(|file| is_read(file)).cloned().collect();
+        let stage = Stage { name: name.to_owned(), steps, files, variables, timeout, wants_facts: true };
         stage.check()?;
         Ok(stage)
     }
@@ -228,6 +237,14 @@ mod tests {
         assert_eq!((&*made.steps[0].name, made.steps[0].creates.as_deref()), ("get 1.0", Some("/x y/x")));
         assert!(stage(&[]).unwrap_err().to_string().contains("`folder` has no value"));
         assert_eq!(stage(&[("folders", "x")]).unwrap_err().hints(), ["did you mean `folder`?"]);
+        // A step without code is none.
+        let text_of = |run: &str| text.replace("run: 'echo \"$version\"'", &format!("run: '{run}'"));
+        let playbook = Playbook::parse(&text_of("{% if folder %}echo{% endif %}"), &origin()).unwrap();
+        let steps = |folder: &str| {
+            let given = BTreeMap::from([("folder".to_owned(), folder.to_owned())]);
+            playbook.stage("prepare", &given, Duration::from_secs(1)).unwrap().steps.len()
+        };
+        assert_eq!((steps("x"), steps("")), (1, 0));
         let wrong = Playbook::parse(&text.replace("{{ version }}", "{{ versoin }}"), &origin()).unwrap();
         let given = BTreeMap::from([("folder".to_owned(), "x".to_owned())]);
         assert!(wrong.stage("prepare", &given, Duration::from_secs(1)).unwrap_err().to_string().contains("versoin"));

@@ -388,16 +388,15 @@ impl<'a> Follower<'a> {
             .into_iter()
             .flat_map(|step| &step.errors)
             .find_map(|known| self.kept.iter().rev().find(|line| known.matches(line)).map(|line| (known, line.trim())));
-        let fill = |text: &str, line: &str| text.replace("{line}", line);
         let lines = last_lines(&self.kept);
         match known {
             Some((known, line)) => {
-                error = error.because(fill(&known.says, line));
+                error = error.because(known.fill(&known.says, line));
                 if known.says != "{line}" && !lines.is_empty() {
                     error = error.because(format!("its last lines were\n{lines}"));
                 }
                 if let Some(hint) = known.hint.as_ref().or(step.and_then(|step| step.hint.as_ref())) {
-                    error = error.hint(fill(hint, line));
+                    error = error.hint(known.fill(hint, line));
                 }
             }
             None => {

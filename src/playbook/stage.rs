@@ -61,9 +61,9 @@ pub struct Step {
 pub struct KnownError {
     /// Texts separated by `|`, one of which a line of output must contain; `.*` within one matches anything.
     pub matches: String,
-    /// What it means; `{line}` stands for the line that matched.
+    /// What it means; `{line}` stands for the line that matched, `{what}` for what the first `.*` stood for.
     pub says: String,
-    /// What to do; `{line}` stands for the line that matched.
+    /// What to do; with the same placeholders.
     #[serde(default)]
     pub hint: Option<String>,
 }
@@ -71,13 +71,26 @@ pub struct KnownError {
 impl KnownError {
     /// Whether this line shows this failure.
     pub fn matches(&self, line: &str) -> bool {
-        self.matches.split('|').any(|text| {
-            let mut rest = Some(line);
-            for part in text.split(".*") {
-                rest = rest.and_then(|line| line.split_once(part).map(|(_, rest)| rest));
+        self.what(line).is_some()
+    }
+
+    /// What the first `.*` stands for in this line, or nothing if there is none; `None` if the line does not match.
+    fn what<'a>(&self, line: &'a str) -> Option<&'a str> {
+        self.matches.split('|').find_map(|text| {
+            let mut parts = text.split(".*");
+            let (_, behind) = line.split_once(parts.next()?)?;
+            let Some(second) = parts.next() else { return Some("") };
+            let (what, mut rest) = if second.is_empty() { (behind, "") } else { behind.split_once(second)? };
+            for part in parts {
+                (_, rest) = rest.split_once(part)?;
             }
-            rest.is_some()
+            Some(what)
         })
+    }
+
+    /// A text with its placeholders filled in for this line.
+    pub(super) fn fill(&self, text: &str, line: &str) -> String {
+        text.replace("{what}", self.what(line).unwrap_or_default()).replace("{line}", line)
     }
 }
 
@@ -199,5 +212,10 @@ mod tests {
         assert!(known.matches("tar: write error: No space left on device"));
         assert!(known.matches("ERROR: Could not find a matching distribution for ray"));
         assert!(!known.matches("ERROR: distribution: Could not find"));
+        assert_eq!(
+            known.fill("no {what}: {line}", "Could not find a distribution"),
+            "no  a : Could not find a distribution"
+        );
+        assert_eq!(known.fill("{what}", "No space left"), "");
     }
 }

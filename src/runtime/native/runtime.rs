@@ -6,12 +6,14 @@
 
 mod checks;
 mod claim;
+mod source;
 mod stage;
 mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use self::source::Source;
 use super::layout::LONGEST_TEMP_DIR;
 use super::ports::BLOCK;
 use crate::error::{Error, ErrorKind, Result};
@@ -37,6 +39,7 @@ const CLEAN: &str = include_str!("shell/clean.sh");
 const WORKER: &str = include_str!("shell/worker.sh");
 const DATA: &str = include_str!("shell/data.sh");
 const LOGS: &str = include_str!("shell/logs.sh");
+const MODULES: &str = include_str!("shell/modules.sh");
 
 /// The address that all of Ray listens on.
 const LOOPBACK: &str = "127.0.0.1";
@@ -116,7 +119,10 @@ impl ProjectRuntime for NativeRuntime {
                 None => error.hint("leave it out, or set `runtime: docker`"),
             });
         }
+        let source = Source::of(spec, &host.site);
+        source.check()?;
         let mut variables = spec.playbooks.get(PLAYBOOK).cloned().unwrap_or_default();
+        variables.extend(source.variables());
         for (name, value) in
             [("ray_version", spec.ray.version.as_str()), ("environments", host.folders.environments.as_str())]
         {
@@ -126,7 +132,8 @@ impl ProjectRuntime for NativeRuntime {
             }
         }
         let limit = spec.timeouts.prepare.0;
-        let ray = playbook::load(library, PLAYBOOK)?.stage("prepare", &variables, limit)?;
+        let mut ray = playbook::load(library, PLAYBOOK)?.stage("prepare", &variables, limit)?;
+        source.leave_out(&mut ray);
         let mut stages = vec![ray];
         // The store runs beside the head, on the first host.
         let is_head = request.nodes.iter().all(|node| node.role != NodeRole::Head || node.host == host.key);
@@ -148,10 +155,14 @@ impl ProjectRuntime for NativeRuntime {
             run: "mkdir -p data".to_owned(),
             ..Step::default()
         };
+        let prelude = match Source::of(request.spec, &request.host.site).environment() {
+            "" => DATA.to_owned(),
+            modules => format!("home=$gpucl_home\n{modules}{DATA}"),
+        };
         data::filling(
             request,
             JobUser {
-                prelude: DATA,
+                prelude: &prelude,
                 by_image: "echo 'this runtime has no images'\nexit 1",
                 program: "fill.py",
                 before: vec![step],
@@ -202,18 +213,24 @@ impl ProjectRuntime for NativeRuntime {
 
     fn worker_script(&self, tag: &str, folders: &HostFolders, worker: &Tag, by_hand: ByHand) -> String {
         let limit = if by_hand == ByHand::Start { START_LIMIT } else { STOP_LIMIT };
-        by_hand.script(&header(tag, folders), &worker.to_string(), worker.key.as_str(), limit, WORKER)
+        by_hand.script(
+            &format!("{}{MODULES}", header(tag, folders)),
+            &worker.to_string(),
+            worker.key.as_str(),
+            limit,
+            WORKER,
+        )
     }
 
     fn stop_script(&self, tag: &str, folders: &HostFolders) -> String {
-        format!("{}{STOP}if stop_project; then echo ::stopped; fi\n", header(tag, folders))
+        format!("{}{MODULES}{STOP}if stop_project; then echo ::stopped; fi\n", header(tag, folders))
     }
 
     /// There are no data volumes. Ray's environment stays, as this user's clusters share it, unless `purge` is set.
     fn clean_script(&self, tag: &str, folders: &HostFolders, options: CleanOptions) -> String {
         let purge = if options.purge { "1" } else { "" };
         let header = header(tag, folders);
-        format!("{header}purge={purge}\nblock={BLOCK}\ndashboard=\n{PORTS}{STOP}{CLEAN}clean\n")
+        format!("{header}{MODULES}purge={purge}\nblock={BLOCK}\ndashboard=\n{PORTS}{STOP}{CLEAN}clean\n")
     }
 
     fn logs_script(&self, tag: &str, folders: &HostFolders, request: &LogRequest) -> String {
@@ -224,15 +241,18 @@ impl ProjectRuntime for NativeRuntime {
 
 /// The stage that makes the environment of a spec's `setup` from the Ray environment.
 fn of_setup(request: &PrepareRequest<'_>, spec: &SetupSpec) -> Result<Stage> {
+    let source = Source::of(request.spec, &request.host.site);
     let variables = [
         ("ray_version", request.spec.ray.version.clone()),
         ("tag", request.host.tag.clone()),
         ("setup", spec.digest()),
         ("index_url", spec.index_url.clone().unwrap_or_default()),
     ];
-    let variables = variables.map(|(name, value)| (name.to_owned(), value)).into();
+    let variables = variables.map(|(name, value)| (name.to_owned(), value));
+    let variables = variables.into_iter().chain(source.variables()).collect();
     let limit = request.spec.timeouts.prepare.0;
     let mut stage = playbook::load(request.library, SETUP_PLAYBOOK)?.stage("prepare", &variables, limit)?;
+    source.leave_out(&mut stage);
     for (path, text) in
         [("setup/requirements.txt", setup::requirements(spec)), ("setup/commands.sh", setup::commands(spec))]
     {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::claim::has_store;
 use super::claim::{blocks_of, ports_of_node};
+use super::source::Source;
 use super::stage::gpus_of;
 use super::{LOOPBACK, header, store};
 use crate::error::Result;
@@ -24,7 +25,11 @@ pub(super) fn checks(request: &DeployRequest<'_>, host: &HostInput, nodes: &[Nod
     let own = has_store(request, host).then(Key::object_store);
     let keys: Vec<&str> = nodes.iter().map(|node| &node.key).chain(&own).map(Key::as_str).collect();
     let blocks = blocks_of(request);
-    let mut text = format!("{}keys={}\n{CHECKS}", header(&host.tag, &host.folders), quote(&keys.join(" ")));
+    let modules = Source::of(request.spec, &host.site).environment();
+    // Packages that modules bring are found by variables, which isolated programs do not read.
+    let by_python = if modules.is_empty() { CHECKS.to_owned() } else { CHECKS.replace(" -I -B ", " -B ") };
+    let header = header(&host.tag, &host.folders);
+    let mut text = format!("{header}{modules}keys={}\n{by_python}", quote(&keys.join(" ")));
     let mut run = |check: &str, target: &str, program: &str, arguments: &[String]| {
         let words: Vec<String> = arguments.iter().map(|word| quote(word)).collect();
         text.push_str(&format!(

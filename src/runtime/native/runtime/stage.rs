@@ -8,6 +8,7 @@ use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
 use super::claim::{blocks_of, has_store, ports_of_node, store_ports};
+use super::source::Source;
 use super::{BLOCK, LOOPBACK, PROCESSES, links_of, store};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::StageFile;
@@ -53,11 +54,19 @@ fn launch_of(
         // The user's variables may name another store.
         launch.environment.entry(name.to_owned()).or_insert(value);
     }
+    let source = Source::of(request.spec, &host.site);
+    if !source.modules.is_empty() {
+        // The supervisor's, which has the modules' folders behind Ray's.
+        launch.environment.remove("PATH");
+    }
+    // The path of the environment is known only on the host.
     launch.digest = match request.spec.setup() {
-        // The path of its environment is known only on the host.
         Some(setup) => digest::of_json(&(&launch.argv, &launch.environment, setup.digest())),
         None => digest::of_json(&(&launch.argv, &launch.environment)),
     };
+    if !source.is_plain() {
+        launch.digest = digest::of_json(&(&launch.digest, &source.modules, &source.packages));
+    }
     launch.environment.insert("GPUCL_DIGEST".to_owned(), launch.digest.clone());
     Ok(launch)
 }
@@ -180,7 +189,8 @@ pub(super) fn deploy(
         ("keys".to_owned(), keys.join(" ")),
         ("stop_limit".to_owned(), timeouts.stop.0.as_secs().to_string()),
     ]);
-    let within = |script: &str| format!("home=$gpucl_home\n{PROCESSES}{script}");
+    let modules = Source::of(request.spec, &host.site).environment();
+    let within = |script: &str| format!("home=$gpucl_home\n{modules}{PROCESSES}{script}");
     let mut affected_paths: Vec<String> =
         nodes.iter().map(|node| format!("process {}", node.key.display_name())).collect();
     let blocks = blocks_of(request);
