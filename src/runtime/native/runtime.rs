@@ -107,6 +107,11 @@ impl ProjectRuntime for NativeRuntime {
         ports.blocks.values().map(|base| (*base, base + BLOCK - 1)).collect()
     }
 
+    fn ports_on_open_network(&self, ports: &HostPorts, nodes: &[NodeSpec]) -> Vec<(u16, u16)> {
+        let of_node = |node: &NodeSpec| spread::open_ports(node.role, claim::ports_of_node(&ports.blocks, node));
+        nodes.iter().flat_map(of_node).map(|[first, last]| (first, last)).collect()
+    }
+
     fn preparation(&self, request: &PrepareRequest<'_>) -> Result<Stage> {
         let PrepareRequest { spec, host, library, .. } = request;
         spread::refuse_closed_network(request)?;

@@ -67,8 +67,8 @@ pub(super) fn refuse_own_store(request: &PrepareRequest<'_>) -> Result<()> {
     }
     Err(Error::new(ErrorKind::Spec, "read `services.object_store`")
         .because("it listens on the loopback of the head's host alone, and this cluster's hosts are several machines")
-        .hint("use a folder that the site's machines share, such as your project's: jobs can write there directly")
-        .hint("or name a store that exists: `services: {object_store: {endpoint: URL, credentials_file: FILE}}`"))
+        .hint("leave it out and use a folder that the site's machines share: jobs can write there directly")
+        .hint("or name a store that exists: `services: {object_store: {external: {endpoint: URL, …}}}`"))
 }
 
 /// The ports of a node that other hosts need, as ranges with both ends included. The rest stays on the loopback.
