@@ -3,7 +3,8 @@
     python3 host.py supervise HOME      starts the nodes in `nodes.json`, watches them, and restarts workers that end
     python3 host.py wait HOME [KEY]     waits until every node answers, or this one; exits with 1 and the log of a node
                                         that ended or, on SIGTERM, of those that have not answered
-    python3 host.py closed HOME TARGET  checks that Ray listens on the loopback only
+    python3 host.py closed HOME TARGET  checks that Ray listens on the loopback only, and beyond it only where the
+                                        cluster's other hosts need it
 
 HOME is the host's folder. `nodes.json` in it has the command of each node, with placeholders for values known only
 here:
@@ -12,6 +13,9 @@ here:
     @links@     a folder of short paths: the paths of Ray's sockets must be short
     @ray_env@   Ray's virtual environment
     @store@     the program of the object store, if one runs here
+
+Where the cluster's hosts are several machines, `network` in it has this host's address for the others, and the ranges
+of ports of its nodes that they need; `answers` of a node then has ports by address.
 
 Each process of a node carries GPUCL_HOST, the host's tag, and GPUCL_TAG, its own. `run/KEY` has the state of a node,
 one line:
@@ -43,6 +47,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+from node import reachable
 from reaper import Record, ask_to_end, become_subreaper, carrying, end_adopted, end_node, is_reaper, read, started, variables
 
 # How often a worker is restarted before it is given up, unless it ran for LONG_ENOUGH seconds in between.
@@ -50,6 +55,7 @@ MOST_RESTARTS = 5
 LONG_ENOUGH = 300
 # Seconds that an earlier supervisor may take to release its lock.
 LETS_GO = 20
+LOOPBACK = "127.0.0.1"
 
 
 def fail(message):
@@ -316,13 +322,20 @@ def give_up_ports(folder, host, nodes):
             os.remove(path)
 
 
-def answers(port):
-    """Returns whether this loopback port accepts connections."""
+def answers(address, port):
+    """Returns whether this port accepts connections at an address of this host."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=2):
+        with socket.create_connection((address if address == LOOPBACK else reachable(address), port), timeout=2):
             return True
     except OSError:
         return False
+
+
+def answers_all(node):
+    """Returns whether all servers of a node that are waited for accept connections."""
+    ports = node["answers"]
+    by_address = ports if isinstance(ports, dict) else {LOOPBACK: ports}
+    return all(answers(address, port) for address, ports in by_address.items() for port in ports)
 
 
 def wait(home, only):
@@ -339,7 +352,7 @@ def wait(home, only):
                 show_log(node)
                 print(f"{node['name']} does not stay up: it ended with exit code {code}")
                 sys.exit(1)
-            if state != "running" or not all(answers(port) for port in node["answers"]):
+            if state != "running" or not answers_all(node):
                 left.append(node)
         if not left and only is None:
             # From now on, a worker that ends is restarted.
@@ -389,25 +402,47 @@ def listeners(pids):
     return found
 
 
-def closed(home, target):
-    """Checks that Ray listens on the loopback only; ports opened by tasks are reported but do not fail the check."""
-    host = json.loads(read(f"{home}/nodes.json"))
-    found = listeners(carrying("GPUCL_HOST", host["tag"]))
-    is_inner = lambda address: address.startswith("127.") or address in ("::1",) or address.startswith("::ffff:127.")
-    outside = sorted(f"{address}:{port}" for address, port in found if not is_inner(address))
-    is_ours = lambda port: any(first <= port <= last for first, last in host["ports"])
-    ours = sorted(f"{address}:{port}" for address, port in found if not is_inner(address) and is_ours(port))
-    inner = len(found) - len(outside)
-    if ours:
-        saw = f"Ray listens on {', '.join(ours)}: it is open to the network"
-    elif not inner:
-        saw = "no listening port was found"
+def is_inner(address):
+    """Returns whether an address is of the loopback."""
+    return address.startswith(("127.", "::ffff:127.")) or address == "::1"
+
+
+def judge(host, found):
+    """Decides from the addresses and ports that are listened on whether Ray is as closed as it has to be.
+
+    Ports opened by tasks are reported, and do not fail the check. Returns the decision, and what was seen.
+    """
+
+    def lies_in(port, ranges):
+        return any(first <= port <= last for first, last in ranges)
+
+    network = host.get("network") or {"address": None, "ports": []}
+    outside = sorted((address, port) for address, port in found if not is_inner(address))
+    ours = [(address, port) for address, port in outside if lies_in(port, host["ports"])]
+    needed = [(address, port) for address, port in ours if lies_in(port, network["ports"])]
+    wrong = [f"{address}:{port}" for address, port in ours if (address, port) not in needed]
+    tasks = [f"{address}:{port}" for address, port in outside if (address, port) not in ours]
+    if wrong:
+        saw = f"Ray listens on {', '.join(wrong)}: it is open to the network"
+        return False, saw + (", and no other host of the cluster needs it" if network["address"] else "")
+    if len(found) == len(outside):
+        return False, "no listening port was found" if not found else "no listening port of the loopback was found"
+    if needed:
+        more = f"on {network['address']}"
+        if any(address in ("0.0.0.0", "::") for address, _ in needed):
+            more += " and this host's other addresses"
+        count = len({port for _, port in needed})
+        saw = f"{len(found)} listening ports; {count} of Ray open {more} for the cluster's other hosts, with its token"
     else:
-        saw = f"{inner} listening ports, all on the loopback"
-    if outside and not ours:
-        saw += f"; tasks opened {', '.join(outside)}, which Ray does not protect"
-    line = {"check": "closed ports", "target": target, "ok": not ours and inner > 0, "saw": saw}
-    print(f"::check {json.dumps(line)}")
+        saw = f"{len(found) - len(outside)} listening ports, all on the loopback"
+    return True, saw + (f"; tasks opened {', '.join(tasks)}, which Ray does not protect" if tasks else "")
+
+
+def closed(home, target):
+    """Checks that Ray listens on the loopback only, and beyond it only where the cluster's other hosts need it."""
+    host = json.loads(read(f"{home}/nodes.json"))
+    ok, saw = judge(host, listeners(carrying("GPUCL_HOST", host["tag"])))
+    print(f"::check {json.dumps({'check': 'closed ports', 'target': target, 'ok': ok, 'saw': saw})}")
 
 
 def main():

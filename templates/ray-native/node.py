@@ -1,7 +1,7 @@
-"""Runs the `ray` command line for one node whose every server listens on the loopback only.
+"""Runs the `ray` command line for one node whose every server listens on the loopback only, or where it has to.
 
-    python node.py [--gpucl-wait SECONDS] start --head ...
-    python node.py [--gpucl-wait SECONDS] start --address=127.0.0.1:PORT ...
+    python node.py [--gpucl-wait SECONDS] [--gpucl-address ADDRESS] start --head ...
+    python node.py [--gpucl-wait SECONDS] [--gpucl-address ADDRESS] start --address=HEAD:PORT ...
 
 All other arguments are those of `ray`. What this adds, and why:
 
@@ -13,7 +13,13 @@ All other arguments are those of `ray`. What this adds, and why:
 * Ray starts its worker processes with `worker.py`, which adds the secrets of their job.
 * Ray starts the node's agent through `agent.py`, so that it finds the logs of the jobs on its own node.
 * Head and workers start at the same time: a worker imports Ray first, which takes seconds, and then waits until the
-  head's port accepts connections.
+  head's port accepts connections. The head may be on another machine that is ready much later.
+
+With `--gpucl-address`, the cluster's hosts are several machines, and ADDRESS is this one's on the network between them:
+an address, or a name that is resolved here. It replaces the value of `--node-ip-address`. The variable is 1 then. Ray
+opens its gRPC servers on all addresses and the agents' HTTP servers on this one (measured with Ray 2.60). What no other
+host needs is put back onto the loopback: the Ray Client server, and the metrics, which want no token (`inner.py`). The
+dashboard listens where `--dashboard-host` says.
 
 Those attributes are not an interface of Ray. When they are missing, this fails with a message instead of opening ports.
 """
@@ -44,9 +50,33 @@ def head_address(arguments):
     return None
 
 
+def reachable(name):
+    """Returns the address of a name, or of an address, that other machines can reach; IPv4 comes first.
+
+    Raises OSError when there is none: many machines know their own name only as 127.0.1.1.
+    """
+    found = socket.getaddrinfo(name, None, proto=socket.IPPROTO_TCP)
+    found.sort(key=lambda one: one[0] != socket.AF_INET)
+    outer = [one[4][0] for one in found if not one[4][0].startswith("127.") and one[4][0] != "::1"]
+    if not outer:
+        raise OSError(f"{name} is only the loopback here ({', '.join(sorted({one[4][0] for one in found}))})")
+    return outer[0]
+
+
+def split(address):
+    """Returns the host and the port of HOST:PORT; the host of IPv6 is in brackets there."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), port
+
+
+def joined(host, port):
+    """Returns HOST:PORT, with IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def wait_for(address, seconds):
     """Waits until something accepts connections at the address."""
-    host, _, port = address.rpartition(":")
+    host, port = split(address)
     end = time.monotonic() + seconds
     while True:
         try:
@@ -80,8 +110,56 @@ def wait_for_head_node(address, seconds):
     fail(f"the head at {address} did not become a node of its own cluster within {seconds:g} seconds")
 
 
-def prepare_ray():
-    """Imports Ray and patches it to stay on the loopback; returns the entry point of its command line."""
+def with_address(arguments, own, seconds):
+    """Returns the arguments with the node's own address, and with the head's instead of its name."""
+    arguments = list(arguments)
+    try:
+        arguments[arguments.index("--node-ip-address") + 1] = reachable(own)
+    except (ValueError, IndexError):
+        fail("--gpucl-address needs --node-ip-address, which it replaces")
+    except OSError as error:
+        fail(f"this host has no address for the others: {error}")
+    if "--address" in arguments[:-1]:
+        at = arguments.index("--address") + 1
+        host, port = split(arguments[at])
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                arguments[at] = joined(reachable(host), port)
+                break
+            except OSError as error:
+                if time.monotonic() > end:
+                    fail(f"the address of the head's host is not known here: {error}")
+            time.sleep(1)
+    return arguments
+
+
+def keep_inside(services, constants, here):
+    """Patches Ray so that what no other host needs stays on the loopback although the node's address is another."""
+    start = services.start_ray_process
+
+    def start_inside(command, process_type, *rest, **named):
+        command = list(command)
+        if process_type == constants.PROCESS_TYPE_RAY_CLIENT_SERVER:
+            hosts = [at for at, word in enumerate(command) if word.startswith("--host=")]
+            if len(hosts) != 1:
+                fail("the Ray Client server takes no --host: gpucl does not know how to keep it on the loopback")
+            command[hosts[0]] = f"--host={LOOPBACK}"
+        elif process_type in (constants.PROCESS_TYPE_MONITOR, constants.PROCESS_TYPE_DASHBOARD):
+            scripts = [at for at, word in enumerate(command) if word.endswith(".py")]
+            if not scripts:
+                fail(f"the process {process_type} of Ray is no script: gpucl does not know how to keep it on the loopback")
+            command.insert(scripts[0], os.path.join(here, "inner.py"))
+        return start(command, process_type, *rest, **named)
+
+    services.start_ray_process = start_inside
+
+
+def prepare_ray(own):
+    """Imports Ray and patches it to stay on the loopback, except where other hosts need it at the address `own`.
+
+    Returns the entry point of its command line.
+    """
     try:
         import ray
     except ImportError as error:
@@ -100,6 +178,10 @@ def prepare_ray():
         (constants, "PROCESS_TYPE_DASHBOARD_AGENT"),
         (services, "_build_python_executable_command_memory_profileable"),
         (services, "get_node_ip_address"),
+        (services, "start_ray_process"),
+        (constants, "PROCESS_TYPE_RAY_CLIENT_SERVER"),
+        (constants, "PROCESS_TYPE_MONITOR"),
+        (constants, "PROCESS_TYPE_DASHBOARD"),
     ):
         if not hasattr(module, name):
             fail(f"{moved}: {module.__name__} has no {name}")
@@ -110,29 +192,42 @@ def prepare_ray():
 
     def command_of(component, *rest, **named):
         command = python_command(component, *rest, **named)
-        agent = component == constants.PROCESS_TYPE_DASHBOARD_AGENT
-        return [*command, os.path.join(here, "agent.py")] if agent else command
+        if component != constants.PROCESS_TYPE_DASHBOARD_AGENT:
+            return command
+        inner = [os.path.join(here, "inner.py")] if own else []
+        return [*command, *inner, os.path.join(here, "agent.py")]
 
     services._build_python_executable_command_memory_profileable = command_of
     constants.ENABLE_RAY_CLUSTER = True
-    services.get_node_ip_address = lambda *_, **__: LOOPBACK
+    services.get_node_ip_address = lambda *_, **__: own or LOOPBACK
+    if own:
+        keep_inside(services, constants, here)
     return main
 
 
 def main():
-    """Removes our own argument and runs `ray`."""
-    if os.environ.get("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER") != "0":
-        fail("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 is not set, so Ray would listen on all addresses")
-    seconds = 60.0
+    """Removes our own arguments and runs `ray`."""
+    seconds, own = 60.0, None
     arguments = sys.argv[1:]
-    if arguments[:1] == ["--gpucl-wait"] and len(arguments) > 1:
+    while arguments[:1] in (["--gpucl-wait"], ["--gpucl-address"]) and len(arguments) > 1:
+        name, value, *arguments = arguments
+        if name == "--gpucl-address":
+            own = value
+            continue
         try:
-            seconds = float(arguments[1])
+            seconds = float(value)
         except ValueError:
-            fail(f"--gpucl-wait takes a number of seconds, not {arguments[1]!r}")
-        arguments = arguments[2:]
+            fail(f"--gpucl-wait takes a number of seconds, not {value!r}")
+    variable = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+    if own is None and os.environ.get(variable) != "0":
+        fail(f"{variable}=0 is not set, so Ray would listen on all addresses")
+    if own is not None and os.environ.get(variable) != "1":
+        fail(f"{variable}=1 is not set, so Ray would not join other hosts")
+    if own is not None:
+        arguments = with_address(arguments, own, seconds)
+        own = arguments[arguments.index("--node-ip-address") + 1]
     sys.argv = ["ray", *arguments]
-    ray_main = prepare_ray()
+    ray_main = prepare_ray(own)
     address = head_address(arguments)
     if address is not None:
         wait_for(address, seconds)

@@ -15,7 +15,7 @@ fn provider(env: &TestEnv, user: &str) -> Box<dyn Provider> {
     let context = Context {
         data_dir: env.home().join("data"),
         cache_dir: env.home().join(format!("cache-{user}")),
-        runtime_dir: env.root().join("run"),
+        runtime_dir: env.root().join("sockets"),
         clusters_dir: env.root().join(format!("clusters-{user}")),
         user_environment: UserEnvironment { home: env.home(), ..UserEnvironment::default() },
         events,

@@ -22,7 +22,7 @@ fn what_slurm_refuses_is_quoted_and_explained() {
         (json!({ "partition": "nope" }), "invalid partition", "sinfo"),
         (json!({ "gpus": "h100:1" }), "configuration is not available", "gpucl offers"),
         (json!({ "gpus": "a100:9" }), "configuration is not available", "gpucl offers"),
-        (json!({ "memory": "900GiB" }), "Memory specification can not be satisfied", "provider: {memory: …}"),
+        (json!({ "memory": "900GiB" }), "configuration is not available", "less memory"),
         (json!({ "constraint": "nope" }), "Invalid feature", "sinfo"),
         (json!({ "reservation": "nope" }), "eservation", "scontrol show reservation"),
     ] {

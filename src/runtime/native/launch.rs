@@ -33,14 +33,19 @@ pub struct Launch {
     pub log: PathBuf,
 }
 
-/// The address of the head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeadAddress {
-    /// The port of its GCS on the loopback.
-    pub gcs: u16,
+/// Where the servers of a node listen, and where it finds its head.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Network {
+    /// Its ports.
+    pub ports: NodePorts,
+    /// The address or name at which its host is reached by the cluster's other hosts; `None` when the whole cluster is
+    /// on the loopback of one machine.
+    pub address: Option<String>,
+    /// Address and port of the head's GCS.
+    pub gcs: String,
 }
 
-/// The address that all of Ray listens on.
+/// The address that all of Ray listens on, unless the cluster's hosts are several machines.
 const LOOPBACK: &str = "127.0.0.1";
 
 /// Builds the launch of a node; `gpus` are the UUIDs of its GPUs.
@@ -49,10 +54,10 @@ pub fn launch(
     node: &NodeSpec,
     layout: &Layout,
     ray_env: &Path,
-    ports: NodePorts,
-    head: HeadAddress,
+    network: &Network,
     gpus: &[String],
 ) -> Launch {
+    let ports = network.ports;
     let python = ray_env.join("bin/python").display().to_string();
     let mut argv = vec![python.clone(), "-I".to_owned(), "-B".to_owned(), layout.reaper_script().display().to_string()];
     argv.extend(["run".to_owned(), layout.home().display().to_string(), node.key.to_string()]);
@@ -65,7 +70,7 @@ pub fn launch(
             flag("dashboard-port", ports.dashboard.to_string());
             flag("ray-client-server-port", ports.client().to_string());
         }
-        NodeRole::Worker => flag("address", format!("{LOOPBACK}:{}", head.gcs)),
+        NodeRole::Worker => flag("address", network.gcs.clone()),
     }
     let (first, last) = ports.workers();
     let mut resources = node.resources.clone();
@@ -74,7 +79,7 @@ pub fn launch(
     let mut labels = node.labels.clone();
     labels.insert(NAME_LABEL.to_owned(), node.key.display_name());
     for (name, value) in [
-        ("node-ip-address", LOOPBACK.to_owned()),
+        ("node-ip-address", network.address.clone().unwrap_or_else(|| LOOPBACK.to_owned())),
         ("node-manager-port", ports.node_manager().to_string()),
         ("object-manager-port", ports.object_manager().to_string()),
         ("metrics-export-port", ports.metrics().to_string()),
@@ -108,7 +113,7 @@ pub fn launch(
         ("RAY_AUTH_MODE", "token".to_owned()),
         ("RAY_AUTH_TOKEN_PATH", layout.token().display().to_string()),
         // Ray's own option to stay on the loopback; see the launcher, `node.py`.
-        ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0".to_owned()),
+        ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", u8::from(network.address.is_some()).to_string()),
         ("RAY_USAGE_STATS_ENABLED", "0".to_owned()),
         ("AUTOSCALER_METRIC_PORT", ports.autoscaler_metrics().to_string()),
         ("DASHBOARD_METRIC_PORT", ports.dashboard_metrics().to_string()),

@@ -2,11 +2,13 @@
 //! installation.
 //!
 //! A supervisor on each host (`templates/ray-native/host.py`) does there what the agent does on this machine. All of
-//! Ray stays on the loopback: without root no firewall could protect ports open to the network.
+//! Ray stays on the loopback: without root no firewall could protect ports open to the network. Only where a site opens
+//! the network between a cluster's hosts may they be several machines ([`spread`]).
 
 mod checks;
 mod claim;
 mod source;
+mod spread;
 mod stage;
 mod store;
 
@@ -24,8 +26,8 @@ use crate::render::{quote, quote_path};
 use crate::runtime::compose::look_inside;
 use crate::runtime::data::{self, JobUser};
 use crate::runtime::project::{
-    ByHand, CleanOptions, DeployRequest, Deployment, Filling, HostFolders, HostInput, LogRequest, Others, Page,
-    PrepareRequest, ProjectRuntime, nodes_of, setup,
+    ByHand, CleanOptions, DeployRequest, Deployment, Filling, HostFolders, HostInput, LogRequest, Page, PrepareRequest,
+    ProjectRuntime, nodes_of, setup,
 };
 use crate::spec::{NodeRole, NodeSpec, SetupSpec, Spec};
 use crate::state::HostPorts;
@@ -41,7 +43,7 @@ const DATA: &str = include_str!("shell/data.sh");
 const LOGS: &str = include_str!("shell/logs.sh");
 const MODULES: &str = include_str!("shell/modules.sh");
 
-/// The address that all of Ray listens on.
+/// The address that all of Ray listens on, except what a spread cluster's hosts need of each other ([`spread`]).
 const LOOPBACK: &str = "127.0.0.1";
 /// How long a node may take to end after SIGTERM, in seconds, before it is killed.
 const GRACE: u32 = 10;
@@ -108,9 +110,15 @@ impl ProjectRuntime for NativeRuntime {
         ports.blocks.values().map(|base| (*base, base + BLOCK - 1)).collect()
     }
 
+    fn ports_on_open_network(&self, ports: &HostPorts, nodes: &[NodeSpec]) -> Vec<(u16, u16)> {
+        let of_node = |node: &NodeSpec| spread::open_ports(node.role, claim::ports_of_node(&ports.blocks, node));
+        nodes.iter().flat_map(of_node).map(|[first, last]| (first, last)).collect()
+    }
+
     fn preparation(&self, request: &PrepareRequest<'_>) -> Result<Stage> {
         let PrepareRequest { spec, host, library, .. } = request;
-        on_one_machine(request)?;
+        spread::refuse_closed_network(request)?;
+        spread::refuse_own_store(request)?;
         if let Some(odd) = spec.playbooks.keys().find(|name| *name != PLAYBOOK) {
             let error = Error::new(ErrorKind::Spec, format!("read `playbooks.{odd}`"))
                 .because(format!("the runtime `native` has no playbook `{odd}`; it has {PLAYBOOK}"));
@@ -288,18 +296,6 @@ fn links_of(folders: &HostFolders) -> &str {
 /// The name of a host's short link, the same as in [`Layout`](super::Layout).
 fn link_of(tag: &str) -> String {
     digest::short(tag.as_bytes())[..6].to_owned()
-}
-
-/// Rejects hosts that would need a network between them: Ray would open its ports to everybody.
-fn on_one_machine(request: &PrepareRequest<'_>) -> Result<()> {
-    let own = request.host;
-    let is_near = |other: &HostInput| other.address == LOOPBACK && other.facts.boot_id == own.facts.boot_id;
-    if request.others == Others::None || request.hosts.iter().all(is_near) {
-        return Ok(());
-    }
-    Err(Error::new(ErrorKind::Unsupported, format!("prepare {} for the runtime `native`", own.key.display_name()))
-        .because("its hosts are several machines, and without root nothing can close Ray's ports to others")
-        .hint("use `runtime: docker`, which sets a firewall, or a single host"))
 }
 
 #[cfg(test)]

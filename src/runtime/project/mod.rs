@@ -93,6 +93,13 @@ pub trait ProjectRuntime: Send + Sync {
     /// The ports of a host, other than those of the pages, that could be reachable from outside, as ranges.
     fn ray_ports(&self, ports: &HostPorts, nodes: &[NodeSpec], is_head: bool, hosts: usize) -> Vec<(u16, u16)>;
 
+    /// Of the ports of a host, those that the cluster's other hosts need where their site opens the network between
+    /// them, as ranges with both ends included.
+    fn ports_on_open_network(&self, ports: &HostPorts, nodes: &[NodeSpec]) -> Vec<(u16, u16)> {
+        let _ = (ports, nodes);
+        Vec::new()
+    }
+
     /// The stage that prepares a host for a project.
     ///
     /// # Errors

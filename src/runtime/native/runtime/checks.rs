@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::claim::has_store;
 use super::claim::{blocks_of, ports_of_node};
 use super::source::Source;
-use super::stage::gpus_of;
-use super::{LOOPBACK, header, store};
+use super::stage::{gcs, gpus_of};
+use super::{LOOPBACK, header, spread, store};
 use crate::error::Result;
 use crate::name::Key;
 use crate::render::quote;
@@ -30,6 +30,11 @@ pub(super) fn checks(request: &DeployRequest<'_>, host: &HostInput, nodes: &[Nod
     let by_python = if modules.is_empty() { CHECKS.to_owned() } else { CHECKS.replace(" -I -B ", " -B ") };
     let header = header(&host.tag, &host.folders);
     let mut text = format!("{header}{modules}keys={}\n{by_python}", quote(&keys.join(" ")));
+    let reached_at = |host: &Key| spread::address_of(request.hosts, host).unwrap_or_else(|| LOOPBACK.to_owned());
+    if spread::is_spread(request.hosts) {
+        // As the nodes have it: with 0, Ray would take the loopback for every node's address.
+        text.push_str("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=1\n");
+    }
     let mut run = |check: &str, target: &str, program: &str, arguments: &[String]| {
         let words: Vec<String> = arguments.iter().map(|word| quote(word)).collect();
         text.push_str(&format!(
@@ -42,8 +47,8 @@ pub(super) fn checks(request: &DeployRequest<'_>, host: &HostInput, nodes: &[Nod
     };
     if nodes.iter().any(|node| node.role == NodeRole::Head) {
         let agent = |node: &NodeSpec| {
-            let port = ports_of_node(&blocks, node).agent_http();
-            json!({"target": node.key.display_name(), "url": format!("http://{LOOPBACK}:{port}/api/jobs/")})
+            let at = spread::with_port(&reached_at(&node.host), ports_of_node(&blocks, node).agent_http());
+            json!({"target": node.key.display_name(), "url": format!("http://{at}/api/jobs/")})
         };
         let head = nodes.iter().find(|node| node.role == NodeRole::Head).map(|head| ports_of_node(&blocks, head));
         let head = head.unwrap_or_default();
@@ -71,7 +76,7 @@ pub(super) fn checks(request: &DeployRequest<'_>, host: &HostInput, nodes: &[Nod
             }));
         }
         let want = json!({
-            "address": format!("{LOOPBACK}:{}", head.gcs()),
+            "address": gcs(request, &blocks),
             "workers": workers,
             "grpc_ports": [head.gcs()],
             "timeout_s": CHECK_LIMIT,

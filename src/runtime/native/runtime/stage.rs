@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::claim::{blocks_of, has_store, ports_of_node, store_ports};
 use super::source::Source;
-use super::{BLOCK, LOOPBACK, PROCESSES, links_of, store};
+use super::{BLOCK, LOOPBACK, PROCESSES, links_of, spread, store};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::StageFile;
 use crate::name::{Key, Scope};
 use crate::playbook::{KnownError, Stage, Step, Vendor};
 use crate::runtime::native::ports::StorePorts;
-use crate::runtime::native::{HeadAddress, Launch, Layout, launch};
+use crate::runtime::native::{Launch, Layout, Network, launch};
 use crate::runtime::project::{DeployRequest, HostInput};
 use crate::spec::{NodeRole, NodeSpec};
 use crate::util::digest;
@@ -39,16 +39,17 @@ fn launch_of(
     node: &NodeSpec,
 ) -> Result<Launch> {
     let layout = layout_of(request.scope, &host.key);
-    let ports = ports_of_node(blocks, node);
     let gpus = gpus_of(host, node)?;
-    let head = HeadAddress { gcs: blocks.get(&Key::head()).copied().unwrap_or_default() };
-    let mut launch = launch(request.scope, node, &layout, Path::new(RAY_ENV), ports, head, &gpus);
+    let address = spread::address_of(request.hosts, &host.key);
+    let network = Network { ports: ports_of_node(blocks, node), address: address.clone(), gcs: gcs(request, blocks) };
+    let mut launch = launch(request.scope, node, &layout, Path::new(RAY_ENV), &network, &gpus);
     // Its head may be on a host that becomes ready much later.
     let timeouts = &request.spec.timeouts;
     let wait = (timeouts.start.0 + timeouts.ready.0).as_secs().to_string();
     let launcher = layout.node_script().display().to_string();
     let behind = launch.argv.iter().position(|word| *word == launcher).map_or(launch.argv.len(), |at| at + 1);
-    launch.argv.splice(behind..behind, ["--gpucl-wait".to_owned(), wait]);
+    let own = address.into_iter().flat_map(|address| ["--gpucl-address".to_owned(), address]);
+    launch.argv.splice(behind..behind, ["--gpucl-wait".to_owned(), wait].into_iter().chain(own));
     launch.environment.insert("GPUCL_HOST".to_owned(), host.tag.clone());
     for (name, value) in store::environment(request, &layout, blocks) {
         // The user's variables may name another store.
@@ -69,6 +70,14 @@ fn launch_of(
     }
     launch.environment.insert("GPUCL_DIGEST".to_owned(), launch.digest.clone());
     Ok(launch)
+}
+
+/// Address and port of the head's GCS, as nodes reach it.
+pub(super) fn gcs(request: &DeployRequest<'_>, blocks: &BTreeMap<Key, u16>) -> String {
+    let port = blocks.get(&Key::head()).copied().unwrap_or_default();
+    let host = request.nodes.iter().find(|node| node.role == NodeRole::Head).map(|head| &head.host);
+    let address = host.and_then(|host| spread::address_of(request.hosts, host));
+    spread::with_port(address.as_deref().unwrap_or(LOOPBACK), port)
 }
 
 fn layout_of(scope: &Scope, host: &Key) -> Layout {
@@ -108,15 +117,20 @@ fn nodes_file(
     let layout = layout_of(request.scope, &host.key);
     let mut launches = Vec::new();
     let blocks = blocks_of(request);
-    let (mut ranges, mut digests) = (Vec::new(), BTreeMap::new());
+    let (mut ranges, mut open, mut digests) = (Vec::new(), Vec::new(), BTreeMap::new());
+    let address = spread::address_of(request.hosts, &host.key);
     for node in nodes {
         let launch = launch_of(request, host, &blocks, node)?;
         let ports = ports_of_node(&blocks, node);
         digests.insert(node.key.clone(), launch.digest.clone());
         ranges.push([ports.base, ports.base + BLOCK - 1]);
-        let answers = match node.role {
-            NodeRole::Head => vec![ports.gcs(), ports.dashboard, ports.client(), ports.agent_http()],
-            NodeRole::Worker => vec![ports.node_manager(), ports.agent_http()],
+        let answers = match (&address, node.role) {
+            (Some(address), role) => {
+                open.extend(spread::open_ports(role, ports));
+                spread::answers(role, ports, address)
+            }
+            (None, NodeRole::Head) => json!([ports.gcs(), ports.dashboard, ports.client(), ports.agent_http()]),
+            (None, NodeRole::Worker) => json!([ports.node_manager(), ports.agent_http()]),
         };
         launches.push(json!({
             "key": node.key,
@@ -136,7 +150,7 @@ fn nodes_file(
         ranges.push([base, base + StorePorts::COUNT - 1]);
         launches.push(launch);
     }
-    let file = json!({
+    let mut file = json!({
         "v": 1,
         "tag": host.tag,
         "links": links_of(&host.folders),
@@ -145,6 +159,9 @@ fn nodes_file(
         "grace": request.spec.timeouts.stop.0.as_secs(),
         "nodes": launches,
     });
+    if let Some(address) = address {
+        file["network"] = json!({"address": address, "ports": open});
+    }
     Ok((file, digests))
 }
 
@@ -162,6 +179,7 @@ pub(super) fn deploy(
         ("node.py", "templates/ray-native/node.py"),
         ("worker.py", "templates/ray-native/worker.py"),
         ("agent.py", "templates/ray-native/agent.py"),
+        ("inner.py", "templates/ray-native/inner.py"),
         ("host.py", "templates/ray-native/host.py"),
         ("probe.py", "templates/ray-native/probe.py"),
         // The HTTP checks of a cluster are the same as in containers.
@@ -202,6 +220,11 @@ pub(super) fn deploy(
     if is_head {
         let head = ports_of_node(&blocks, &nodes[0]);
         affected_paths.push(format!("port {LOOPBACK}:{}", head.dashboard));
+    }
+    if let Some(address) = spread::address_of(request.hosts, &host.key) {
+        // Each node's block, of which Ray opens some.
+        let bases = nodes.iter().map(|node| ports_of_node(&blocks, node).base);
+        affected_paths.extend(bases.map(|base| format!("ports {base} to {} of {address}", base + BLOCK - 1)));
     }
     let start = Step {
         name: "start the nodes".to_owned(),

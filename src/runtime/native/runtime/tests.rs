@@ -6,6 +6,7 @@ use crate::name::Scope;
 use crate::playbook::Facts;
 use crate::provider::Site;
 use crate::render::Library;
+use crate::runtime::project::Others;
 use crate::secret::Secrets;
 use crate::state::Pages;
 
