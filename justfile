@@ -51,6 +51,10 @@ slurm-up:
 slurm-down:
     testbed/slurm/down
 
+# every test of the provider `slurm`, `kill -9` at all points and calls cut off at all of them too (ten minutes)
+slurm: slurm-up
+    GPUCL_POINTS=all cargo test --test main slurm:: -- --ignored --nocapture --test-threads=1
+
 # the conformance suite on the real services: twenty minutes; nothing else may use the testbed
 chameleon-check: openstack-up
     cargo test --test main chameleon_keeps_the_contract_on_the_real_services -- --ignored --nocapture

@@ -57,7 +57,7 @@ save_modules() {
       found=yes
       break
     fi
-    # Of several failures, the one with words of `module` itself is told.
+    # Of several failures, the one with words of `module` itself is shown.
     if grep -q 'cannot be loaded$' "$new.out"; then mv -f "$new.out" "$new.words"; fi
   done
   if [ -z "$found" ]; then

@@ -127,7 +127,7 @@ mod tests {
         .map(str::to_owned)
         .to_vec();
         let offers = read(&lines, "site");
-        let told: Vec<(&str, String, &str, &str)> = offers
+        let shown: Vec<(&str, String, &str, &str)> = offers
             .iter()
             .map(|offer| {
                 let gpus: Vec<String> = offer.gpus.iter().map(GpuOffer::describe).collect();
@@ -136,7 +136,7 @@ mod tests {
             .collect();
         let later = "after a wait in the queue";
         assert_eq!(
-            told,
+            shown,
             [
                 ("cpu", String::new(), "site: 0 of 1 node with free CPUs, at most 10m", later),
                 (

@@ -59,7 +59,7 @@ fn findings(lines: &[String]) -> Vec<SiteFinding> {
     let mut sshd = found("sshd", Some(!fact("sshd").is_empty()), there("sshd", "none"));
     if fact("sshd").is_empty() {
         sshd.fix = Some(
-            "gpucl runs the nodes' own `sshd` as you, without root: ask the site for the package openssh-server"
+            "ask the site for the package openssh-server: its `sshd` is run as you, without root"
                 .to_owned(),
         );
     }

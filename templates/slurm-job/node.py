@@ -1,4 +1,4 @@
-"""gpucl on one node of a batch job. Standard library only; Python 3.6 or newer.
+"""Lets gpucl in on one node of a batch job. Standard library only; Python 3.6 or newer.
 
     python3 node.py serve FOLDER          runs until the job ends, as one task per node of the job's long step
     python3 node.py relay SOCKET          connects its own input and output to the node's socket

@@ -77,7 +77,7 @@ fn two_nodes_come_from_the_queue_run_the_guides_programs_and_leave_nothing() {
     let spec = testbed::spec(&env, "whole", &settings, 2, &json!({ "ray": { "workers": { "per": "gpu" } } }));
     let spec = spec.display().to_string();
 
-    env.run(&["plan", &spec]).exits(0).says("Slurm would start the job at");
+    env.run(&["plan", &spec]).exits(0).prints("Slurm would start the job at");
     let begin = Instant::now();
     let up = env.run(&["up", &spec]).exits(0).prints("ready:").says("is in the queue of");
     println!("first up: {:.0} s\n{}\n{}", begin.elapsed().as_secs_f64(), up.stderr, up.stdout);

@@ -201,14 +201,14 @@ release() {
         case $id in
             *[!0-9]* | '') ;;
             *)
-                if ! line=$(squeue -h -j "$id" -t all -o '%T|%j' 2>"$words"); then
+                if ! line=$(squeue -h -j "$id" -u "$(id -un)" -t all -o '%T|%j' 2>"$words"); then
                     line=
                     grep -q -i 'invalid job id' "$words" || failed "$words"
                 fi
                 ;;
         esac
         state=${line%%|*}
-        # The number of a job that is gone may be another's by now.
+        # The number of a job that is gone may be another's by now, or another user's.
         if [ "${line#*|}" != "$tag" ] || ! is_live "$state"; then break; fi
         if [ -z "$asked" ]; then
             echo "::state $state"

@@ -10,9 +10,9 @@ rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /usr/share/doc/* /usr/share/man
 # The site's wheels, for `pip install --no-index`, and an environment made of them.
 export PIP_CONFIG_FILE=/tmp/pip.conf
 python3 -m venv /opt/ray
-/opt/ray/bin/pip download -q --only-binary=:all: -d /opt/wheelhouse "ray[default,train,tune]==$RAY" pip setuptools wheel
+/opt/ray/bin/pip download -q --only-binary=:all: -d /opt/wheelhouse "ray[default,train,tune,serve]==$RAY" pip setuptools wheel
 export PIP_CONFIG_FILE=/dev/null
-/opt/ray/bin/pip install -q --no-cache-dir --no-compile --no-index --find-links /opt/wheelhouse "ray[default,train,tune]==$RAY"
+/opt/ray/bin/pip install -q --no-cache-dir --no-compile --no-index --find-links /opt/wheelhouse "ray[default,train,tune,serve]==$RAY"
 printf '[global]\nfind-links = /opt/wheelhouse\ndisable-pip-version-check = true\n' >/etc/pip.conf
 
 install -m 755 /files/avail_wheels /usr/local/bin/
