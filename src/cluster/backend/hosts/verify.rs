@@ -49,6 +49,13 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
     }
     let mut gpus = Vec::new();
     let mut owners: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    // A worker's GPU may be proven from another host: where the head runs.
+    let everywhere: Vec<CheckLine> = world.host_keys().iter().flat_map(|host| world.observed_checks(host)).collect();
+    let started = known.started_nodes();
+    let host_of = |line: &CheckLine, host: &Key| {
+        let node = started.iter().find(|node| node.key.display_name() == line.target);
+        node.map_or_else(|| host.clone(), |node| node.host.clone())
+    };
     for host in world.host_keys() {
         let mut lines = world.observed_checks(&host);
         // Checks run concurrently and are printed as they end.
@@ -57,12 +64,12 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
             let outcome = if line.ok { CheckOutcome::Passed } else { CheckOutcome::Failed };
             report(&line.check, &line.target, outcome, line.saw.clone());
         }
-        gpus.extend(lines.iter().filter_map(|line| worker_gpus(&host, line)));
+        gpus.extend(lines.iter().filter_map(|line| worker_gpus(&host_of(line, &host), line)));
         for (target, gpu) in owned(&lines) {
             owners.entry(gpu).or_default().push(target);
         }
         for missing in
-            missing(&by_hand, remembered.get(&host).and_then(|expected| expected.deployment.as_ref()), &lines)
+            missing(&by_hand, remembered.get(&host).and_then(|expected| expected.deployment.as_ref()), &everywhere)
         {
             report("gpu", &missing, CheckOutcome::Failed, "its check printed nothing".to_owned());
         }
