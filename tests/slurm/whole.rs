@@ -87,7 +87,7 @@ fn two_nodes_come_from_the_queue_run_the_guides_programs_and_leave_nothing() {
 
     env.run(&["status", "-c", "whole"]).exits(0).says("its hosts will be taken away at");
     env.run(&["exec", "-c", "whole", "--host", "host-1", "--", "hostname"]).exits(0).prints("n2");
-    let smi = env.run(&["exec", "-c", "whole", "--", "nvidia-smi", "-L"]).exits(0);
+    let smi = env.run(&["exec", "-c", "whole", "--host", "host-0", "--", "nvidia-smi", "-L"]).exits(0);
     assert_eq!(smi.stdout.matches("UUID").count(), 1, "n1 has two GPUs, and the job one of them: {}", smi.stdout);
     let begin = Instant::now();
     env.run(&["up", &spec]).exits(0).says("nothing was changed");
@@ -101,6 +101,8 @@ fn two_nodes_come_from_the_queue_run_the_guides_programs_and_leave_nothing() {
         "exec",
         "-c",
         "whole",
+        "--host",
+        "host-0",
         "--",
         "sh",
         "-c",

@@ -179,7 +179,12 @@ impl ProjectWorld {
         if request.is_host {
             let place = self.config.provider.place(&tag, id).await?;
             self.note_place(key, &place, ledger)?;
-            let end = self.observations().end;
+            let resolved = self.observations().end;
+            let end = match resolved {
+                Some(end) => Some(end),
+                // Known only now, such as the end of a batch job that has begun.
+                None => self.recently_observed().await.and_then(|found| found.iter().filter_map(|one| one.until).min()),
+            };
             end.map_or(Ok(()), |end| note_end(key, end, ledger))?;
             self.config.connector.know(key, &place).await;
             self.observations().places.insert(key.clone(), place);
