@@ -24,7 +24,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
-    Provider, ProviderKind, Recorder, Resolved, ResourceRequest, Runtime, SiteFinding, settings,
+    Provider, ProviderKind, Recorder, Resolved, ResourceRequest, Runtime, Site, SiteFinding, settings,
 };
 use crate::render::Library;
 use crate::util::digest;
@@ -158,6 +158,10 @@ impl Provider for Slurm {
 
     async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace> {
         self.node_place(tag, id).await
+    }
+
+    fn site(&self) -> Site {
+        self.site_settings()
     }
 
     fn refused_request(&self, key: &Key) -> ResourceRequest {

@@ -426,18 +426,30 @@ impl Slurm {
                 })),
                 private_address: node.addresses.first().cloned(),
             },
-            site: Box::new(Site {
-                folder: format!("{}/{tag}", node.own),
-                environments: match self.settings.environment.as_deref() {
-                    None | Some("node") => format!("{}/environments", node.own),
-                    Some("home") => "~/.gpucl/environments".to_owned(),
-                    Some(folder) => folder.to_owned(),
-                },
-                modules: self.settings.modules.clone(),
-                packages: self.settings.packages(),
-                open_network: true,
-            }),
+            site: Box::new(self.site_of(node.own.clone(), tag)),
         })
+    }
+
+    /// What is particular about a node whose job has this folder on its own disk.
+    fn site_of(&self, own: String, tag: &Tag) -> Site {
+        let any = self.site_settings();
+        let environments = if any.environments.is_empty() { format!("{own}/environments") } else { any.environments };
+        Site { folder: format!("{own}/{tag}"), environments, ..any }
+    }
+
+    /// What is particular about all nodes.
+    pub(super) fn site_settings(&self) -> Site {
+        Site {
+            folder: String::new(),
+            environments: match self.settings.environment.as_deref() {
+                None | Some("node") => String::new(),
+                Some("home") => "~/.gpucl/environments".to_owned(),
+                Some(folder) => folder.to_owned(),
+            },
+            modules: self.settings.modules.clone(),
+            packages: self.settings.packages(),
+            open_network: true,
+        }
     }
 }
 

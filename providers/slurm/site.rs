@@ -58,10 +58,8 @@ fn findings(lines: &[String]) -> Vec<SiteFinding> {
     // The nodes usually have what the login machine has; the job itself says for certain.
     let mut sshd = found("sshd", Some(!fact("sshd").is_empty()), there("sshd", "none"));
     if fact("sshd").is_empty() {
-        sshd.fix = Some(
-            "ask the site for the package openssh-server: its `sshd` is run as you, without root"
-                .to_owned(),
-        );
+        sshd.fix =
+            Some("ask the site for the package openssh-server: its `sshd` is run as you, without root".to_owned());
     }
     findings.push(sshd);
     findings.push(found("python3", Some(!fact("python").is_empty()), there("python", "none")));

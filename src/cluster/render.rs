@@ -92,6 +92,9 @@ async fn hosts_now(settings: &Settings, spec: &Spec, known: &ClusterState) -> Re
     let mut hosts = hosts(spec, &scope, known);
     for (host, entry) in hosts.iter_mut().zip(&spec.hosts) {
         let request = HostRequest::new(host.key.clone(), entry.clone());
+        if host.site.is_plain() {
+            host.site = provider.site();
+        }
         if let Some(HostPlace::Local { folder, claim }) = provider.standing(&scope, &request) {
             let here =
                 LocalHost::new(host.key.display_name(), folder.clone(), settings.host_environment.iter().cloned())?;

@@ -395,6 +395,11 @@ pub trait Provider: Send + Sync {
     /// How to run commands on an acquired, usable host; fails if it does not exist.
     async fn place(&self, tag: &Tag, id: &str) -> Result<HostPlace>;
 
+    /// What is particular about every host that its settings ask for; what depends on the host itself is empty. Pure.
+    fn site(&self) -> Site {
+        Site::default()
+    }
+
     /// The place of a host that exists before it is acquired, so that it can be inspected for the plan. Pure.
     ///
     /// # Behavior

@@ -90,7 +90,7 @@ fn two_nodes_come_from_the_queue_run_the_guides_programs_and_leave_nothing() {
     let smi = env.run(&["exec", "-c", "whole", "--host", "host-0", "--", "nvidia-smi", "-L"]).exits(0);
     assert_eq!(smi.stdout.matches("UUID").count(), 1, "n1 has two GPUs, and the job one of them: {}", smi.stdout);
     let begin = Instant::now();
-    env.run(&["up", &spec]).exits(0).says("nothing was changed");
+    env.run(&["up", &spec]).exits(0).prints("nothing was changed");
     println!("unchanged up: {:.1} s", begin.elapsed().as_secs_f64());
 
     jobs(&env);
