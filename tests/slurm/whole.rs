@@ -31,7 +31,8 @@ print(ray.available_resources())
 const SWEEP: &str = r#"import json, os, time
 import ray
 from ray import tune
-folder = os.environ["GPUCL_DATA"] + "/sweep"
+# Shared by all nodes, as Tune's results must be.
+folder = os.path.expanduser("~/results/sweep")
 os.makedirs(folder, exist_ok=True)
 
 def train(config):
@@ -54,6 +55,7 @@ ray.init()
 tuner = tune.Tuner(
     tune.with_resources(train, resources={"cpu": 0.2, "gpu": 0.1}),
     tune_config=tune.TuneConfig(metric="accuracy", mode="max", num_samples=20),
+    run_config=tune.RunConfig(storage_path=os.path.expanduser("~/results/tune")),
     param_space={"lr": tune.loguniform(1e-4, 1e-1)},
 )
 results = tuner.fit()
