@@ -65,10 +65,10 @@ install_ray() {
         return 1
       fi
       others=$(wheels_of ray)
-      if [ -n "$others" ]; then
-        echo "$(whose_wheels) have no Ray for $python_is; they have $others"
-      elif [ "$packages" = site ] && [ -z "${PIP_FIND_LINKS:-}" ] && ! "$1/bin/python" -m pip config list 2>/dev/null | grep -q find-links; then
+      if [ "$packages" = site ] && ! "$1/bin/python" -m pip config list 2>/dev/null | grep -q find-links; then
         echo "pip's configuration on this host names no wheels (find-links)"
+      elif [ -n "$others" ]; then
+        echo "$(whose_wheels) have no Ray for $python_is; they have $others"
       else
         echo "$(whose_wheels) have no Ray at all"
       fi
