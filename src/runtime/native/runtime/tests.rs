@@ -349,6 +349,9 @@ fn variables_of_modules_are_taken_on_only_while_the_host_is_prepared_with_them()
     };
     fs_err::write(home.path().join("modules.sh"), "export FROM='a module'\nexport PATH='/m/bin:/usr/bin:/bin'\n")
         .unwrap();
-    assert_eq!(shell("ray_env /e\nmodules arrow\n"), "a module /e/bin:/m/bin:/usr/bin:/bin\n");
+    assert_eq!(shell("modules_for /e\nray_env /e\n"), "a module /e/bin:/m/bin:/usr/bin:/bin\n");
+    assert_eq!(shell("ray_env /e-setup-1\nmodules_for /e\n"), "a module /e-setup-1/bin:/m/bin:/usr/bin:/bin\n");
+    // Modules were taken out of the spec: values stay, and the environment is another.
+    assert_eq!(shell("modules_for /e-1\nray_env /e\n"), "none /usr/bin:/bin\n");
     assert_eq!(shell("ray_env /e\n"), "none /usr/bin:/bin\n");
 }
