@@ -1,6 +1,11 @@
 # Functions for environments whose packages are a site's wheels: `$packages` is `site`, for those that pip's own
 # configuration on the host names, or the folder of the wheels. Nothing is asked of a network.
 
+# Whether there is the folder; says if not.
+find_wheels() {
+  [ "$packages" = site ] || [ -d "$packages" ] || { echo "the folder of wheels is not on this host: $packages"; return 1; }
+}
+
 # Makes the empty environment $2 of the Python $1.
 make_empty() {
   if command -v virtualenv >/dev/null 2>&1; then
@@ -46,10 +51,6 @@ versions_seen() { sed -n 's/^ERROR: Could not find a version .*(from versions: \
 
 # Installs Ray $2 with the extras $3 into the environment $1, or says what the wheels lack.
 install_ray() {
-  if [ "$packages" != site ] && [ ! -d "$packages" ]; then
-    echo "the folder of wheels is not on this host: $packages"
-    return 1
-  fi
   ! install_and_tell "$1" "ray[$3]==$2" || return 0
   missing=$(missed)
   seen=$(versions_seen)
@@ -65,10 +66,10 @@ install_ray() {
         return 1
       fi
       others=$(wheels_of ray)
-      if [ -n "$others" ]; then
-        echo "$(whose_wheels) have no Ray for $python_is; they have $others"
-      elif [ "$packages" = site ] && [ -z "${PIP_FIND_LINKS:-}" ] && ! "$1/bin/python" -m pip config list 2>/dev/null | grep -q find-links; then
+      if [ "$packages" = site ] && ! "$1/bin/python" -m pip config list 2>/dev/null | grep -q find-links; then
         echo "pip's configuration on this host names no wheels (find-links)"
+      elif [ -n "$others" ]; then
+        echo "$(whose_wheels) have no Ray for $python_is; they have $others"
       else
         echo "$(whose_wheels) have no Ray at all"
       fi

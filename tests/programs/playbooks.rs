@@ -12,13 +12,19 @@ fn built_in() -> Vec<Stage> {
     let library = Library::default();
     let names = library.list("playbooks/").unwrap();
     let names = names.iter().filter_map(|name| name.strip_prefix("playbooks/")?.strip_suffix(".yaml"));
-    let stage = |name: &str| {
+    let stages = |name: &str| {
         let playbook = playbook::load(&library, name).unwrap();
         let needed = playbook.variables.iter().filter(|(_, default)| default.is_none());
-        let given: BTreeMap<_, _> = needed.map(|(key, _)| (key.clone(), "x".to_owned())).collect();
-        playbook.stage("prepare", &given, Duration::from_secs(1)).unwrap()
+        let mut given: BTreeMap<_, _> = needed.map(|(key, _)| (key.clone(), "x".to_owned())).collect();
+        let mut stages = vec![playbook.stage("prepare", &given, Duration::from_secs(1)).unwrap()];
+        // A site's modules and wheels have steps of their own.
+        if playbook.variables.contains_key("packages") {
+            given.extend(["modules", "packages"].map(|key| (key.to_owned(), "site".to_owned())));
+            stages.push(playbook.stage("prepare", &given, Duration::from_secs(1)).unwrap());
+        }
+        stages
     };
-    names.map(stage).collect()
+    names.flat_map(stages).collect()
 }
 
 #[track_caller]

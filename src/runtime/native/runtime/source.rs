@@ -79,3 +79,6 @@ impl Source {
         if self.modules.is_empty() { "" } else { MODULES }
     }
 }
+
+#[cfg(test)]
+mod tests;

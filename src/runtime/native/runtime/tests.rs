@@ -4,7 +4,7 @@ use serde_json::Value;
 use super::*;
 use crate::name::Scope;
 use crate::playbook::Facts;
-use crate::provider::Site;
+use crate::provider::{Packages, Site};
 use crate::render::Library;
 use crate::runtime::project::Others;
 use crate::secret::Secrets;
@@ -244,4 +244,115 @@ fn a_worker_is_not_stopped_without_a_supervisor_or_in_time_and_that_is_said() {
     assert!(child.try_wait().unwrap().is_none());
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// What was asked of a host before a site could have modules and wheels. A change of the playbooks or of a node's start
+/// changes these digests, and then every host is prepared again or its nodes are started again: on purpose only.
+#[test]
+fn a_host_of_a_plain_site_runs_what_it_always_ran() {
+    let one = [host(0, LOOPBACK, "x")];
+    let fixed = "ray: {version: 2.60.0, workers: {count: 1, cpus: 1}}";
+    let plain = prepared(&spec(fixed), &one).unwrap();
+    let setup = prepared(&spec(&format!("{fixed}\nsetup: {{pip: [einops]}}")), &one).unwrap();
+    let (deployment, json) = deployed(&spec(fixed), &one, 0);
+    let nodes: Vec<&str> =
+        json["nodes"].as_array().unwrap().iter().filter_map(|node| node["digest"].as_str()).collect();
+    assert_eq!([plain.digest(), setup.digest()], ["a3efa88d6a0cdf28", "4ae79ba1c7507fbf"]);
+    assert_eq!(nodes, ["245764d8a24bbef5", "81f8426dc32d25ab"]);
+    for step in plain.steps.iter().chain(&setup.steps).chain(&deployment.stage.steps) {
+        assert!(!step.run.contains("modules.sh") && !step.run.contains("no-index"), "{}", step.run);
+    }
+}
+
+fn at_a_site() -> HostInput {
+    let modules = vec!["StdEnv/2023".to_owned(), "arrow".to_owned()];
+    HostInput { site: Site { modules, packages: Packages::Site, ..Site::default() }, ..host(0, LOOPBACK, "x") }
+}
+
+#[test]
+fn modules_are_loaded_before_python_is_looked_for_and_packages_come_from_wheels() {
+    let stage = prepared(&spec("setup: {pip: [einops]}"), &[at_a_site()]).unwrap();
+    let files: Vec<&str> = stage.files.iter().map(|file| file.path.as_str()).collect();
+    assert!(files.contains(&"lib/modules.sh") && files.contains(&"lib/wheels.sh"), "{files:?}");
+    assert!(!files.contains(&"lib/uv.sh"), "uv asks the network: {files:?}");
+    assert_eq!(stage.steps[0].name, "load the environment modules");
+    assert_eq!(stage.steps[1].name, "find a suitable Python");
+    for step in &stage.steps {
+        let variable = |name: &str| step.variables.get(name).map(String::as_str);
+        assert_eq!((variable("modules"), variable("packages")), (Some("StdEnv/2023 arrow"), Some("site")));
+    }
+    for name in ["find a suitable Python", "create the Ray environment", "install the packages of `setup`"] {
+        let step = stage.steps.iter().find(|step| step.name == name).unwrap();
+        assert!(step.run.starts_with(". ./modules.sh\n"), "{}", step.run);
+    }
+    // A folder of wheels without modules loads nothing.
+    let mut folder = at_a_site();
+    folder.site = Site { packages: Packages::Folder("/wheels".to_owned()), ..Site::default() };
+    let stage = prepared(&spec(""), &[folder]).unwrap();
+    assert_eq!(stage.steps[0].name, "find a suitable Python");
+    assert!(stage.steps.iter().all(|step| !step.run.contains("modules.sh")));
+    assert_eq!(stage.steps[0].variables["packages"], "/wheels");
+}
+
+#[test]
+fn a_spec_has_the_last_word_on_modules_and_packages() {
+    let own = |more: &str| Source::of(&spec(&format!("playbooks: {{ray-native: {{{more}}}}}")), &at_a_site().site);
+    let source = |modules: &str, packages: &str| Source { modules: modules.to_owned(), packages: packages.to_owned() };
+    assert_eq!(own(""), source("StdEnv/2023 arrow", "site"));
+    assert_eq!(own("modules: ' gcc  python/3.12 '"), source("gcc python/3.12", "site"));
+    assert_eq!(own("modules: '', packages: ''"), Source::default());
+    assert_eq!(own("packages: /wheels"), source("StdEnv/2023 arrow", "/wheels"));
+    for (wrong, says) in [
+        ("packages: wheels", "`wheels` is neither `site` nor an absolute path"),
+        ("modules: 'gcc; reboot'", "`gcc; reboot` is no list of modules"),
+        ("modules: 'gcc --force'", "`gcc --force` is no list of modules"),
+    ] {
+        let spec = spec(&format!("playbooks: {{ray-native: {{{wrong}}}}}"));
+        let error = prepared(&spec, &[at_a_site()]).unwrap_err();
+        assert_eq!((error.kind(), error.causes()), (ErrorKind::Spec, &[says.to_owned()][..]));
+    }
+}
+
+#[test]
+fn nodes_checks_and_every_other_program_run_with_the_modules() {
+    let (deployment, json) = deployed(&spec(""), &[at_a_site()], 0);
+    let (_, plain) = deployed(&spec(""), &[host(0, LOOPBACK, "x")], 0);
+    for (node, other) in json["nodes"].as_array().unwrap().iter().zip(plain["nodes"].as_array().unwrap()) {
+        // The supervisor's is the modules'.
+        assert!(node["environment"]["PATH"].is_null() && other["environment"]["PATH"].is_string(), "{node}");
+        assert_ne!(node["digest"], other["digest"]);
+    }
+    for step in &deployment.stage.steps {
+        assert!(step.run.contains(MODULES), "{}", step.name);
+    }
+    assert!(!deployment.checks.contains(" -I "), "an isolated program does not see what modules bring");
+    let folders = HostFolders::at("/nowhere".to_owned());
+    let tag: Tag = "gpucl-dcba4321-s-worker0".parse().unwrap();
+    let scripts = [
+        NativeRuntime.worker_script("gpucl-dcba4321-s-host0", &folders, &tag, ByHand::Start),
+        NativeRuntime.stop_script("gpucl-dcba4321-s-host0", &folders),
+        NativeRuntime.clean_script("gpucl-dcba4321-s-host0", &folders, CleanOptions::default()),
+    ];
+    assert!(scripts.iter().all(|script| script.contains(MODULES)));
+}
+
+#[test]
+fn variables_of_modules_are_taken_on_only_while_the_host_is_prepared_with_them() {
+    let home = tempfile::tempdir().unwrap();
+    let shell = |values: &str| {
+        fs_err::create_dir_all(home.path().join("prepared")).unwrap();
+        fs_err::write(home.path().join("prepared/prepare"), values).unwrap();
+        let script = format!("set -eu\nhome='{}'\n{MODULES}echo \"${{FROM-none}} $PATH\"\n", home.path().display());
+        let mut command = std::process::Command::new("sh");
+        let output = command.args(["-c", &script]).env("PATH", "/usr/bin:/bin").env_remove("FROM").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    fs_err::write(home.path().join("modules.sh"), "export FROM='a module'\nexport PATH='/m/bin:/usr/bin:/bin'\n")
+        .unwrap();
+    assert_eq!(shell("modules_for /e\nray_env /e\n"), "a module /e/bin:/m/bin:/usr/bin:/bin\n");
+    assert_eq!(shell("ray_env /e-setup-1\nmodules_for /e\n"), "a module /e-setup-1/bin:/m/bin:/usr/bin:/bin\n");
+    // Modules were taken out of the spec: values stay, and the environment is another.
+    assert_eq!(shell("modules_for /e-1\nray_env /e\n"), "none /usr/bin:/bin\n");
+    assert_eq!(shell("ray_env /e\n"), "none /usr/bin:/bin\n");
 }
