@@ -31,13 +31,20 @@ pub(super) enum Effect {
 pub(super) struct LoginMachine {
     target: Option<SshTarget>,
     context: Context,
-    host: OnceCell<(Arc<dyn Host>, Option<Arc<Connections>>)>,
+    connected: OnceCell<Connected>,
+}
+
+/// The login machine, connected.
+struct Connected {
+    host: Arc<dyn Host>,
+    /// Those by which it is reached; `None` when it is this machine.
+    connections: Option<Connections>,
 }
 
 impl LoginMachine {
     /// Connects to nothing yet. Without a target, it is this machine.
     pub(super) fn new(target: Option<SshTarget>, context: Context) -> Self {
-        Self { target, context, host: OnceCell::new() }
+        Self { target, context, connected: OnceCell::new() }
     }
 
     /// How it is named in messages.
@@ -48,7 +55,7 @@ impl LoginMachine {
     /// The target for relays, with the host key that was seen: each machine is trusted once.
     pub(super) async fn target(&self) -> Result<Option<SshTarget>> {
         let Some(target) = self.target.clone() else { return Ok(None) };
-        let (_, connections) = self.host().await?;
+        let connections = &self.connected().await?.connections;
         let key = connections.as_ref().and_then(|connections| connections.recorded_key(Relay::LOGIN));
         Ok(Some(SshTarget { host_key: target.host_key.clone().or(key), ..target }))
     }
@@ -59,16 +66,16 @@ impl LoginMachine {
         self.context.cache_dir.join("slurm").join(&name[..12])
     }
 
-    async fn host(&self) -> Result<&(Arc<dyn Host>, Option<Arc<Connections>>)> {
-        self.host.get_or_try_init(|| self.connect()).await
+    async fn connected(&self) -> Result<&Connected> {
+        self.connected.get_or_try_init(|| self.connect()).await
     }
 
-    async fn connect(&self) -> Result<(Arc<dyn Host>, Option<Arc<Connections>>)> {
+    async fn connect(&self) -> Result<Connected> {
         let environment = &self.context.user_environment;
         let Some(target) = &self.target else {
             let kept = KEPT.iter().filter_map(|name| Some((OsString::from(name), environment.variable(name)?.into())));
             let host = LocalHost::new("the login machine", self.context.data_dir.clone(), kept)?;
-            return Ok((Arc::new(host), None));
+            return Ok(Connected { host: Arc::new(host), connections: None });
         };
         let (runtime_dir, home) = (self.context.runtime_dir.clone(), environment.home.clone());
         let connections = Connections::new(self.folder(target), runtime_dir, home, self.context.events.clone());
@@ -82,7 +89,7 @@ impl LoginMachine {
                 target.node
             ))
         })?;
-        Ok((Arc::new(host.by(Account::User)), Some(Arc::new(connections))))
+        Ok(Connected { host: Arc::new(host.by(Account::User)), connections: Some(connections) })
     }
 
     /// Runs a function of the library and returns the lines that it prints.
@@ -104,7 +111,7 @@ impl LoginMachine {
         program.push_str(function);
         // The last line starts it: a program that arrives cut off does nothing. And nothing reads it as input.
         program.push_str("\nmain </dev/null\n");
-        let (host, _) = self.host().await.map_err(|error| error.while_doing(doing))?;
+        let host = &self.connected().await.map_err(|error| error.while_doing(doing))?.host;
         let (mut lines, mut said) = (Vec::new(), Vec::new());
         let mut take = |stream: Stream, line: &str| match stream {
             Stream::Out => lines.push(line.to_owned()),
