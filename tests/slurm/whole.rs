@@ -150,23 +150,24 @@ fn jobs(env: &TestEnv) {
 /// The dashboard, through the login machine and a node that takes no connections.
 fn pages(env: &TestEnv) {
     let mut child = env
-        .command(&["dashboard", "-c", "whole", "--output", "json"])
+        .command(&["--output", "json", "dashboard", "--no-open", "-c", "whole"])
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
-    let page = until("a page is served", 30, || {
-        let line = lines.next()?.ok()?;
-        let page: serde_json::Value = serde_json::from_str(&line).ok()?;
-        page["url"].as_str().filter(|_| page.to_string().contains("dashboard")).map(str::to_owned)
-    });
-    let plain = page.split('?').next().unwrap().to_owned();
-    let answer = ask("GET", &plain, &[], "");
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+    let pages: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+    let page = pages["pages"]["dashboard"].as_str().unwrap();
+    let port = page.split("localhost:").nth(1).unwrap().split('/').next().unwrap();
+    let token =
+        std::fs::read_to_string(env.home().join(".local/state/gpucl/clusters/whole/secrets/ray_token")).unwrap();
+    let url = format!("http://127.0.0.1:{port}/api/version");
+    let (with, _) = ask("GET", &url, &[("Authorization", &format!("Bearer {}", token.trim()))], "").unwrap();
+    let (without, _) = ask("GET", &url, &[], "").unwrap();
     crate::support::interrupt(&child);
     child.wait().unwrap();
-    let (status, _) = answer.unwrap();
-    assert!([401, 403].contains(&status), "nobody passes without the key: {status} {page}");
+    assert!(with == 200 && [401, 403].contains(&without), "{with} {without}");
 }
 
 /// What every user of the cluster sees: the queue, the job's command line and name, and other users' processes.
