@@ -33,10 +33,10 @@ load_each() {
 # `module` is a function that login shells have. Calls `load_each` in a shell that has it from $3: one of its files, a
 # login shell (`login`), or this shell (`here`).
 load_by() {
+  # shellcheck source=/dev/null
   case $3 in
     here) (set +eu && load_each "$1" "$2") ;;
     login) timeout 60 bash -l -c '. "$1"; load_each "$2" "$3"' - "$gpucl_home/lib/modules.sh" "$1" "$2" ;;
-    # shellcheck source=/dev/null
     *) (set +eu && { . "$3" >/dev/null 2>&1 || :; } && load_each "$1" "$2") ;;
   esac
 }

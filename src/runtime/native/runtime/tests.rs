@@ -356,3 +356,27 @@ fn variables_of_modules_are_taken_on_only_while_the_host_is_prepared_with_them()
     assert_eq!(shell("modules_for /e-1\nray_env /e\n"), "none /usr/bin:/bin\n");
     assert_eq!(shell("ray_env /e\n"), "none /usr/bin:/bin\n");
 }
+
+#[test]
+fn purge_removes_every_environment_that_the_cluster_has_made() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    let environments = ["ray-2.60.0-py3.12", "ray-2.60.0-py3.12-1"].map(|name| at("cache/environments").join(name));
+    for environment in &environments {
+        fs_err::create_dir_all(environment).unwrap();
+        fs_err::write(environment.join(".complete"), "").unwrap();
+    }
+    let tag = "gpucl-dcba4321-p-host0";
+    let home = at("own").join(tag);
+    fs_err::create_dir_all(home.join("prepared")).unwrap();
+    fs_err::write(home.join("prepared/prepare"), format!("ray_env {}\n", environments[1].display())).unwrap();
+    let lines: String = environments.iter().map(|path| format!("environment {}\n", path.display())).collect();
+    fs_err::write(home.join("installed"), lines).unwrap();
+    let folders = HostFolders { links: at("l").display().to_string(), ..HostFolders::at(home.display().to_string()) };
+    let script = NativeRuntime.clean_script(tag, &folders, CleanOptions { purge: true, ..CleanOptions::default() });
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.matches("::removed Ray environment ").count(), 2, "{text}");
+    assert!(!text.contains("::kept") && text.ends_with("::clean\n"), "{text}");
+    assert!(!at("cache").exists() && !at("own").exists(), "{text}");
+}

@@ -61,7 +61,7 @@ clean() {
         if grep -q " $tag\$" "$file" 2>/dev/null; then echo "${file##*/}"; fi
     done)
     if stop_project; then report_ports; else report_left "processes of $tag"; fi
-    made=$(sed -n 's/^environment //p' "$home/installed" 2>/dev/null | grep -v -e '-setup-' | head -n 1)
+    made=$(sed -n 's/^environment //p' "$home/installed" 2>/dev/null | grep -v -e '-setup-')
     cache=$(sed -n 's/^cache //p' "$home/installed" 2>/dev/null | head -n 1)
     used=$(sed -n 's/^ray_env //p' "$home/prepared/prepare" 2>/dev/null)
     stored=$(sed -n 's/^store //p' "$home/installed" 2>/dev/null | head -n 1)
@@ -90,11 +90,13 @@ clean() {
             rm -f "${stored%/*}/.lock-store"
             rmdir "${stored%/*}" "$(dirname "${stored%/*}")" 2>/dev/null
         fi
-        if [ -n "$purge" ] && [ -n "$made" ] && [ -f "$made/.complete" ]; then
-            rm -rf "$made" && echo "::removed Ray environment $made" && used=
-            rm -f "${made%/*}/.lock-"*
-            rmdir "${made%/*}" "$(dirname "${made%/*}")" 2>/dev/null
-        fi
+        # It made one for each version of Ray, modules and source of packages that it had in its time.
+        [ -z "$purge" ] || printf '%s\n' "$made" | while read -r environment; do
+            [ -f "${environment:-/}/.complete" ] || continue
+            rm -rf "$environment" && echo "::removed Ray environment $environment"
+            rm -f "${environment%/*}/.lock-"*
+            rmdir "${environment%/*}" "$(dirname "${environment%/*}")" 2>/dev/null
+        done
     fi
     [ -z "$store" ] || [ ! -e "$store" ] || echo "::kept object store program $store"
     [ -z "$used" ] || [ ! -e "$used" ] || echo "::kept Ray environment $used"

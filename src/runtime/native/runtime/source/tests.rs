@@ -135,8 +135,8 @@ async fn what_the_wheels_lack_is_named_and_leaves_no_environment() {
         Place::new(&["ray=2.60.0:lib;default,trainer>=1;train", "ray=2.59.0", "ray=2.58.0:absent;default", "lib=1"]);
     place.make_wheels("empty", &[]);
     let empty = place.at("empty").display().to_string();
-    type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
-    let cases: [Case<'_>; 4] = [
+    type Given<'a> = &'a [(&'a str, &'a str)];
+    let cases: [(Given<'_>, &str, &str); 4] = [
         (&[("ray_version", "2.99.0")], "; they have 2.58.0, 2.59.0, 2.60.0", "ray: {version: …}"),
         (
             &[("extras", "train")],
