@@ -98,7 +98,7 @@ fn two_nodes_come_from_the_queue_run_the_guides_programs_and_leave_nothing() {
     jobs(&env);
     pages(&env);
     env.write("in.txt", "in\n");
-    env.run(&["cp", "in.txt", "whole:in.txt"]).exits(0);
+    env.run(&["cp", "-c", "whole", "in.txt", "head:in.txt"]).exits(0);
     env.run(&[
         "exec",
         "-c",
