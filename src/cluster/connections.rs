@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{Connections, HostEntry, SshTarget};
 use crate::name::{Key, Tag};
-use crate::provider::{Context, HostPlace};
+use crate::provider::{Context, HostPlace, Site};
 use crate::providers;
 use crate::runtime::project::{self, DATA_FOLDER, HostFolders, ProjectRuntime};
 use crate::state::{ClusterState, ItemKind, Paths};
@@ -21,6 +21,8 @@ pub struct RemoteHost {
     pub names: Vec<String>,
     /// How to connect to it.
     pub target: SshTarget,
+    /// What is particular about it.
+    pub site: Site,
     /// The runtime of its nodes.
     pub runtime: &'static dyn ProjectRuntime,
 }
@@ -33,7 +35,7 @@ impl RemoteHost {
 
     /// The cluster's folders on the host.
     pub fn folders(&self) -> HostFolders {
-        self.runtime.folders_of(&self.tag.to_string())
+        self.runtime.folders_of(&self.tag.to_string()).at_site(&self.site)
     }
 
     /// The folder on the host that holds all files of the cluster.
@@ -122,14 +124,14 @@ async fn remote_hosts(state: &ClusterState, context: &Context) -> Result<Vec<Rem
                 provider.place(&tag, id).await?
             }
         };
-        let HostPlace::Ssh { target, .. } = place else { continue };
+        let HostPlace::Ssh { target, site } = place else { continue };
         let of_nodes = nodes.iter().filter(|node| node.host == *key).map(|node| node.key.display_name());
         let mut names: Vec<String> = std::iter::once(key.display_name()).chain(of_nodes).collect();
         // The head's host is known before the nodes run.
         if number == 0 && !nodes.iter().any(|node| node.key == Key::head()) {
             names.push(Key::head().display_name());
         }
-        hosts.push((number, RemoteHost { key: key.clone(), tag, names, target, runtime }));
+        hosts.push((number, RemoteHost { key: key.clone(), tag, names, target, site: *site, runtime }));
     }
     hosts.sort_by_key(|(number, _)| *number);
     Ok(hosts.into_iter().map(|(_, host)| host).collect())

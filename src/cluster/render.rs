@@ -111,16 +111,17 @@ fn hosts(spec: &Spec, scope: &crate::name::Scope, known: &ClusterState) -> Vec<H
     let host = |index: usize| {
         let key = Key::host(index);
         let noted = known.host(&key).cloned().unwrap_or_default();
+        let site = match noted.place {
+            Some(HostPlace::Ssh { site, .. }) => *site,
+            _ => Site::default(),
+        };
         HostInput {
             tag: scope.tag(&key).to_string(),
             facts: noted.facts.unwrap_or_else(|| stand_in(spec, index)),
             address: noted.address.unwrap_or_else(|| address_of(&spec.hosts[index])),
             ports: noted.ports.unwrap_or_else(|| runtime.choose_ports(&BTreeSet::new())),
-            folders: runtime.folders_of(&scope.tag(&key).to_string()),
-            site: match noted.place {
-                Some(HostPlace::Ssh { site, .. }) => *site,
-                _ => Site::default(),
-            },
+            folders: runtime.folders_of(&scope.tag(&key).to_string()).at_site(&site),
+            site,
             key,
         }
     };

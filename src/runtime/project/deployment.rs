@@ -36,6 +36,13 @@ impl HostFolders {
         Self { home, ..Self::default() }
     }
 
+    /// These, with what a host's site says otherwise.
+    #[must_use]
+    pub fn at_site(self, site: &Site) -> Self {
+        let or = |site: &String, own: String| if site.is_empty() { own } else { site.clone() };
+        Self { home: or(&site.folder, self.home), environments: or(&site.environments, self.environments), ..self }
+    }
+
     /// The data folder: absolute, or `~/…` as `home`.
     pub fn data(&self) -> String {
         format!("{}/{DATA_FOLDER}", self.home)

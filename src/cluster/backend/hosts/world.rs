@@ -177,13 +177,7 @@ impl ProjectWorld {
         match self.place_of(host) {
             Some(HostPlace::Local { folder, claim }) => HostFolders::here(&folder, claim, &self.config.paths),
             Some(HostPlace::Ssh { site, .. }) => {
-                let own = self.runtime().folders_of(&self.config.scope.tag(host).to_string());
-                let or = |site: String, own: String| if site.is_empty() { own } else { site };
-                HostFolders {
-                    home: or(site.folder, own.home),
-                    environments: or(site.environments, own.environments),
-                    ..own
-                }
+                self.runtime().folders_of(&self.config.scope.tag(host).to_string()).at_site(&site)
             }
             None => self.runtime().folders_of(&self.config.scope.tag(host).to_string()),
         }
