@@ -47,8 +47,8 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from node import reachable
 from reaper import Record, ask_to_end, become_subreaper, carrying, end_adopted, end_node, is_reaper, read, started, variables
+from reachable import reachable
 
 # How often a worker is restarted before it is given up, unless it ran for LONG_ENOUGH seconds in between.
 MOST_RESTARTS = 5

@@ -29,6 +29,10 @@ import socket
 import sys
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from reachable import reachable
+
 LOOPBACK = "127.0.0.1"
 
 
@@ -48,19 +52,6 @@ def head_address(arguments):
         if argument == "--address" and position + 1 < len(arguments):
             return arguments[position + 1]
     return None
-
-
-def reachable(name):
-    """Returns the address of a name, or of an address, that other machines can reach; IPv4 comes first.
-
-    Raises OSError when there is none: many machines know their own name only as 127.0.1.1.
-    """
-    found = socket.getaddrinfo(name, None, proto=socket.IPPROTO_TCP)
-    found.sort(key=lambda one: one[0] != socket.AF_INET)
-    outer = [one[4][0] for one in found if not one[4][0].startswith("127.") and one[4][0] != "::1"]
-    if not outer:
-        raise OSError(f"{name} is only the loopback here ({', '.join(sorted({one[4][0] for one in found}))})")
-    return outer[0]
 
 
 def split(address):

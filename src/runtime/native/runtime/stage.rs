@@ -180,6 +180,7 @@ pub(super) fn deploy(
         ("worker.py", "templates/ray-native/worker.py"),
         ("agent.py", "templates/ray-native/agent.py"),
         ("inner.py", "templates/ray-native/inner.py"),
+        ("reachable.py", "templates/ray-native/reachable.py"),
         ("host.py", "templates/ray-native/host.py"),
         ("probe.py", "templates/ray-native/probe.py"),
         // The HTTP checks of a cluster are the same as in containers.

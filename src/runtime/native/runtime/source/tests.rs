@@ -46,7 +46,7 @@ impl Place {
 
     fn make_wheels(&self, folder: &str, wheels: &[&str]) {
         let mut command = std::process::Command::new("python3");
-        command.args(["-c", include_str!("wheels.py")]).arg(self.at(folder)).args(wheels);
+        command.args(["-c", include_str!("tests/wheels.py")]).arg(self.at(folder)).args(wheels);
         assert!(command.status().unwrap().success());
     }
 
@@ -56,14 +56,8 @@ impl Place {
             ("PIP_CONFIG_FILE", self.at("pip.conf")),
             ("HOME", self.root.path().to_owned()),
         ];
-        let is_kept = |name: &std::ffi::OsString| {
-            let name = name.to_string_lossy();
-            !name.starts_with("PIP_")
-                && !name.starts_with("UV_")
-                && !name.starts_with("LMOD")
-                && !name.starts_with("PYTHON")
-        };
-        let variables = std::env::vars_os().filter(|(name, _)| is_kept(name));
+        // Of this machine's environment only where its programs are.
+        let variables = [("PATH".into(), option_env!("PATH").unwrap_or("/usr/bin:/bin").into())].into_iter();
         let set = set.map(|(name, value)| (name.into(), value.into_os_string()));
         LocalHost::new("here", self.at("it's home"), variables.chain(set)).unwrap()
     }
