@@ -3,38 +3,10 @@
 use serde::Serialize;
 
 use super::config::{GpuOption, Settings};
+use super::names::job_tag;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::Scope;
 use crate::render::{Library, render};
-
-/// The options of `sbatch` that gpucl sets, each with the key of the spec to use instead.
-pub(super) const SET_BY_US: &[(&str, &str)] = &[
-    ("--job-name", ": it is the job's tag"),
-    ("--comment", ": it is the job's tag"),
-    ("--nodes", "; write an entry of `hosts:` for each node"),
-    ("--ntasks", ""),
-    ("--ntasks-per-node", ""),
-    ("--time", "; use `hours`"),
-    ("--account", "; use `account`"),
-    ("--partition", "; use `partition`"),
-    ("--qos", "; use `qos`"),
-    ("--constraint", "; use `constraint`"),
-    ("--reservation", "; use `reservation`"),
-    ("--exclusive", "; use `exclusive`"),
-    ("--cpus-per-task", "; use `cpus`"),
-    ("--mem", "; use `memory`"),
-    ("--gres", "; use `gpus` and `gpu_option`"),
-    ("--gpus", "; use `gpus`"),
-    ("--gpus-per-node", "; use `gpus`"),
-    ("--gpus-per-task", "; use `gpus` and `gpu_option`"),
-    ("--signal", "; use `warning`"),
-    ("--output", ": `gpucl logs` shows the job's log"),
-    ("--error", ": `gpucl logs` shows the job's log"),
-    ("--array", ": a cluster is one job"),
-    ("--wrap", ""),
-    ("--parsable", ""),
-    ("--test-only", ""),
-];
 
 /// The template of the batch script, and the program of the nodes.
 const SCRIPT: &str = "templates/slurm-job/job.sh.tera";
@@ -51,7 +23,7 @@ struct View {
 
 /// The options of `sbatch` for a job of so many nodes.
 pub(super) fn directives(settings: &Settings, scope: &Scope, nodes: usize, folder: &str) -> Result<Vec<String>> {
-    let tag = scope.tag(&super::resources::job_key()).to_string();
+    let tag = job_tag(scope).to_string();
     let mut lines = vec![
         format!("--job-name={tag}"),
         format!("--comment={tag}"),

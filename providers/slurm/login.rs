@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
+use super::queue::ENDED;
 use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::host::{Account, Connections, ExecEnd, Host, HostEntry, LocalHost, Relay, SshTarget, Stream};
 use crate::provider::Context;
@@ -104,7 +105,7 @@ impl LoginMachine {
         effect: Effect,
         limit: Duration,
     ) -> Result<Vec<String>> {
-        let mut program = String::from(LIBRARY);
+        let mut program = format!("{LIBRARY}ended={}\n", quote(&ENDED.join(" ")));
         for (name, value) in variables {
             program.push_str(&format!("{name}={}\n", quote(value)));
         }
@@ -141,7 +142,7 @@ impl LoginMachine {
             .hint("`provider: {host: …}` names the machine that you log in to for `sbatch`"));
         }
         if let Some(why) = lines.iter().find_map(|line| line.strip_prefix("::failed ")) {
-            return Err(super::refusal::of_command(doing, why));
+            return Err(super::refusal::error(doing, why));
         }
         if end != ExecEnd::Exited(0) {
             let why = said.last().cloned().unwrap_or_else(|| "its program was cut off".to_owned());

@@ -4,8 +4,10 @@
 //! job is a resource like a lease, and what runs in it.
 
 mod config;
+mod found;
 mod job;
 mod login;
+mod names;
 mod offers;
 mod queue;
 mod refusal;
@@ -21,6 +23,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::host::SshTarget;
 use crate::name::{Key, Owner, Scope, Tag};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
@@ -30,7 +33,7 @@ use crate::render::Library;
 use crate::util::digest;
 use config::{HostSettings, Settings};
 use login::LoginMachine;
-use resources::{HOST, JOB};
+use names::{HOST, JOB};
 
 /// This provider's entry in the registry.
 pub static FACTORY: SlurmFactory = SlurmFactory;
@@ -68,7 +71,7 @@ impl Factory for SlurmFactory {
         let scope = Scope { owner: "00000000".parse().map_err(internal)?, cluster: "x".parse().map_err(internal)? };
         let directives = job::directives(&settings, &scope, 1, "")?;
         let digest = digest::of_json(&(&directives, &settings.save));
-        let login = LoginMachine::new(settings.login(), context.clone());
+        let login = LoginMachine::new(settings.login().map(SshTarget::without_key_comment), context.clone());
         Ok(Box::new(Slurm { login, settings, library, digest, context: context.clone() }))
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
+use super::names::scope_name;
 use crate::name::{Key, Scope, Tag};
 
 /// A job of this user, as `squeue` and `scontrol` show it.
@@ -25,10 +26,12 @@ pub(super) struct Job {
     pub(super) name: String,
     /// How often it was started again.
     pub(super) restarts: u32,
+    /// Its place among the jobs that wait in its partition, and how many those are.
+    pub(super) place: Option<(usize, usize)>,
 }
 
-/// The states that a job does not leave.
-const ENDED: &[&str] = &[
+/// The states that a job does not leave (`squeue`'s manual page, "Job state codes").
+pub(super) const ENDED: &[&str] = &[
     "BOOT_FAIL",
     "CANCELLED",
     "COMPLETED",
@@ -137,6 +140,13 @@ impl Seen {
                         job.restarts = count.trim().parse().unwrap_or_default();
                     }
                 }
+                "place" => {
+                    let words: Vec<&str> = rest.split(' ').collect();
+                    let [id, place, all] = words.as_slice() else { return None };
+                    for job in seen.jobs.iter_mut().filter(|job| job.id == *id) {
+                        job.place = place.parse().ok().zip(all.trim().parse().ok());
+                    }
+                }
                 "folder" => {
                     let (scope, id) = rest.split_once(' ')?;
                     let id = Some(id.trim()).filter(|id| *id != "-");
@@ -199,12 +209,6 @@ impl Folder {
     }
 }
 
-/// The name of a scope's folder.
-pub(super) fn scope_name(scope: &Scope) -> String {
-    let tag = scope.tag(&super::resources::job_key()).to_string();
-    tag.rsplit_once('-').map_or(tag.clone(), |(scope, _)| scope.to_owned())
-}
-
 /// The id of a job's node as a host.
 pub(super) fn host_id(job: &Job, number: usize) -> String {
     format!("{}.{}.{number}", job.id, job.restarts)
@@ -225,6 +229,7 @@ fn job(line: &str, now: Timestamp) -> Option<Job> {
         nodes: nodes.parse().unwrap_or(1),
         name: (*name).to_owned(),
         restarts: 0,
+        place: None,
     })
 }
 
@@ -330,6 +335,7 @@ mod tests {
 ::job 18|PENDING|Priority|3:00:00|1795640000|1||gpucl-abcd1234-demo-b-job
 ::job 12|TIMEOUT|TimeLimit|0:00|1795600000|1|n1|gpucl-abcd1234-demo-job
 ::restarts 17 1
+::place 18 2 3
 ::folder gpucl-abcd1234-demo 17
 ::claim gpucl-abcd1234-demo host0 17.1.0
 ::node gpucl-abcd1234-demo {"node": "n1", "addresses": ["10.0.0.1"], "own": "/tmp/x", "socket": "/tmp/x/s", "user": "ada", "job": "17", "restarts": 1, "cpus": 4}
@@ -346,6 +352,8 @@ mod tests {
         let tag: Tag = "gpucl-abcd1234-demo-job".parse().unwrap();
         let job = seen.job(&tag).unwrap();
         assert_eq!((job.id.as_str(), job.nodes, job.restarts), ("17", 2, 1));
+        let waiting: Tag = "gpucl-abcd1234-demo-b-job".parse().unwrap();
+        assert_eq!(seen.job(&waiting).unwrap().place, Some((2, 3)));
         assert_eq!(job.left, Some(SignedDuration::from_secs(9 * 60 + 21)));
         assert_eq!(seen.ended(&tag, "12").unwrap().describe(), "it ended: its time limit was reached (TIMEOUT)");
         let folder = &seen.folders["gpucl-abcd1234-demo"];

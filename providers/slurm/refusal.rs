@@ -2,20 +2,19 @@
 
 use crate::error::{Error, ErrorKind, Status};
 
-/// A refusal: a part of Slurm's sentence, the kind, whether it passes, and what to do.
+/// A refusal: a part of Slurm's sentence, whether it passes, and what to do.
 struct Known {
     sign: &'static str,
-    kind: ErrorKind,
     status: Status,
     hint: &'static str,
 }
 
 const fn refused(sign: &'static str, hint: &'static str) -> Known {
-    Known { sign, kind: ErrorKind::Provider, status: Status::Permanent, hint }
+    Known { sign, status: Status::Permanent, hint }
 }
 
 const fn passing(sign: &'static str, hint: &'static str) -> Known {
-    Known { sign, kind: ErrorKind::Provider, status: Status::Temporary, hint }
+    Known { sign, status: Status::Temporary, hint }
 }
 
 /// The sentences of Slurm (`slurm_errno.c`), the first match decides.
@@ -76,19 +75,15 @@ const KNOWN: &[Known] = &[
     passing("try again later", "run the same again in a while"),
 ];
 
-/// The error for a refused `sbatch` or `scancel`.
-pub(super) fn of_request(doing: &str, words: &str) -> Error {
+/// The error for a command of Slurm that was refused or failed.
+pub(super) fn error(doing: &str, words: &str) -> Error {
     let said = words.trim().trim_start_matches("sbatch: error: ").trim_start_matches("scancel: error: ").trim();
     let said = if said.is_empty() { "Slurm gave no reason" } else { said };
+    let error = Error::new(ErrorKind::Provider, doing).because(said);
     match KNOWN.iter().find(|known| words.to_lowercase().contains(&known.sign.to_lowercase())) {
-        Some(known) => Error::new(known.kind, doing).because(said).status(known.status).hint(known.hint),
-        None => Error::new(ErrorKind::Provider, doing).because(said),
+        Some(known) => error.status(known.status).hint(known.hint),
+        None => error,
     }
-}
-
-/// The error for a command of Slurm that failed while it was asked something.
-pub(super) fn of_command(doing: &str, words: &str) -> Error {
-    of_request(doing, words)
 }
 
 #[cfg(test)]
@@ -122,11 +117,11 @@ mod tests {
             ),
             ("scancel: error: Kill job error on job id 7: Access/permission denied", Status::Permanent, "another user"),
         ] {
-            let error = of_request("submit the job", words);
+            let error = super::error("submit the job", words);
             assert_eq!(error.retry_status(), status, "{words}");
             assert!(error.hints().iter().any(|text| text.contains(hint)), "{error}");
             assert!(!error.causes()[0].starts_with("sbatch: error"), "{error}");
         }
-        assert_eq!(of_request("x", "").causes(), ["Slurm gave no reason"]);
+        assert_eq!(error("x", "").causes(), ["Slurm gave no reason"]);
     }
 }

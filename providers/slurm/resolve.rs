@@ -2,40 +2,27 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde::{Deserialize, Serialize};
 
 use super::login::Effect;
-use super::resources::job_key;
-use super::{Slurm, refusal};
+use super::names::job_tag;
+use super::{Slurm, found, refusal};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Scope;
-use crate::provider::{Finding, GpuOffer, HostRequest, Offer, Resolved};
+use crate::provider::{GpuOffer, HostRequest, Offer, Resolved};
 use crate::util::when;
 
 /// How long the question may take.
 const ANSWER: std::time::Duration = std::time::Duration::from_secs(120);
 
-/// What passes from here to the requests.
-#[derive(Debug, Serialize, Deserialize)]
-struct Found {
-    /// The nodes of the job, which are the cluster's hosts.
-    nodes: usize,
-}
-
-/// The number of nodes of the job that a host needs; one, before it is resolved.
-pub(super) fn nodes_of(request: &HostRequest) -> Result<usize> {
-    Ok(request.found.read::<Found>()?.map_or(1, |found| found.nodes))
-}
-
 impl Slurm {
     pub(super) async fn resolve_hosts(&self, scope: &Scope, hosts: Vec<HostRequest>) -> Result<Resolved> {
         let count = hosts.len();
-        let finding = Finding::of(&Found { nodes: count })?;
+        let finding = found::finding(count)?;
         let hosts: Vec<HostRequest> =
             hosts.into_iter().map(|host| HostRequest { found: finding.clone(), ..host }).collect();
         let seen = self.see().await?;
         let mut notes = Vec::new();
-        let job = seen.job(&scope.tag(&job_key()));
+        let job = seen.job(&job_tag(scope));
         if job.is_none() {
             notes.extend(self.try_job(scope, count).await?);
         }
@@ -53,7 +40,7 @@ impl Slurm {
         let tried = lines.iter().find_map(|line| line.strip_prefix("::tried ")?.split_once(' '));
         match tried {
             Some(("0", said)) => Ok(start_of(said)),
-            Some((_, said)) => Err(refusal::of_request(&doing, said)),
+            Some((_, said)) => Err(refusal::error(&doing, said)),
             None => Err(Error::new(ErrorKind::Provider, doing).because("the login machine's answer was cut off")),
         }
     }

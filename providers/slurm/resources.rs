@@ -8,19 +8,16 @@ use tokio::time::Instant;
 
 use super::Slurm;
 use super::login::Effect;
-use super::queue::{Folder, Job, Seen, host_id, is_final, scope_name, words_for};
-use super::{job, refusal};
+use super::names::{HOST, JOB, job_key, job_tag, number_of, scope_name, scope_of};
+use super::queue::{Folder, Job, Seen, host_id, is_final, words_for};
+use super::{found, job, refusal};
 use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::event::EventKind;
 use crate::host::{Relay, SshTarget};
-use crate::name::{Key, Owner, Scope, Tag};
+use crate::name::{Owner, Scope, Tag};
 use crate::provider::{Acquired, HostPlace, HostRequest, ObservedResource, Outage, Recorder, ResourceRequest, Site};
 use crate::secret::{ensure_key_pair, key_pair};
 use crate::util::{human, when};
-
-/// The kinds of resources.
-pub(super) const JOB: &str = "job";
-pub(super) const HOST: &str = "host";
 
 /// The names of the cluster's key pairs: the one that logs in to nodes, and the nodes' own.
 const LOGIN_KEY: &str = "login";
@@ -40,26 +37,11 @@ const REPORTS_WITHIN: Duration = Duration::from_secs(180);
 /// one for some seconds.
 const FINAL_FOR: Duration = Duration::from_secs(6);
 
-/// The key of a cluster's job.
-pub(super) fn job_key() -> Key {
-    Key::service(JOB)
-}
-
-/// The scope of a tag.
-fn scope_of(tag: &Tag) -> Scope {
-    Scope { owner: tag.owner.clone(), cluster: tag.cluster.clone() }
-}
-
-/// The number in a host's key.
-fn number_of(key: &Key) -> Option<usize> {
-    key.as_str().strip_prefix("host")?.parse().ok()
-}
-
 /// The resources of a scope, from what was seen.
 pub(super) fn of_scope(seen: &Seen, scope: &Scope) -> Vec<ObservedResource> {
     let empty = Folder::default();
     let folder = seen.of(scope);
-    let tag = scope.tag(&job_key());
+    let tag = job_tag(scope);
     let mut found = Vec::new();
     let job = seen.job(&tag);
     let nodes = job.and_then(|job| folder.unwrap_or(&empty).nodes_of(job));
@@ -152,7 +134,7 @@ impl Slurm {
 
     /// The job, and the host that needs it.
     pub(super) fn chain(&self, request: &HostRequest) -> Result<Vec<ResourceRequest>> {
-        let nodes = super::resolve::nodes_of(request)?;
+        let nodes = found::nodes_of(request)?;
         // Whatever is in the batch script: another value means another job.
         let settings = serde_json::json!({ "nodes": nodes, "job": self.digest });
         let mut job = ResourceRequest::new(job_key(), JOB, settings);
@@ -195,7 +177,7 @@ impl Slurm {
         let (id, was_there) = match answer(&lines) {
             Some(("new", id)) => (id.to_owned(), false),
             Some(("was", id)) => (id.to_owned(), true),
-            Some(("refused", words)) => return Err(refusal::of_request(&doing, words)),
+            Some(("refused", words)) => return Err(refusal::error(&doing, words)),
             _ => return Err(cut_off(&doing).left(LeftBehind::Unknown)),
         };
         if !was_there {
@@ -217,7 +199,7 @@ impl Slurm {
         let number = number_of(&tag.key).ok_or_else(|| failure(format!("`{}` is not a host", tag.key)))?;
         let scope = scope_of(tag);
         let seen = self.see().await?;
-        let job = seen.job(&scope.tag(&job_key())).ok_or_else(|| failure("its job is not there".to_owned()))?;
+        let job = seen.job(&job_tag(&scope)).ok_or_else(|| failure("its job is not there".to_owned()))?;
         let nodes = seen.of(&scope).and_then(|folder| folder.nodes_of(job));
         let nodes = nodes.ok_or_else(|| failure(job.describe()).status(Status::Temporary))?;
         if number >= nodes.len() {
@@ -259,7 +241,7 @@ impl Slurm {
                 self.report_ends(&name, id, &lines);
                 Ok(())
             }
-            Some(("refused", words)) => Err(refusal::of_request(&doing, words).left(remaining(id))),
+            Some(("refused", words)) => Err(refusal::error(&doing, words).left(remaining(id))),
             Some(("still", state)) => Err(Error::new(ErrorKind::Timeout, doing)
                 .because(format!("it is still {state} {} after it was cancelled", human::duration(END)))
                 .hint("the site's administrators see why a node does not let go of it: scontrol show job")
@@ -334,7 +316,7 @@ impl Slurm {
                         .left(remaining(id))
                         .hint(format!("gpucl down -c {}, and ask for what there is: gpucl offers", tag.cluster)));
                 }
-                let waiting = self.describe_wait(job).await;
+                let waiting = describe_wait(job);
                 if waiting != reported {
                     let limit_milliseconds = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
                     self.context.events.note(format!("waiting for job {id}: {waiting}"));
@@ -351,24 +333,6 @@ impl Slurm {
             let pause = if begun.elapsed() < EARLY { POLLS[0] } else { POLLS[1] };
             tokio::time::sleep(pause).await;
         }
-    }
-
-    /// Where the job stands: the reason, its place in the queue, and when Slurm expects to start it.
-    async fn describe_wait(&self, job: &Job) -> String {
-        if job.state != "PENDING" {
-            return if job.runs() { "its nodes report".to_owned() } else { job.describe() };
-        }
-        let mut text = words_for(&job.reason);
-        let id = [("id", job.id.as_str())];
-        let asked = self.login.ask("ask for its place", "main() { position; }", &id, Effect::None, ANSWER);
-        let place = asked.await.unwrap_or_default();
-        if let Some((place, all)) = place.iter().find_map(|line| line.strip_prefix("::position ")?.split_once(' ')) {
-            text.push_str(&format!("; {place} of {all} in its partition"));
-        }
-        if let Some(start) = job.start {
-            text.push_str(&format!("; Slurm expects to start it at {}", when::local(start, &TimeZone::system())));
-        }
-        text
     }
 
     /// The error for a job that ended before its nodes reported, with the end of its log.
@@ -402,7 +366,7 @@ impl Slurm {
         if folder.claims.get(&tag.key).is_none_or(|claimed| claimed != id) {
             return Err(failure(format!("no claim has this tag and the id {id}")));
         }
-        let job = seen.job(&scope.tag(&job_key())).ok_or_else(|| failure("its job has ended".to_owned()))?;
+        let job = seen.job(&job_tag(&scope)).ok_or_else(|| failure("its job has ended".to_owned()))?;
         let number = number_of(&tag.key).unwrap_or(usize::MAX);
         let node = folder.nodes_of(job).and_then(|nodes| nodes.get(number).copied().cloned());
         let node = node.filter(|_| *id == host_id(job, number)).ok_or_else(|| failure(job.describe()))?;
@@ -451,6 +415,21 @@ impl Slurm {
             open_network: true,
         }
     }
+}
+
+/// Where the job stands: the reason, its place in the queue, and when Slurm expects to start it.
+fn describe_wait(job: &Job) -> String {
+    if job.state != "PENDING" {
+        return if job.runs() { "its nodes report".to_owned() } else { job.describe() };
+    }
+    let mut text = words_for(&job.reason);
+    if let Some((place, all)) = job.place {
+        text.push_str(&format!("; {place} of {all} in its partition"));
+    }
+    if let Some(start) = job.start {
+        text.push_str(&format!("; Slurm expects to start it at {}", when::local(start, &TimeZone::system())));
+    }
+    text
 }
 
 /// On this machine no shell expands the leading `~`.

@@ -109,8 +109,7 @@ pub(super) fn target(settings: &Settings, host: &Value, path: &str) -> Result<Ss
     if !errors.is_empty() {
         return Err(errors);
     }
-    let without_comment = |key: String| key.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
-    Ok(SshTarget { host_key: target.host_key.map(without_comment), ..target })
+    Ok(target.without_key_comment())
 }
 
 fn fault(path: String, message: &str) -> FieldError {

@@ -40,10 +40,12 @@ list_jobs() {
     rm -f "$words.jobs"
 }
 
+# Whether a job in state $1 still waits or runs: the caller sets `ended`, the states that a job does not leave.
 is_live() {
     case $1 in
-        BOOT_FAIL | CANCELLED* | COMPLETED | DEADLINE | FAILED | NODE_FAIL | OUT_OF_MEMORY | PREEMPTED | REVOKED | TIMEOUT | '') return 1 ;;
+        '' | CANCELLED*) return 1 ;;
     esac
+    case " $ended " in *" $1 "*) return 1 ;; esac
 }
 
 # Prints the folders of jobs, with what is in them.
@@ -80,6 +82,16 @@ list_restarts() {
     done
 }
 
+# The place of each of our waiting jobs among those that wait in its partition.
+list_places() {
+    for id in $pending; do
+        partition=$(squeue -h -j "$id" -o %P 2>/dev/null)
+        [ -n "$partition" ] || continue
+        squeue -h -t PD -p "$partition" -S -p,i -o %i 2>/dev/null |
+            awk -v id="$id" '{ count++ } $1 == id { place = count } END { if (place) print "::place", id, place, count }'
+    done
+}
+
 observe() {
     find_slurm
     set_words
@@ -88,19 +100,12 @@ observe() {
     printf '%s\n' "$jobs"
     case $jobs in *::failed* ) exit 0 ;; esac
     running=$(printf '%s\n' "$jobs" | sed -n 's/^::job \([0-9]*\)|RUNNING|.*/\1/p')
+    pending=$(printf '%s\n' "$jobs" | sed -n 's/^::job \([0-9]*\)|PENDING|.*/\1/p')
     list_restarts
+    list_places
     list_folders
     rm -f "$words"
     echo "::seen"
-}
-
-# Prints the place of the job `id` among those that wait in its partition.
-position() {
-    find_slurm
-    partition=$(squeue -h -j "$id" -o %P 2>/dev/null)
-    [ -n "$partition" ] || exit 0
-    squeue -h -t PD -p "$partition" -S -p,i -o %i 2>/dev/null |
-        awk -v id="$id" '{ count++ } $1 == id { place = count } END { if (place) print "::position", place, count }'
 }
 
 # Asks whether the script would be accepted, and when it would start.
