@@ -184,11 +184,17 @@ fn nothing_secret_is_visible(env: &TestEnv) {
         assert!(!seen.contains(token), "{seen}");
         let open = on(
             node,
-            "find /localscratch /tmp /home/ada/.gpucl \\( -type f -o -type s \\) -perm /077 2>/dev/null | head -5 || true",
+            "find /localscratch /tmp \\( -type f -o -type s \\) -perm /077 ! -path '*/environments/*' || true",
         );
-        let open: Vec<&str> = open.lines().filter(|path| !path.contains("/environments/")).collect();
+        assert_eq!(open, "", "{node}: files that others may read, were the folder open");
         let private = on(node, "stat -c '%a %n' /localscratch/*/gpucl-*");
         assert!(private.starts_with("700 "), "{private}");
-        println!("{node}: files with more than the owner's rights, behind a folder of mode 0700: {open:?}");
+        let denied = on(
+            node,
+            "s=$(ls /localscratch/*/gpucl-*/s) && printf 'import socket\\nsocket.socket(socket.AF_UNIX).connect(\"%s\")\\n' \
+             \"$s\" >/tmp/connect.py && chmod 644 /tmp/connect.py && su bob -s /bin/sh -c 'python3 /tmp/connect.py' 2>&1 \
+             | tail -n 1; rm -f /tmp/connect.py",
+        );
+        assert!(denied.contains("PermissionError"), "bob connects to a node's socket: {denied}");
     }
 }

@@ -81,6 +81,67 @@ fn several_machines_are_refused_and_several_hosts_of_one_are_not() {
     assert!(prepared(&spec(""), &[host(0, "10.0.0.2", "x")]).is_ok());
 }
 
+/// The nodes of one batch job, on the network of their site.
+fn spread(addresses: [&str; 2]) -> [HostInput; 2] {
+    let site = Site { open_network: true, ..Site::default() };
+    let one = |at: usize| HostInput { site: site.clone(), ..host(at, addresses[at], ["x", "y"][at]) };
+    [one(0), one(1)]
+}
+
+#[test]
+fn only_a_spread_cluster_leaves_the_loopback_and_only_with_what_others_need() {
+    let two = spec("hosts: [{}, {}]\nray: {workers: {per: host}}");
+    let flag = |node: &Value, name: &str| {
+        let argv: Vec<&str> = node["argv"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        argv.iter().position(|word| *word == name).map(|at| argv[at + 1].to_owned())
+    };
+    let hosts = spread(["10.0.0.1", "10.0.0.2"]);
+    assert!(prepared(&two, &hosts).is_ok());
+    let (_, first) = deployed(&two, &hosts, 0);
+    let (_, second) = deployed(&two, &hosts, 1);
+    let (head, worker) = (&first["nodes"][0], &second["nodes"][0]);
+    assert_eq!(flag(head, "--gpucl-address").as_deref(), Some("10.0.0.1"));
+    assert_eq!(flag(head, "--dashboard-host").as_deref(), Some(LOOPBACK));
+    assert_eq!(flag(worker, "--gpucl-address").as_deref(), Some("10.0.0.2"));
+    let gcs = flag(head, "--port").unwrap();
+    assert_eq!(flag(worker, "--address"), Some(format!("10.0.0.1:{gcs}")));
+    assert_eq!(worker["environment"]["RAY_AUTH_MODE"], "token");
+    // Of the ports that other hosts need, the dashboard, Ray Client and the metrics are none.
+    let open: Vec<(u64, u64)> = first["network"]["ports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|range| (range[0].as_u64().unwrap(), range[1].as_u64().unwrap()))
+        .collect();
+    let base: u64 = gcs.parse().unwrap();
+    for (port, is_open) in [
+        (base, true),
+        (base + 1, false),
+        (base + 2, false),
+        (base + 3, false),
+        (base + 4, true),
+        (base + 9, false),
+        (base + 10, false),
+        (base + 12, true),
+    ] {
+        assert_eq!(open.iter().any(|(from, to)| (*from..=*to).contains(&port)), is_open, "{port} of {open:?}");
+    }
+
+    // One host of the same site stays on the loopback, and so do hosts that share a machine.
+    let one = spec("ray: {workers: {per: host}}");
+    for (spec, hosts) in [(&one, &hosts[..1]), (&two, &[host(0, LOOPBACK, "x"), host(1, LOOPBACK, "x")][..])] {
+        let (_, json) = deployed(spec, hosts, 0);
+        assert_eq!(flag(&json["nodes"][0], "--gpucl-address"), None);
+        assert_eq!(flag(&json["nodes"][0], "--node-ip-address").as_deref(), Some(LOOPBACK));
+        assert!(json["network"].is_null(), "{json}");
+    }
+    let closed = [host(0, "10.0.0.1", "x"), spread(["10.0.0.1", "10.0.0.2"])[1].clone()];
+    assert!(prepared(&two, &closed).is_err(), "one of the sites does not open its network");
+    let with_store = spec("hosts: [{}, {}]\nservices: {object_store: true}");
+    let error = prepared(&with_store, &hosts).unwrap_err();
+    assert!(error.to_string().contains("loopback of the head's host"), "{error}");
+}
+
 #[test]
 fn playbooks_of_the_other_runtime_are_refused() {
     let one = [host(0, LOOPBACK, "x")];
