@@ -78,6 +78,8 @@ pub(super) struct Node {
     pub(super) addresses: Vec<String>,
     /// The job's folder on its own disk.
     pub(super) own: String,
+    /// The user's home folder, which is on shared storage.
+    pub(super) home: String,
     pub(super) socket: String,
     pub(super) user: String,
     pub(super) job: String,

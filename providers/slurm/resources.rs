@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::Slurm;
 use super::login::Effect;
 use super::names::{HOST, JOB, job_key, job_tag, number_of, scope_name, scope_of};
-use super::queue::{Folder, Job, Seen, host_id, is_final, words_for};
+use super::queue::{Folder, Job, Node, Seen, host_id, is_final, words_for};
 use super::{found, job, refusal};
 use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::event::EventKind;
@@ -390,15 +390,19 @@ impl Slurm {
                 })),
                 private_address: node.addresses.first().cloned(),
             },
-            site: Box::new(self.site_of(node.own.clone(), tag)),
+            site: Box::new(self.site_of(&node, tag)),
         })
     }
 
-    /// What is particular about a node whose job has this folder on its own disk.
-    fn site_of(&self, own: String, tag: &Tag) -> Site {
+    /// What is particular about a node.
+    fn site_of(&self, node: &Node, tag: &Tag) -> Site {
         let any = self.site_settings();
-        let environments = if any.environments.is_empty() { format!("{own}/environments") } else { any.environments };
-        Site { folder: format!("{own}/{tag}"), environments, ..any }
+        let environments = match any.environments.strip_prefix("~/") {
+            Some(below) => format!("{}/{below}", node.home),
+            None if any.environments.is_empty() => format!("{}/environments", node.own),
+            None => any.environments,
+        };
+        Site { folder: format!("{}/{tag}", node.own), environments, ..any }
     }
 
     /// What is particular about all nodes.

@@ -34,7 +34,7 @@ pub struct SiteFinding {
 pub struct Site {
     /// The folder for everything of one cluster, absolute; the runtime's own when empty.
     pub folder: String,
-    /// The folder of Ray's environments, absolute or `~/…`; the runtime's own when empty.
+    /// The folder of Ray's environments, absolute; the runtime's own when empty.
     pub environments: String,
     /// The environment modules (Lmod, Environment Modules) to load, in order, before Python is looked for and before
     /// every node is started.

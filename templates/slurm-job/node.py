@@ -180,6 +180,7 @@ class Node:
             "node": os.environ.get("SLURMD_NODENAME", socket.gethostname()),
             "addresses": addresses(),
             "own": self.own,
+            "home": os.path.expanduser("~"),
             "socket": self.socket,
             "user": os.environ.get("USER") or os.environ.get("LOGNAME", ""),
             "job": self.job,
