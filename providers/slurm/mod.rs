@@ -9,6 +9,7 @@ mod job;
 mod login;
 mod names;
 mod offers;
+mod place;
 mod queue;
 mod refusal;
 mod resolve;
@@ -16,6 +17,7 @@ mod resources;
 mod site;
 #[cfg(test)]
 mod tests;
+mod wait;
 
 use std::time::Duration;
 

@@ -1,41 +1,28 @@
-//! The job and its nodes as resources: found by their tags, submitted or claimed, waited for, and released.
+//! The job and its nodes as resources: found by their tags, submitted or claimed, and released.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
-use tokio::time::Instant;
 
 use super::Slurm;
 use super::login::Effect;
 use super::names::{HOST, JOB, job_key, job_tag, number_of, scope_name, scope_of};
-use super::queue::{Folder, Job, Node, Seen, host_id, is_final, words_for};
+use super::queue::{Folder, Job, Seen, host_id};
 use super::{found, job, refusal};
 use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
-use crate::event::EventKind;
-use crate::host::{Relay, SshTarget};
 use crate::name::{Owner, Scope, Tag};
-use crate::provider::{Acquired, HostPlace, HostRequest, ObservedResource, Outage, Recorder, ResourceRequest, Site};
-use crate::secret::{ensure_key_pair, key_pair};
-use crate::util::{human, when};
+use crate::provider::{Acquired, HostRequest, ObservedResource, Recorder, ResourceRequest};
+use crate::secret::ensure_key_pair;
+use crate::util::human;
 
 /// The names of the cluster's key pairs: the one that logs in to nodes, and the nodes' own.
-const LOGIN_KEY: &str = "login";
-const NODE_KEY: &str = "node";
+pub(super) const LOGIN_KEY: &str = "login";
+pub(super) const NODE_KEY: &str = "node";
 
 /// How long one question may take.
-const ANSWER: Duration = Duration::from_secs(120);
+pub(super) const ANSWER: Duration = Duration::from_secs(120);
 /// How long a cancelled job may take to end: `KillWait` (30 s by default) and the site's epilogs.
 const END: Duration = Duration::from_secs(180);
-/// How often the queue is looked at: at first, and after a while.
-const POLLS: [Duration; 2] = [Duration::from_millis(700), Duration::from_secs(10)];
-/// How long the first pause lasts.
-const EARLY: Duration = Duration::from_secs(20);
-/// How long the nodes of a running job may take to report.
-const REPORTS_WITHIN: Duration = Duration::from_secs(180);
-/// How long one reason that looks final must last: without accounting, the first job after the controller's start shows
-/// one for some seconds.
-const FINAL_FOR: Duration = Duration::from_secs(6);
 
 /// The resources of a scope, from what was seen.
 pub(super) fn of_scope(seen: &Seen, scope: &Scope) -> Vec<ObservedResource> {
@@ -278,175 +265,9 @@ impl Slurm {
             }
         }
     }
-
-    /// Waits until the job runs and its nodes have reported.
-    pub(super) async fn wait_for_job(&self, tag: &Tag, id: &str) -> Result<()> {
-        let doing = format!("wait for the job {id}");
-        let limit = self.settings.queue.map_or(Duration::from_secs(24 * 3600), |limit| limit.0);
-        let (begun, mut outage) = (Instant::now(), Outage::new(&self.context.events));
-        let (mut reported, mut running_since, mut final_since) = (String::new(), None, None);
-        let stays = |error: Error| {
-            error
-                .left(remaining(id))
-                .hint(format!("the same `gpucl up` goes on waiting; `gpucl down -c {}` cancels it", tag.cluster))
-        };
-        loop {
-            let is_over = || begun.elapsed() >= limit;
-            if let Some(seen) = outage.outlast(self.see().await, is_over)? {
-                let scope = scope_of(tag);
-                let Some(job) = seen.job(tag).filter(|job| job.id == id) else {
-                    let why = seen.ended(tag, id).map_or_else(|| "it is gone".to_owned(), Job::describe);
-                    return Err(self.ended(&doing, &scope, why).await);
-                };
-                if seen.of(&scope).is_some_and(|folder| folder.nodes_of(job).is_some()) {
-                    return Ok(());
-                }
-                let now = Instant::now();
-                let runs_for =
-                    running_since.filter(|_| job.runs()).map_or(Duration::ZERO, |since: Instant| now - since);
-                running_since = job.runs().then(|| running_since.unwrap_or(now));
-                if runs_for > REPORTS_WITHIN {
-                    return Err(self.ended(&doing, &scope, "it runs, but its nodes did not report".to_owned()).await);
-                }
-                final_since = (job.state == "PENDING" && is_final(&job.reason)).then(|| final_since.unwrap_or(now));
-                if final_since.is_some_and(|since| now - since >= FINAL_FOR) {
-                    let why = format!("it would wait for ever: {}", words_for(&job.reason));
-                    let error = Error::new(ErrorKind::Provider, doing).because(why);
-                    return Err(error
-                        .left(remaining(id))
-                        .hint(format!("gpucl down -c {}, and ask for what there is: gpucl offers", tag.cluster)));
-                }
-                let waiting = describe_wait(job);
-                if waiting != reported {
-                    let limit_milliseconds = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-                    self.context.events.note(format!("waiting for job {id}: {waiting}"));
-                    self.context.events.send(EventKind::Waiting { what: format!("job {id}"), limit_milliseconds });
-                    reported = waiting;
-                }
-            }
-            if is_over() {
-                return Err(stays(
-                    Error::new(ErrorKind::Timeout, doing)
-                        .because(format!("it did not start within {} (`provider.queue`)", human::duration(limit))),
-                ));
-            }
-            let pause = if begun.elapsed() < EARLY { POLLS[0] } else { POLLS[1] };
-            tokio::time::sleep(pause).await;
-        }
-    }
-
-    /// The error for a job that ended before its nodes reported, with the end of its log.
-    async fn ended(&self, doing: &str, scope: &Scope, why: String) -> Error {
-        let name = scope_name(scope);
-        let show = "main() { tail -n 8 \"$base/$scope/job.log\" 2>/dev/null | sed 's/^/::log /'; }";
-        let variables = [("scope", name.as_str())];
-        let asked = self.login.ask("read its log", show, &variables, Effect::None, ANSWER).await;
-        let log: Vec<String> = asked
-            .unwrap_or_default()
-            .iter()
-            .filter_map(|line| line.strip_prefix("::log "))
-            .map(str::to_owned)
-            .collect();
-        let error = Error::new(ErrorKind::Provider, doing).because(why);
-        match log.is_empty() {
-            true => error,
-            false => error.because(format!("its log ends with: {}", log.join(" | "))),
-        }
-    }
-
-    /// How to reach a claimed node.
-    pub(super) async fn node_place(&self, tag: &Tag, id: &str) -> Result<HostPlace> {
-        let doing = format!("find the node of {tag}");
-        let failure = |why: String| {
-            Error::new(ErrorKind::Provider, doing.clone()).because(why).hint(format!("gpucl status -c {}", tag.cluster))
-        };
-        let scope = scope_of(tag);
-        let seen = self.see().await?;
-        let folder = seen.of(&scope).ok_or_else(|| failure("its job is gone".to_owned()))?;
-        if folder.claims.get(&tag.key).is_none_or(|claimed| claimed != id) {
-            return Err(failure(format!("no claim has this tag and the id {id}")));
-        }
-        let job = seen.job(&job_tag(&scope)).ok_or_else(|| failure("its job has ended".to_owned()))?;
-        let number = number_of(&tag.key).unwrap_or(usize::MAX);
-        let node = folder.nodes_of(job).and_then(|nodes| nodes.get(number).copied().cloned());
-        let node = node.filter(|_| *id == host_id(job, number)).ok_or_else(|| failure(job.describe()))?;
-        let clusters = self.context.clusters_dir.join(tag.cluster.as_str());
-        let words = ["sh", &format!("~/.gpucl/slurm/{}/reach", scope_name(&scope)), &node.node, &node.socket];
-        let relay =
-            Relay { login: self.login.target().await?.map(Box::new), command: words.map(str::to_owned).to_vec() };
-        let is_here = relay.login.is_none();
-        Ok(HostPlace::Ssh {
-            target: SshTarget {
-                node: node.node.clone(),
-                user: Some(node.user.clone()).filter(|user| !user.is_empty()),
-                port: None,
-                identity_file: key_pair(&clusters, LOGIN_KEY).map(|pair| pair.file),
-                host_key: key_pair(&clusters, NODE_KEY).map(|pair| pair.public),
-                jump: None,
-                relay: Some(Box::new(if is_here {
-                    at_home(relay, &self.context.user_environment.home)
-                } else {
-                    relay
-                })),
-                private_address: node.addresses.first().cloned(),
-            },
-            site: Box::new(self.site_of(&node, tag)),
-        })
-    }
-
-    /// What is particular about a node.
-    fn site_of(&self, node: &Node, tag: &Tag) -> Site {
-        let any = self.site_settings();
-        let environments = match any.environments.strip_prefix("~/") {
-            Some(below) => format!("{}/{below}", node.home),
-            None if any.environments.is_empty() => format!("{}/environments", node.own),
-            None => any.environments,
-        };
-        Site { folder: format!("{}/{tag}", node.own), environments, ..any }
-    }
-
-    /// What is particular about all nodes.
-    pub(super) fn site_settings(&self) -> Site {
-        Site {
-            folder: String::new(),
-            environments: match self.settings.environment.as_deref() {
-                None | Some("node") => String::new(),
-                Some("home") => "~/.gpucl/environments".to_owned(),
-                Some(folder) => folder.to_owned(),
-            },
-            modules: self.settings.modules.clone(),
-            packages: self.settings.packages(),
-            open_network: true,
-        }
-    }
 }
 
-/// Where the job stands: the reason, its place in the queue, and when Slurm expects to start it.
-fn describe_wait(job: &Job) -> String {
-    if job.state != "PENDING" {
-        return if job.runs() { "its nodes report".to_owned() } else { job.describe() };
-    }
-    let mut text = words_for(&job.reason);
-    if let Some((place, all)) = job.place {
-        text.push_str(&format!("; {place} of {all} in its partition"));
-    }
-    if let Some(start) = job.start {
-        text.push_str(&format!("; Slurm expects to start it at {}", when::local(start, &TimeZone::system())));
-    }
-    text
-}
-
-/// On this machine no shell expands the leading `~`.
-fn at_home(mut relay: Relay, home: &std::path::Path) -> Relay {
-    for word in &mut relay.command {
-        if let Some(below) = word.strip_prefix("~/") {
-            *word = home.join(below).display().to_string();
-        }
-    }
-    relay
-}
-
-fn remaining(id: &str) -> LeftBehind {
+pub(super) fn remaining(id: &str) -> LeftBehind {
     LeftBehind::Remaining(vec![id.to_owned()])
 }
 
