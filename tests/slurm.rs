@@ -3,6 +3,7 @@
 mod contract;
 mod crash;
 mod limit;
+mod losses;
 mod shared;
 mod testbed;
 mod trouble;

@@ -36,6 +36,28 @@ pub(super) fn workers(spec: &Spec, problems: &mut Vec<Problem>) {
     }
 }
 
+impl Spec {
+    /// What a person should know about where workers run before anything is acquired: hosts on which nothing does.
+    pub fn worker_notes(&self) -> Vec<String> {
+        let groups = self.ray.workers.groups();
+        let mut used = vec![false; self.hosts.len()];
+        // The head, and services.
+        used.iter_mut().take(1).for_each(|host| *host = true);
+        for group in groups {
+            let hosts = (0..self.hosts.len()).filter(|host| self.runs_on(group, *host));
+            let count = if group.per.is_some() { usize::MAX } else { group.count.unwrap_or(1) as usize };
+            hosts.take(count).for_each(|host| used[host] = true);
+        }
+        let idle: Vec<String> = (0..used.len()).filter(|host| !used[*host]).map(|host| format!("host-{host}")).collect();
+        if idle.is_empty() {
+            return Vec::new();
+        }
+        let verb = if idle.len() == 1 { "runs" } else { "run" };
+        let list = idle.join(", ");
+        vec![format!("{list} {verb} no worker: `ray: {{workers: {{per: host}}}}` has one on each host, with its GPUs")]
+    }
+}
+
 fn names(spec: &Spec, problems: &mut Vec<Problem>) {
     let groups = spec.ray.workers.groups();
     let mut met: BTreeMap<&str, usize> = BTreeMap::new();

@@ -321,8 +321,12 @@ def tokens(want, token):
     seen = [request(url)[0], request(url, {"Authorization": "Bearer " + "0" * 48})[0]]
     seen.append(request(url, {"Authorization": f"Bearer {token}"})[0])
     say("token enforced", "dashboard", seen == [401, 403, 200], "without: {}, wrong: {}, right: {}".format(*seen))
+    # A node is alive in Ray some seconds before its agent listens.
+    end = time.monotonic() + want.get("patience_s", 30)
     for agent in want.get("agents", []):
-        seen = [request(agent["url"])[0], request(agent["url"], {"Authorization": "Bearer " + "0" * 48})[0]]
+        while not (bare := request(agent["url"])[0]) and time.monotonic() < end:
+            time.sleep(1)
+        seen = [bare, request(agent["url"], {"Authorization": "Bearer " + "0" * 48})[0]]
         refused = all(status in (401, 403) for status in seen)
         say("token enforced", agent["target"], refused, "without: {}, wrong: {}".format(*seen))
 

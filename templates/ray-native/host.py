@@ -416,6 +416,8 @@ def judge(host, found):
     def lies_in(port, ranges):
         return any(first <= port <= last for first, last in ranges)
 
+    if not found and not host["nodes"]:
+        return True, "no node runs here"
     network = host.get("network") or {"address": None, "ports": []}
     outside = sorted((address, port) for address, port in found if not is_inner(address))
     ours = [(address, port) for address, port in outside if lies_in(port, host["ports"])]

@@ -22,6 +22,12 @@ pub(super) fn testbed() -> &'static Value {
     })
 }
 
+/// Starts again what a test has ended.
+pub(super) fn again() {
+    let output = Command::new(folder().join("up")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 fn folder() -> PathBuf {
     concat!(env!("CARGO_MANIFEST_DIR"), "/testbed/slurm").into()
 }

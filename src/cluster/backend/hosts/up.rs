@@ -86,6 +86,7 @@ pub(super) async fn up(
     let spec = &loaded.spec;
     let name = &spec.name;
     let scope = settings.scope(name);
+    spec.worker_notes().into_iter().for_each(|note| settings.events.warn(note));
     spec.mount_notes().into_iter().for_each(|note| settings.events.note(note));
     spec.data_notes().into_iter().for_each(|note| settings.events.note(note));
     let files = files::read(spec, &settings.events)?;
