@@ -32,6 +32,8 @@ fn folder() -> PathBuf {
     concat!(env!("CARGO_MANIFEST_DIR"), "/testbed/slurm").into()
 }
 
+const NODES: [&str; 3] = ["n1", "n2", "n3"];
+
 /// One test at a time has the cluster, of all checkouts.
 pub(super) struct Turn(File);
 
@@ -51,7 +53,7 @@ impl Drop for Turn {
     }
 }
 
-/// Ends all jobs of the testbed's users that have a tag, and removes their folders.
+/// Ends all jobs of the testbed's users that have a tag, and removes their folders and what an aborted test left on nodes.
 fn clear() {
     for user in ["ada", "bob"] {
         let _ = login(
@@ -60,6 +62,11 @@ fn clear() {
              n=0; while squeue -h -u $(id -un) -o %j | grep -q gpucl- && [ $n -lt 60 ]; do n=$((n + 1)); sleep 0.5; done; \
              rm -rf ~/.gpucl ~/results",
         );
+    }
+    for node in NODES {
+        // A node may be down: a test ended it.
+        let find = "find /localscratch /tmp /dev/shm -mindepth 1 -delete";
+        let _ = Command::new(folder().join("exec")).args([node, "sh", "-c", find]).output();
     }
 }
 
@@ -87,7 +94,7 @@ pub(super) fn left() -> Vec<String> {
         left.extend(jobs.lines().map(|job| format!("job {job}")));
         left.extend(login(user, "ls -d ~/.gpucl 2>/dev/null || true").lines().map(str::to_owned));
     }
-    for node in ["n1", "n2", "n3"] {
+    for node in NODES {
         let files = on(node, "find /localscratch /tmp /dev/shm -mindepth 1 -maxdepth 2 2>/dev/null");
         left.extend(files.lines().map(|file| format!("{node}:{file}")));
         let processes = on(node, "ps -eo user:20,args | grep -E '^(ada|bob) ' || true");

@@ -10,6 +10,13 @@ internal_network() {
   docker network create --internal --subnet "$SUBNET" --gateway "$PREFIX.1" -o com.docker.network.bridge.name="$BRIDGE" --label "gpucl-slurm=$NETWORK" "$NETWORK"
 }
 
+# The containers, the shared home and the network.
+remove_cluster() {
+  docker ps -aq --filter "label=gpucl-slurm=$NETWORK" | xargs -r docker rm -fv >/dev/null
+  ! docker volume inspect "$NETWORK-home" >/dev/null 2>&1 || docker volume rm "$NETWORK-home" >/dev/null
+  ! docker network inspect "$NETWORK" >/dev/null 2>&1 || docker network rm "$NETWORK" >/dev/null
+}
+
 # create MACHINE DIGEST ACCOUNTING
 create() {
   local m=$1 c d k rc=0 hosts=(); c=$(container "$m"); d=$(mktemp -d)
