@@ -187,7 +187,9 @@ impl ProjectWorld {
     pub(super) fn site(&self, host: &Key) -> Site {
         match self.place_of(host) {
             Some(HostPlace::Ssh { site, .. }) => *site,
-            _ => Site::default(),
+            Some(_) => Site::default(),
+            // One that is not there yet, or no more, comes at the same site.
+            None => self.config.provider.site(),
         }
     }
 
