@@ -48,7 +48,8 @@ impl Spec {
             let count = if group.per.is_some() { usize::MAX } else { group.count.unwrap_or(1) as usize };
             hosts.take(count).for_each(|host| used[host] = true);
         }
-        let idle: Vec<String> = (0..used.len()).filter(|host| !used[*host]).map(|host| format!("host-{host}")).collect();
+        let idle: Vec<String> =
+            (0..used.len()).filter(|host| !used[*host]).map(|host| format!("host-{host}")).collect();
         if idle.is_empty() {
             return Vec::new();
         }

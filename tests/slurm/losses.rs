@@ -12,7 +12,15 @@ use crate::support::{TestEnv, until};
 fn spec(env: &TestEnv, name: &str, nodes: usize, more: &Value) -> String {
     let mut all = json!({ "cpus": 2, "memory": "6GiB", "environment": testbed::ready_environments("ada") });
     all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    testbed::spec(env, name, &testbed::settings("ada", &all), nodes, &json!({ "ray": { "workers": { "per": "host" } } })).display().to_string()
+    testbed::spec(
+        env,
+        name,
+        &testbed::settings("ada", &all),
+        nodes,
+        &json!({ "ray": { "workers": { "per": "host" } } }),
+    )
+    .display()
+    .to_string()
 }
 
 fn docker(verb: &str, machine: &str) {
