@@ -5,6 +5,7 @@
 //! the state read again from its files.
 
 mod harness;
+mod head;
 pub(crate) mod real;
 mod world;
 

@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use tokio::sync::watch;
 
 use super::write_ahead::{has_id, making, removing};
 use super::{Cancel, Ledger, Replan, Urgency, World};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Bus, EventKind, Finish};
-use crate::plan::{Action, Operation, Plan};
+use crate::name::Key;
+use crate::plan::{Action, Change, Operation, Plan};
 use crate::state::{ItemKind, Record};
 
 /// What a plan is executed with.
@@ -45,6 +47,8 @@ impl Executed {
     fn take(&mut self, (operation, result): (&Operation, Result<()>)) {
         match result {
             Ok(()) => self.done.push(operation.id),
+            // What was given up because of a failure adds nothing to it.
+            Err(error) if error.kind() == ErrorKind::Cancelled && !self.errors.is_empty() => {}
             Err(error) => self.errors.push(error),
         }
     }
@@ -63,12 +67,14 @@ impl Executed {
 /// Executes all operations of a plan, each as soon as its predecessors are done.
 ///
 /// After a failure nothing that needs the failed operation is begun; the rest goes on, also while a branch refused for
-/// lack of capacity is replanned. With [`Urgency::Finish`] nothing more is begun; with [`Urgency::Now`] operations in
+/// lack of capacity is replanned. If the head does not come up, the other hosts' nodes, which wait for it, are given up.
+/// With [`Urgency::Finish`] nothing more is begun; with [`Urgency::Now`] operations in
 /// flight are dropped, and the journal shows it.
 pub(super) async fn execute(plan: &Plan, on: Scene<'_>, cancel: &Cancel) -> Executed {
     let mut executed = Executed::default();
     let mut begun = BTreeSet::new();
     let mut running = FuturesUnordered::new();
+    let head_failed = watch::Sender::new(false);
     loop {
         if cancel.urgency() == Urgency::None {
             for operation in &plan.operations {
@@ -76,7 +82,7 @@ pub(super) async fn execute(plan: &Plan, on: Scene<'_>, cancel: &Cancel) -> Exec
                     && operation.after.iter().all(|before| executed.done.contains(before));
                 if free {
                     begun.insert(operation.id);
-                    running.push(one(operation, on));
+                    running.push(one(operation, on, head_failed.subscribe()));
                 }
             }
         }
@@ -84,7 +90,12 @@ pub(super) async fn execute(plan: &Plan, on: Scene<'_>, cancel: &Cancel) -> Exec
             break;
         }
         tokio::select! {
-            Some(ended) = running.next() => executed.take(ended),
+            Some(ended) = running.next() => {
+                if ended.1.is_err() && brings_up_head(ended.0) {
+                    head_failed.send_replace(true);
+                }
+                executed.take(ended);
+            }
             () = cancel.at_least(Urgency::Now) => {
                 // An operation that can stop cleanly knows best what it leaves running.
                 let last = async {
@@ -109,8 +120,17 @@ pub(super) async fn execute(plan: &Plan, on: Scene<'_>, cancel: &Cancel) -> Exec
     executed
 }
 
+fn brings_up_head(operation: &Operation) -> bool {
+    let Action::Deploy { nodes, .. } = &operation.action else { return false };
+    nodes.iter().any(|change| change.node == Key::head() && change.change != Change::Keep)
+}
+
 /// Performs one operation and reports it.
-async fn one<'a>(operation: &'a Operation, on: Scene<'_>) -> (&'a Operation, Result<()>) {
+async fn one<'a>(
+    operation: &'a Operation,
+    on: Scene<'_>,
+    mut head_failed: watch::Receiver<bool>,
+) -> (&'a Operation, Result<()>) {
     let events = on.events;
     let (action, target) = (operation.action.name().to_owned(), operation.key.display_name());
     events.send(EventKind::OperationStarted {
@@ -120,7 +140,14 @@ async fn one<'a>(operation: &'a Operation, on: Scene<'_>) -> (&'a Operation, Res
         cause: operation.cause.clone(),
     });
     let started = Instant::now();
-    let result = carried_out(operation, on).await;
+    let waits_for_head = matches!(operation.action, Action::Deploy { .. }) && !brings_up_head(operation);
+    let result = tokio::select! {
+        result = carried_out(operation, on) => result,
+        Ok(_) = head_failed.wait_for(|failed| *failed), if waits_for_head => {
+            let doing = format!("deploy {}", operation.key.display_name());
+            Err(Error::new(ErrorKind::Cancelled, doing).because("the head, which its nodes wait for, did not come up"))
+        }
+    };
     if let Err(error) = &result {
         on.replan.heed(error);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gpucl::engine::{Cancel, Ledger, NothingElse, Pipeline};
+use gpucl::engine::{Cancel, Ledger, NothingElse, Pipeline, World};
 use gpucl::event::Bus;
 use gpucl::name::{Key, Scope};
 use gpucl::plan::{DataGoal, Desired, FirewallGoal, Goal, NodeRequest, Preparation, ProjectRequest};
@@ -125,14 +125,18 @@ impl Harness {
 
     /// One whole run towards a goal, as the verbs do it; an error says why it did not get there.
     async fn run(&self, goal: &Goalish) -> Result<(), String> {
+        self.run_in(&self.world, goal).await
+    }
+
+    /// The same in another world.
+    pub(crate) async fn run_in(&self, world: &dyn World, goal: &Goalish) -> Result<(), String> {
         let (bus, _inbox) = Bus::new();
         let (_handle, cancel) = Cancel::new();
         if let Goalish::Up(desired) = goal {
             self.world.machine().wanted.clone_from(&desired.projects);
         }
         let ledger = self.ledger();
-        let pipeline =
-            Pipeline { world: &self.world, replan: &NothingElse, ledger: &ledger, events: &bus, cancel: &cancel };
+        let pipeline = Pipeline { world, replan: &NothingElse, ledger: &ledger, events: &bus, cancel: &cancel };
         let result = match goal {
             Goalish::Down => pipeline.remove_all().await.map(|_| ()),
             _ => match pipeline.plan(&goal.goal()).await {

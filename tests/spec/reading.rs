@@ -188,14 +188,14 @@ fn the_smallest_example_fits_two_cores() {
 #[test]
 fn hosts_without_a_worker_are_named() {
     let notes = |workers: &str| {
-        let text =
-            format!("name: demo\nprovider: {{name: hall}}\nhosts: [{{node: a}}, {{node: b}}, {{node: c}}]\n{workers}");
+        let text = format!("name: demo\nprovider: {{name: hall}}\nhosts: [{{node: a}}, {{node: b}}]\n{workers}");
         read(&text).unwrap().spec.worker_notes()
     };
-    let way = "`ray: {workers: {per: host}}` has one on each host, with its GPUs";
-    assert_eq!(notes(""), [format!("host-1, host-2 run no worker: {way}")]);
-    assert_eq!(notes("ray: {workers: {count: 2}}\n"), [format!("host-2 runs no worker: {way}")]);
+    let idle = "host-1 runs no worker: `ray: {workers: {per: host}}` has one on each host, with its GPUs";
+    assert_eq!(notes(""), [idle]);
+    assert_eq!(notes("ray: {workers: {count: 3, hosts: [0]}}\n"), [idle]);
+    assert_eq!(notes("ray: {workers: {per: host, hosts: [a]}}\n"), [idle]);
+    assert_eq!(notes("ray: {workers: {count: 2}}\n"), Vec::<String>::new());
     assert_eq!(notes("ray: {workers: {per: host}}\n"), Vec::<String>::new());
-    assert_eq!(notes("ray: {workers: {count: 2, hosts: [1, 2]}}\n"), Vec::<String>::new());
-    assert_eq!(notes("ray: {workers: {per: host, hosts: [c]}}\n"), [format!("host-1 runs no worker: {way}")]);
+    assert_eq!(notes("ray: {workers: {count: 1, hosts: [1]}}\n"), Vec::<String>::new());
 }
