@@ -74,6 +74,9 @@ apt_fetch() {
   ( cd "$to" && apt-get "${o[@]}" download "$package" )
 }
 
+# The sources of what `bake` stands on.
+write_sources() { write_ubuntu_sources "$1"; }
+
 # bake TAG BASE SCRIPT [-v ...]... [-- CHANGE...]: runs SCRIPT as root in a container of BASE and commits that as TAG.
 # The package sources are mounted, so they do not stay in the image. Network: the machine's own. (No --entrypoint: a
 # commit would keep it.)
@@ -82,7 +85,7 @@ bake() {
   while [ $# -gt 0 ] && [ "$1" != -- ]; do mounts+=("$1"); shift; done
   [ "${1:-}" != -- ] || shift
   while [ $# -gt 0 ]; do changes+=(-c "$1"); shift; done
-  write_ubuntu_sources "$CACHE/sources"; pip_conf >"$CACHE/sources/pip.conf"
+  write_sources "$CACHE/sources"; pip_conf >"$CACHE/sources/pip.conf"
   c=$(docker create --network host --user 0 -e DEBIAN_FRONTEND=noninteractive \
     -v "$CACHE/sources/etc/apt/sources.list:/etc/apt/sources.list:ro" -v "$CACHE/sources/etc/apt/apt.conf.d/50testbed:/etc/apt/apt.conf.d/50testbed:ro" \
     -v "$CACHE/sources/pip.conf:/tmp/pip.conf:ro" ${mounts[@]+"${mounts[@]}"} "$base" /bin/bash -euo pipefail -c "$script")

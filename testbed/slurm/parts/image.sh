@@ -1,12 +1,12 @@
 # image.sh: the image of all machines, and the stand-ins of NVIDIA's programs as a job sees them.
 # shellcheck shell=bash
 
-IMAGE=$NETWORK/node:$RAY-$(digest "$BASE" "$(cd "$SLURM/files" && find image.sh avail_wheels modules -type f | sort | xargs sha256sum)" 1)
+IMAGE=$NETWORK/node:$RAY-$(digest "$SYSTEM" "$(cd "$SLURM/files" && find image.sh avail_wheels modules -type f | sort | xargs sha256sum)" 1)
 
 image() {
   has_image "$IMAGE" && return 0
-  base_root
-  bake "$IMAGE" "$BASE" "RAY=$RAY bash /files/image.sh" -v "$SLURM/files:/files:ro" -- 'CMD ["/usr/local/sbin/slurm-init"]'
+  system_root
+  bake_on_system "$IMAGE" "$SYSTEM" "RAY=$RAY bash /files/image.sh" -v "$SLURM/files:/files:ro" -- 'CMD ["/usr/local/sbin/slurm-init"]'
 }
 
 # The programs of testbed/hosts, linked so that a device that the job may not open does not exist.
