@@ -69,10 +69,7 @@ const KNOWN: &[Known] = &[
         "Slurm's controller does not answer; run the same again in a while: sinfo",
     ),
     // It took the connection, and sent nothing: `squeue` of 23.11.
-    passing(
-        "Unexpected message received",
-        "Slurm's controller does not answer; run the same again in a while: sinfo",
-    ),
+    passing("Unexpected message received", "Slurm's controller does not answer; run the same again in a while: sinfo"),
     passing("Socket timed out", "Slurm's controller is busy; run the same again in a while"),
     passing("Zero Bytes were transmitted", "Slurm's controller is busy; run the same again in a while"),
     passing("Connection refused", "Slurm's controller does not answer; run the same again in a while: sinfo"),
