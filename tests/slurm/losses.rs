@@ -75,8 +75,10 @@ fn a_node_that_fails_is_said_and_replaced() {
     env.run(&["down", "--yes", "-c", "failing"]).exits(0).prints("nothing of failing is left");
     testbed::again();
     // A machine that was switched off has the files of its last job when it comes back; sites remove them at its start.
-    let is_of_last_job = |left: &String| left.starts_with("n2:/localscratch/ada.");
-    until("nothing else is left", 60, || left().iter().all(is_of_last_job).then_some(()));
+    std::thread::sleep(std::time::Duration::from_secs(20));
+    let mut rest = left();
+    rest.retain(|left| !left.starts_with("n2:/localscratch/ada."));
+    assert_eq!(rest, Vec::<String>::new());
 }
 
 /// The controller is away: nothing is taken for gone, and the cluster goes on.
