@@ -112,9 +112,14 @@ kill-rounds rounds="8":
 lab where="on_this_machine":
     cargo test --test main lab::{{ where }} -- --ignored --nocapture
 
-# PyTorch itself in containers on a host of the testbed: training on four workers, and data loaders (6 GB, ten minutes)
+# PyTorch itself, on this machine and in containers on a host of the testbed: training on four workers, and data loaders
+# (twice 6 GB, fifteen minutes)
 lab-torch: testbed-up
-    cargo test --test main hosts::torch -- --ignored --nocapture
+    cargo test --test main ::torch:: -- --ignored --nocapture --test-threads=1
+
+# `run` interrupted at each stage on this machine: nothing is left (two minutes)
+interrupted:
+    cargo test --test main scenario::one_run -- --ignored --nocapture
 
 # every mutating call to Chameleon, with every fault: on stand-ins, then on the real services (half an hour)
 chameleon-matrix:

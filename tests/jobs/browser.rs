@@ -90,6 +90,9 @@ fn is_by_ray(head: &str) -> bool {
     head.contains("authorization: Bearer cluster-token\r\n")
 }
 
+/// A page without it is asked for `/favicon.ico`, at any later moment: the tests count requests.
+const NO_ICON: &str = "<link rel=icon href='data:,'>";
+
 /// A minimal version of Ray's page: its data needs the token, and it embeds Grafana from the given address.
 async fn ray() -> Site {
     Site::start(|head| {
@@ -103,7 +106,7 @@ async fn ray() -> Site {
             fetch('/api/grafana_health').then(reply => reply.json()).then(reply => {\
             let frame = document.createElement('iframe'); frame.src = reply.data.grafanaHost + '/d/ray?panelId=1';\
             document.body.append(frame) })";
-        (200, String::new(), format!("<title>ray</title><body>the real page<script>{script}</script>"))
+        (200, String::new(), format!("<title>ray</title>{NO_ICON}<body>the real page<script>{script}</script>"))
     })
     .await
 }
