@@ -51,9 +51,18 @@ slurm-up:
 slurm-down:
     testbed/slurm/down
 
-# every test of the provider `slurm`, `kill -9` at all points and calls cut off at all of them too (ten minutes)
+# every test of the provider `slurm`, `kill -9` at all points and calls cut off at all of them too (half an hour)
 slurm: slurm-up
-    GPUCL_POINTS=all cargo test --test main slurm:: -- --ignored --nocapture --test-threads=1
+    GPUCL_POINTS=all cargo test --test main slurm:: -- --ignored --nocapture --test-threads=1 --skip slurm::accounts
+
+# one whole path and what an account does not allow, on a Slurm with accounting (five minutes)
+slurm-accounts:
+    GPUCL_SLURM_ACCOUNTING=1 cargo test --test main -- --ignored --nocapture --test-threads=1 slurm::accounts slurm::whole slurm::contract::two
+
+# the same Slurm of another release of Debian, beside the first, and most of its tests (half an hour the first time)
+slurm-release release="bookworm":
+    GPUCL_SLURM_RELEASE={{ release }} GPUCL_SLURM_SUBNET=10.216.0.0/24 GPUCL_SLURM_NETWORK=gpucl-slurm-{{ release }} GPUCL_SLURM_BRIDGE=gpuclsl1 \
+        cargo test --test main -- --ignored --nocapture --test-threads=1 slurm::contract::two slurm::crash slurm::trouble slurm::whole
 
 # the conformance suite on the real services: twenty minutes; nothing else may use the testbed
 chameleon-check: openstack-up

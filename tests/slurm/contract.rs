@@ -74,6 +74,12 @@ async fn two_users_do_not_touch_each_others_jobs() {
     others.id.clone_from(&ids[1]);
     ada.release(&scope, &others).await.unwrap();
     assert!(login("bob", "squeue -h -u $(id -un) -o %i").contains(&ids[1]), "bob's job goes on");
+    // A number that is another job's of the same user by now: Slurm counts from 1 again after a reset.
+    let own = login("ada", "sbatch --parsable --job-name=thesis --time=5 --wrap='sleep 100'").trim().to_owned();
+    others.id.clone_from(&own);
+    ada.release(&scope, &others).await.unwrap();
+    assert!(login("ada", "squeue -h -u $(id -un) -o '%i %T'").contains(&own), "the thesis goes on");
+    login("ada", &format!("scancel {own}"));
     for provider in [&ada, &bob] {
         for found in provider.observe(&scope).await.unwrap() {
             provider.release(&scope, &found).await.unwrap();

@@ -3,25 +3,10 @@
 
 use std::process::Command;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::testbed::{self, left, login, on, turn};
+use super::testbed::{self, left, login, on, turn, with_ready_ray};
 use crate::support::{TestEnv, until};
-
-/// A spec whose Ray is there already.
-fn spec(env: &TestEnv, name: &str, nodes: usize, more: &Value) -> String {
-    let mut all = json!({ "cpus": 2, "memory": "6GiB", "environment": testbed::ready_environments("ada") });
-    all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    testbed::spec(
-        env,
-        name,
-        &testbed::settings("ada", &all),
-        nodes,
-        &json!({ "ray": { "workers": { "per": "host" } } }),
-    )
-    .display()
-    .to_string()
-}
 
 fn docker(verb: &str, machine: &str) {
     let network = std::env::var("GPUCL_SLURM_NETWORK").unwrap_or_else(|_| "gpucl-slurm".to_owned());
@@ -36,7 +21,7 @@ fn a_preempted_job_is_said_and_comes_back() {
     let _turn = turn();
     let env = TestEnv::new();
     for (name, options) in [("ended", json!(["--nodelist=n3"])), ("again", json!(["--nodelist=n3", "--requeue"]))] {
-        let spec = spec(&env, name, 1, &json!({ "partition": "spot", "sbatch": options }));
+        let spec = with_ready_ray(&env, name, 1, &json!({ "partition": "spot", "sbatch": options }));
         env.run(&["up", &spec]).exits(0).prints("ready:");
         login("bob", "sbatch --parsable --partition=gpu --nodelist=n3 --exclusive --wrap='sleep 15'");
         let status = until("the other job has the node", 60, || {
@@ -61,7 +46,7 @@ fn a_preempted_job_is_said_and_comes_back() {
 fn a_node_that_fails_is_said_and_replaced() {
     let _turn = turn();
     let env = TestEnv::new();
-    let spec = spec(&env, "failing", 2, &json!({ "sbatch": ["--exclude=n3"] }));
+    let spec = with_ready_ray(&env, "failing", 2, &json!({ "sbatch": ["--exclude=n3"] }));
     env.run(&["up", &spec]).exits(0).prints("ready:");
     docker("kill", "n2");
     let status = until("Slurm sees it", 120, || {
@@ -69,7 +54,7 @@ fn a_node_that_fails_is_said_and_replaced() {
         status.contains("NODE_FAIL").then_some(status)
     });
     assert!(status.contains("its job is gone: it ended: a node failed (NODE_FAIL)"), "{status}");
-    let spec = self::spec(&env, "failing", 2, &json!({ "sbatch": ["--exclude=n2"] }));
+    let spec = with_ready_ray(&env, "failing", 2, &json!({ "sbatch": ["--exclude=n2"] }));
     let up = env.run(&["up", "--yes", &spec]).exits(0).prints("ready:");
     assert!(up.stdout.contains("n3") || up.stderr.contains("n3"), "{}{}", up.stdout, up.stderr);
     env.run(&["down", "--yes", "-c", "failing"]).exits(0).prints("nothing of failing is left");
@@ -87,7 +72,7 @@ fn a_node_that_fails_is_said_and_replaced() {
 fn a_controller_that_does_not_answer_is_said_and_loses_nothing() {
     let _turn = turn();
     let env = TestEnv::new();
-    let spec = spec(&env, "outage", 1, &json!({}));
+    let spec = with_ready_ray(&env, "outage", 1, &json!({}));
     env.run(&["up", &spec]).exits(0).prints("ready:");
     on("ctl", "kill -STOP $(pidof slurmctld)");
     let down = env.run(&["down", "--yes", "-c", "outage"]);
@@ -111,7 +96,7 @@ fn two_clusters_share_a_node() {
     let env = TestEnv::new();
     let more = json!({ "gpus": "a100:1", "sbatch": ["--nodelist=n1"] });
     for name in ["one", "two"] {
-        env.run(&["up", &spec(&env, name, 1, &more)]).exits(0).prints("ready:");
+        env.run(&["up", &with_ready_ray(&env, name, 1, &more)]).exits(0).prints("ready:");
     }
     let program = "import ray, os; ray.init(); print('nodes', len(ray.nodes()), 'gpus', \
                    ray.cluster_resources().get('GPU'), 'job', os.environ['SLURM_JOB_ID'])";

@@ -13,7 +13,7 @@ use crate::support::TestEnv;
 pub(super) fn testbed() -> &'static Value {
     static UP: OnceLock<Value> = OnceLock::new();
     UP.get_or_init(|| {
-        let output = Command::new(folder().join("up")).output().unwrap();
+        let output = up().output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         let end: Vec<&str> = stderr.lines().rev().take(30).collect();
         assert!(output.status.success(), "testbed/slurm/up: {end:#?}");
@@ -24,8 +24,17 @@ pub(super) fn testbed() -> &'static Value {
 
 /// Starts again what a test has ended.
 pub(super) fn again() {
-    let output = Command::new(folder().join("up")).output().unwrap();
+    let output = up().output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The command that starts what is missing; with accounting, if a variable asks for it.
+fn up() -> Command {
+    let mut command = Command::new(folder().join("up"));
+    if std::env::var_os("GPUCL_SLURM_ACCOUNTING").is_some() {
+        command.arg("--accounting");
+    }
+    command
 }
 
 fn folder() -> PathBuf {
@@ -144,4 +153,12 @@ pub(super) fn ready_environments(user: &str) -> String {
          printf 'ray 2.60.0\\nextras default,train,tune,serve\\n' >$e/.complete",
     );
     format!("/home/{user}/ready")
+}
+
+/// The path of a spec whose Ray is there already, with these settings of the provider beside it.
+pub(super) fn with_ready_ray(env: &TestEnv, name: &str, nodes: usize, more: &Value) -> String {
+    let mut all = json!({ "cpus": 2, "memory": "6GiB", "environment": ready_environments("ada") });
+    all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let workers = json!({ "ray": { "workers": { "per": "host" } } });
+    spec(env, name, &settings("ada", &all), nodes, &workers).display().to_string()
 }
