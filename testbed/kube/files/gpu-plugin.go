@@ -14,7 +14,10 @@ import (
 	plugin "k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/plugin/v1beta1"
 )
 
-// gpuPlugin offers the GPUs of DIR/gpus (lines `index uuid address`), whose device nodes are DIR/nvidiaN.
+// control has the device nodes that belong to no GPU.
+var control = []string{"nvidiactl", "nvidia-uvm"}
+
+// gpuPlugin offers the GPUs of DIR/gpus (lines `index uuid address`). The device nodes are DIR/nvidiaN and the control's.
 func gpuPlugin(dir string) error {
 	file, err := os.Open(filepath.Join(dir, "gpus"))
 	if err != nil {
@@ -48,11 +51,14 @@ func gpuPlugin(dir string) error {
 					{HostPath: filepath.Join(dir, "gpus"), ContainerPath: "/etc/standin/gpus", ReadOnly: true},
 				},
 			}
+			files := append([]string{}, control...)
 			for _, id := range ids {
-				node, known := nodes[id]
-				if !known {
+				if nodes[id] == "" {
 					return nil, fmt.Errorf("there is no GPU %s", id)
 				}
+				files = append(files, nodes[id])
+			}
+			for _, node := range files {
 				one.Devices = append(one.Devices, &pluginapi.DeviceSpec{HostPath: filepath.Join(dir, node), ContainerPath: "/dev/" + node, Permissions: "rw"})
 			}
 			response.ContainerResponses = append(response.ContainerResponses, one)
