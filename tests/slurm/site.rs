@@ -115,9 +115,9 @@ fn a_full_disk_of_a_node_is_said() {
     let _turn = turn();
     let env = TestEnv::new();
     let mut more = testbed::python();
-    more.as_object_mut().unwrap().extend(
-        json!({ "cpus": 2, "memory": "6GiB", "sbatch": ["--nodelist=n3"] }).as_object().unwrap().clone(),
-    );
+    more.as_object_mut()
+        .unwrap()
+        .extend(json!({ "cpus": 2, "memory": "6GiB", "sbatch": ["--nodelist=n3"] }).as_object().unwrap().clone());
     let spec = testbed::spec(&env, "disk", &testbed::settings("ada", &more), 1, &json!({})).display().to_string();
     let full = (full("n3", "/localscratch"), full("n3", "/tmp"));
     let up = env.run(&["up", &spec]).exits(1);
@@ -216,7 +216,10 @@ fn a_strangers_server_on_our_ports_is_avoided() {
         "import socket, time; s = socket.create_server(('', {port})); s.settimeout(200)\ntry: s.accept(); print('came', flush=True)\nexcept OSError: pass"
     );
     on("n1", &format!("cat >/opt/stranger.py <<'END'\n{server}\nEND"));
-    on("n1", "setsid su bob -s /bin/sh -c 'exec python3 /opt/stranger.py' >/opt/stranger.log 2>&1 </dev/null & sleep 1");
+    on(
+        "n1",
+        "setsid su bob -s /bin/sh -c 'exec python3 /opt/stranger.py' >/opt/stranger.log 2>&1 </dev/null & sleep 1",
+    );
     let end = After(|| {
         on("n1", "pkill -f /opt/stranger.py; rm -f /opt/stranger.py; true");
     });
@@ -235,7 +238,8 @@ fn a_refused_scancel_is_quoted_and_the_job_is_named() {
     let env = TestEnv::new();
     let spec = with_ready_ray(&env, "kept", 1, &json!({}));
     env.run(&["up", &spec]).exits(0).prints("ready:");
-    let refuse = "#!/bin/sh\necho \"scancel: error: Kill job error on job id $1: Access/permission denied\" >&2\nexit 1\n";
+    let refuse =
+        "#!/bin/sh\necho \"scancel: error: Kill job error on job id $1: Access/permission denied\" >&2\nexit 1\n";
     on("login", &format!("printf '%s' '{refuse}' >/usr/local/bin/scancel && chmod 755 /usr/local/bin/scancel"));
     let allow = After(|| {
         on("login", "rm -f /usr/local/bin/scancel");
