@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::testbed::{self, left, login, turn, with_ready_ray};
+use super::testbed::{left, login, turn, with_ready_ray};
 use crate::support::{TestEnv, until};
 
 /// Ends a job when the test ends.
