@@ -52,8 +52,9 @@ impl Slurm {
         let lines =
             self.login.ask(&doing, "main() { try; }", &[("script", script.as_str())], Effect::None, ANSWER).await?;
         let tried = lines.iter().find_map(|line| line.strip_prefix("::tried ")?.split_once(' '));
+        let away = lines.iter().find_map(|line| line.strip_prefix("::away "));
         match tried {
-            Some(("0", said)) => Ok(start_of(said)),
+            Some(("0", said)) => Ok(away.map_or_else(|| start_of(said), |nodes| Some(no_start(nodes)))),
             Some((_, said)) => Err(refusal::error(&doing, said)),
             None => Err(Error::new(ErrorKind::Provider, doing).because("the login machine's answer was cut off")),
         }
@@ -75,6 +76,11 @@ impl Slurm {
             free: "in the queue".to_owned(),
         })
     }
+}
+
+/// What is said where Slurm cannot name a start: these nodes are not in service.
+fn no_start(nodes: &str) -> String {
+    format!("Slurm cannot say when the job would start: not in service now: {nodes}")
 }
 
 /// `sbatch: Job 17 to start at 2026-11-25T19:12:00 using 4 processors on nodes n1 in partition gpu`.

@@ -121,6 +121,11 @@ try() {
     printf '%s' "$script" >"$words.sh"
     sbatch --test-only "$words.sh" >"$words" 2>&1
     code=$?
+    # It says so of nodes that are down or drained too; `sbatch` takes the job, which waits for them.
+    if grep -q 'node configuration is not available' "$words"; then
+        away=$(sinfo -h -N -t down,drain,fail,maint,resv -o %N 2>/dev/null | sort -u | paste -sd , -)
+        [ -z "$away" ] || { echo "::away $away"; code=0; }
+    fi
     echo "::tried $code $(tr '\n' ' ' <"$words" | cut -c 1-500)"
     rm -f "$words" "$words.sh"
 }
