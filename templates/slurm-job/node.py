@@ -12,8 +12,8 @@ The node's own folder is below $SLURM_TMPDIR, or /tmp. It is removed when the jo
 FOLDER/ended/NODE.json. A job that is killed without a warning leaves that to the site's epilog.
 
 Signals: SIGUSR1 announces the end of the job's time; in an allocation of the user's own, which has no such signal,
-$GPUCL_WARNING is the number of seconds before the end at which that happens. What FOLDER/save.json names is copied to shared storage at once and
-again when the time is over. SIGTERM ends the node.
+$GPUCL_WARNING is the number of seconds before the end at which that happens. What FOLDER/save.json names is copied to
+shared storage at once and again when the time is over. SIGTERM ends the node.
 """
 
 import ctypes

@@ -259,6 +259,8 @@ forget() {
 # Cancels the job `id`, if it is really the one of this name, and waits until all of it has ended.
 release() {
     find_slurm
+    # Half seconds: the processes of a node may take twenty of them, and its last copy comes after.
+    grace=60
     folder=$base/$scope
     set_words
     asked=
@@ -266,11 +268,16 @@ release() {
     # In an allocation of the user's own only our step ends.
     case $id in *[!0-9]* | '') steps= ;; *) steps=$(list_steps "$id") ;; esac
     while [ -n "$steps" ]; do
-        if [ -z "$asked" ] && ! scancel $steps 2>"$words"; then
+        # A cancelled step is killed at once. The signal lets its nodes clean up, which nobody else would do.
+        case $round in
+            0) set -- --signal=TERM ;;
+            "$grace") set -- ;;
+            *) set -- wait ;;
+        esac
+        if [ "${1-}" != wait ] && ! scancel "$@" $steps 2>"$words"; then
             echo "::refused $(tr '\n' ' ' <"$words" | cut -c 1-500)"
             exit 0
         fi
-        asked=1
         round=$((round + 1))
         [ "$round" -lt "$rounds" ] || { echo "::still RUNNING"; exit 0; }
         sleep 0.5
