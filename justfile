@@ -126,9 +126,10 @@ lab where="on_this_machine":
 lab-torch: testbed-up
     cargo test --test main ::torch:: -- --ignored --nocapture --test-threads=1
 
-# `run` interrupted at each stage on this machine: nothing is left (two minutes)
-interrupted:
-    cargo test --test main scenario::one_run -- --ignored --nocapture
+# on this machine: `run` interrupted at each stage, with nothing left, and environments of `setup` that clusters share
+# (five minutes)
+more-local:
+    cargo test --test main -- --ignored --nocapture --test-threads=1 scenario::one_run scenario::setup
 
 # every mutating call to Chameleon, with every fault: on stand-ins, then on the real services (half an hour)
 chameleon-matrix:

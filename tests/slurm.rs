@@ -1,6 +1,7 @@
 //! The provider `slurm` on a real Slurm (`testbed/slurm`): from the queue to ready, and nothing left.
 
 mod accounts;
+mod allocation;
 mod contract;
 mod crash;
 mod limit;

@@ -149,6 +149,10 @@ pub(super) struct Settings {
     pub(super) sbatch: Vec<String>,
     /// A site's conventions as defaults for the rest: `alliance`.
     pub(super) profile: Option<String>,
+    /// The number of a running allocation of yours (`salloc`) to start in, instead of submitting a job. In a shell of
+    /// `salloc`, with `host: local`, it is the shell's own when absent.
+    #[schemars(range(min = 1))]
+    pub(super) allocation: Option<u64>,
     /// How long `up` waits in the queue; default: 24h. The job stays in the queue after that.
     pub(super) queue: Option<SpecDuration>,
     /// How long before the job's end results are copied; default: 2m.

@@ -17,18 +17,32 @@ const ANSWER: std::time::Duration = std::time::Duration::from_secs(120);
 impl Slurm {
     pub(super) async fn resolve_hosts(&self, scope: &Scope, hosts: Vec<HostRequest>) -> Result<Resolved> {
         let count = hosts.len();
-        let finding = found::finding(count)?;
+        let allocation = self.allocation();
+        let finding = found::finding(count, allocation)?;
         let hosts: Vec<HostRequest> =
             hosts.into_iter().map(|host| HostRequest { found: finding.clone(), ..host }).collect();
         let seen = self.see().await?;
         let mut notes = Vec::new();
         let job = seen.job(&job_tag(scope));
-        if job.is_none() {
-            notes.extend(self.try_job(scope, count).await?);
+        match (job, allocation) {
+            (Some(_), _) => {}
+            (None, Some(allocation)) => {
+                notes.push(format!("no job is submitted: it starts in your allocation {allocation}, which stays"));
+            }
+            (None, None) => notes.extend(self.try_job(scope, count).await?),
         }
         let end = job.filter(|job| job.runs()).and_then(|job| seen.now.checked_add(job.left?).ok());
         let offers = self.offer().into_iter().cycle().take(count).collect();
         Ok(Resolved { hosts, offers, start: None, end, notes })
+    }
+
+    /// The user's own allocation to start in: the spec's, or that of the shell of `salloc` on the login machine.
+    fn allocation(&self) -> Option<u64> {
+        let of_shell = || {
+            let is_here = self.settings.login().is_none();
+            self.context.user_environment.variable("SLURM_JOB_ID").filter(|_| is_here)?.parse().ok()
+        };
+        self.settings.allocation.or_else(of_shell)
     }
 
     /// Asks Slurm whether it would take the job, and when it would start it.
@@ -38,8 +52,9 @@ impl Slurm {
         let lines =
             self.login.ask(&doing, "main() { try; }", &[("script", script.as_str())], Effect::None, ANSWER).await?;
         let tried = lines.iter().find_map(|line| line.strip_prefix("::tried ")?.split_once(' '));
+        let away = lines.iter().find_map(|line| line.strip_prefix("::away "));
         match tried {
-            Some(("0", said)) => Ok(start_of(said)),
+            Some(("0", said)) => Ok(away.map_or_else(|| start_of(said), |nodes| Some(no_start(nodes)))),
             Some((_, said)) => Err(refusal::error(&doing, said)),
             None => Err(Error::new(ErrorKind::Provider, doing).because("the login machine's answer was cut off")),
         }
@@ -61,6 +76,11 @@ impl Slurm {
             free: "in the queue".to_owned(),
         })
     }
+}
+
+/// What is said where Slurm cannot name a start: these nodes are not in service.
+fn no_start(nodes: &str) -> String {
+    format!("Slurm cannot say when the job would start: not in service now: {nodes}")
 }
 
 /// `sbatch: Job 17 to start at 2026-11-25T19:12:00 using 4 processors on nodes n1 in partition gpu`.

@@ -150,6 +150,8 @@ impl Slurm {
             .map_err(|error| Error::new(ErrorKind::State, doing.clone()).caused_by(&error))?;
         let (name, tag_text) = (scope_name(&scope), tag.to_string());
         let program = job::node_program(&self.library)?;
+        let allocation = found::allocation_of(request)?.map(|number| number.to_string()).unwrap_or_default();
+        let (count, warning) = (nodes.to_string(), self.settings.warning().to_string());
         let variables = [
             ("scope", name.as_str()),
             ("tag", &tag_text),
@@ -159,6 +161,9 @@ impl Slurm {
             ("save_json", &save),
             ("authorized", &login.public),
             ("host_key", &node_key),
+            ("allocation", &allocation),
+            ("nodes", &count),
+            ("warning", &warning),
         ];
         let lines = self.login.ask(&doing, DELIVER, &variables, Effect::Possible, ANSWER).await?;
         let (id, was_there) = match answer(&lines) {
@@ -168,7 +173,10 @@ impl Slurm {
             _ => return Err(cut_off(&doing).left(LeftBehind::Unknown)),
         };
         if !was_there {
-            self.context.events.note(format!("job {id} is in the queue of {}", self.login.name()));
+            self.context.events.note(match allocation.is_empty() {
+                true => format!("job {id} is in the queue of {}", self.login.name()),
+                false => format!("it starts in your allocation {id}"),
+            });
         }
         Acquired { id, was_there }.recorded(recorder, tag, &format!("the job {tag}")).await
     }

@@ -11,8 +11,9 @@ host key, and only the cluster's own key is let in. No port is opened, and only 
 The node's own folder is below $SLURM_TMPDIR, or /tmp. It is removed when the job ends: what is left then is counted in
 FOLDER/ended/NODE.json. A job that is killed without a warning leaves that to the site's epilog.
 
-Signals: SIGUSR1 announces the end of the job's time. What FOLDER/save.json names is copied to shared storage at once and
-again when the time is over. SIGTERM ends the node.
+Signals: SIGUSR1 announces the end of the job's time; in an allocation of the user's own, which has no such signal,
+$GPUCL_WARNING is the number of seconds before the end at which that happens. What FOLDER/save.json names is copied to
+shared storage at once and again when the time is over. SIGTERM ends the node.
 """
 
 import ctypes
@@ -210,7 +211,12 @@ class Node:
 
     def save_at_end(self):
         """Waits for the announcement of the end, copies, and copies again when the time is nearly over."""
-        self.draining.wait()
+        warning = number("GPUCL_WARNING")
+        # Nobody announces the end of an allocation that is not a job of ours.
+        end = end_of_job() if warning else 0
+        while not self.draining.wait(1):
+            if warning and end - time.time() <= warning:
+                self.draining.set()
         left = end_of_job() - time.time()
         say("the job ends in %d s" % left)
         taken = self.save("first")
@@ -235,7 +241,7 @@ class Node:
             for tag in host_folders(self.own):
                 source = os.path.join(self.own, tag, "data", one["from"])
                 target = os.path.expanduser(one["to"])
-                if number("SLURM_JOB_NUM_NODES") > 1:
+                if (number("SLURM_STEP_NUM_NODES") or number("SLURM_JOB_NUM_NODES")) > 1:
                     target = os.path.join(target, "host-%d" % self.number)
                 results.append(copy(source, target))
         taken = time.time() - begun

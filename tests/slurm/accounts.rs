@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::testbed::{self, left, login, turn};
+use super::testbed::{self, left, login, nothing_is_left, turn};
 use crate::support::{TestEnv, until};
 
 /// Only on a cluster with accounting: `just slurm-accounts`.
@@ -42,5 +42,5 @@ fn what_an_account_does_not_allow_is_quoted_and_explained() {
     env.run(&["up", &spec]).exits(7).says("a limit on GPUs is reached (QOSMaxGRESPerUser)");
     env.run(&["down", "--yes", "-c", "waits"]).exits(0).prints("nothing of waits is left");
     login("ada", &format!("scancel {other}"));
-    until("nothing is left", 20, || left().is_empty().then_some(()));
+    nothing_is_left();
 }

@@ -6,9 +6,9 @@ use gpucl::provider::{Context, HostRequest, Provider, Recorder, UserEnvironment}
 use gpucl::providers::find;
 use serde_json::{Value, json};
 
-use super::testbed::{self, left, login, turn};
+use super::testbed::{self, login, nothing_is_left, turn};
 use crate::conformance::listing;
-use crate::support::{TestEnv, until};
+use crate::support::TestEnv;
 
 fn provider(env: &TestEnv, user: &str) -> Box<dyn Provider> {
     let (events, _inbox) = gpucl::event::Bus::new();
@@ -35,7 +35,7 @@ async fn slurm_keeps_the_contract_as_committed() {
     let subject = Subject { cuts, ..Subject::new(provider.as_ref()).unwrap() };
     let results = run(&subject, &mut |result| println!("{result:?}")).await;
     assert_eq!(listing(&results), include_str!("../../providers/slurm/conformance.txt"));
-    until("nothing is left", 20, || left().is_empty().then_some(()));
+    nothing_is_left();
 }
 
 struct Nobody;
@@ -85,5 +85,5 @@ async fn two_users_do_not_touch_each_others_jobs() {
             provider.release(&scope, &found).await.unwrap();
         }
     }
-    until("nothing is left", 20, || left().is_empty().then_some(()));
+    nothing_is_left();
 }

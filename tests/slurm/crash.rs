@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::testbed::{self, left, login, turn};
+use super::testbed::{self, login, nothing_is_left, turn};
 use crate::crash::real::{count, kill_when};
-use crate::support::{TestEnv, until};
+use crate::support::TestEnv;
 
 /// The journal records at which to kill: record, key, and the name of a note.
 const UP: &[(&str, &str, &str)] = &[
@@ -42,14 +42,14 @@ fn kill_9_leaves_no_job() {
             assert_eq!(one(), 1, "after {point:?} and another `up` there is one job");
         }
         env.run(&["down", "--yes", "-c", "killed"]).exits(0);
-        until("nothing is left", 20, || left().is_empty().then_some(()));
+        nothing_is_left();
         jobs += one();
     }
     for point in DOWN.iter().filter(|point| all || FEW.contains(point)) {
         env.run(&["up", &spec]).exits(0);
         points += usize::from(kill_when(&env, &["down", "--yes", "-c", "killed"], &folder, *point));
         env.run(&["down", "--yes", "-c", "killed"]);
-        until("nothing is left", 20, || left().is_empty().then_some(()));
+        nothing_is_left();
         assert!(!folder.exists(), "after {point:?} the state is gone");
     }
     println!("kill -9 at {points} points; jobs left: {jobs}");

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::testbed::{self, left, login, turn};
+use super::testbed::{self, login, nothing_is_left, turn};
 use crate::support::{TestEnv, until};
 
 const TRAIN: &str = r#"import json, os, time
@@ -47,5 +47,5 @@ fn at_the_time_limit_the_newest_checkpoint_is_saved() {
     assert!(step + 1 >= last && step > 3, "{step} of {last}");
     let down = env.run(&["down", "--yes", "-c", "limit"]).exits(0).prints("nothing of limit is left");
     assert!(down.stderr.contains("saved before the end"), "{}", down.stderr);
-    until("nothing is left", 15, || left().is_empty().then_some(()));
+    nothing_is_left();
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::testbed::{self, left, login, on, turn, with_ready_ray};
+use super::testbed::{self, left, login, nothing_is_left, on, turn, with_ready_ray};
 use crate::support::{TestEnv, until};
 
 fn docker(verb: &str, machine: &str) {
@@ -36,7 +36,7 @@ fn a_preempted_job_is_said_and_comes_back() {
         // The same job, which Slurm starts again; or a new one.
         env.run(&["up", &spec]).exits(0).prints("ready:");
         env.run(&["down", "--yes", "-c", name]).exits(0).prints(&format!("nothing of {name} is left"));
-        until("nothing is left", 30, || left().is_empty().then_some(()));
+        nothing_is_left();
     }
 }
 
@@ -85,7 +85,7 @@ fn a_controller_that_does_not_answer_is_said_and_loses_nothing() {
     println!("down: {}\nstatus: {:?} {}{}", down.stderr, status.code, status.stdout, status.stderr);
     env.run(&["up", &spec]).exits(0).prints("ready:");
     env.run(&["down", "--yes", "-c", "outage"]).exits(0).prints("nothing of outage is left");
-    until("nothing is left", 30, || left().is_empty().then_some(()));
+    nothing_is_left();
 }
 
 /// Two clusters share a node, and each has its own GPU, processors and Ray; one goes, and the other stays.
@@ -114,7 +114,7 @@ fn two_clusters_share_a_node() {
     env.run(&["down", "--yes", "-c", "one"]).exits(0).prints("nothing of one is left");
     env.run(&["verify", "-c", "two"]).exits(0);
     env.run(&["down", "--yes", "-c", "two"]).exits(0).prints("nothing of two is left");
-    until("nothing is left", 30, || left().is_empty().then_some(()));
+    nothing_is_left();
 }
 
 /// The GPUs that a cluster's node sees.

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::testbed::{self, left, login, python, turn};
-use crate::support::{TestEnv, until};
+use super::testbed::{self, login, nothing_is_left, python, turn};
+use crate::support::TestEnv;
 
 #[test]
 #[ignore = "testbed"]
@@ -27,5 +27,5 @@ fn an_environment_at_home_is_made_once() {
         env.run(&["down", "--yes", "-c", "shared"]).exits(0).prints("nothing of shared is left");
     }
     login("ada", "rm -rf ~/.gpucl/environments; rmdir ~/.gpucl");
-    until("nothing is left", 15, || left().is_empty().then_some(()));
+    nothing_is_left();
 }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-use crate::support::TestEnv;
+use crate::support::{TestEnv, until_or};
 
 /// The output of `testbed/slurm/up`.
 pub(super) fn testbed() -> &'static Value {
@@ -110,6 +110,12 @@ pub(super) fn left() -> Vec<String> {
         left.extend(processes.lines().map(|line| format!("{node}: {line}")));
     }
     left
+}
+
+/// Waits until nothing of anybody's is left.
+#[track_caller]
+pub(super) fn nothing_is_left() {
+    until_or("nothing is left", 30, || left().is_empty().then_some(()), || left().join("\n"));
 }
 
 /// The settings of the provider for one of the testbed's users, with more of them.

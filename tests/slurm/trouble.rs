@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::testbed::{self, left, login, on, turn};
+use super::testbed::{self, left, login, nothing_is_left, on, turn};
 use crate::support::{TestEnv, until};
 
 /// A spec whose job asks for this.
@@ -61,7 +61,7 @@ fn a_job_in_the_queue_is_explained_and_can_be_cancelled() {
     assert!(up.stderr.contains("goes on waiting"), "{}", up.stderr);
     env.run(&["down", "--yes", "-c", "queued"]).exits(0).prints("nothing of queued is left");
     login("ada", &format!("scancel {busy}"));
-    until("nothing is left", 30, || left().is_empty().then_some(()));
+    nothing_is_left();
 }
 
 /// Somebody cancels the job while the cluster runs; and a job that ends in its first second says why.
@@ -86,5 +86,5 @@ fn a_job_that_ended_is_said_and_replaced() {
     env.run(&["status", "-c", "taken"]).prints("it was cancelled (CANCELLED)");
     env.run(&["up", &spec]).exits(0).prints("ready:");
     env.run(&["down", "--yes", "-c", "taken"]).exits(0).prints("nothing of taken is left");
-    until("nothing is left", 20, || left().is_empty().then_some(()));
+    nothing_is_left();
 }

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::testbed::{self, left, login, on, python, turn};
-use crate::support::{TestEnv, ask, until};
+use super::testbed::{self, left, login, nothing_is_left, on, python, turn};
+use crate::support::{TestEnv, ask};
 
 /// The guide's own programs, unchanged but for their comments.
 const EXAMPLE: &str = r#"import ray
@@ -117,7 +117,7 @@ fn two_nodes_come_from_the_queue_run_the_guides_programs_and_leave_nothing() {
     let begin = Instant::now();
     env.run(&["down", "--yes", "-c", "whole"]).exits(0).prints("nothing of whole is left");
     println!("down: {:.1} s", begin.elapsed().as_secs_f64());
-    until("nothing is left", 15, || left().is_empty().then_some(()));
+    nothing_is_left();
     assert_eq!(left(), Vec::<String>::new());
 }
 

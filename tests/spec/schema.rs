@@ -46,7 +46,8 @@ fn the_committed_schema_is_what_the_program_prints() {
     let env = TestEnv::new();
     let printed = env.run(&["schema"]).exits(0).stdout;
     let committed = fs_err::read_to_string(project("docs/reference/spec.schema.json")).unwrap();
-    assert_eq!(printed, committed, "make it anew: gpucl schema > docs/reference/spec.schema.json");
+    let differ = printed.lines().zip(committed.lines()).find(|(now, before)| now != before);
+    assert!(printed == committed, "make it anew: gpucl schema > docs/reference/spec.schema.json; {differ:?}");
 }
 
 #[test]

@@ -6,4 +6,6 @@ deliver() {
     printf '%s\n' "$authorized" >"$folder/authorized_keys"
     printf '%s\n' "$host_key" >"$folder/ssh_host_key"
 }
-main() { submit; }
+main() {
+    if [ -n "$allocation" ]; then enter; else submit; fi
+}

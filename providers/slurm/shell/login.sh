@@ -33,10 +33,15 @@ failed() {
 # A file for messages: on the shared disk only if there is no other.
 set_words() { words=$(mktemp 2>/dev/null) || words=$base/.words.$$; }
 
-# Prints this user's jobs of the last minutes: id, state, reason, time left, start, nodes, name.
+# Prints this user's jobs of the last minutes: id, state, reason, time left, start, nodes, name. An allocation of the
+# user's own has none of our names; in it, our step has one.
 list_jobs() {
     squeue -h -u "$(id -un)" -t all -o '%i|%T|%r|%L|%S|%D|%N|%j' 2>"$words" >"$words.jobs" || failed "$words"
     grep '|gpucl-' "$words.jobs" | sed 's/^/::job /'
+    squeue -h -s -u "$(id -un)" -o '%i|%j|%A' 2>/dev/null | grep '|gpucl-' |
+        while IFS='|' read -r step name nodes; do
+            sed -n "s/^\(${step%%.*}|[^|]*|[^|]*|[^|]*|[^|]*\)|.*/::job \\1|$nodes||$name/p" "$words.jobs"
+        done
     rm -f "$words.jobs"
 }
 
@@ -116,6 +121,11 @@ try() {
     printf '%s' "$script" >"$words.sh"
     sbatch --test-only "$words.sh" >"$words" 2>&1
     code=$?
+    # It says so of nodes that are down or drained too; `sbatch` takes the job, which waits for them.
+    if grep -q 'node configuration is not available' "$words"; then
+        away=$(sinfo -h -N -t down,drain,fail,maint,resv -o %N 2>/dev/null | sort -u | paste -sd , -)
+        [ -z "$away" ] || { echo "::away $away"; code=0; }
+    fi
     echo "::tried $code $(tr '\n' ' ' <"$words" | cut -c 1-500)"
     rm -f "$words" "$words.sh"
 }
@@ -161,6 +171,58 @@ submit() {
     echo "::new $id"
 }
 
+# Prints the steps of the job $1 that have the name `tag`.
+list_steps() {
+    squeue -h -s -j "$1" -o '%i|%j' 2>/dev/null | sed -n "s/|$tag\$//p"
+}
+
+# Starts our long step in the allocation `allocation`, unless it is there.
+enter() {
+    find_slurm
+    umask 077
+    folder=$base/$scope
+    mkdir -p "$base" 2>/dev/null || { echo "::failed $base cannot be made: $(mkdir -p "$base" 2>&1 | tail -n 1)"; exit 0; }
+    set_words
+    exec 9>>"$base/.lock"
+    flock -w 60 9 2>/dev/null
+    state=$(squeue -h -j "$allocation" -u "$(id -un)" -o %T 2>"$words")
+    if [ "$state" != RUNNING ]; then
+        echo "::refused the allocation $allocation is not a running one of yours: ${state:-$(tr '\n' ' ' <"$words" | cut -c 1-200)}"
+        rm -f "$words"
+        exit 0
+    fi
+    if [ -n "$(list_steps "$allocation")" ]; then
+        mkdir -p "$folder" && printf '%s\n' "$allocation" >"$folder/job"
+        echo "::was $allocation"
+        rm -f "$words"
+        exit 0
+    fi
+    rm -rf "$folder"
+    if ! { mkdir -p "$folder/nodes" "$folder/ended" "$folder/claims" && deliver && printf '%s\n' "$allocation" >"$folder/job"; } 2>"$words"; then
+        rm -rf "$folder"
+        failed "$words"
+    fi
+    GPUCL_WARNING=$warning setsid nohup srun --jobid="$allocation" --overlap --job-name="$tag" --nodes="$nodes" --ntasks="$nodes" \
+        --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 python3 "$folder/node.py" serve "$folder" \
+        </dev/null >"$folder/job.log" 2>&1 9>&- &
+    process=$!
+    round=0
+    while [ -z "$(list_steps "$allocation")" ]; do
+        round=$((round + 1))
+        if [ "$round" -gt 60 ] || ! kill -0 "$process" 2>/dev/null; then
+            kill "$process" 2>/dev/null
+            echo "::refused $(tail -n 3 "$folder/job.log" | tr '\n' ' ' | cut -c 1-500)"
+            rm -rf "$folder"
+            rmdir "$base" 2>/dev/null
+            rm -f "$words"
+            exit 0
+        fi
+        sleep 0.5
+    done
+    rm -f "$words"
+    echo "::new $allocation"
+}
+
 # Marks a node of the job `id` as a host of the cluster: `key` is the host's, `content` names the node.
 claim() {
     folder=$base/$scope
@@ -197,10 +259,31 @@ forget() {
 # Cancels the job `id`, if it is really the one of this name, and waits until all of it has ended.
 release() {
     find_slurm
+    # Half seconds: the processes of a node may take twenty of them, and its last copy comes after.
+    grace=60
     folder=$base/$scope
     set_words
     asked=
     round=0
+    # In an allocation of the user's own only our step ends.
+    case $id in *[!0-9]* | '') steps= ;; *) steps=$(list_steps "$id") ;; esac
+    while [ -n "$steps" ]; do
+        # A cancelled step is killed at once. The signal lets its nodes clean up, which nobody else would do.
+        case $round in
+            0) set -- --signal=TERM ;;
+            "$grace") set -- ;;
+            *) set -- wait ;;
+        esac
+        if [ "${1-}" != wait ] && ! scancel "$@" $steps 2>"$words"; then
+            echo "::refused $(tr '\n' ' ' <"$words" | cut -c 1-500)"
+            exit 0
+        fi
+        round=$((round + 1))
+        [ "$round" -lt "$rounds" ] || { echo "::still RUNNING"; exit 0; }
+        sleep 0.5
+        steps=$(list_steps "$id")
+    done
+    asked=
     while :; do
         line=
         case $id in
