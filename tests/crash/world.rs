@@ -123,6 +123,7 @@ impl MemoryWorld {
         match &operation.action {
             Action::Acquire { request } => {
                 machine.resources.push(ObservedResource {
+                    digest: None,
                     key: operation.key.clone(),
                     kind: request.kind.clone(),
                     id: id.clone(),

@@ -134,8 +134,10 @@ fn region_of(found: &Finding) -> String {
 }
 
 fn observed(thing: &Thing) -> ObservedResource {
+    digest: None,
     let usable = thing.kind != "instance" || (!thing.is_ill && thing.made.elapsed() >= BOOT);
     ObservedResource {
+        digest: None,
         key: thing.tag.key.clone(),
         kind: ResourceKind(thing.kind.to_owned()),
         id: thing.id.clone(),
