@@ -163,7 +163,6 @@ fn hosts_are_cleaned_before_they_are_released() {
 }
 
 fn resource(key: &Key, id: &str) -> ObservedResource {
-    digest: None,
     ObservedResource {
         digest: None,
         key: key.clone(),

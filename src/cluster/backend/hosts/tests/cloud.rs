@@ -134,7 +134,6 @@ fn region_of(found: &Finding) -> String {
 }
 
 fn observed(thing: &Thing) -> ObservedResource {
-    digest: None,
     let usable = thing.kind != "instance" || (!thing.is_ill && thing.made.elapsed() >= BOOT);
     ObservedResource {
         digest: None,
