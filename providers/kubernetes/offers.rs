@@ -73,44 +73,46 @@ fn offer(node: &Value, used: Option<&BTreeMap<(String, String), u64>>, place: &s
         |names: &[&str]| names.iter().find_map(|label| node["metadata"]["labels"][*label].as_str()).map(str::to_owned);
     let allocatable = &node["status"]["allocatable"];
     let mut gpus = Vec::new();
-    let mut free = Vec::new();
+    let mut all_taken = Vec::new();
     for (resource, amount) in allocatable.as_object().into_iter().flatten().filter(|(name, _)| is_gpu(name)) {
         let (all, model) = (whole(amount), label(&PRODUCTS).unwrap_or_else(|| resource.clone()));
-        if all == 0 {
-            continue;
-        }
-        gpus.push(GpuOffer { model, count: u32::try_from(all).ok() });
-        free.push(match used {
-            Some(used) => {
-                let taken = used.get(&(name.to_owned(), resource.clone())).copied().unwrap_or_default();
-                format!("{} of {all} {resource}", all.saturating_sub(taken))
+        // What others have is unknown without the right to list their pods.
+        let taken = used.and_then(|used| used.get(&(name.to_owned(), resource.clone()))).copied().unwrap_or_default();
+        match all.saturating_sub(taken) {
+            _ if all == 0 => {}
+            0 => {
+                gpus.push(GpuOffer { model, count: u32::try_from(all).ok() });
+                all_taken.push(resource.as_str());
             }
-            None => format!("? of {all} {resource}"),
-        });
+            free => gpus.push(GpuOffer { model, count: u32::try_from(free).ok() }),
+        }
     }
-    let taints = node["spec"]["taints"].as_array().into_iter().flatten();
-    let taints: Vec<String> = taints
-        .map(|taint| {
-            let of = |field: &str| taint[field].as_str().unwrap_or_default().to_owned();
-            let value = if of("value").is_empty() { String::new() } else { format!("={}", of("value")) };
-            format!("{}{value}:{}", of("key"), of("effect"))
-        })
-        .collect();
-    if !taints.is_empty() {
-        free.push(format!("taints {}", taints.join(", ")));
-    }
-    if node["spec"]["unschedulable"] == true {
-        free = vec!["cordoned".to_owned()];
-    }
+    let taints: Vec<String> = node["spec"]["taints"].as_array().into_iter().flatten().map(taint).collect();
+    let place = match taints.is_empty() {
+        true => place.to_owned(),
+        false => format!("{place}, taints {}", taints.join(", ")),
+    };
+    let free = match (node["spec"]["unschedulable"] == true, all_taken.as_slice()) {
+        (true, _) => "cordoned".to_owned(),
+        (false, []) => "now".to_owned(),
+        (false, taken) => format!("{} in use", taken.join(", ")),
+    };
     Offer {
         name: label(&POOLS).map_or_else(|| name.to_owned(), |pool| format!("{pool}/{name}")),
-        place: place.to_owned(),
+        place,
         cpus: allocatable["cpu"].as_str().map(cpus).unwrap_or_default(),
         memory: allocatable["memory"].as_str().map(bytes).unwrap_or_default(),
         gpus,
         price_per_hour: None,
-        free: if free.is_empty() { "yes".to_owned() } else { free.join("; ") },
+        free,
     }
+}
+
+/// A taint, as `kubectl` writes it: `nodepool=gpu:NoSchedule`.
+fn taint(taint: &Value) -> String {
+    let of = |field: &str| taint[field].as_str().unwrap_or_default();
+    let value = if of("value").is_empty() { String::new() } else { format!("={}", of("value")) };
+    format!("{}{value}:{}", of("key"), of("effect"))
 }
 
 /// Whether a resource counts GPUs, or parts of them.
@@ -162,8 +164,11 @@ mod tests {
         let used = BTreeMap::from([(("n1".to_owned(), "nvidia.com/gpu".to_owned()), 1)]);
         let offer = super::offer(&node, Some(&used), "lab");
         assert_eq!((offer.name.as_str(), offer.cpus, offer.memory), ("gpus/n1", 3, 12 << 30));
-        assert_eq!(offer.gpus, [GpuOffer { model: "NVIDIA-L4".to_owned(), count: Some(2) }]);
-        assert_eq!(offer.free, "1 of 2 nvidia.com/gpu; taints nvidia.com/gpu=present:NoSchedule");
-        assert_eq!(super::offer(&node, None, "lab").free.split(';').next(), Some("? of 2 nvidia.com/gpu"));
+        assert_eq!(offer.gpus, [GpuOffer { model: "NVIDIA-L4".to_owned(), count: Some(1) }], "one is in use");
+        assert_eq!(offer.free, "now");
+        assert_eq!(offer.place, "lab, taints nvidia.com/gpu=present:NoSchedule");
+        let used = BTreeMap::from([(("n1".to_owned(), "nvidia.com/gpu".to_owned()), 2)]);
+        assert_eq!(super::offer(&node, Some(&used), "lab").free, "nvidia.com/gpu in use");
+        assert_eq!(super::offer(&node, None, "lab").gpus[0].count, Some(2));
     }
 }

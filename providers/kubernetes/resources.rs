@@ -8,10 +8,9 @@ use super::names::{Kind, object_name, selector, tag_of};
 use super::objects::{TOKEN_KEY, tagged};
 use super::status;
 use super::{Kubernetes, names, pods};
-use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Owner, Scope, Tag};
 use crate::provider::{Acquired, ObservedResource, Recorder, ResourceRequest};
-use crate::util::fs;
 
 /// The fields that only Ray's autoscaler writes, by a patch of the list that they are in.
 const AUTOSCALER: (&str, &str) = ("python-requests", ".spec.workerGroupSpecs");
@@ -87,10 +86,8 @@ impl Kubernetes {
     fn sent(&self, tag: &Tag, request: &ResourceRequest) -> Result<Value> {
         let mut object = tagged(request, tag);
         if request.kind.0 == Kind::Token.name() {
-            let path = self.context.clusters_dir.join(tag.cluster.as_str()).join("secrets/ray_token");
-            let token = fs::read_text_within(&path, fs::RECORD_LIMIT)
-                .doing(ErrorKind::State, || "read the cluster's token".to_owned())?;
-            let token = secrecy::SecretString::from(token);
+            let folder = self.context.clusters_dir.join(tag.cluster.as_str());
+            let token = crate::secret::ensure_ray_token(&folder)?;
             object["stringData"] = json!({ TOKEN_KEY: token.expose_secret().trim() });
         }
         Ok(object)

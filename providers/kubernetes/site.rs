@@ -46,7 +46,6 @@ impl Kubernetes {
             server: place.server.clone(),
             place: format!("{}/{}", place.context, place.namespace),
             user: place.user.clone(),
-            named: false,
         })
     }
 

@@ -74,8 +74,6 @@ pub struct Site {
     pub place: String,
     /// The user there, as far as it is known.
     pub user: String,
-    /// The command line names the place itself; a spec alone must not choose it.
-    pub named: bool,
 }
 
 /// One node of a cluster, as the platform runs it.
