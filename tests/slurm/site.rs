@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::testbed::{self, left, login, nothing_is_left, on, testbed, turn, with_ready_ray};
+use super::testbed::{self, left, login, nothing_is_left, on, testbed, turn, with_ready_ray, with_ready_ray_and};
 use crate::support::TestEnv;
 
 /// Undoes something when the test ends, passed or not.
@@ -149,7 +149,8 @@ fn nodes_without_internet_name_the_sites_wheels() {
 fn a_worker_that_never_joins_is_named() {
     let _turn = turn();
     let env = TestEnv::new();
-    let spec = with_ready_ray(&env, "apart", 2, &json!({ "sbatch": ["--exclude=n3"] }));
+    let limits = json!({ "timeouts": { "start": "40s", "ready": "40s" } });
+    let spec = with_ready_ray_and(&env, "apart", 2, &json!({ "sbatch": ["--exclude=n3"] }), &limits);
     let wall = |program: &str| {
         let network = std::env::var("GPUCL_SLURM_NETWORK").unwrap_or_else(|_| "gpucl-slurm".to_owned());
         let script = format!(
@@ -221,7 +222,7 @@ fn a_strangers_server_on_our_ports_is_avoided() {
         "setsid su bob -s /bin/sh -c 'exec python3 /opt/stranger.py' >/opt/stranger.log 2>&1 </dev/null & sleep 1",
     );
     let end = After(|| {
-        on("n1", "pkill -f '[/]opt/stranger.py'; rm -f /opt/stranger.py; true");
+        on("n1", "pkill -u bob; rm -f /opt/stranger.*");
     });
     assert_ne!(address(), port);
     let came = on("n1", "cat /opt/stranger.log");
