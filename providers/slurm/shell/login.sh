@@ -213,7 +213,7 @@ enter() {
             kill "$process" 2>/dev/null
             echo "::refused $(tail -n 3 "$folder/job.log" | tr '\n' ' ' | cut -c 1-500)"
             rm -rf "$folder"
-            rmdir "$base" 2>/dev/null
+            rmdir "$base" "$HOME/.gpucl" 2>/dev/null
             rm -f "$words"
             exit 0
         fi
