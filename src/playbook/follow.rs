@@ -360,7 +360,7 @@ impl<'a> Follower<'a> {
             }
             Some(End::TimedOut { limit, of_step }) => {
                 let whose = if *of_step { "the step's" } else { "the stage's" };
-                let error = Error::new(ErrorKind::Timeout, doing(&step)).status(Status::Temporary).because(format!(
+                let error = Error::new(ErrorKind::Timeout, doing(&step)).because(format!(
                     "it did not end within {}, {whose} limit, and was ended",
                     human::duration(*limit)
                 ));

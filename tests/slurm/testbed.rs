@@ -163,8 +163,14 @@ pub(super) fn ready_environments(user: &str) -> String {
 
 /// The path of a spec whose Ray is there already, with these settings of the provider beside it.
 pub(super) fn with_ready_ray(env: &TestEnv, name: &str, nodes: usize, more: &Value) -> String {
+    with_ready_ray_and(env, name, nodes, more, &json!({}))
+}
+
+/// The same, with more keys of the spec.
+pub(super) fn with_ready_ray_and(env: &TestEnv, name: &str, nodes: usize, more: &Value, keys: &Value) -> String {
     let mut all = json!({ "cpus": 2, "memory": "6GiB", "environment": ready_environments("ada") });
     all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    let workers = json!({ "ray": { "workers": { "per": "host" } } });
-    spec(env, name, &settings("ada", &all), nodes, &workers).display().to_string()
+    let mut spec_keys = json!({ "ray": { "workers": { "per": "host" } } });
+    spec_keys.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+    spec(env, name, &settings("ada", &all), nodes, &spec_keys).display().to_string()
 }

@@ -159,7 +159,7 @@ submit() {
     fi
     if ! id=$(sbatch --parsable "$folder/job.sh" 2>"$words"); then
         rm -rf "$folder"
-        rmdir "$base" 2>/dev/null
+        forget_folders
         echo "::refused $(tr '\n' ' ' <"$words" | cut -c 1-500)"
         rm -f "$words"
         exit 0
@@ -189,6 +189,7 @@ enter() {
     if [ "$state" != RUNNING ]; then
         echo "::refused the allocation $allocation is not a running one of yours: ${state:-$(tr '\n' ' ' <"$words" | cut -c 1-200)}"
         rm -f "$words"
+        forget_folders
         exit 0
     fi
     if [ -n "$(list_steps "$allocation")" ]; then
@@ -213,7 +214,7 @@ enter() {
             kill "$process" 2>/dev/null
             echo "::refused $(tail -n 3 "$folder/job.log" | tr '\n' ' ' | cut -c 1-500)"
             rm -rf "$folder"
-            rmdir "$base" 2>/dev/null
+            forget_folders
             rm -f "$words"
             exit 0
         fi
@@ -245,15 +246,20 @@ unclaim() {
     echo "::gone"
 }
 
+# Removes the folders above those of jobs, if there is no job.
+forget_folders() {
+    if [ -z "$(ls -d "$base"/gpucl-* 2>/dev/null)" ]; then
+        rm -f "$base/.lock"
+        rmdir "$base" "$HOME/.gpucl" 2>/dev/null
+    fi
+}
+
 # Removes the folder of the job `id`, and the folders above if they are empty.
 forget() {
     job=-
     { read -r job <"$folder/job"; } 2>/dev/null
     [ "$job" != "$id" ] || rm -rf "$folder"
-    if [ -z "$(ls -d "$base"/gpucl-* 2>/dev/null)" ]; then
-        rm -f "$base/.lock"
-        rmdir "$base" "$HOME/.gpucl" 2>/dev/null
-    fi
+    forget_folders
 }
 
 # Cancels the job `id`, if it is really the one of this name, and waits until all of it has ended.
