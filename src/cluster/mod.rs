@@ -32,7 +32,7 @@ pub use open::Settings;
 pub use options::{Approval, Ask, DownOptions, UpOptions};
 pub use outcome::{HostAffectedPaths, Planned, Proof, UpOutcome, UpReport, Verified};
 pub use plan::plan;
-pub use pods::{Bridge, CLIENT_PORT, DASHBOARD_PORT, Pods, short};
+pub use pods::{Bridge, CLIENT_PORT, DASHBOARD_PORT, PodHost, Pods};
 pub use render::{RenderedFile, ray_cluster_yaml, render};
 pub use report::{ContainerReport, Known, LimitsReport, NodeReport, StatusReport};
 pub use status::{inspect, list, local_hosts, node_logs, status};

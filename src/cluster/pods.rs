@@ -4,11 +4,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::host::{ExecEnd, Host, OnLine};
 use crate::name::Scope;
 use crate::provider::platform::{Duplex, Member};
 use crate::provider::{Context, Platform, Provider};
@@ -86,6 +88,11 @@ impl Pods {
         }
     }
 
+    /// A node as a host that runs programs.
+    pub fn host(self: &Arc<Self>, member: &Member) -> PodHost {
+        PodHost { pods: Arc::clone(self), name: short(&self.scope, member), member: member.name.clone() }
+    }
+
     /// Connects to a port of the head, wherever that is by now.
     async fn connect_head(&self, port: u16) -> Result<Box<dyn Duplex>> {
         let mut tried = 0;
@@ -118,6 +125,28 @@ impl Pods {
         head.map(|head| head.name).ok_or_else(|| {
             Error::new(ErrorKind::NotFound, format!("reach the head of {}", self.scope.cluster)).because("none runs")
         })
+    }
+}
+
+/// A node of a platform, as a host that runs programs.
+pub struct PodHost {
+    pods: Arc<Pods>,
+    member: String,
+    name: String,
+}
+
+#[async_trait]
+impl Host for PodHost {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn home(&self) -> &str {
+        "/tmp/gpucl"
+    }
+
+    async fn exec(&self, program: &str, on_line: OnLine<'_>) -> Result<ExecEnd> {
+        self.pods.platform()?.exec(&self.member, program, on_line).await
     }
 }
 

@@ -72,13 +72,6 @@ pub(super) fn kubectl(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Applies an object as the administrator.
-#[track_caller]
-pub(super) fn apply(env: &TestEnv, object: &Value) {
-    let path = env.write("object.json", &object.to_string());
-    kubectl(&["apply", "-f", path.to_str().unwrap()]);
-}
-
 /// What is left of anybody's clusters.
 pub(super) fn left() -> Vec<String> {
     let mut left = Vec::new();
