@@ -392,6 +392,9 @@ impl<'a> Follower<'a> {
         match known {
             Some((known, line)) => {
                 error = error.because(known.fill(&known.says, line));
+                if known.retry {
+                    error = error.status(Status::Temporary);
+                }
                 if known.says != "{line}" && !lines.is_empty() {
                     error = error.because(format!("its last lines were\n{lines}"));
                 }

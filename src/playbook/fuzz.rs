@@ -15,6 +15,7 @@ fn stage() -> Stage {
         matches: "Unable to .* package|No space left".to_owned(),
         says: "apt says: {line}".to_owned(),
         hint: Some("look at {line}".to_owned()),
+        retry: false,
     };
     let step = |name: &str| Step { name: name.to_owned(), errors: vec![error.clone()], ..Step::default() };
     Stage {

@@ -66,6 +66,9 @@ pub struct KnownError {
     /// What to do; with the same placeholders.
     #[serde(default)]
     pub hint: Option<String>,
+    /// Whether another try may succeed, with other values. Playbooks cannot say so: nothing there chooses others.
+    #[serde(skip)]
+    pub retry: bool,
 }
 
 impl KnownError {
@@ -208,6 +211,7 @@ mod tests {
             matches: "No space left|Could not find.*distribution".to_owned(),
             says: String::new(),
             hint: None,
+            retry: false,
         };
         assert!(known.matches("tar: write error: No space left on device"));
         assert!(known.matches("ERROR: Could not find a matching distribution for ray"));

@@ -118,7 +118,7 @@ fn clone(file: &FileSpec, prelude: &str) -> Option<Step> {
 }
 
 fn known(matches: &str, hint: Option<&str>) -> KnownError {
-    KnownError { matches: matches.to_owned(), says: "{line}".to_owned(), hint: hint.map(str::to_owned) }
+    KnownError { matches: matches.to_owned(), says: "{line}".to_owned(), hint: hint.map(str::to_owned), retry: false }
 }
 
 fn step(data: &DataSpec, prelude: &str, by_image: &str) -> Step {

@@ -39,11 +39,12 @@ async fn a_failing_step_shows_its_last_lines_and_its_hint() {
 async fn a_known_failure_says_what_it_means() {
     let home = Home::new();
     let known = vec![
-        KnownError { matches: "not this".to_owned(), says: "wrong".to_owned(), hint: None },
+        KnownError { matches: "not this".to_owned(), says: "wrong".to_owned(), hint: None, retry: false },
         KnownError {
             matches: "No space.*device".to_owned(),
             says: "the disk is full".to_owned(),
             hint: Some("df -h".to_owned()),
+            retry: false,
         },
     ];
     let failing = Step { errors: known, ..step("write", "echo 'tar: No space left on device' >&2; echo more; exit 2") };

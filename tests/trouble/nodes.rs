@@ -35,6 +35,33 @@ fn a_worker_that_dies_at_its_start() {
     let _ = down_leaves_nothing(&env);
 }
 
+/// Another user's program, which has no part in our claims, takes the head's port between the claim and the start.
+#[test]
+fn a_port_that_is_taken_at_the_last_moment_costs_one_more_start() {
+    let _turn = turn();
+    let env = TestEnv::with_shared_ray();
+    let _ = env.write("cluster.yaml", SPEC);
+    let first_claim = || {
+        let claims = env.root().join("run/gpucl").read_dir().ok()?.flatten().find_map(|one| {
+            let claims = one.path().join("ports").read_dir().or_else(|_| one.path().read_dir()).ok()?;
+            claims.flatten().filter_map(|claim| claim.file_name().to_str()?.parse::<u16>().ok()).min()
+        });
+        claims.and_then(|port| std::net::TcpListener::bind(("0.0.0.0", port)).ok())
+    };
+    let (up, taken) = std::thread::scope(|threads| {
+        let stranger = threads.spawn(|| until("the ports were claimed", 60, first_claim));
+        (env.run(&["up"]), stranger.join().unwrap())
+    });
+    let port = taken.local_addr().unwrap().port();
+    let _ = up
+        .exits(0)
+        .says("another program took a port of host-0 before its nodes could: they start again, on other ports")
+        .prints("ready: 8 checks passed");
+    assert!(env.run(&["up"]).exits(0).stdout.contains("nothing was changed"));
+    assert!(taken.local_addr().is_ok_and(|still| still.port() == port));
+    let _ = down_leaves_nothing(&env);
+}
+
 #[test]
 fn a_head_that_never_answers() {
     let env = TestEnv::with_shared_ray();

@@ -256,7 +256,7 @@ fn wait_errors() -> Vec<KnownError> {
 }
 
 pub(super) fn known(matches: &str, says: &str, hint: Option<&str>) -> KnownError {
-    KnownError { matches: matches.to_owned(), says: says.to_owned(), hint: hint.map(str::to_owned) }
+    KnownError { matches: matches.to_owned(), says: says.to_owned(), hint: hint.map(str::to_owned), retry: false }
 }
 
 /// The `-f` options for the project's files, gpucl's first.

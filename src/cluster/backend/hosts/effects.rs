@@ -8,7 +8,7 @@ use super::world::{ANSWERS_WITHIN, HostObservation, ProjectWorld, Purpose};
 use super::{files, images};
 use crate::cluster::pages::choose_pages;
 use crate::engine::{Ledger, Urgency};
-use crate::error::{Error, ErrorKind, LeftBehind, Result};
+use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::host::{ExecEnd, Host};
 use crate::name::Key;
 use crate::playbook;
@@ -86,7 +86,30 @@ impl ProjectWorld {
         self.config.connector.fresh(host, &place, &self.home(host), ANSWERS_WITHIN).await
     }
 
+    /// Starts the nodes of a host. Programs of other users, which have claims of their own, may take a port between our
+    /// look and the node's start: a cluster on one host then starts once more, on other ports.
     pub(super) async fn deploy(&self, project: &Key, host: &Key, ledger: &Ledger) -> Result<()> {
+        let Err(error) = self.deploy_once(project, host, ledger).await else { return Ok(()) };
+        let runs = self.observed_containers(host).iter().any(|node| node.state == "running");
+        if error.retry_status() != Status::Temporary || runs || self.host_keys().len() > 1 {
+            return Err(error);
+        }
+        let pages = self.pages(&ledger.state())?;
+        let others = async {
+            self.stop_project(project, host, ledger).await?;
+            self.claim_other_ports(host, &ledger.state(), &pages).await
+        };
+        if !others.await.unwrap_or(false) {
+            return Err(error);
+        }
+        self.config.events.warn(format!(
+            "another program took a port of {} before its nodes could: they start again, on other ports",
+            host.display_name()
+        ));
+        self.deploy_once(project, host, ledger).await
+    }
+
+    async fn deploy_once(&self, project: &Key, host: &Key, ledger: &Ledger) -> Result<()> {
         let known = ledger.state();
         // The head's address and the list of nodes need the facts of all hosts.
         self.observe_all_new(&known).await?;

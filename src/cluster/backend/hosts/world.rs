@@ -325,6 +325,14 @@ impl ProjectWorld {
         Ok(())
     }
 
+    /// Claims the ports again, when a node did not start on them; false if they are still the same.
+    pub(super) async fn claim_other_ports(&self, host: &Key, known: &ClusterState, pages: &Pages) -> Result<bool> {
+        let before = self.observations().ports.get(host).cloned();
+        *self.claiming.lock().await = false;
+        self.claim_ports(known, pages).await?;
+        Ok(self.observations().ports.get(host) != before.as_ref())
+    }
+
     /// Refuses a dashboard port that another program uses, before anything is changed.
     pub(super) async fn refuse_taken_port(&self) -> Result<()> {
         let host = Key::host(0);

@@ -259,15 +259,19 @@ fn wait_errors() -> Vec<KnownError> {
         matches: matches.to_owned(),
         says: says.to_owned(),
         hint: hint.map(str::to_owned),
+        retry: false,
     };
     let slow = Some("more time for slow hosts: `timeouts: {start: 10m}` in the spec");
     vec![
         known("no answer in time from", "{line} (`timeouts.start`)", slow),
-        known(
-            "address already in use|Address already in use|Failed to bind|is already in use",
-            "a port that a node needs is in use on the host: {line}",
-            Some("run `gpucl up` again: it chooses free ports"),
-        ),
+        KnownError {
+            retry: true,
+            ..known(
+                "address already in use|Address already in use|Failed to bind|is already in use",
+                "a port that a node needs is in use on the host: {line}",
+                Some("run `gpucl up` again: it chooses free ports"),
+            )
+        },
         known("Version mismatch", "head and workers have different versions of Ray or Python: {line}", None),
         known("No space left on device", "the host's disk is full", None),
         known(

@@ -147,6 +147,7 @@ pub(super) fn step(request: &DeployRequest<'_>, host: &HostInput, blocks: &BTree
             matches: "cannot be made|no answer in time from".to_owned(),
             says: "{line}".to_owned(),
             hint: None,
+            retry: false,
         }],
         ..Step::default()
     }))
