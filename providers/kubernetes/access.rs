@@ -3,23 +3,19 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use futures_util::{AsyncBufReadExt as _, StreamExt as _};
+use futures_util::{AsyncBufReadExt as _, SinkExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::Pod as ApiPod;
-use kube::api::{Api, AttachParams, AttachedProcess, LogParams, Portforwarder};
-use tokio::io::{
-    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader, ReadBuf,
-};
+use kube::api::{Api, AttachParams, AttachedProcess, LogParams, Portforwarder, TerminalSize};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Kubernetes;
 use super::refusal;
 use crate::error::{Error, ErrorKind, Result, Status};
-use crate::host::{ExecEnd, OnLine, Stream};
-use crate::provider::platform::{Duplex, LogOptions};
+use crate::host::ExecEnd;
+use crate::provider::platform::{Duplex, LogOptions, Running};
 
 /// The size of the buffers of a program's streams, in bytes.
 const BUFFER: usize = 64 * 1024;
-/// The longest line that is passed on, in bytes.
-const LONGEST_LINE: u64 = 1 << 20;
 
 /// The container of a pod in which Ray is: an autoscaler may be beside it.
 fn container(pod: &str) -> &'static str {
@@ -31,57 +27,52 @@ impl Kubernetes {
         Ok(self.place().await?.others())
     }
 
-    /// Runs a shell program in a pod.
-    pub(super) async fn run(&self, pod: &str, program: &str, on_line: OnLine<'_>) -> Result<ExecEnd> {
-        // Servers before 1.30 cannot pass on the end of the input, so that the shell is told how long it is.
-        let length = program.len().to_string();
-        let command = ["sh", "-c", "head -c \"$0\" | sh -s", &length];
-        let params = AttachParams::default().stdin(true).stdout(true).stderr(true).container(container(pod));
-        let mut process = self.exec_in(pod, &command, params).await?;
-        let (stdin, stdout, stderr) = (process.stdin(), process.stdout(), process.stderr());
-        let status = process.take_status();
-        let write = async {
-            if let Some(mut stdin) = stdin {
-                // The program may end before it has read everything.
-                let _ = stdin.write_all(program.as_bytes()).await;
-                let _ = stdin.flush().await;
-                std::future::pending::<()>().await;
-            }
-        };
-        let (lines, mut received) = tokio::sync::mpsc::channel::<(Stream, String)>(64);
-        let read = async {
-            let out = read_lines(stdout, Stream::Out, lines.clone());
-            let err = read_lines(stderr, Stream::Err, lines);
-            tokio::join!(out, err);
-        };
-        let pass = async {
-            while let Some((stream, line)) = received.recv().await {
-                on_line(stream, &line);
-            }
-        };
-        tokio::select! {
-            () = async { tokio::join!(read, pass); } => {}
-            () = write => {}
-        }
-        let answer = match status {
-            Some(status) => status.await,
-            None => None,
-        };
-        process.abort();
-        Ok(ended(answer.as_ref()))
-    }
-
-    /// Starts a command in a pod.
-    pub(super) async fn exec_in(&self, pod: &str, command: &[&str], params: AttachParams) -> Result<AttachedProcess> {
+    /// Starts a program in a pod.
+    pub(super) async fn run(&self, pod: &str, command: &[&str], terminal: Option<(u16, u16)>) -> Result<Running> {
+        let doing = || format!("run a program in {pod}");
         let api = self.pod_api().await?;
         let params = AttachParams {
+            stdin: true,
+            stdout: true,
+            // In a terminal all is output.
+            stderr: terminal.is_none(),
+            tty: terminal.is_some(),
+            container: Some(container(pod).to_owned()),
             max_stdin_buf_size: Some(BUFFER),
             max_stdout_buf_size: Some(BUFFER),
             max_stderr_buf_size: Some(BUFFER),
-            ..params
         };
-        let doing = format!("run a program in {pod}");
-        api.exec(pod, command.iter().copied(), &params).await.map_err(|error| of_upgrade(&doing, &error))
+        let started = api.exec(pod, command.iter().copied(), &params).await;
+        let mut process = started.map_err(|error| of_upgrade(&doing(), &error))?;
+        let (Some(input), Some(output)) = (process.stdin(), process.stdout()) else {
+            return Err(Error::new(ErrorKind::Internal, doing()).because("its streams are missing"));
+        };
+        let errors: Box<dyn AsyncRead + Send + Unpin> = match process.stderr() {
+            Some(errors) => Box::new(errors),
+            None => Box::new(tokio::io::empty()),
+        };
+        let (resize, mut sizes) = tokio::sync::mpsc::channel::<(u16, u16)>(4);
+        if let (Some(mut sized), Some(size)) = (process.terminal_size(), terminal) {
+            let _ = resize.try_send(size);
+            tokio::spawn(async move {
+                while let Some((width, height)) = sizes.recv().await {
+                    if sized.send(TerminalSize { height, width }).await.is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        let status = process.take_status();
+        let process = Ends(process);
+        let ended = async move {
+            let answer = match status {
+                Some(status) => status.await,
+                None => None,
+            };
+            drop(process);
+            ended(answer.as_ref())
+        };
+        Ok(Running { input: Box::new(input), output: Box::new(output), errors, resize, ended: Box::pin(ended) })
     }
 
     /// Connects to a port of a pod.
@@ -120,25 +111,12 @@ impl Kubernetes {
     }
 }
 
-/// Passes on the lines of a stream.
-async fn read_lines(
-    stream: Option<impl AsyncRead + Unpin>,
-    from: Stream,
-    lines: tokio::sync::mpsc::Sender<(Stream, String)>,
-) {
-    let Some(stream) = stream else { return };
-    let mut reader = BufReader::with_capacity(BUFFER, stream);
-    let mut bytes = Vec::new();
-    loop {
-        bytes.clear();
-        match (&mut reader).take(LONGEST_LINE).read_until(b'\n', &mut bytes).await {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
-        }
-        let text = String::from_utf8_lossy(&bytes);
-        if lines.send((from, text.trim_end_matches(['\n', '\r']).to_owned())).await.is_err() {
-            return;
-        }
+/// A connection to a program, which ends with this.
+struct Ends(AttachedProcess);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

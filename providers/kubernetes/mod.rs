@@ -24,9 +24,8 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::host::{ExecEnd, OnLine};
 use crate::name::{Key, Owner, Scope, Tag};
-use crate::provider::platform::{ClusterRequest, Duplex, LogOptions, Member, NodeGroup, Platform};
+use crate::provider::platform::{ClusterRequest, Duplex, LogOptions, Member, NodeGroup, Platform, Running};
 use crate::provider::{
     Acquired, Capability, Context, Factory, FieldError, HostPlace, HostRequest, Manifest, ObservedResource, Offer,
     Provider, ProviderKind, Recorder, ResourceRequest, Runtime, SiteFinding, USUAL_POLL, platform, settings,
@@ -204,12 +203,8 @@ impl Platform for Kubernetes {
         Ok(pods.iter().map(pods::Pod::member).collect())
     }
 
-    async fn exec(&self, member: &str, program: &str, on_line: OnLine<'_>) -> Result<ExecEnd> {
-        self.run(member, program, on_line).await
-    }
-
-    async fn attach(&self, _member: &str, _command: &[String]) -> Result<i32> {
-        Err(Error::new(ErrorKind::Unsupported, "open a terminal"))
+    async fn start(&self, member: &str, command: &[&str], terminal: Option<(u16, u16)>) -> Result<Running> {
+        self.run(member, command, terminal).await
     }
 
     async fn connect(&self, member: &str, port: u16) -> Result<Box<dyn Duplex>> {

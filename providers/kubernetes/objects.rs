@@ -10,7 +10,7 @@ use super::names::{Kind, PODS, annotations, labels, object_name};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::{Scope, Tag};
 use crate::provider::ResourceRequest;
-use crate::provider::platform::{ClusterRequest, NodeGroup};
+use crate::provider::platform::{ClusterRequest, DATA, NodeGroup};
 use crate::render::{Library, render};
 use crate::util::digest;
 use crate::util::duration::SpecDuration;
@@ -229,6 +229,7 @@ fn environment(name: &str, cluster: &ClusterRequest) -> Vec<Value> {
         json!({ "name": "RAY_AUTH_MODE", "value": "token" }),
         json!({ "name": "RAY_AUTH_TOKEN", "valueFrom": { "secretKeyRef": { "name": name, "key": TOKEN_KEY } } }),
         json!({ "name": "RAY_USAGE_STATS_ENABLED", "value": "0" }),
+        json!({ "name": "GPUCL_DATA", "value": DATA }),
     ];
     ours.into_iter().chain(own).collect()
 }
@@ -289,6 +290,10 @@ fn placement(settings: &PodSettings) -> Map<String, Value> {
 fn mounts(settings: &PodSettings) -> (Vec<Value>, Vec<Value>) {
     let mut volumes = Vec::new();
     let mut mounts = Vec::new();
+    if !settings.mounts.iter().any(|mount| mount.path.trim_end_matches('/') == DATA) {
+        volumes.push(json!({ "name": "data", "emptyDir": {} }));
+        mounts.push(json!({ "name": "data", "mountPath": DATA }));
+    }
     for (index, mount) in settings.mounts.iter().enumerate() {
         let name = format!("mount-{index}");
         let source = match (&mount.claim, &mount.config_map, &mount.secret, &mount.empty) {

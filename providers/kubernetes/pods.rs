@@ -76,7 +76,9 @@ impl Pod {
     fn statuses(&self) -> impl Iterator<Item = &Value> {
         let status = &self.object["status"];
         let of = |field: &str| status[field].as_array().into_iter().flatten();
-        of("initContainerStatuses").chain(of("containerStatuses"))
+        // The autoscaler beside the head ends until the GCS answers, and is started again: that is not the head's trouble.
+        let all = of("initContainerStatuses").chain(of("containerStatuses"));
+        all.filter(|container| container["name"] != AUTOSCALER)
     }
 
     fn is_ready(&self) -> bool {
@@ -187,6 +189,8 @@ pub(super) fn consequences(cluster: &Value, pods: &[Pod]) -> Vec<String> {
     lines
 }
 
+/// The container that KubeRay puts beside the head where Ray's autoscaler is on.
+const AUTOSCALER: &str = "autoscaler";
 /// How often a program may be started again before its pod counts as broken.
 const CRASHES: u32 = 3;
 

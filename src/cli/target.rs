@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
-use crate::cluster::{self, Bridge, DASHBOARD_PORT, Known, Pods, Remote};
+use crate::cluster::{self, Bridge, DASHBOARD_PORT, Far, Known, Pods, Remote};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{SshHost, Tunnel};
 use crate::name::{ClusterName, Key};
@@ -86,7 +86,7 @@ impl Target {
         let access = self.access()?;
         let token = self.token()?;
         if let Some(pods) = self.pods(app)? {
-            let bridge = Bridge::open(pods, DASHBOARD_PORT, 0).await?;
+            let bridge = Bridge::open(pods, Far::head(DASHBOARD_PORT), 0).await?;
             let client = Client::new(format!("http://{}", bridge.local()), token);
             return Ok(RayClient { client, _way: ClientWay::Bridge(bridge) });
         }

@@ -4,13 +4,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
+use super::pod_host::PodHost;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::host::{ExecEnd, Host, OnLine};
 use crate::name::Scope;
 use crate::provider::platform::{Duplex, Member};
 use crate::provider::{Context, Platform, Provider};
@@ -90,10 +89,17 @@ impl Pods {
 
     /// A node as a host that runs programs.
     pub fn host(self: &Arc<Self>, member: &Member) -> PodHost {
-        PodHost { pods: Arc::clone(self), name: short(&self.scope, member), member: member.name.clone() }
+        PodHost::new(Arc::clone(self), short(&self.scope, member), member.name.clone())
     }
 
-    /// Connects to a port of the head, wherever that is by now.
+    /// Connects to a port of a node, or of the head, wherever that is by now.
+    async fn connect(&self, to: &Far) -> Result<Box<dyn Duplex>> {
+        match &to.member {
+            Some(member) => self.platform()?.connect(member, to.port).await,
+            None => self.connect_head(to.port).await,
+        }
+    }
+
     async fn connect_head(&self, port: u16) -> Result<Box<dyn Duplex>> {
         let mut tried = 0;
         loop {
@@ -128,30 +134,8 @@ impl Pods {
     }
 }
 
-/// A node of a platform, as a host that runs programs.
-pub struct PodHost {
-    pods: Arc<Pods>,
-    member: String,
-    name: String,
-}
-
-#[async_trait]
-impl Host for PodHost {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn home(&self) -> &str {
-        "/tmp/gpucl"
-    }
-
-    async fn exec(&self, program: &str, on_line: OnLine<'_>) -> Result<ExecEnd> {
-        self.pods.platform()?.exec(&self.member, program, on_line).await
-    }
-}
-
 /// A node's name without what all nodes of the cluster begin with.
-pub fn short(scope: &Scope, member: &Member) -> String {
+pub(super) fn short(scope: &Scope, member: &Member) -> String {
     if member.is_head {
         return "head".to_owned();
     }
@@ -159,7 +143,23 @@ pub fn short(scope: &Scope, member: &Member) -> String {
     member.name.strip_prefix(&begin).unwrap_or(&member.name).to_owned()
 }
 
-/// A port of this machine's loopback that leads to one of the head, until this is dropped.
+/// A port of a node.
+#[derive(Debug, Clone)]
+pub struct Far {
+    /// The platform's name of the node; the head, wherever it is by then, when absent.
+    pub member: Option<String>,
+    /// The port on its loopback.
+    pub port: u16,
+}
+
+impl Far {
+    /// A port of the head.
+    pub fn head(port: u16) -> Self {
+        Self { member: None, port }
+    }
+}
+
+/// A port of this machine's loopback that leads to one of a node, until this is dropped.
 pub struct Bridge {
     local: SocketAddr,
     serving: tokio::task::JoinHandle<()>,
@@ -169,8 +169,8 @@ impl Bridge {
     /// Opens a bridge from this port of the loopback, or a free one for 0.
     ///
     /// # Errors
-    /// If the port is in use. A head that cannot be reached closes the connection that asked for it, and no other.
-    pub async fn open(pods: Arc<Pods>, port: u16, local: u16) -> Result<Self> {
+    /// If the port is in use. A node that cannot be reached closes the connection that asked for it, and no other.
+    pub async fn open(pods: Arc<Pods>, to: Far, local: u16) -> Result<Self> {
         let doing = || format!("listen on port {local} of the loopback");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, local)).await.doing(ErrorKind::Host, doing)?;
         let address = listener.local_addr().doing(ErrorKind::Host, doing)?;
@@ -180,7 +180,7 @@ impl Bridge {
                 tokio::select! {
                     accepted = listener.accept() => match accepted {
                         Ok((stream, _)) => {
-                            connections.spawn(carry(Arc::clone(&pods), port, stream));
+                            connections.spawn(carry(Arc::clone(&pods), to.clone(), stream));
                         }
                         // No file descriptor is free, for now.
                         Err(_) => tokio::time::sleep(PAUSE).await,
@@ -205,9 +205,9 @@ impl Drop for Bridge {
 }
 
 /// Carries one connection until one side ends.
-async fn carry(pods: Arc<Pods>, port: u16, mut stream: TcpStream) {
-    if let Ok(mut head) = pods.connect_head(port).await
-        && tokio::io::copy_bidirectional(&mut stream, &mut head).await.is_err()
+async fn carry(pods: Arc<Pods>, to: Far, mut stream: TcpStream) {
+    if let Ok(mut there) = pods.connect(&to).await
+        && tokio::io::copy_bidirectional(&mut stream, &mut there).await.is_err()
     {
         // The head may have gone with its connections: the next one looks for it.
         *pods.head.lock().await = None;

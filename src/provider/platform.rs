@@ -3,13 +3,18 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
 
 use super::ResourceRequest;
 use crate::error::Result;
-use crate::host::{ExecEnd, OnLine};
+use crate::host::ExecEnd;
 use crate::name::{Scope, Tag};
+
+/// The folder that every node has for what jobs keep; it ends with the node where the spec mounts nothing there.
+pub const DATA: &str = "/data";
 
 /// Nodes of a cluster that are alike: the head alone, or a group of workers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -115,6 +120,20 @@ pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
+/// A program that runs on a node. It ends with this.
+pub struct Running {
+    /// What the program reads; dropped, it reads the end.
+    pub input: Box<dyn AsyncWrite + Send + Unpin>,
+    /// What it writes.
+    pub output: Box<dyn AsyncRead + Send + Unpin>,
+    /// What it writes to stderr; nothing in a terminal, where all is output.
+    pub errors: Box<dyn AsyncRead + Send + Unpin>,
+    /// Takes the terminal's new size, columns and rows.
+    pub resize: mpsc::Sender<(u16, u16)>,
+    /// How it ended, once its output was read.
+    pub ended: BoxFuture<'static, ExecEnd>,
+}
+
 /// What a platform does beside acquiring and releasing objects.
 ///
 /// As for [`super::Provider`], nothing relies on state kept in memory. Its errors are final: what passes is retried
@@ -147,11 +166,8 @@ pub trait Platform: Send + Sync {
     /// The nodes of a cluster, the head first. Read-only.
     async fn members(&self, scope: &Scope) -> Result<Vec<Member>>;
 
-    /// Runs one POSIX shell program on a node, as [`crate::host::Host::exec`] does.
-    async fn exec(&self, member: &str, program: &str, on_line: OnLine<'_>) -> Result<ExecEnd>;
-
-    /// Runs a command on a node with this terminal, until it ends; returns its exit code.
-    async fn attach(&self, member: &str, command: &[String]) -> Result<i32>;
+    /// Starts a program on a node; with the size of a terminal, columns and rows, in a terminal of its own.
+    async fn start(&self, member: &str, command: &[&str], terminal: Option<(u16, u16)>) -> Result<Running>;
 
     /// Connects to a port on a node's loopback.
     async fn connect(&self, member: &str, port: u16) -> Result<Box<dyn Duplex>>;

@@ -33,7 +33,7 @@ fn a_cluster_is_brought_up_changed_stopped_and_removed() {
     env.run(&["job", "submit", "-c", "demo", "--", "python", "-c", program]).exits(0).prints("fast 7");
     let there = env.run(&["exec", "-c", "demo", "--host", "head", "--", "sh", "-c", "id -u; exit 3"]);
     assert_eq!((there.code, there.stdout.trim()), (Some(3), "1000"), "{}", there.stderr);
-    env.run(&["cp", "-c", "demo", "head:x", "."]).exits(1).says("not supported there yet");
+    after_ready(&env);
 
     // What differs is changed, and nothing else.
     let pods = || kubectl(&["-n", "team-a", "get", "pods", "-l", "ray.io/node-type=head", "-o", "name"]);
@@ -54,4 +54,28 @@ fn a_cluster_is_brought_up_changed_stopped_and_removed() {
     println!("{}{}", down.stdout, down.stderr);
     nothing_is_left();
     assert_eq!(testbed()["gpus"], 2);
+}
+
+/// Files, logs, ports and shells, with the commands that every cluster has.
+fn after_ready(env: &TestEnv) {
+    let lines: String = (0..200_000).map(|number| format!("line {number}\n")).collect();
+    std::fs::create_dir_all(env.work().join("data/deep")).unwrap();
+    let _ = env.write("data/numbers.txt", &lines);
+    let _ = env.write("data/deep/x.txt", "x");
+    env.run(&["cp", "-c", "demo", "data", "head:"]).exits(0);
+    env.run(&["exec", "-c", "demo", "--host", "head", "--", "wc", "-l", "/data/data/numbers.txt"])
+        .exits(0)
+        .prints("200000");
+    env.run(&["cp", "-c", "demo", "head:data/numbers.txt", "back.txt"]).exits(0);
+    assert_eq!(std::fs::read_to_string(env.work().join("back.txt")).unwrap(), lines);
+    env.run(&["cp", "-c", "demo", "head:none", "."]).exits(1).says("does not exist there");
+    let _ = env.write("data/deep/x.txt", "changed");
+    let _ = env.write("data/more.txt", "more");
+    env.run(&["sync", "-c", "demo", "data/", "head:data/"]).exits(0);
+    let there = env.run(&["ssh", "-c", "demo", "--", "cat", "/data/data/deep/x.txt", "/data/data/more.txt"]).exits(0);
+    assert_eq!(there.stdout, "changedmore");
+    assert_eq!(env.run(&["ssh", "-c", "demo", "--", "sh", "-c", "exit 5"]).code, Some(5));
+    env.run(&["logs", "-c", "demo", "head", "-n", "5"]).exits(0);
+    env.run(&["logs", "-c", "demo", "nobody"]).exits(4).says("there are: head, ");
+    env.run(&["logs", "-c", "demo", "head", "--previous"]).exits(1).says("previous");
 }

@@ -15,7 +15,7 @@ use crate::cli::output::Table;
 use crate::cli::portal::{self, Opener, Page, Portal, Run, Upstream};
 use crate::cli::signals::Ends;
 use crate::cli::target::{Head, Target};
-use crate::cluster::{Bridge, CLIENT_PORT, DASHBOARD_PORT, Pods};
+use crate::cluster::{Bridge, CLIENT_PORT, DASHBOARD_PORT, Far, Pods};
 use crate::error::Result;
 use crate::host::Tunnel;
 use crate::util::{human, ports};
@@ -130,7 +130,7 @@ async fn in_pods(app: &App, run: &Run, port: Option<u16>, target: &Target, pods:
     target.access()?;
     let places = target.known.state.pages().cloned().unwrap_or_default();
     let place = |name: &str| places.get(name).copied();
-    let dashboard = Bridge::open(Arc::clone(&pods), DASHBOARD_PORT, 0).await?;
+    let dashboard = Bridge::open(Arc::clone(&pods), Far::head(DASHBOARD_PORT), 0).await?;
     let upstream = Upstream::Here(dashboard.local().to_string());
     let address = format!("127.0.0.1:{}", place(DASHBOARD).unwrap_or(DASHBOARD_PORT));
     let portal = Portal::open(run, ray_page(target, address, upstream)?, place(DASHBOARD), port).await?;
@@ -138,7 +138,7 @@ async fn in_pods(app: &App, run: &Run, port: Option<u16>, target: &Target, pods:
         report_moved(app, DASHBOARD, port);
     }
     let wanted = place(CLIENT).filter(|port| ports::is_free(*port)).unwrap_or_default();
-    let client = Bridge::open(pods, CLIENT_PORT, wanted).await?;
+    let client = Bridge::open(pods, Far::head(CLIENT_PORT), wanted).await?;
     Ok(Opened {
         pages: vec![Shown { name: DASHBOARD.to_owned(), url: portal.url(), login: None }],
         client: Some(format!("ray://{}", client.local())),

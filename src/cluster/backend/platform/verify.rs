@@ -11,12 +11,12 @@ use super::goal;
 use super::up::{token, world};
 use super::world::ObjectWorld;
 use crate::cluster::backend::checks::Checks;
-use crate::cluster::pods::{Bridge, DASHBOARD_PORT, Pods, short};
+use crate::cluster::pods::{Bridge, DASHBOARD_PORT, Far, Pods, short};
 use crate::cluster::{Settings, Verified};
 use crate::engine::Ledger;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::{Bus, CheckOutcome, WorkerGpus};
-use crate::host::{ExecEnd, Stream};
+use crate::host::{ExecEnd, Host as _, Stream};
 use crate::name::Scope;
 use crate::provider::platform::{ClusterRequest, Member, NodeGroup};
 use crate::ray::{Client, Node, TokenChoice};
@@ -60,7 +60,7 @@ pub(super) async fn verify_cluster(world: &ObjectWorld, spec: &Spec, folder: &Pa
     let Some(head) = members.iter().find(|member| member.is_head && member.ready) else {
         return checks.finish(&spec.name, Vec::new(), &[]);
     };
-    let bridge = Bridge::open(Arc::clone(&world.pods), DASHBOARD_PORT, 0).await?;
+    let bridge = Bridge::open(Arc::clone(&world.pods), Far::head(DASHBOARD_PORT), 0).await?;
     let client = Client::new(format!("http://{}", bridge.local()), token(folder)?);
     let (nodes, refused, lines) = tokio::join!(
         alive(&client, &members, spec.timeouts.ready.0),
@@ -187,7 +187,8 @@ async fn probe(
         Stream::Out => lines.push(line.to_owned()),
         Stream::Err => errors.push(line.to_owned()),
     };
-    let run = world.pods.platform()?.exec(&head.name, &program, &mut on_line);
+    let host = world.pods.host(head);
+    let run = host.exec(&program, &mut on_line);
     let limit = Duration::from_secs(PROBE_LIMIT + 30);
     let ended = tokio::time::timeout(limit, run).await.map_err(|_| {
         Error::new(ErrorKind::Timeout, doing()).because(format!("they did not end within {} s", limit.as_secs()))
