@@ -110,7 +110,9 @@ impl Renderer {
         let doing = || format!("read {origin} as YAML");
         let text = String::from_utf8(bytes).doing(ErrorKind::Spec, doing)?;
         let text = render(template, &text, view)?;
-        let object: Value = serde_saphyr::from_str(&text).doing(ErrorKind::Spec, doing)?;
+        let mut object: Value = serde_saphyr::from_str(&text).doing(ErrorKind::Spec, doing)?;
+        // Templates write keys in any order; the object's digest must not depend on it.
+        object.sort_all_objects();
         match object["metadata"]["name"] == json!(view.name) {
             true => Ok(object),
             false => Err(Error::new(ErrorKind::Spec, doing()).because(format!("its name is not {}", view.name))),
@@ -124,6 +126,15 @@ impl Renderer {
             return Err(Error::new(ErrorKind::Spec, "read the settings of the provider `kubernetes`")
                 .because(format!("`groups.{unknown}`: the spec has no group of workers of that name"))
                 .hint(format!("there are: {}", known.join(", "))));
+        }
+        if cluster.scales() {
+            for group in &cluster.workers {
+                if let Some((resource, amount)) = group.resources.iter().find(|(_, amount)| amount.fract() != 0.0) {
+                    return Err(Error::new(ErrorKind::Spec, format!("render the group {}", group.name))
+                        .because(format!("`resources.{resource}` is {amount}: Ray's autoscaler takes whole numbers only"))
+                        .hint("give every group a fixed `count`, or the resource a whole number"));
+                }
+            }
         }
         let group = |group: &NodeGroup| -> Group {
             Group {
@@ -216,7 +227,11 @@ fn start_parameters(group: &NodeGroup, is_head: bool) -> BTreeMap<&'static str, 
     }
     if !group.resources.is_empty() {
         // It is pasted into a shell's command line, between double quotes of its own.
-        let text = json!(group.resources).to_string().replace('\\', r"\\").replace('"', "\\\"");
+        // Ray's autoscaler takes whole numbers only (ray 2.60.0, `_get_custom_resources`), and not as `2.0`.
+        let amount = |amount: f64| if amount.fract() == 0.0 { json!(amount as i64) } else { json!(amount) };
+        let amounts: Map<String, Value> =
+            group.resources.iter().map(|(name, of)| (name.clone(), amount(*of))).collect();
+        let text = Value::Object(amounts).to_string().replace('\\', r"\\").replace('"', "\\\"");
         start.insert("resources", format!("\"{text}\""));
     }
     start

@@ -157,7 +157,8 @@ fn observed(kind: Kind, tag: Tag, object: &Value, stale: &[pods::Pod]) -> Observ
 /// Keeps how many workers there are in groups that Ray's autoscaler decides on.
 fn keep_scale(found: &Value, sent: &mut Value) {
     let before = found["spec"]["workerGroupSpecs"].as_array().cloned().unwrap_or_default();
-    for group in sent["spec"]["workerGroupSpecs"].as_array_mut().into_iter().flatten() {
+    let groups = sent.pointer_mut("/spec/workerGroupSpecs").and_then(Value::as_array_mut);
+    for group in groups.into_iter().flatten() {
         let live = before.iter().find(|live| live["groupName"] == group["groupName"]);
         if let (true, Some(live)) = (group["replicas"].is_null(), live.and_then(|live| live["replicas"].as_u64())) {
             let (min, max) =
@@ -196,6 +197,10 @@ mod tests {
         let mut sent = group(Value::Null, 0, 3);
         keep_scale(&group(json!(5), 0, 9), &mut sent);
         assert_eq!(sent["spec"]["workerGroupSpecs"][0]["replicas"], 3);
+        // What has no groups gets none.
+        let mut policy = json!({ "spec": { "podSelector": {} } });
+        keep_scale(&policy.clone(), &mut policy);
+        assert_eq!(policy, json!({ "spec": { "podSelector": {} } }));
         let mut fixed = group(json!(2), 2, 2);
         keep_scale(&group(json!(5), 0, 9), &mut fixed);
         assert_eq!(fixed["spec"]["workerGroupSpecs"][0]["replicas"], 2);

@@ -58,8 +58,8 @@ fn the_spec_becomes_a_raycluster_that_is_closed() {
     assert_eq!(object["spec"]["enableInTreeAutoscaling"], true);
     let limits = &groups[0]["template"]["spec"]["containers"][0]["resources"]["limits"];
     assert_eq!(*limits, json!({ "cpu": "4", "memory": (16_u64 << 30).to_string(), "nvidia.com/gpu": "1" }));
-    // As `ray start --resources="{\"fast\":2.0}"` has it.
-    assert_eq!(groups[0]["rayStartParams"]["resources"], "\"{\\\"fast\\\":2.0}\"");
+    // As `ray start --resources="{\"fast\":2}"` has it: whole, since Ray's autoscaler takes nothing else.
+    assert_eq!(groups[0]["rayStartParams"]["resources"], "\"{\\\"fast\\\":2}\"");
     for template in [&head["template"]["spec"], &groups[0]["template"]["spec"]] {
         assert_eq!(template["securityContext"]["runAsNonRoot"], true);
         let container = &template["containers"][0];
