@@ -76,6 +76,6 @@ fn after_ready(env: &TestEnv) {
     assert_eq!(there.stdout, "changedmore");
     assert_eq!(env.run(&["ssh", "-c", "demo", "--", "sh", "-c", "exit 5"]).code, Some(5));
     env.run(&["logs", "-c", "demo", "head", "-n", "5"]).exits(0);
-    env.run(&["logs", "-c", "demo", "nobody"]).exits(4).says("there are: head, ");
+    env.run(&["logs", "-c", "demo", "nobody"]).exits(6).says("there are: head, ");
     env.run(&["logs", "-c", "demo", "head", "--previous"]).exits(1).says("previous");
 }
