@@ -138,7 +138,7 @@ pub(super) struct Settings {
     pub(super) kubeconfig: Option<PathBuf>,
     /// How the head's service is reached from outside; default: `ClusterIP`, not at all.
     pub(super) service_type: ServiceType,
-    /// Only pods of the cluster connect to its pods; default: `true`. Whether the network enforces it is tried.
+    /// Only pods of the cluster connect to its pods, where the network enforces policies; default: `true`.
     pub(super) network_policy: Option<bool>,
     /// How long a worker that Ray's autoscaler added may be idle before it goes; default: 1m.
     pub(super) idle_timeout: Option<SpecDuration>,
