@@ -58,7 +58,7 @@ pub(super) struct Mount {
     pub(super) read_only: bool,
 }
 
-/// What Kubernetes is told about pods.
+/// The settings of pods.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct PodSettings {
@@ -144,7 +144,7 @@ pub(super) struct Settings {
     pub(super) idle_timeout: Option<SpecDuration>,
     /// How long `up` waits until all pods run; default: 15m. They stay after that.
     pub(super) wait: Option<SpecDuration>,
-    /// What Kubernetes is told about all pods.
+    /// The settings of all pods.
     pub(super) pods: PodSettings,
     /// The same for the head's pod, over that of all.
     pub(super) head: PodSettings,
@@ -153,7 +153,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// What Kubernetes is told about the pods of this group, or the head's.
+    /// The settings of the pods of this group, or the head's.
     pub(super) fn pods_of(&self, group: &str) -> PodSettings {
         match group {
             HEAD => self.head.over(&self.pods),

@@ -133,7 +133,7 @@ impl Provider for Kubernetes {
 
     async fn wait_usable(&self, _tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()> {
         match resources::named(request)? {
-            (Kind::RayCluster, name) => self.wait_settled(&name, id).await,
+            (Kind::RayCluster, name) => self.wait_as_wanted(&name, id).await,
             _ => Ok(()),
         }
     }

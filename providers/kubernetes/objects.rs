@@ -131,7 +131,9 @@ impl Renderer {
             for group in &cluster.workers {
                 if let Some((resource, amount)) = group.resources.iter().find(|(_, amount)| amount.fract() != 0.0) {
                     return Err(Error::new(ErrorKind::Spec, format!("render the group {}", group.name))
-                        .because(format!("`resources.{resource}` is {amount}: Ray's autoscaler takes whole numbers only"))
+                        .because(format!(
+                            "`resources.{resource}` is {amount}: Ray's autoscaler takes whole numbers only"
+                        ))
                         .hint("give every group a fixed `count`, or the resource a whole number"));
                 }
             }

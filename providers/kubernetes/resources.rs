@@ -143,9 +143,9 @@ fn observed(kind: Kind, tag: Tag, object: &Value, stale: &[pods::Pod]) -> Observ
         };
     } else if kind == Kind::RayCluster {
         let state = status::Standing::of(object);
-        found.usable = state.is_settled() && stale.is_empty();
+        found.usable = state.is_as_wanted() && stale.is_empty();
         found.coming = !found.usable;
-        found.detail = match (state.is_settled(), stale.len()) {
+        found.detail = match (state.is_as_wanted(), stale.len()) {
             (true, 0) => String::new(),
             (true, count) => format!("{count} of its pods are from before the last change"),
             (false, _) => state.describe(),

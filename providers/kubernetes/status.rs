@@ -41,7 +41,7 @@ impl Standing {
     }
 
     /// Whether what is wanted is there.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(super) fn is_as_wanted(&self) -> bool {
         match self.suspend {
             true => self.is_current && self.state == "suspended",
             // The state stays `ready` while workers are missing.
@@ -80,7 +80,7 @@ mod tests {
 
     /// As KubeRay 1.6.2 wrote them.
     #[test]
-    fn a_cluster_is_settled_only_with_all_its_workers_and_its_last_change() {
+    fn a_cluster_is_as_wanted_only_with_all_its_workers_and_its_last_change() {
         let cluster = |state: &str, ready: u64, seen: u64, suspend: bool| {
             json!({
                 "metadata": { "generation": 3 },
@@ -88,13 +88,13 @@ mod tests {
                 "status": { "state": state, "readyWorkerReplicas": ready, "observedGeneration": seen },
             })
         };
-        let settled = |value: Value| Standing::of(&value).is_settled();
-        assert!(settled(cluster("ready", 2, 3, false)));
-        assert!(!settled(cluster("ready", 1, 3, false)), "the state stays `ready` without a worker");
-        assert!(!settled(cluster("ready", 2, 2, false)), "the last change was not seen");
-        assert!(!settled(cluster("", 0, 0, false)));
-        assert!(settled(cluster("suspended", 0, 3, true)));
-        assert!(!settled(cluster("ready", 2, 3, true)));
+        let as_wanted = |value: Value| Standing::of(&value).is_as_wanted();
+        assert!(as_wanted(cluster("ready", 2, 3, false)));
+        assert!(!as_wanted(cluster("ready", 1, 3, false)), "the state stays `ready` without a worker");
+        assert!(!as_wanted(cluster("ready", 2, 2, false)), "the last change was not seen");
+        assert!(!as_wanted(cluster("", 0, 0, false)));
+        assert!(as_wanted(cluster("suspended", 0, 3, true)));
+        assert!(!as_wanted(cluster("ready", 2, 3, true)));
         assert_eq!(Standing::of(&cluster("ready", 1, 3, false)).describe(), "1 of 2 workers are ready");
     }
 }

@@ -76,7 +76,7 @@ fn the_spec_becomes_a_raycluster_that_is_closed() {
 }
 
 #[test]
-fn what_kubernetes_is_told_about_pods_is_of_all_of_a_group_or_of_the_head() {
+fn settings_of_pods_are_of_all_of_a_group_or_of_the_head() {
     let settings = json!({
         "pods": {
             "node_selector": { "pool": "general" },

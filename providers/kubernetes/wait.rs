@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 impl Kubernetes {
     /// Waits until a cluster has come as far as its object says; removes pods of an earlier template.
-    pub(super) async fn wait_settled(&self, name: &str, id_before: &str) -> Result<()> {
+    pub(super) async fn wait_as_wanted(&self, name: &str, id_before: &str) -> Result<()> {
         let place = self.place().await?;
         let doing = format!("wait for the raycluster {name}");
         let limit = self.renderer.settings.wait.map_or(USUAL_WAIT, |SpecDuration(wait)| wait);
@@ -41,7 +41,7 @@ impl Kubernetes {
             let standing = Standing::of(&cluster);
             let pods = self.pods(place, name).await?;
             let stale: Vec<&Pod> = pods.iter().filter(|pod| pod.is_stale(&cluster)).collect();
-            if stale.is_empty() && standing.is_settled() {
+            if stale.is_empty() && standing.is_as_wanted() {
                 return Ok(());
             }
             for pod in stale {
@@ -70,8 +70,9 @@ impl Kubernetes {
             if begun.elapsed() >= limit {
                 let waited =
                     format!("it was not ready within {}: {}", human::short_duration(limit), standing.describe());
-                return Err(failed(Error::new(ErrorKind::Timeout, &doing).because(waited))
-                    .hint("it stays and may come later: gpucl up goes on waiting; gpucl down removes it"));
+                return Err(failed(Error::new(ErrorKind::Timeout, &doing).because(waited)).hint(
+                    "it stays, and may come later: the next `gpucl up` goes on waiting, and `gpucl down` removes it",
+                ));
             }
             tokio::time::sleep(PAUSE).await;
         }

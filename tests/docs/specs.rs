@@ -157,7 +157,8 @@ fn in_markdown(place: &str, text: &str) -> Vec<Piece> {
 
 /// The provider that a document is about.
 fn provider_of(place: &str) -> String {
-    let about = ["chameleon", "lambda", "slurm", "kubernetes", "ssh", "local"].into_iter().find(|name| place.contains(name));
+    let about =
+        ["chameleon", "lambda", "slurm", "kubernetes", "ssh", "local"].into_iter().find(|name| place.contains(name));
     about.unwrap_or("ssh").to_owned()
 }
 
@@ -196,7 +197,10 @@ fn whole(piece: &Piece) -> Result<Whole, String> {
             spec.insert("provider".to_owned(), Value::Object(settings));
         }
         if provider != "local" && !spec.contains_key("runtime") {
-            spec.insert("runtime".to_owned(), json!(if ["slurm", "kubernetes"].contains(&provider.as_str()) { "native" } else { "docker" }));
+            spec.insert(
+                "runtime".to_owned(),
+                json!(if ["slurm", "kubernetes"].contains(&provider.as_str()) { "native" } else { "docker" }),
+            );
         }
         let types = spec["provider"].get("types").is_some();
         let hosts = match provider.as_str() {

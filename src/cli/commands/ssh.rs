@@ -30,7 +30,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let target = Target::choose(app)?;
     if let Some(pods) = target.pods(app)? {
-        return Ok(pod::run(&args, &pods).await?);
+        return Ok(pod::run(app, &args, &pods).await?);
     }
     let Some(remote) =
         cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events())).await?

@@ -9,10 +9,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::Args;
+use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cluster::Pods;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::host::{ExecEnd, Host as _};
+use crate::host::{ExecEnd, Host as _, Stream};
 use crate::provider::platform::Running;
 
 /// The shell: the best that the image has.
@@ -21,7 +22,7 @@ const SHELL: [&str; 3] = ["sh", "-c", "command -v bash >/dev/null && exec bash; 
 const BUFFER: usize = 16 * 1024;
 
 /// Runs a shell or a command in a pod until it ends; returns its exit code.
-pub(super) async fn run(args: &Args, pods: &Arc<Pods>) -> Result<u8> {
+pub(super) async fn run(app: &App, args: &Args, pods: &Arc<Pods>) -> Result<u8> {
     if args.forget_host_key {
         return Err(Error::new(ErrorKind::Unsupported, "forget a host key")
             .because("the cluster's pods are reached through their platform, without SSH"));
@@ -38,7 +39,7 @@ pub(super) async fn run(args: &Args, pods: &Arc<Pods>) -> Result<u8> {
     };
     let mut resized = signal(SignalKind::window_change()).doing(ErrorKind::Host, doing)?;
     let feed = feed(input);
-    let show = async { tokio::join!(show(&mut output, std::io::stdout()), show(&mut errors, std::io::stderr())) };
+    let show = async { tokio::join!(show(app, &mut output, Stream::Out), show(app, &mut errors, Stream::Err)) };
     let follow = async {
         while resized.recv().await.is_some() {
             if let Some(size) = terminal_size() {
@@ -94,11 +95,11 @@ async fn feed(mut input: Box<dyn tokio::io::AsyncWrite + Send + Unpin>) {
     let _ = input.shutdown().await;
 }
 
-/// Shows what a program writes as it is, as `ssh` does.
-async fn show(from: &mut (impl AsyncRead + Unpin), mut to: impl std::io::Write) {
+/// Shows what a program writes.
+async fn show(app: &App, from: &mut (impl AsyncRead + Unpin), stream: Stream) {
     let mut buffer = vec![0_u8; BUFFER];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
-        if to.write_all(&buffer[..length]).and_then(|()| to.flush()).is_err() {
+        if !app.ui.terminal(stream, &buffer[..length]) {
             return;
         }
     }
