@@ -127,3 +127,10 @@ pub(super) fn place(user: &str) -> String {
     let namespace = if user == "ada" { "team-a" } else { "team-b" };
     format!("{user}@{}/{namespace}", testbed()["node"].as_str().unwrap())
 }
+
+/// Runs a command as root on the node.
+#[track_caller]
+pub(super) fn inside(command: &str) {
+    let output = Command::new(folder().join("exec")).args(["sh", "-c", command]).output().unwrap();
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+}
