@@ -67,6 +67,11 @@ fn of_answer(failed: Error, answer: &Answer) -> Error {
     }
 }
 
+/// Whether the API server refused a call for want of a right.
+pub(super) fn is_forbidden(error: &Error) -> bool {
+    error.causes().iter().any(|cause| cause.contains(" is forbidden: User "))
+}
+
 /// An error and its sources, in one line.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();

@@ -11,9 +11,11 @@ use super::Kubernetes;
 use super::client::{Place, call};
 use super::names::Kind;
 use super::pods::{Pod, Trouble};
+use super::refusal;
 use super::resources::id;
 use super::status::{Standing, finalizers};
 use crate::error::{Error, ErrorKind, Result, Status};
+use crate::event::Bus;
 use crate::util::duration::SpecDuration;
 use crate::util::human;
 
@@ -23,6 +25,10 @@ const USUAL_WAIT: Duration = Duration::from_secs(15 * 60);
 const LASTING: Duration = Duration::from_secs(20);
 /// How long an object may take to be gone.
 const GONE: Duration = Duration::from_secs(120);
+/// How long the API server may be away, beside what a single call tries.
+const AWAY: Duration = Duration::from_secs(180);
+/// How long an API server that has just started refuses everybody: it has not read the roles yet.
+const STARTING: Duration = Duration::from_secs(30);
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -33,13 +39,14 @@ impl Kubernetes {
         let doing = format!("wait for the raycluster {name}");
         let limit = self.renderer.settings.wait.map_or(USUAL_WAIT, |SpecDuration(wait)| wait);
         let (begun, mut lasting, mut said) = (Instant::now(), None::<Instant>, BTreeSet::new());
+        let mut outage = Outage::none(&self.context.events);
         loop {
-            let cluster = place.get(Kind::RayCluster, name).await?.filter(|found| id(found) == id_before);
-            let cluster = cluster.ok_or_else(|| {
+            let looked = async { Ok((place.get(Kind::RayCluster, name).await?, self.pods(place, name).await?)) };
+            let Some((cluster, pods)) = outage.bridged(looked.await).await? else { continue };
+            let cluster = cluster.filter(|found| id(found) == id_before).ok_or_else(|| {
                 Error::new(ErrorKind::Provider, &doing).because("it was deleted while it was waited for")
             })?;
             let standing = Standing::of(&cluster);
-            let pods = self.pods(place, name).await?;
             let stale: Vec<&Pod> = pods.iter().filter(|pod| pod.is_stale(&cluster)).collect();
             if stale.is_empty() && standing.is_as_wanted() {
                 return Ok(());
@@ -101,9 +108,10 @@ impl Kubernetes {
     /// Waits until an object of this id is gone.
     pub(super) async fn wait_gone(&self, place: &Place, kind: Kind, name: &str, id_before: &str) -> Result<()> {
         let begun = Instant::now();
+        let mut outage = Outage::none(&self.context.events);
         loop {
-            let found = place.get(kind, name).await?.filter(|found| id(found) == id_before);
-            let Some(found) = found else { return Ok(()) };
+            let Some(found) = outage.bridged(place.get(kind, name).await).await? else { continue };
+            let Some(found) = found.filter(|found| id(found) == id_before) else { return Ok(()) };
             if begun.elapsed() >= GONE {
                 let error = Error::new(ErrorKind::Provider, format!("delete the {} {name}", kind.name()))
                     .because(format!("it is still there after {}", human::short_duration(GONE)))
@@ -118,6 +126,47 @@ impl Kubernetes {
             }
             tokio::time::sleep(PAUSE).await;
         }
+    }
+}
+
+/// An API server that goes away while something is waited for, and comes back.
+struct Outage<'a> {
+    /// When it last answered.
+    answered: Instant,
+    said: bool,
+    events: &'a Bus,
+}
+
+impl<'a> Outage<'a> {
+    fn none(events: &'a Bus) -> Self {
+        Self { answered: Instant::now(), said: false, events }
+    }
+
+    /// What was seen; `None`, after a pause, if it may be seen the next time.
+    ///
+    /// # Errors
+    /// When that has gone on for too long, or cannot pass.
+    async fn bridged<T>(&mut self, looked: Result<T>) -> Result<Option<T>> {
+        let error = match looked {
+            Ok(seen) => {
+                self.answered = Instant::now();
+                return Ok(Some(seen));
+            }
+            Err(error) => error,
+        };
+        let limit = match error.retry_status() {
+            Status::Permanent if refusal::is_forbidden(&error) => STARTING,
+            Status::Permanent => Duration::ZERO,
+            Status::Temporary | Status::Persistent => AWAY,
+        };
+        if self.answered.elapsed() >= limit {
+            return Err(error);
+        }
+        if !std::mem::replace(&mut self.said, true) {
+            self.events.note(format!("{error}; asking again for up to {}", human::short_duration(limit)));
+        }
+        tokio::time::sleep(PAUSE).await;
+        Ok(None)
     }
 }
 

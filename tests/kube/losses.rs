@@ -37,7 +37,9 @@ fn answers(address: &str) -> bool {
     let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
     let request = "GET /api/gcs_healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let mut answer = String::new();
-    stream.write_all(request.as_bytes()).is_ok() && stream.read_to_string(&mut answer).is_ok() && answer.contains("200 OK")
+    stream.write_all(request.as_bytes()).is_ok()
+        && stream.read_to_string(&mut answer).is_ok()
+        && answer.contains("200 OK")
 }
 
 #[test]
@@ -54,10 +56,10 @@ fn a_lost_worker_and_a_lost_head_are_survived() {
     let mut command = env.command(&job);
     let mut job = Running(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     let mut lines = BufReader::new(job.0.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let at = lines.find(|line| line.contains("running on")).unwrap();
+    let at = lines.find(|line| line.contains("running on lost-")).unwrap();
     let worker = at.rsplit("running on ").next().unwrap().split_whitespace().next().unwrap().to_owned();
     kubectl(&["-n", "team-a", "delete", "pod", &worker, "--grace-period=0", "--force"]);
-    let done = lines.find(|line| line.contains("done by")).unwrap();
+    let done = lines.find(|line| line.contains("done by lost-")).unwrap();
     assert!(!done.contains(&worker), "{done}");
     assert!(job.0.wait().unwrap().success());
     let again = env.run(&["verify", "-c", "lost"]).exits(0);
@@ -78,10 +80,12 @@ fn a_lost_worker_and_a_lost_head_are_survived() {
     // The API server is restarted in the middle of a change: `up` goes on.
     let more = json!([{ "name": "gpu", "count": 1, "cpus": 2, "gpus": 1 }]);
     let spec = testbed::spec(&env, "lost", &testbed::settings("ada", &json!({})), &more, &json!({}));
-    let mut up = Running(env.command(&["up", "--yes", &spec]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let mut command = env.command(&["up", "--yes", &spec]);
+    let up = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(2));
-    testbed::inside("pkill -x kube-apiserver");
-    assert!(up.0.wait().unwrap().success(), "`up` ended with the API server");
+    testbed::inside("pkill -9 -x kube-apiserver");
+    let up = up.wait_with_output().unwrap();
+    assert!(up.status.success(), "`up` ended with the API server: {}", String::from_utf8_lossy(&up.stderr));
     env.run(&["up", "--yes", &spec]).exits(0).prints("nothing was changed");
     env.run(&["down", "--yes", "-c", "lost"]).exits(0);
     nothing_is_left();

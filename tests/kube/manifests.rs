@@ -6,11 +6,11 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use super::testbed::{self, kubectl, nothing_is_left, place, testbed, turn};
-use crate::support::TestEnv;
+use crate::support::{TestEnv, until};
 
 /// A spec with everything that a RayCluster can have of it: the guide's pool of GPUs behind a taint, limits, custom
 /// resources, a service type, mounts.
-fn everything(env: &TestEnv) -> String {
+fn everything(env: &TestEnv, labels: &Value) -> String {
     let more = json!({
         "service_type": "NodePort",
         "idle_timeout": "2m",
@@ -30,7 +30,7 @@ fn everything(env: &TestEnv) -> String {
             },
         },
     });
-    let gpu = json!({ "name": "gpu", "min": 1, "max": 3, "cpus": 2, "gpus": 1, "memory": "4GiB", "resources": { "accelerator": 2 }, "labels": { "zone": "a" } });
+    let gpu = json!({ "name": "gpu", "min": 1, "max": 3, "cpus": 2, "gpus": 1, "memory": "4GiB", "resources": { "accelerator": 2 }, "labels": labels });
     let cpu = json!({ "name": "cpu", "count": 2, "cpus": 1 });
     let head = json!({ "head": { "memory": "2GiB" }, "version": testbed()["ray"], "workers": [gpu, cpu] });
     testbed::spec(env, "all", &testbed::settings("ada", &more), &json!([]), &json!({ "ray": head }))
@@ -67,15 +67,20 @@ fn install(version: &str) {
 fn what_is_rendered_is_taken_by_three_versions_of_kuberay() {
     let _turn = turn();
     let env = TestEnv::new();
-    let spec = everything(&env);
     let to = env.root().join("rendered");
-    env.run(&["render", &spec, "--to", to.to_str().unwrap()]).exits(0);
-    let files: Vec<_> = std::fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().path()).collect();
-    let text: String = files.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
-    assert!(!text.contains("stringData") && text.contains("auth_token"), "the token is a reference only");
     let _installed = Installed;
     for version in ["v1.4.2", "v1.6.2", "v1.7.0"] {
         install(version);
+        let mut spec = everything(&env, &json!({ "zone": "a" }));
+        if version == "v1.4.2" {
+            let words = "the group gpu has `labels`, which its KubeRay operator (1.4) does not know";
+            // The API server publishes a changed schema a moment later.
+            until("the older schema is known", 30, || env.run(&["plan", &spec]).stderr.contains(words).then_some(()));
+            spec = everything(&env, &json!({}));
+        }
+        env.run(&["render", &spec, "--to", to.to_str().unwrap()]).exits(0);
+        let text = std::fs::read_to_string(to.join("cluster.yaml")).unwrap();
+        assert!(!text.contains("stringData") && text.contains("auth_token"), "the token is a reference only");
         let dry = ["-n", "team-a", "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-"];
         let (taken, said) = given(&dry, &text);
         assert!(taken && said.contains("raycluster"), "{version}: {said}");
@@ -89,13 +94,14 @@ fn what_is_rendered_is_taken_by_three_versions_of_kuberay() {
 fn what_the_spec_says_is_what_the_api_server_keeps() {
     let _turn = turn();
     let env = TestEnv::new();
-    let spec = everything(&env);
+    let spec = everything(&env, &json!({ "zone": "a" }));
     let plan = env.run(&["plan", &spec]).exits(0);
     assert!(plan.stdout.contains("service_type NodePort: the dashboard and Ray's client are open"), "{}", plan.stdout);
     let mut up = env.command(&["up", "--yes", "--at", &place("ada"), &spec]);
     let mut up = up.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let found = crate::support::until("the cluster is there", 60, || {
-        let list: Value = serde_json::from_str(&kubectl(&["-n", "team-a", "get", "rayclusters", "-o", "json"])).unwrap();
+    let found = until("the cluster is there", 60, || {
+        let list: Value =
+            serde_json::from_str(&kubectl(&["-n", "team-a", "get", "rayclusters", "-o", "json"])).unwrap();
         list["items"].as_array()?.first().cloned()
     });
     up.kill().unwrap();

@@ -8,10 +8,11 @@ mod platform;
 use contract::Backend;
 pub use hosts::HostConnector;
 
+use crate::cluster::Settings;
 use crate::error::Result;
 use crate::provider::ProviderKind;
 use crate::providers;
-use crate::spec::Spec;
+use crate::spec::{Loaded, Spec};
 use hosts::Hosts;
 use platform::OnPlatform;
 
@@ -24,5 +25,13 @@ pub(super) fn of(spec: &Spec) -> Result<&'static dyn Backend> {
     match providers::find(name)?.capability().kind {
         ProviderKind::Host => Ok(&Hosts),
         ProviderKind::Platform => Ok(&OnPlatform),
+    }
+}
+
+/// The objects of a cluster as documents for another tool; `None` if it runs on hosts.
+pub(super) fn manifest(settings: &Settings, loaded: &Loaded) -> Result<Option<String>> {
+    match providers::find(loaded.spec.provider.name())?.capability().kind {
+        ProviderKind::Host => Ok(None),
+        ProviderKind::Platform => platform::manifest(settings, loaded).map(Some),
     }
 }

@@ -20,6 +20,8 @@ use crate::runtime::project::ByHand;
 use crate::spec::{Loaded, NodeSpec, Spec};
 use crate::state::{ClusterState, Store};
 
+pub(super) use up::manifest;
+
 /// The backend that lets a platform run the nodes.
 pub(super) struct OnPlatform;
 

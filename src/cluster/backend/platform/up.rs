@@ -160,6 +160,13 @@ pub(super) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Sto
     Ok(Planned { affected_paths: Vec::new(), plan, notes })
 }
 
+/// The objects of a spec as documents for another tool, without secrets.
+pub(in crate::cluster::backend) fn manifest(settings: &Settings, loaded: &Loaded) -> Result<String> {
+    let request = goal::request(loaded, false)?;
+    let world = world(settings, &loaded.spec)?;
+    world.pods.platform()?.manifest(world.pods.scope(), &request)
+}
+
 /// Ends all nodes; what is not a node stays.
 pub(super) async fn stop(settings: &Settings, spec: &Spec, store: Store) -> Result<Vec<String>> {
     let mut world = world(settings, spec)?;
