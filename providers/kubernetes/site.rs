@@ -66,7 +66,10 @@ impl Kubernetes {
         }
         if let Some(group) = cluster.workers.iter().find(|group| !group.labels.is_empty() && operator.since == "1.4") {
             return Err(Error::new(ErrorKind::Unsupported, &doing)
-                .because(format!("the group {} has `labels`, which its KubeRay operator (1.4) does not know", group.name))
+                .because(format!(
+                    "the group {} has `labels`, which its KubeRay operator (1.4) does not know",
+                    group.name
+                ))
                 .hint("KubeRay 1.5 or newer knows them; or leave them out"));
         }
         if !missing.is_empty() {

@@ -213,6 +213,14 @@ fn whole(piece: &Piece) -> Result<Whole, String> {
         if provider == "slurm" && spec["provider"].is_object() {
             spec["provider"].as_object_mut().unwrap().entry("host").or_insert_with(|| json!("login"));
         }
+        // Settings of groups are of groups that the spec has.
+        if provider == "kubernetes" && !spec.contains_key("ray") {
+            let groups = spec["provider"]["groups"].as_object().cloned().unwrap_or_default();
+            let workers: Vec<Value> = groups.keys().map(|name| json!({ "name": name, "count": 1 })).collect();
+            if !workers.is_empty() {
+                spec.insert("ray".to_owned(), json!({ "workers": workers }));
+            }
+        }
         if provider == "chameleon" {
             let settings = spec.entry("provider").or_insert_with(|| json!({}));
             if settings.get("hours").is_none()

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::testbed::{self, kubectl, nothing_is_left, place, turn};
-use crate::support::{TestEnv, until};
+use crate::support::{TestEnv, dashboard_lists_nodes_in_a_browser, until};
 
 /// A task that is lost is run again; the first time it says where it runs, so that its worker can be deleted.
 const RESUMES: &str = "import os, socket, time, ray
@@ -50,6 +50,7 @@ fn a_lost_worker_and_a_lost_head_are_survived() {
     let workers = json!([{ "name": "gpu", "count": 1, "cpus": 1, "gpus": 1 }]);
     let spec = testbed::spec(&env, "lost", &testbed::settings("ada", &json!({})), &workers, &json!({}));
     env.run(&["up", "--yes", "--at", &place("ada"), &spec]).exits(0);
+    dashboard_lists_nodes_in_a_browser(&env, "lost", 2);
 
     // A worker that is deleted while its task runs: KubeRay makes another, and Ray runs the task there.
     let job = ["job", "submit", "-c", "lost", "--", "python", "-c", RESUMES];

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::testbed::{self, kubectl, nothing_is_left, place, testbed, turn};
+use super::testbed::{self, install, kubectl, nothing_is_left, place, testbed, turn};
 use crate::support::{TestEnv, until};
 
 /// A spec with everything that a RayCluster can have of it: the guide's pool of GPUs behind a taint, limits, custom
@@ -55,11 +55,6 @@ impl Drop for Installed {
     fn drop(&mut self) {
         install("v1.6.2");
     }
-}
-
-fn install(version: &str) {
-    let folder = format!("{}/{version}", testbed()["crds"].as_str().unwrap());
-    kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &folder]);
 }
 
 #[test]

@@ -134,3 +134,10 @@ pub(super) fn inside(command: &str) {
     let output = Command::new(folder().join("exec")).args(["sh", "-c", command]).output().unwrap();
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// Installs the custom resources of a version of KubeRay.
+#[track_caller]
+pub(super) fn install(version: &str) {
+    let folder = format!("{}/{version}", testbed()["crds"].as_str().unwrap());
+    kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &folder]);
+}

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::testbed::{self, kubectl, nothing_is_left, place, testbed, turn};
-use crate::support::TestEnv;
+use crate::support::{TestEnv, dashboard_wants_its_token};
 
 #[test]
 #[ignore = "testbed"]
@@ -34,6 +34,7 @@ fn a_cluster_is_brought_up_changed_stopped_and_removed() {
     let there = env.run(&["exec", "-c", "demo", "--host", "head", "--", "sh", "-c", "id -u; exit 3"]);
     assert_eq!((there.code, there.stdout.trim()), (Some(3), "1000"), "{}", there.stderr);
     after_ready(&env);
+    dashboard_wants_its_token(&env, "demo");
 
     // What differs is changed, and nothing else.
     let pods = || kubectl(&["-n", "team-a", "get", "pods", "-l", "ray.io/node-type=head", "-o", "name"]);
