@@ -83,10 +83,15 @@ impl Connector {
         let user =
             kubeconfig.contexts.iter().find(|named| named.name == context).and_then(|named| named.context.as_ref());
         let user = user.and_then(|context| context.user.clone()).unwrap_or_default();
+        let login = kubeconfig.auth_infos.iter().find(|named| named.name == user);
+        let login = login.and_then(|named| named.auth_info.as_ref()?.exec.as_ref()?.command.clone());
         let config = Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
             .map_err(|error| refusal::of_config(&format!("open the context `{context}` of the kubeconfig"), &error))?;
-        self.opened(config, context, user)
+        self.opened(config, context, user).map_err(|error| match login {
+            Some(program) => error.because(format!("the user of the kubeconfig logs in by the program `{program}`")),
+            None => error,
+        })
     }
 
     async fn open_in_cluster(&self, files: &[PathBuf]) -> Result<Place> {

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::Kubernetes;
 use super::client::{Place, call};
+use super::pods::tolerating;
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::provider::{GpuOffer, Offer};
 
@@ -41,6 +42,27 @@ impl Kubernetes {
             .collect::<Result<_>>()?;
         let used = used(place).await;
         Ok(nodes.iter().map(|node| offer(node, used.as_ref(), &place.context)).collect())
+    }
+}
+
+impl Kubernetes {
+    /// What to paste so that pods tolerate the taints of machines, those of machines with GPUs first; nothing where
+    /// machines may not be listed.
+    pub(super) async fn taints(&self, place: &Place) -> Vec<String> {
+        let nodes: Api<Node> = Api::all(place.client.clone());
+        let listed = nodes.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
+        let mut nodes: Vec<Value> = listed.iter().filter_map(|node| serde_json::to_value(node).ok()).collect();
+        let gpus = |node: &Value| {
+            node["status"]["allocatable"].as_object().is_some_and(|all| all.keys().any(|name| is_gpu(name)))
+        };
+        nodes.sort_by_key(|node| !gpus(node));
+        let all = nodes.iter().flat_map(|node| node["spec"]["taints"].as_array().into_iter().flatten());
+        let keeps_out = all.filter(|taint| matches!(taint["effect"].as_str(), Some("NoSchedule" | "NoExecute")));
+        // Kubernetes' own say that a machine is not usable: nobody should tolerate them.
+        let by_people =
+            keeps_out.filter(|taint| !taint["key"].as_str().is_some_and(|key| key.starts_with("node.kubernetes.io/")));
+        let of = |taint: &Value, field: &str| taint[field].as_str().unwrap_or_default().to_owned();
+        by_people.map(|taint| tolerating(&of(taint, "key"), &of(taint, "value"))).collect()
     }
 }
 

@@ -208,16 +208,14 @@ pub(super) struct Trouble {
 /// The scheduler's sentence: `0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 2 node(s) had untolerated taint
 /// {pool: gpu}. preemption: …`.
 fn unschedulable(message: &str) -> Trouble {
-    let main = message.split(" preemption:").next().unwrap_or_default().trim().trim_end_matches('.');
+    let main = message.split(" preemption:").next().unwrap_or_default();
+    // Of resource claims, which these pods do not have.
+    let main = main.split(" no new claims to deallocate").next().unwrap_or_default().trim().trim_end_matches('.');
     let taint = main.split("untolerated taint {").nth(1).and_then(|rest| rest.split('}').next());
     let hint = match taint {
         Some(taint) => {
             let (key, value) = taint.split_once(':').map_or((taint, ""), |(key, value)| (key.trim(), value.trim()));
-            let rest = match value {
-                "" => "operator: Exists".to_owned(),
-                value => format!("operator: Equal, value: {value}"),
-            };
-            Some(format!("to run there all the same: `tolerations: [{{key: {key}, {rest}}}]`"))
+            Some(tolerating(key, value))
         }
         None if main.contains("unbound immediate PersistentVolumeClaims") => {
             Some("kubectl get persistentvolumeclaims   # the claim has no storage yet".to_owned())
@@ -231,6 +229,22 @@ fn unschedulable(message: &str) -> Trouble {
         None => None,
     };
     Trouble { text: format!("no machine takes it: {main}"), lasts: false, hint }
+}
+
+/// What to paste so that a pod tolerates a taint.
+pub(super) fn tolerating(key: &str, value: &str) -> String {
+    let rest = match value {
+        "" => "operator: Exists".to_owned(),
+        value => format!("operator: Equal, value: {value}"),
+    };
+    format!("to run there all the same: `tolerations: [{{key: {key}, {rest}}}]`")
+}
+
+impl Trouble {
+    /// Whether no machine takes the pod for taints that the scheduler does not name, as Kubernetes 1.34 does.
+    pub(super) fn is_of_unnamed_taints(&self) -> bool {
+        self.hint.is_none() && self.text.contains("untolerated taint")
+    }
 }
 
 #[cfg(test)]

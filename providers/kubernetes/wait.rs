@@ -40,6 +40,7 @@ impl Kubernetes {
         let limit = self.renderer.settings.wait.map_or(USUAL_WAIT, |SpecDuration(wait)| wait);
         let (begun, mut lasting, mut said) = (Instant::now(), None::<Instant>, BTreeSet::new());
         let mut outage = Outage::none(&self.context.events);
+        let mut taints = None;
         loop {
             let looked = async { Ok((place.get(Kind::RayCluster, name).await?, self.pods(place, name).await?)) };
             let Some((cluster, pods)) = outage.bridged(looked.await).await? else { continue };
@@ -55,7 +56,13 @@ impl Kubernetes {
                 self.context.events.note(format!("{}: made again, since its settings have changed", pod.name()));
                 delete_pod(place, pod).await?;
             }
-            let troubles = self.troubles(place, &cluster, &pods).await;
+            let mut troubles = self.troubles(place, &cluster, &pods).await;
+            for (_, trouble) in troubles.iter_mut().filter(|(_, trouble)| trouble.is_of_unnamed_taints()) {
+                if taints.is_none() {
+                    taints = Some(self.taints(place).await);
+                }
+                trouble.hint = taints.as_ref().and_then(|found| found.first().cloned());
+            }
             for (who, trouble) in &troubles {
                 if said.insert((who.clone(), trouble.text.clone())) {
                     self.context.events.note(format!("{who}: {}", trouble.text));
