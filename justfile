@@ -51,6 +51,17 @@ slurm-up:
 slurm-down:
     testbed/slurm/down
 
+# starts the test cluster with Kubernetes; the first time, it builds Kubernetes (8 to 30 minutes)
+kube-up:
+    testbed/kube/up
+
+kube-down:
+    testbed/kube/down
+
+# every test of the provider `kubernetes`, calls cut off at all points too (a quarter of an hour)
+kube: kube-up
+    GPUCL_POINTS=all cargo test --test main kube:: -- --ignored --nocapture --test-threads=1
+
 # every test of the provider `slurm`, `kill -9` at all points and calls cut off at all of them too (half an hour)
 slurm: slurm-up
     GPUCL_POINTS=all cargo test --test main slurm:: -- --ignored --nocapture --test-threads=1 --skip slurm::accounts

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use gpucl::plan::{Action, Desired};
 
-use harness::{Harness, Report, desired, desired_projects, desired_with_firewalls};
+use harness::{Harness, Report, desired, desired_objects, desired_projects, desired_with_firewalls};
 use world::{Bug, Phase};
 
 /// The stories in which every effect is crashed at: where they begin, and what they go to.
@@ -29,6 +29,7 @@ fn stories() -> Vec<(&'static str, Option<Desired>, Goalish)> {
         ("a host that was on its way", Some(desired(1, 1, "slow")), Goalish::Up(desired(1, 1, "slow"))),
         ("projects on hosts that are made", None, Goalish::Up(desired_with_firewalls("a"))),
         ("the same on other hosts", Some(desired_with_firewalls("a")), Goalish::Up(desired_with_firewalls("b"))),
+        ("objects that are changed in place", Some(desired_objects("a")), Goalish::Up(desired_objects("b"))),
         ("stop of projects", Some(desired_projects("a")), Goalish::Stop),
         ("down of projects", Some(desired_projects("a")), Goalish::Down),
     ]
@@ -68,6 +69,7 @@ fn all_kinds() -> BTreeSet<&'static str> {
     let name = |action: &Action| match action {
         Action::Acquire { .. } => "acquire",
         Action::Await { .. } => "wait for",
+        Action::Update { .. } => "update",
         Action::Prepare { .. } => "prepare",
         Action::SetFirewall { .. } => "set firewall",
         Action::Fill { .. } => "fill data",
@@ -78,8 +80,19 @@ fn all_kinds() -> BTreeSet<&'static str> {
     };
     let clean = Action::Clean { host: gpucl::name::Key::host(0) };
     assert_eq!(name(&clean), clean.name());
-    ["acquire", "wait for", "prepare", "set firewall", "fill data", "deploy", "stop project", "clean host", "release"]
-        .into()
+    [
+        "acquire",
+        "wait for",
+        "update",
+        "prepare",
+        "set firewall",
+        "fill data",
+        "deploy",
+        "stop project",
+        "clean host",
+        "release",
+    ]
+    .into()
 }
 
 #[tokio::test]

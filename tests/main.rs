@@ -15,6 +15,7 @@ mod data;
 mod docs;
 mod hosts;
 mod jobs;
+mod kube;
 mod lab;
 mod lambda;
 mod native;

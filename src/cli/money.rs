@@ -9,9 +9,11 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::app::App;
 use super::command_error::usage;
+use super::output::Ui;
 use crate::agent::deadline::{kept_secrets, secrets_file};
 use crate::cluster::{self, Approval, Ask, LimitsReport, StatusReport};
 use crate::error::Result;
+use crate::provider::platform::Site;
 use crate::spec::Spec;
 use crate::util::human;
 
@@ -25,7 +27,11 @@ pub(crate) fn approval(app: &App, spec: &Path, with_yes: String) -> Approval {
         return Approval::default();
     }
     let (ui, json, spec) = (app.ui, app.json(), spec.display().to_string());
-    Approval::by(move |Ask { price, above }| {
+    Approval::by(move |ask| {
+        let (price, above) = match ask {
+            Ask::Price { price, above } => (price, above),
+            Ask::Place(site) => return place(ui, json, site, &with_yes),
+        };
         let above = format!("more than {} an hour needs confirmation (`ask_above`)", above.0);
         if json || !ui.asks() {
             return Err(usage(format!("bring up {spec}: it costs {price}"), above)
@@ -36,6 +42,18 @@ pub(crate) fn approval(app: &App, spec: &Path, with_yes: String) -> Approval {
         let answer = ui.ask(&format!("it costs {price}; bring it up? [y/N] "));
         yes(&answer, "bring it up")
     })
+}
+
+/// Asks whether a place is the right one for a first cluster.
+fn place(ui: Ui, json: bool, site: &Site, with_yes: &str) -> Result<()> {
+    let Site { server, place, user } = site;
+    let what = format!("the first cluster at {place}: {server}, as {user}");
+    if json || !ui.asks() {
+        return Err(usage(format!("bring up {what}"), "a first cluster at a place needs confirmation")
+            .because("there is no terminal to ask at; nothing was made")
+            .hint(format!("{with_yes} --at {place}   # if that is where it shall run")));
+    }
+    yes(&ui.ask(&format!("this is {what}; bring it up there? [y/N] ")), "bring it up")
 }
 
 /// The hourly price, in the form that `ask_above` takes.

@@ -1,10 +1,11 @@
 //! Selects the cluster of a command, and connects to it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
-use crate::cluster::{self, Known, Remote};
+use crate::cluster::{self, Bridge, DASHBOARD_PORT, Far, Known, Pods, Remote};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{SshHost, Tunnel};
 use crate::name::{ClusterName, Key};
@@ -29,7 +30,18 @@ pub(crate) struct Target {
 /// A Ray client, and the SSH tunnel that it uses.
 pub(crate) struct RayClient {
     client: Client,
-    _way: Option<(Tunnel, Head)>,
+    _way: ClientWay,
+}
+
+/// What a client goes through, open for as long as it lives.
+#[expect(dead_code, reason = "they are kept, not read")]
+enum ClientWay {
+    /// Nothing: the head is on this machine.
+    Direct,
+    /// A tunnel to the head's host.
+    Tunnel(Tunnel, Box<Head>),
+    /// A bridge to the head's pod.
+    Bridge(Bridge),
 }
 
 impl std::ops::Deref for RayClient {
@@ -73,13 +85,23 @@ impl Target {
     pub(crate) async fn client(&self, app: &App) -> Result<RayClient> {
         let access = self.access()?;
         let token = self.token()?;
+        if let Some(pods) = self.pods(app)? {
+            let bridge = Bridge::open(pods, Far::head(DASHBOARD_PORT), 0).await?;
+            let client = Client::new(format!("http://{}", bridge.local()), token);
+            return Ok(RayClient { client, _way: ClientWay::Bridge(bridge) });
+        }
         let Some(head) = self.head(app).await? else {
-            return Ok(RayClient { client: Client::new(access.dashboard_url, token), _way: None });
+            return Ok(RayClient { client: Client::new(access.dashboard_url, token), _way: ClientWay::Direct });
         };
         let ports = self.head_ports()?;
         let tunnel = Tunnel::open(&head.ssh, ports.dashboard, 0).await?;
         let client = Client::new(format!("http://{}", tunnel.local()), token);
-        Ok(RayClient { client, _way: Some((tunnel, head)) })
+        Ok(RayClient { client, _way: ClientWay::Tunnel(tunnel, Box::new(head)) })
+    }
+
+    /// Its nodes, if it runs on a platform.
+    pub(crate) fn pods(&self, app: &App) -> Result<Option<Arc<Pods>>> {
+        Pods::of(&self.known.state, &app.provider_context(app.plain_events()))
     }
 
     /// Connects to the head's host; `None` if that is this machine.

@@ -95,6 +95,10 @@ pub fn data_here(state: &ClusterState, name: &str) -> Result<PathBuf> {
 
 /// Rewrites the connections to a cluster's hosts from its state; `None` if no host is reached by SSH.
 pub async fn connections(paths: &Paths, state: &ClusterState, context: Context) -> Result<Option<Remote>> {
+    if state.platform().is_some() {
+        return Err(Error::new(ErrorKind::Unsupported, format!("connect to the hosts of {}", state.name))
+            .because("it runs on a platform and has no hosts; this command is not supported there yet"));
+    }
     let (events, home) = (context.events.clone(), context.user_environment.home.clone());
     let hosts = remote_hosts(state, &context).await?;
     if hosts.is_empty() {

@@ -45,7 +45,7 @@ impl About<'_> {
         self.settings.events.note(format!("this costs {price}"));
         let above = self.spec().ask_above.unwrap_or(Amount(ASK_ABOVE));
         let Some(asks) = self.options.approval.asked().filter(|_| price.is_above(above.0)) else { return Ok(()) };
-        let ask = Ask { price, above };
+        let ask = Ask::Price { price, above };
         // The prompt must not block other tasks, nor Ctrl-C.
         let answer = tokio::task::spawn_blocking(move || asks(&ask));
         tokio::select! {

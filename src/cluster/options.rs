@@ -8,6 +8,7 @@ use secrecy::SecretString;
 
 use crate::error::Result;
 use crate::plan::Price;
+use crate::provider::platform::Site;
 use crate::spec::Amount;
 
 /// The options of `up`.
@@ -25,6 +26,8 @@ pub struct UpOptions {
     pub one_run: bool,
     /// How long to wait for capacity; overrides `capacity.wait` of the spec.
     pub wait_capacity: Option<std::time::Duration>,
+    /// The place where a cluster on a platform may be the first one, as the command line names it.
+    pub at: Option<String>,
     /// Asks for consent before resources above the price limit are acquired.
     pub approval: Approval,
     /// Credentials to store, with consent, so that the agent can enforce a deadline unattended.
@@ -42,19 +45,24 @@ pub struct DownOptions {
     pub release_lease: bool,
 }
 
-/// A price that needs consent.
+/// What needs consent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ask {
-    /// The price of what is about to be acquired.
-    pub price: Price,
-    /// The limit it exceeds.
-    pub above: Amount,
+pub enum Ask {
+    /// A price.
+    Price {
+        /// The price of what is about to be acquired.
+        price: Price,
+        /// The limit it exceeds.
+        above: Amount,
+    },
+    /// The first cluster at a place.
+    Place(Site),
 }
 
 /// Asks for consent; an error means no.
 type Asks = dyn Fn(&Ask) -> Result<()> + Send + Sync;
 
-/// Asks for consent to a price; without a callback nothing is asked.
+/// Asks for consent; without a callback nothing is asked.
 #[derive(Clone, Default)]
 pub struct Approval(Option<Arc<Asks>>);
 

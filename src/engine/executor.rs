@@ -195,6 +195,11 @@ async fn journalled(operation: &Operation, world: &dyn World, ledger: &Ledger) -
             call.await?;
             ledger.write(Record::Ready { key: key.clone() })
         }
+        Action::Update { .. } => {
+            ledger.write(Record::Changing { key: key.clone() })?;
+            call.await?;
+            ledger.write(Record::Ready { key: key.clone() })
+        }
         // Preparing a host does not create it: its item stays as it is.
         Action::Prepare { .. } | Action::SetFirewall { .. } | Action::Fill { .. } => call.await,
         Action::Deploy { .. } => {

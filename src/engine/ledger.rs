@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::error::Result;
 use crate::name::Key;
 use crate::provider::Recorder;
-use crate::state::{ClusterState, HostNotes, Notes, ProjectNotes, Record, Store};
+use crate::state::{ClusterState, HostNotes, Notes, PlatformNotes, ProjectNotes, Record, Store};
 
 /// A handle to the cluster's journal. Every write is on disk when it returns.
 #[derive(Debug, Clone)]
@@ -41,6 +41,16 @@ impl Ledger {
             return Ok(());
         }
         store.write(Record::Noted { key: key.clone(), notes: Notes::Host(Box::new(host)) })
+    }
+
+    /// Replaces the notes of what runs a cluster on a platform, if they change and the state has it.
+    pub fn note_platform(&self, key: &Key, notes: PlatformNotes) -> Result<()> {
+        let mut store = self.lock();
+        let notes = Notes::Platform(Box::new(notes));
+        match store.state().items.get(key) {
+            Some(item) if item.notes != notes => store.write(Record::Noted { key: key.clone(), notes }),
+            _ => Ok(()),
+        }
     }
 
     /// Updates the notes of a project in the same way.

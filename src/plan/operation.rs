@@ -23,6 +23,13 @@ pub enum Action {
         /// The provider's id of the resource.
         id: String,
     },
+    /// Change an existing resource in place.
+    Update {
+        /// What it should be.
+        request: ResourceRequest,
+        /// The provider's id of the resource.
+        id: String,
+    },
     /// Bring a host to the state that the runtime needs.
     Prepare {
         /// The digest of the host's preparation.
@@ -68,6 +75,7 @@ impl Action {
         match self {
             Self::Acquire { .. } => "acquire",
             Self::Await { .. } => "wait for",
+            Self::Update { .. } => "update",
             Self::Prepare { .. } => "prepare",
             Self::SetFirewall { .. } => "set firewall",
             Self::Fill { .. } => "fill data",

@@ -96,7 +96,8 @@ impl Work<'_> {
         match instances.as_slice() {
             [] => Err(None),
             [one] if !one.usable && !one.coming => Err(Some(one.detail.clone())),
-            [one] if one.adopted => Ok(one),
+            // What can be changed in place is never replaced because of a change.
+            [one] if one.adopted || one.digest.is_some() => Ok(one),
             [one] => match known {
                 Some(known) if known.digest != request.digest() => Err(Some("the spec has changed for it".to_owned())),
                 _ => Ok(one),
@@ -146,6 +147,12 @@ impl Work<'_> {
         }
         for request in &desired.resources {
             let why = match self.keeps(request) {
+                Ok(found) if found.digest.as_ref().is_some_and(|digest| *digest != request.digest()) => {
+                    let action = Action::Update { request: request.clone(), id: found.id.clone() };
+                    let after = request.needs.iter().flat_map(|need| self.of_key(need)).collect();
+                    self.outcome.plan.add(&request.key, action, "the spec has changed for it", sorted(after));
+                    continue;
+                }
                 Ok(found) if found.usable => continue,
                 Ok(found) => {
                     let action = Action::Await { request: request.clone(), id: found.id.clone() };

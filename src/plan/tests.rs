@@ -66,6 +66,7 @@ fn after(wanted: &Desired) -> (ClusterState, Observed) {
     for request in &wanted.resources {
         know(&request.key, ItemKind::Resource("host".to_owned()), &request.digest(), "h-1");
         observed.resources.push(ObservedResource {
+            digest: None,
             key: request.key.clone(),
             kind: request.kind.clone(),
             id: "h-1".to_owned(),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{Acquired, Capability, Finding, Login, Manifest, Recorder, Reservations, Site, SiteFinding};
+use super::{Acquired, Capability, Finding, Login, Manifest, Platform, Recorder, Reservations, Site, SiteFinding};
 use crate::error::Result;
 use crate::event::Bus;
 use crate::host::SshTarget;
@@ -219,6 +219,9 @@ pub struct ObservedResource {
     /// Why it is not usable, or other details.
     #[serde(default)]
     pub detail: String,
+    /// The digest of the request that it has now, for a resource that carries it and can be changed in place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
 }
 
 impl ObservedResource {
@@ -233,6 +236,7 @@ impl ObservedResource {
             adopted: false,
             until: None,
             detail: String::new(),
+            digest: None,
         }
     }
 }
@@ -361,6 +365,11 @@ pub trait Provider: Send + Sync {
 
     /// Reservations by time; `None` if the provider has none.
     fn reservations(&self) -> Option<&dyn Reservations> {
+        None
+    }
+
+    /// What it does as a platform; `None` for a provider of hosts.
+    fn platform(&self) -> Option<&dyn Platform> {
         None
     }
 

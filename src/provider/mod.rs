@@ -11,6 +11,7 @@ pub mod kit;
 mod login;
 mod manifest;
 mod outage;
+pub mod platform;
 mod recorder;
 mod reservation;
 pub mod settings;
@@ -25,6 +26,7 @@ pub use finding::Finding;
 pub use login::{LoggedIn, Login, LoginAsk, LoginForm};
 pub use manifest::Manifest;
 pub use outage::Outage;
+pub use platform::Platform;
 pub use recorder::{Acquired, Recorder};
 pub use reservation::{
     Booking, CalendarRow, EndAsk, HostFilter, Lease, LeaseAsk, LeaseState, Proposal, Reservations, StartAsk,

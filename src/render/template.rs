@@ -6,8 +6,8 @@ use crate::error::{Doing as _, ErrorKind, Result};
 
 /// Renders a template's text. The error for an undefined variable names the defined ones.
 ///
-/// Two filters are added: `{{ value | quote }}` makes the value one word of a shell program, `{{ value | word }}` one
-/// value of a compose file.
+/// Three filters are added: `{{ value | quote }}` makes the value one word of a shell program, `{{ value | word }}` one
+/// value of a compose file, and `{{ value | json }}` makes any value JSON, which is YAML too.
 pub fn render(name: &str, text: &str, variables: &impl serde::Serialize) -> Result<String> {
     let doing = || format!("render {name}");
     let context = Context::from_serialize(variables).doing(ErrorKind::Spec, doing)?;
@@ -15,6 +15,7 @@ pub fn render(name: &str, text: &str, variables: &impl serde::Serialize) -> Resu
     tera.autoescape_on(Vec::<&'static str>::new());
     tera.register_filter("quote", |value: &str, _: tera::Kwargs, _: &tera::State<'_>| quote(value));
     tera.register_filter("word", |value: &str, _: tera::Kwargs, _: &tera::State<'_>| word(value));
+    tera.register_filter("json", |value: tera::Value, _: tera::Kwargs, _: &tera::State<'_>| json(&value));
     tera.add_raw_template(name, text).doing(ErrorKind::Spec, doing)?;
     tera.render(name, &context).doing(ErrorKind::Spec, doing)
 }
@@ -35,6 +36,10 @@ pub fn quote_path(path: &str) -> String {
 /// Quotes a text as one value of a compose file, with each `$` doubled, which else begins a variable.
 fn word(text: &str) -> String {
     serde_json::Value::String(text.to_owned()).to_string().replace('$', "$$")
+}
+
+fn json(value: &tera::Value) -> tera::TeraResult<String> {
+    serde_json::to_string(value).map_err(|error| tera::Error::message(error.to_string()))
 }
 
 #[cfg(test)]

@@ -140,6 +140,7 @@ fn provider(spec: &Spec, lookup: Lookup<'_>, problems: &mut Vec<Problem>) {
         }
     };
     let capability = factory.capability();
+    super::validate_workers::limits(spec, capability.kind, problems);
     if !capability.runtimes.contains(&spec.runtime) {
         let there: Vec<&str> = capability.runtimes.iter().map(|runtime| runtime.name()).collect();
         let runtime = spec.runtime.name();

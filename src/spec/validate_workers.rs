@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::place::{Problem, item, join};
 use super::validate::object_store;
 use super::{GpuProof, Per, Spec, WorkerGroup};
+use crate::provider::ProviderKind;
 use crate::util::human;
 
 /// Ray's maximum amount of a resource.
@@ -90,6 +91,25 @@ fn is_name(name: &str) -> bool {
         && name.starts_with(|letter: char| letter.is_ascii_lowercase())
         && name.chars().all(is_inner)
         && is_label(name)
+}
+
+/// Refuses limits of a group that contradict each other, or have no autoscaler.
+pub(super) fn limits(spec: &Spec, kind: ProviderKind, problems: &mut Vec<Problem>) {
+    for (index, group) in spec.ray.workers.groups().iter().enumerate() {
+        let path = spec.ray.workers.path(index);
+        let given = [("min", group.min), ("max", group.max)].into_iter().find(|(_, value)| value.is_some());
+        if let (Some((key, _)), ProviderKind::Host) = (given, kind) {
+            problems.push(
+                Problem::new(join(&path, key), "has no effect: only a platform adds and removes workers")
+                    .note("`count` sets the number of workers; `provider: kubernetes` is a platform"),
+            );
+        }
+        let (count, min, max) = group.limits();
+        if min > max || (group.count.is_some() && group.count != Some(count)) {
+            let key = if group.max.is_some() { "max" } else { "min" };
+            problems.push(Problem::new(join(&path, key), "contradicts the other numbers: min <= count <= max"));
+        }
+    }
 }
 
 fn number(spec: &Spec, path: &str, group: &WorkerGroup, problems: &mut Vec<Problem>) {

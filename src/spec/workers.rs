@@ -61,6 +61,14 @@ pub struct WorkerGroup {
     /// The number of workers; excludes `per`. One when both are absent.
     #[schemars(range(min = 0, max = 256))]
     pub count: Option<u32>,
+    /// The fewest workers, where Ray's autoscaler decides; `count` when absent. Only on a platform, such as Kubernetes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 256))]
+    pub min: Option<u32>,
+    /// The most workers: Ray's autoscaler adds and removes some where this is more than `min`. Only on a platform.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 256))]
+    pub max: Option<u32>,
     /// One worker per GPU or host; excludes `count`.
     pub per: Option<Per>,
     /// Logical CPUs per worker; its share of the host when absent.
@@ -111,6 +119,15 @@ impl HostChoice {
                 }
             }
         }
+    }
+}
+
+impl WorkerGroup {
+    /// How many workers there are at the start, at least and at most, on a platform.
+    pub fn limits(&self) -> (u32, u32, u32) {
+        let count = self.count.or_else(|| self.min.filter(|min| *min > 0)).unwrap_or(1);
+        let (min, max) = (self.min.unwrap_or(count), self.max.unwrap_or(count));
+        (count.clamp(min, max.max(min)), min, max)
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::cost::Priced;
-use super::notes::{HostNotes, LeaseNotes, Notes, Pages, ProjectNotes};
+use super::notes::{HostNotes, LeaseNotes, Notes, Pages, PlatformNotes, ProjectNotes};
 use crate::money::{HourlyPrice, Money};
 use crate::name::{ClusterName, Key, Owner, Scope};
 use crate::provider::HostPlace;
@@ -146,6 +146,11 @@ pub enum Record {
         /// The new notes, complete.
         notes: Notes,
     },
+    /// The call that changes an item in place is about to be sent.
+    Changing {
+        /// The item's key.
+        key: Key,
+    },
     /// An item is usable.
     Ready {
         /// The item's key.
@@ -226,7 +231,18 @@ impl ClusterState {
 
     /// The local ports of its pages, once they are chosen.
     pub fn pages(&self) -> Option<&Pages> {
-        self.project(&Key::project(0))?.pages.as_ref()
+        match self.platform() {
+            Some(platform) => Some(&platform.pages),
+            None => self.project(&Key::project(0))?.pages.as_ref(),
+        }
+    }
+
+    /// The notes of a cluster on a platform; `None` for one on hosts, or before it is made.
+    pub fn platform(&self) -> Option<&PlatformNotes> {
+        self.items.values().find_map(|item| match &item.notes {
+            Notes::Platform(platform) => Some(platform.as_ref()),
+            _ => None,
+        })
     }
 
     /// The notes of a standalone lease.
@@ -306,6 +322,12 @@ impl ClusterState {
                 if let Some(item) = self.items.get_mut(&key) {
                     item.notes = notes;
                 }
+            }
+            Record::Changing { key } => {
+                if let Some(item) = self.items.get_mut(&key) {
+                    item.state = ItemState::Exists;
+                }
+                self.changed();
             }
             Record::Ready { key } => {
                 if let Some(item) = self.items.get_mut(&key) {

@@ -16,7 +16,7 @@ pub use cluster::{ClusterState, Item, ItemKind, ItemState, Record};
 pub use cost::{Priced, Spending};
 pub(crate) use lock::way_to_write;
 pub use lock::{Lock, LockInfo};
-pub use notes::{HostNotes, HostPorts, LeaseNotes, LeaseSource, Notes, Pages, ProjectNotes};
+pub use notes::{HostNotes, HostPorts, LeaseNotes, LeaseSource, Notes, Pages, PlatformNotes, ProjectNotes};
 pub use owner::{check_here, known_owner, move_owner, new_owner, owner};
 pub use paths::Paths;
 pub use store::Store;

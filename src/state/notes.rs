@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::ItemKind;
 use crate::name::Key;
 use crate::playbook::Facts;
+use crate::provider::platform::NodeGroup;
 use crate::provider::{GpuOffer, HostPlace};
 use crate::spec::NodeSpec;
 
@@ -23,6 +24,8 @@ pub enum Notes {
     Host(Box<HostNotes>),
     /// Notes of a project.
     Project(Box<ProjectNotes>),
+    /// Notes of what runs a cluster on a platform.
+    Platform(Box<PlatformNotes>),
     /// Notes of a standalone lease.
     Lease(Box<LeaseNotes>),
 }
@@ -86,6 +89,18 @@ pub struct ProjectNotes {
     /// The workers that were stopped by hand, and not started since.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub stopped_by_hand: BTreeSet<Key>,
+}
+
+/// The notes of what runs a cluster on a platform.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PlatformNotes {
+    /// The groups of nodes that were last asked for, the head first.
+    pub groups: Vec<NodeGroup>,
+    /// Whether its nodes were ended by `stop`.
+    pub stopped: bool,
+    /// The ports of its pages on the user's machine.
+    pub pages: Pages,
 }
 
 /// The notes of a standalone lease.

@@ -3,7 +3,7 @@
     python probe.py '{"workers": [{"key": "worker-0", "node_resource": "gpucl_worker0", "gpus": 1, "gpu_mode": "proven"}],
                       "grpc_ports": [6379], "timeout_s": 60}'
 
-The environment locates the cluster: RAY_ADDRESS, RAY_AUTH_MODE, RAY_AUTH_TOKEN_PATH; GPUCL_STOPPED names workers to
+The environment locates the cluster: RAY_ADDRESS, RAY_AUTH_MODE, RAY_AUTH_TOKEN_PATH or RAY_AUTH_TOKEN; GPUCL_STOPPED names workers to
 leave out. It prints
 
     {"worker": KEY, "ok": BOOL, "node_id": ..., "pid": ..., "hostname": ..., "gpus": [...], "saw": TEXT}
@@ -216,8 +216,10 @@ def check_port(port, token, method):
 
 def check_ports(ports):
     """Checks the token on each of these ports."""
-    with open(os.environ["RAY_AUTH_TOKEN_PATH"], encoding="utf-8") as file:
-        token = file.read().strip()
+    token = os.environ.get("RAY_AUTH_TOKEN", "")
+    if not token:
+        with open(os.environ["RAY_AUTH_TOKEN_PATH"], encoding="utf-8") as file:
+            token = file.read().strip()
     for port in ports:
         try:
             check_port(port, token, "/ray.rpc.NodeInfoGcsService/CheckAlive")

@@ -218,6 +218,7 @@ impl Provider for Memory {
             .filter(|thing| self.holds(scope, &thing.tag) && thing.visible_from <= now)
             .filter(|thing| thing.hidden.is_none_or(|at| world.acquires > at))
             .map(|thing| ObservedResource {
+                digest: None,
                 key: thing.tag.key.clone(),
                 kind: ResourceKind(match self.bug {
                     Some(Bug::ObserveTellsAnotherKind) => "thing".to_owned(),
@@ -236,6 +237,7 @@ impl Provider for Memory {
         }
         if self.has(Bug::ObserveInventsOne) {
             seen.push(ObservedResource {
+                digest: None,
                 key: Key::worker(7),
                 kind: ResourceKind("server".to_owned()),
                 id: "m-7".to_owned(),

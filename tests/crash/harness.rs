@@ -83,6 +83,20 @@ pub(crate) fn desired_projects(host: &str) -> Desired {
     }
 }
 
+/// Two objects of this form on a platform, which can be changed in place.
+pub(crate) fn desired_objects(form: &str) -> Desired {
+    let object = |key: &str| ResourceRequest {
+        key: key.parse().unwrap(),
+        kind: ResourceKind("object".to_owned()),
+        settings: serde_json::json!({ "form": form, "in_place": true }),
+        needs: Vec::new(),
+        is_host: false,
+        found: Finding::default(),
+        adopted: None,
+    };
+    Desired { resources: vec![object("policy"), object("raycluster")], ..Desired::default() }
+}
+
 /// The same on hosts that are made, and are opened to each other once they are there.
 pub(crate) fn desired_with_firewalls(host: &str) -> Desired {
     let projects = desired_projects(host);

@@ -123,6 +123,7 @@ impl MemoryWorld {
         match &operation.action {
             Action::Acquire { request } => {
                 machine.resources.push(ObservedResource {
+                    digest: (request.settings["in_place"] == true).then(|| request.digest()),
                     key: operation.key.clone(),
                     kind: request.kind.clone(),
                     id: id.clone(),
@@ -141,6 +142,11 @@ impl MemoryWorld {
                 for found in machine.resources.iter_mut().filter(|found| found.id == *id) {
                     (found.usable, found.coming) = (true, false);
                 }
+                return Ok(None);
+            }
+            Action::Update { request, id } => {
+                let mut found = machine.resources.iter_mut().filter(|found| found.id == *id);
+                found.next().ok_or_else(|| gone(operation))?.digest = Some(request.digest());
                 return Ok(None);
             }
             Action::Prepare { digest } => {

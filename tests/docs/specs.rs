@@ -29,7 +29,7 @@ fn every_spec_that_is_shown_is_read_and_planned() {
     let pieces = pieces();
     assert!(pieces.len() > 40, "{}", pieces.len());
     // Each provider's own are among them.
-    for provider in ["local", "ssh", "chameleon", "lambda", "slurm"] {
+    for provider in ["local", "ssh", "chameleon", "lambda", "slurm", "kubernetes"] {
         let of_it = pieces.iter().filter(|piece| whole(piece).is_ok_and(|whole| whole.provider == provider));
         assert!(of_it.count() >= 2, "{provider}");
     }
@@ -157,7 +157,8 @@ fn in_markdown(place: &str, text: &str) -> Vec<Piece> {
 
 /// The provider that a document is about.
 fn provider_of(place: &str) -> String {
-    let about = ["chameleon", "lambda", "slurm", "ssh", "local"].into_iter().find(|name| place.contains(name));
+    let about =
+        ["chameleon", "lambda", "slurm", "kubernetes", "ssh", "local"].into_iter().find(|name| place.contains(name));
     about.unwrap_or("ssh").to_owned()
 }
 
@@ -196,18 +197,29 @@ fn whole(piece: &Piece) -> Result<Whole, String> {
             spec.insert("provider".to_owned(), Value::Object(settings));
         }
         if provider != "local" && !spec.contains_key("runtime") {
-            spec.insert("runtime".to_owned(), json!(if provider == "slurm" { "native" } else { "docker" }));
+            spec.insert(
+                "runtime".to_owned(),
+                json!(if ["slurm", "kubernetes"].contains(&provider.as_str()) { "native" } else { "docker" }),
+            );
         }
         let types = spec["provider"].get("types").is_some();
         let hosts = match provider.as_str() {
             "chameleon" => json!([{ "node": "liqid01" }]),
             "lambda" if types => json!([{}]),
             "lambda" => json!([{ "type": "gpu_1x_a10" }]),
-            "local" | "slurm" => json!([{}]),
+            "local" | "slurm" | "kubernetes" => json!([{}]),
             _ => json!([{ "node": "host.example.org" }]),
         };
         if provider == "slurm" && spec["provider"].is_object() {
             spec["provider"].as_object_mut().unwrap().entry("host").or_insert_with(|| json!("login"));
+        }
+        // Settings of groups are of groups that the spec has.
+        if provider == "kubernetes" && !spec.contains_key("ray") {
+            let groups = spec["provider"]["groups"].as_object().cloned().unwrap_or_default();
+            let workers: Vec<Value> = groups.keys().map(|name| json!({ "name": name, "count": 1 })).collect();
+            if !workers.is_empty() {
+                spec.insert("ray".to_owned(), json!({ "workers": workers }));
+            }
         }
         if provider == "chameleon" {
             let settings = spec.entry("provider").or_insert_with(|| json!({}));
@@ -272,7 +284,7 @@ impl Places {
         beside(env, spec);
         // To plan at a cloud takes a second, and a piece of one line says nothing that only a plan would refuse.
         let is_piece = piece.text.lines().count() == 1;
-        if provider == "local" || (!["ssh", "slurm"].contains(&provider.as_str()) && !is_piece) {
+        if provider == "local" || (!["ssh", "slurm", "kubernetes"].contains(&provider.as_str()) && !is_piece) {
             gpucl::spec::load(&path, gpucl::spec::Allowed::default(), &gpucl::providers::find)
                 .map_err(|error| format!("{error} {:?}", error.shown_snippet()))?;
             let plan = env.run(&["plan"]);

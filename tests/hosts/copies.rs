@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gpucl::event::Bus;
-use gpucl::host::{Connections, HostEntry, HostPath, SshHost, SshTarget};
+use gpucl::host::{Connections, HostEntry, HostPath, SshHost, SshTarget, download, upload};
 use gpucl::sandbox::hosts::{Config, LocalHosts, NewHost};
 
 /// A host, its files, and the connection to it.
@@ -110,19 +110,19 @@ async fn a_host_writes_only_the_requested_files() {
     host.gives(&archive.into_inner().unwrap());
     std::fs::write(host.home().join("results.txt"), "x").unwrap();
     let here = host.here();
-    let refused = host.ssh.download(HostPath::plain("results.txt", false), &here, &mut |_| {}).await;
+    let refused = download(&host.ssh, HostPath::plain("results.txt", false), &here).await;
     assert_eq!(names(&here), [] as [&str; 0], "{refused:?}");
     assert!(refused.unwrap_err().to_string().contains(".bashrc"));
     // A mere job can leave a link where its results are expected, and write through it the next time.
     std::fs::remove_file(host.folder.path().join("bin/tar")).unwrap();
     symlink("/etc", host.home().join("results")).unwrap();
-    let linked = host.ssh.download(HostPath::plain("results", false), &here, &mut |_| {}).await;
+    let linked = download(&host.ssh, HostPath::plain("results", false), &here).await;
     assert_eq!(names(&here), [] as [&str; 0], "{linked:?}");
     symlink(host.folder.path().join("bin"), here.join("results")).unwrap();
     std::fs::remove_file(host.home().join("results")).unwrap();
     std::fs::create_dir(host.home().join("results")).unwrap();
     std::fs::write(host.home().join("results/tar"), "evil").unwrap();
-    let through = host.ssh.download(HostPath::plain("results", false), &here, &mut |_| {}).await;
+    let through = download(&host.ssh, HostPath::plain("results", false), &here).await;
     assert!(!host.folder.path().join("bin/tar").exists(), "{through:?}");
     // Nothing is set to another user, and what is honest comes whole.
     std::fs::remove_file(here.join("results")).unwrap();
@@ -130,7 +130,7 @@ async fn a_host_writes_only_the_requested_files() {
     std::fs::write(&program, "x").unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o6755)).unwrap();
     std::fs::hard_link(&program, host.home().join("results/twin")).unwrap();
-    host.ssh.download(HostPath::plain("results/", false), &here, &mut |_| {}).await.unwrap();
+    download(&host.ssh, HostPath::plain("results/", false), &here).await.unwrap();
     assert_eq!(names(&here.join("results")), ["tar", "tool", "twin"]);
     let mode = std::fs::metadata(here.join("results/tool")).unwrap().permissions().mode();
     assert_eq!(mode & 0o7000, 0, "{mode:o}");
@@ -152,7 +152,7 @@ async fn links_on_a_host_do_not_redirect_a_copy() {
     // What a job can leave where a person copies to, perhaps as root: links to a folder and a file in other places.
     symlink(home.join("victim"), home.join("inbox/data/sub")).unwrap();
     symlink(home.join("victim/file"), home.join("inbox/data/top")).unwrap();
-    let sent = host.ssh.upload(&[here.join("data")], HostPath::plain("inbox/", false), &mut |_| {}).await;
+    let sent = upload(&host.ssh, &[here.join("data")], HostPath::plain("inbox/", false)).await;
     assert_eq!(names(&home.join("victim")), ["file"], "{sent:?}");
     assert_eq!(std::fs::read_to_string(home.join("victim/file")).unwrap(), "old", "{sent:?}");
     assert!(sent.unwrap_err().to_string().contains("is a link there"));
@@ -162,7 +162,7 @@ async fn links_on_a_host_do_not_redirect_a_copy() {
     std::fs::remove_file(home.join("inbox/data/top")).unwrap();
     std::fs::create_dir(home.join("inbox/data/sub")).unwrap();
     std::fs::write(home.join("inbox/data/sub/kept"), "kept").unwrap();
-    host.ssh.upload(&[here.join("data")], HostPath::plain("inbox/", false), &mut |_| {}).await.unwrap();
+    upload(&host.ssh, &[here.join("data")], HostPath::plain("inbox/", false)).await.unwrap();
     assert_eq!(names(&home.join("inbox/data/sub")), ["kept", "new"]);
     assert_eq!(names(&home.join("inbox/data")), ["sub", "top"]);
     host.end().await;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::testbed::{self, left, login, nothing_is_left, on, python, turn};
-use crate::support::{TestEnv, ask};
+use crate::support::{TestEnv, dashboard_wants_its_token};
 
 /// The guide's own programs, unchanged but for their comments.
 const EXAMPLE: &str = r#"import ray
@@ -96,7 +96,8 @@ fn two_nodes_come_from_the_queue_run_the_guides_programs_and_leave_nothing() {
     println!("unchanged up: {:.1} s", begin.elapsed().as_secs_f64());
 
     jobs(&env);
-    pages(&env);
+    // Through the login machine and a node that takes no connections.
+    dashboard_wants_its_token(&env, "whole");
     env.write("in.txt", "in\n");
     env.run(&["cp", "-c", "whole", "in.txt", "head:in.txt"]).exits(0);
     env.run(&[
@@ -145,29 +146,6 @@ fn jobs(env: &TestEnv) {
     assert!(seen.contains("trials 20 errors 0 most at once"), "{seen}");
     let most: u32 = seen.split("most at once ").nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap();
     assert!(most >= 10, "{most} at once");
-}
-
-/// The dashboard, through the login machine and a node that takes no connections.
-fn pages(env: &TestEnv) {
-    let mut child = env
-        .command(&["--output", "json", "dashboard", "--no-open", "-c", "whole"])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
-    let pages: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
-    let page = pages["pages"]["dashboard"].as_str().unwrap();
-    let port = page.split("localhost:").nth(1).unwrap().split('/').next().unwrap();
-    let token =
-        std::fs::read_to_string(env.home().join(".local/state/gpucl/clusters/whole/secrets/ray_token")).unwrap();
-    let url = format!("http://127.0.0.1:{port}/api/version");
-    let (with, _) = ask("GET", &url, &[("Authorization", &format!("Bearer {}", token.trim()))], "").unwrap();
-    let (without, _) = ask("GET", &url, &[], "").unwrap();
-    crate::support::interrupt(&child);
-    child.wait().unwrap();
-    assert!(with == 200 && [401, 403].contains(&without), "{with} {without}");
 }
 
 /// What every user of the cluster sees: the queue, the job's command line and name, and other users' processes.

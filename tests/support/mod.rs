@@ -9,6 +9,7 @@ mod http;
 mod leftovers;
 pub(crate) mod matrix;
 mod nodes;
+mod pages;
 mod wait;
 
 pub(crate) use browser::Browser;
@@ -18,4 +19,5 @@ pub(crate) use hidden::Hidden;
 pub(crate) use http::{ask, get};
 pub(crate) use leftovers::SharedFolders;
 pub(crate) use nodes::{nodes, port_blocks, ray_session};
+pub(crate) use pages::{dashboard_lists_nodes_in_a_browser, dashboard_wants_its_token};
 pub(crate) use wait::{interrupt, until, until_or};

@@ -41,7 +41,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         let _ = rustix::process::setsid();
         let spec = SpecArgs { spec, allow_path: args.allow_path, allow_mount: args.allow_mount };
         let (new_spec, update_files) = (args.new_spec, args.update_files);
-        let args = up::Args { spec, new_spec, update_files, wait_capacity: args.wait_capacity };
+        let args = up::Args { spec, new_spec, update_files, wait_capacity: args.wait_capacity, at: None };
         up::bring_up(app, &args, &args.spec.load()?, Purpose::Scheduled).await?;
         return Ok(exit_code::DONE);
     }

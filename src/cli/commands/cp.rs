@@ -1,15 +1,15 @@
 //! `gpucl cp`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::cli::target::{ANSWER, Target};
-use crate::cluster::{self, Remote};
+use crate::cluster::{self, PodHost, Pods, Remote};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::host::{Account, Copied, End, Here, HostPath, LeftOut, SshHost, There, copy_here};
-use crate::runtime::project::ProjectRuntime;
+use crate::host::{Account, Copied, End, Here, HostPath, LeftOut, Run, SshHost, There, copy_here, download, upload};
 use crate::util::human;
 
 /// The arguments of `cp`.
@@ -84,8 +84,25 @@ impl<'a> Begins<'a> {
 pub(super) enum Machine {
     /// This machine: the cluster's data folder and the user's home folder.
     Here { data: PathBuf, home: PathBuf },
-    /// Over SSH: the data folder there, and how nodes run.
-    There { ssh: SshHost, data: String, runtime: &'static dyn ProjectRuntime },
+    /// Another one: the data folder there, and how nodes see it.
+    There { way: Way, data: String, data_in_nodes: Option<&'static str>, data_is_roots: bool },
+}
+
+/// How another machine is reached.
+pub(super) enum Way {
+    /// By SSH.
+    Ssh(SshHost),
+    /// Through its platform.
+    Pod(PodHost),
+}
+
+impl Way {
+    fn machine(&self) -> &dyn Run {
+        match self {
+            Self::Ssh(ssh) => ssh,
+            Self::Pod(pod) => pod,
+        }
+    }
 }
 
 /// Copies to a host or from hosts.
@@ -93,8 +110,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let sides: Vec<Side<'_>> = args.paths.iter().map(|path| Side::of(path)).collect();
     let Some((goal, sources)) = sides.split_last() else { return Err(usage("copy", "no path was given").into()) };
     let target = Target::choose(app)?;
-    let remote =
-        cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events())).await?;
+    let machines = Machines::of(app, &target).await?;
     let mut all = Copied::default();
     match goal {
         Side::There { host, path } => {
@@ -103,7 +119,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
                 .map(|side| if let Side::Here(path) = side { Some(PathBuf::from(path)) } else { None })
                 .collect();
             let local = local.ok_or_else(|| usage("copy", "both sides are on a host; copy to this machine first"))?;
-            let machine = Machine::open(app, &target, remote.as_ref(), host).await?;
+            let machine = machines.open(host).await?;
             add(&mut all, machine.put(&local, path, args.root).await?);
             machine.close().await;
         }
@@ -117,7 +133,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
                         .hint("a path on a host is HOST:PATH, such as head:results.txt")
                         .into());
                 };
-                let machine = Machine::open(app, &target, remote.as_ref(), host).await?;
+                let machine = machines.open(host).await?;
                 add(&mut all, machine.get(path, Path::new(goal), args.root).await?);
                 machine.close().await;
             }
@@ -155,19 +171,55 @@ fn add(all: &mut Copied, one: Copied) {
     all.left_out.count += count;
 }
 
-impl Machine {
-    pub(super) async fn open(app: &App, target: &Target, remote: Option<&Remote>, name: &str) -> Result<Self> {
-        let Some(remote) = remote else {
-            let home = app.provider_context(app.plain_events()).user_environment.home;
-            return Ok(Self::Here { data: cluster::data_here(&target.known.state, name)?, home });
-        };
-        let host = remote.host(name)?;
-        let ssh = remote.connections.connect(host.name(), host.home(), ANSWER, std::future::pending()).await?;
-        Ok(Self::There { ssh, data: host.folders().data(), runtime: host.runtime })
+/// The machines of a cluster.
+pub(super) enum Machines<'a> {
+    /// This one.
+    Here(&'a App, &'a Target),
+    /// Hosts that are reached by SSH.
+    There(Remote),
+    /// Nodes on a platform.
+    Pods(Arc<Pods>),
+}
+
+impl<'a> Machines<'a> {
+    pub(super) async fn of(app: &'a App, target: &'a Target) -> Result<Self> {
+        if let Some(pods) = target.pods(app)? {
+            return Ok(Self::Pods(pods));
+        }
+        let context = app.provider_context(app.plain_events());
+        let remote = cluster::connections(&app.paths, &target.known.state, context).await?;
+        Ok(remote.map_or(Self::Here(app, target), Self::There))
     }
 
+    /// Opens the one of this name, of its own or of a node on it.
+    pub(super) async fn open(&self, name: &str) -> Result<Machine> {
+        match self {
+            Self::Here(app, target) => {
+                let home = app.provider_context(app.plain_events()).user_environment.home;
+                Ok(Machine::Here { data: cluster::data_here(&target.known.state, name)?, home })
+            }
+            Self::There(remote) => {
+                let host = remote.host(name)?;
+                let ssh = remote.connections.connect(host.name(), host.home(), ANSWER, std::future::pending()).await?;
+                Ok(Machine::There {
+                    way: Way::Ssh(ssh),
+                    data: host.folders().data(),
+                    data_in_nodes: host.runtime.data_in_nodes(),
+                    data_is_roots: host.runtime.account() == Account::Root,
+                })
+            }
+            Self::Pods(pods) => {
+                let pod = pods.host(&pods.named(name).await?);
+                let data = pod.data().to_owned();
+                Ok(Machine::There { way: Way::Pod(pod), data, data_in_nodes: None, data_is_roots: false })
+            }
+        }
+    }
+}
+
+impl Machine {
     pub(super) async fn close(self) {
-        if let Self::There { ssh, .. } = self {
+        if let Self::There { way: Way::Ssh(ssh), .. } = self {
             ssh.close().await;
         }
     }
@@ -175,10 +227,10 @@ impl Machine {
     /// A path of the host as one end of a sync.
     pub(super) fn end(&self, path: &str, is_root: bool) -> Result<End<'_>> {
         match self {
-            Self::There { ssh, data, runtime } => {
-                let HostPath { path, within, is_root } = on_host(path, data, *runtime, is_root)?;
+            Self::There { way, data, .. } => {
+                let HostPath { path, within, is_root } = self.on_host(path, data, is_root)?;
                 Ok(End::There(There {
-                    machine: ssh,
+                    machine: way.machine(),
                     path: path.to_owned(),
                     within: within.map(str::to_owned),
                     is_root,
@@ -195,9 +247,9 @@ impl Machine {
     /// Copies to the host.
     async fn put(&self, sources: &[PathBuf], path: &str, is_root: bool) -> Result<Copied> {
         match self {
-            Self::There { ssh, data, runtime } => {
-                let goal = on_host(path, data, *runtime, is_root)?;
-                let bytes = ssh.upload(sources, goal, &mut |_| {}).await?;
+            Self::There { way, data, .. } => {
+                let goal = self.on_host(path, data, is_root)?;
+                let bytes = upload(way.machine(), sources, goal).await?;
                 Ok(Copied { bytes, left_out: LeftOut::default() })
             }
             Self::Here { data, home } => {
@@ -225,23 +277,28 @@ impl Machine {
     /// Copies from the host.
     pub(super) async fn get(&self, path: &str, goal: &Path, is_root: bool) -> Result<Copied> {
         match self {
-            Self::There { ssh, data, runtime } => {
-                ssh.download(on_host(path, data, *runtime, is_root)?, goal, &mut |_| {}).await
-            }
+            Self::There { way, data, .. } => download(way.machine(), self.on_host(path, data, is_root)?, goal).await,
             Self::Here { data, home } => {
                 no_root(is_root)?;
                 copy_here(&on_this_machine(path, data, home)?, goal)
             }
         }
     }
-}
 
-/// A path on a host that is reached by SSH.
-fn on_host<'a>(path: &'a str, data: &'a str, runtime: &dyn ProjectRuntime, is_root: bool) -> Result<HostPath<'a>> {
-    Ok(match Begins::of(path, runtime.data_in_nodes())? {
-        Begins::Data(path) => HostPath { path, within: Some(data), is_root: runtime.account() == Account::Root },
-        Begins::Home(path) | Begins::Root(path) => HostPath::plain(path, is_root),
-    })
+    /// A path on another machine.
+    fn on_host<'a>(&self, path: &'a str, data: &'a str, is_root: bool) -> Result<HostPath<'a>> {
+        let Self::There { way, data_in_nodes, data_is_roots, .. } = self else {
+            return Err(Error::new(ErrorKind::Internal, "copy").because("this machine is not another one"));
+        };
+        if is_root && matches!(way, Way::Pod(_)) {
+            return Err(Error::new(ErrorKind::Unsupported, "copy as root")
+                .because("nothing in the cluster's pods may become root"));
+        }
+        Ok(match Begins::of(path, *data_in_nodes)? {
+            Begins::Data(path) => HostPath { path, within: Some(data), is_root: *data_is_roots },
+            Begins::Home(path) | Begins::Root(path) => HostPath::plain(path, is_root),
+        })
+    }
 }
 
 /// A path of a cluster on this machine.

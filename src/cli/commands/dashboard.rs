@@ -4,6 +4,7 @@ mod remote;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
@@ -14,12 +15,15 @@ use crate::cli::output::Table;
 use crate::cli::portal::{self, Opener, Page, Portal, Run, Upstream};
 use crate::cli::signals::Ends;
 use crate::cli::target::{Head, Target};
+use crate::cluster::{Bridge, CLIENT_PORT, DASHBOARD_PORT, Far, Pods};
 use crate::error::Result;
 use crate::host::Tunnel;
 use crate::util::{human, ports};
 
 /// The name of the Ray dashboard's page.
 const DASHBOARD: &str = "dashboard";
+/// The name of the Ray client's port, which is not a page.
+const CLIENT: &str = "client";
 
 /// The arguments of `dashboard`.
 #[derive(Debug, clap::Args)]
@@ -81,6 +85,7 @@ pub(super) struct Opened {
     client: Option<String>,
     portals: Vec<Portal>,
     tunnels: Vec<Tunnel>,
+    bridges: Vec<Bridge>,
     head: Option<Head>,
 }
 
@@ -92,6 +97,7 @@ impl Opened {
         for tunnel in self.tunnels {
             tunnel.close().await;
         }
+        drop(self.bridges);
         if let Some(head) = self.head {
             head.ssh.clone().close().await;
         }
@@ -100,6 +106,9 @@ impl Opened {
 
 async fn open(app: &App, args: &Args, target: &Target) -> Result<Opened> {
     let run = if args.plain { Run::plain()? } else { Run::named()? };
+    if let Some(pods) = target.pods(app)? {
+        return in_pods(app, &run, args.port, target, pods).await;
+    }
     match target.is_remote() {
         true => remote::open(app, &run, args.port, target).await,
         false => here(&run, args.port, target).await,
@@ -112,7 +121,32 @@ async fn here(run: &Run, port: Option<u16>, target: &Target) -> Result<Opened> {
     let address = access.dashboard_url.trim_start_matches("http://").trim_end_matches('/').to_owned();
     let portal = Portal::open(run, ray_page(target, address.clone(), Upstream::Here(address))?, None, port).await?;
     let pages = vec![Shown { name: DASHBOARD.to_owned(), url: portal.url(), login: None }];
-    Ok(Opened { pages, client: None, portals: vec![portal], tunnels: Vec::new(), head: None })
+    Ok(Opened { pages, client: None, portals: vec![portal], tunnels: Vec::new(), bridges: Vec::new(), head: None })
+}
+
+/// The page of a cluster on a platform, and a bridge for the Ray client.
+async fn in_pods(app: &App, run: &Run, port: Option<u16>, target: &Target, pods: Arc<Pods>) -> Result<Opened> {
+    // Fails with a clear error if nothing runs.
+    target.access()?;
+    let places = target.known.state.pages().cloned().unwrap_or_default();
+    let place = |name: &str| places.get(name).copied();
+    let dashboard = Bridge::open(Arc::clone(&pods), Far::head(DASHBOARD_PORT), 0).await?;
+    let upstream = Upstream::Here(dashboard.local().to_string());
+    let address = format!("127.0.0.1:{}", place(DASHBOARD).unwrap_or(DASHBOARD_PORT));
+    let portal = Portal::open(run, ray_page(target, address, upstream)?, place(DASHBOARD), port).await?;
+    if let Some(port) = portal.displaced() {
+        report_moved(app, DASHBOARD, port);
+    }
+    let wanted = place(CLIENT).filter(|port| ports::is_free(*port)).unwrap_or_default();
+    let client = Bridge::open(pods, Far::head(CLIENT_PORT), wanted).await?;
+    Ok(Opened {
+        pages: vec![Shown { name: DASHBOARD.to_owned(), url: portal.url(), login: None }],
+        client: Some(format!("ray://{}", client.local())),
+        portals: vec![portal],
+        tunnels: Vec::new(),
+        bridges: vec![dashboard, client],
+        head: None,
+    })
 }
 
 /// The Ray dashboard; the portal adds the token.

@@ -1,12 +1,14 @@
 //! `gpucl exec`.
 
+use std::sync::Arc;
+
 use futures_util::future::join_all;
 
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::cli::target::{ANSWER, Target};
-use crate::cluster::{self, Remote};
+use crate::cluster::{self, Pods, Remote};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{ExecEnd, Host, Stream};
 use crate::ray::shell_line;
@@ -41,6 +43,9 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
             .into());
     }
     let target = Target::choose(app)?;
+    if let Some(pods) = target.pods(app)? {
+        return Ok(in_pods(app, &args, &pods).await?);
+    }
     let remote =
         cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events())).await?;
     match remote {
@@ -74,6 +79,29 @@ async fn here(app: &App, args: &Args, target: &Target) -> Result<u8> {
     let mut code = exit_code::DONE;
     for host in hosts {
         code = code.max(on(app, &host, &program, "", args.raw).await?);
+    }
+    Ok(code)
+}
+
+/// Runs the command in all or some pods, one after the other.
+async fn in_pods(app: &App, args: &Args, pods: &Arc<Pods>) -> Result<u8> {
+    if args.root {
+        return Err(Error::new(ErrorKind::Unsupported, "run the command as root")
+            .because("the cluster's pods run as another user, and nothing in them may become root"));
+    }
+    let mut chosen = Vec::new();
+    for name in &args.host {
+        chosen.push(pods.named(name).await?);
+    }
+    if args.host.is_empty() {
+        chosen = pods.members().await?;
+    }
+    let program = format!("exec {}\n", shell_line(&args.command));
+    let mut code = exit_code::DONE;
+    for member in &chosen {
+        let host = pods.host(member);
+        let label = if chosen.len() > 1 { format!("{} | ", host.name()) } else { String::new() };
+        code = code.max(on(app, &host, &program, &label, args.raw).await?);
     }
     Ok(code)
 }

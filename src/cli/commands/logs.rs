@@ -2,6 +2,7 @@
 
 mod containers;
 mod file;
+mod pods;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,6 +29,9 @@ pub(crate) struct Args {
     /// Print only this many lines from the end
     #[arg(short = 'n', long, value_name = "LINES")]
     tail: Option<usize>,
+    /// On Kubernetes: what the node wrote before it was last started again
+    #[arg(long)]
+    previous: bool,
     /// Pass colours and control sequences to the terminal; to a file or pipe, output is never changed
     #[arg(long)]
     raw: bool,
@@ -35,6 +39,14 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let target = Target::choose(app)?;
+    if let Some(found) = target.pods(app)? {
+        return pods::run(app, &args, &found).await;
+    }
+    if args.previous {
+        return Err(Error::new(ErrorKind::Unsupported, "show the log of a node's run before")
+            .because("its log here goes on when it is started again")
+            .into());
+    }
     if target.is_remote() {
         return containers::run(app, &args, &target).await;
     }

@@ -1,14 +1,17 @@
 //! `gpucl port-forward`.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::cli::signals::Ends;
 use crate::cli::target::ANSWER;
 use crate::cli::target::Target;
-use crate::cluster;
+use crate::cluster::{self, Bridge, Far, Pods};
 use crate::error::{Error, ErrorKind};
-use crate::host::Tunnel;
+use crate::host::{Host as _, Tunnel};
 
 /// The arguments of `port-forward`.
 #[derive(Debug, clap::Args)]
@@ -29,6 +32,9 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let port: u16 =
         port.parse().ok().filter(|port| *port > 0).ok_or_else(|| usage(doing(), format!("`{port}` is not a port")))?;
     let target = Target::choose(app)?;
+    if let Some(pods) = target.pods(app)? {
+        return in_pod(app, &pods, name, port, args.local).await;
+    }
     let remote = cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events()))
         .await?
         .ok_or_else(|| {
@@ -46,18 +52,40 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
             Err(_) => Tunnel::open(&ssh, port, 0).await?,
         },
     };
-    let local = tunnel.local();
-    if app.json() {
-        app.ui.json(&serde_json::json!({
-            "v": 1, "type": "forward", "host": host.name(), "port": port, "local": local.to_string(),
-        }));
-    } else {
-        app.ui.data(format_args!("{local}"));
-        app.ui.status(format_args!("port {port} of {} answers at http://{local}; Ctrl-C closes it", host.name()));
-    }
+    report(app, host.name(), port, tunnel.local());
     ends.wait().await;
     tunnel.close().await;
     ssh.close().await;
     app.ui.status("closed: no listener is left");
     Ok(exit_code::DONE)
+}
+
+/// The same through the platform of a pod; a head that is made again is found again.
+async fn in_pod(app: &App, pods: &Arc<Pods>, name: &str, port: u16, local: Option<u16>) -> anyhow::Result<u8> {
+    let mut ends = Ends::listen()?;
+    let member = pods.named(name).await?;
+    let far = Far { member: (!member.is_head).then(|| member.name.clone()), port };
+    let bridge = match local {
+        Some(local) => Bridge::open(Arc::clone(pods), far, local).await?,
+        None => match Bridge::open(Arc::clone(pods), far.clone(), port).await {
+            Ok(bridge) => bridge,
+            Err(_) => Bridge::open(Arc::clone(pods), far, 0).await?,
+        },
+    };
+    report(app, pods.host(&member).name(), port, bridge.local());
+    ends.wait().await;
+    drop(bridge);
+    app.ui.status("closed: no listener is left");
+    Ok(exit_code::DONE)
+}
+
+fn report(app: &App, name: &str, port: u16, local: SocketAddr) {
+    if app.json() {
+        app.ui.json(&serde_json::json!({
+            "v": 1, "type": "forward", "host": name, "port": port, "local": local.to_string(),
+        }));
+    } else {
+        app.ui.data(format_args!("{local}"));
+        app.ui.status(format_args!("port {port} of {name} answers at http://{local}; Ctrl-C closes it"));
+    }
 }

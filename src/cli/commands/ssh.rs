@@ -1,5 +1,7 @@
 //! `gpucl ssh`.
 
+mod pod;
+
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -23,9 +25,13 @@ pub(crate) struct Args {
     command: Vec<String>,
 }
 
-/// Replaces this process with the system's `ssh`; for a local cluster, with a shell in Ray's environment.
+/// Replaces this process with the system's `ssh`; for a local cluster, with a shell in Ray's environment. A shell in a
+/// pod goes through its platform.
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let target = Target::choose(app)?;
+    if let Some(pods) = target.pods(app)? {
+        return Ok(pod::run(app, &args, &pods).await?);
+    }
     let Some(remote) =
         cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events())).await?
     else {

@@ -1,12 +1,11 @@
 //! `gpucl sync`.
 
-use super::cp::{Machine, Side, warn_left_out};
+use super::cp::{Machines, Side, warn_left_out};
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::cli::output::BytesBar;
 use crate::cli::target::Target;
-use crate::cluster;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{Differences, End, Excludes, Here, SyncOptions, Synced, compare};
 use crate::util::human;
@@ -54,9 +53,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let excludes = Excludes::new(&args.exclude)?;
     let options = SyncOptions { delete: args.delete, checksum: args.checksum, excludes, ..SyncOptions::default() };
     let target = Target::choose(app)?;
-    let remote =
-        cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events())).await?;
-    let machine = Machine::open(app, &target, remote.as_ref(), host).await?;
+    let machine = Machines::of(app, &target).await?.open(host).await?;
     let synced = async {
         let end = |side: &Side<'_>| match side {
             Side::Here(path) => Ok(End::Here(Here { path: path.into(), within: None })),

@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// How long to wait for capacity at the provider, such as `6h`; default: as the spec says, else none
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) wait_capacity: Option<Duration>,
+    /// Where the cluster may run, for the first one there without a question: CONTEXT/NAMESPACE of Kubernetes
+    #[arg(long, value_name = "PLACE")]
+    pub(crate) at: Option<String>,
 }
 
 /// Who brings a cluster up, and what for.
@@ -91,7 +94,8 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
 
 /// Brings the cluster of a loaded spec up, and verifies it.
 pub(crate) async fn bring_up(app: &App, args: &Args, loaded: &Loaded, purpose: Purpose) -> Result<Up> {
-    let Args { spec, new_spec, update_files, wait_capacity } = args;
+    let Args { spec, new_spec, update_files, wait_capacity, at } = args;
+    let at = at.clone();
     let (new_spec, update_files, wait_capacity) = (*new_spec, *update_files, *wait_capacity);
     let (scheduled_up, one_run) = (purpose != Purpose::Work, purpose == Purpose::Run);
     let file = spec.spec.as_path();
@@ -100,7 +104,8 @@ pub(crate) async fn bring_up(app: &App, args: &Args, loaded: &Loaded, purpose: P
     let with_yes = purpose.with_yes(file);
     let secrets = money::secrets_to_keep(app, &loaded.spec, &with_yes)?;
     let approval = money::approval(app, file, with_yes);
-    let options = UpOptions { path, new_spec, update_files, scheduled_up, one_run, wait_capacity, approval, secrets };
+    let options =
+        UpOptions { path, new_spec, update_files, scheduled_up, one_run, wait_capacity, at, approval, secrets };
     let begin = std::time::Instant::now();
     let (mut gpus, mut is_here) = (Vec::new(), false);
     let ended = run_with_events(app, "up", name.as_str(), async |events, cancel| {

@@ -7,6 +7,7 @@ use std::io::{IsTerminal as _, Write as _};
 
 use super::Drawn;
 use crate::cli::global::Format;
+use crate::host::Stream;
 use crate::util::text::{self, Plainer, printable};
 
 /// Moves the cursor to the top left and clears the terminal.
@@ -70,6 +71,18 @@ impl Ui {
         } else {
             out(text)
         };
+    }
+
+    /// Passes on what the shell of another machine prints, as it is and as `ssh` does; false if the reader has closed it.
+    pub(crate) fn terminal(&self, stream: Stream, bytes: &[u8]) -> bool {
+        let written = match stream {
+            Stream::Out => {
+                let mut out = std::io::stdout().lock();
+                out.write_all(bytes).and_then(|()| out.flush())
+            }
+            Stream::Err => std::io::stderr().lock().write_all(bytes),
+        };
+        written.is_ok()
     }
 
     /// Prints one JSON value as a line on stdout.

@@ -1,26 +1,37 @@
 //! Backends run a cluster's nodes; the kind of its provider selects one.
 
+mod checks;
 mod contract;
 mod hosts;
+mod platform;
 
 use contract::Backend;
 pub use hosts::HostConnector;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::cluster::Settings;
+use crate::error::Result;
 use crate::provider::ProviderKind;
 use crate::providers;
-use crate::spec::Spec;
+use crate::spec::{Loaded, Spec};
 use hosts::Hosts;
+use platform::OnPlatform;
 
 /// Returns the backend for a spec's provider.
 ///
 /// # Errors
-/// When the provider is unknown, or of a kind that is not supported yet.
+/// When the provider is unknown.
 pub(super) fn of(spec: &Spec) -> Result<&'static dyn Backend> {
     let name = spec.provider.name();
     match providers::find(name)?.capability().kind {
         ProviderKind::Host => Ok(&Hosts),
-        ProviderKind::Platform => Err(Error::new(ErrorKind::Unsupported, format!("use the provider `{name}`"))
-            .because("it is a platform, and clusters on platforms are not supported yet")),
+        ProviderKind::Platform => Ok(&OnPlatform),
+    }
+}
+
+/// The objects of a cluster as documents for another tool; `None` if it runs on hosts.
+pub(super) fn manifest(settings: &Settings, loaded: &Loaded) -> Result<Option<String>> {
+    match providers::find(loaded.spec.provider.name())?.capability().kind {
+        ProviderKind::Host => Ok(None),
+        ProviderKind::Platform => platform::manifest(settings, loaded).map(Some),
     }
 }

@@ -26,6 +26,6 @@ pub use host::SshHost;
 pub use path::HostPath;
 pub use stream::{Ended, Run};
 pub use target::{Relay, SshTarget, TargetFault, user_fault};
-pub use transfer::{Copied, OnBytes};
+pub use transfer::{Copied, download, last_of, upload};
 pub use tunnel::{Tunnel, Way};
 pub use unpack::LeftOut;

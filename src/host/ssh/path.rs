@@ -81,7 +81,7 @@ impl<'a> HostPath<'a> {
     }
 
     /// The command that runs a program of this length, which it reads from its input.
-    pub(in crate::host) fn command(&self, length: usize) -> String {
+    pub fn command(&self, length: usize) -> String {
         let run = format!("eval \"$(dd bs=1 count={length} 2>/dev/null)\"");
         let Some(folder) = self.within else { return format!("sh -c {}", quoted(&run)) };
         let run = format!("sh -c {}", quoted(&run));

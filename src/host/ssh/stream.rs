@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc::{Receiver, Sender};
 
-use super::host::SshHost;
+use super::host::{Channel, SshHost};
 use super::path::HostPath;
 use super::transfer::last_of;
 use crate::error::{Error, ErrorKind, Result};
@@ -39,6 +39,15 @@ pub trait Run: Send + Sync {
         input: Receiver<Vec<u8>>,
         output: Sender<Vec<u8>>,
     ) -> Result<Ended>;
+}
+
+impl SshHost {
+    /// Starts a program that reads data from stdin after its own text. `dd` takes exactly the program's length first,
+    /// since a shell that reads its program from stdin could swallow the data.
+    async fn begin_with_data(&self, length: usize, path: HostPath<'_>) -> Result<Channel<'_>> {
+        let sudo = if path.is_root && !self.shared.route.is_root() { "sudo -n -- " } else { "" };
+        self.begin(&format!("{sudo}{}", path.command(length))).await
+    }
 }
 
 #[async_trait]

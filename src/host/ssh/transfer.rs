@@ -11,20 +11,16 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
-use super::host::{Channel, SshHost};
 use super::path::HostPath;
 use super::place::{Place, move_to};
+use super::stream::{Ended, Run};
 use super::unpack::{LeftOut, Refusal, Room, unpack};
-use crate::error::{Doing as _, Error, ErrorKind, Result};
-use crate::host::{ExecEnd, Host as _};
+use crate::error::{Doing as _, Error, ErrorKind, Result, Status};
 use crate::util::text::quoted;
-
-/// Progress callback; receives the total number of bytes copied so far.
-pub type OnBytes<'a> = &'a mut (dyn FnMut(u64) + Send);
 
 /// The result of a copy from a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -97,178 +93,142 @@ if tar --help 2>/dev/null | grep -q -e --hard-dereference; then twins=--hard-der
 exec tar -cf - $twins -C "$folder" -- "$name"
 "#;
 
-impl SshHost {
-    /// Copies local files and folders to a path on the host, or into it when it is a folder or ends with `/`. Returns
-    /// the bytes sent.
-    ///
-    /// # Errors
-    /// When a source does not exist, the host cannot be written, or the connection is lost. No partial copy is left
-    /// then.
-    pub async fn upload(&self, sources: &[PathBuf], goal: HostPath<'_>, on_bytes: OnBytes<'_>) -> Result<u64> {
-        let doing = || format!("copy to {}:{}", self.name(), goal.path);
-        let mut tar = Command::new("tar");
-        tar.args(["-cf", "-"]);
-        for source in sources {
-            // `.` and `..` have no name of their own; a link is copied as a link.
-            let source = match source.file_name() {
-                Some(_) => source.clone(),
-                None => fs_err::canonicalize(source).doing(ErrorKind::NotFound, doing)?,
-            };
-            fs_err::symlink_metadata(&source).doing(ErrorKind::NotFound, doing)?;
-            let above = source.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let whole = fs_err::canonicalize(above).doing(ErrorKind::NotFound, doing)?;
-            let Some(name) = source.file_name() else {
-                return Err(Error::new(ErrorKind::Usage, doing()).because(format!("{} has no name", source.display())));
-            };
-            tar.arg("-C").arg(whole).arg(Path::new("./").join(name));
-        }
-        tar.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        let mut tar = tar.spawn().doing(ErrorKind::Host, || "run `tar`".to_owned())?;
-        let (Some(mut from), Some(mut tar_said)) = (tar.stdout.take(), tar.stderr.take()) else {
-            return Err(Error::new(ErrorKind::Internal, doing()).because("its pipes are missing"));
+/// Copies local files and folders to a path on a host, or into it when it is a folder or ends with `/`. Returns the
+/// bytes sent.
+///
+/// # Errors
+/// When a source does not exist, the host cannot be written, or the connection is lost. No partial copy is left then.
+pub async fn upload(machine: &dyn Run, sources: &[PathBuf], goal: HostPath<'_>) -> Result<u64> {
+    let doing = || format!("copy to {}:{}", machine.machine(), goal.path);
+    let mut tar = Command::new("tar");
+    tar.args(["-cf", "-"]);
+    for source in sources {
+        // `.` and `..` have no name of their own; a link is copied as a link.
+        let source = match source.file_name() {
+            Some(_) => source.clone(),
+            None => fs_err::canonicalize(source).doing(ErrorKind::NotFound, doing)?,
         };
-        let is_folder = sources.len() > 1 || goal.path.ends_with('/');
-        let enter = match goal.within {
-            Some(_) => goal.enter(true, is_folder),
-            None => format!("goal={}\n", quoted(goal.path)),
+        fs_err::symlink_metadata(&source).doing(ErrorKind::NotFound, doing)?;
+        let above = source.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let whole = fs_err::canonicalize(above).doing(ErrorKind::NotFound, doing)?;
+        let Some(name) = source.file_name() else {
+            return Err(Error::new(ErrorKind::Usage, doing()).because(format!("{} has no name", source.display())));
         };
-        let program = format!("{enter}count={}\n{RECEIVE}", sources.len());
-        let mut channel = self.begin_with_data(program.len(), goal).await?;
-        let (Some(mut to), Some(mut out), Some(mut err)) =
-            (channel.child.stdin().take(), channel.child.stdout().take(), channel.child.stderr().take())
-        else {
-            return Err(Error::new(ErrorKind::Internal, doing()).because("its pipes are missing"));
-        };
-        let send = async {
-            let sent = match to.write_all(program.as_bytes()).await {
-                Ok(()) => pass(&mut from, &mut to, on_bytes).await,
-                Err(_) => Passed::default(),
-            };
-            // Close the stream: the tar there then distinguishes a whole archive from a cut one.
-            drop((to, from));
-            sent
-        };
-        let (sent, local_said, said, _) =
-            tokio::join!(send, last_of(&mut tar_said), last_of(&mut err), last_of(&mut out));
-        let packed = tar.wait().await.doing(ErrorKind::Host, doing)?;
-        let end = self.end(channel).await;
-        self.judge(doing(), end, &said)?;
-        if !packed.success() {
-            return Err(
-                Error::new(ErrorKind::Host, doing()).because(last_line(&local_said, "tar failed on this machine"))
-            );
-        }
-        Ok(sent.bytes)
+        tar.arg("-C").arg(whole).arg(Path::new("./").join(name));
     }
-
-    /// Copies a file or folder of the host to a local path, or into it when it is a folder or ends with `/`.
-    ///
-    /// The result is that one entry or nothing: the host is not trusted. Setuid, setgid and sticky bits are dropped;
-    /// links that lead out of the copy, and anything that is not a file, folder or link, are left out; no local link is
-    /// followed except one in the goal's name.
-    ///
-    /// # Errors
-    /// When the source does not exist, this machine cannot be written, the host sends something else or too much, or
-    /// the connection is lost. Nothing is left then.
-    pub async fn download(&self, source: HostPath<'_>, goal: &Path, on_bytes: OnBytes<'_>) -> Result<Copied> {
-        let doing = || format!("copy {}:{}", self.name(), source.path);
-        let trimmed = source.path.trim_end_matches('/');
-        let (above, name) = trimmed.rsplit_once('/').unwrap_or((".", trimmed));
-        if matches!(name, "" | "." | "..") {
-            return Err(Error::new(ErrorKind::Usage, doing())
-                .because("it has no name that the copy could have here")
-                .hint("name a file or a folder in it"));
-        }
-        let above = if above.is_empty() { "/" } else { above };
-        let place = Place::of(goal, OsStr::new(name));
-        let is_no_folder = || format!("{} is not a folder", place.folder.display());
-        if !place.folder.is_dir() {
-            return Err(Error::new(ErrorKind::NotFound, doing()).because(is_no_folder()));
-        }
-        // `tempdir` makes it accessible to this user only.
-        let land =
-            tempfile::Builder::new().prefix(".gpucl-").tempdir_in(&place.folder).doing(ErrorKind::Host, doing)?;
-        let landing = fs_err::File::open(land.path()).doing(ErrorKind::Host, doing)?;
-        let room = Room::of(&landing).doing(ErrorKind::Host, doing)?;
-        let (enter, above) = match source.within {
-            Some(_) => (HostPath { path: trimmed, ..source }.enter(false, false), "."),
-            None => (String::new(), above),
-        };
-        let source_word = quoted(source.path);
-        let program = format!("{enter}source={source_word}\nfolder={}\nname={}\n{SEND}", quoted(above), quoted(name));
-        let mut channel = self.begin_with_data(program.len(), source).await?;
-        let (Some(mut feed), Some(mut out), Some(mut err)) =
-            (channel.child.stdin().take(), channel.child.stdout().take(), channel.child.stderr().take())
-        else {
-            return Err(Error::new(ErrorKind::Internal, doing()).because("its pipes are missing"));
-        };
-        let (pieces, arriving) = mpsc::channel(PIECES);
-        let into = landing.file().try_clone().doing(ErrorKind::Host, doing)?;
-        let entry = name.to_owned();
-        let mut unpacking = tokio::task::spawn_blocking(move || {
-            unpack(Arriving::new(arriving), into.as_fd(), OsStr::new(&entry), room)
-        });
-        let receive = async {
-            let _ = feed.write_all(program.as_bytes()).await;
-            drop(feed);
-            let bytes = hand_on(&mut out, pieces, on_bytes).await;
-            drop(out);
-            bytes
-        };
-        let talk = async { tokio::join!(receive, last_of(&mut err)) };
-        tokio::pin!(talk);
-        let (unpacked, (bytes, said)) = tokio::select! {
-            unpacked = &mut unpacking => match unpacked {
-                // Do not wait for the rest of the stream.
-                Ok(Err(Refusal::Unwanted(why))) => return Err(refused(doing(), why, name)),
-                unpacked => (unpacked, talk.await),
-            },
-            talked = &mut talk => (unpacking.await, talked),
-        };
-        let unpacked = unpacked.doing(ErrorKind::Internal, doing)?;
-        let left_out = match unpacked {
-            Err(Refusal::Unwanted(why)) => return Err(refused(doing(), why, name)),
-            // The host's own error explains a cut stream, if there is one.
-            Err(Refusal::Broken(why)) => {
-                self.judge(doing(), self.end(channel).await, &said)?;
-                return Err(Error::new(ErrorKind::Host, doing()).because(why));
-            }
-            Ok(left_out) => {
-                self.judge(doing(), self.end(channel).await, &said)?;
-                left_out
-            }
-        };
-        let folder = fs_err::File::open(&place.folder).doing(ErrorKind::Host, doing)?;
-        let shown = place.shown();
-        move_to(landing.as_fd(), OsStr::new(name), folder.as_fd(), &place.name, &shown)
-            .doing(ErrorKind::Host, doing)?;
-        Ok(Copied { bytes, left_out })
+    tar.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut tar = tar.spawn().doing(ErrorKind::Host, || "run `tar`".to_owned())?;
+    let (Some(from), Some(mut tar_said)) = (tar.stdout.take(), tar.stderr.take()) else {
+        return Err(Error::new(ErrorKind::Internal, doing()).because("its pipes are missing"));
+    };
+    let is_folder = sources.len() > 1 || goal.path.ends_with('/');
+    let enter = match goal.within {
+        Some(_) => goal.enter(true, is_folder),
+        None => format!("goal={}\n", quoted(goal.path)),
+    };
+    let program = format!("{enter}count={}\n{RECEIVE}", sources.len());
+    let (into, input) = mpsc::channel(PIECES);
+    let (out, mut ignored) = mpsc::channel(1);
+    let drain = async move { while ignored.recv().await.is_some() {} };
+    let (sent, local_said, ended, ()) = tokio::join!(
+        pass(from, into),
+        last_of(&mut tar_said),
+        machine.run(program.as_bytes(), goal, input, out),
+        drain
+    );
+    let packed = tar.wait().await.doing(ErrorKind::Host, doing)?;
+    judge(machine, doing(), &ended?)?;
+    if !packed.success() {
+        return Err(Error::new(ErrorKind::Host, doing()).because(last_line(&local_said, "tar failed on this machine")));
     }
+    Ok(sent)
+}
 
-    /// Starts a program that reads data from stdin after its own text. `dd` takes exactly the program's length first,
-    /// since a shell that reads its program from stdin could swallow the data.
-    pub(super) async fn begin_with_data(&self, length: usize, path: HostPath<'_>) -> Result<Channel<'_>> {
-        let sudo = if path.is_root && !self.shared.route.is_root() { "sudo -n -- " } else { "" };
-        self.begin(&format!("{sudo}{}", path.command(length))).await
+/// Copies a file or folder of a host to a local path, or into it when it is a folder or ends with `/`.
+///
+/// The result is that one entry or nothing: the host is not trusted. Setuid, setgid and sticky bits are dropped; links
+/// that lead out of the copy, and anything that is not a file, folder or link, are left out; no local link is followed
+/// except one in the goal's name.
+///
+/// # Errors
+/// When the source does not exist, this machine cannot be written, the host sends something else or too much, or the
+/// connection is lost. Nothing is left then.
+pub async fn download(machine: &dyn Run, source: HostPath<'_>, goal: &Path) -> Result<Copied> {
+    let doing = || format!("copy {}:{}", machine.machine(), source.path);
+    let trimmed = source.path.trim_end_matches('/');
+    let (above, name) = trimmed.rsplit_once('/').unwrap_or((".", trimmed));
+    if matches!(name, "" | "." | "..") {
+        return Err(Error::new(ErrorKind::Usage, doing())
+            .because("it has no name that the copy could have here")
+            .hint("name a file or a folder in it"));
     }
-
-    fn judge(&self, doing: String, end: ExecEnd, said: &str) -> Result<()> {
-        let error = || Error::new(ErrorKind::Host, doing);
-        match end {
-            ExecEnd::Exited(0) => Ok(()),
-            ExecEnd::Exited(code) => {
-                let error = error().because(last_line(said, &format!("it failed there with exit code {code}")));
-                let is_denied = said.contains("Permission denied");
-                Err(if is_denied {
-                    error.because(format!("as the user {}", self.user())).hint("use `--root` to do it as root")
-                } else {
-                    error
-                })
-            }
-            ExecEnd::Broken => {
-                Err(error().status(crate::error::Status::Temporary).because("the connection to the host broke"))
-            }
+    let above = if above.is_empty() { "/" } else { above };
+    let place = Place::of(goal, OsStr::new(name));
+    let is_no_folder = || format!("{} is not a folder", place.folder.display());
+    if !place.folder.is_dir() {
+        return Err(Error::new(ErrorKind::NotFound, doing()).because(is_no_folder()));
+    }
+    // `tempdir` makes it accessible to this user only.
+    let land = tempfile::Builder::new().prefix(".gpucl-").tempdir_in(&place.folder).doing(ErrorKind::Host, doing)?;
+    let landing = fs_err::File::open(land.path()).doing(ErrorKind::Host, doing)?;
+    let room = Room::of(&landing).doing(ErrorKind::Host, doing)?;
+    let (enter, above) = match source.within {
+        Some(_) => (HostPath { path: trimmed, ..source }.enter(false, false), "."),
+        None => (String::new(), above),
+    };
+    let source_word = quoted(source.path);
+    let program = format!("{enter}source={source_word}\nfolder={}\nname={}\n{SEND}", quoted(above), quoted(name));
+    let (pieces, arriving) = mpsc::channel(PIECES);
+    let into = landing.file().try_clone().doing(ErrorKind::Host, doing)?;
+    let entry = name.to_owned();
+    let mut unpacking = tokio::task::spawn_blocking(move || {
+        let mut arriving = Arriving::new(arriving);
+        let unpacked = unpack(&mut arriving, into.as_fd(), OsStr::new(&entry), room);
+        unpacked.map(|left_out| Copied { bytes: arriving.bytes, left_out })
+    });
+    let (_, nothing) = mpsc::channel(1);
+    let talk = machine.run(program.as_bytes(), source, nothing, pieces);
+    tokio::pin!(talk);
+    let (unpacked, ended) = tokio::select! {
+        unpacked = &mut unpacking => match unpacked {
+            // Do not wait for the rest of the stream.
+            Ok(Err(Refusal::Unwanted(why))) => return Err(refused(doing(), why, name)),
+            unpacked => (unpacked, talk.await?),
+        },
+        talked = &mut talk => (unpacking.await, talked?),
+    };
+    let copied = match unpacked.doing(ErrorKind::Internal, doing)? {
+        Err(Refusal::Unwanted(why)) => return Err(refused(doing(), why, name)),
+        // The host's own error explains a cut stream, if there is one.
+        Err(Refusal::Broken(why)) => {
+            judge(machine, doing(), &ended)?;
+            return Err(Error::new(ErrorKind::Host, doing()).because(why));
         }
+        Ok(copied) => {
+            judge(machine, doing(), &ended)?;
+            copied
+        }
+    };
+    let folder = fs_err::File::open(&place.folder).doing(ErrorKind::Host, doing)?;
+    let shown = place.shown();
+    move_to(landing.as_fd(), OsStr::new(name), folder.as_fd(), &place.name, &shown).doing(ErrorKind::Host, doing)?;
+    Ok(copied)
+}
+
+fn judge(machine: &dyn Run, doing: String, ended: &Ended) -> Result<()> {
+    let error = || Error::new(ErrorKind::Host, doing);
+    match ended.code {
+        Some(0) => Ok(()),
+        Some(code) => {
+            let error = error().because(last_line(&ended.said, &format!("it failed there with exit code {code}")));
+            let is_denied = ended.said.contains("Permission denied");
+            Err(if is_denied {
+                error.because(format!("as the user {}", machine.account())).hint("use `--root` to do it as root")
+            } else {
+                error
+            })
+        }
+        None => Err(error().status(Status::Temporary).because("the connection to the host broke")),
     }
 }
 
@@ -285,7 +245,7 @@ fn refused(doing: String, why: String, name: &str) -> Error {
 }
 
 /// Reads everything and keeps the end of it.
-pub(super) async fn last_of(from: &mut (impl AsyncRead + Unpin)) -> String {
+pub async fn last_of(from: &mut (impl AsyncRead + Unpin)) -> String {
     let mut said = Vec::new();
     let mut buffer = vec![0_u8; 8 * 1024];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
@@ -302,12 +262,14 @@ pub(in crate::host) struct Arriving {
     pieces: mpsc::Receiver<Vec<u8>>,
     piece: Vec<u8>,
     read: usize,
+    /// How many bytes have arrived.
+    bytes: u64,
 }
 
 impl Arriving {
     /// Reads these pieces; blocks while none is there.
     pub(in crate::host) fn new(pieces: mpsc::Receiver<Vec<u8>>) -> Self {
-        Self { pieces, piece: Vec::new(), read: 0 }
+        Self { pieces, piece: Vec::new(), read: 0, bytes: 0 }
     }
 }
 
@@ -315,7 +277,10 @@ impl Read for Arriving {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         if self.read == self.piece.len() {
             match self.pieces.blocking_recv() {
-                Some(piece) => (self.piece, self.read) = (piece, 0),
+                Some(piece) => {
+                    self.bytes += piece.len() as u64;
+                    (self.piece, self.read) = (piece, 0);
+                }
                 None => return Ok(0),
             }
         }
@@ -326,43 +291,15 @@ impl Read for Arriving {
     }
 }
 
-/// Passes a stream to the unpacking task until either ends; returns the number of bytes.
-async fn hand_on(from: &mut (impl AsyncRead + Unpin), to: mpsc::Sender<Vec<u8>>, on_bytes: OnBytes<'_>) -> u64 {
+/// Passes everything on; a receiver that stops reading reports it by its exit code. Returns the number of bytes.
+async fn pass(mut from: impl AsyncRead + Unpin, into: mpsc::Sender<Vec<u8>>) -> u64 {
     let mut bytes = 0;
     let mut buffer = vec![0_u8; 128 * 1024];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
-        if to.send(buffer[..length].to_vec()).await.is_err() {
+        if into.send(buffer[..length].to_vec()).await.is_err() {
             break;
         }
         bytes += length as u64;
-        on_bytes(bytes);
     }
     bytes
-}
-
-/// How much was passed on.
-#[derive(Default)]
-struct Passed {
-    bytes: u64,
-}
-
-/// Passes everything on; a receiver that stops reading reports it by its exit code.
-async fn pass(
-    from: &mut (impl AsyncRead + Unpin),
-    to: &mut (impl AsyncWrite + Unpin),
-    on_bytes: OnBytes<'_>,
-) -> Passed {
-    let mut passed = Passed::default();
-    let mut buffer = vec![0_u8; 128 * 1024];
-    loop {
-        match from.read(&mut buffer).await {
-            Ok(length @ 1..) if to.write_all(&buffer[..length]).await.is_ok() => {
-                passed.bytes += length as u64;
-                on_bytes(passed.bytes);
-            }
-            _ => break,
-        }
-    }
-    let _ = to.flush().await;
-    passed
 }

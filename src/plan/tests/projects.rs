@@ -164,6 +164,7 @@ fn hosts_are_cleaned_before_they_are_released() {
 
 fn resource(key: &Key, id: &str) -> ObservedResource {
     ObservedResource {
+        digest: None,
         key: key.clone(),
         kind: ResourceKind("lease".to_owned()),
         id: id.to_owned(),

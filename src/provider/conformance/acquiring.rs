@@ -103,7 +103,8 @@ pub(super) async fn partial(bench: &Bench<'_>) -> Verdict {
     bench.release_all(&scope).await?;
 
     let scope = bench.fresh_scope()?;
-    for request in half {
+    let chain = bench.chain(&scope)?;
+    for request in &chain[..chain.len() - 1] {
         bench.acquire_usable(&scope, request).await?;
     }
     bench.release_all(&scope).await

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::{DASHBOARD, Login, Opened, Shown, ray_page, report_moved};
+use super::{CLIENT, DASHBOARD, Login, Opened, Shown, ray_page, report_moved};
 use crate::cli::app::App;
 use crate::cli::portal::{self, Portal, Run, Upstream};
 use crate::cli::target::{Head, Target};
@@ -15,8 +15,6 @@ use crate::name::Key;
 use crate::runtime::project::{self, Page};
 use crate::util::ports;
 
-/// The name of the Ray client's port, which is not a page.
-const CLIENT: &str = "client";
 /// The Ray dashboard embeds this page.
 const GRAFANA: &str = "grafana";
 
@@ -30,7 +28,14 @@ pub(super) async fn open(app: &App, run: &Run, port: Option<u16>, target: &Targe
     let places = state.pages().ok_or_else(not_running)?;
     let ports = target.head_ports()?;
     let head = target.head(app).await?.ok_or_else(not_running)?;
-    let mut opened = Opened { pages: Vec::new(), client: None, portals: Vec::new(), tunnels: Vec::new(), head: None };
+    let mut opened = Opened {
+        pages: Vec::new(),
+        client: None,
+        portals: Vec::new(),
+        tunnels: Vec::new(),
+        bridges: Vec::new(),
+        head: None,
+    };
     let mut grafana = None;
     let pages = project::of(spec.runtime).pages(spec, &Key::host(0), &ports);
     // Ray's page is opened last, since it needs Grafana's address; it is shown first.

@@ -1,9 +1,8 @@
 //! Fetches the outputs of a job from the cluster's data folder into the current folder.
 
 use crate::cli::app::App;
-use crate::cli::commands::cp::Machine;
+use crate::cli::commands::cp::Machines;
 use crate::cli::target::Target;
-use crate::cluster;
 use crate::error::{Error, ErrorKind, Result};
 use crate::spec::OutputPath;
 
@@ -21,9 +20,8 @@ pub(super) struct Outputs {
 /// # Errors
 /// The first failure, after all were tried; an output that does not exist is none.
 pub(super) async fn fetch(app: &App, target: &Target, wanted: &[OutputPath], outputs: &mut Outputs) -> Result<()> {
-    let remote =
-        cluster::connections(&app.paths, &target.known.state, app.provider_context(app.plain_events())).await?;
-    let head = Machine::open(app, target, remote.as_ref(), "head").await?;
+    let machines = Machines::of(app, target).await?;
+    let head = machines.open("head").await?;
     let mut failure = None;
     for path in wanted {
         match head.get(path.as_str(), &app.here, false).await {

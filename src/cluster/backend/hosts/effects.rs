@@ -1,12 +1,12 @@
 //! The operations on a host: prepare, set firewall, deploy, stop and clean.
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::goal::no_place;
 use super::world::{ANSWERS_WITHIN, HostObservation, ProjectWorld, Purpose};
 use super::{files, images};
+use crate::cluster::pages::choose_pages;
 use crate::engine::{Ledger, Urgency};
 use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::host::{ExecEnd, Host};
@@ -15,6 +15,7 @@ use crate::playbook;
 use crate::provider::Recorder as _;
 use crate::runtime::project::{self, CleanOptions, Filling};
 use crate::spec::SetupSpec;
+
 use crate::state::{ClusterState, Pages};
 
 impl ProjectWorld {
@@ -150,19 +151,7 @@ impl ProjectWorld {
         if let Some(pages) = noted.or_else(|| observations.pages.clone()) {
             return Ok(pages);
         }
-        let mut pages = Pages::new();
-        // Listeners are held until all ports are chosen, so that none is chosen twice.
-        let mut held = Vec::new();
-        for name in ["dashboard", "grafana", "prometheus", "object-store", "jupyter", "client"] {
-            let listener = TcpListener::bind(("127.0.0.1", 0));
-            let port = listener.as_ref().ok().and_then(|listener| Some(listener.local_addr().ok()?.port()));
-            let port = port.ok_or_else(|| {
-                Error::new(ErrorKind::Host, format!("find a free port for the page {name}"))
-                    .because("this machine's loopback has none")
-            })?;
-            held.push(listener);
-            pages.insert(name.to_owned(), port);
-        }
+        let pages = choose_pages(&["dashboard", "grafana", "prometheus", "object-store", "jupyter", "client"])?;
         observations.pages = Some(pages.clone());
         Ok(pages)
     }

@@ -1,15 +1,16 @@
 //! Decides whether a cluster is ready: by the checks on all hosts, and by what answers from outside.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::expected::project_of;
 use super::outside;
 use super::up::open_world;
 use super::world::{ProjectWorld, Purpose};
+use crate::cluster::backend::checks::Checks;
 use crate::cluster::{Settings, Verified};
 use crate::engine::{Ledger, World as _};
-use crate::error::{Error, ErrorKind, Result};
-use crate::event::{Bus, CheckOutcome, EventKind, WorkerGpus};
+use crate::error::Result;
+use crate::event::{Bus, CheckOutcome, WorkerGpus};
 use crate::name::Key;
 use crate::runtime::project::{CheckLine, Deployment};
 use crate::spec::{NodeRole, NodeSpec, Spec};
@@ -35,20 +36,15 @@ pub(super) async fn verify(settings: &Settings, spec: &Spec, store: Store) -> Re
 /// [`ErrorKind::NotReady`] when a check failed, or did not run at all.
 pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &Bus) -> Result<Verified> {
     let remembered = world.remembered(known);
-    let mut outcomes = Vec::new();
-    let mut report = |check: &str, target: &str, outcome: CheckOutcome, saw: String| {
-        let (check, target) = (check.to_owned(), target.to_owned());
-        events.send(EventKind::Check { check, target, outcome, saw });
-        outcomes.push(outcome);
-    };
+    let mut checks = Checks::new(events);
     let by_hand = known.stopped_by_hand();
     for worker in &by_hand {
         let name = worker.display_name();
         let saw = format!("stopped by hand, and left out; it comes back with: gpucl worker start {name}");
-        report("worker", &name, CheckOutcome::Noted, saw);
+        checks.report("worker", &name, CheckOutcome::Noted, saw);
     }
     let mut gpus = Vec::new();
-    let mut owners: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut owned_gpus = Vec::new();
     // A worker's GPU may be proven from another host: where the head runs.
     let everywhere: Vec<CheckLine> = world.host_keys().iter().flat_map(|host| world.observed_checks(host)).collect();
     let started = known.started_nodes();
@@ -58,20 +54,13 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
     };
     for host in world.host_keys() {
         let mut lines = world.observed_checks(&host);
-        // Checks run concurrently and are printed as they end.
-        lines.sort_by_cached_key(|line| (rank(&line.check), line.target.clone()));
-        for line in &lines {
-            let outcome = if line.ok { CheckOutcome::Passed } else { CheckOutcome::Failed };
-            report(&line.check, &line.target, outcome, line.saw.clone());
-        }
+        checks.lines(&mut lines);
         gpus.extend(lines.iter().filter_map(|line| worker_gpus(&host_of(line, &host), line)));
-        for (target, gpu) in owned(&lines) {
-            owners.entry(gpu).or_default().push(target);
-        }
+        owned_gpus.extend(owned(&lines));
         for missing in
             missing(&by_hand, remembered.get(&host).and_then(|expected| expected.deployment.as_ref()), &everywhere)
         {
-            report("gpu", &missing, CheckOutcome::Failed, "its check printed nothing".to_owned());
+            checks.report("gpu", &missing, CheckOutcome::Failed, "its check printed nothing");
         }
         if lines.is_empty() {
             let why = world.why_gone(known, &host).unwrap_or_else(|| {
@@ -83,20 +72,14 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
                 };
                 why.to_owned()
             });
-            report("checks", &host.display_name(), CheckOutcome::Failed, why);
+            checks.report("checks", &host.display_name(), CheckOutcome::Failed, why);
         }
     }
-    for (gpu, targets) in owners.iter().filter(|(_, targets)| targets.len() > 1) {
-        report("gpu distinct", &targets.join(" and "), CheckOutcome::Failed, format!("both see {gpu}"));
-    }
-    if !owners.is_empty() && owners.values().all(|targets| targets.len() == 1) {
-        let saw = format!("{}, each seen by one worker", human::count(owners.len(), "GPU"));
-        report("gpu distinct", "workers", CheckOutcome::Passed, saw);
-    }
+    checks.distinct(owned_gpus);
     let logical = |node: &&NodeSpec| node.role == NodeRole::Worker && node.gpus > 0 && node.first_gpu.is_none();
     for node in known.started_nodes().iter().filter(logical) {
         let saw = format!("{} declared, not seen", human::count(node.gpus as usize, "logical GPU"));
-        report("gpu", &node.key.display_name(), CheckOutcome::Declared, saw);
+        checks.report("gpu", &node.key.display_name(), CheckOutcome::Declared, saw);
     }
     let mut broken = Vec::new();
     for compared in world.promises(known) {
@@ -104,33 +87,12 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
         if compared.outcome == CheckOutcome::Failed {
             broken.push(format!("{host} is not what was promised: {}", compared.saw));
         }
-        report("promised GPUs", &host, compared.outcome, compared.saw);
+        checks.report("promised GPUs", &host, compared.outcome, compared.saw);
     }
     for result in outside::run(world, known).await {
-        report("closed", &result.host.display_name(), result.outcome, result.saw);
+        checks.report("closed", &result.host.display_name(), result.outcome, result.saw);
     }
-    let failed = outcomes.iter().filter(|outcome| **outcome == CheckOutcome::Failed).count();
-    gpus.iter().for_each(|one| events.send(EventKind::WorkerGpus(one.clone())));
-    if failed == 0 {
-        let passed = outcomes.iter().filter(|outcome| **outcome == CheckOutcome::Passed).count();
-        return Ok(Verified { passed, gpus });
-    }
-    let name = &known.name;
-    let error = Error::new(ErrorKind::NotReady, format!("verify the cluster {name}")).because(format!(
-        "{} of {} failed",
-        human::count(failed, "check"),
-        outcomes.len()
-    ));
-    let error = broken.iter().fold(error, |error, broken| error.because(broken));
-    Err(error.hint(format!("gpucl logs -c {name}; gpucl verify -c {name}   # to check again")))
-}
-
-/// The order of a check in the report: nodes, what they can do, services, and what keeps others out.
-fn rank(check: &str) -> usize {
-    const FIRST: [&str; 4] = ["node alive", "task ran", "client", "gpu"];
-    const LAST: [&str; 2] = ["token enforced", "closed"];
-    let place = |list: &[&str]| list.iter().position(|begin| check.starts_with(begin));
-    place(&FIRST).or_else(|| Some(FIRST.len() + 1 + place(&LAST)?)).unwrap_or(FIRST.len())
+    checks.finish(&known.name, gpus, &broken)
 }
 
 /// The result of a worker's GPU check, for display.

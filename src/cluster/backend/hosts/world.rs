@@ -371,6 +371,10 @@ impl World for ProjectWorld {
         match &operation.action {
             Action::Acquire { request } => self.acquire(key, request, ledger).await,
             Action::Await { request, id } => self.wait_for(key, request, id, ledger).await,
+            Action::Update { request, .. } => {
+                Err(Error::new(ErrorKind::Unsupported, format!("change {}", request.key))
+                    .because("what providers of hosts have is made again instead"))
+            }
             Action::Prepare { .. } => self.while_there(key, self.prepare(key, ledger)).await,
             Action::SetFirewall { .. } => self.while_there(key, self.set_firewall(key, ledger)).await,
             Action::Fill { .. } => self.while_there(key, self.fill(key, ledger)).await,

@@ -107,6 +107,7 @@ impl Provider for Memory {
         let of = |lease: Lease| {
             let tag = lease.tag.clone().filter(|tag| tag.owner == *owner)?;
             let found = ObservedResource {
+                digest: None,
                 key: tag.key.clone(),
                 kind: ResourceKind("lease".to_owned()),
                 id: lease.id,

@@ -136,6 +136,7 @@ fn region_of(found: &Finding) -> String {
 fn observed(thing: &Thing) -> ObservedResource {
     let usable = thing.kind != "instance" || (!thing.is_ill && thing.made.elapsed() >= BOOT);
     ObservedResource {
+        digest: None,
         key: thing.tag.key.clone(),
         kind: ResourceKind(thing.kind.to_owned()),
         id: thing.id.clone(),

@@ -1,0 +1,241 @@
+//! The settings, read strictly.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::provider::{FieldError, settings};
+use crate::util::duration::SpecDuration;
+
+/// The name of the group in which the settings of the head's pod are.
+pub(super) const HEAD: &str = "head";
+
+/// How a service is reached from outside of the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub(super) enum ServiceType {
+    /// It is not: only pods of the cluster reach it.
+    #[default]
+    ClusterIP,
+    /// By a port of every node.
+    NodePort,
+    /// By an address of its own.
+    LoadBalancer,
+}
+
+impl ServiceType {
+    /// As Kubernetes writes it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::ClusterIP => "ClusterIP",
+            Self::NodePort => "NodePort",
+            Self::LoadBalancer => "LoadBalancer",
+        }
+    }
+}
+
+/// What is mounted into every pod: exactly one of its sources.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Mount {
+    /// Where it is in the pods, absolute.
+    pub(super) path: String,
+    /// An existing claim of storage (PersistentVolumeClaim).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) claim: Option<String>,
+    /// An existing ConfigMap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) config_map: Option<String>,
+    /// An existing Secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) secret: Option<String>,
+    /// An empty folder of each pod, of at most this size: `10Gi`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) empty: Option<String>,
+    /// Nothing is written there.
+    pub(super) read_only: bool,
+}
+
+/// The settings of pods.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct PodSettings {
+    /// The image; `rayproject/ray` of the spec's version when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) image: Option<String>,
+    /// The processors of a pod, as Kubernetes writes them: `500m`, `4`; those of Ray when absent, but at least one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cpu: Option<String>,
+    /// The memory of a pod: `4Gi`; that of Ray when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) memory: Option<String>,
+    /// The resource that counts as a GPU: `nvidia.com/gpu`, `amd.com/gpu`, `nvidia.com/mig-1g.10gb`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) gpu_resource: Option<String>,
+    /// The labels that the machine must have.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) node_selector: BTreeMap<String, String>,
+    /// The taints of machines that it tolerates, as in a pod.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) tolerations: Vec<Map<String, Value>>,
+    /// Where it runs relative to others, as in a pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) affinity: Option<Map<String, Value>>,
+    /// Its priority class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) priority_class: Option<String>,
+    /// Its service account. Workers get no token of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) service_account: Option<String>,
+    /// The secrets with which its image is pulled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) image_pull_secrets: Vec<String>,
+    /// More labels of the pods.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) labels: BTreeMap<String, String>,
+    /// What is mounted into the pods.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) mounts: Vec<Mount>,
+}
+
+impl PodSettings {
+    /// These settings, and where they say nothing those of `all`.
+    fn over(&self, all: &Self) -> Self {
+        let mut node_selector = all.node_selector.clone();
+        node_selector.extend(self.node_selector.clone());
+        let mut labels = all.labels.clone();
+        labels.extend(self.labels.clone());
+        let either = |own: &Option<String>, other: &Option<String>| own.clone().or_else(|| other.clone());
+        let longer = |own: &[Map<String, Value>], other: &[Map<String, Value>]| [other, own].concat();
+        Self {
+            image: either(&self.image, &all.image),
+            cpu: either(&self.cpu, &all.cpu),
+            memory: either(&self.memory, &all.memory),
+            gpu_resource: either(&self.gpu_resource, &all.gpu_resource),
+            node_selector,
+            tolerations: longer(&self.tolerations, &all.tolerations),
+            affinity: self.affinity.clone().or_else(|| all.affinity.clone()),
+            priority_class: either(&self.priority_class, &all.priority_class),
+            service_account: either(&self.service_account, &all.service_account),
+            image_pull_secrets: [all.image_pull_secrets.as_slice(), &self.image_pull_secrets].concat(),
+            labels,
+            mounts: [all.mounts.as_slice(), &self.mounts].concat(),
+        }
+    }
+}
+
+/// The settings under `provider:` beside `name`.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Settings {
+    /// The context of your kubeconfig; its current one when absent.
+    pub(super) context: Option<String>,
+    /// The namespace; that of the context when absent.
+    pub(super) namespace: Option<String>,
+    /// The kubeconfig; `$KUBECONFIG` or `~/.kube/config` when absent, and in a pod its service account.
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// How the head's service is reached from outside; default: `ClusterIP`, not at all.
+    pub(super) service_type: ServiceType,
+    /// Only pods of the cluster connect to its pods, where the network enforces policies; default: `true`.
+    pub(super) network_policy: Option<bool>,
+    /// How long a worker that Ray's autoscaler added may be idle before it goes; default: 1m.
+    pub(super) idle_timeout: Option<SpecDuration>,
+    /// How long `up` waits until all pods run; default: 15m. They stay after that.
+    pub(super) wait: Option<SpecDuration>,
+    /// The settings of all pods.
+    pub(super) pods: PodSettings,
+    /// The same for the head's pod, over that of all.
+    pub(super) head: PodSettings,
+    /// The same for the pods of a group of workers, by its name.
+    pub(super) groups: BTreeMap<String, PodSettings>,
+}
+
+impl Settings {
+    /// The settings of the pods of this group, or the head's.
+    pub(super) fn pods_of(&self, group: &str) -> PodSettings {
+        match group {
+            HEAD => self.head.over(&self.pods),
+            group => self.groups.get(group).cloned().unwrap_or_default().over(&self.pods),
+        }
+    }
+
+    /// Whether a NetworkPolicy is made.
+    pub(super) fn has_policy(&self) -> bool {
+        self.network_policy.unwrap_or(true)
+    }
+}
+
+/// An entry of `hosts:`: a platform has none.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct HostSettings {}
+
+/// Reads the settings.
+pub(super) fn read(value: &Value) -> Result<Settings, Vec<FieldError>> {
+    let read: Settings = settings::read(value, "")?;
+    let errors = wrong(&read);
+    if errors.is_empty() { Ok(read) } else { Err(errors) }
+}
+
+/// Finds what is wrong with settings and host entries.
+pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
+    let mut errors = read(value).err().unwrap_or_default();
+    for (index, host) in hosts.iter().enumerate() {
+        errors.extend(settings::read::<HostSettings>(host, &format!("hosts[{index}]")).err().unwrap_or_default());
+    }
+    errors
+}
+
+fn wrong(read: &Settings) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut refuse = |path: String, message: String| errors.push(FieldError { path, message, known: Vec::new() });
+    let names =
+        [("namespace", read.namespace.as_deref()), ("context", read.context.as_deref().filter(|name| name.is_empty()))];
+    for (path, name) in names {
+        if let Some(name) = name.filter(|name| !is_label(name)) {
+            refuse(path.to_owned(), format!("`{name}` is not a name: a-z, 0-9 and hyphens, at most 63"));
+        }
+    }
+    let pods = [("pods".to_owned(), &read.pods), (HEAD.to_owned(), &read.head)];
+    let groups = read.groups.iter().map(|(name, pods)| (format!("groups.{name}"), pods));
+    for (path, pods) in pods.into_iter().chain(groups) {
+        for (key, quantity) in [("cpu", &pods.cpu), ("memory", &pods.memory)] {
+            if let Some(quantity) = quantity.as_ref().filter(|quantity| !is_quantity(quantity)) {
+                refuse(format!("{path}.{key}"), format!("`{quantity}` is not an amount: `500m`, `4`, `8Gi`"));
+            }
+        }
+        if let Some(image) = pods.image.as_ref().filter(|image| image.is_empty() || image.contains(char::is_whitespace))
+        {
+            refuse(format!("{path}.image"), format!("`{image}` is not an image"));
+        }
+        if let Some(name) = pods.gpu_resource.as_ref().filter(|name| !name.contains('/')) {
+            refuse(format!("{path}.gpu_resource"), format!("`{name}` is not a resource: `nvidia.com/gpu`"));
+        }
+        for (index, mount) in pods.mounts.iter().enumerate() {
+            let sources = [&mount.claim, &mount.config_map, &mount.secret, &mount.empty];
+            if !mount.path.starts_with('/') || mount.path.split('/').any(|part| part == "..") {
+                refuse(format!("{path}.mounts[{index}].path"), format!("`{}` is not an absolute path", mount.path));
+            }
+            if sources.iter().filter(|source| source.is_some()).count() != 1 {
+                let message = "needs exactly one of `claim`, `config_map`, `secret` and `empty`".to_owned();
+                refuse(format!("{path}.mounts[{index}]"), message);
+            }
+        }
+    }
+    errors
+}
+
+/// Whether it is the name of a namespace: a DNS label.
+fn is_label(text: &str) -> bool {
+    let is_inner = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+    (1..=63).contains(&text.len()) && text.chars().all(is_inner) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+/// Whether Kubernetes would read it as an amount.
+fn is_quantity(text: &str) -> bool {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let known = ["", "m", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"];
+    text[..digits].parse::<f64>().is_ok_and(|number| number > 0.0) && known.contains(&&text[digits..])
+}

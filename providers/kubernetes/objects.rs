@@ -1,0 +1,341 @@
+//! The objects of a cluster, rendered from the templates. Pure.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::config::{HEAD, PodSettings, ServiceType, Settings};
+use super::names::{Kind, PODS, annotations, labels, object_name};
+use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::name::{Scope, Tag};
+use crate::provider::ResourceRequest;
+use crate::provider::platform::{ClusterRequest, DATA, NodeGroup};
+use crate::render::{Library, render};
+use crate::util::digest;
+use crate::util::duration::SpecDuration;
+
+/// The template of the RayCluster.
+const RAY_CLUSTER: &str = "templates/raycluster/raycluster.yaml.tera";
+/// The template of the NetworkPolicy.
+const POLICY: &str = "templates/raycluster/networkpolicy.yaml.tera";
+/// The key of the token in its Secret; it is KubeRay's own.
+pub(super) const TOKEN_KEY: &str = "auth_token";
+/// The memory of a pod of which the spec says nothing.
+const USUAL_MEMORY: u64 = 4 << 30;
+/// How long a worker may be idle, in seconds, unless the settings say it; it is KubeRay's own.
+const USUAL_IDLE: u64 = 60;
+/// How much of a digest a label holds.
+const DIGEST_LENGTH: usize = 40;
+/// The usual resource of GPUs.
+const USUAL_GPU: &str = "nvidia.com/gpu";
+
+/// What the templates are rendered from.
+#[derive(Serialize)]
+struct View {
+    name: String,
+    ray_version: String,
+    stopped: bool,
+    scales: bool,
+    idle_seconds: u64,
+    service_type: &'static str,
+    head: Pod,
+    workers: Vec<Group>,
+}
+
+/// A group of workers.
+#[derive(Serialize)]
+struct Group {
+    name: String,
+    count: u32,
+    min: u32,
+    max: u32,
+    scales: bool,
+    ray_labels: BTreeMap<String, String>,
+    #[serde(flatten)]
+    pod: Pod,
+}
+
+/// The pods of a group.
+#[derive(Serialize)]
+struct Pod {
+    image: String,
+    start: BTreeMap<&'static str, String>,
+    environment: Vec<Value>,
+    labels: BTreeMap<String, String>,
+    placement: Map<String, Value>,
+    requests: Map<String, Value>,
+    limits: Map<String, Value>,
+    volumes: Vec<Value>,
+    volume_mounts: Vec<Value>,
+}
+
+/// Renders the objects of clusters.
+#[derive(Debug, Clone)]
+pub(super) struct Renderer {
+    pub(super) settings: Settings,
+    pub(super) library: Library,
+}
+
+impl Renderer {
+    /// The requests of a cluster's objects, in the order in which they are made.
+    pub(super) fn requests(&self, scope: &Scope, cluster: &ClusterRequest) -> Result<Vec<ResourceRequest>> {
+        let mut requests = vec![request(Kind::Token, token(scope))];
+        let view = self.view(scope, cluster)?;
+        if self.settings.has_policy() {
+            requests.push(request(Kind::Policy, self.rendered(POLICY, &view)?));
+        }
+        let mut cluster = request(Kind::RayCluster, self.rendered(RAY_CLUSTER, &view)?);
+        cluster.needs = requests.iter().map(|request| request.key.clone()).collect();
+        requests.push(cluster);
+        Ok(requests)
+    }
+
+    /// The objects as documents for `kubectl apply --server-side`, without the token.
+    pub(super) fn manifest(&self, scope: &Scope, cluster: &ClusterRequest) -> Result<String> {
+        let name = object_name(scope);
+        let mut text =
+            format!("# The token is not in it: kubectl create secret generic {name} --from-file={TOKEN_KEY}=FILE\n");
+        for request in self.requests(scope, cluster)?.iter().filter(|request| request.kind.0 != Kind::Token.name()) {
+            let object = tagged(request, &scope.tag(&request.key));
+            let document = serde_saphyr::to_string(&object).doing(ErrorKind::Internal, || format!("write {name}"))?;
+            text.push_str("---\n");
+            text.push_str(&document);
+        }
+        Ok(text)
+    }
+
+    fn rendered(&self, template: &str, view: &View) -> Result<Value> {
+        let (bytes, origin) = self.library.read(template)?;
+        let doing = || format!("read {origin} as YAML");
+        let text = String::from_utf8(bytes).doing(ErrorKind::Spec, doing)?;
+        let text = render(template, &text, view)?;
+        let mut object: Value = serde_saphyr::from_str(&text).doing(ErrorKind::Spec, doing)?;
+        // Templates write keys in any order; the object's digest must not depend on it.
+        object.sort_all_objects();
+        match object["metadata"]["name"] == json!(view.name) {
+            true => Ok(object),
+            false => Err(Error::new(ErrorKind::Spec, doing()).because(format!("its name is not {}", view.name))),
+        }
+    }
+
+    fn view(&self, scope: &Scope, cluster: &ClusterRequest) -> Result<View> {
+        let name = object_name(scope);
+        let known: Vec<&str> = cluster.workers.iter().map(|group| group.name.as_str()).collect();
+        if let Some(unknown) = self.settings.groups.keys().find(|name| !known.contains(&name.as_str())) {
+            return Err(Error::new(ErrorKind::Spec, "read the settings of the provider `kubernetes`")
+                .because(format!("`groups.{unknown}`: the spec has no group of workers of that name"))
+                .hint(format!("there are: {}", known.join(", "))));
+        }
+        if cluster.scales() {
+            for group in &cluster.workers {
+                if let Some((resource, amount)) = group.resources.iter().find(|(_, amount)| amount.fract() != 0.0) {
+                    return Err(Error::new(ErrorKind::Spec, format!("render the group {}", group.name))
+                        .because(format!(
+                            "`resources.{resource}` is {amount}: Ray's autoscaler takes whole numbers only"
+                        ))
+                        .hint("give every group a fixed `count`, or the resource a whole number"));
+                }
+            }
+        }
+        let group = |group: &NodeGroup| -> Group {
+            Group {
+                name: group.name.clone(),
+                count: group.count,
+                min: group.min,
+                max: group.max,
+                scales: group.scales(),
+                ray_labels: group.labels.clone(),
+                pod: self.pod(&name, cluster, group, &group.name),
+            }
+        };
+        Ok(View {
+            ray_version: cluster.ray_version.clone(),
+            stopped: cluster.stopped,
+            scales: cluster.scales(),
+            idle_seconds: self.settings.idle_timeout.map_or(USUAL_IDLE, |SpecDuration(idle)| idle.as_secs().max(1)),
+            service_type: self.settings.service_type.name(),
+            head: self.pod(&name, cluster, &cluster.head, HEAD),
+            workers: cluster.workers.iter().map(group).collect(),
+            name,
+        })
+    }
+
+    fn pod(&self, name: &str, cluster: &ClusterRequest, group: &NodeGroup, settings: &str) -> Pod {
+        let settings = self.settings.pods_of(settings);
+        let is_head = group.name == HEAD;
+        let (requests, limits) = resources(group, &settings);
+        let (volumes, volume_mounts) = mounts(&settings);
+        let suffix = if group.gpus > 0 { "gpu" } else { "cpu" };
+        let mut pod = Pod {
+            image: settings
+                .image
+                .clone()
+                .unwrap_or_else(|| format!("rayproject/ray:{}-py312-{suffix}", cluster.ray_version)),
+            start: start_parameters(group, is_head),
+            environment: environment(name, cluster),
+            labels: settings.labels.clone(),
+            placement: placement(&settings),
+            requests,
+            limits,
+            volumes,
+            volume_mounts,
+        };
+        // KubeRay does not make pods anew when their template changes; by this label the old ones are found.
+        let digest = digest::of_json(&(&cluster.ray_version, &pod));
+        pod.labels
+            .insert(PODS.to_owned(), digest.chars().filter(char::is_ascii_alphanumeric).take(DIGEST_LENGTH).collect());
+        pod
+    }
+}
+
+/// A request of an object.
+fn request(kind: Kind, object: Value) -> ResourceRequest {
+    ResourceRequest::new(kind.key(), kind.name(), object)
+}
+
+/// The object of a request as it is sent: with the labels and annotations of its tag.
+pub(super) fn tagged(request: &ResourceRequest, tag: &Tag) -> Value {
+    let mut object = request.settings.clone();
+    for (field, values) in [("labels", labels(tag)), ("annotations", annotations(tag, &request.digest()))] {
+        let own = &mut object["metadata"][field];
+        if !own.is_object() {
+            *own = json!({});
+        }
+        own.as_object_mut().into_iter().for_each(|own| own.extend(values.clone()));
+    }
+    object
+}
+
+/// The Secret, whose content is added when it is made.
+fn token(scope: &Scope) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": { "name": object_name(scope) } })
+}
+
+/// The options of `ray start`, which KubeRay takes as texts.
+fn start_parameters(group: &NodeGroup, is_head: bool) -> BTreeMap<&'static str, String> {
+    let mut start = BTreeMap::new();
+    let cpus = group.cpus.unwrap_or(u32::from(!is_head));
+    start.insert("num-cpus", cpus.to_string());
+    if is_head {
+        start.insert("dashboard-host", "0.0.0.0".to_owned());
+        // Its memory is not for tasks where it runs none.
+        if cpus == 0 {
+            start.insert("memory", "0".to_owned());
+        }
+    }
+    if let Some(bytes) = group.object_store_memory {
+        start.insert("object-store-memory", bytes.to_string());
+    }
+    if !group.resources.is_empty() {
+        // It is pasted into a shell's command line, between double quotes of its own.
+        // Ray's autoscaler takes whole numbers only (ray 2.60.0, `_get_custom_resources`), and not as `2.0`.
+        let amount = |amount: f64| if amount.fract() == 0.0 { json!(amount as i64) } else { json!(amount) };
+        let amounts: Map<String, Value> =
+            group.resources.iter().map(|(name, of)| (name.clone(), amount(*of))).collect();
+        let text = Value::Object(amounts).to_string().replace('\\', r"\\").replace('"', "\\\"");
+        start.insert("resources", format!("\"{text}\""));
+    }
+    start
+}
+
+/// The environment of a pod: the token comes from the Secret.
+fn environment(name: &str, cluster: &ClusterRequest) -> Vec<Value> {
+    let own = cluster.environment.iter().map(|(name, value)| json!({ "name": name, "value": value }));
+    let ours = [
+        json!({ "name": "RAY_AUTH_MODE", "value": "token" }),
+        json!({ "name": "RAY_AUTH_TOKEN", "valueFrom": { "secretKeyRef": { "name": name, "key": TOKEN_KEY } } }),
+        json!({ "name": "RAY_USAGE_STATS_ENABLED", "value": "0" }),
+        json!({ "name": "GPUCL_DATA", "value": DATA }),
+    ];
+    ours.into_iter().chain(own).collect()
+}
+
+/// What a pod reserves, and what it cannot exceed.
+fn resources(group: &NodeGroup, settings: &PodSettings) -> (Map<String, Value>, Map<String, Value>) {
+    let (mut requests, mut limits) = (Map::new(), Map::new());
+    let memory = settings.memory.clone().unwrap_or_else(|| group.memory.unwrap_or(USUAL_MEMORY).to_string());
+    requests.insert("memory".to_owned(), json!(memory));
+    limits.insert("memory".to_owned(), json!(memory));
+    match &settings.cpu {
+        // Reserved by hand: more may be used while nobody else wants it.
+        Some(cpu) => {
+            requests.insert("cpu".to_owned(), json!(cpu));
+        }
+        None => {
+            let cpu = json!(group.cpus.unwrap_or(1).max(1).to_string());
+            requests.insert("cpu".to_owned(), cpu.clone());
+            limits.insert("cpu".to_owned(), cpu);
+        }
+    }
+    if group.gpus > 0 {
+        let resource = settings.gpu_resource.clone().unwrap_or_else(|| USUAL_GPU.to_owned());
+        for amounts in [&mut requests, &mut limits] {
+            amounts.insert(resource.clone(), json!(group.gpus.to_string()));
+        }
+    }
+    (requests, limits)
+}
+
+/// The keys of a pod's spec that say where it runs and as what.
+fn placement(settings: &PodSettings) -> Map<String, Value> {
+    let mut placement = Map::new();
+    let mut set = |key: &str, value: Value| placement.insert(key.to_owned(), value);
+    if !settings.node_selector.is_empty() {
+        set("nodeSelector", json!(settings.node_selector));
+    }
+    if !settings.tolerations.is_empty() {
+        set("tolerations", json!(settings.tolerations));
+    }
+    if let Some(affinity) = &settings.affinity {
+        set("affinity", json!(affinity));
+    }
+    if let Some(class) = &settings.priority_class {
+        set("priorityClassName", json!(class));
+    }
+    if let Some(account) = &settings.service_account {
+        set("serviceAccountName", json!(account));
+    }
+    if !settings.image_pull_secrets.is_empty() {
+        let secrets: Vec<Value> = settings.image_pull_secrets.iter().map(|name| json!({ "name": name })).collect();
+        set("imagePullSecrets", json!(secrets));
+    }
+    placement
+}
+
+/// The volumes of a pod, and where they are mounted.
+fn mounts(settings: &PodSettings) -> (Vec<Value>, Vec<Value>) {
+    let mut volumes = Vec::new();
+    let mut mounts = Vec::new();
+    if !settings.mounts.iter().any(|mount| mount.path.trim_end_matches('/') == DATA) {
+        volumes.push(json!({ "name": "data", "emptyDir": {} }));
+        mounts.push(json!({ "name": "data", "mountPath": DATA }));
+    }
+    for (index, mount) in settings.mounts.iter().enumerate() {
+        let name = format!("mount-{index}");
+        let source = match (&mount.claim, &mount.config_map, &mount.secret, &mount.empty) {
+            (Some(claim), ..) => json!({ "persistentVolumeClaim": { "claimName": claim } }),
+            (_, Some(map), ..) => json!({ "configMap": { "name": map } }),
+            (_, _, Some(secret), _) => json!({ "secret": { "secretName": secret } }),
+            (.., size) => json!({ "emptyDir": { "sizeLimit": size } }),
+        };
+        let mut volume = source;
+        volume["name"] = json!(name);
+        volumes.push(volume);
+        mounts.push(json!({ "name": name, "mountPath": mount.path, "readOnly": mount.read_only }));
+    }
+    (volumes, mounts)
+}
+
+/// What a service type opens to whom, for the plan; `None` if nothing.
+pub(super) fn opened(service_type: ServiceType) -> Option<String> {
+    let to = match service_type {
+        ServiceType::ClusterIP => return None,
+        ServiceType::NodePort => "a port of every machine of the Kubernetes cluster",
+        ServiceType::LoadBalancer => "an address of its own, which may be public",
+    };
+    Some(format!(
+        "service_type {}: the dashboard and Ray's client are open at {to}; Ray asks for the token there",
+        service_type.name()
+    ))
+}

@@ -1,0 +1,100 @@
+//! What a RayCluster says of itself.
+
+use serde_json::Value;
+
+/// How far a RayCluster has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// Its state as KubeRay writes it: `ready`, `suspended`, `failed`, or empty.
+    state: String,
+    /// No pod is wanted.
+    suspend: bool,
+    /// KubeRay has seen the last change.
+    is_current: bool,
+    /// The workers that are ready, and those that are wanted.
+    workers: (u64, u64),
+    /// Why it has not come further, in KubeRay's words.
+    reason: String,
+}
+
+impl Standing {
+    /// What the object says.
+    pub(super) fn of(cluster: &Value) -> Self {
+        let status = &cluster["status"];
+        let number = |value: &Value| value.as_u64().unwrap_or_default();
+        let wanted: u64 = cluster["spec"]["workerGroupSpecs"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|group| number(&group["replicas"]).max(number(&group["minReplicas"])))
+            .sum();
+        let conditions = status["conditions"].as_array().into_iter().flatten();
+        let mut bad = conditions.filter(|one| one["status"] == "False").filter_map(|one| one["message"].as_str());
+        let reason = status["reason"].as_str().filter(|reason| !reason.is_empty());
+        Self {
+            state: status["state"].as_str().unwrap_or_default().to_owned(),
+            suspend: cluster["spec"]["suspend"] == true,
+            is_current: number(&status["observedGeneration"]) >= number(&cluster["metadata"]["generation"]),
+            workers: (number(&status["readyWorkerReplicas"]), wanted),
+            reason: reason.or_else(|| bad.next_back()).unwrap_or_default().trim().to_owned(),
+        }
+    }
+
+    /// Whether what is wanted is there.
+    pub(super) fn is_as_wanted(&self) -> bool {
+        match self.suspend {
+            true => self.is_current && self.state == "suspended",
+            // The state stays `ready` while workers are missing.
+            false => self.is_current && self.state == "ready" && self.workers.0 >= self.workers.1,
+        }
+    }
+
+    /// In one line.
+    pub(super) fn describe(&self) -> String {
+        let state = if self.state.is_empty() { "starting" } else { &self.state };
+        let (ready, wanted) = self.workers;
+        match (self.suspend, self.state.as_str()) {
+            (true, _) => "it is being stopped".to_owned(),
+            (false, "ready") => format!("{ready} of {wanted} workers are ready"),
+            (false, _) => format!("it is {state}; {ready} of {wanted} workers are ready"),
+        }
+    }
+
+    /// Why it has not come further, in KubeRay's words; empty if it does not say.
+    pub(super) fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
+/// The finalizers of an object that is being deleted, without those of Kubernetes' own garbage collection.
+pub(super) fn finalizers(object: &Value) -> Vec<String> {
+    let all = object["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    all.filter(|name| *name != "foregroundDeletion").map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// As KubeRay 1.6.2 wrote them.
+    #[test]
+    fn a_cluster_is_as_wanted_only_with_all_its_workers_and_its_last_change() {
+        let cluster = |state: &str, ready: u64, seen: u64, suspend: bool| {
+            json!({
+                "metadata": { "generation": 3 },
+                "spec": { "suspend": suspend, "workerGroupSpecs": [{ "replicas": 2, "minReplicas": 2 }, { "minReplicas": 0 }] },
+                "status": { "state": state, "readyWorkerReplicas": ready, "observedGeneration": seen },
+            })
+        };
+        let as_wanted = |value: Value| Standing::of(&value).is_as_wanted();
+        assert!(as_wanted(cluster("ready", 2, 3, false)));
+        assert!(!as_wanted(cluster("ready", 1, 3, false)), "the state stays `ready` without a worker");
+        assert!(!as_wanted(cluster("ready", 2, 2, false)), "the last change was not seen");
+        assert!(!as_wanted(cluster("", 0, 0, false)));
+        assert!(as_wanted(cluster("suspended", 0, 3, true)));
+        assert!(!as_wanted(cluster("ready", 2, 3, true)));
+        assert_eq!(Standing::of(&cluster("ready", 1, 3, false)).describe(), "1 of 2 workers are ready");
+    }
+}

@@ -1,0 +1,161 @@
+//! Tests of the settings and the objects; `tests/kube/` tests the provider on a real Kubernetes.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+fn scope() -> Scope {
+    Scope { owner: "abcd1234".parse().unwrap(), cluster: "demo".parse().unwrap() }
+}
+
+fn renderer(settings: &Value) -> Renderer {
+    assert_eq!(FACTORY.check(settings, &[json!({})]), [], "{settings}");
+    Renderer { settings: config::read(settings).unwrap(), library: Library::default() }
+}
+
+fn group(name: &str, count: u32) -> NodeGroup {
+    NodeGroup { name: name.to_owned(), count, min: count, max: count, ..NodeGroup::default() }
+}
+
+/// A head and two groups, one of which scales.
+fn cluster() -> ClusterRequest {
+    let gpu = NodeGroup {
+        gpus: 1,
+        cpus: Some(4),
+        memory: Some(16 << 30),
+        resources: BTreeMap::from([("fast".to_owned(), 2.0)]),
+        ..group("gpu", 2)
+    };
+    let cpu = NodeGroup { min: 0, max: 5, ..group("cpu", 0) };
+    ClusterRequest { workers: vec![gpu, cpu], ..smallest() }
+}
+
+fn ray_cluster(settings: &Value, cluster: &ClusterRequest) -> Value {
+    renderer(settings).requests(&scope(), cluster).unwrap().pop().unwrap().settings
+}
+
+#[test]
+fn a_cluster_is_three_objects_and_the_last_needs_the_others() {
+    let requests = renderer(&json!({})).requests(&scope(), &cluster()).unwrap();
+    let kinds: Vec<&str> = requests.iter().map(|request| request.kind.0.as_str()).collect();
+    assert_eq!(kinds, ["secret", "networkpolicy", "raycluster"]);
+    assert_eq!(requests[2].needs, [Kind::Token.key(), Kind::Policy.key()]);
+    let without = renderer(&json!({ "network_policy": false })).requests(&scope(), &cluster()).unwrap();
+    assert_eq!(without.len(), 2);
+}
+
+#[test]
+fn the_spec_becomes_a_raycluster_that_is_closed() {
+    let object = ray_cluster(&json!({}), &cluster());
+    assert_eq!(object["metadata"]["name"], "demo-abcd1234");
+    let head = &object["spec"]["headGroupSpec"];
+    assert_eq!(head["serviceType"], "ClusterIP");
+    assert_eq!(head["rayStartParams"]["num-cpus"], "0");
+    let groups = object["spec"]["workerGroupSpecs"].as_array().unwrap();
+    assert_eq!(groups[0]["replicas"], 2);
+    assert!(groups[1]["replicas"].is_null(), "Ray's autoscaler decides");
+    assert_eq!((&groups[1]["minReplicas"], &groups[1]["maxReplicas"]), (&json!(0), &json!(5)));
+    assert_eq!(object["spec"]["enableInTreeAutoscaling"], true);
+    let limits = &groups[0]["template"]["spec"]["containers"][0]["resources"]["limits"];
+    assert_eq!(*limits, json!({ "cpu": "4", "memory": (16_u64 << 30).to_string(), "nvidia.com/gpu": "1" }));
+    // As `ray start --resources="{\"fast\":2}"` has it: whole, since Ray's autoscaler takes nothing else.
+    assert_eq!(groups[0]["rayStartParams"]["resources"], "\"{\\\"fast\\\":2}\"");
+    for template in [&head["template"]["spec"], &groups[0]["template"]["spec"]] {
+        assert_eq!(template["securityContext"]["runAsNonRoot"], true);
+        let container = &template["containers"][0];
+        assert_eq!(container["securityContext"]["capabilities"]["drop"][0], "ALL");
+        let token = container["env"].as_array().unwrap().iter().find(|one| one["name"] == "RAY_AUTH_TOKEN").unwrap();
+        assert_eq!(token["valueFrom"]["secretKeyRef"], json!({ "name": "demo-abcd1234", "key": "auth_token" }));
+    }
+    assert_eq!(groups[0]["template"]["spec"]["automountServiceAccountToken"], false);
+    // Only the head with the autoscaler talks to the API server.
+    let fixed = ClusterRequest { workers: vec![group("cpu", 1)], ..smallest() };
+    let object = ray_cluster(&json!({}), &fixed);
+    assert_eq!(object["spec"]["headGroupSpec"]["template"]["spec"]["automountServiceAccountToken"], false);
+    assert!(ray_cluster(&json!({}), &smallest())["spec"]["workerGroupSpecs"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn settings_of_pods_are_of_all_of_a_group_or_of_the_head() {
+    let settings = json!({
+        "pods": {
+            "node_selector": { "pool": "general" },
+            "tolerations": [{ "key": "nodepool", "operator": "Equal", "value": "gpu-platform", "effect": "NoSchedule" }],
+            "image_pull_secrets": ["registry"],
+        },
+        "head": { "cpu": "500m", "memory": "2Gi", "mounts": [{ "path": "/data", "claim": "data", "read_only": true }] },
+        "groups": { "gpu": { "node_selector": { "pool": "gpus" }, "gpu_resource": "nvidia.com/mig-1g.10gb", "image": "lab/ray:1" } },
+    });
+    let object = ray_cluster(&settings, &cluster());
+    let head = &object["spec"]["headGroupSpec"]["template"]["spec"];
+    assert_eq!(head["nodeSelector"], json!({ "pool": "general" }));
+    assert_eq!(head["tolerations"][0]["value"], "gpu-platform");
+    assert_eq!(head["imagePullSecrets"][0]["name"], "registry");
+    let container = &head["containers"][0];
+    assert_eq!(container["resources"]["requests"], json!({ "cpu": "500m", "memory": "2Gi" }));
+    assert_eq!(container["resources"]["limits"], json!({ "memory": "2Gi" }));
+    assert_eq!(head["volumes"][0]["persistentVolumeClaim"]["claimName"], "data");
+    assert_eq!(container["volumeMounts"][0], json!({ "name": "mount-0", "mountPath": "/data", "readOnly": true }));
+    let gpu = &object["spec"]["workerGroupSpecs"][0]["template"]["spec"];
+    assert_eq!(gpu["nodeSelector"], json!({ "pool": "gpus" }));
+    assert_eq!(gpu["containers"][0]["image"], "lab/ray:1");
+    assert_eq!(gpu["containers"][0]["resources"]["limits"]["nvidia.com/mig-1g.10gb"], "1");
+    assert_eq!(
+        object["spec"]["workerGroupSpecs"][1]["template"]["spec"]["containers"][0]["image"],
+        "rayproject/ray:2.60.0-py312-cpu"
+    );
+}
+
+#[test]
+fn only_what_changes_a_pod_changes_its_digest() {
+    let of = |settings: Value, cluster: &ClusterRequest| {
+        let object = ray_cluster(&settings, cluster);
+        let label = |template: &Value| template["metadata"]["labels"][names::PODS].as_str().unwrap().to_owned();
+        let groups = object["spec"]["workerGroupSpecs"].as_array().unwrap();
+        let workers: Vec<String> = groups.iter().map(|group| label(&group["template"])).collect();
+        (label(&object["spec"]["headGroupSpec"]["template"]), workers)
+    };
+    let before = of(json!({}), &cluster());
+    let mut more = cluster();
+    more.workers[0].count = 3;
+    more.workers[0].max = 3;
+    assert_eq!(of(json!({}), &more), before, "more pods of the same kind");
+    let changed = of(json!({ "groups": { "gpu": { "image": "lab/ray:2" } } }), &cluster());
+    assert_eq!(changed.0, before.0);
+    assert_ne!(changed.1[0], before.1[0]);
+    assert_eq!(changed.1[1], before.1[1]);
+}
+
+#[test]
+fn the_manifest_has_labels_and_no_token() {
+    let text = renderer(&json!({})).manifest(&scope(), &cluster()).unwrap();
+    let documents: Vec<&str> = text.split("---\n").skip(1).collect();
+    assert_eq!(documents.len(), 2, "{text}");
+    for document in documents {
+        let object: Value = serde_saphyr::from_str(document).unwrap();
+        assert_eq!(names::tag_of(&object).unwrap().cluster, scope().cluster);
+    }
+    assert!(!text.contains("kind: Secret") && text.contains("kubectl create secret"), "{text}");
+}
+
+#[test]
+fn every_mistake_names_its_key() {
+    for (settings, path, message) in [
+        (json!({ "contxt": "lab" }), "contxt", "unknown key"),
+        (json!({ "namespace": "Team A" }), "namespace", "is not a name"),
+        (json!({ "service_type": "Ingress" }), "service_type", ""),
+        (json!({ "pods": { "cpu": "two" } }), "pods.cpu", "not an amount"),
+        (json!({ "head": { "memory": "-1Gi" } }), "head.memory", "not an amount"),
+        (json!({ "groups": { "gpu": { "image": "a b" } } }), "groups.gpu.image", "not an image"),
+        (json!({ "pods": { "gpu_resource": "gpu" } }), "pods.gpu_resource", "not a resource"),
+        (json!({ "pods": { "mounts": [{ "path": "data", "claim": "x" }] } }), "pods.mounts[0].path", "absolute"),
+        (json!({ "pods": { "mounts": [{ "path": "/data" }] } }), "pods.mounts[0]", "exactly one"),
+    ] {
+        let errors = FACTORY.check(&settings, &[]);
+        assert_eq!(errors.len(), 1, "{settings}: {errors:?}");
+        assert!(errors[0].path.starts_with(path), "{errors:?}");
+        assert!(errors[0].message.contains(message), "{errors:?}");
+    }
+    let unknown = renderer(&json!({ "groups": { "gpus": {} } })).requests(&scope(), &cluster()).unwrap_err();
+    assert!(unknown.to_string().contains("no group of workers"), "{unknown}");
+}

@@ -1,0 +1,107 @@
+//! From a spec to what a platform is asked for. Pure.
+
+use crate::error::Result;
+use crate::provider::platform::{ClusterRequest, NodeGroup};
+use crate::spec::{Loaded, Spec, WorkerGroup};
+
+/// The name of the only group of a spec that names none.
+const ONLY_GROUP: &str = "workers";
+/// The name of the head's group.
+pub(super) const HEAD: &str = "head";
+
+/// The cluster that a spec asks for.
+///
+/// # Errors
+/// If the spec has something that clusters on platforms do not have; the error names its place.
+pub(super) fn request(loaded: &Loaded, stopped: bool) -> Result<ClusterRequest> {
+    for (path, is_there) in unsupported(&loaded.spec) {
+        if is_there {
+            let name = loaded.spec.provider.name();
+            return Err(loaded.places.error(&path, format!("is not supported with the provider `{name}`")));
+        }
+    }
+    Ok(of_spec(&loaded.spec, stopped))
+}
+
+/// The same for a spec that was checked when it was taken.
+pub(super) fn of_spec(spec: &Spec, stopped: bool) -> ClusterRequest {
+    let head = NodeGroup {
+        name: HEAD.to_owned(),
+        cpus: Some(spec.ray.head.cpus),
+        memory: spec.ray.head.memory.map(|memory| memory.0),
+        object_store_memory: spec.ray.head.object_store_memory.map(|memory| memory.0),
+        count: 1,
+        min: 1,
+        max: 1,
+        ..NodeGroup::default()
+    };
+    ClusterRequest {
+        ray_version: spec.ray.version.clone(),
+        head,
+        workers: spec.ray.workers.groups().iter().map(group).collect(),
+        environment: spec.environment.clone(),
+        stopped,
+    }
+}
+
+fn group(group: &WorkerGroup) -> NodeGroup {
+    let (count, min, max) = group.limits();
+    NodeGroup {
+        name: group.name.clone().unwrap_or_else(|| ONLY_GROUP.to_owned()),
+        cpus: group.cpus,
+        gpus: group.gpus.unwrap_or_default(),
+        memory: group.memory.map(|memory| memory.0),
+        object_store_memory: group.object_store_memory.map(|memory| memory.0),
+        resources: group.resources.clone(),
+        labels: group.labels.clone(),
+        count,
+        min,
+        max,
+    }
+}
+
+/// What clusters on platforms do not have, by its path, and whether this spec has it.
+fn unsupported(spec: &Spec) -> Vec<(String, bool)> {
+    let mut keys: Vec<(String, bool)> = [
+        ("hosts", spec.hosts.len() > 1),
+        ("mounts", !spec.mounts.is_empty()),
+        ("data", !spec.data.is_empty()),
+        ("files", !spec.files.is_empty()),
+        ("setup", spec.setup.is_some()),
+        ("services", spec.services.is_some()),
+        ("images", !spec.images.is_empty()),
+        ("build", spec.build.is_some()),
+        ("compose", !spec.compose.is_empty()),
+        ("playbooks", !spec.playbooks.is_empty()),
+        ("capacity", spec.capacity.is_some()),
+        ("ray.capabilities", !spec.ray.capabilities.is_empty()),
+        ("ray.head.dashboard_port", spec.ray.head.dashboard_port.is_some()),
+    ]
+    .map(|(path, is_there)| (path.to_owned(), is_there))
+    .into();
+    for (index, group) in spec.ray.workers.groups().iter().enumerate() {
+        let path = spec.ray.workers.path(index);
+        keys.push((format!("{path}.per"), group.per.is_some()));
+        keys.push((format!("{path}.hosts"), group.hosts.is_some()));
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(count: Option<u32>, min: Option<u32>, max: Option<u32>) -> (u32, u32, u32) {
+        WorkerGroup { count, min, max, ..WorkerGroup::default() }.limits()
+    }
+
+    #[test]
+    fn a_group_has_its_count_unless_the_spec_gives_limits() {
+        assert_eq!(group(None, None, None), (1, 1, 1));
+        assert_eq!(group(Some(3), None, None), (3, 3, 3));
+        assert_eq!(group(Some(1), Some(0), Some(4)), (1, 0, 4));
+        assert_eq!(group(None, Some(2), Some(4)), (2, 2, 4), "it begins with the fewest");
+        assert_eq!(group(None, None, Some(4)), (1, 1, 4));
+        assert_eq!(group(None, Some(0), None), (1, 0, 1));
+    }
+}

@@ -1,0 +1,225 @@
+//! Decides whether a cluster on a platform is ready.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::goal;
+use super::up::{token, world};
+use super::world::ObjectWorld;
+use crate::cluster::backend::checks::Checks;
+use crate::cluster::pods::{Bridge, DASHBOARD_PORT, Far, Pods, short};
+use crate::cluster::{Settings, Verified};
+use crate::engine::Ledger;
+use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::event::{Bus, CheckOutcome, WorkerGpus};
+use crate::host::{ExecEnd, Host as _, Stream};
+use crate::name::Scope;
+use crate::provider::platform::{ClusterRequest, Member, NodeGroup};
+use crate::ray::{Client, Node, TokenChoice};
+use crate::render::quote;
+use crate::runtime::project::{CheckLine, checks_of};
+use crate::spec::{GpuProof, Spec};
+use crate::state::{Record, Store};
+use crate::util::human;
+
+/// The port of Ray's GCS on the head.
+const GCS_PORT: u16 = 6379;
+/// The program that runs inside Ray.
+const PROBE: &str = "templates/ray-native/probe.py";
+/// How long it may take, in seconds.
+const PROBE_LIMIT: u64 = 60;
+/// A path that only the token opens.
+const GUARDED: &str = "/api/version";
+/// The pause between two looks at Ray's nodes.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Runs all checks again.
+pub(super) async fn verify(settings: &Settings, spec: &Spec, store: Store) -> Result<Verified> {
+    let world = world(settings, spec)?;
+    let ledger = Ledger::new(store);
+    let verified = verify_cluster(&world, spec, &ledger.folder(), &settings.events).await?;
+    if ledger.state().ready_since.is_none() {
+        ledger.write(Record::ClusterReady)?;
+    }
+    Ok(verified)
+}
+
+/// Runs all checks, and decides.
+///
+/// # Errors
+/// [`ErrorKind::NotReady`] when a check failed, or could not be made.
+pub(super) async fn verify_cluster(world: &ObjectWorld, spec: &Spec, folder: &Path, events: &Bus) -> Result<Verified> {
+    let request = goal::of_spec(spec, false);
+    let members = world.pods.members().await?;
+    let mut checks = Checks::new(events);
+    check_groups(&mut checks, &request, &members);
+    let Some(head) = members.iter().find(|member| member.is_head && member.ready) else {
+        return checks.finish(&spec.name, Vec::new(), &[]);
+    };
+    let bridge = Bridge::open(Arc::clone(&world.pods), Far::head(DASHBOARD_PORT), 0).await?;
+    let client = Client::new(format!("http://{}", bridge.local()), token(folder)?);
+    let (nodes, refused, lines) = tokio::join!(
+        alive(&client, &members, spec.timeouts.ready.0),
+        tokens(&client),
+        probe(world, spec, &request, &members, head),
+    );
+    check_nodes(&mut checks, &world.pods, &request, &members, &nodes?);
+    let mut lines = lines?;
+    checks.lines(&mut lines);
+    let (passed, saw) = refused?;
+    checks.passed("token enforced", "dashboard", passed, saw);
+    let of_gpus = || lines.iter().filter(|line| line.check == "gpu");
+    checks.distinct(of_gpus().flat_map(|line| line.gpus.iter().map(|gpu| (line.target.clone(), gpu.clone()))));
+    if spec.gpu == GpuProof::Declared {
+        for member in members.iter().filter(|member| gpus_of(&request, member) > 0) {
+            let saw = format!("{} declared, not seen", human::count(gpus_of(&request, member) as usize, "logical GPU"));
+            checks.report("gpu", &short(world.pods.scope(), member), CheckOutcome::Declared, saw);
+        }
+    }
+    let gpus = of_gpus().filter_map(|line| worker_gpus(world.pods.scope(), &members, line)).collect();
+    checks.finish(&spec.name, gpus, &[])
+}
+
+/// Whether every group has the nodes that it should have.
+fn check_groups(checks: &mut Checks<'_>, request: &ClusterRequest, members: &[Member]) {
+    for group in std::iter::once(&request.head).chain(&request.workers) {
+        let of_group: Vec<&Member> = members.iter().filter(|member| member.group == group.name).collect();
+        let ready = of_group.iter().filter(|member| member.ready).count();
+        let wanted = if group.scales() { group.min } else { group.count } as usize;
+        let range = if group.scales() { format!("{} to {}", group.min, group.max) } else { group.count.to_string() };
+        let waits: Vec<&str> =
+            of_group.iter().filter(|member| !member.ready).map(|member| member.detail.as_str()).collect();
+        let why = if waits.is_empty() { String::new() } else { format!(": {}", waits.join("; ")) };
+        checks.passed("group", &group.name, ready >= wanted, format!("{ready} ready, {range} wanted{why}"));
+    }
+}
+
+/// Ray's nodes, once all members are among those that are alive.
+async fn alive(client: &Client, members: &[Member], limit: Duration) -> Result<Vec<Node>> {
+    let begun = Instant::now();
+    loop {
+        let nodes = client.nodes().await;
+        let is_there = |member: &Member, nodes: &[Node]| {
+            nodes.iter().any(|node| node.alive && Some(&node.address) == member.address.as_ref())
+        };
+        match nodes {
+            Ok(nodes) if members.iter().filter(|member| member.ready).all(|member| is_there(member, &nodes)) => {
+                return Ok(nodes);
+            }
+            result if begun.elapsed() >= limit => return result,
+            _ => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+/// Whether every member is a node of Ray, with what its group was promised.
+fn check_nodes(checks: &mut Checks<'_>, pods: &Pods, request: &ClusterRequest, members: &[Member], nodes: &[Node]) {
+    for member in members.iter().filter(|member| member.ready) {
+        let name = short(pods.scope(), member);
+        let node = nodes.iter().find(|node| node.alive && Some(&node.address) == member.address.as_ref());
+        let Some(node) = node else {
+            checks.report("node alive", &name, CheckOutcome::Failed, "Ray does not know it, or says that it is dead");
+            continue;
+        };
+        let has = |resource: &str| node.resources.get(resource).copied().unwrap_or_default();
+        let mut missing = Vec::new();
+        if let Some(group) = group_of(request, member) {
+            let cpus = group.cpus.unwrap_or(u32::from(!member.is_head));
+            let mut wanted: Vec<(&str, f64)> = vec![("CPU", f64::from(cpus)), ("GPU", f64::from(group.gpus))];
+            wanted.extend(group.resources.iter().map(|(name, amount)| (name.as_str(), *amount)));
+            let lacks = |(name, amount): &(&str, f64)| (has(name) - amount).abs() > 1e-6;
+            missing.extend(
+                wanted
+                    .iter()
+                    .filter(|one| lacks(one))
+                    .map(|(name, amount)| format!("{name} is {}, not {amount}", has(name))),
+            );
+        }
+        let memory = human::bytes(has("memory") as u64);
+        let saw =
+            format!("ALIVE with {} CPU, {} GPU, {memory} for tasks, on {}", has("CPU"), has("GPU"), member.machine);
+        let saw = if missing.is_empty() { saw } else { format!("{saw}; {}", missing.join("; ")) };
+        checks.passed("node alive", &name, missing.is_empty(), saw);
+    }
+}
+
+/// What Ray answers without the token, with a wrong one and with the right one.
+async fn tokens(client: &Client) -> Result<(bool, String)> {
+    let (none, wrong, right) = tokio::try_join!(
+        client.probe(GUARDED, TokenChoice::None),
+        client.probe(GUARDED, TokenChoice::Wrong),
+        client.probe(GUARDED, TokenChoice::Right),
+    )?;
+    let passed = matches!(none, 401 | 403) && matches!(wrong, 401 | 403) && right == 200;
+    Ok((passed, format!("without: {none}, wrong: {wrong}, right: {right}")))
+}
+
+/// Runs a task on every worker, with the proof of its GPUs.
+async fn probe(
+    world: &ObjectWorld,
+    spec: &Spec,
+    request: &ClusterRequest,
+    members: &[Member],
+    head: &Member,
+) -> Result<Vec<CheckLine>> {
+    let doing = || format!("run the checks in {}", head.name);
+    let workers: Vec<_> = members
+        .iter()
+        .filter(|member| !member.is_head && member.ready)
+        .filter_map(|member| {
+            let gpus = gpus_of(request, member);
+            let mode = if gpus > 0 && spec.gpu == GpuProof::Proven { "proven" } else { "declared" };
+            let resource = format!("node:{}", member.address.as_ref()?);
+            let key = short(world.pods.scope(), member);
+            Some(json!({ "key": key, "node_resource": resource, "gpus": gpus, "gpu_mode": mode }))
+        })
+        .collect();
+    let wanted = json!({ "workers": workers, "grpc_ports": [GCS_PORT], "timeout_s": PROBE_LIMIT, "lines": "check" });
+    let (program, _) = world.library.read(PROBE)?;
+    let program = String::from_utf8(program).doing(ErrorKind::Internal, doing)?;
+    let program = format!("python - {} <<'GPUCL_PROBE'\n{program}\nGPUCL_PROBE\n", quote(&wanted.to_string()));
+    let (mut lines, mut errors) = (Vec::new(), Vec::new());
+    let mut on_line = |stream: Stream, line: &str| match stream {
+        Stream::Out => lines.push(line.to_owned()),
+        Stream::Err => errors.push(line.to_owned()),
+    };
+    let host = world.pods.host(head);
+    let run = host.exec(&program, &mut on_line);
+    let limit = Duration::from_secs(PROBE_LIMIT + 30);
+    let ended = tokio::time::timeout(limit, run).await.map_err(|_| {
+        Error::new(ErrorKind::Timeout, doing()).because(format!("they did not end within {} s", limit.as_secs()))
+    })??;
+    let found = checks_of(&lines);
+    if found.is_empty() && ended != ExecEnd::Exited(0) {
+        let last = errors.last().cloned().unwrap_or_else(|| "it printed nothing".to_owned());
+        return Err(Error::new(ErrorKind::NotReady, doing()).because(last));
+    }
+    Ok(found)
+}
+
+fn group_of<'a>(request: &'a ClusterRequest, member: &Member) -> Option<&'a NodeGroup> {
+    match member.is_head {
+        true => Some(&request.head),
+        false => request.workers.iter().find(|group| group.name == member.group),
+    }
+}
+
+fn gpus_of(request: &ClusterRequest, member: &Member) -> u32 {
+    group_of(request, member).map_or(0, |group| group.gpus)
+}
+
+/// A worker's GPUs, for display.
+fn worker_gpus(scope: &Scope, members: &[Member], line: &CheckLine) -> Option<WorkerGpus> {
+    let machine = members.iter().find(|member| short(scope, member) == line.target).map(|member| &member.machine);
+    Some(WorkerGpus {
+        host: machine.cloned().unwrap_or_default(),
+        worker: line.target.clone(),
+        gpus: line.gpus.clone(),
+        product: line.product.clone()?,
+        proof: line.proof.clone()?,
+    })
+}

@@ -1,0 +1,71 @@
+//! The world of a cluster on a platform: objects, and nothing else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::cluster::pods::Pods;
+use crate::engine::{Ledger, World};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::Key;
+use crate::plan::{Action, Observed, Operation};
+use crate::provider::Recorder as _;
+use crate::render::Library;
+use crate::state::{ClusterState, PlatformNotes};
+
+/// The real [`World`] of a cluster on a platform.
+pub(super) struct ObjectWorld {
+    pub(super) pods: Arc<Pods>,
+    /// Templates.
+    pub(super) library: Library,
+    /// The key of the object that runs the cluster, and the notes that it has from now on; `None` where nothing is
+    /// made or changed.
+    pub(super) runs: Option<(Key, PlatformNotes)>,
+}
+
+impl ObjectWorld {
+    fn note(&self, key: &Key, ledger: &Ledger) -> Result<()> {
+        match &self.runs {
+            Some((runs, notes)) if runs == key => ledger.note_platform(key, notes.clone()),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl World for ObjectWorld {
+    async fn observe(&self, _known: &ClusterState) -> Result<Observed> {
+        Ok(Observed { resources: self.pods.provider().observe(self.pods.scope()).await?, ..Observed::default() })
+    }
+
+    async fn perform(&self, operation: &Operation, ledger: &Ledger) -> Result<()> {
+        let tag = self.pods.scope().tag(&operation.key);
+        match &operation.action {
+            Action::Acquire { request } => {
+                let acquired = self.pods.provider().acquire(&tag, request, ledger).await?;
+                ledger.exists(&operation.key, &acquired.id).await?;
+                self.note(&operation.key, ledger)?;
+                self.pods.provider().wait_usable(&tag, request, &acquired.id).await
+            }
+            Action::Await { request, id } => self.pods.provider().wait_usable(&tag, request, id).await,
+            Action::Update { request, id } => {
+                self.pods.platform()?.update(&tag, request, id).await?;
+                self.note(&operation.key, ledger)?;
+                self.pods.provider().wait_usable(&tag, request, id).await
+            }
+            Action::Release { resource } => self.pods.provider().release(self.pods.scope(), resource).await,
+            Action::Prepare { .. }
+            | Action::SetFirewall { .. }
+            | Action::Fill { .. }
+            | Action::Deploy { .. }
+            | Action::StopProject { .. }
+            | Action::Clean { .. } => Err(Error::new(ErrorKind::Unsupported, operation.action.name())
+                .because("a cluster on a platform has no hosts")),
+        }
+    }
+
+    fn consistency_delay(&self) -> Duration {
+        self.pods.provider().capability().consistency_delay
+    }
+}

@@ -1,0 +1,9 @@
+//! The provider `kubernetes` on a real Kubernetes with KubeRay (`testbed/kube`).
+
+mod contract;
+mod crash;
+mod losses;
+mod manifests;
+mod testbed;
+mod trouble;
+mod whole;

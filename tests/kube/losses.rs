@@ -1,0 +1,93 @@
+//! What is lost while a cluster runs: a worker, the head, the API server.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::testbed::{self, kubectl, nothing_is_left, place, turn};
+use crate::support::{TestEnv, dashboard_lists_nodes_in_a_browser, until};
+
+/// A task that is lost is run again; the first time it says where it runs, so that its worker can be deleted.
+const RESUMES: &str = "import os, socket, time, ray
+ray.init()
+@ray.remote(num_gpus=1, max_retries=3)
+def step():
+    print('running on', socket.gethostname(), flush=True)
+    time.sleep(25)
+    return socket.gethostname()
+print('done by', ray.get(step.remote()))
+";
+
+/// A program that runs until this is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether Ray's dashboard answers at an address.
+fn answers(address: &str) -> bool {
+    let Ok(mut stream) = TcpStream::connect(address) else { return false };
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+    let request = "GET /api/gcs_healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let mut answer = String::new();
+    stream.write_all(request.as_bytes()).is_ok()
+        && stream.read_to_string(&mut answer).is_ok()
+        && answer.contains("200 OK")
+}
+
+#[test]
+#[ignore = "testbed"]
+fn a_lost_worker_and_a_lost_head_are_survived() {
+    let _turn = turn();
+    let env = TestEnv::new();
+    let workers = json!([{ "name": "gpu", "count": 1, "cpus": 1, "gpus": 1 }]);
+    let spec = testbed::spec(&env, "lost", &testbed::settings("ada", &json!({})), &workers, &json!({}));
+    env.run(&["up", "--yes", "--at", &place("ada"), &spec]).exits(0);
+    dashboard_lists_nodes_in_a_browser(&env, "lost", 2);
+
+    // A worker that is deleted while its task runs: KubeRay makes another, and Ray runs the task there.
+    let job = ["job", "submit", "-c", "lost", "--", "python", "-c", RESUMES];
+    let mut command = env.command(&job);
+    let mut job = Running(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let mut lines = BufReader::new(job.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let at = lines.find(|line| line.contains("running on lost-")).unwrap();
+    let worker = at.rsplit("running on ").next().unwrap().split_whitespace().next().unwrap().to_owned();
+    kubectl(&["-n", "team-a", "delete", "pod", &worker, "--grace-period=0", "--force"]);
+    let done = lines.find(|line| line.contains("done by lost-")).unwrap();
+    assert!(!done.contains(&worker), "{done}");
+    assert!(job.0.wait().unwrap().success());
+    let again = env.run(&["verify", "-c", "lost"]).exits(0);
+    assert!(!again.stdout.contains(&worker), "{}", again.stdout);
+
+    // A head that is deleted: the forwarded port leads to the new one.
+    let mut command = env.command(&["port-forward", "-c", "lost", "head:8265"]);
+    let mut forward = Running(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let address = BufReader::new(forward.0.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+    assert!(answers(&address));
+    let head = kubectl(&["-n", "team-a", "get", "pods", "-l", "ray.io/node-type=head", "-o", "name"]);
+    kubectl(&["-n", "team-a", "delete", head.trim(), "--grace-period=0", "--force"]);
+    let _ = env.run(&["status", "-c", "lost"]);
+    until("the same port answers from the new head", 120, || answers(&address).then_some(()));
+    env.run(&["up", "--yes", &spec]).exits(0).prints("ready:");
+    drop(forward);
+
+    // The API server is restarted in the middle of a change: `up` goes on.
+    let more = json!([{ "name": "gpu", "count": 1, "cpus": 2, "gpus": 1 }]);
+    let spec = testbed::spec(&env, "lost", &testbed::settings("ada", &json!({})), &more, &json!({}));
+    let mut command = env.command(&["up", "--yes", &spec]);
+    let up = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    testbed::inside("pkill -9 -x kube-apiserver");
+    let up = up.wait_with_output().unwrap();
+    assert!(up.status.success(), "`up` ended with the API server: {}", String::from_utf8_lossy(&up.stderr));
+    env.run(&["up", "--yes", &spec]).exits(0).prints("nothing was changed");
+    env.run(&["down", "--yes", "-c", "lost"]).exits(0);
+    nothing_is_left();
+}

@@ -1,0 +1,196 @@
+//! What goes wrong on a Kubernetes cluster, and what is said of it.
+
+use serde_json::{Value, json};
+
+use super::testbed::{self, kubectl, nothing_is_left, place, turn};
+use crate::support::{TestEnv, until};
+
+/// What cannot come is said while it is waited for, with what to do; the cluster stays and can be removed.
+#[test]
+#[ignore = "testbed"]
+fn pods_that_cannot_run_are_explained() {
+    let _turn = turn();
+    let env = TestEnv::new();
+    for (name, workers, more, says) in [
+        ("many", json!({ "gpus": 3 }), json!({ "wait": "5s" }), "Insufficient nvidia.com/gpu"),
+        (
+            "picky",
+            json!({}),
+            json!({ "wait": "5s", "pods": { "memory": "1Gi", "cpu": "100m", "node_selector": { "pool": "none" } } }),
+            "node affinity/selector",
+        ),
+        (
+            "image",
+            json!({}),
+            json!({ "wait": "60s", "pods": { "memory": "1Gi", "cpu": "100m", "image": "lab/none:1" } }),
+            "cannot be pulled",
+        ),
+    ] {
+        let spec = testbed::spec(&env, name, &testbed::settings("ada", &more), &workers, &json!({}));
+        let up = env.run(&["up", "--yes", "--at", &place("ada"), &spec]);
+        assert!(![Some(0)].contains(&up.code) && up.stderr.contains(says), "{name}: {}", up.stderr);
+        env.run(&["down", "--yes", "-c", name]).exits(0);
+    }
+    nothing_is_left();
+}
+
+/// Rights that are missing are named before anything is made.
+#[test]
+#[ignore = "testbed"]
+fn a_missing_right_is_named() {
+    let _turn = turn();
+    let env = TestEnv::new();
+    let mut settings = testbed::settings("ada", &json!({}));
+    settings["namespace"] = json!("team-b");
+    let spec = testbed::spec(&env, "foreign", &settings, &json!({}), &json!({}));
+    let there = place("ada").replace("team-a", "team-b");
+    let up = env.run(&["up", "--yes", "--at", &there, &spec]).exits(1);
+    assert!(up.stderr.contains("create rayclusters.ray.io"), "{}", up.stderr);
+    env.run(&["list"]).exits(0);
+    nothing_is_left();
+}
+
+/// Undoes something when the test ends, passed or not.
+struct After<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for After<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// A quota, and a taint: why pods do not come, and a toleration to paste, which works.
+#[test]
+#[ignore = "testbed"]
+fn a_quota_and_a_taint_are_explained() {
+    let _turn = turn();
+    let env = TestEnv::new();
+    let at = place("ada");
+    let brief = testbed::settings("ada", &json!({ "wait": "20s" }));
+    let quota = ["-n", "team-a", "create", "quota", "few", "--hard=pods=1"];
+    kubectl(&quota);
+    let spec = testbed::spec(&env, "quota", &brief, &json!([{ "name": "cpu", "count": 1, "cpus": 1 }]), &json!({}));
+    let up = env.run(&["up", "--yes", "--at", &at, &spec]);
+    assert!(up.code != Some(0) && up.stderr.contains("exceeded quota: few"), "{:?} {}", up.code, up.stderr);
+    assert!(up.stderr.contains("kubectl describe resourcequota"), "{}", up.stderr);
+    env.run(&["down", "--yes", "-c", "quota"]).exits(0);
+    kubectl(&["-n", "team-a", "delete", "quota", "few"]);
+
+    let node = testbed::testbed()["node"].as_str().unwrap();
+    kubectl(&["taint", "node", node, "nodepool=gpu-platform:NoSchedule", "--overwrite"]);
+    let _untaint = After(|| {
+        kubectl(&["taint", "node", node, "nodepool-"]);
+    });
+    let spec = testbed::spec(&env, "taint", &brief, &json!({ "count": 0 }), &json!({}));
+    let up = env.run(&["up", "--yes", &spec]).exits(7);
+    let pasted = "tolerations: [{key: nodepool, operator: Equal, value: gpu-platform}]";
+    assert!(up.stderr.contains("untolerated taint"), "{}", up.stderr);
+    assert!(up.stderr.contains(pasted), "{}", up.stderr);
+    let tolerates = json!({ "tolerations": [{ "key": "nodepool", "operator": "Equal", "value": "gpu-platform" }] });
+    let mut settings = testbed::settings("ada", &json!({}));
+    settings["pods"].as_object_mut().unwrap().extend(tolerates.as_object().unwrap().clone());
+    let spec = testbed::spec(&env, "taint", &settings, &json!({ "count": 0 }), &json!({}));
+    env.run(&["up", "--yes", &spec]).exits(0).prints("ready:");
+    env.run(&["down", "--yes", "-c", "taint"]).exits(0);
+    nothing_is_left();
+}
+
+/// Somebody else has changed the same field: their change is not overwritten, and they are named. A finalizer that
+/// nobody removes is named by `down`, and the next `down` goes on.
+#[test]
+#[ignore = "testbed"]
+fn a_conflict_and_a_stuck_finalizer_are_named() {
+    let _turn = turn();
+    let env = TestEnv::new();
+    let spec_with = |idle: &str| {
+        testbed::spec(
+            &env,
+            "both",
+            &testbed::settings("ada", &json!({ "idle_timeout": idle })),
+            &json!([{ "name": "cpu", "min": 0, "max": 1, "cpus": 1 }]),
+            &json!({}),
+        )
+    };
+    env.run(&["up", "--yes", "--at", &place("ada"), &spec_with("60s")]).exits(0);
+    let name = kubectl(&["-n", "team-a", "get", "rayclusters", "-o", "name"]).trim().to_owned();
+    let patch = r#"{"spec":{"autoscalerOptions":{"idleTimeoutSeconds":77}}}"#;
+    kubectl(&["-n", "team-a", "patch", &name, "--type=merge", "--field-manager=somebody", "-p", patch]);
+    let up = env.run(&["up", "--yes", &spec_with("90s")]).exits(1);
+    assert!(up.stderr.contains("conflict with \"somebody\""), "{}", up.stderr);
+    let idle = ["-n", "team-a", "get", &name, "-o", "jsonpath={.spec.autoscalerOptions.idleTimeoutSeconds}"];
+    assert_eq!(kubectl(&idle), "77", "somebody's value stays");
+
+    let stuck = r#"{"metadata":{"finalizers":["example.org/stuck"]}}"#;
+    kubectl(&["-n", "team-a", "patch", &name, "--type=merge", "-p", stuck]);
+    let down = env.run(&["down", "--yes", "-c", "both"]);
+    assert!(down.code != Some(0) && down.stderr.contains("example.org/stuck"), "{:?} {}", down.code, down.stderr);
+    let freed = r#"{"metadata":{"finalizers":null}}"#;
+    kubectl(&["-n", "team-a", "patch", &name, "--type=merge", "-p", freed]);
+    env.run(&["down", "--yes", "-c", "both"]).exits(0);
+    nothing_is_left();
+}
+
+/// What is wrong with the way in: each says what it is, and makes nothing.
+#[test]
+#[ignore = "testbed"]
+fn a_wrong_way_in_is_explained() {
+    let _turn = turn();
+    let env = TestEnv::new();
+    let good = std::fs::read_to_string(testbed::testbed()["users"]["ada"].as_str().unwrap()).unwrap();
+    let good: Value = serde_yaml::from_str(&good).unwrap();
+    let with = |path: &str, value: Value| {
+        let mut other = good.clone();
+        *other.pointer_mut(path).unwrap() = value;
+        other
+    };
+    let plugin = json!({ "apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-plugin", "interactiveMode": "Never" });
+    for (name, kubeconfig, namespace, says) in [
+        (
+            "away",
+            with("/clusters/0/cluster/server", json!("https://127.0.0.1:1")),
+            "team-a",
+            "does the API server of this context answer?",
+        ),
+        ("expired", with("/users/0/user", json!({ "token": "expired" })), "team-a", "log in again"),
+        ("plugin", with("/users/0/user", json!({ "exec": plugin })), "team-a", "no-such-plugin"),
+        ("nowhere", good.clone(), "nowhere", "you may not: create rayclusters.ray.io"),
+        ("context", good.clone(), "team-a", "no-such-context"),
+    ] {
+        let path = env.write(&format!("{name}.kubeconfig"), &kubeconfig.to_string()).display().to_string();
+        let mut settings = testbed::settings("ada", &json!({ "kubeconfig": path, "namespace": namespace }));
+        if name == "context" {
+            settings["context"] = json!("no-such-context");
+        }
+        let spec = testbed::spec(&env, name, &settings, &json!({ "count": 0 }), &json!({}));
+        let plan = env.run(&["plan", &spec]);
+        assert!(plan.code != Some(0) && plan.stderr.contains(says), "{name}: {:?} {}", plan.code, plan.stderr);
+    }
+    // As an administrator, who may do everything in a namespace that is not there.
+    let admin = json!({ "kubeconfig": testbed::testbed()["kubeconfig"], "namespace": "nowhere" });
+    let spec = testbed::spec(&env, "admin", &testbed::settings("ada", &admin), &json!({ "count": 0 }), &json!({}));
+    let plan = env.run(&["plan", &spec]);
+    assert!(
+        plan.code != Some(0) && plan.stderr.contains("kubectl create namespace"),
+        "{:?} {}",
+        plan.code,
+        plan.stderr
+    );
+    nothing_is_left();
+}
+
+/// Without the operator's custom resources, `plan` and `doctor` say what to install, and who does it.
+#[test]
+#[ignore = "testbed"]
+fn a_cluster_without_the_operator_is_recognised() {
+    let _turn = turn();
+    let env = TestEnv::new();
+    let spec = testbed::spec(&env, "none", &testbed::settings("ada", &json!({})), &json!({ "count": 0 }), &json!({}));
+    kubectl(&["delete", "crd", "rayclusters.ray.io"]);
+    let installed = After(|| testbed::install("v1.6.2"));
+    let words = "this Kubernetes cluster has no KubeRay operator";
+    until("the operator is missed", 30, || env.run(&["plan", &spec]).stderr.contains(words).then_some(()));
+    let plan = env.run(&["plan", &spec]);
+    assert!(plan.stderr.contains("an administrator installs it: helm repo add kuberay"), "{}", plan.stderr);
+    drop(installed);
+    until("the operator is there again", 60, || (env.run(&["plan", &spec]).code == Some(0)).then_some(()));
+}

@@ -1,0 +1,82 @@
+//! From a spec to a verified cluster and back to nothing, as a user of one namespace.
+
+use serde_json::json;
+
+use super::testbed::{self, kubectl, nothing_is_left, place, testbed, turn};
+use crate::support::{TestEnv, dashboard_wants_its_token};
+
+#[test]
+#[ignore = "testbed"]
+fn a_cluster_is_brought_up_changed_stopped_and_removed() {
+    let _turn = turn();
+    let env = TestEnv::new();
+    let gpu = json!({ "name": "gpu", "count": 1, "cpus": 1, "gpus": 1 });
+    let cpu = json!({ "name": "cpu", "min": 0, "max": 2, "cpus": 1, "resources": { "fast": 2 } });
+    let settings = testbed::settings("ada", &json!({}));
+    let spec = testbed::spec(&env, "demo", &settings, &json!([gpu, cpu]), &json!({}));
+    // A file does not choose the place of a first cluster.
+    env.run(&["up", "--yes", &spec]).exits(2).says("--at");
+    let up = env.run(&["up", "--yes", "--at", &place("ada"), &spec]).exits(0).prints("ready:");
+    println!("{}", up.stderr);
+    assert!(up.stdout.contains("CUDA: 1 MiB written and read back"), "{}", up.stdout);
+    assert!(up.stderr.contains("token enforced"), "{}", up.stderr);
+    env.run(&["up", "--yes", &spec]).exits(0).prints("nothing was changed");
+    env.run(&["status", "-c", "demo"]).exits(0).prints("ready");
+    env.run(&["verify", "-c", "demo"]).exits(0);
+
+    // Jobs: one on the GPU, and one for which Ray's autoscaler makes a worker.
+    let program =
+        "import ray; ray.init(); print('on', ray.get(ray.remote(num_gpus=1)(lambda: ray.get_gpu_ids()).remote()))";
+    env.run(&["job", "submit", "-c", "demo", "--", "python", "-c", program]).exits(0).prints("on [");
+    let program =
+        "import ray; ray.init(); print('fast', ray.get(ray.remote(resources={'fast': 1})(lambda: 7).remote()))";
+    env.run(&["job", "submit", "-c", "demo", "--", "python", "-c", program]).exits(0).prints("fast 7");
+    let there = env.run(&["exec", "-c", "demo", "--host", "head", "--", "sh", "-c", "id -u; exit 3"]);
+    assert_eq!((there.code, there.stdout.trim()), (Some(3), "1000"), "{}", there.stderr);
+    after_ready(&env);
+    dashboard_wants_its_token(&env, "demo");
+
+    // What differs is changed, and nothing else.
+    let pods = || kubectl(&["-n", "team-a", "get", "pods", "-l", "ray.io/node-type=head", "-o", "name"]);
+    let head = pods();
+    let more = json!({ "groups": { "gpu": { "labels": { "changed": "yes" } } } });
+    let gpu = json!({ "name": "gpu", "count": 1, "cpus": 1, "gpus": 1 });
+    let cpu = json!({ "name": "cpu", "min": 0, "max": 2, "cpus": 1, "resources": { "fast": 2 } });
+    let spec = testbed::spec(&env, "demo", &testbed::settings("ada", &more), &json!([gpu, cpu]), &json!({}));
+    env.run(&["plan", &spec]).exits(0).prints("1 worker of the group gpu");
+    env.run(&["up", "--yes", &spec]).exits(0).prints("1 operation");
+    assert_eq!(pods(), head, "the head stays");
+
+    env.run(&["stop", "-c", "demo"]).exits(0);
+    assert_eq!(kubectl(&["-n", "team-a", "get", "pods", "-o", "name"]), "");
+    env.run(&["status", "-c", "demo"]).prints("stopped");
+    env.run(&["up", "--yes", &spec]).exits(0).prints("ready:");
+    let down = env.run(&["down", "--yes", "-c", "demo"]).exits(0).prints("nothing of demo is left");
+    println!("{}{}", down.stdout, down.stderr);
+    nothing_is_left();
+    assert_eq!(testbed()["gpus"], 2);
+}
+
+/// Files, logs, ports and shells, with the commands that every cluster has.
+fn after_ready(env: &TestEnv) {
+    let lines: String = (0..200_000).map(|number| format!("line {number}\n")).collect();
+    std::fs::create_dir_all(env.work().join("data/deep")).unwrap();
+    let _ = env.write("data/numbers.txt", &lines);
+    let _ = env.write("data/deep/x.txt", "x");
+    env.run(&["cp", "-c", "demo", "data", "head:"]).exits(0);
+    env.run(&["exec", "-c", "demo", "--host", "head", "--", "wc", "-l", "/data/data/numbers.txt"])
+        .exits(0)
+        .prints("200000");
+    env.run(&["cp", "-c", "demo", "head:data/numbers.txt", "back.txt"]).exits(0);
+    assert_eq!(std::fs::read_to_string(env.work().join("back.txt")).unwrap(), lines);
+    env.run(&["cp", "-c", "demo", "head:none", "."]).exits(1).says("does not exist there");
+    let _ = env.write("data/deep/x.txt", "changed");
+    let _ = env.write("data/more.txt", "more");
+    env.run(&["sync", "-c", "demo", "data/", "head:data/"]).exits(0);
+    let there = env.run(&["ssh", "-c", "demo", "--", "cat", "/data/data/deep/x.txt", "/data/data/more.txt"]).exits(0);
+    assert_eq!(there.stdout, "changedmore");
+    assert_eq!(env.run(&["ssh", "-c", "demo", "--", "sh", "-c", "exit 5"]).code, Some(5));
+    env.run(&["logs", "-c", "demo", "head", "-n", "5"]).exits(0);
+    env.run(&["logs", "-c", "demo", "nobody"]).exits(6).says("there are: head, ");
+    env.run(&["logs", "-c", "demo", "head", "--previous"]).exits(1).says("previous");
+}
