@@ -90,11 +90,15 @@ fn a_run_leaves_its_output_and_nothing_else() {
     let _turn = turn();
     let env = TestEnv::new();
     let workers = json!([{ "name": "cpu", "count": 1, "cpus": 1 }]);
-    let spec = testbed::spec(&env, "once", &testbed::settings("ada", &json!({})), &workers, &json!({}));
+    kubectl(&["-n", "team-a", "create", "secret", "generic", "words", "--from-literal=WORD=made"]);
+    let mut settings = testbed::settings("ada", &json!({}));
+    settings["pods"]["secrets"] = json!(["words"]);
+    let spec = testbed::spec(&env, "once", &settings, &workers, &json!({}));
     let place = place("ada");
-    let command = ["sh", "-c", "echo made by $(id -u) >$GPUCL_DATA/out.txt"];
+    let command = ["sh", "-c", "echo $WORD by $(id -u) >$GPUCL_DATA/out.txt"];
     let run = [&["run", "--yes", "--at", &place, &spec, "--fetch", "out.txt", "--"], command.as_slice()].concat();
     env.run(&run).exits(0);
     assert_eq!(std::fs::read_to_string(env.work().join("out.txt")).unwrap(), "made by 1000\n");
+    kubectl(&["-n", "team-a", "delete", "secret", "words"]);
     nothing_is_left();
 }
