@@ -45,7 +45,7 @@ fn a_cluster_without_state_is_found_by_its_tag() {
     assert!(kill_when(&env, &["up", "--yes", "--at", &place("ada"), &spec], &folder, ("exists", "raycluster", "")));
     std::fs::remove_dir_all(&folder).unwrap();
     let listed = env.run(&["gc", "--provider", "kubernetes"]).exits(0);
-    assert!(listed.stderr.contains("`--yes` deletes 3 resources"), "{}{}", listed.stdout, listed.stderr);
+    assert!(listed.stderr.contains("--yes` deletes 3 resources"), "{}{}", listed.stdout, listed.stderr);
     env.run(&["gc", "--yes", "--provider", "kubernetes"]).exits(0).prints("deleted 3 resources");
     nothing_is_left();
 }
