@@ -92,6 +92,9 @@ pub(super) struct PodSettings {
     /// The secrets with which its image is pulled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) image_pull_secrets: Vec<String>,
+    /// Secrets of the namespace, whose keys are environment variables of all that runs in the pods.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) secrets: Vec<String>,
     /// More labels of the pods.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) labels: BTreeMap<String, String>,
@@ -120,6 +123,7 @@ impl PodSettings {
             priority_class: either(&self.priority_class, &all.priority_class),
             service_account: either(&self.service_account, &all.service_account),
             image_pull_secrets: [all.image_pull_secrets.as_slice(), &self.image_pull_secrets].concat(),
+            secrets: [all.secrets.as_slice(), &self.secrets].concat(),
             labels,
             mounts: [all.mounts.as_slice(), &self.mounts].concat(),
         }

@@ -220,14 +220,14 @@ impl Platform for Kubernetes {
         self.read_logs(member, options, on_line).await
     }
 
-    async fn delete_member(&self, scope: &Scope, member: &str) -> Result<()> {
+    async fn kill(&self, scope: &Scope, member: &str) -> Result<()> {
         let place = self.place().await?;
         let pods = self.pods(place, &object_name(scope)).await?;
         let pod = pods.iter().find(|pod| pod.name() == member);
         let pod = pod.ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("delete the pod {member}"))
+            Error::new(ErrorKind::NotFound, format!("kill the pod {member}"))
                 .because("the cluster has none of that name")
         })?;
-        wait::delete_pod(place, pod).await
+        wait::delete_pod(place, pod, Some(0)).await
     }
 }

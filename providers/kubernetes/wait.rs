@@ -29,6 +29,8 @@ const GONE: Duration = Duration::from_secs(120);
 const AWAY: Duration = Duration::from_secs(180);
 /// How long an API server that has just started refuses everybody: it has not read the roles yet.
 const STARTING: Duration = Duration::from_secs(30);
+/// The first pause until an object is gone: most go at once.
+const FIRST_PAUSE: Duration = Duration::from_millis(30);
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -54,7 +56,7 @@ impl Kubernetes {
             }
             for pod in stale {
                 self.context.events.note(format!("{}: made again, since its settings have changed", pod.name()));
-                delete_pod(place, pod).await?;
+                delete_pod(place, pod, None).await?;
             }
             let mut troubles = self.troubles(place, &cluster, &pods).await;
             for (_, trouble) in troubles.iter_mut().filter(|(_, trouble)| trouble.is_of_unnamed_taints()) {
@@ -116,6 +118,7 @@ impl Kubernetes {
     pub(super) async fn wait_gone(&self, place: &Place, kind: Kind, name: &str, id_before: &str) -> Result<()> {
         let begun = Instant::now();
         let mut outage = Outage::none(&self.context.events);
+        let mut pause = FIRST_PAUSE;
         loop {
             let Some(found) = outage.bridged(place.get(kind, name).await).await? else { continue };
             let Some(found) = found.filter(|found| id(found) == id_before) else { return Ok(()) };
@@ -131,7 +134,8 @@ impl Kubernetes {
                         .hint("who added a finalizer must remove it: the operator that it belongs to, if that runs"),
                 });
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(pause).await;
+            pause = (2 * pause).min(PAUSE);
         }
     }
 }
@@ -177,12 +181,13 @@ impl<'a> Outage<'a> {
     }
 }
 
-/// Deletes a pod if it is still the same.
-pub(super) async fn delete_pod(place: &Place, pod: &Pod) -> Result<()> {
+/// Deletes a pod if it is still the same; its programs have so many seconds to end, or as many as its settings say.
+pub(super) async fn delete_pod(place: &Place, pod: &Pod, grace: Option<u32>) -> Result<()> {
     let api: Api<ApiPod> = place.others();
     let name = pod.name();
     let only = Preconditions { uid: Some(pod.id()), resource_version: None };
-    let params = DeleteParams::default().preconditions(only);
+    let mut params = DeleteParams::default().preconditions(only);
+    params.grace_period_seconds = grace;
     let once = || async {
         match api.delete(&name, &params).await {
             Ok(_) => Ok(()),

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
 
 use etcetera::BaseStrategy as _;
+use tokio::task::JoinHandle;
 
 use super::command_error::usage;
 use super::global::{Format, Global};
@@ -33,7 +36,12 @@ pub(crate) struct App {
     /// The working folder.
     pub(crate) here: PathBuf,
     environment: BTreeMap<OsString, OsString>,
+    /// The tasks that show the events of commands without a run.
+    showing: Mutex<Vec<JoinHandle<()>>>,
 }
+
+/// How long events of a command that has ended may take to be shown.
+const SHOWN_WITHIN: Duration = Duration::from_millis(50);
 
 impl App {
     /// Reads the environment, once.
@@ -63,6 +71,7 @@ impl App {
             here,
             paths,
             environment,
+            showing: Mutex::default(),
         })
     }
 
@@ -77,6 +86,7 @@ impl App {
             here: paths.state.clone(),
             paths,
             environment: BTreeMap::new(),
+            showing: Mutex::default(),
         }
     }
 
@@ -214,7 +224,7 @@ impl App {
     pub(crate) fn plain_events(&self) -> crate::event::Bus {
         let (bus, mut inbox) = crate::event::Bus::new();
         let ui = self.ui;
-        tokio::spawn(async move {
+        let showing = tokio::spawn(async move {
             while let Some(event) = inbox.recv().await {
                 match event {
                     crate::event::EventKind::Note { message } => ui.status(message),
@@ -223,6 +233,9 @@ impl App {
                 }
             }
         });
+        if let Ok(mut all) = self.showing.lock() {
+            all.push(showing);
+        }
         bus
     }
 
@@ -233,6 +246,13 @@ impl App {
                 self.ui.error_line(&format!("warning: {message}"));
             }
         }
+    }
+
+    /// Waits until the events of a command that has ended are shown.
+    pub(crate) async fn shown(&self) {
+        let all = self.showing.lock().map(|mut all| std::mem::take(&mut *all)).unwrap_or_default();
+        // A sender that is still held somewhere must not hold up the end.
+        let _ = tokio::time::timeout(SHOWN_WITHIN, futures_util::future::join_all(all)).await;
     }
 
     /// `--output json` was given.

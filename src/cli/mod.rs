@@ -52,7 +52,11 @@ pub fn main() -> ExitCode {
         if !changes && !is_agent {
             app.revive_watchers();
         }
-        let code = runtime.block_on(arguments.command.run(&app));
+        let code = runtime.block_on(async {
+            let code = arguments.command.run(&app).await;
+            app.shown().await;
+            code
+        });
         // A background read (terminal, log follow) must not delay the exit.
         runtime.shutdown_background();
         if changes {

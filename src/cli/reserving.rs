@@ -28,6 +28,12 @@ pub(crate) struct ProviderArgs {
     /// The login machine of a Slurm cluster: NAME or USER@NAME, or `local`
     #[arg(long, value_name = "NAME")]
     login: Option<String>,
+    /// The context of your kubeconfig
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// The namespace on a Kubernetes cluster
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<String>,
 }
 
 impl ProviderArgs {
@@ -39,6 +45,8 @@ impl ProviderArgs {
             ("project", &self.project),
             ("cloud", &self.cloud),
             ("login", &self.login),
+            ("context", &self.context),
+            ("namespace", &self.namespace),
         ];
         all.iter().filter_map(|(name, value)| value.as_ref().map(|value| format!(" --{name} {value}"))).collect()
     }
@@ -55,9 +63,14 @@ impl ProviderArgs {
             None => only_one()?,
         };
         let mut settings = Map::new();
-        for (key, value) in
-            [("site", &self.site), ("project", &self.project), ("cloud", &self.cloud), ("host", &self.login)]
-        {
+        for (key, value) in [
+            ("site", &self.site),
+            ("project", &self.project),
+            ("cloud", &self.cloud),
+            ("host", &self.login),
+            ("context", &self.context),
+            ("namespace", &self.namespace),
+        ] {
             settings.extend(value.clone().map(|value| (key.to_owned(), Value::String(value))));
         }
         Ok(LeaseSource { provider, settings: Value::Object(settings), place: String::new() })

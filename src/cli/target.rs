@@ -86,8 +86,9 @@ impl Target {
         let access = self.access()?;
         let token = self.token()?;
         if let Some(pods) = self.pods(app)? {
+            let names = pods.names().await?;
             let bridge = Bridge::open(pods, Far::head(DASHBOARD_PORT), 0).await?;
-            let client = Client::new(format!("http://{}", bridge.local()), token);
+            let client = Client::new(format!("http://{}", bridge.local()), token).with_names(names);
             return Ok(RayClient { client, _way: ClientWay::Bridge(bridge) });
         }
         let Some(head) = self.head(app).await? else {

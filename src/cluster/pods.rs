@@ -1,5 +1,6 @@
 //! The nodes of a cluster on a platform, and ways to them.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +69,13 @@ impl Pods {
         self.platform()?.members(&self.scope).await
     }
 
+    /// The nodes' short names, by their addresses.
+    pub async fn names(&self) -> Result<BTreeMap<String, String>> {
+        let members = self.members().await?;
+        let name = |member: &Member| Some((member.address.clone()?, short(&self.scope, member)));
+        Ok(members.iter().filter_map(name).collect())
+    }
+
     /// The node of this name: `head`, the platform's own name, or the end of it that only one has.
     pub async fn named(&self, name: &str) -> Result<Member> {
         let members = self.members().await?;
@@ -85,6 +93,16 @@ impl Pods {
                     .hint(format!("there are: {}", known.join(", "))))
             }
         }
+    }
+
+    /// The worker of this name.
+    pub async fn worker(&self, name: &str) -> Result<Member> {
+        let member = self.named(name).await?;
+        if member.is_head {
+            return Err(Error::new(ErrorKind::Usage, format!("kill {name}"))
+                .because("the head is not a worker: without it there is no cluster"));
+        }
+        Ok(member)
     }
 
     /// A node as a host that runs programs.

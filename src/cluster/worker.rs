@@ -27,6 +27,11 @@ pub async fn by_hand(settings: &Settings, name: &ClusterName, worker: &Key, by_h
 /// If there is none of that name, with a near one; if it is the head; if the cluster does not run.
 pub fn named(state: &ClusterState, name: &str, doing: &str) -> Result<NodeSpec> {
     let doing = format!("{doing} {name}");
+    if state.platform().is_some() {
+        return Err(Error::new(ErrorKind::Unsupported, doing)
+            .because("the platform decides which workers run")
+            .hint("change `count`, `min` or `max` in the spec, then `gpucl up`"));
+    }
     let running = || state.projects().any(|(_, project)| !project.stopped && !project.nodes.is_empty());
     if !running() {
         return Err(not_running(state));

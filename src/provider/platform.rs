@@ -180,6 +180,6 @@ pub trait Platform: Send + Sync {
         on_line: &mut (dyn for<'line> FnMut(&'line str) + Send),
     ) -> Result<()>;
 
-    /// Deletes one node; the platform makes another where its group wants one.
-    async fn delete_member(&self, scope: &Scope, member: &str) -> Result<()>;
+    /// Ends one node without warning; the platform makes another where its group wants one.
+    async fn kill(&self, scope: &Scope, member: &str) -> Result<()>;
 }

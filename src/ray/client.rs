@@ -1,5 +1,6 @@
 //! The client: one address, one token, and a timeout on every call.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ const STATUS_HINT: &str = "is the cluster up? `gpucl status`";
 pub struct Client {
     base: String,
     token: SecretString,
+    /// The names of nodes that have none of ours, by their addresses.
+    pub(super) names: BTreeMap<String, String>,
     // Building fails only if the system does; the first call reports it, so that `new` is infallible.
     http: std::result::Result<reqwest::Client, String>,
 }
@@ -69,7 +72,12 @@ impl Client {
             .connect_timeout(CONNECT_LIMIT)
             .build()
             .map_err(|error| error.to_string());
-        Self { base, token, http }
+        Self { base, token, names: BTreeMap::new(), http }
+    }
+
+    /// The same, with names for nodes that a platform has started, by their addresses.
+    pub fn with_names(self, names: BTreeMap<String, String>) -> Self {
+        Self { names, ..self }
     }
 
     /// The dashboard's address.

@@ -103,6 +103,11 @@ impl Client {
                 start_time: row.start_time_ms.and_then(|at| jiff::Timestamp::from_millisecond(at).ok()),
             })
             .collect();
+        for node in &mut nodes {
+            if let (None, Some(name)) = (node.given_name(), self.names.get(&node.address)) {
+                node.labels.insert(NAME_LABEL.to_owned(), name.clone());
+            }
+        }
         nodes.sort_by(|a, b| (!a.is_head, &a.node_id).cmp(&(!b.is_head, &b.node_id)));
         Ok(nodes)
     }

@@ -59,7 +59,10 @@ fn a_lost_worker_and_a_lost_head_are_survived() {
     let mut lines = BufReader::new(job.0.stdout.take().unwrap()).lines().map(Result::unwrap);
     let at = lines.find(|line| line.contains("running on lost-")).unwrap();
     let worker = at.rsplit("running on ").next().unwrap().split_whitespace().next().unwrap().to_owned();
-    kubectl(&["-n", "team-a", "delete", "pod", &worker, "--grace-period=0", "--force"]);
+    env.run(&["worker", "list", "-c", "lost"]).exits(0).prints("gpu-worker-");
+    env.run(&["worker", "kill", "-c", "lost", &worker]).exits(0).prints("was killed");
+    env.run(&["worker", "kill", "-c", "lost", "head"]).exits(2).says("the head is not a worker");
+    env.run(&["worker", "stop", "-c", "lost", "gpu"]).exits(2).says("the platform decides which workers run");
     let done = lines.find(|line| line.contains("done by lost-")).unwrap();
     assert!(!done.contains(&worker), "{done}");
     assert!(job.0.wait().unwrap().success());

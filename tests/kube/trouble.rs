@@ -194,3 +194,19 @@ fn a_cluster_without_the_operator_is_recognised() {
     drop(installed);
     until("the operator is there again", 60, || (env.run(&["plan", &spec]).code == Some(0)).then_some(()));
 }
+
+/// An image with another Ray than the spec's runs, and is not ready.
+#[test]
+#[ignore = "testbed"]
+fn an_image_with_another_ray_is_not_ready() {
+    let _turn = turn();
+    let env = TestEnv::new();
+    let ray = json!({ "version": "2.59.0", "workers": { "count": 0 } });
+    let more = json!({ "ray": ray });
+    let spec = testbed::spec(&env, "other", &testbed::settings("ada", &json!({})), &json!({}), &more);
+    let up = env.run(&["up", "--yes", "--at", &place("ada"), &spec]);
+    let says = "the image has Ray 2.60.0, and the spec says 2.59.0";
+    assert!(up.code != Some(0) && up.stderr.contains(says), "{:?} {}", up.code, up.stderr);
+    env.run(&["down", "--yes", "-c", "other"]).exits(0);
+    nothing_is_left();
+}

@@ -77,6 +77,28 @@ fn after_ready(env: &TestEnv) {
     assert_eq!(there.stdout, "changedmore");
     assert_eq!(env.run(&["ssh", "-c", "demo", "--", "sh", "-c", "exit 5"]).code, Some(5));
     env.run(&["logs", "-c", "demo", "head", "-n", "5"]).exits(0);
+    let top = env.run(&["top", "-c", "demo"]).exits(0);
+    assert!(top.stdout.contains("gpu-worker"), "{}", top.stdout);
     env.run(&["logs", "-c", "demo", "nobody"]).exits(6).says("there are: head, ");
     env.run(&["logs", "-c", "demo", "head", "--previous"]).exits(1).says("previous");
+}
+
+/// One run: its output is here, and nothing of it is there.
+#[test]
+#[ignore = "testbed"]
+fn a_run_leaves_its_output_and_nothing_else() {
+    let _turn = turn();
+    let env = TestEnv::new();
+    let workers = json!([{ "name": "cpu", "count": 1, "cpus": 1 }]);
+    kubectl(&["-n", "team-a", "create", "secret", "generic", "words", "--from-literal=WORD=made"]);
+    let mut settings = testbed::settings("ada", &json!({}));
+    settings["pods"]["secrets"] = json!(["words"]);
+    let spec = testbed::spec(&env, "once", &settings, &workers, &json!({}));
+    let place = place("ada");
+    let command = ["sh", "-c", "echo $WORD by $(id -u) >$GPUCL_DATA/out.txt"];
+    let run = [&["run", "--yes", "--at", &place, &spec, "--fetch", "out.txt", "--"], command.as_slice()].concat();
+    env.run(&run).exits(0);
+    assert_eq!(std::fs::read_to_string(env.work().join("out.txt")).unwrap(), "made by 1000\n");
+    kubectl(&["-n", "team-a", "delete", "secret", "words"]);
+    nothing_is_left();
 }

@@ -1,5 +1,7 @@
 //! Nodes that die, or never answer.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use gpucl::util::process::{below, table};
 
 use super::tools::{SLEEPER, SPEC, down_leaves_nothing, kill, node_script, pids, runs, status, until};
@@ -41,16 +43,32 @@ fn a_port_that_is_taken_at_the_last_moment_costs_one_more_start() {
     let _turn = turn();
     let env = TestEnv::with_shared_ray();
     let _ = env.write("cluster.yaml", SPEC);
-    let first_claim = || {
-        let claims = env.root().join("run/gpucl").read_dir().ok()?.flatten().find_map(|one| {
-            let claims = one.path().join("ports").read_dir().or_else(|_| one.path().read_dir()).ok()?;
-            claims.flatten().filter_map(|claim| claim.file_name().to_str()?.parse::<u16>().ok()).min()
-        });
-        claims.and_then(|port| std::net::TcpListener::bind(("0.0.0.0", port)).ok())
+    // A claim is a file named after the first port of a block; of the head's, that is the GCS's.
+    let heads_claim = || {
+        let folders = env.root().join("run/gpucl").read_dir().ok()?.flatten().map(|one| one.path());
+        let claims = folders.filter_map(|folder| folder.join("ports").read_dir().or_else(|_| folder.read_dir()).ok());
+        let of_head = claims.flat_map(Iterator::flatten).find(|claim| {
+            std::fs::read_to_string(claim.path())
+                .is_ok_and(|text| text.split(' ').next().is_some_and(|tag| tag.ends_with("-head")))
+        })?;
+        let port = of_head.file_name().to_str()?.parse::<u16>().ok()?;
+        std::net::TcpListener::bind(("0.0.0.0", port)).ok()
     };
+    let done = AtomicBool::new(false);
     let (up, taken) = std::thread::scope(|threads| {
-        let stranger = threads.spawn(|| until("the ports were claimed", 60, first_claim));
-        (env.run(&["up"]), stranger.join().unwrap())
+        // It takes connections, and says nothing.
+        let stranger = threads.spawn(|| {
+            let taken = until("the ports were claimed", 60, heads_claim);
+            taken.set_nonblocking(true).unwrap();
+            while !done.load(Ordering::Relaxed) {
+                drop(taken.accept());
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            taken
+        });
+        let up = env.run(&["up"]);
+        done.store(true, Ordering::Relaxed);
+        (up, stranger.join().unwrap())
     });
     let port = taken.local_addr().unwrap().port();
     let _ = up

@@ -14,6 +14,7 @@ use crate::cluster::{self, NodeReport};
 use crate::engine::Cancel;
 use crate::error::Result;
 use crate::event::EventKind;
+use crate::host::Host as _;
 use crate::name::{ClusterName, Key};
 use crate::runtime::project::ByHand;
 use crate::spec::NodeSpec;
@@ -54,6 +55,14 @@ pub(crate) async fn run(app: &App, command: Command) -> anyhow::Result<u8> {
 
 async fn act(app: &App, worker: &str, act: ByHand) -> anyhow::Result<u8> {
     let target = Target::choose(app)?;
+    if let (Some(pods), ByHand::Kill) = (target.pods(app)?, act) {
+        let member = pods.worker(worker).await?;
+        pods.platform()?.kill(pods.scope(), &member.name).await?;
+        if !app.json() {
+            app.ui.data(format_args!("{} was killed; its group gets another one", pods.host(&member).name()));
+        }
+        return Ok(exit_code::DONE);
+    }
     let worker = cluster::named(&target.known.state, worker, act.name())?.key;
     let summary = by_hand(app, &target.name, &worker, act).await?;
     if !app.json() {
@@ -95,11 +104,17 @@ async fn list(app: &App) -> anyhow::Result<u8> {
     };
     let nodes: BTreeMap<String, NodeSpec> =
         known.state.started_nodes().into_iter().map(|node| (node.key.display_name(), node)).collect();
+    let has = |worker: &NodeReport| match known.state.platform() {
+        None => nodes.get(&worker.name).map(|node| Has { cpus: node.cpus, gpus: node.gpus, memory: Some(node.memory) }),
+        Some(platform) => {
+            let group = platform.groups.iter().find(|group| worker.group.as_ref() == Some(&group.name))?;
+            Some(Has { cpus: group.cpus.unwrap_or(1), gpus: group.gpus, memory: group.memory })
+        }
+    };
     let workers = known.report.nodes.iter().filter(|node| node.name != "head");
-    let workers: Vec<(&NodeReport, &NodeSpec)> =
-        workers.filter_map(|worker| Some((worker, nodes.get(&worker.name)?))).collect();
+    let workers: Vec<(&NodeReport, Has)> = workers.filter_map(|worker| Some((worker, has(worker)?))).collect();
     if app.json() {
-        workers.iter().for_each(|(worker, node)| app.ui.json(&as_json(worker, node)));
+        workers.iter().for_each(|(worker, has)| app.ui.json(&as_json(worker, has)));
         return Ok(exit_code::DONE);
     }
     if workers.is_empty() {
@@ -107,16 +122,16 @@ async fn list(app: &App) -> anyhow::Result<u8> {
         return Ok(exit_code::DONE);
     }
     let mut table = Table::new(&["worker", "group", "host", "state", "age", "cpu", "gpu", "memory"]);
-    for (worker, node) in workers {
+    for (worker, has) in workers {
         table.row([
             worker.name.clone(),
             worker.group.clone().unwrap_or_default(),
             worker.host.clone(),
             state(worker).to_owned(),
             worker.age_seconds.map(|age| human::short_duration(Duration::from_secs(age))).unwrap_or_default(),
-            node.cpus.to_string(),
-            node.gpus.to_string(),
-            human::bytes(node.memory),
+            has.cpus.to_string(),
+            has.gpus.to_string(),
+            has.memory.map(human::bytes).unwrap_or_default(),
         ]);
     }
     app.ui.data(table);
@@ -131,7 +146,15 @@ fn state(worker: &NodeReport) -> &str {
     }
 }
 
-fn as_json(worker: &NodeReport, node: &NodeSpec) -> serde_json::Value {
+/// What a worker has for tasks.
+struct Has {
+    cpus: u32,
+    gpus: u32,
+    /// In bytes, where the spec or the host says it.
+    memory: Option<u64>,
+}
+
+fn as_json(worker: &NodeReport, has: &Has) -> serde_json::Value {
     json!({
         "v": 1,
         "type": "worker",
@@ -142,8 +165,8 @@ fn as_json(worker: &NodeReport, node: &NodeSpec) -> serde_json::Value {
         "stopped_by_hand": worker.stopped_by_hand,
         "ended": worker.ended,
         "age_seconds": worker.age_seconds,
-        "cpus": node.cpus,
-        "gpus": node.gpus,
-        "memory": node.memory,
+        "cpus": has.cpus,
+        "gpus": has.gpus,
+        "memory": has.memory,
     })
 }

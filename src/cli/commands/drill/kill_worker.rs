@@ -57,6 +57,11 @@ pub(crate) struct Args {
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let target = Target::choose(app)?;
     let state = &target.known.state;
+    if state.platform().is_some() {
+        return Err(Error::new(ErrorKind::Unsupported, "run the drill")
+            .because("its checkpoints need a place that all nodes reach, and pods share none by themselves")
+            .into());
+    }
     let worker = args.worker.as_deref().map(|name| cluster::named(state, name, "kill")).transpose()?;
     has_a_place_for_checkpoints(state)?;
     let mut ends = Ends::listen()?;

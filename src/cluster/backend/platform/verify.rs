@@ -62,11 +62,19 @@ pub(super) async fn verify_cluster(world: &ObjectWorld, spec: &Spec, folder: &Pa
     };
     let bridge = Bridge::open(Arc::clone(&world.pods), Far::head(DASHBOARD_PORT), 0).await?;
     let client = Client::new(format!("http://{}", bridge.local()), token(folder)?);
-    let (nodes, refused, lines) = tokio::join!(
+    let (nodes, version, refused, lines) = tokio::join!(
         alive(&client, &members, spec.timeouts.ready.0),
+        client.version(),
         tokens(&client),
         probe(world, spec, &request, &members, head),
     );
+    // Head and workers of different versions do not even join; but all of them may be another than the spec's.
+    let found = version?.ray_version;
+    let saw = match found == spec.ray.version {
+        true => format!("Ray {found}"),
+        false => format!("the image has Ray {found}, and the spec says {}", spec.ray.version),
+    };
+    checks.passed("version", "head", found == spec.ray.version, saw);
     check_nodes(&mut checks, &world.pods, &request, &members, &nodes?);
     let mut lines = lines?;
     checks.lines(&mut lines);

@@ -1,0 +1,51 @@
+//! What a Kubernetes cluster is like: `offers` and `doctor`; and clusters of which nothing here knows any more.
+
+use serde_json::json;
+
+use super::testbed::{self, nothing_is_left, place, testbed, turn};
+use crate::crash::real::kill_when;
+use crate::support::TestEnv;
+
+/// An environment in which `KUBECONFIG` names two files, the second of which is a user's.
+fn of(user: &str) -> TestEnv {
+    let mut env = TestEnv::new();
+    let none = env.write("none.kubeconfig", "apiVersion: v1\nkind: Config\n").display().to_string();
+    let own = testbed()["users"][user].as_str().unwrap();
+    env.set("KUBECONFIG", &format!("{none}:{own}"));
+    env
+}
+
+#[test]
+#[ignore = "testbed"]
+fn machines_rights_and_the_operator_are_shown() {
+    let _turn = turn();
+    let ada = of("ada");
+    let offers = ada.run(&["offers", "--provider", "kubernetes", "--context", "ada@gpucl-kube"]).exits(0);
+    assert!(offers.stdout.contains("Stand-in-GPU") && offers.stdout.contains("gpucl-kube"), "{}", offers.stdout);
+    let doctor = ada.run(&["doctor", "--provider", "kubernetes"]).exits(0);
+    for says in ["v1.34.4", "1.6 or newer", "ada has those that are needed in team-a"] {
+        assert!(doctor.stdout.contains(says), "{says}: {}", doctor.stdout);
+    }
+    let foreign = ada.run(&["doctor", "--provider", "kubernetes", "--namespace", "team-b"]);
+    assert!(foreign.stdout.contains("in team-b, ada may not: "), "{}", foreign.stdout);
+    // bob may not list machines: that is said, and no failure.
+    let bob = of("bob");
+    let offers = bob.run(&["offers", "--provider", "kubernetes"]);
+    assert!(offers.stderr.contains("bob may not list nodes"), "{:?} {}", offers.code, offers.stderr);
+}
+
+#[test]
+#[ignore = "testbed"]
+fn a_cluster_without_state_is_found_by_its_tag() {
+    let _turn = turn();
+    let env = of("ada");
+    let workers = json!([{ "name": "cpu", "count": 1, "cpus": 1 }]);
+    let spec = testbed::spec(&env, "lost", &testbed::settings("ada", &json!({})), &workers, &json!({}));
+    let folder = env.home().join(".local/state/gpucl/clusters/lost");
+    assert!(kill_when(&env, &["up", "--yes", "--at", &place("ada"), &spec], &folder, ("exists", "raycluster", "")));
+    std::fs::remove_dir_all(&folder).unwrap();
+    let listed = env.run(&["gc", "--provider", "kubernetes"]).exits(0);
+    assert!(listed.stderr.contains("--yes` deletes 3 resources"), "{}{}", listed.stdout, listed.stderr);
+    env.run(&["gc", "--yes", "--provider", "kubernetes"]).exits(0).prints("deleted 3 resources");
+    nothing_is_left();
+}
