@@ -1,6 +1,6 @@
 //! `stop` and `down` of a cluster on hosts.
 
-use super::up::open_world;
+use super::open::open_world;
 use super::world::Purpose;
 use crate::agent::Ended;
 use crate::agent::deadline::lift;

@@ -11,6 +11,7 @@ mod files;
 mod goal;
 mod images;
 mod observe;
+mod open;
 mod outside;
 mod promise;
 mod status;

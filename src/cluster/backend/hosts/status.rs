@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::acquire::end_of;
 use super::expected::{LOOPBACK, project_of};
-use super::up::open_world;
+use super::open::open_world;
 use super::world::{ProjectWorld, Purpose};
 use crate::cluster::{ContainerReport, NodeReport, Settings, StatusReport, data_here};
 use crate::engine::World as _;

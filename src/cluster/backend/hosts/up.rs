@@ -1,17 +1,14 @@
 //! `up` and `plan` of a cluster on hosts.
 
-use std::path::Path;
-use std::sync::Arc;
-
 use jiff::{SignedDuration, Timestamp};
 
-use super::HostConnections;
 use super::acquire::Found;
 use super::capacity::{CapacityReplan, CapacityWait, carry_to};
-use super::files::{self, LocalFiles};
+use super::files;
+use super::open::{secrets, world};
 use super::status::access_of;
 use super::verify::judge;
-use super::world::{ProjectWorld, ProjectWorldConfig, Purpose};
+use super::world::Purpose;
 use crate::agent::ScheduledUp;
 use crate::cluster::errors::{again, go_on};
 use crate::cluster::limits::About;
@@ -24,47 +21,9 @@ use crate::plan::{Goal, Observed, Price, reconcile};
 use crate::provider::Start;
 use crate::ray::Access;
 use crate::runtime::project::{self};
-use crate::secret::Secrets;
 use crate::spec::{Loaded, Spec};
 use crate::state::{ClusterState, Record, Store};
 use crate::util::human;
-
-/// Opens the world of a cluster that has state.
-pub(super) fn open_world(settings: &Settings, spec: &Spec, store: &Store, purpose: Purpose) -> Result<ProjectWorld> {
-    world(settings, spec, store.folder(), secrets(spec, store.folder())?, purpose, None)
-}
-
-/// The cluster's credentials; missing ones are generated.
-fn secrets(spec: &Spec, folder: &Path) -> Result<Secrets> {
-    match project::of(spec.runtime).has_services() || spec.own_store().is_some() {
-        true => crate::secret::ensure_secrets(folder),
-        false => Ok(Secrets::of_ray(crate::secret::ensure_ray_token(folder)?)),
-    }
-}
-
-fn world(
-    settings: &Settings,
-    spec: &Spec,
-    folder: &Path,
-    secrets: Secrets,
-    purpose: Purpose,
-    files: Option<Vec<LocalFiles>>,
-) -> Result<ProjectWorld> {
-    let connector = HostConnections::new(folder, spec.runtime, settings);
-    Ok(ProjectWorld::new(ProjectWorldConfig {
-        scope: settings.scope(&spec.name),
-        spec: spec.clone(),
-        provider: settings.provider(spec)?,
-        connector: Arc::new(connector),
-        library: settings.library.clone(),
-        paths: settings.paths.clone(),
-        secrets,
-        files,
-        purpose,
-        events: settings.events.clone(),
-        cancel: settings.cancel.clone(),
-    }))
-}
 
 /// What the preliminary inspection found, before anything permanent is written.
 #[expect(clippy::large_enum_variant, reason = "it is made once, and taken apart at once")]

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::expected::project_of;
+use super::open::open_world;
 use super::outside;
-use super::up::open_world;
 use super::world::{ProjectWorld, Purpose};
 use crate::cluster::backend::checks::Checks;
 use crate::cluster::{Settings, Verified};

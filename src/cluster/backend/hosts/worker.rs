@@ -2,7 +2,7 @@
 
 use super::expected::project_of;
 use super::goal::no_place;
-use super::up::open_world;
+use super::open::open_world;
 use super::world::{ProjectWorld, Purpose};
 use crate::cluster::Settings;
 use crate::engine::Ledger;

@@ -1,6 +1,6 @@
 //! `down` of a cluster on a platform.
 
-use super::up::world;
+use super::world::ObjectWorld;
 use crate::agent::Ended;
 use crate::agent::deadline::lift;
 use crate::cluster::{Proof, Settings};
@@ -11,7 +11,7 @@ use crate::state::Store;
 
 /// Removes every object of the cluster, and its state.
 pub(super) async fn down(settings: &Settings, spec: &Spec, store: Store) -> Result<Proof> {
-    let world = world(settings, spec)?;
+    let world = ObjectWorld::open(settings, spec)?;
     let ledger = Ledger::new(store);
     let pipeline = Pipeline {
         world: &world,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::up::world;
+use super::world::ObjectWorld;
 use crate::cluster::pods::short;
 use crate::cluster::{NodeReport, Settings, StatusReport};
 use crate::error::Result;
@@ -36,7 +36,7 @@ pub(super) async fn inspect(
     store: &Store,
     mut report: StatusReport,
 ) -> Result<StatusReport> {
-    let world = world(settings, spec)?;
+    let world = ObjectWorld::open(settings, spec)?;
     let scope = settings.scope(&spec.name);
     match tokio::time::timeout(INSPECTION_TIMEOUT, world.pods.members()).await {
         Ok(Ok(members)) => {

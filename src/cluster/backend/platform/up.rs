@@ -1,7 +1,5 @@
 //! `up`, `plan` and `stop` of a cluster on a platform.
 
-use std::path::Path;
-
 use jiff::Timestamp;
 
 use super::consent;
@@ -11,10 +9,9 @@ use super::world::ObjectWorld;
 use crate::cluster::errors::go_on;
 use crate::cluster::limits::About;
 use crate::cluster::pages::choose_pages;
-use crate::cluster::pods::Pods;
 use crate::cluster::{Planned, Settings, UpOptions, UpOutcome, UpReport, Verified};
 use crate::engine::{Ledger, NothingElse, Pipeline, World as _};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::event::Endpoint;
 use crate::name::Key;
 use crate::plan::{Action, Desired, Goal, reconcile};
@@ -25,12 +22,6 @@ use crate::state::{ClusterState, Pages, PlatformNotes, Record, Store};
 
 /// The pages that are forwarded from the head.
 pub(super) const PAGES: [&str; 2] = ["dashboard", "client"];
-
-/// Opens the world of a cluster; `runs` is what is asked for, if anything is.
-pub(super) fn world(settings: &Settings, spec: &Spec) -> Result<ObjectWorld> {
-    let pods = Pods::new(settings.provider(spec)?, settings.scope(&spec.name));
-    Ok(ObjectWorld { pods, library: settings.library.clone(), runs: None })
-}
 
 /// The objects that a request asks for, in order.
 fn objects(world: &mut ObjectWorld, request: &ClusterRequest, pages: Pages) -> Result<Vec<ResourceRequest>> {
@@ -54,7 +45,7 @@ pub(super) async fn up(
 ) -> Result<UpOutcome> {
     let spec = &loaded.spec;
     let request = goal::request(loaded, false)?;
-    let mut world = world(settings, spec)?;
+    let mut world = ObjectWorld::open(settings, spec)?;
     let site = world.pods.platform()?.site().await?;
     consent::ask(settings, options, &site).await?;
     for note in world.pods.platform()?.check(world.pods.scope(), &request).await? {
@@ -148,7 +139,7 @@ async fn consequences(world: &ObjectWorld, plan: &crate::plan::Plan) -> Result<V
 pub(super) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Store>) -> Result<Planned> {
     let spec = &loaded.spec;
     let request = goal::request(loaded, false)?;
-    let mut world = world(settings, spec)?;
+    let mut world = ObjectWorld::open(settings, spec)?;
     let known =
         known.map_or_else(|| ClusterState::new(world.pods.scope(), Timestamp::now()), |store| store.state().clone());
     let mut notes = world.pods.platform()?.check(world.pods.scope(), &request).await?;
@@ -163,13 +154,13 @@ pub(super) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Sto
 /// The objects of a spec as documents for another tool, without secrets.
 pub(in crate::cluster::backend) fn manifest(settings: &Settings, loaded: &Loaded) -> Result<String> {
     let request = goal::request(loaded, false)?;
-    let world = world(settings, &loaded.spec)?;
+    let world = ObjectWorld::open(settings, &loaded.spec)?;
     world.pods.platform()?.manifest(world.pods.scope(), &request)
 }
 
 /// Ends all nodes; what is not a node stays.
 pub(super) async fn stop(settings: &Settings, spec: &Spec, store: Store) -> Result<Vec<String>> {
-    let mut world = world(settings, spec)?;
+    let mut world = ObjectWorld::open(settings, spec)?;
     let pages = store.state().pages().cloned().unwrap_or_default();
     let objects = objects(&mut world, &goal::of_spec(spec, true), pages)?;
     let ledger = Ledger::new(store);
@@ -191,10 +182,4 @@ pub(super) async fn stop(settings: &Settings, spec: &Spec, store: Store) -> Resu
     kept?;
     let resources = planned.observed.resources.iter();
     Ok(resources.map(|found| format!("{} {}", found.kind.0, found.key.display_name())).collect())
-}
-
-/// The token of a cluster.
-pub(super) fn token(folder: &Path) -> Result<secrecy::SecretString> {
-    crate::secret::ray_token(folder)?
-        .ok_or_else(|| Error::new(ErrorKind::State, "read the cluster's token").because("it is missing"))
 }

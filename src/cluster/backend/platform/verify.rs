@@ -8,7 +8,6 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::goal;
-use super::up::{token, world};
 use super::world::ObjectWorld;
 use crate::cluster::backend::checks::Checks;
 use crate::cluster::pods::{Bridge, DASHBOARD_PORT, Far, Pods, short};
@@ -39,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Runs all checks again.
 pub(super) async fn verify(settings: &Settings, spec: &Spec, store: Store) -> Result<Verified> {
-    let world = world(settings, spec)?;
+    let world = ObjectWorld::open(settings, spec)?;
     let ledger = Ledger::new(store);
     let verified = verify_cluster(&world, spec, &ledger.folder(), &settings.events).await?;
     if ledger.state().ready_since.is_none() {
@@ -230,4 +229,10 @@ fn worker_gpus(scope: &Scope, members: &[Member], line: &CheckLine) -> Option<Wo
         product: line.product.clone()?,
         proof: line.proof.clone()?,
     })
+}
+
+/// The token of a cluster.
+fn token(folder: &Path) -> Result<secrecy::SecretString> {
+    crate::secret::ray_token(folder)?
+        .ok_or_else(|| Error::new(ErrorKind::State, "read the cluster's token").because("it is missing"))
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::cluster::Settings;
 use crate::cluster::pods::Pods;
 use crate::engine::{Ledger, World};
 use crate::error::{Error, ErrorKind, Result};
@@ -12,6 +13,7 @@ use crate::name::Key;
 use crate::plan::{Action, Observed, Operation};
 use crate::provider::Recorder as _;
 use crate::render::Library;
+use crate::spec::Spec;
 use crate::state::{ClusterState, PlatformNotes};
 
 /// The real [`World`] of a cluster on a platform.
@@ -25,6 +27,12 @@ pub(super) struct ObjectWorld {
 }
 
 impl ObjectWorld {
+    /// Opens the world of a cluster, of which nothing is asked yet.
+    pub(super) fn open(settings: &Settings, spec: &Spec) -> Result<Self> {
+        let pods = Pods::new(settings.provider(spec)?, settings.scope(&spec.name));
+        Ok(Self { pods, library: settings.library.clone(), runs: None })
+    }
+
     fn note(&self, key: &Key, ledger: &Ledger) -> Result<()> {
         match &self.runs {
             Some((runs, notes)) if runs == key => ledger.note_platform(key, notes.clone()),
