@@ -16,6 +16,7 @@ use super::resources::id;
 use super::status::{Standing, finalizers};
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::event::Bus;
+use crate::provider::Outage;
 use crate::util::duration::SpecDuration;
 use crate::util::human;
 
@@ -25,8 +26,6 @@ const USUAL_WAIT: Duration = Duration::from_secs(15 * 60);
 const LASTING: Duration = Duration::from_secs(20);
 /// How long an object may take to be gone.
 const GONE: Duration = Duration::from_secs(120);
-/// How long the API server may be away, beside what a single call tries.
-const AWAY: Duration = Duration::from_secs(180);
 /// How long an API server that has just started refuses everybody: it has not read the roles yet.
 const STARTING: Duration = Duration::from_secs(30);
 /// The first pause until an object is gone: most go at once.
@@ -41,11 +40,12 @@ impl Kubernetes {
         let doing = format!("wait for the raycluster {name}");
         let limit = self.renderer.settings.wait.map_or(USUAL_WAIT, |SpecDuration(wait)| wait);
         let (begun, mut lasting, mut said) = (Instant::now(), None::<Instant>, BTreeSet::new());
-        let mut outage = Outage::none(&self.context.events);
+        let mut absence = Absence::none(&self.context.events);
         let mut taints = None;
         loop {
             let looked = async { Ok((place.get(Kind::RayCluster, name).await?, self.pods(place, name).await?)) };
-            let Some((cluster, pods)) = outage.bridged(looked.await).await? else { continue };
+            let is_over = begun.elapsed() >= limit;
+            let Some((cluster, pods)) = absence.outlast(looked.await, is_over).await? else { continue };
             let cluster = cluster.filter(|found| id(found) == id_before).ok_or_else(|| {
                 Error::new(ErrorKind::Provider, &doing).because("it was deleted while it was waited for")
             })?;
@@ -56,7 +56,8 @@ impl Kubernetes {
             }
             for pod in stale {
                 self.context.events.note(format!("{}: made again, since its settings have changed", pod.name()));
-                delete_pod(place, pod, None).await?;
+                let deleted = delete_pod(place, pod, None).await;
+                absence.outlast(deleted, begun.elapsed() >= limit).await?;
             }
             let mut troubles = self.troubles(place, &cluster, &pods).await;
             for (_, trouble) in troubles.iter_mut().filter(|(_, trouble)| trouble.is_of_unnamed_taints()) {
@@ -117,10 +118,11 @@ impl Kubernetes {
     /// Waits until an object of this id is gone.
     pub(super) async fn wait_gone(&self, place: &Place, kind: Kind, name: &str, id_before: &str) -> Result<()> {
         let begun = Instant::now();
-        let mut outage = Outage::none(&self.context.events);
+        let mut absence = Absence::none(&self.context.events);
         let mut pause = FIRST_PAUSE;
         loop {
-            let Some(found) = outage.bridged(place.get(kind, name).await).await? else { continue };
+            let looked = place.get(kind, name).await;
+            let Some(found) = absence.outlast(looked, begun.elapsed() >= GONE).await? else { continue };
             let Some(found) = found.filter(|found| id(found) == id_before) else { return Ok(()) };
             if begun.elapsed() >= GONE {
                 let error = Error::new(ErrorKind::Provider, format!("delete the {} {name}", kind.name()))
@@ -141,43 +143,35 @@ impl Kubernetes {
 }
 
 /// An API server that goes away while something is waited for, and comes back.
-struct Outage<'a> {
+struct Absence {
+    outage: Outage,
     /// When it last answered.
     answered: Instant,
-    said: bool,
-    events: &'a Bus,
 }
 
-impl<'a> Outage<'a> {
-    fn none(events: &'a Bus) -> Self {
-        Self { answered: Instant::now(), said: false, events }
+impl Absence {
+    /// Creates one for a server that has just answered.
+    fn none(events: &Bus) -> Self {
+        Self { outage: Outage::after_success(events), answered: Instant::now() }
     }
 
     /// What was seen; `None`, after a pause, if it may be seen the next time.
     ///
     /// # Errors
-    /// When that has gone on for too long, or cannot pass.
-    async fn bridged<T>(&mut self, looked: Result<T>) -> Result<Option<T>> {
-        let error = match looked {
-            Ok(seen) => {
-                self.answered = Instant::now();
-                return Ok(Some(seen));
-            }
-            Err(error) => error,
-        };
-        let limit = match error.retry_status() {
-            Status::Permanent if refusal::is_forbidden(&error) => STARTING,
-            Status::Permanent => Duration::ZERO,
-            Status::Temporary | Status::Persistent => AWAY,
-        };
-        if self.answered.elapsed() >= limit {
-            return Err(error);
+    /// If it cannot pass, or the wait is over.
+    async fn outlast<T>(&mut self, looked: Result<T>, is_over: bool) -> Result<Option<T>> {
+        let refused = matches!(&looked, Err(error) if refusal::is_forbidden(error));
+        if looked.is_ok() {
+            self.answered = Instant::now();
         }
-        if !std::mem::replace(&mut self.said, true) {
-            self.events.note(format!("{error}; asking again for up to {}", human::short_duration(limit)));
+        // A server that has just started has not read the roles yet.
+        let looked = looked.map_err(|error| if refused { error.status(Status::Temporary) } else { error });
+        let is_over = is_over || refused && self.answered.elapsed() >= STARTING;
+        let seen = self.outage.outlast(looked, || is_over)?;
+        if seen.is_none() {
+            tokio::time::sleep(PAUSE).await;
         }
-        tokio::time::sleep(PAUSE).await;
-        Ok(None)
+        Ok(seen)
     }
 }
 

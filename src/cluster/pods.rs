@@ -72,6 +72,10 @@ impl Pods {
     /// The nodes' short names, by their addresses.
     pub async fn names(&self) -> Result<BTreeMap<String, String>> {
         let members = self.members().await?;
+        // The next connection is often one to the head.
+        if let Some(head) = members.iter().find(|member| member.is_head && member.ready) {
+            *self.head.lock().await = Some(head.name.clone());
+        }
         let name = |member: &Member| Some((member.address.clone()?, short(&self.scope, member)));
         Ok(members.iter().filter_map(name).collect())
     }

@@ -17,6 +17,11 @@ impl Outage {
         Self { events: events.clone(), has_succeeded: false, is_reported: false }
     }
 
+    /// The same where a check has succeeded already.
+    pub fn after_success(events: &Bus) -> Self {
+        Self { has_succeeded: true, ..Self::new(events) }
+    }
+
     /// Returns the result of a check; `None` if it failed and the next may succeed.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::testbed::{self, kubectl, nothing_is_left, place, turn};
-use crate::support::{TestEnv, until};
+use crate::support::{After, TestEnv, until};
 
 /// What cannot come is said while it is waited for, with what to do; the cluster stays and can be removed.
 #[test]
@@ -48,15 +48,6 @@ fn a_missing_right_is_named() {
     assert!(up.stderr.contains("create rayclusters.ray.io"), "{}", up.stderr);
     env.run(&["list"]).exits(0);
     nothing_is_left();
-}
-
-/// Undoes something when the test ends, passed or not.
-struct After<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for After<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
 }
 
 /// A quota, and a taint: why pods do not come, and a toleration to paste, which works.

@@ -6,16 +6,7 @@ use std::process::Command;
 use serde_json::json;
 
 use super::testbed::{self, left, login, nothing_is_left, on, testbed, turn, with_ready_ray, with_ready_ray_and};
-use crate::support::TestEnv;
-
-/// Undoes something when the test ends, passed or not.
-struct After<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for After<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
-}
+use crate::support::{After, TestEnv};
 
 /// The login machine asks for a second factor, which gpucl cannot answer: the user's own open connection carries all.
 #[test]

@@ -21,3 +21,12 @@ pub(crate) use leftovers::SharedFolders;
 pub(crate) use nodes::{nodes, port_blocks, ray_session};
 pub(crate) use pages::{dashboard_lists_nodes_in_a_browser, dashboard_wants_its_token};
 pub(crate) use wait::{interrupt, until, until_or};
+
+/// Undoes something when the test ends, passed or not.
+pub(crate) struct After<F: FnMut()>(pub(crate) F);
+
+impl<F: FnMut()> Drop for After<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}

@@ -1,54 +1,64 @@
 //! The pages that `gpucl dashboard` opens.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use super::{Browser, TestEnv, ask, interrupt};
+
+/// `gpucl dashboard`, which runs until this is dropped.
+struct Page {
+    child: Child,
+    /// The address of Ray's page.
+    url: String,
+}
+
+impl Page {
+    #[track_caller]
+    fn open(env: &TestEnv, cluster: &str) -> Self {
+        let mut child = env
+            .command(&["--output", "json", "dashboard", "--no-open", "-c", cluster])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let pages: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+        let url = pages["pages"]["dashboard"].as_str().unwrap().to_owned();
+        Self { child, url }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        interrupt(&self.child);
+        let _ = self.child.wait();
+    }
+}
 
 /// Ray's page answers programs that have the cluster's token, and nobody else.
 #[track_caller]
 pub(crate) fn dashboard_wants_its_token(env: &TestEnv, cluster: &str) {
-    let mut child = env
-        .command(&["--output", "json", "dashboard", "--no-open", "-c", cluster])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let pages: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
-    let page = pages["pages"]["dashboard"].as_str().unwrap();
-    let port = page.split("localhost:").nth(1).unwrap().split('/').next().unwrap();
+    let page = Page::open(env, cluster);
+    let port = page.url.split("localhost:").nth(1).unwrap().split('/').next().unwrap();
     let state = env.home().join(".local/state/gpucl/clusters").join(cluster);
     let token = std::fs::read_to_string(state.join("secrets/ray_token")).unwrap();
     let url = format!("http://127.0.0.1:{port}/api/version");
     let (with, _) = ask("GET", &url, &[("Authorization", &format!("Bearer {}", token.trim()))], "").unwrap();
     let (without, _) = ask("GET", &url, &[], "").unwrap();
-    interrupt(&child);
-    child.wait().unwrap();
+    drop(page);
     assert!(with == 200 && [401, 403].contains(&without), "{with} {without}");
 }
 
 /// Ray's page in a real browser: it logs in, and lists the cluster's nodes.
 pub(crate) fn dashboard_lists_nodes_in_a_browser(env: &TestEnv, cluster: &str, nodes: usize) {
-    let mut child = env
-        .command(&["--output", "json", "dashboard", "--no-open", "-c", cluster])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let pages: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
-    let page = pages["pages"]["dashboard"].as_str().unwrap();
+    let page = Page::open(env, cluster);
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let mut browser = Browser::start().await;
-        browser.visit(page).await;
+        browser.visit(&page.url).await;
         browser.until("document.body.innerText.includes('Overview')").await;
         browser.ask("location.hash = '#/cluster'").await;
         let alive = format!("document.body.innerText.split('ALIVE').length - 1 >= {nodes}");
         browser.until(&alive).await;
     });
-    interrupt(&child);
-    child.wait().unwrap();
 }

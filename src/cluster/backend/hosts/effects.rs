@@ -95,11 +95,15 @@ impl ProjectWorld {
             return Err(error);
         }
         let pages = self.pages(&ledger.state())?;
+        if !self.claim_other_ports(host, &ledger.state(), &pages).await.unwrap_or(false) {
+            return Err(error);
+        }
+        // What is left of the first start goes, and its claims of ports with it.
         let others = async {
             self.stop_project(project, host, ledger).await?;
             self.claim_other_ports(host, &ledger.state(), &pages).await
         };
-        if !others.await.unwrap_or(false) {
+        if others.await.is_err() {
             return Err(error);
         }
         self.config.events.warn(format!(
