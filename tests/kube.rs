@@ -4,6 +4,7 @@ mod contract;
 mod crash;
 mod losses;
 mod manifests;
+mod preparation;
 mod site;
 mod testbed;
 mod trouble;

@@ -130,6 +130,16 @@ impl PodSettings {
     }
 }
 
+/// The Prometheus of the Kubernetes cluster, for those who may not look for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct PrometheusSettings {
+    /// The labels by which it selects PodMonitors: `release: prometheus`.
+    pub(super) labels: BTreeMap<String, String>,
+    /// The namespace that it runs in.
+    pub(super) namespace: String,
+}
+
 /// The settings under `provider:` beside `name`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -148,6 +158,8 @@ pub(super) struct Settings {
     pub(super) idle_timeout: Option<SpecDuration>,
     /// How long `up` waits until all pods run; default: 15m. They stay after that.
     pub(super) wait: Option<SpecDuration>,
+    /// The Prometheus for `services: {prometheus: existing}`; looked for when absent.
+    pub(super) prometheus: Option<PrometheusSettings>,
     /// The settings of all pods.
     pub(super) pods: PodSettings,
     /// The same for the head's pod, over that of all.
@@ -201,6 +213,10 @@ fn wrong(read: &Settings) -> Vec<FieldError> {
         if let Some(name) = name.filter(|name| !is_label(name)) {
             refuse(path.to_owned(), format!("`{name}` is not a name: a-z, 0-9 and hyphens, at most 63"));
         }
+    }
+    if let Some(prometheus) = read.prometheus.as_ref().filter(|prometheus| !is_label(&prometheus.namespace)) {
+        let message = format!("`{}` is not a namespace: a-z, 0-9 and hyphens, at most 63", prometheus.namespace);
+        refuse("prometheus.namespace".to_owned(), message);
     }
     let pods = [("pods".to_owned(), &read.pods), (HEAD.to_owned(), &read.head)];
     let groups = read.groups.iter().map(|(name, pods)| (format!("groups.{name}"), pods));

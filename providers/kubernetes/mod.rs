@@ -6,6 +6,7 @@
 mod access;
 mod client;
 mod config;
+mod monitoring;
 mod names;
 mod objects;
 mod offers;
@@ -172,6 +173,10 @@ fn smallest() -> ClusterRequest {
 impl Platform for Kubernetes {
     async fn site(&self) -> Result<platform::Site> {
         self.where_and_whom().await
+    }
+
+    async fn prometheus(&self) -> Result<platform::Prometheus> {
+        self.find_prometheus().await
     }
 
     async fn check(&self, scope: &Scope, cluster: &ClusterRequest) -> Result<Vec<String>> {

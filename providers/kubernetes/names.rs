@@ -30,19 +30,25 @@ pub(super) enum Kind {
     Token,
     /// The NetworkPolicy.
     Policy,
+    /// The PodMonitor, by which a Prometheus of the Kubernetes cluster finds the pods.
+    Monitor,
+    /// The ConfigMap with what nodes do before their Ray starts.
+    Preparation,
     /// The RayCluster.
     RayCluster,
 }
 
 impl Kind {
     /// All of them, in the order in which they are made.
-    pub(super) const ALL: [Self; 3] = [Self::Token, Self::Policy, Self::RayCluster];
+    pub(super) const ALL: [Self; 5] = [Self::Token, Self::Policy, Self::Monitor, Self::Preparation, Self::RayCluster];
 
     /// The kind as gpucl shows it.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Token => "secret",
             Self::Policy => "networkpolicy",
+            Self::Monitor => "podmonitor",
+            Self::Preparation => "configmap",
             Self::RayCluster => "raycluster",
         }
     }
@@ -52,6 +58,8 @@ impl Kind {
         match self {
             Self::Token => Key::service("token"),
             Self::Policy => Key::service("policy"),
+            Self::Monitor => Key::service("monitor"),
+            Self::Preparation => Key::service("preparation"),
             Self::RayCluster => Key::service("raycluster"),
         }
     }

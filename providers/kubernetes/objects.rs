@@ -2,23 +2,29 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::config::{HEAD, PodSettings, ServiceType, Settings};
+use super::monitoring::peer;
 use super::names::{Kind, PODS, annotations, labels, object_name};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::{Scope, Tag};
 use crate::provider::ResourceRequest;
-use crate::provider::platform::{ClusterRequest, DATA, NodeGroup};
+use crate::provider::platform::{ClusterRequest, DATA, NodeGroup, PREPARATION, Preparation};
 use crate::render::{Library, render};
 use crate::util::digest;
 use crate::util::duration::SpecDuration;
+use crate::util::human;
 
 /// The template of the RayCluster.
 const RAY_CLUSTER: &str = "templates/raycluster/raycluster.yaml.tera";
 /// The template of the NetworkPolicy.
 const POLICY: &str = "templates/raycluster/networkpolicy.yaml.tera";
+/// The template of the PodMonitor.
+const MONITOR: &str = "templates/raycluster/podmonitor.yaml.tera";
 /// The key of the token in its Secret; it is KubeRay's own.
 pub(super) const TOKEN_KEY: &str = "auth_token";
 /// The memory of a pod of which the spec says nothing.
@@ -27,6 +33,9 @@ const USUAL_MEMORY: u64 = 4 << 30;
 const USUAL_IDLE: u64 = 60;
 /// How much of a digest a label holds.
 const DIGEST_LENGTH: usize = 40;
+/// The most that the files of a preparation may have, in bytes: an object holds one and a half MiB in all, and a third of
+/// it is lost to base64.
+const MOST_FILES: usize = 900 << 10;
 /// The usual resource of GPUs.
 const USUAL_GPU: &str = "nvidia.com/gpu";
 
@@ -41,6 +50,22 @@ struct View {
     service_type: &'static str,
     head: Pod,
     workers: Vec<Group>,
+    /// The Prometheus that collects metrics.
+    prometheus: Option<PrometheusView>,
+    /// What pods run before Ray, and for how many seconds at most; `None` if nothing.
+    preparation: Option<PreparationView>,
+}
+
+#[derive(Serialize)]
+struct PrometheusView {
+    labels: BTreeMap<String, String>,
+    peer: Value,
+}
+
+#[derive(Serialize)]
+struct PreparationView {
+    folder: &'static str,
+    seconds: u64,
 }
 
 /// A group of workers.
@@ -69,6 +94,8 @@ struct Pod {
     limits: Map<String, Value>,
     volumes: Vec<Value>,
     volume_mounts: Vec<Value>,
+    /// The digest of the packages and commands.
+    setup: Option<String>,
 }
 
 /// Renders the objects of clusters.
@@ -85,6 +112,12 @@ impl Renderer {
         let view = self.view(scope, cluster)?;
         if self.settings.has_policy() {
             requests.push(request(Kind::Policy, self.rendered(POLICY, &view)?));
+        }
+        if cluster.prometheus.is_some() {
+            requests.push(request(Kind::Monitor, self.rendered(MONITOR, &view)?));
+        }
+        if let Some(preparation) = &cluster.preparation {
+            requests.push(request(Kind::Preparation, config_map(&view.name, preparation)?));
         }
         let mut cluster = request(Kind::RayCluster, self.rendered(RAY_CLUSTER, &view)?);
         cluster.needs = requests.iter().map(|request| request.key.clone()).collect();
@@ -158,6 +191,14 @@ impl Renderer {
             service_type: self.settings.service_type.name(),
             head: self.pod(&name, cluster, &cluster.head, HEAD),
             workers: cluster.workers.iter().map(group).collect(),
+            prometheus: cluster
+                .prometheus
+                .as_ref()
+                .map(|prometheus| PrometheusView { labels: prometheus.labels.clone(), peer: peer(prometheus) }),
+            preparation: cluster
+                .preparation
+                .as_ref()
+                .map(|preparation| PreparationView { folder: PREPARATION, seconds: preparation.limit.as_secs() }),
             name,
         })
     }
@@ -166,7 +207,11 @@ impl Renderer {
         let settings = self.settings.pods_of(settings);
         let is_head = group.name == HEAD;
         let (requests, limits) = resources(group, &settings);
-        let (volumes, volume_mounts) = mounts(&settings);
+        let (mut volumes, mut volume_mounts) = mounts(&settings);
+        if cluster.preparation.is_some() {
+            volumes.push(json!({ "name": "preparation", "configMap": { "name": name } }));
+            volume_mounts.push(json!({ "name": "preparation", "mountPath": PREPARATION, "readOnly": true }));
+        }
         let suffix = if group.gpus > 0 { "gpu" } else { "cpu" };
         let mut pod = Pod {
             image: settings
@@ -182,6 +227,7 @@ impl Renderer {
             limits,
             volumes,
             volume_mounts,
+            setup: cluster.preparation.as_ref().and_then(|preparation| preparation.setup.clone()),
         };
         // KubeRay does not make pods anew when their template changes; by this label the old ones are found.
         let digest = digest::of_json(&(&cluster.ray_version, &pod));
@@ -214,6 +260,31 @@ fn token(scope: &Scope) -> Value {
     json!({ "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": { "name": object_name(scope) } })
 }
 
+/// The ConfigMap with the files of a preparation.
+fn config_map(name: &str, preparation: &Preparation) -> Result<Value> {
+    let size: usize = preparation.files.values().map(Vec::len).sum();
+    if size > MOST_FILES {
+        return Err(Error::new(ErrorKind::Usage, "put the `files` of the spec into a ConfigMap")
+            .because(format!(
+                "they have {} packed, and a ConfigMap holds {}",
+                human::bytes(size as u64),
+                human::bytes(MOST_FILES as u64)
+            ))
+            .hint("list what is not needed in .gitignore, or take them from `git:`, an image, a claim under `mounts:`, or a data set")
+            .hint("gpucl sync SRC head:   # after `up`, to one pod"));
+    }
+    let (mut data, mut binary) = (Map::new(), Map::new());
+    for (name, bytes) in &preparation.files {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => data.insert(name.clone(), json!(text)),
+            Err(_) => binary.insert(name.clone(), json!(STANDARD.encode(bytes))),
+        };
+    }
+    Ok(json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": data, "binaryData": binary,
+    }))
+}
+
 /// The options of `ray start`, which KubeRay takes as texts.
 fn start_parameters(group: &NodeGroup, is_head: bool) -> BTreeMap<&'static str, String> {
     let mut start = BTreeMap::new();
@@ -244,13 +315,16 @@ fn start_parameters(group: &NodeGroup, is_head: bool) -> BTreeMap<&'static str, 
 /// The environment of a pod: the token comes from the Secret.
 fn environment(name: &str, cluster: &ClusterRequest) -> Vec<Value> {
     let own = cluster.environment.iter().map(|(name, value)| json!({ "name": name, "value": value }));
+    // For the graphs of Ray's dashboard.
+    let prometheus =
+        cluster.prometheus.iter().map(|one| json!({ "name": "RAY_PROMETHEUS_HOST", "value": one.address }));
     let ours = [
         json!({ "name": "RAY_AUTH_MODE", "value": "token" }),
         json!({ "name": "RAY_AUTH_TOKEN", "valueFrom": { "secretKeyRef": { "name": name, "key": TOKEN_KEY } } }),
         json!({ "name": "RAY_USAGE_STATS_ENABLED", "value": "0" }),
         json!({ "name": "GPUCL_DATA", "value": DATA }),
     ];
-    ours.into_iter().chain(own).collect()
+    ours.into_iter().chain(prometheus).chain(own).collect()
 }
 
 /// What a pod reserves, and what it cannot exceed.

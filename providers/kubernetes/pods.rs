@@ -149,9 +149,16 @@ impl Pod {
                     return Trouble { text: format!("{reason}: {message}"), lasts: true, hint: None };
                 }
                 ("CrashLoopBackOff" | "Error", _) => {
+                    // Its last words, which are the end of its log.
+                    let said = [&status["state"], &status["lastState"]]
+                        .into_iter()
+                        .find_map(|state| state["terminated"]["message"].as_str()?.trim().lines().last());
+                    let said = said.unwrap_or(last);
+                    // What prepares a node says why it failed, and fails again.
+                    let is_ours = said.starts_with("setup: ") || said.starts_with("data: ");
                     return Trouble {
-                        text: format!("its program ended and is started again ({reason}, last: {last})"),
-                        lasts: crashed,
+                        text: format!("its program ended and is started again: {said}"),
+                        lasts: crashed || is_ours,
                         hint: Some("its log: gpucl logs --previous".to_owned()),
                     };
                 }

@@ -72,6 +72,11 @@ pub(super) fn is_forbidden(error: &Error) -> bool {
     error.causes().iter().any(|cause| cause.contains(" is forbidden: User "))
 }
 
+/// Whether the API server has no such kind of object, or none that this user may see.
+pub(super) fn is_absent(error: &Error) -> bool {
+    is_forbidden(error) || error.causes().iter().any(|cause| cause.contains("page not found"))
+}
+
 /// An error and its sources, in one line.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();

@@ -4,10 +4,10 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessR
 use kube::api::{Api, PostParams};
 use serde_json::Value;
 
-use super::Kubernetes;
 use super::client::{Apply, Place, call};
 use super::objects::{opened, tagged};
 use super::resources::named;
+use super::{Kubernetes, monitoring};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Scope;
 use crate::provider::SiteFinding;
@@ -22,9 +22,13 @@ const RIGHTS: &[(&str, &str, &[&str])] = &[
     ("", "pods/exec", &["get", "create"]),
     ("", "pods/portforward", &["get", "create"]),
     ("", "secrets", &["create", "get", "list", "patch", "delete"]),
+    ("", "configmaps", &["create", "get", "list", "patch", "delete"]),
     ("networking.k8s.io", "networkpolicies", &["create", "get", "list", "patch", "delete"]),
     ("", "events", &["list"]),
 ];
+/// What is needed beside it for `services: {prometheus: existing}`.
+const MONITORS: &[(&str, &str, &[&str])] =
+    &[(monitoring::GROUP, "podmonitors", &["create", "get", "list", "patch", "delete"])];
 /// How the operator is installed; it takes the rights of an administrator.
 const INSTALL: &str = "an administrator installs it: helm repo add kuberay https://ray-project.github.io/kuberay-helm/ && \
                        helm install kuberay-operator kuberay/kuberay-operator";
@@ -53,7 +57,8 @@ impl Kubernetes {
     pub(super) async fn check_cluster(&self, scope: &Scope, cluster: &ClusterRequest) -> Result<Vec<String>> {
         let place = self.place().await?;
         let doing = format!("make a RayCluster in {}/{}", place.context, place.namespace);
-        let (operator, missing) = futures_util::future::try_join(operator(place), missing(place)).await?;
+        let (operator, missing) =
+            futures_util::future::try_join(operator(place), missing(place, cluster.prometheus.is_some())).await?;
         let operator = operator.ok_or_else(|| {
             Error::new(ErrorKind::Unsupported, &doing)
                 .because("this Kubernetes cluster has no KubeRay operator")
@@ -79,6 +84,9 @@ impl Kubernetes {
         }
         let mut notes = vec![format!("KubeRay {} or newer, in {} as {}", operator.since, place.server, place.user)];
         notes.extend(opened(self.renderer.settings.service_type));
+        if let Some(prometheus) = &cluster.prometheus {
+            notes.push(format!("metrics: {}, from the namespace {}", prometheus.name, prometheus.namespace));
+        }
         // What is new is tried: the namespace, quotas, other people's rules for objects.
         for request in self.renderer.requests(scope, cluster)? {
             let (kind, name) = named(&request)?;
@@ -103,7 +111,7 @@ impl Kubernetes {
             Some(_) => found("KubeRay", Some(false), "older than 1.4".to_owned(), Some(INSTALL.to_owned())),
             None => found("KubeRay", Some(false), "not there".to_owned(), Some(INSTALL.to_owned())),
         });
-        let missing = missing(place).await?;
+        let missing = missing(place, false).await?;
         let who = if place.user.is_empty() { "this account" } else { &place.user };
         findings.push(match missing.is_empty() {
             true => {
@@ -155,11 +163,13 @@ fn version_of(schema: &Value) -> Option<Operator> {
 }
 
 /// The rights that the user lacks: `create rayclusters.ray.io`.
-async fn missing(place: &Place) -> Result<Vec<String>> {
+async fn missing(place: &Place, monitors: bool) -> Result<Vec<String>> {
     let reviews: Api<SelfSubjectAccessReview> = Api::all(place.client.clone());
     let reviews = &reviews;
-    let asked =
-        RIGHTS.iter().flat_map(|(group, resource, verbs)| verbs.iter().map(move |verb| (group, resource, verb)));
+    let asked = RIGHTS
+        .iter()
+        .chain(if monitors { MONITORS } else { &[] })
+        .flat_map(|(group, resource, verbs)| verbs.iter().map(move |verb| (group, resource, verb)));
     let answers = asked.map(|(group, resource, verb)| async move {
         let (name, sub) = resource.split_once('/').map_or((*resource, None), |(name, sub)| (name, Some(sub)));
         let review = SelfSubjectAccessReview {
@@ -219,6 +229,7 @@ mod tests {
         }
         let mut needed: Vec<String> = RIGHTS
             .iter()
+            .chain(MONITORS)
             .flat_map(|(group, resource, verbs)| verbs.iter().map(move |verb| format!("{verb} {resource} {group}")))
             .collect();
         written.sort();

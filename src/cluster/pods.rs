@@ -80,11 +80,12 @@ impl Pods {
         Ok(members.iter().filter_map(name).collect())
     }
 
-    /// The node of this name: `head`, the platform's own name, or the end of it that only one has.
+    /// The node of this name: `head`, the platform's own name, the end of it that only one has, or a group of one.
     pub async fn named(&self, name: &str) -> Result<Member> {
         let members = self.members().await?;
         let exact = members.iter().find(|member| member.name == name || (member.is_head && name == "head"));
-        let ending: Vec<&Member> = members.iter().filter(|member| short(&self.scope, member).ends_with(name)).collect();
+        let fits = |member: &&Member| short(&self.scope, member).ends_with(name) || member.group == name;
+        let ending: Vec<&Member> = members.iter().filter(fits).collect();
         match (exact, ending.as_slice()) {
             (Some(found), _) => Ok(found.clone()),
             (None, [found]) => Ok((*found).clone()),

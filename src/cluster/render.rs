@@ -152,7 +152,7 @@ fn known_of(settings: &Settings, spec: &Spec) -> Result<ClusterState> {
 
 /// Renders all files that `up` would deliver for this spec.
 pub async fn render(settings: &Settings, loaded: &Loaded) -> Result<Vec<RenderedFile>> {
-    if let Some(text) = super::backend::manifest(settings, loaded)? {
+    if let Some(text) = super::backend::manifest(settings, loaded).await? {
         return Ok(vec![RenderedFile { path: "cluster.yaml".into(), bytes: text.into() }]);
     }
     let spec = &loaded.spec;

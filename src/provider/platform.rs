@@ -1,6 +1,7 @@
 //! Platforms: providers that run a whole cluster from objects of theirs, without hosts of ours.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
@@ -15,6 +16,33 @@ use crate::name::{Scope, Tag};
 
 /// The folder that every node has for what jobs keep; it ends with the node where the spec mounts nothing there.
 pub const DATA: &str = "/data";
+
+/// The folder that every node has with the files of its [`Preparation`].
+pub const PREPARATION: &str = "/opt/gpucl";
+
+/// What every node does before its Ray starts: it runs `start.py` of the folder [`PREPARATION`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Preparation {
+    /// The digest of the packages and commands: nodes that have others must be made again.
+    pub setup: Option<String>,
+    /// How long it may take.
+    pub limit: Duration,
+    /// The files of the folder, by name. Other files are brought to nodes that run, without a restart.
+    pub files: BTreeMap<String, Vec<u8>>,
+}
+
+/// The Prometheus of a platform, and how it finds what it collects from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Prometheus {
+    /// In words.
+    pub name: String,
+    /// The labels by which it selects.
+    pub labels: BTreeMap<String, String>,
+    /// The namespace that it runs in, from which it connects to nodes.
+    pub namespace: String,
+    /// Its own address, for Ray's dashboard.
+    pub address: String,
+}
 
 /// Nodes of a cluster that are alike: the head alone, or a group of workers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -49,7 +77,7 @@ impl NodeGroup {
 }
 
 /// A cluster as a platform is asked for it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ClusterRequest {
     /// The version of Ray.
     pub ray_version: String,
@@ -59,6 +87,10 @@ pub struct ClusterRequest {
     pub workers: Vec<NodeGroup>,
     /// Environment variables of every node.
     pub environment: BTreeMap<String, String>,
+    /// The platform's own Prometheus, which collects the metrics of all nodes; none does when absent.
+    pub prometheus: Option<Prometheus>,
+    /// What every node does before its Ray starts; nothing when absent.
+    pub preparation: Option<Preparation>,
     /// No node runs, and what is not a node stays: the cluster is stopped.
     pub stopped: bool,
 }
@@ -142,6 +174,12 @@ pub struct Running {
 pub trait Platform: Send + Sync {
     /// Where its clusters run, and as whom. Read-only, and no call to the platform where that is not needed.
     async fn site(&self) -> Result<Site>;
+
+    /// Finds the Prometheus of the platform that collects metrics where the clusters run. Read-only.
+    ///
+    /// # Errors
+    /// If there is none, or the user may not see it; the error says what to do.
+    async fn prometheus(&self) -> Result<Prometheus>;
 
     /// Refuses what the platform cannot run, and looks at what is there: the operator and its version, the rights of
     /// the user. Returns notes for the user. Read-only.

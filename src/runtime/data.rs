@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::error::Result;
 use crate::host::StageFile;
@@ -103,8 +103,7 @@ fn bring(bundle: &Bundle, prelude: &str) -> Step {
 }
 
 fn clone(file: &FileSpec, prelude: &str) -> Option<Step> {
-    let (url, commit) = (file.git.as_ref()?, file.commit.as_ref()?);
-    let wanted = json!({ "to": file.to, "url": url, "ref": file.reference(), "commit": commit }).to_string();
+    let wanted = clone_of(file)?.to_string();
     let call = format!("printf '%s' {} | as_job \"$python\" -I -B \"$fill\"", quote(&wanted));
     Some(Step {
         name: format!("clone {}", file.to),
@@ -121,16 +120,33 @@ fn known(matches: &str, hint: Option<&str>) -> KnownError {
     KnownError { matches: matches.to_owned(), says: "{line}".to_owned(), hint: hint.map(str::to_owned), retry: false }
 }
 
+/// The digest of what a data set is filled with.
+fn digest_of(data: &DataSpec) -> String {
+    digest::of_json(&(1, &data.name, &data.from))
+}
+
+/// A data set, as `fill.py` is asked to fill it.
+pub fn set_of(data: &DataSpec) -> Value {
+    let DataSpec { name, from, check } = data;
+    json!({
+        "name": name, "digest": digest_of(data), "check": check,
+        "url": from.url, "sha256": from.sha256, "command": from.command,
+    })
+}
+
+/// A repository, as `fill.py` is asked to clone it; `None` for other files.
+pub fn clone_of(file: &FileSpec) -> Option<Value> {
+    let (url, commit) = (file.git.as_ref()?, file.commit.as_ref()?);
+    Some(json!({ "to": file.to, "url": url, "ref": file.reference(), "commit": commit }))
+}
+
 fn step(data: &DataSpec, prelude: &str, by_image: &str) -> Step {
     let DataSpec { name, from, check } = data;
-    let want = digest::of_json(&(1, name, from));
-    let set = json!({
-        "name": name, "digest": want, "check": check,
-        "url": from.url, "sha256": from.sha256, "command": from.command,
-    });
+    let set = set_of(data);
+    let want = digest_of(data);
     let mut variables = BTreeMap::from([
         ("data_name".to_owned(), name.clone()),
-        ("data_want".to_owned(), want.clone()),
+        ("data_want".to_owned(), want),
         ("data_check".to_owned(), check.clone()),
         ("data_set".to_owned(), set.to_string()),
     ]);

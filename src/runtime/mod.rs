@@ -1,6 +1,6 @@
 //! How Ray runs on hosts: how nodes are started, observed and ended.
 
 pub mod compose;
-mod data;
+pub mod data;
 pub mod native;
 pub mod project;

@@ -43,8 +43,8 @@ impl<T> Default for Switchable<T> {
 pub struct ServicesSpec {
     /// The object store and its buckets.
     pub object_store: Option<Switchable<ObjectStoreSpec>>,
-    /// Prometheus, which collects the metrics of Ray and the hosts.
-    pub prometheus: Option<Switchable<PrometheusSpec>>,
+    /// Prometheus, which collects the metrics of Ray and the hosts; `existing` for the one of a Kubernetes cluster.
+    pub prometheus: Option<PrometheusChoice>,
     /// Grafana with Ray's dashboards; enabled with Prometheus when absent.
     pub grafana: Option<Switchable<GrafanaSpec>>,
     /// Jupyter, connected to the cluster.
@@ -139,6 +139,34 @@ pub struct PrometheusSpec {
 impl Default for PrometheusSpec {
     fn default() -> Self {
         Self { retention: "15d".to_owned(), capabilities: Vec::new() }
+    }
+}
+
+/// Which Prometheus collects a cluster's metrics.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum PrometheusChoice {
+    /// One that is there, of the platform.
+    There(There),
+    /// One of the cluster's own.
+    Own(Switchable<PrometheusSpec>),
+}
+
+/// The word for a service that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum There {
+    /// One that is there, of the platform.
+    Existing,
+}
+
+impl PrometheusChoice {
+    /// The settings of the cluster's own; `None` if it has none.
+    pub fn settings(&self) -> Option<PrometheusSpec> {
+        match self {
+            Self::Own(own) => own.settings(),
+            Self::There(_) => None,
+        }
     }
 }
 
@@ -269,7 +297,11 @@ impl Spec {
         let by_default = self.runtime == Runtime::Docker;
         Services {
             object_store: given.object_store.unwrap_or(Switchable::Switch(by_default)),
-            prometheus: given.prometheus.unwrap_or(Switchable::Switch(by_default)),
+            prometheus: match given.prometheus {
+                Some(PrometheusChoice::Own(own)) => own,
+                Some(PrometheusChoice::There(_)) => Switchable::Switch(false),
+                None => Switchable::Switch(by_default),
+            },
             grafana: given.grafana,
             jupyter: given.jupyter.unwrap_or(Switchable::Switch(by_default)),
         }
@@ -286,6 +318,12 @@ impl Spec {
         let has_store = services.object_store.settings().is_some_and(|store| store.external.is_none());
         let has_others = services.prometheus.settings().is_some() || services.jupyter.settings().is_some();
         self.runtime == Runtime::Docker && (has_store || has_others || !self.compose.is_empty())
+    }
+
+    /// Whether the platform's own Prometheus is to collect the cluster's metrics.
+    pub fn has_existing_prometheus(&self) -> bool {
+        let given = self.services.as_ref().and_then(|services| services.prometheus.as_ref());
+        matches!(given, Some(PrometheusChoice::There(_)))
     }
 
     /// The external object store, if the spec has one.

@@ -8,7 +8,7 @@ use super::place::{Problem, is_within, item, join};
 use super::walk::unknown_key;
 use super::{Memory, ProviderChoice, Spec};
 use crate::error::Result;
-use crate::provider::Factory;
+use crate::provider::{Factory, ProviderKind};
 use crate::util::human;
 
 /// The oldest Ray version that requires a token on all its ports.
@@ -141,6 +141,12 @@ fn provider(spec: &Spec, lookup: Lookup<'_>, problems: &mut Vec<Problem>) {
     };
     let capability = factory.capability();
     super::validate_workers::limits(spec, capability.kind, problems);
+    if spec.has_existing_prometheus() && capability.kind == ProviderKind::Host {
+        problems.push(
+            Problem::new("services.prometheus", "`existing` is for clusters on a platform, which has one")
+                .note("on hosts Prometheus is one of the cluster's own, with `runtime: docker`"),
+        );
+    }
     if !capability.runtimes.contains(&spec.runtime) {
         let there: Vec<&str> = capability.runtimes.iter().map(|runtime| runtime.name()).collect();
         let runtime = spec.runtime.name();

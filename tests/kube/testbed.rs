@@ -29,7 +29,7 @@ fn folder() -> PathBuf {
 /// The namespaces of the testbed's users.
 const NAMESPACES: [&str; 3] = ["team-a", "team-b", "strict"];
 /// The kinds of objects that gpucl makes, or that follow from them.
-const KINDS: &str = "rayclusters,secrets,networkpolicies,pods,services,serviceaccounts,roles,rolebindings";
+const KINDS: &str = "rayclusters,secrets,networkpolicies,configmaps,pods,services,serviceaccounts,roles,rolebindings";
 
 /// One test at a time has the cluster, of all checkouts.
 pub(super) struct Turn(File);
@@ -61,6 +61,9 @@ fn clear() {
             "--timeout=60s",
         ];
         let _ = Command::new(folder().join("kubectl")).args(arguments).output();
+        // Not all of them: Kubernetes keeps one of its own in every namespace.
+        let ours = ["-n", namespace, "delete", "configmaps", "-l", "gpucl.dev/owner"];
+        let _ = Command::new(folder().join("kubectl")).args(ours).output();
     }
 }
 
@@ -77,7 +80,7 @@ pub(super) fn left() -> Vec<String> {
     let mut left = Vec::new();
     for namespace in NAMESPACES {
         let found = kubectl(&["-n", namespace, "get", KINDS, "-o", "name"]);
-        let kubernetes = ["serviceaccount/default", "secret/default-token"];
+        let kubernetes = ["serviceaccount/default", "secret/default-token", "configmap/kube-root-ca.crt"];
         let ours = found.lines().filter(|name| !kubernetes.iter().any(|known| name.starts_with(known)));
         left.extend(ours.filter(|name| !is_of_testbed(name)).map(|name| format!("{namespace}: {name}")));
     }
@@ -128,10 +131,17 @@ pub(super) fn place(user: &str) -> String {
     format!("{user}@{}/{namespace}", testbed()["node"].as_str().unwrap())
 }
 
+/// A command that runs as root on the node.
+pub(super) fn on_node(arguments: &[&str]) -> Command {
+    let mut command = Command::new(folder().join("exec"));
+    command.args(arguments);
+    command
+}
+
 /// Runs a command as root on the node.
 #[track_caller]
 pub(super) fn inside(command: &str) {
-    let output = Command::new(folder().join("exec")).args(["sh", "-c", command]).output().unwrap();
+    let output = on_node(&["sh", "-c", command]).output().unwrap();
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 

@@ -3,6 +3,7 @@
 mod checks;
 mod contract;
 mod hosts;
+mod local_files;
 mod platform;
 
 use contract::Backend;
@@ -29,9 +30,9 @@ pub(super) fn of(spec: &Spec) -> Result<&'static dyn Backend> {
 }
 
 /// The objects of a cluster as documents for another tool; `None` if it runs on hosts.
-pub(super) fn manifest(settings: &Settings, loaded: &Loaded) -> Result<Option<String>> {
+pub(super) async fn manifest(settings: &Settings, loaded: &Loaded) -> Result<Option<String>> {
     match providers::find(loaded.spec.provider.name())?.capability().kind {
         ProviderKind::Host => Ok(None),
-        ProviderKind::Platform => platform::manifest(settings, loaded).map(Some),
+        ProviderKind::Platform => platform::manifest(settings, loaded).await.map(Some),
     }
 }

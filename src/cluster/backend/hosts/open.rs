@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::HostConnections;
-use super::files::LocalFiles;
 use super::world::{ProjectWorld, ProjectWorldConfig, Purpose};
 use crate::cluster::Settings;
+use crate::cluster::backend::local_files::LocalFiles;
 use crate::error::Result;
 use crate::runtime::project;
 use crate::secret::Secrets;

@@ -4,12 +4,12 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::acquire::Found;
 use super::capacity::{CapacityReplan, CapacityWait, carry_to};
-use super::files;
 use super::open::{secrets, world};
 use super::status::access_of;
 use super::verify::judge;
 use super::world::Purpose;
 use crate::agent::ScheduledUp;
+use crate::cluster::backend::local_files;
 use crate::cluster::errors::{again, go_on};
 use crate::cluster::limits::About;
 use crate::cluster::{Planned, Settings, UpOptions, UpOutcome, UpReport, Verified};
@@ -48,7 +48,7 @@ pub(super) async fn up(
     spec.worker_notes().into_iter().for_each(|note| settings.events.warn(note));
     spec.mount_notes().into_iter().for_each(|note| settings.events.note(note));
     spec.data_notes().into_iter().for_each(|note| settings.events.note(note));
-    let files = files::read(spec, &settings.events)?;
+    let files = local_files::read(spec, &settings.events)?;
     // A missing host, or one that cannot do what the spec asks, is found before anything permanent is written.
     let is_new = known.is_none();
     let store = match known {
@@ -176,8 +176,14 @@ pub(super) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Sto
     // Credentials are part of the digest: use the cluster's own if it has some.
     let own = settings.paths.cluster(&spec.name);
     let secrets = secrets(spec, if own.is_dir() { &own } else { folder.path() })?;
-    let world =
-        world(settings, spec, folder.path(), secrets, Purpose::Inspect, Some(files::read(spec, &settings.events)?))?;
+    let world = world(
+        settings,
+        spec,
+        folder.path(),
+        secrets,
+        Purpose::Inspect,
+        Some(local_files::read(spec, &settings.events)?),
+    )?;
     let found = world.resolve().await?;
     let observed = world.observe(&known).await?;
     world.refuse_taken_port().await?;

@@ -1,5 +1,6 @@
 //! From a spec to what a platform is asked for. Pure.
 
+use super::preparation;
 use crate::error::Result;
 use crate::provider::platform::{ClusterRequest, NodeGroup};
 use crate::spec::{Loaded, Spec, WorkerGroup};
@@ -17,7 +18,13 @@ pub(super) fn request(loaded: &Loaded, stopped: bool) -> Result<ClusterRequest> 
     for (path, is_there) in unsupported(&loaded.spec) {
         if is_there {
             let name = loaded.spec.provider.name();
-            return Err(loaded.places.error(&path, format!("is not supported with the provider `{name}`")));
+            let error = loaded.places.error(&path, format!("is not supported with the provider `{name}`"));
+            return Err(match path.as_str() {
+                "mounts" => {
+                    error.hint("what pods mount is under `provider`: `pods: {mounts: [{path: /data, claim: NAME}]}`")
+                }
+                _ => error,
+            });
         }
     }
     Ok(of_spec(&loaded.spec, stopped))
@@ -40,6 +47,8 @@ pub(super) fn of_spec(spec: &Spec, stopped: bool) -> ClusterRequest {
         head,
         workers: spec.ray.workers.groups().iter().map(group).collect(),
         environment: spec.environment.clone(),
+        prometheus: None,
+        preparation: preparation::of(spec),
         stopped,
     }
 }
@@ -60,15 +69,21 @@ fn group(group: &WorkerGroup) -> NodeGroup {
     }
 }
 
+/// Whether the spec has services beside Ray that the platform would have to run.
+fn has_services(spec: &Spec) -> bool {
+    let services = spec.services();
+    services.object_store.settings().is_some()
+        || services.prometheus.settings().is_some()
+        || services.jupyter.settings().is_some()
+        || services.grafana.is_some_and(|grafana| grafana.settings().is_some())
+}
+
 /// What clusters on platforms do not have, by its path, and whether this spec has it.
 fn unsupported(spec: &Spec) -> Vec<(String, bool)> {
     let mut keys: Vec<(String, bool)> = [
         ("hosts", spec.hosts.len() > 1),
         ("mounts", !spec.mounts.is_empty()),
-        ("data", !spec.data.is_empty()),
-        ("files", !spec.files.is_empty()),
-        ("setup", spec.setup.is_some()),
-        ("services", spec.services.is_some()),
+        ("services", has_services(spec)),
         ("images", !spec.images.is_empty()),
         ("build", spec.build.is_some()),
         ("compose", !spec.compose.is_empty()),
@@ -79,6 +94,9 @@ fn unsupported(spec: &Spec) -> Vec<(String, bool)> {
     ]
     .map(|(path, is_there)| (path.to_owned(), is_there))
     .into();
+    for (index, data) in spec.data.iter().enumerate() {
+        keys.push((format!("data[{index}].from.image"), data.from.image.is_some()));
+    }
     for (index, group) in spec.ray.workers.groups().iter().enumerate() {
         let path = spec.ray.workers.path(index);
         keys.push((format!("{path}.per"), group.per.is_some()));

@@ -3,6 +3,7 @@
 mod consent;
 mod down;
 mod goal;
+mod preparation;
 mod status;
 mod up;
 mod verify;

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use super::consent;
 use super::goal;
+use super::preparation;
 use super::verify::verify_cluster;
 use super::world::ObjectWorld;
 use crate::cluster::errors::go_on;
@@ -22,6 +23,21 @@ use crate::state::{ClusterState, Pages, PlatformNotes, Record, Store};
 
 /// The pages that are forwarded from the head.
 pub(super) const PAGES: [&str; 2] = ["dashboard", "client"];
+
+/// The cluster that a spec asks for, with what its nodes have of this machine.
+fn request(settings: &Settings, loaded: &Loaded) -> Result<ClusterRequest> {
+    let mut request = goal::request(loaded, false)?;
+    request.preparation = preparation::with_files(&loaded.spec, &settings.library, &settings.events)?;
+    Ok(request)
+}
+
+/// Adds what the platform has for it: its Prometheus.
+async fn completed(world: &ObjectWorld, spec: &Spec, request: &mut ClusterRequest) -> Result<()> {
+    if spec.has_existing_prometheus() {
+        request.prometheus = Some(world.pods.platform()?.prometheus().await?);
+    }
+    Ok(())
+}
 
 /// The objects that a request asks for, in order.
 fn objects(world: &mut ObjectWorld, request: &ClusterRequest, pages: Pages) -> Result<Vec<ResourceRequest>> {
@@ -44,10 +60,11 @@ pub(super) async fn up(
     known: Option<Store>,
 ) -> Result<UpOutcome> {
     let spec = &loaded.spec;
-    let request = goal::request(loaded, false)?;
+    let mut request = request(settings, loaded)?;
     let mut world = ObjectWorld::open(settings, spec)?;
     let site = world.pods.platform()?.site().await?;
     consent::ask(settings, options, &site).await?;
+    completed(&world, spec, &mut request).await?;
     for note in world.pods.platform()?.check(world.pods.scope(), &request).await? {
         settings.events.note(note);
     }
@@ -103,7 +120,10 @@ pub(super) async fn up(
         if let Some((key, notes)) = &world.runs {
             ledger.note_platform(key, notes.clone())?;
         }
-        Ok::<_, Error>((operations, verify_cluster(&world, spec, &folder, &settings.events).await?))
+        Ok::<_, Error>((
+            operations,
+            verify_cluster(&world, spec, &folder, &settings.events, request.preparation.as_ref()).await?,
+        ))
     };
     let result = result.await;
     let kept = ledger.compact();
@@ -138,8 +158,9 @@ async fn consequences(world: &ObjectWorld, plan: &crate::plan::Plan) -> Result<V
 /// Works out what `up` would do. Writes nothing.
 pub(super) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Store>) -> Result<Planned> {
     let spec = &loaded.spec;
-    let request = goal::request(loaded, false)?;
+    let mut request = request(settings, loaded)?;
     let mut world = ObjectWorld::open(settings, spec)?;
+    completed(&world, spec, &mut request).await?;
     let known =
         known.map_or_else(|| ClusterState::new(world.pods.scope(), Timestamp::now()), |store| store.state().clone());
     let mut notes = world.pods.platform()?.check(world.pods.scope(), &request).await?;
@@ -152,9 +173,10 @@ pub(super) async fn plan(settings: &Settings, loaded: &Loaded, known: Option<Sto
 }
 
 /// The objects of a spec as documents for another tool, without secrets.
-pub(in crate::cluster::backend) fn manifest(settings: &Settings, loaded: &Loaded) -> Result<String> {
-    let request = goal::request(loaded, false)?;
+pub(in crate::cluster::backend) async fn manifest(settings: &Settings, loaded: &Loaded) -> Result<String> {
+    let mut request = request(settings, loaded)?;
     let world = ObjectWorld::open(settings, &loaded.spec)?;
+    completed(&world, &loaded.spec, &mut request).await?;
     world.pods.platform()?.manifest(world.pods.scope(), &request)
 }
 
@@ -174,7 +196,8 @@ pub(super) async fn stop(settings: &Settings, spec: &Spec, store: Store) -> Resu
     // A cluster that is gone is not made for the sake of being stopped.
     let observed = pipeline.observe_consistent().await?;
     let there: Vec<Key> = observed.resources.iter().map(|found| found.key.clone()).collect();
-    let objects = objects.into_iter().filter(|object| there.contains(&object.key)).collect();
+    // The last one runs the nodes. The others stay as they are.
+    let objects = objects.into_iter().next_back().filter(|object| there.contains(&object.key)).into_iter().collect();
     let planned = pipeline.plan_for(&goal_of(objects), observed)?;
     let result = pipeline.execute(&planned.plan).await.into_result();
     let kept = ledger.compact();

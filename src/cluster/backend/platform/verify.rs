@@ -8,6 +8,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::goal;
+use super::preparation::{self, Prepared};
 use super::world::ObjectWorld;
 use crate::cluster::backend::checks::Checks;
 use crate::cluster::pods::{Bridge, DASHBOARD_PORT, Far, Pods, short};
@@ -17,7 +18,7 @@ use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::{Bus, CheckOutcome, WorkerGpus};
 use crate::host::{ExecEnd, Host as _, Stream};
 use crate::name::Scope;
-use crate::provider::platform::{ClusterRequest, Member, NodeGroup};
+use crate::provider::platform::{ClusterRequest, Member, NodeGroup, Preparation};
 use crate::ray::{Client, Node, TokenChoice};
 use crate::render::quote;
 use crate::runtime::project::{CheckLine, checks_of};
@@ -40,18 +41,24 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(super) async fn verify(settings: &Settings, spec: &Spec, store: Store) -> Result<Verified> {
     let world = ObjectWorld::open(settings, spec)?;
     let ledger = Ledger::new(store);
-    let verified = verify_cluster(&world, spec, &ledger.folder(), &settings.events).await?;
+    let verified = verify_cluster(&world, spec, &ledger.folder(), &settings.events, None).await?;
     if ledger.state().ready_since.is_none() {
         ledger.write(Record::ClusterReady)?;
     }
     Ok(verified)
 }
 
-/// Runs all checks, and decides.
+/// Runs all checks, and decides. With `wanted`, nodes get what changed of their data and files.
 ///
 /// # Errors
 /// [`ErrorKind::NotReady`] when a check failed, or could not be made.
-pub(super) async fn verify_cluster(world: &ObjectWorld, spec: &Spec, folder: &Path, events: &Bus) -> Result<Verified> {
+pub(super) async fn verify_cluster(
+    world: &ObjectWorld,
+    spec: &Spec,
+    folder: &Path,
+    events: &Bus,
+    wanted: Option<&Preparation>,
+) -> Result<Verified> {
     let request = goal::of_spec(spec, false);
     let members = world.pods.members().await?;
     let mut checks = Checks::new(events);
@@ -61,11 +68,12 @@ pub(super) async fn verify_cluster(world: &ObjectWorld, spec: &Spec, folder: &Pa
     };
     let bridge = Bridge::open(Arc::clone(&world.pods), Far::head(DASHBOARD_PORT), 0).await?;
     let client = Client::new(format!("http://{}", bridge.local()), token(folder)?);
-    let (nodes, version, refused, lines) = tokio::join!(
+    let (nodes, version, refused, lines, prepared) = tokio::join!(
         alive(&client, &members, spec.timeouts.ready.0),
         client.version(),
         tokens(&client),
         probe(world, spec, &request, &members, head),
+        prepared(world, spec, &members, wanted),
     );
     // Head and workers of different versions do not even join; but all of them may be another than the spec's.
     let found = version?.ray_version;
@@ -77,6 +85,9 @@ pub(super) async fn verify_cluster(world: &ObjectWorld, spec: &Spec, folder: &Pa
     check_nodes(&mut checks, &world.pods, &request, &members, &nodes?);
     let mut lines = lines?;
     checks.lines(&mut lines);
+    for (name, prepared) in prepared? {
+        checks.passed("data and files", &name, prepared.passed, prepared.saw);
+    }
     let (passed, saw) = refused?;
     checks.passed("token enforced", "dashboard", passed, saw);
     let of_gpus = || lines.iter().filter(|line| line.check == "gpu");
@@ -89,6 +100,28 @@ pub(super) async fn verify_cluster(world: &ObjectWorld, spec: &Spec, folder: &Pa
     }
     let gpus = of_gpus().filter_map(|line| worker_gpus(world.pods.scope(), &members, line)).collect();
     checks.finish(&spec.name, gpus, &[])
+}
+
+/// What every node says of its data and files.
+async fn prepared(
+    world: &ObjectWorld,
+    spec: &Spec,
+    members: &[Member],
+    wanted: Option<&Preparation>,
+) -> Result<Vec<(String, Prepared)>> {
+    let ready = members.iter().filter(|member| member.ready && spec.has_data());
+    let checked = ready.map(|member| async move {
+        let limit = spec.timeouts.data.0;
+        let name = short(world.pods.scope(), member);
+        let host = world.pods.host(member);
+        let prepared = tokio::time::timeout(limit, preparation::check(&host, wanted)).await.map_err(|_| {
+            Error::new(ErrorKind::Timeout, format!("prepare {name}"))
+                .because(format!("its data and files did not come within {}", human::short_duration(limit)))
+                .hint("`timeouts: {data: 2h}` in the spec gives them longer")
+        })??;
+        Ok::<_, Error>((name, prepared))
+    });
+    futures_util::future::try_join_all(checked).await
 }
 
 /// Whether every group has the nodes that it should have.
