@@ -4,6 +4,7 @@ mod contract;
 mod crash;
 mod losses;
 mod manifests;
+mod monitoring;
 mod preparation;
 mod site;
 mod testbed;

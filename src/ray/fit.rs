@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::nodes::Node;
-use super::situation::{Amounts, Demand, Situation};
+use super::situation::{Amounts, Demand, Growing, Situation};
 use crate::util::human;
 
 /// How far the nodes have what is asked for.
@@ -13,36 +13,82 @@ pub(super) enum Fit {
     Free,
     /// Some nodes have it, in use.
     Busy,
+    /// Nodes that Ray's autoscaler may add have it.
+    Coming,
     /// It does not fit on any node, for this reason.
     Never(String),
     /// The nodes are not known.
     Unknown,
 }
 
-/// Judges whether the living nodes can hold the demand.
+/// The label with the name of a node's group (ray 2.60.0, `RAY_NODE_GROUP_KEY`).
+const GROUP_LABEL: &str = "ray.io/node-group";
+/// So many nodes of a group that may come are looked at.
+const MOST_COMING: usize = 64;
+
+/// Judges whether the living nodes can hold the demand, or those that may come.
 pub(super) fn fit(demand: &Demand, situation: &Situation) -> Fit {
     let alive: Vec<&Node> = situation.nodes.iter().filter(|node| node.alive).collect();
     if alive.is_empty() {
         return Fit::Unknown;
     }
-    let nodes: Vec<&Node> = alive.into_iter().filter(|node| has_labels(node, &demand.labels)).collect();
+    let coming = coming(situation);
+    let now = lacks(demand, &alive);
+    let later = lacks(demand, &alive.iter().copied().chain(&coming).collect::<Vec<_>>());
+    if let Some(why) = later {
+        return Fit::Never(why);
+    }
+    let alone = lacks(demand, &coming.iter().collect::<Vec<_>>()).is_none();
+    if now.is_some() {
+        return Fit::Coming;
+    }
+    let nodes = alive.into_iter().filter(|node| has_labels(node, &demand.labels));
+    let free: Vec<Amounts> = nodes.map(|node| free(node, situation)).collect();
+    let each = demand.bundles.iter().all(|bundle| free.iter().any(|free| holds(free, bundle)));
+    let whole = sum(demand.bundles.iter());
+    match each && short_of(&whole, &sum(free.iter())).is_none() {
+        true => Fit::Free,
+        false if alone => Fit::Coming,
+        false => Fit::Busy,
+    }
+}
+
+/// The nodes that Ray's autoscaler may add.
+fn coming(situation: &Situation) -> Vec<Node> {
+    let of = |group: &Growing| {
+        let is_of = |node: &&Node| node.alive && node.labels.get(GROUP_LABEL) == Some(&group.name);
+        let there = situation.nodes.iter().filter(is_of).count();
+        let more = (group.max as usize).saturating_sub(there).min(MOST_COMING);
+        let node = Node {
+            node_id: String::new(),
+            address: String::new(),
+            is_head: false,
+            alive: true,
+            state: String::new(),
+            resources: group.node.clone(),
+            labels: group.labels.clone(),
+            start_time: None,
+        };
+        std::iter::repeat_n(node, more).collect::<Vec<_>>()
+    };
+    situation.growing.iter().flat_map(of).collect()
+}
+
+/// Why these nodes do not hold a demand, even if nothing else runs; `None` if they do.
+fn lacks(demand: &Demand, nodes: &[&Node]) -> Option<String> {
+    let nodes: Vec<&Node> = nodes.iter().copied().filter(|node| has_labels(node, &demand.labels)).collect();
     if nodes.is_empty() {
         let labels: Vec<String> = demand.labels.iter().map(|(name, selector)| format!("{name}={selector}")).collect();
-        return Fit::Never(format!("wants the label {}, which no node has", labels.join(", ")));
+        return Some(format!("wants the label {}, which no node has", labels.join(", ")));
     }
-    for bundle in &demand.bundles {
-        if !nodes.iter().any(|node| holds(&node.resources, bundle)) {
-            return Fit::Never(lacking(bundle, &nodes));
-        }
+    if let Some(bundle) = demand.bundles.iter().find(|bundle| !nodes.iter().any(|node| holds(&node.resources, bundle)))
+    {
+        return Some(lacking(bundle, &nodes));
     }
     let whole = sum(demand.bundles.iter());
     let total = sum(nodes.iter().map(|node| &node.resources));
-    if let Some((name, asked, has)) = short_of(&whole, &total) {
-        return Fit::Never(format!("asks for {} in all; the cluster has {}", amount(name, asked), plain(name, has)));
-    }
-    let free: Vec<Amounts> = nodes.iter().map(|node| free(node, situation)).collect();
-    let each = demand.bundles.iter().all(|bundle| free.iter().any(|free| holds(free, bundle)));
-    if each && short_of(&whole, &sum(free.iter())).is_none() { Fit::Free } else { Fit::Busy }
+    let (name, asked, has) = short_of(&whole, &total)?;
+    Some(format!("asks for {} in all; the cluster has {}", amount(name, asked), plain(name, has)))
 }
 
 /// The amounts of a demand as text: `1 CPU and 2 GPUs`.

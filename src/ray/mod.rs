@@ -27,5 +27,5 @@ pub use package::{ListedFile, OnProgress, Package, SIZE_LIMIT, UploadOutcome, fi
 pub use reason::reason;
 pub use requirements::requirements_of;
 pub use runtime_env::{Module, ModuleSource, RuntimeEnv, WorkingDir};
-pub use situation::{Amounts, Demand, Situation, Wanting};
+pub use situation::{Amounts, Demand, Growing, Situation, Wanting};
 pub use usage::{GpuUsage, Usage};

@@ -22,18 +22,23 @@ pub fn reason(job: &Job, situation: &Situation) -> Option<String> {
 
 /// The first demand that cannot be met, else the first that waits for others.
 fn unmet(situation: &Situation) -> Option<String> {
-    let mut busy = None;
+    let (mut busy, mut coming) = (None, None);
     for demand in &situation.demands {
         match fit(demand, situation) {
             Fit::Never(why) => return Some(format!("{} {why}", subject(&demand.by))),
             // Waiting is what most tasks of a job do.
             Fit::Busy if busy.is_none() && !matches!(demand.by, Wanting::Task(_)) => busy = Some(demand),
-            Fit::Free | Fit::Busy | Fit::Unknown => {}
+            Fit::Coming if coming.is_none() => coming = Some(demand),
+            Fit::Free | Fit::Busy | Fit::Coming | Fit::Unknown => {}
         }
     }
-    busy.map(|demand: &Demand| {
-        format!("{} waits for {}: what the nodes have is in use", subject(&demand.by), amounts(demand))
-    })
+    let waits = |demand: &Demand, why: &str| format!("{} waits for {}: {why}", subject(&demand.by), amounts(demand));
+    let full = match situation.growing.is_empty() {
+        true => "what the nodes have is in use",
+        false => "what the nodes have is in use, and no group may have more nodes",
+    };
+    let coming = coming.map(|demand| waits(demand, "Ray's autoscaler adds a node for it"));
+    coming.or_else(|| busy.map(|demand| waits(demand, full)))
 }
 
 fn subject(by: &Wanting) -> String {

@@ -27,6 +27,21 @@ pub struct Situation {
     pub used: BTreeMap<String, Amounts>,
     /// What the job asks for and does not have.
     pub demands: Vec<Demand>,
+    /// The groups that Ray's autoscaler may add nodes to.
+    pub growing: Vec<Growing>,
+}
+
+/// A group of nodes that Ray's autoscaler may add to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Growing {
+    /// Its name, which its nodes have as a label.
+    pub name: String,
+    /// What each of its nodes has.
+    pub node: Amounts,
+    /// The labels of its nodes.
+    pub labels: BTreeMap<String, String>,
+    /// The most nodes that it may have.
+    pub max: u32,
 }
 
 /// Something that a job asks for and does not have.
@@ -129,7 +144,7 @@ impl Client {
             }));
         }
         let used = if demands.is_empty() { BTreeMap::new() } else { self.used().await? };
-        Ok(Situation { nodes, used, demands })
+        Ok(Situation { nodes, used, demands, growing: Vec::new() })
     }
 
     /// What the job's command asks for.

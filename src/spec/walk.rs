@@ -58,8 +58,8 @@ impl Walk<'_> {
         if node.is_null() && forms.iter().any(|form| types(form) == ["null"]) {
             return Some(Value::Null);
         }
-        let forms: Vec<&Value> = forms.iter().filter(|form| types(form) != ["null"]).collect();
         let definitions = self.definitions;
+        let forms = flattened(forms, definitions);
         let fitting = forms.iter().find(|form| types(resolved(form, definitions)).iter().any(|of| fits(node, of)));
         match (fitting, forms.as_slice()) {
             (Some(form), _) => self.node(node, form, path),
@@ -210,6 +210,15 @@ fn resolved<'a>(schema: &'a Value, definitions: &'a Value) -> &'a Value {
     reference(schema).and_then(|name| definitions.get(name)).unwrap_or(schema)
 }
 
+/// The forms that are not `null`, with the forms of those that have several themselves.
+fn flattened<'a>(forms: &'a [Value], definitions: &'a Value) -> Vec<&'a Value> {
+    let of = |form: &'a Value| match resolved(form, definitions).get("anyOf").and_then(Value::as_array) {
+        Some(inner) => flattened(inner, definitions),
+        None => vec![form],
+    };
+    forms.iter().filter(|form| types(form) != ["null"]).flat_map(of).collect()
+}
+
 /// The allowed texts, if the schema is an enumeration.
 fn words(schema: &Value) -> Option<Vec<&str>> {
     let plain = |list: &'_ Value| list.as_array().is_some_and(|list| list.iter().all(Value::is_string));
@@ -223,6 +232,7 @@ fn types(schema: &Value) -> Vec<&str> {
     match schema.get("type") {
         Some(Value::String(one)) => vec![one],
         Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
+        _ if words(schema).is_some() => vec!["string"],
         _ => Vec::new(),
     }
 }

@@ -5,6 +5,7 @@ KUBE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 KUBERNETES=v1.34.4 ETCD=v3.6.4 COREDNS=v1.14.0 KUBERAY=v1.6.2
 OLDER_KUBERAY=v1.4.2 NEWER_KUBERAY=v1.7.0   # only their CRDs
+MONITORING=v0.90.1                           # the Prometheus Operator: its CRDs, and by testbed/kube/prometheus itself
 GO_NEEDED=1.25
 
 # The node, its network namespace, its cgroups and its state all have this name.

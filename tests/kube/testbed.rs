@@ -29,7 +29,8 @@ fn folder() -> PathBuf {
 /// The namespaces of the testbed's users.
 const NAMESPACES: [&str; 3] = ["team-a", "team-b", "strict"];
 /// The kinds of objects that gpucl makes, or that follow from them.
-const KINDS: &str = "rayclusters,secrets,networkpolicies,configmaps,pods,services,serviceaccounts,roles,rolebindings";
+const KINDS: &str =
+    "rayclusters,podmonitors,secrets,networkpolicies,configmaps,pods,services,serviceaccounts,roles,rolebindings";
 
 /// One test at a time has the cluster, of all checkouts.
 pub(super) struct Turn(File);
@@ -56,7 +57,7 @@ fn clear() {
             "-n",
             namespace,
             "delete",
-            "rayclusters,secrets,networkpolicies,resourcequotas,limitranges",
+            "rayclusters,podmonitors,secrets,networkpolicies,resourcequotas,limitranges",
             "--all",
             "--timeout=60s",
         ];

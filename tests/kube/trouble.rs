@@ -201,3 +201,125 @@ fn an_image_with_another_ray_is_not_ready() {
     env.run(&["down", "--yes", "-c", "other"]).exits(0);
     nothing_is_left();
 }
+
+/// What others have ruled for the namespace or its objects is quoted: before anything is made where that can be known.
+#[test]
+#[ignore = "testbed"]
+fn rules_of_others_are_quoted() {
+    let _turn = turn();
+    let env = TestEnv::new();
+    let at = place("ada");
+    let brief = testbed::settings("ada", &json!({ "wait": "30s" }));
+    let spec = |name: &str| testbed::spec(&env, name, &brief, &json!({ "count": 0 }), &json!({}));
+
+    // A limit of the namespace, which KubeRay meets when it makes the pod.
+    let limits = json!({
+        "apiVersion": "v1", "kind": "LimitRange", "metadata": { "name": "small" },
+        "spec": { "limits": [{ "type": "Container", "max": { "memory": "1Gi" } }] },
+    });
+    let file = env.write("limits.json", &limits.to_string()).display().to_string();
+    kubectl(&["-n", "team-a", "apply", "-f", &file]);
+    let up = env.run(&["up", "--yes", "--at", &at, &spec("limits")]);
+    assert!(up.code != Some(0) && up.stderr.contains("maximum memory usage per Container is 1Gi"), "{}", up.stderr);
+    env.run(&["down", "--yes", "-c", "limits"]).exits(0);
+    kubectl(&["-n", "team-a", "delete", "limitrange", "small"]);
+
+    // An admission webhook that does not answer, and a policy that refuses, both for RayClusters.
+    let rule = json!([{ "apiGroups": ["ray.io"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["rayclusters"] }]);
+    let webhook = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": { "name": "gpucl-test" },
+        "webhooks": [{
+            "name": "costs.example.org", "clientConfig": { "url": "https://127.0.0.1:1/costs" }, "rules": rule,
+            "sideEffects": "None", "admissionReviewVersions": ["v1"], "failurePolicy": "Fail", "timeoutSeconds": 5,
+        }],
+    });
+    let policy = json!({ "apiVersion": "v1", "kind": "List", "items": [
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+            "metadata": { "name": "gpucl-test" },
+            "spec": {
+                "matchConstraints": { "resourceRules": rule },
+                "validations": [{ "expression": "has(object.metadata.labels.team)", "message": "every RayCluster has a team" }],
+            },
+        },
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": { "name": "gpucl-test" },
+            "spec": { "policyName": "gpucl-test", "validationActions": ["Deny"] },
+        },
+    ] });
+    for (name, object, kinds, says) in [
+        ("webhook", webhook, "validatingwebhookconfiguration", "failed calling webhook \"costs.example.org\""),
+        ("policy", policy, "validatingadmissionpolicy,validatingadmissionpolicybinding", "every RayCluster has a team"),
+    ] {
+        let file = env.write(&format!("{name}.json"), &object.to_string()).display().to_string();
+        kubectl(&["apply", "-f", &file]);
+        let _removed = After(|| {
+            kubectl(&["delete", kinds, "gpucl-test"]);
+        });
+        let spec = spec(name);
+        // The API server takes a moment until it asks it.
+        until(says, 30, || env.run(&["plan", &spec]).stderr.contains(says).then_some(()));
+        let up = env.run(&["up", "--yes", "--at", &at, &spec]);
+        assert!(up.code != Some(0) && up.stderr.contains(says), "{name}: {}", up.stderr);
+        assert_eq!(testbed::left(), [""; 0], "{name}: nothing was made");
+    }
+}
+
+/// A pod that runs out of memory is named with its limit; a name that is too long is refused before anything is made.
+#[test]
+#[ignore = "testbed"]
+fn too_little_memory_and_too_long_a_name_are_explained() {
+    let _turn = turn();
+    let env = TestEnv::new();
+    let tight = json!({ "wait": "90s", "groups": { "cpu": { "memory": "120Mi" } } });
+    let workers = json!([{ "name": "cpu", "count": 1, "cpus": 1 }]);
+    let spec = testbed::spec(&env, "tight", &testbed::settings("ada", &tight), &workers, &json!({}));
+    let up = env.run(&["up", "--yes", "--at", &place("ada"), &spec]);
+    let says = "it used more memory than its limit (OOMKilled)";
+    assert!(up.code != Some(0) && up.stderr.contains(says), "{:?} {}", up.code, up.stderr);
+    env.run(&["down", "--yes", "-c", "tight"]).exits(0);
+    nothing_is_left();
+
+    let group = "a".repeat(70);
+    let workers = json!([{ "name": group, "count": 1, "cpus": 1 }]);
+    let spec = testbed::spec(&env, "long", &testbed::settings("ada", &json!({})), &workers, &json!({}));
+    let up = env.run(&["up", "--yes", "--at", &place("ada"), &spec]).exits(2);
+    assert!(up.stderr.contains("name"), "{}", up.stderr);
+    let spec = testbed::spec(&env, &"b".repeat(40), &testbed::settings("ada", &json!({})), &json!([]), &json!({}));
+    env.run(&["plan", &spec]).exits(2).says("name");
+    nothing_is_left();
+}
+
+/// A job that waits says for what: for a worker that the autoscaler adds, or that no group may have more.
+#[test]
+#[ignore = "testbed"]
+fn a_job_beyond_the_most_workers_says_what_it_waits_for() {
+    let _turn = turn();
+    let env = TestEnv::new();
+    let workers = json!([{ "name": "cpu", "min": 0, "max": 1, "cpus": 1 }]);
+    let spec = testbed::spec(&env, "most", &testbed::settings("ada", &json!({})), &workers, &json!({}));
+    env.run(&["up", "--yes", "--at", &place("ada"), &spec]).exits(0);
+    let program = "import ray, time
+ray.init()
+@ray.remote(num_cpus=1)
+class Holds:
+    def ping(self):
+        return 1
+both = [Holds.remote(), Holds.remote()]
+print('one of two', ray.get(both[0].ping.remote()), flush=True)
+ray.get(both[1].ping.remote())
+";
+    let submit = ["job", "submit", "-c", "most", "--no-wait", "--id", "holds", "--", "python", "-c", program];
+    env.run(&submit).exits(0);
+    let reason = || env.run(&["job", "status", "-c", "most", "holds"]).stdout;
+    until("the autoscaler is waited for", 60, || {
+        reason().contains("Ray's autoscaler adds a node for it").then_some(())
+    });
+    let full = "what the nodes have is in use, and no group may have more nodes";
+    until("the group is full", 120, || reason().contains(full).then_some(()));
+    env.run(&["job", "stop", "-c", "most", "holds"]).exits(0);
+    env.run(&["down", "--yes", "-c", "most"]).exits(0);
+    nothing_is_left();
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::ray::{Amounts, Node};
+use crate::ray::{Amounts, Growing, Node};
 
 fn amounts_of(pairs: &[(&str, f64)]) -> Amounts {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
@@ -34,6 +34,7 @@ fn cluster() -> Situation {
         ],
         used: BTreeMap::from([("w0".to_owned(), amounts_of(&[("GPU", 1.0)]))]),
         demands: Vec::new(),
+        growing: Vec::new(),
     }
 }
 
@@ -151,6 +152,38 @@ fn a_job_that_waits_says_for_what() {
             _ => assert_eq!(said.as_deref(), expected, "{status} {demands:?}"),
         }
     }
+}
+
+#[test]
+fn a_job_that_waits_for_the_autoscaler_is_not_called_impossible() {
+    let of = |max: u32, by: Wanting, bundles: &[&[(&str, f64)]]| {
+        let group = Growing {
+            name: "gpu".to_owned(),
+            node: amounts_of(&[("CPU", 4.0), ("GPU", 2.0)]),
+            max,
+            ..Growing::default()
+        };
+        let mut situation = Situation { growing: vec![group], ..cluster() };
+        situation.nodes.push(node("g0", &[("CPU", 4.0), ("GPU", 2.0)], &[("ray.io/node-group", "gpu")]));
+        situation.used.insert("g0".to_owned(), amounts_of(&[("GPU", 2.0)]));
+        situation.demands.push(demand(by, bundles, &[]));
+        reason(&job("RUNNING", json!({})), &situation)
+    };
+    let task = || Wanting::Task("step".to_owned());
+    let adds = "Ray's autoscaler adds a node for it";
+    assert_eq!(of(2, Wanting::Command, &[&[("GPU", 2.0)]]), Some(format!("the command waits for 2 GPUs: {adds}")));
+    assert_eq!(of(2, task(), &[&[("GPU", 2.0)]]), Some(format!("task `step` waits for 2 GPUs: {adds}")));
+    // At the most that the group may have.
+    let full = "what the nodes have is in use, and no group may have more nodes";
+    assert_eq!(of(1, Wanting::Command, &[&[("GPU", 2.0)]]), Some(format!("the command waits for 2 GPUs: {full}")));
+    assert_eq!(of(1, task(), &[&[("GPU", 2.0)]]), None);
+    // What no group can hold stays impossible.
+    let never = "the command asks for 3 GPUs on one node; the largest has 2";
+    assert_eq!(of(9, Wanting::Command, &[&[("GPU", 3.0)]]).as_deref(), Some(never));
+    let many: Vec<&[(&str, f64)]> = vec![&[("GPU", 2.0)]; 3];
+    assert_eq!(of(3, Wanting::Group, &many), Some(format!("a placement group waits for 3 times 2 GPUs: {adds}")));
+    let never = "a placement group asks for 6 GPUs in all; the cluster has 4";
+    assert_eq!(of(1, Wanting::Group, &many).as_deref(), Some(never));
 }
 
 #[test]

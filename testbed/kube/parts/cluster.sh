@@ -22,10 +22,11 @@ node_ready() {
 # Server-side: the CRDs are larger than the annotation that the other way keeps of them. Its own manifests, with its
 # own limits.
 operator() {
-  local key; key=$(digest "$KUBERAY_DIR" 1)
+  local key; key=$(digest "$KUBERAY_DIR" "$MONITORING_DIR" 1)
   if [ "$(cat "$STATE/operator-made" 2>/dev/null)" != "$key" ]; then
     admin create namespace kuberay-system --dry-run=client -o yaml | admin apply -f -
     admin apply --server-side --force-conflicts -k "$KUBERAY_DIR/config/default"
+    admin apply --server-side --force-conflicts -f "$MONITORING_DIR/crds"
     admin wait --for=condition=Established crd --all --timeout=60s
     echo "$key" >"$STATE/operator-made"
   fi

@@ -16,6 +16,7 @@ LDFLAGS="-s -w"
 K8S_DIR=$SOFTWARE/kubernetes-$KUBERNETES-$(digest "$ETCD" "$(files_digest "$KUBE"/files/{k8all.go,gpu-plugin.go,go-mod.py})" 1)
 COREDNS_DIR=$SOFTWARE/coredns-$COREDNS-$(digest "$(files_digest "$KUBE/files/coredns.go")" 1)
 KUBERAY_DIR=$SOFTWARE/kuberay-$KUBERAY-1
+MONITORING_DIR=$SOFTWARE/prometheus-operator-crds-$MONITORING-2
 SOFTWARE_KEY=$(digest "$K8S_DIR" "$COREDNS_DIR" "$KUBERAY_DIR")
 
 go_is_there() {
@@ -83,8 +84,20 @@ kuberay() {
   ln -sfnT "$KUBERAY_DIR/crds" "$CRDS"
 }
 
+# The CRDs of the objects by which a Prometheus finds pods.
+MONITORING_MODULE=github.com/prometheus-operator/prometheus-operator
+monitoring_crds() {
+  [ ! -e "$MONITORING_DIR" ] || return 0
+  local d
+  build_folder monitoring
+  d=$(module "$MONITORING_MODULE" "$MONITORING")
+  cp "$d"/example/prometheus-operator-crd/monitoring.coreos.com_{podmonitors,servicemonitors,probes,prometheusrules,prometheuses}.yaml "$d/LICENSE" out/; chmod -R u+w out
+  mkdir out/crds; mv out/*.yaml out/crds/
+  finish "$MONITORING_DIR" out
+}
+
 software() {
-  [ ! -e "$K8S_DIR" ] || [ ! -e "$COREDNS_DIR" ] || [ ! -e "$KUBERAY_DIR" ] || return 0
+  [ ! -e "$K8S_DIR" ] || [ ! -e "$COREDNS_DIR" ] || [ ! -e "$KUBERAY_DIR" ] || [ ! -e "$MONITORING_DIR" ] || return 0
   go_is_there
   mkdir -p "$CACHE/kube/build"
   exec 7>"$CACHE/kube/build-lock"; flock -w 7200 7 || die "another up has held $CACHE/kube/build-lock for two hours"
@@ -93,6 +106,7 @@ software() {
   part kube-kubernetes kubernetes
   part kube-coredns coredns
   part kube-kuberay kuberay
+  part kube-monitoring monitoring_crds
   # Six gigabytes that nothing reads again.
   rm -rf "$CACHE/kube/build"
   exec 7>&-
