@@ -186,7 +186,7 @@ impl Client {
         }
         let answer: Answer = self.read("/api/cluster_status", "ask Ray what is in use").await?;
         let report = answer.data.cluster_status.and_then(|cluster| cluster.load_metrics_report);
-        let nodes = report.and_then(|report| report.usage_by_node).unwrap_or_default();
+        let Some(nodes) = report.and_then(|report| report.usage_by_node) else { return self.held().await };
         let known = ["CPU", "GPU", "memory"];
         Ok(nodes
             .into_iter()
@@ -195,6 +195,19 @@ impl Client {
                 (node, amounts.map(|(name, (used, _))| (name, used)).collect())
             })
             .collect())
+    }
+
+    /// What jobs hold on each node. Where an autoscaler of version 2 runs, Ray reports no other use (ray 2.60.0).
+    async fn held(&self) -> Result<BTreeMap<String, Amounts>> {
+        let mut used: BTreeMap<String, Amounts> = BTreeMap::new();
+        for (node, amounts) in self.holdings(&self.jobs().await?).await?.into_values().flat_map(|holding| holding.held)
+        {
+            let of_node = used.entry(node).or_default();
+            for (name, amount) in amounts {
+                *of_node.entry(name).or_default() += amount;
+            }
+        }
+        Ok(used)
     }
 }
 

@@ -273,9 +273,9 @@ fn rules_of_others_are_quoted() {
 fn too_little_memory_and_too_long_a_name_are_explained() {
     let _turn = turn();
     let env = TestEnv::new();
-    let tight = json!({ "wait": "90s", "groups": { "cpu": { "memory": "120Mi" } } });
-    let workers = json!([{ "name": "cpu", "count": 1, "cpus": 1 }]);
-    let spec = testbed::spec(&env, "tight", &testbed::settings("ada", &tight), &workers, &json!({}));
+    let tight = json!({ "wait": "60s", "head": { "cpu": "300m", "memory": "700Mi" } });
+    let greedy = json!({ "setup": { "commands": ["exec python -c 'len(b\"x\" * (2 << 30))'"] } });
+    let spec = testbed::spec(&env, "tight", &testbed::settings("ada", &tight), &json!({ "count": 0 }), &greedy);
     let up = env.run(&["up", "--yes", "--at", &place("ada"), &spec]);
     let says = "it used more memory than its limit (OOMKilled)";
     assert!(up.code != Some(0) && up.stderr.contains(says), "{:?} {}", up.code, up.stderr);
