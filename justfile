@@ -58,7 +58,8 @@ kube-up:
 kube-down:
     testbed/kube/down
 
-# every test of the provider `kubernetes`, calls cut off at all points too (a quarter of an hour)
+# every test of the provider `kubernetes`, `kill -9` and calls cut off at all points too; the first time, it builds
+# Prometheus and its operator (half an hour)
 kube: kube-up
     GPUCL_POINTS=all cargo test --test main kube:: -- --ignored --nocapture --test-threads=1
 

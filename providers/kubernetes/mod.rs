@@ -1,7 +1,7 @@
 //! A RayCluster on a Kubernetes cluster that has KubeRay's operator.
 //!
-//! A cluster is three objects: a Secret with the token, a NetworkPolicy, and the RayCluster, from which the operator
-//! makes pods. `docs/design/0017-kubernetes.md` says how they are found, changed and removed.
+//! A cluster is a few objects: a Secret with the token, a NetworkPolicy, a PodMonitor and a ConfigMap where the spec asks
+//! for them, and the RayCluster, from which the operator makes pods. `docs/design/0017-kubernetes.md` says how they are found, changed and removed.
 
 mod access;
 mod client;

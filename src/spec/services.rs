@@ -146,10 +146,10 @@ impl Default for PrometheusSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum PrometheusChoice {
-    /// One that is there, of the platform.
-    There(There),
     /// One of the cluster's own.
     Own(Switchable<PrometheusSpec>),
+    /// One that is there, of the platform.
+    There(There),
 }
 
 /// The word for a service that is there.

@@ -60,12 +60,17 @@ impl Walk<'_> {
         }
         let definitions = self.definitions;
         let forms = flattened(forms, definitions);
-        let fitting = forms.iter().find(|form| types(resolved(form, definitions)).iter().any(|of| fits(node, of)));
+        let fitting = forms.iter().find(|form| {
+            let form = resolved(form, definitions);
+            let is_word =
+                |words: Vec<&str>| matches!(&node.kind, Kind::Scalar { text, .. } if words.contains(&text.as_str()));
+            types(form).iter().any(|of| fits(node, of)) && (forms.len() == 1 || words(form).is_none_or(is_word))
+        });
         match (fitting, forms.as_slice()) {
             (Some(form), _) => self.node(node, form, path),
             (None, [only]) => self.node(node, only, path),
             (None, _) => {
-                let wanted: Vec<&str> = forms.iter().flat_map(|form| types(resolved(form, definitions))).collect();
+                let wanted: Vec<&str> = forms.iter().flat_map(|form| names(resolved(form, definitions))).collect();
                 self.wrong_type(node, &Value::Null, &wanted, path)
             }
         }
@@ -226,6 +231,11 @@ fn words(schema: &Value) -> Option<Vec<&str>> {
         return Some(list.as_array()?.iter().filter_map(Value::as_str).collect());
     }
     schema.get("oneOf")?.as_array()?.iter().map(|form| form.get("const").and_then(Value::as_str)).collect()
+}
+
+/// What a value of this schema is called: the words of an enumeration, else its types.
+fn names(schema: &Value) -> Vec<&str> {
+    words(schema).unwrap_or_else(|| types(schema))
 }
 
 fn types(schema: &Value) -> Vec<&str> {
