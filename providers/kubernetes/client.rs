@@ -186,10 +186,19 @@ impl Place {
 
     /// Makes an object, or changes it to this, by a server-side apply.
     pub(super) async fn apply(&self, kind: Kind, object: &Value, how: Apply) -> Result<Value> {
+        self.patch(kind, object, how, false).await
+    }
+
+    /// What [`Self::apply`] would make of it. Changes nothing.
+    pub(super) async fn dry_run(&self, kind: Kind, object: &Value, how: Apply) -> Result<Value> {
+        self.patch(kind, object, how, true).await
+    }
+
+    async fn patch(&self, kind: Kind, object: &Value, how: Apply, dry_run: bool) -> Result<Value> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let objects = self.objects(kind);
         let mut params = PatchParams::apply(MANAGER);
-        params.dry_run = how == Apply::DryRun;
+        params.dry_run = dry_run;
         params.force = how == Apply::Force;
         let patch = Patch::Apply(object);
         let found = call(&format!("apply the {} {name}", kind.name()), || objects.patch(name, &params, &patch)).await?;
@@ -220,8 +229,6 @@ pub(super) enum Apply {
     Gently,
     /// Others' fields are taken over.
     Force,
-    /// Only tried.
-    DryRun,
 }
 
 fn resource(kind: Kind) -> ApiResource {

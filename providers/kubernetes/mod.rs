@@ -6,6 +6,8 @@
 mod access;
 mod client;
 mod config;
+mod difference;
+mod isolation;
 mod monitoring;
 mod names;
 mod objects;
@@ -195,17 +197,24 @@ impl Platform for Kubernetes {
         self.change(tag, request, id).await
     }
 
-    async fn consequences(&self, _tag: &Tag, request: &ResourceRequest, _id: &str) -> Result<Vec<String>> {
-        let (Kind::RayCluster, name) = resources::named(request)? else { return Ok(Vec::new()) };
-        let place = self.place().await?;
-        let pods = self.pods(place, &name).await?;
-        Ok(pods::consequences(&request.settings, &pods))
+    async fn consequences(&self, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<Vec<String>> {
+        let mut lines = self.difference(tag, request, id).await?;
+        if let (Kind::RayCluster, name) = resources::named(request)? {
+            let place = self.place().await?;
+            let pods = self.pods(place, &name).await?;
+            lines.extend(pods::consequences(&request.settings, &pods));
+        }
+        Ok(lines)
     }
 
     async fn members(&self, scope: &Scope) -> Result<Vec<Member>> {
         let place = self.place().await?;
         let pods = self.pods(place, &object_name(scope)).await?;
         Ok(pods.iter().map(pods::Pod::member).collect())
+    }
+
+    async fn isolation(&self, scope: &Scope, head: &Member, port: u16) -> Result<platform::Isolation> {
+        self.try_isolation(scope, head, port).await
     }
 
     async fn start(&self, member: &str, command: &[&str], terminal: Option<(u16, u16)>) -> Result<Running> {

@@ -7,7 +7,7 @@ use super::client::{Apply, Place};
 use super::names::{Kind, object_name, selector, tag_of};
 use super::objects::{TOKEN_KEY, tagged};
 use super::status;
-use super::{Kubernetes, names, pods};
+use super::{Kubernetes, difference, names, pods};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{Owner, Scope, Tag};
 use crate::provider::{Acquired, ObservedResource, Recorder, ResourceRequest};
@@ -65,6 +65,28 @@ impl Kubernetes {
 
     /// Changes an object to what is requested now.
     pub(super) async fn change(&self, tag: &Tag, request: &ResourceRequest, before: &str) -> Result<()> {
+        self.changed(tag, request, before, false).await.map(drop)
+    }
+
+    /// The fields that [`Self::change`] would change, one line each.
+    pub(super) async fn difference(&self, tag: &Tag, request: &ResourceRequest, before: &str) -> Result<Vec<String>> {
+        let (kind, _) = named(request)?;
+        // It is a secret, and does not change.
+        if kind == Kind::Token {
+            return Ok(Vec::new());
+        }
+        let (now, then) = self.changed(tag, request, before, true).await?;
+        Ok(difference::lines(kind, &now, &then))
+    }
+
+    /// The object before and after the change, which is only tried with `dry_run`.
+    async fn changed(
+        &self,
+        tag: &Tag,
+        request: &ResourceRequest,
+        before: &str,
+        dry_run: bool,
+    ) -> Result<(Value, Value)> {
         let place = self.place().await?;
         let (kind, name) = named(request)?;
         let doing = format!("change the {} {name}", kind.name());
@@ -76,10 +98,20 @@ impl Kubernetes {
         let mut sent = self.sent(tag, request)?;
         sent["metadata"]["uid"] = json!(before);
         keep_scale(&found, &mut sent);
-        match place.apply(kind, &sent, Apply::Gently).await {
-            Err(error) if is_autoscaler(&error) => place.apply(kind, &sent, Apply::Force).await.map(drop),
-            result => result.map(drop),
-        }
+        let applied = |how: Apply| {
+            let sent = &sent;
+            async move {
+                match dry_run {
+                    true => place.dry_run(kind, sent, how).await,
+                    false => place.apply(kind, sent, how).await,
+                }
+            }
+        };
+        let then = match applied(Apply::Gently).await {
+            Err(error) if is_autoscaler(&error) => applied(Apply::Force).await?,
+            result => result?,
+        };
+        Ok((found, then))
     }
 
     /// The object as it is sent.

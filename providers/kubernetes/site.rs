@@ -29,6 +29,9 @@ const RIGHTS: &[(&str, &str, &[&str])] = &[
 /// What is needed beside it for `services: {prometheus: existing}`.
 const MONITORS: &[(&str, &str, &[&str])] =
     &[(monitoring::GROUP, "podmonitors", &["create", "get", "list", "patch", "delete"])];
+/// What is used where the user has it.
+#[cfg(test)]
+const OPTIONAL: &[(&str, &str, &[&str])] = &[("", "pods", &["create"])];
 /// How the operator is installed; it takes the rights of an administrator.
 const INSTALL: &str = "an administrator installs it: helm repo add kuberay https://ray-project.github.io/kuberay-helm/ && \
                        helm install kuberay-operator kuberay/kuberay-operator";
@@ -91,7 +94,7 @@ impl Kubernetes {
         for request in self.renderer.requests(scope, cluster)? {
             let (kind, name) = named(&request)?;
             if place.get(kind, &name).await?.is_none() {
-                place.apply(kind, &tagged(&request, &scope.tag(&request.key)), Apply::DryRun).await?;
+                place.dry_run(kind, &tagged(&request, &scope.tag(&request.key)), Apply::Gently).await?;
             }
         }
         Ok(notes)
@@ -230,6 +233,7 @@ mod tests {
         let mut needed: Vec<String> = RIGHTS
             .iter()
             .chain(MONITORS)
+            .chain(OPTIONAL)
             .flat_map(|(group, resource, verbs)| verbs.iter().map(move |verb| format!("{verb} {resource} {group}")))
             .collect();
         written.sort();

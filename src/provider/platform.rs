@@ -136,6 +136,17 @@ pub struct Member {
     pub restarts: u32,
 }
 
+/// Whether other nodes of the platform are kept away from a cluster's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Isolation {
+    /// They do not connect.
+    Enforced,
+    /// They connect, so that only the token keeps them out.
+    Open,
+    /// It could not be tried, for this reason.
+    Unknown(String),
+}
+
 /// Which lines of a log are wanted.
 #[derive(Debug, Clone, Default)]
 pub struct LogOptions {
@@ -198,11 +209,20 @@ pub trait Platform: Send + Sync {
     /// - May be called again.
     async fn update(&self, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<()>;
 
-    /// What [`Self::update`] would do to nodes that run, in words: which restart, and why. Read-only.
+    /// What [`Self::update`] would change, and do to nodes that run, in words: which restart, and why. Changes nothing.
+    ///
+    /// # Errors
+    /// Those of [`Self::update`], as far as they can be known before.
     async fn consequences(&self, tag: &Tag, request: &ResourceRequest, id: &str) -> Result<Vec<String>>;
 
     /// The nodes of a cluster, the head first. Read-only.
     async fn members(&self, scope: &Scope) -> Result<Vec<Member>>;
+
+    /// Tries whether something beside the cluster connects to this port of its head.
+    ///
+    /// # Behavior
+    /// - Leaves nothing: what tries it belongs to the cluster, and is gone with it at the latest.
+    async fn isolation(&self, scope: &Scope, head: &Member, port: u16) -> Result<Isolation>;
 
     /// Starts a program on a node; with the size of a terminal, columns and rows, in a terminal of its own.
     async fn start(&self, member: &str, command: &[&str], terminal: Option<(u16, u16)>) -> Result<Running>;

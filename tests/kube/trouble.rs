@@ -106,6 +106,8 @@ fn a_conflict_and_a_stuck_finalizer_are_named() {
     let name = kubectl(&["-n", "team-a", "get", "rayclusters", "-o", "name"]).trim().to_owned();
     let patch = r#"{"spec":{"autoscalerOptions":{"idleTimeoutSeconds":77}}}"#;
     kubectl(&["-n", "team-a", "patch", &name, "--type=merge", "--field-manager=somebody", "-p", patch]);
+    // It is known before anything is changed.
+    env.run(&["plan", &spec_with("90s")]).exits(1).says("conflict with \"somebody\"");
     let up = env.run(&["up", "--yes", &spec_with("90s")]).exits(1);
     assert!(up.stderr.contains("conflict with \"somebody\""), "{}", up.stderr);
     let idle = ["-n", "team-a", "get", &name, "-o", "jsonpath={.spec.autoscalerOptions.idleTimeoutSeconds}"];

@@ -20,6 +20,9 @@ fn a_cluster_is_brought_up_changed_stopped_and_removed() {
     println!("{}", up.stderr);
     assert!(up.stdout.contains("CUDA: 1 MiB written and read back"), "{}", up.stdout);
     assert!(up.stderr.contains("token enforced"), "{}", up.stderr);
+    // The testbed's network enforces no policy.
+    let open = "not enforced by this network: another pod reaches port 6379, which asks for the token";
+    assert!(up.stderr.contains(open), "{}", up.stderr);
     env.run(&["up", "--yes", &spec]).exits(0).prints("nothing was changed");
     env.run(&["status", "-c", "demo"]).exits(0).prints("ready");
     env.run(&["verify", "-c", "demo"]).exits(0);
@@ -43,7 +46,9 @@ fn a_cluster_is_brought_up_changed_stopped_and_removed() {
     let gpu = json!({ "name": "gpu", "count": 1, "cpus": 1, "gpus": 1 });
     let cpu = json!({ "name": "cpu", "min": 0, "max": 2, "cpus": 1, "resources": { "fast": 2 } });
     let spec = testbed::spec(&env, "demo", &testbed::settings("ada", &more), &json!([gpu, cpu]), &json!({}));
-    env.run(&["plan", &spec]).exits(0).prints("1 worker of the group gpu");
+    let plan = env.run(&["plan", &spec]).exits(0).prints("1 worker of the group gpu");
+    let field = "spec.workerGroupSpecs[gpu].template.metadata.labels.changed: nothing -> yes";
+    assert!(plan.stdout.contains(field), "{}", plan.stdout);
     env.run(&["up", "--yes", &spec]).exits(0).prints("1 operation");
     assert_eq!(pods(), head, "the head stays");
 

@@ -122,7 +122,15 @@ pub(super) async fn up(
         }
         Ok::<_, Error>((
             operations,
-            verify_cluster(&world, spec, &folder, &settings.events, request.preparation.as_ref()).await?,
+            verify_cluster(
+                &world,
+                spec,
+                &folder,
+                &settings.events,
+                request.preparation.as_ref(),
+                before.ready_since.is_none(),
+            )
+            .await?,
         ))
     };
     let result = result.await;

@@ -18,7 +18,7 @@ use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::{Bus, CheckOutcome, WorkerGpus};
 use crate::host::{ExecEnd, Host as _, Stream};
 use crate::name::Scope;
-use crate::provider::platform::{ClusterRequest, Member, NodeGroup, Preparation};
+use crate::provider::platform::{ClusterRequest, Isolation, Member, NodeGroup, Preparation};
 use crate::ray::{Client, Node, TokenChoice};
 use crate::render::quote;
 use crate::runtime::project::{CheckLine, checks_of};
@@ -41,14 +41,15 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(super) async fn verify(settings: &Settings, spec: &Spec, store: Store) -> Result<Verified> {
     let world = ObjectWorld::open(settings, spec)?;
     let ledger = Ledger::new(store);
-    let verified = verify_cluster(&world, spec, &ledger.folder(), &settings.events, None).await?;
+    let verified = verify_cluster(&world, spec, &ledger.folder(), &settings.events, None, true).await?;
     if ledger.state().ready_since.is_none() {
         ledger.write(Record::ClusterReady)?;
     }
     Ok(verified)
 }
 
-/// Runs all checks, and decides. With `wanted`, nodes get what changed of their data and files.
+/// Runs all checks, and decides. With `wanted`, nodes get what changed of their data and files. What only the first `up`
+/// and `verify` try is tried with `is_first`.
 ///
 /// # Errors
 /// [`ErrorKind::NotReady`] when a check failed, or could not be made.
@@ -58,6 +59,7 @@ pub(super) async fn verify_cluster(
     folder: &Path,
     events: &Bus,
     wanted: Option<&Preparation>,
+    is_first: bool,
 ) -> Result<Verified> {
     let request = goal::of_spec(spec, false);
     let members = world.pods.members().await?;
@@ -68,12 +70,13 @@ pub(super) async fn verify_cluster(
     };
     let bridge = Bridge::open(Arc::clone(&world.pods), Far::head(DASHBOARD_PORT), 0).await?;
     let client = Client::new(format!("http://{}", bridge.local()), token(folder)?);
-    let (nodes, version, refused, lines, prepared) = tokio::join!(
+    let (nodes, version, refused, lines, prepared, isolation) = tokio::join!(
         alive(&client, &members, spec.timeouts.ready.0),
         client.version(),
         tokens(&client),
         probe(world, spec, &request, &members, head),
         prepared(world, spec, &members, wanted),
+        isolation(world, head, is_first),
     );
     // Head and workers of different versions do not even join; but all of them may be another than the spec's.
     let found = version?.ray_version;
@@ -88,6 +91,9 @@ pub(super) async fn verify_cluster(
     for (name, prepared) in prepared? {
         checks.passed("data and files", &name, prepared.passed, prepared.saw);
     }
+    if let Some(isolation) = isolation? {
+        report_isolation(&mut checks, isolation);
+    }
     let (passed, saw) = refused?;
     checks.passed("token enforced", "dashboard", passed, saw);
     let of_gpus = || lines.iter().filter(|line| line.check == "gpu");
@@ -100,6 +106,26 @@ pub(super) async fn verify_cluster(
     }
     let gpus = of_gpus().filter_map(|line| worker_gpus(world.pods.scope(), &members, line)).collect();
     checks.finish(&spec.name, gpus, &[])
+}
+
+/// Whether others are kept away from the head's GCS; `None` where it is not asked. It takes some seconds.
+async fn isolation(world: &ObjectWorld, head: &Member, wanted: bool) -> Result<Option<Isolation>> {
+    if !wanted {
+        return Ok(None);
+    }
+    world.pods.platform()?.isolation(world.pods.scope(), head, GCS_PORT).await.map(Some)
+}
+
+fn report_isolation(checks: &mut Checks<'_>, isolation: Isolation) {
+    let (outcome, saw) = match isolation {
+        Isolation::Enforced => (CheckOutcome::Passed, format!("another pod does not reach port {GCS_PORT}")),
+        Isolation::Open => (
+            CheckOutcome::Declared,
+            format!("not enforced by this network: another pod reaches port {GCS_PORT}, which asks for the token"),
+        ),
+        Isolation::Unknown(why) => (CheckOutcome::Declared, format!("not tried: {why}")),
+    };
+    checks.report("network policy", "head", outcome, saw);
 }
 
 /// What every node says of its data and files.
