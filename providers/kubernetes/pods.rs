@@ -86,6 +86,14 @@ impl Pod {
         !self.is_going() && conditions.any(|one| one["type"] == "Ready" && one["status"] == "True")
     }
 
+    /// Whether its machine is silent: Kubernetes then takes back that the pod is ready, and what the machine said last of
+    /// its containers stays.
+    fn is_cut_off(&self) -> bool {
+        let conditions = || self.object["status"]["conditions"].as_array().into_iter().flatten();
+        let is = |kind: &str, status: &str| conditions().any(|one| one["type"] == kind && one["status"] == status);
+        is("ContainersReady", "True") && is("Ready", "False")
+    }
+
     fn restarts(&self) -> u32 {
         let counts = self.statuses().filter_map(|status| status["restartCount"].as_u64());
         counts.max().and_then(|count| u32::try_from(count).ok()).unwrap_or_default()
@@ -113,6 +121,12 @@ impl Pod {
         let passing = |text: &str| Trouble { text: text.to_owned(), lasts: false, hint: None };
         if self.is_going() {
             return passing("it is being deleted");
+        }
+        if self.is_cut_off() {
+            let machine = self.object["spec"]["nodeName"].as_str().unwrap_or("its machine");
+            return passing(&format!(
+                "its machine {machine} does not answer; Kubernetes replaces the pod after minutes"
+            ));
         }
         let conditions = self.object["status"]["conditions"].as_array().into_iter().flatten();
         for condition in conditions {

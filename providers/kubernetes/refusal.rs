@@ -19,7 +19,11 @@ pub(super) fn of_call(doing: &str, error: &kube::Error) -> Error {
         kube::Error::Service(error) => {
             let text = chain(error.as_ref());
             let failed = failed.because(&text);
+            // The words of `rustls` 0.23.
+            let out_of_time =
+                ["NotValidYet", "Expired", "not valid yet", "expired"].iter().any(|word| text.contains(word));
             match text.contains("certificate") || text.contains("UnknownIssuer") {
+                true if out_of_time => failed.hint("is the clock of this machine right? date"),
                 true => failed.hint("the certificate of the API server is not the one that the kubeconfig names"),
                 false => failed
                     .status(Status::Temporary)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::testbed::{self, kubectl, nothing_is_left, place, turn};
-use crate::support::{TestEnv, dashboard_lists_nodes_in_a_browser, until};
+use crate::support::{After, TestEnv, dashboard_lists_nodes_in_a_browser, until};
 
 /// A task that is lost is run again; the first time it says where it runs, so that its worker can be deleted.
 const RESUMES: &str = "import os, socket, time, ray
@@ -92,5 +92,24 @@ fn a_lost_worker_and_a_lost_head_are_survived() {
     assert!(up.status.success(), "`up` ended with the API server: {}", String::from_utf8_lossy(&up.stderr));
     env.run(&["up", "--yes", &spec]).exits(0).prints("nothing was changed");
     env.run(&["down", "--yes", "-c", "lost"]).exits(0);
+    nothing_is_left();
+}
+
+/// A machine that falls silent is named, and its pods are ready again when it is back.
+#[test]
+#[ignore = "testbed"]
+fn a_machine_that_falls_silent_is_named() {
+    let _turn = turn();
+    let env = TestEnv::new();
+    let spec = testbed::spec(&env, "silent", &testbed::settings("ada", &json!({})), &json!({ "count": 0 }), &json!({}));
+    env.run(&["up", "--yes", "--at", &place("ada"), &spec]).exits(0);
+    testbed::inside("pkill -STOP -x kubelet");
+    let back = After(|| testbed::inside("pkill -CONT -x kubelet"));
+    let machine = testbed::testbed()["node"].as_str().unwrap();
+    let says = format!("its machine {machine} does not answer");
+    until("the machine is named", 120, || env.run(&["status", "-c", "silent"]).stdout.contains(&says).then_some(()));
+    drop(back);
+    env.run(&["up", "--yes", &spec]).exits(0).prints("ready:");
+    env.run(&["down", "--yes", "-c", "silent"]).exits(0);
     nothing_is_left();
 }

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::testbed::{self, nothing_is_left, place, testbed, turn};
+use super::testbed::{self, kubectl, nothing_is_left, place, testbed, turn};
 use crate::crash::real::kill_when;
-use crate::support::TestEnv;
+use crate::support::{After, TestEnv};
 
 /// An environment in which `KUBECONFIG` names two files, the second of which is a user's.
 fn of(user: &str) -> TestEnv {
@@ -48,4 +48,35 @@ fn a_cluster_without_state_is_found_by_its_tag() {
     assert!(listed.stderr.contains("--yes` deletes 3 resources"), "{}{}", listed.stdout, listed.stderr);
     env.run(&["gc", "--yes", "--provider", "kubernetes"]).exits(0).prints("deleted 3 resources");
     nothing_is_left();
+}
+
+/// The Role of the documentation suffices for all that a user does, and for nothing beyond.
+#[test]
+#[ignore = "testbed"]
+fn the_role_of_the_documentation_suffices() {
+    let _turn = turn();
+    let env = TestEnv::new();
+    let role = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guides/kubernetes-role.yaml");
+    kubectl(&["create", "namespace", "least"]);
+    let _removed = After(|| {
+        kubectl(&["delete", "namespace", "least", "--timeout=60s"]);
+    });
+    kubectl(&["-n", "least", "apply", "-f", role]);
+    kubectl(&["-n", "least", "create", "rolebinding", "gpucl-bob", "--role=gpucl-user", "--user=bob"]);
+    let settings = testbed::settings("bob", &json!({ "namespace": "least" }));
+    let workers = json!([{ "name": "cpu", "min": 1, "max": 2, "cpus": 1 }]);
+    let files = json!({ "files": [{ "path": "code", "to": "code" }] });
+    std::fs::create_dir_all(env.work().join("code")).unwrap();
+    env.write("code/a.py", "print(7 * 6)");
+    let spec = testbed::spec(&env, "least", &settings, &workers, &files);
+    let at = place("bob").replace("team-b", "least");
+    env.run(&["up", "--yes", "--at", &at, &spec]).exits(0).prints("ready:").says("network policy");
+    let program = "import os; exec(open(os.environ['GPUCL_DATA'] + '/code/a.py').read())";
+    env.run(&["job", "submit", "-c", "least", "--", "python", "-c", program]).exits(0).prints("42");
+    env.run(&["exec", "-c", "least", "--host", "head", "--", "true"]).exits(0);
+    env.run(&["logs", "-c", "least", "head", "-n", "1"]).exits(0);
+    env.run(&["worker", "kill", "-c", "least", "cpu"]).exits(0);
+    env.run(&["up", "--yes", &spec]).exits(0);
+    env.run(&["down", "--yes", "-c", "least"]).exits(0).prints("nothing of least is left");
+    assert_eq!(kubectl(&["-n", "least", "get", "pods,rayclusters,secrets,networkpolicies", "-o", "name"]), "");
 }

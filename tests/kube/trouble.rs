@@ -325,3 +325,31 @@ ray.get(both[1].ping.remote())
     env.run(&["down", "--yes", "-c", "most"]).exits(0);
     nothing_is_left();
 }
+
+/// A clock that is far off is what is wrong with a certificate that is not valid yet, or no longer.
+#[test]
+#[ignore = "testbed"]
+fn a_clock_that_is_wrong_is_named() {
+    let _turn = turn();
+    let mut env = TestEnv::new();
+    let shim = "#define _GNU_SOURCE
+#include <time.h>
+#include <unistd.h>
+#include <sys/syscall.h>
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    int done = syscall(SYS_clock_gettime, clock, now);
+    if (clock == CLOCK_REALTIME) now->tv_sec -= 20L * 365 * 24 * 3600;
+    return done;
+}
+";
+    let source = env.write("clock.c", shim);
+    let library = env.work().join("clock.so");
+    let compiled =
+        std::process::Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status().unwrap();
+    assert!(compiled.success());
+    let spec = testbed::spec(&env, "early", &testbed::settings("ada", &json!({})), &json!({ "count": 0 }), &json!({}));
+    env.run(&["plan", &spec]).exits(0);
+    env.set("LD_PRELOAD", library.to_str().unwrap());
+    let plan = env.run(&["plan", &spec]);
+    assert!(plan.code != Some(0) && plan.stderr.contains("is the clock of this machine right?"), "{}", plan.stderr);
+}

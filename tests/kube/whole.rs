@@ -1,9 +1,14 @@
 //! From a spec to a verified cluster and back to nothing, as a user of one namespace.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::Stdio;
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::testbed::{self, kubectl, nothing_is_left, place, testbed, turn};
-use crate::support::{TestEnv, dashboard_wants_its_token};
+use crate::support::{TestEnv, dashboard_wants_its_token, interrupt};
 
 #[test]
 #[ignore = "testbed"]
@@ -84,8 +89,25 @@ fn after_ready(env: &TestEnv) {
     env.run(&["logs", "-c", "demo", "head", "-n", "5"]).exits(0);
     let top = env.run(&["top", "-c", "demo"]).exits(0);
     assert!(top.stdout.contains("gpu-worker"), "{}", top.stdout);
+    ray_client_answers(env);
     env.run(&["logs", "-c", "demo", "nobody"]).exits(6).says("there are: head, ");
     env.run(&["logs", "-c", "demo", "head", "--previous"]).exits(1).says("previous");
+}
+
+/// The forwarded port of Ray's client speaks HTTP/2, as gRPC does: its first frame is of the type SETTINGS.
+fn ray_client_answers(env: &TestEnv) {
+    let mut command = env.command(&["port-forward", "-c", "demo", "head:10001"]);
+    let mut forward = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut address = String::new();
+    BufReader::new(forward.stdout.take().unwrap()).read_line(&mut address).unwrap();
+    let mut stream = TcpStream::connect(address.trim()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+    let mut frame = [0; 9];
+    stream.read_exact(&mut frame).unwrap();
+    assert_eq!(frame[3], 4, "{frame:?}");
+    interrupt(&forward);
+    forward.wait().unwrap();
 }
 
 /// One run: its output is here, and nothing of it is there.

@@ -34,7 +34,9 @@ const PROBE: &str = "templates/ray-native/probe.py";
 const PROBE_LIMIT: u64 = 60;
 /// A path that only the token opens.
 const GUARDED: &str = "/api/version";
-/// The pause between two looks at Ray's nodes.
+/// How long nodes may take to be ready again before that counts.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The pause between two looks at nodes.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Runs all checks again.
@@ -62,7 +64,7 @@ pub(super) async fn verify_cluster(
     is_first: bool,
 ) -> Result<Verified> {
     let request = goal::of_spec(spec, false);
-    let members = world.pods.members().await?;
+    let members = all_members(world, &request).await?;
     let mut checks = Checks::new(events);
     check_groups(&mut checks, &request, &members);
     let Some(head) = members.iter().find(|member| member.is_head && member.ready) else {
@@ -150,12 +152,33 @@ async fn prepared(
     futures_util::future::try_join_all(checked).await
 }
 
+/// The members, once every group has those that it should have, or after some patience: one may just be coming back.
+async fn all_members(world: &ObjectWorld, request: &ClusterRequest) -> Result<Vec<Member>> {
+    let begun = Instant::now();
+    loop {
+        let members = world.pods.members().await?;
+        let has_all = |group: &NodeGroup| {
+            let ready = members.iter().filter(|member| member.group == group.name && member.ready).count();
+            ready >= wanted(group)
+        };
+        if begun.elapsed() >= PATIENCE || std::iter::once(&request.head).chain(&request.workers).all(has_all) {
+            return Ok(members);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// How many nodes a group has at least.
+fn wanted(group: &NodeGroup) -> usize {
+    if group.scales() { group.min as usize } else { group.count as usize }
+}
+
 /// Whether every group has the nodes that it should have.
 fn check_groups(checks: &mut Checks<'_>, request: &ClusterRequest, members: &[Member]) {
     for group in std::iter::once(&request.head).chain(&request.workers) {
         let of_group: Vec<&Member> = members.iter().filter(|member| member.group == group.name).collect();
         let ready = of_group.iter().filter(|member| member.ready).count();
-        let wanted = if group.scales() { group.min } else { group.count } as usize;
+        let wanted = wanted(group);
         let range = if group.scales() { format!("{} to {}", group.min, group.max) } else { group.count.to_string() };
         let waits: Vec<&str> =
             of_group.iter().filter(|member| !member.ready).map(|member| member.detail.as_str()).collect();
