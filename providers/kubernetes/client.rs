@@ -13,8 +13,8 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::config::Settings;
-use super::names::Kind;
-use super::{monitoring, refusal};
+use super::names::{Kind, MONITORING_GROUP};
+use super::refusal;
 use crate::error::{Doing as _, Error, ErrorKind, Result, Status};
 use crate::provider::UserEnvironment;
 
@@ -235,7 +235,7 @@ fn resource(kind: Kind) -> ApiResource {
     let (group, version, kind) = match kind {
         Kind::Token => ("", "v1", "Secret"),
         Kind::Policy => ("networking.k8s.io", "v1", "NetworkPolicy"),
-        Kind::Monitor => (monitoring::GROUP, "v1", "PodMonitor"),
+        Kind::Monitor => (MONITORING_GROUP, "v1", "PodMonitor"),
         Kind::Preparation => ("", "v1", "ConfigMap"),
         Kind::RayCluster => ("ray.io", "v1", "RayCluster"),
     };

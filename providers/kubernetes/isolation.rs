@@ -47,13 +47,13 @@ impl Kubernetes {
         let pod = pod_of_probe(&probe, &cluster, head, &[address, &port.to_string()]);
         let pod: ApiPod = serde_json::from_value(pod).doing(ErrorKind::Internal, || format!("write {probe}"))?;
         let doing = format!("make the pod {probe}");
-        if let Err(error) = call(&doing, || async { api.create(&PostParams::default(), &pod).await }).await {
-            return match refusal::is_forbidden(&error) {
-                true => unknown("you may not create pods"),
-                false => unknown(&error.to_string()),
-            };
-        }
-        let seen = code(place, &probe).await;
+        let made = call(&doing, || async { api.create(&PostParams::default(), &pod).await }).await;
+        let seen = match &made {
+            Err(error) if refusal::is_forbidden(error) => return unknown("you may not create pods"),
+            // It may be there all the same: an answer can be lost.
+            Err(_) => Ok(None),
+            Ok(_) => code(place, &probe).await,
+        };
         // It is gone with the RayCluster at the latest, which owns it.
         let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
         let _ = api.delete(&probe, &now).await;
@@ -61,6 +61,7 @@ impl Kubernetes {
             Some(0) => Ok(Isolation::Open),
             Some(3) => Ok(Isolation::Enforced),
             Some(other) => unknown(&format!("the pod that tried it ended with {other}")),
+            None if made.is_err() => unknown("the pod that tries it could not be made"),
             None => unknown("the pod that tries it did not run in time"),
         }
     }

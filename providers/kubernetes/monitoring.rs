@@ -7,12 +7,11 @@ use serde_json::{Value, json};
 
 use super::Kubernetes;
 use super::client::{Place, call, value};
+use super::names::MONITORING_GROUP;
 use super::refusal;
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::platform::Prometheus;
 
-/// The group of the Prometheus Operator's objects.
-pub(super) const GROUP: &str = "monitoring.coreos.com";
 /// The label with a namespace's name, which every namespace has.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// How somebody who may not look says it.
@@ -57,7 +56,8 @@ fn found(name: &str, labels: BTreeMap<String, String>, namespace: &str) -> Prome
 }
 
 async fn list(place: &Place) -> Result<Vec<Value>> {
-    let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, "v1", "Prometheus"), "prometheuses");
+    let kind =
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(MONITORING_GROUP, "v1", "Prometheus"), "prometheuses");
     let api: Api<DynamicObject> = Api::all_with(place.client.clone(), &kind);
     let params = ListParams::default();
     let found = call("list the prometheuses of all namespaces", || api.list(&params)).await?;

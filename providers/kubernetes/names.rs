@@ -23,6 +23,9 @@ pub(super) const RAY_GROUP: &str = "ray.io/group";
 /// The label that it gives them with `head` or `worker`.
 pub(super) const RAY_TYPE: &str = "ray.io/node-type";
 
+/// The group of the Prometheus Operator's objects.
+pub(super) const MONITORING_GROUP: &str = "monitoring.coreos.com";
+
 /// The kinds of objects, in the order in which they are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {

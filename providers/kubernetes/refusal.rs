@@ -78,7 +78,13 @@ pub(super) fn is_forbidden(error: &Error) -> bool {
 
 /// Whether the API server has no such kind of object, or none that this user may see.
 pub(super) fn is_absent(error: &Error) -> bool {
-    is_forbidden(error) || error.causes().iter().any(|cause| cause.contains("page not found"))
+    is_forbidden(error) || is_no_kind(error)
+}
+
+/// Whether the API server has no such kind of object.
+pub(super) fn is_no_kind(error: &Error) -> bool {
+    let words = ["page not found", "could not find", "404"];
+    error.causes().iter().any(|cause| words.iter().any(|word| cause.contains(word)))
 }
 
 /// An error and its sources, in one line.

@@ -4,10 +4,12 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessR
 use kube::api::{Api, PostParams};
 use serde_json::Value;
 
+use super::Kubernetes;
 use super::client::{Apply, Place, call};
+use super::names::MONITORING_GROUP;
 use super::objects::{opened, tagged};
+use super::refusal;
 use super::resources::named;
-use super::{Kubernetes, monitoring};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Scope;
 use crate::provider::SiteFinding;
@@ -28,7 +30,7 @@ const RIGHTS: &[(&str, &str, &[&str])] = &[
 ];
 /// What is needed beside it for `services: {prometheus: existing}`.
 const MONITORS: &[(&str, &str, &[&str])] =
-    &[(monitoring::GROUP, "podmonitors", &["create", "get", "list", "patch", "delete"])];
+    &[(MONITORING_GROUP, "podmonitors", &["create", "get", "list", "patch", "delete"])];
 /// What is used where the user has it.
 #[cfg(test)]
 const OPTIONAL: &[(&str, &str, &[&str])] = &[("", "pods", &["create"])];
@@ -141,9 +143,7 @@ async fn operator(place: &Place) -> Result<Option<Operator>> {
     let schema = call(doing, || async { place.client.request::<Value>(request()?).await }).await;
     let schema = match schema {
         Ok(schema) => schema,
-        Err(error) if error.causes().iter().any(|cause| cause.contains("404") || cause.contains("not find")) => {
-            return Ok(None);
-        }
+        Err(error) if refusal::is_no_kind(&error) => return Ok(None),
         Err(error) => return Err(error),
     };
     Ok(version_of(&schema))

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::sync::mpsc;
 
-use super::pods::Pods;
+use super::pods::{Pods, short};
 use crate::error::Result;
 use crate::host::{Ended, ExecEnd, Host, HostPath, OnLine, Run, Stream, last_of};
-use crate::provider::platform::{DATA, Running};
+use crate::provider::platform::{DATA, Member, Running};
 
 /// The size of the buffers of a program's streams, in bytes.
 const BUFFER: usize = 64 * 1024;
@@ -24,8 +24,9 @@ pub struct PodHost {
 }
 
 impl PodHost {
-    pub(super) fn new(pods: Arc<Pods>, name: String, member: String) -> Self {
-        Self { pods, name, member }
+    /// This node of a cluster.
+    pub fn new(pods: &Arc<Pods>, member: &Member) -> Self {
+        Self { pods: Arc::clone(pods), name: short(pods.scope(), member), member: member.name.clone() }
     }
 
     /// Its data folder.

@@ -9,7 +9,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use super::pod_host::PodHost;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::Scope;
 use crate::provider::platform::{Duplex, Member};
@@ -108,11 +107,6 @@ impl Pods {
                 .because("the head is not a worker: without it there is no cluster"));
         }
         Ok(member)
-    }
-
-    /// A node as a host that runs programs.
-    pub fn host(self: &Arc<Self>, member: &Member) -> PodHost {
-        PodHost::new(Arc::clone(self), short(&self.scope, member), member.name.clone())
     }
 
     /// Connects to a port of a node, or of the head, wherever that is by now.

@@ -288,9 +288,9 @@ fn too_little_memory_and_too_long_a_name_are_explained() {
     let workers = json!([{ "name": group, "count": 1, "cpus": 1 }]);
     let spec = testbed::spec(&env, "long", &testbed::settings("ada", &json!({})), &workers, &json!({}));
     let up = env.run(&["up", "--yes", "--at", &place("ada"), &spec]).exits(2);
-    assert!(up.stderr.contains("name"), "{}", up.stderr);
+    assert!(up.stderr.contains("ray.workers[0].name"), "{}", up.stderr);
     let spec = testbed::spec(&env, &"b".repeat(40), &testbed::settings("ada", &json!({})), &json!([]), &json!({}));
-    env.run(&["plan", &spec]).exits(2).says("name");
+    env.run(&["plan", &spec]).exits(2).says("name: ");
     nothing_is_left();
 }
 

@@ -209,7 +209,7 @@ impl<'a> Machines<'a> {
                 })
             }
             Self::Pods(pods) => {
-                let pod = pods.host(&pods.named(name).await?);
+                let pod = PodHost::new(pods, &pods.named(name).await?);
                 let data = pod.data().to_owned();
                 Ok(Machine::There { way: Way::Pod(pod), data, data_in_nodes: None, data_is_roots: false })
             }

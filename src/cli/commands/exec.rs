@@ -8,7 +8,7 @@ use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::cli::target::{ANSWER, Target};
-use crate::cluster::{self, Pods, Remote};
+use crate::cluster::{self, PodHost, Pods, Remote};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{ExecEnd, Host, Stream};
 use crate::ray::shell_line;
@@ -99,7 +99,7 @@ async fn in_pods(app: &App, args: &Args, pods: &Arc<Pods>) -> Result<u8> {
     let program = format!("exec {}\n", shell_line(&args.command));
     let mut code = exit_code::DONE;
     for member in &chosen {
-        let host = pods.host(member);
+        let host = PodHost::new(pods, member);
         let label = if chosen.len() > 1 { format!("{} | ", host.name()) } else { String::new() };
         code = code.max(on(app, &host, &program, &label, args.raw).await?);
     }

@@ -9,7 +9,7 @@ use crate::cli::exit_code;
 use crate::cli::signals::Ends;
 use crate::cli::target::ANSWER;
 use crate::cli::target::Target;
-use crate::cluster::{self, Bridge, Far, Pods};
+use crate::cluster::{self, Bridge, Far, PodHost, Pods};
 use crate::error::{Error, ErrorKind};
 use crate::host::{Host as _, Tunnel};
 
@@ -72,7 +72,7 @@ async fn in_pod(app: &App, pods: &Arc<Pods>, name: &str, port: u16, local: Optio
             Err(_) => Bridge::open(Arc::clone(pods), far, 0).await?,
         },
     };
-    report(app, pods.host(&member).name(), port, bridge.local());
+    report(app, PodHost::new(pods, &member).name(), port, bridge.local());
     ends.wait().await;
     drop(bridge);
     app.ui.status("closed: no listener is left");

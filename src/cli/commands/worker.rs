@@ -10,7 +10,7 @@ use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::cli::run::{Ended, run as run_with_events};
 use crate::cli::target::Target;
-use crate::cluster::{self, NodeReport};
+use crate::cluster::{self, NodeReport, PodHost};
 use crate::engine::Cancel;
 use crate::error::Result;
 use crate::event::EventKind;
@@ -59,7 +59,7 @@ async fn act(app: &App, worker: &str, act: ByHand) -> anyhow::Result<u8> {
         let member = pods.worker(worker).await?;
         pods.platform()?.kill(pods.scope(), &member.name).await?;
         if !app.json() {
-            app.ui.data(format_args!("{} was killed; its group gets another one", pods.host(&member).name()));
+            app.ui.data(format_args!("{} was killed; its group gets another one", PodHost::new(&pods, &member).name()));
         }
         return Ok(exit_code::DONE);
     }

@@ -8,7 +8,7 @@ use super::{Args, Shown};
 use crate::cli::app::App;
 use crate::cli::exit_code;
 use crate::cli::signals::ctrl_c;
-use crate::cluster::Pods;
+use crate::cluster::{PodHost, Pods};
 use crate::error::Result;
 use crate::host::Host as _;
 use crate::provider::platform::LogOptions;
@@ -25,7 +25,7 @@ pub(super) async fn run(app: &App, args: &Args, pods: &Arc<Pods>) -> anyhow::Res
     let options = LogOptions { tail, follow: args.follow, previous: args.previous };
     let platform = pods.platform()?;
     let shows = chosen.iter().map(|member| {
-        let (host, options, shown) = (pods.host(member), &options, &shown);
+        let (host, options, shown) = (PodHost::new(pods, member), &options, &shown);
         async move { platform.logs(host.member(), options, &mut |line| shown.line(app, host.name(), line)).await }
     });
     let ends = tokio::select! {

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use super::Args;
 use crate::cli::app::App;
 use crate::cli::exit_code;
-use crate::cluster::Pods;
+use crate::cluster::{PodHost, Pods};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::{ExecEnd, Host as _, Stream};
 use crate::provider::platform::Running;
@@ -27,7 +27,7 @@ pub(super) async fn run(app: &App, args: &Args, pods: &Arc<Pods>) -> Result<u8> 
         return Err(Error::new(ErrorKind::Unsupported, "forget a host key")
             .because("the cluster's pods are reached through their platform, without SSH"));
     }
-    let host = pods.host(&pods.named(args.host.as_deref().unwrap_or("head")).await?);
+    let host = PodHost::new(pods, &pods.named(args.host.as_deref().unwrap_or("head")).await?);
     let doing = || format!("open a terminal in {}", host.name());
     let words: Vec<&str> = args.command.iter().map(String::as_str).collect();
     let command = if words.is_empty() { SHELL.as_slice() } else { words.as_slice() };

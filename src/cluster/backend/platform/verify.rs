@@ -12,7 +12,7 @@ use super::preparation::{self, Prepared};
 use super::world::ObjectWorld;
 use crate::cluster::backend::checks::Checks;
 use crate::cluster::pods::{Bridge, DASHBOARD_PORT, Far, Pods, short};
-use crate::cluster::{Settings, Verified};
+use crate::cluster::{PodHost, Settings, Verified};
 use crate::engine::Ledger;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::{Bus, CheckOutcome, WorkerGpus};
@@ -141,7 +141,7 @@ async fn prepared(
     let checked = ready.map(|member| async move {
         let limit = spec.timeouts.data.0;
         let name = short(world.pods.scope(), member);
-        let host = world.pods.host(member);
+        let host = PodHost::new(&world.pods, member);
         let prepared = tokio::time::timeout(limit, preparation::check(&host, wanted)).await.map_err(|_| {
             Error::new(ErrorKind::Timeout, format!("prepare {name}"))
                 .because(format!("its data and files did not come within {}", human::short_duration(limit)))
@@ -276,7 +276,7 @@ async fn probe(
         Stream::Out => lines.push(line.to_owned()),
         Stream::Err => errors.push(line.to_owned()),
     };
-    let host = world.pods.host(head);
+    let host = PodHost::new(&world.pods, head);
     let run = host.exec(&program, &mut on_line);
     let limit = Duration::from_secs(PROBE_LIMIT + 30);
     let ended = tokio::time::timeout(limit, run).await.map_err(|_| {
