@@ -114,7 +114,10 @@ impl Renderer {
             requests.push(request(Kind::Policy, self.rendered(POLICY, &view)?));
         }
         if cluster.prometheus.is_some() {
-            requests.push(request(Kind::Monitor, self.rendered(MONITOR, &view)?));
+            let mut monitor = request(Kind::Monitor, self.rendered(MONITOR, &view)?);
+            // The Secret owns it.
+            monitor.needs = vec![Kind::Token.key()];
+            requests.push(monitor);
         }
         if let Some(preparation) = &cluster.preparation {
             requests.push(request(Kind::Preparation, config_map(&view.name, preparation)?));

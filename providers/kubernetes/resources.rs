@@ -59,7 +59,7 @@ impl Kubernetes {
             }
             self.wait_gone(place, kind, &name, &id(&found)).await?;
         }
-        let made = place.apply(kind, &self.sent(tag, request)?, Apply::Gently).await?;
+        let made = place.apply(kind, &self.sent(place, tag, request).await?, Apply::Gently).await?;
         Acquired { id: id(&made), was_there: false }.recorded(recorder, tag, &name).await
     }
 
@@ -95,7 +95,7 @@ impl Kubernetes {
             Error::new(ErrorKind::Provider, &doing).because("it is gone").hint("gpucl up, which makes it again")
         })?;
         own(&found, tag, &doing)?;
-        let mut sent = self.sent(tag, request)?;
+        let mut sent = self.sent(place, tag, request).await?;
         sent["metadata"]["uid"] = json!(before);
         keep_scale(&found, &mut sent);
         let applied = |how: Apply| {
@@ -115,8 +115,17 @@ impl Kubernetes {
     }
 
     /// The object as it is sent.
-    fn sent(&self, tag: &Tag, request: &ResourceRequest) -> Result<Value> {
+    async fn sent(&self, place: &Place, tag: &Tag, request: &ResourceRequest) -> Result<Value> {
         let mut object = tagged(request, tag);
+        // Who loses the right to see it would leave it: so the Secret owns it, and Kubernetes deletes it with that.
+        if request.kind.0 == Kind::Monitor.name() {
+            // All objects of a cluster have one name.
+            let (_, name) = named(request)?;
+            if let Some(secret) = place.get(Kind::Token, &name).await? {
+                let owner = json!({ "apiVersion": "v1", "kind": "Secret", "name": name, "uid": id(&secret) });
+                object["metadata"]["ownerReferences"] = json!([owner]);
+            }
+        }
         if request.kind.0 == Kind::Token.name() {
             let folder = self.context.clusters_dir.join(tag.cluster.as_str());
             let token = crate::secret::ensure_ray_token(&folder)?;

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::testbed::{self, kubectl, nothing_is_left, place, testbed, turn};
 use crate::crash::real::kill_when;
-use crate::support::{After, TestEnv};
+use crate::support::{After, TestEnv, until_or};
 
 /// An environment in which `KUBECONFIG` names two files, the second of which is a user's.
 fn of(user: &str) -> TestEnv {
@@ -63,12 +63,13 @@ fn the_role_of_the_documentation_suffices() {
     });
     kubectl(&["-n", "least", "apply", "-f", role]);
     kubectl(&["-n", "least", "create", "rolebinding", "gpucl-bob", "--role=gpucl-user", "--user=bob"]);
-    let settings = testbed::settings("bob", &json!({ "namespace": "least" }));
+    let prometheus = json!({ "labels": { "release": "none" }, "namespace": "monitoring" });
+    let settings = testbed::settings("bob", &json!({ "namespace": "least", "prometheus": prometheus }));
     let workers = json!([{ "name": "cpu", "min": 1, "max": 2, "cpus": 1 }]);
-    let files = json!({ "files": [{ "path": "code", "to": "code" }] });
+    let more = json!({ "files": [{ "path": "code", "to": "code" }], "services": { "prometheus": "existing" } });
     std::fs::create_dir_all(env.work().join("code")).unwrap();
     env.write("code/a.py", "print(7 * 6)");
-    let spec = testbed::spec(&env, "least", &settings, &workers, &files);
+    let spec = testbed::spec(&env, "least", &settings, &workers, &more);
     let at = place("bob").replace("team-b", "least");
     env.run(&["up", "--yes", "--at", &at, &spec]).exits(0).prints("ready:").says("network policy");
     let program = "import os; exec(open(os.environ['GPUCL_DATA'] + '/code/a.py').read())";
@@ -77,6 +78,15 @@ fn the_role_of_the_documentation_suffices() {
     env.run(&["logs", "-c", "least", "head", "-n", "1"]).exits(0);
     env.run(&["worker", "kill", "-c", "least", "cpu"]).exits(0);
     env.run(&["up", "--yes", &spec]).exits(0);
+    // The right to see a PodMonitor is taken away: it goes all the same.
+    let rules = kubectl(&["-n", "least", "get", "role", "gpucl-user", "-o", "json"]);
+    let mut role: serde_json::Value = serde_json::from_str(&rules).unwrap();
+    role["rules"].as_array_mut().unwrap().retain(|rule| rule["resources"][0] != "podmonitors");
+    let file = env.write("role.json", &role.to_string()).display().to_string();
+    kubectl(&["-n", "least", "replace", "-f", &file]);
+    let left =
+        || kubectl(&["-n", "least", "get", "pods,rayclusters,podmonitors,secrets,networkpolicies", "-o", "name"]);
+    assert!(left().contains("podmonitor"), "{}", left());
     env.run(&["down", "--yes", "-c", "least"]).exits(0).prints("nothing of least is left");
-    assert_eq!(kubectl(&["-n", "least", "get", "pods,rayclusters,secrets,networkpolicies", "-o", "name"]), "");
+    until_or("all is gone", 30, || left().is_empty().then_some(()), left);
 }
