@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::chameleon::site::Site;
-use crate::support::{Outcome, TestEnv, until};
+use crate::support::{Outcome, TestEnv, until, until_or};
 
 /// The promised maximum time between reaching a limit and the end of the cluster.
 const ACTS_WITHIN: u64 = 60;
@@ -23,6 +23,12 @@ fn folder(env: &TestEnv) -> PathBuf {
 /// The record that the agent of the limits keeps of itself.
 fn watcher(env: &TestEnv) -> Option<Value> {
     serde_json::from_slice(&std::fs::read(folder(env).join("deadline-agent.json")).ok()?).ok()
+}
+
+/// What the agent has written, and its last `gpucl down`.
+fn log(env: &TestEnv) -> String {
+    let read = |name: &str| std::fs::read_to_string(folder(env).join(name)).unwrap_or_default();
+    format!("{}\n{}", read("deadline.log"), read("deadline-down.jsonl"))
 }
 
 /// The agent's process, while it runs.
@@ -41,6 +47,20 @@ fn signal(env: &TestEnv, signal: Signal) -> Pid {
     pid
 }
 
+/// Kills the agent, and waits until it is gone: a command that finds it dying leaves it to itself.
+#[track_caller]
+fn kill(env: &TestEnv) -> Pid {
+    let killed = signal(env, Signal::KILL);
+    until("the end of what was killed", 10, || (pid(env) != Some(killed)).then_some(()));
+    killed
+}
+
+/// Waits until another agent than the one that was killed runs.
+#[track_caller]
+fn started_again(env: &TestEnv, killed: Pid) {
+    until_or("what was started again", 10, || pid(env).filter(|new| *new != killed), || log(env));
+}
+
 /// Writes a spec of one host with these limits, and brings it up as far as services without hosts carry it.
 #[track_caller]
 fn up(site: &Site, limits: &str) -> Outcome {
@@ -52,11 +72,18 @@ fn spec(site: &Site, limits: &str) -> String {
     site.spec("", &format!("timeouts: {{ boot: 2s }}\n{limits}\n"))
 }
 
+/// Waits until the services hold nothing of ours.
+#[track_caller]
+fn gone_within(site: &Site, seconds: u64) {
+    let is_gone = || (site.ours().counts() == [0; 4]).then_some(());
+    until_or("nothing of it at the services", seconds, is_gone, || log(&site.env));
+}
+
 /// Waits until the services hold nothing of ours and this machine knows nothing of the cluster, with no command
 /// running.
 #[track_caller]
 fn gone(site: &Site) {
-    until("nothing of it at the services", ACTS_WITHIN, || (site.ours().counts() == [0; 4]).then_some(()));
+    gone_within(site, ACTS_WITHIN);
     until("the cluster's folder is gone", 20, || (!folder(&site.env).exists()).then_some(()));
 }
 

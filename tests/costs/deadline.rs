@@ -7,7 +7,7 @@ use gpucl::sandbox::chameleon::Rule;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{ACTS_WITHIN, folder, gone, pid, signal, up, watcher};
+use super::{ACTS_WITHIN, folder, gone, gone_within, kill, pid, signal, started_again, up, watcher};
 use crate::chameleon::site::{Site, ssh_says};
 use crate::support::{Outcome, TestEnv, tagged_processes, until};
 
@@ -27,10 +27,9 @@ fn the_deadline_is_kept_although_its_agent_was_killed() {
     let _ = up(&site, LONG).says("it is taken down 30m after its first host was acquired");
     let _ =
         site.run(&["status", "--offline"]).exits(0).prints("deadline: ").prints("unless this machine is off or asleep");
-    let killed = signal(&site.env, Signal::KILL);
-    until("the end of what was killed", 5, || (pid(&site.env) != Some(killed)).then_some(()));
+    let killed = kill(&site.env);
     let _ = site.run(&["list"]).exits(0);
-    until("what was started again", 10, || pid(&site.env).filter(|new| *new != killed));
+    started_again(&site.env, killed);
     assert_eq!(site.ours().counts(), [1; 4], "it was taken down before its time");
     ends_in(&site.env, 3);
     gone(&site);
@@ -54,9 +53,10 @@ fn a_deadline_of_two_minutes_in_real_time() {
     let site = Site::stand_in();
     let begin = Instant::now();
     up(&site, "deadline: 2m");
-    signal(&site.env, Signal::KILL);
+    let killed = kill(&site.env);
     let _ = site.run(&["offers"]).exits(0);
-    until("the deadline", 180, || (site.ours().counts() == [0; 4]).then_some(()));
+    started_again(&site.env, killed);
+    gone_within(&site, 180);
     let after = begin.elapsed();
     println!("gone {:.1} s after `up` began, with a deadline of 120 s", after.as_secs_f64());
     assert!(after > Duration::from_secs(115) && after < Duration::from_secs(120 + ACTS_WITHIN), "{after:?}");
@@ -84,7 +84,7 @@ fn after_sleeping_through_the_deadline_it_acts_at_once() {
 fn a_deadline_that_passed_meanwhile_is_enforced_at_once() {
     let site = Site::stand_in();
     up(&site, LONG);
-    signal(&site.env, Signal::KILL);
+    let _ = kill(&site.env);
     // Half an hour and more goes by.
     edit(&folder(&site.env).join("snapshot.json"), |value| put(&mut value["state"]["begun"], -3600));
     assert_eq!(site.ours().counts(), [1; 4]);
@@ -99,8 +99,7 @@ fn a_deadline_that_passed_meanwhile_is_enforced_at_once() {
 fn a_clock_that_is_put_back_gives_no_more_time() {
     let site = Site::stand_in();
     up(&site, "deadline: 10m");
-    let killed = signal(&site.env, Signal::KILL);
-    until("the end of what was killed", 5, || (pid(&site.env) != Some(killed)).then_some(()));
+    let _ = kill(&site.env);
     let limits = folder(&site.env).join("deadline.json");
     edit(&limits, |value| {
         put(&mut value["mark"]["wall"], 3600);
@@ -241,7 +240,7 @@ fn a_cluster_on_this_machine_has_a_deadline_too() {
     env.write("cluster.yaml", "name: demo\ndeadline: 30m\n");
     let _ = env.run(&["up"]).exits(1).says("it is taken down 30m after its first host was acquired");
     assert!(!folder(&env).join("secrets/environment.json").exists());
-    signal(&env, Signal::KILL);
+    let _ = kill(&env);
     ends_in(&env, 3);
     let _ = env.run(&["list"]).exits(0).prints("demo");
     until("it is taken down", ACTS_WITHIN, || (!folder(&env).exists()).then_some(()));
