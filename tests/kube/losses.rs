@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::testbed::{self, kubectl, nothing_is_left, place, turn};
+use crate::scenario::by_hand::check_drill;
 use crate::support::{After, TestEnv, dashboard_lists_nodes_in_a_browser, until};
 
 /// A task that is lost is run again; the first time it says where it runs, so that its worker can be deleted.
@@ -92,6 +93,33 @@ fn a_lost_worker_and_a_lost_head_are_survived() {
     assert!(up.status.success(), "`up` ended with the API server: {}", String::from_utf8_lossy(&up.stderr));
     env.run(&["up", "--yes", &spec]).exits(0).prints("nothing was changed");
     env.run(&["down", "--yes", "-c", "lost"]).exits(0);
+    nothing_is_left();
+}
+
+/// A drill kills the pod of a training, which goes on elsewhere from what the head has kept.
+#[test]
+#[ignore = "testbed"]
+fn a_drill_measures_how_a_training_goes_on() {
+    let _turn = turn();
+    let env = TestEnv::new();
+    let workers = json!([{ "name": "cpu", "count": 2, "cpus": 1 }]);
+    let spec = testbed::spec(&env, "drill", &testbed::settings("ada", &json!({})), &workers, &json!({}));
+    env.run(&["up", "--yes", "--at", &place("ada"), &spec]).exits(0);
+    let pods = || kubectl(&["-n", "team-a", "get", "pods", "-l", "ray.io/group=cpu", "-o", "name"]);
+    let before = pods();
+    let worker = before.lines().last().unwrap().rsplit('/').next().unwrap();
+    let drill = ["drill", "kill-worker", "-c", "drill", "--output", "json"];
+    env.run(&[&drill[..], &["--worker", "nobody"]].concat()).exits(6);
+    let lines = env.run(&[&drill[..], &["--worker", worker]].concat()).exits(0).json();
+    let seen = lines.iter().find(|line| line["type"] == "drill").unwrap();
+    println!("{seen}");
+    check_drill(seen);
+    assert!(worker.ends_with(seen["worker"].as_str().unwrap()), "{worker}: {seen}");
+    assert!(!pods().contains(worker), "another pod has taken its place");
+    assert!(pods().contains(seen["rescheduled_to"].as_str().unwrap()), "{seen}");
+    let left = env.run(&["exec", "-c", "drill", "--host", "head", "--", "ls", "-A", "/data"]).exits(0);
+    assert!(!left.stdout.contains("drill-"), "{}", left.stdout);
+    env.run(&["down", "--yes", "-c", "drill"]).exits(0);
     nothing_is_left();
 }
 

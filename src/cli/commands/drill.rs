@@ -2,6 +2,7 @@
 
 mod kill_worker;
 mod progress;
+mod victim;
 
 use crate::cli::app::App;
 

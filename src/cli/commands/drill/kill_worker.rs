@@ -6,21 +6,18 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::progress::{Measured, heard, names, ripe};
+use super::progress::{Killed, Measured, heard, names, ripe};
+use super::victim::Victim;
 use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::commands::job::stop::until_stopped;
-use crate::cli::commands::{verify, worker};
+use crate::cli::commands::verify;
 use crate::cli::exit_code;
 use crate::cli::output::{Table, print_error};
 use crate::cli::signals::Ends;
 use crate::cli::target::{RayClient, Target};
-use crate::cluster;
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::Key;
 use crate::ray::{self, Client, Holding, Job, JobStatus, Package, SubmitRequest};
-use crate::runtime::project::ByHand;
-use crate::spec::{NodeRole, NodeSpec};
 use crate::state::ClusterState;
 use crate::util::{human, random};
 
@@ -57,17 +54,15 @@ pub(crate) struct Args {
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let target = Target::choose(app)?;
     let state = &target.known.state;
-    if state.platform().is_some() {
-        return Err(Error::new(ErrorKind::Unsupported, "run the drill")
-            .because("its checkpoints need a place that all nodes reach, and pods share none by themselves")
-            .into());
-    }
-    let worker = args.worker.as_deref().map(|name| cluster::named(state, name, "kill")).transpose()?;
-    has_a_place_for_checkpoints(state)?;
+    let wanted = match &args.worker {
+        Some(name) => Some(Victim::wanted(app, &target, name).await?),
+        None => None,
+    };
+    let checkpoints = place_of_checkpoints(state);
     let mut ends = Ends::listen()?;
     let client = target.client(app).await?;
-    let mut drill = Drill { app, target: &target, client: &client, job: None, killed: None };
-    let worked = ends.unless(drill.work(worker.as_ref(), args.force)).await;
+    let mut drill = Drill { app, target: &target, client: &client, checkpoints, job: None, killed: None };
+    let worked = ends.unless(drill.work(wanted.as_ref(), args.force)).await;
     let error = match worked {
         Some(Ok(code)) => return Ok(code),
         Some(Err(error)) => error,
@@ -77,17 +72,14 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     Err(error.into())
 }
 
-/// Several hosts share nothing but an object store.
-fn has_a_place_for_checkpoints(state: &ClusterState) -> Result<()> {
-    let Some(spec) = &state.spec else { return Ok(()) };
-    if spec.hosts.len() < 2 || spec.services().object_store.settings().is_some() {
-        return Ok(());
+/// Where the training keeps its checkpoints: in the object store; else in the data folder of the only host; else in a
+/// process on the head's node, because several hosts and pods share nothing by themselves.
+fn place_of_checkpoints(state: &ClusterState) -> &'static str {
+    match &state.spec {
+        Some(spec) if spec.services().object_store.settings().is_some() => "s3://ray",
+        Some(spec) if spec.hosts.len() < 2 && state.platform().is_none() => "data",
+        _ => "head",
     }
-    Err(usage(
-        "run the drill",
-        "its checkpoints need a place that all hosts reach, and the cluster has no object store",
-    )
-    .hint("services: {object_store: {}}   # in the spec, then `gpucl up`"))
 }
 
 /// A drill, and how far it came.
@@ -95,18 +87,20 @@ struct Drill<'a> {
     app: &'a App,
     target: &'a Target,
     client: &'a RayClient,
+    /// Where the training keeps its checkpoints.
+    checkpoints: &'static str,
     /// The job's id, once it was submitted.
     job: Option<String>,
     /// The worker that was killed.
-    killed: Option<Key>,
+    killed: Option<Victim>,
 }
 
 impl Drill<'_> {
-    async fn work(&mut self, wanted: Option<&NodeSpec>, force: bool) -> Result<u8> {
+    async fn work(&mut self, wanted: Option<&Victim>, force: bool) -> Result<u8> {
         let (app, client) = (self.app, self.client);
         let before = client.nodes().await?;
         let workers: Vec<&ray::Node> = before.iter().filter(|node| node.alive && !node.is_head).collect();
-        let wanted = wanted.map(|worker| worker.key.display_name());
+        let wanted = wanted.map(Victim::name);
         let begin = wanted.as_deref().map(|name| node_of(&workers, name)).transpose()?;
         match workers.len() {
             0 => {
@@ -128,9 +122,7 @@ impl Drill<'_> {
         let node = self.until_ripe(&id).await?;
         let names = names(&before);
         let name = names.get(&node).cloned().unwrap_or_default();
-        let is_worker = |spec: &&NodeSpec| spec.role == NodeRole::Worker && spec.key.display_name() == name;
-        let nodes = self.target.known.state.started_nodes();
-        let Some(worker) = nodes.iter().find(is_worker).map(|worker| worker.key.clone()) else {
+        let Some(victim) = Victim::of_node(app, self.target, &name).await? else {
             let who = if name.is_empty() { node } else { name };
             return Err(Error::new(ErrorKind::Unsupported, format!("kill the node {who}"))
                 .because("the training runs on it, and it is not a worker of the spec")
@@ -139,13 +131,19 @@ impl Drill<'_> {
         if !force {
             self.refuse_others(&node, &name).await?;
         }
-        self.killed = Some(worker.clone());
-        worker::by_hand(app, &self.target.name, &worker, ByHand::Kill).await?;
-        let measured = self.measure(&id, &node, &worker).await?;
+        self.killed = Some(victim.clone());
+        victim.kill(app, self.target).await?;
+        let killed = Killed::of(&before, &node, matches!(victim, Victim::Pod(..)));
+        let mut measured = self.measure(&id, &killed, &victim).await?;
+        if let Victim::Pod(pods, _) = &victim {
+            // A pod that is there since the fault is known by its address alone.
+            let names = pods.names().await.unwrap_or_default();
+            measured.node = measured.node.map(|node| names.get(&node).cloned().unwrap_or(node));
+        }
         // From here on there is nothing to put right.
         (self.job, self.killed) = (None, None);
         let checks = verify::check(app, &self.target.name).await.map(|verified| verified.passed);
-        self.report(&id, &worker, &measured, checks.as_ref().ok().copied());
+        self.report(&id, &victim, &measured, checks.as_ref().ok().copied());
         checks?;
         match measured.ended {
             Some((_, JobStatus::Succeeded)) if measured.resumed.is_some() => Ok(exit_code::DONE),
@@ -162,7 +160,7 @@ impl Drill<'_> {
         let package = Package::of_folder(folder.path(), &[])?;
         self.client.upload(&package, None).await?;
         let id = format!("drill-{}", random::letters(8)?);
-        let mut words = vec!["python", "training.py", &id];
+        let mut words = vec!["python", "training.py", &id, self.checkpoints];
         words.extend(begin);
         let mut runtime_env = serde_json::Map::new();
         runtime_env.insert("working_dir".to_owned(), package.uri().into());
@@ -234,14 +232,14 @@ impl Drill<'_> {
     }
 
     /// Waits until the cluster has recovered and the training has ended, and measures when what happened.
-    async fn measure(&self, id: &str, killed: &str, worker: &Key) -> Result<Measured> {
-        let (begun, name) = (Instant::now(), worker.display_name());
+    async fn measure(&self, id: &str, killed: &Killed, victim: &Victim) -> Result<Measured> {
+        let (begun, name) = (Instant::now(), victim.name());
         let (mut measured, mut say, mut is_started) = (Measured::default(), SAY_EVERY, false);
         loop {
             let (nodes, job, log) = tokio::join!(self.client.nodes(), self.client.job(id), self.client.logs(id));
             // Ray may be too busy to answer at once.
             if let (Ok(nodes), Ok(job), Ok(log)) = (nodes, job, log) {
-                measured.take(begun.elapsed(), killed, &name, &nodes, &heard(&log), job.status);
+                measured.take(begun.elapsed(), killed, &nodes, &heard(&log), job.status);
             }
             if measured.is_complete() {
                 return Ok(measured);
@@ -249,8 +247,9 @@ impl Drill<'_> {
             let waited = begun.elapsed();
             if measured.back.is_none() && !is_started && waited >= RETURN_LIMIT {
                 is_started = true;
-                self.app.ui.status(format_args!("{name} did not come back by itself; it is started"));
-                worker::by_hand(self.app, &self.target.name, worker, ByHand::Start).await?;
+                if victim.start(self.app, self.target).await?.is_some() {
+                    self.app.ui.status(format_args!("{name} did not come back by itself; it was started"));
+                }
             }
             if waited >= RECOVERY_LIMIT {
                 let limit = human::duration(RECOVERY_LIMIT);
@@ -267,8 +266,8 @@ impl Drill<'_> {
         }
     }
 
-    fn report(&self, id: &str, worker: &Key, measured: &Measured, checks: Option<usize>) {
-        let (app, worker) = (self.app, worker.display_name());
+    fn report(&self, id: &str, victim: &Victim, measured: &Measured, checks: Option<usize>) {
+        let (app, worker) = (self.app, victim.name());
         let seconds = |time: Option<Duration>| time.map(|time| (time.as_secs_f64() * 10.0).round() / 10.0);
         let to = measured.node.as_deref();
         let result = measured.ended.map(|(_, status)| status.as_str());
@@ -296,7 +295,15 @@ impl Drill<'_> {
         table.row(["rescheduled", &after(measured.rescheduled), &to.map(|to| format!("on {to}")).unwrap_or_default()]);
         table.row(["resumed", &after(measured.resumed), &format!("{from}; {} lost", times(measured.lost, "step"))]);
         table.row(["result", &after(measured.ended.map(|(at, _)| at)), result.unwrap_or("unknown")]);
-        table.row(["back", &after(measured.back), if is_back { "the worker is a node again" } else { "" }]);
+        table.row([
+            "back",
+            &after(measured.back),
+            match (is_back, victim) {
+                (false, _) => "",
+                (true, Victim::Worker(_)) => "the worker is a node again",
+                (true, Victim::Pod(..)) => "another pod is in its place",
+            },
+        ]);
         let checks = checks.map_or_else(|| "failed".to_owned(), |checks| human::count(checks, "check") + " passed");
         table.row(["whole", "", &checks]);
         app.ui.data(table);
@@ -325,9 +332,10 @@ impl Drill<'_> {
                 Ok(()) => {}
             }
         }
-        if let Some(worker) = self.killed.take() {
-            match worker::by_hand(app, &self.target.name, &worker, ByHand::Start).await {
-                Ok(summary) => app.ui.status(summary),
+        if let Some(victim) = self.killed.take() {
+            match victim.start(app, self.target).await {
+                Ok(Some(summary)) => app.ui.status(summary),
+                Ok(None) => {}
                 Err(error) => failed(&error),
             }
         }

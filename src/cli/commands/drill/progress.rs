@@ -71,6 +71,47 @@ pub(super) fn ripe(said: &[Said], checkpoint: u32, more: usize) -> Option<&str> 
     })?
 }
 
+/// The node that was killed, and what is a node again in its place.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Killed {
+    /// Ray's id of it.
+    id: String,
+    /// Its name.
+    name: String,
+    /// Its group of a platform.
+    group: Option<String>,
+    /// Another node takes its place, with another name: Ray's ids of those that were there before.
+    others: Option<BTreeSet<String>>,
+}
+
+impl Killed {
+    /// The node of this id, of those before the fault; `replaced` if another one takes its place.
+    pub(super) fn of(before: &[Node], id: &str, replaced: bool) -> Self {
+        let node = before.iter().find(|node| node.node_id == id);
+        Self {
+            id: id.to_owned(),
+            name: node.map(|node| node.name().to_owned()).unwrap_or_default(),
+            group: node.and_then(group),
+            others: replaced.then(|| before.iter().map(|node| node.node_id.clone()).collect()),
+        }
+    }
+
+    /// Whether this node is it, or in its place.
+    fn is_back_as(&self, node: &Node) -> bool {
+        node.alive
+            && node.node_id != self.id
+            && match &self.others {
+                None => node.name() == self.name,
+                Some(others) => !node.is_head && !others.contains(&node.node_id) && group(node) == self.group,
+            }
+    }
+}
+
+/// The group of a node that a platform has started.
+fn group(node: &Node) -> Option<String> {
+    node.labels.get("ray.io/node-group").cloned()
+}
+
 /// What came of the fault; each time counts from the fault.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Measured {
@@ -93,23 +134,14 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// Takes in what is known at this time. `killed` is Ray's id of the killed node, `worker` its name.
-    pub(super) fn take(
-        &mut self,
-        at: Duration,
-        killed: &str,
-        worker: &str,
-        nodes: &[Node],
-        heard: &Heard,
-        job: JobStatus,
-    ) {
+    /// Takes in what is known at this time.
+    pub(super) fn take(&mut self, at: Duration, killed: &Killed, nodes: &[Node], heard: &Heard, job: JobStatus) {
         let said = heard.said.as_slice();
-        let lives = |node: &Node| node.alive && node.node_id == killed;
+        let lives = |node: &Node| node.alive && node.node_id == killed.id;
         if heard.is_missed || !nodes.iter().any(lives) {
             self.detected.get_or_insert(at);
         }
-        let returned = |node: &Node| node.alive && node.node_id != killed && node.name() == worker;
-        if self.back.is_none() && nodes.iter().any(returned) {
+        if self.back.is_none() && nodes.iter().any(|node| killed.is_back_as(node)) {
             self.back = Some(at);
         }
         let starts = said.iter().enumerate().filter(|(_, one)| matches!(one, Said::Started { .. }));
@@ -205,13 +237,14 @@ Running entrypoint for job drill-1: python training.py drill-1
         let (before, after) = (heard(LOG), heard(&format!("{LOG}{AGAIN}{LOG}")));
         assert_eq!(after.said.len(), before.said.len() + 2);
         let mut measured = Measured::default();
-        let (killed, other) = (node("n1", "worker-0", true), node("n2", "worker-1", true));
-        measured.take(second(1), "n1", "worker-0", &[killed, other.clone()], &before, JobStatus::Running);
+        let (worker, other) = (node("n1", "worker-0", true), node("n2", "worker-1", true));
+        let killed = Killed::of(&[worker.clone(), other.clone()], "n1", false);
+        measured.take(second(1), &killed, &[worker, other.clone()], &before, JobStatus::Running);
         assert_eq!((measured.clone(), measured.awaited()), (Measured::default(), "Ray to find out"));
         let dead = node("n1", "worker-0", false);
-        measured.take(second(2), "n1", "worker-0", &[dead.clone(), other.clone()], &after, JobStatus::Running);
+        measured.take(second(2), &killed, &[dead.clone(), other.clone()], &after, JobStatus::Running);
         let returned = node("n3", "worker-0", true);
-        measured.take(second(3), "n1", "worker-0", &[dead, other, returned], &after, JobStatus::Succeeded);
+        measured.take(second(3), &killed, &[dead, other, returned], &after, JobStatus::Succeeded);
         let expected = Measured {
             detected: Some(second(2)),
             rescheduled: Some(second(2)),
@@ -224,5 +257,18 @@ Running entrypoint for job drill-1: python training.py drill-1
         };
         assert_eq!(measured, expected);
         assert!(measured.is_complete());
+    }
+    #[test]
+    fn another_pod_of_the_same_group_takes_the_place_of_one() {
+        let of_group = |id: &str, group: &str| {
+            let mut node = node(id, id, true);
+            node.labels.insert("ray.io/node-group".to_owned(), group.to_owned());
+            node
+        };
+        let before = [of_group("n1", "gpu"), of_group("n2", "gpu"), of_group("n3", "cpu")];
+        let killed = Killed::of(&before, "n1", true);
+        assert!(!before.iter().any(|node| killed.is_back_as(node)));
+        assert!(!killed.is_back_as(&of_group("n4", "cpu")), "a node of another group");
+        assert!(killed.is_back_as(&of_group("n5", "gpu")));
     }
 }
