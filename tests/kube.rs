@@ -6,6 +6,7 @@ mod losses;
 mod manifests;
 mod monitoring;
 mod preparation;
+mod secrets;
 mod site;
 mod testbed;
 mod trouble;

@@ -28,6 +28,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const RETRIES: usize = 8;
 /// Who owns the fields that gpucl sets, as the API server records it.
 pub(super) const MANAGER: &str = "gpucl";
+/// Who owns the fields of [`Place::merge`]: an apply by [`MANAGER`] leaves them.
+const MERGER: &str = "gpucl-jobs";
 
 /// The place of clusters: an API server, a user and a namespace.
 pub(super) struct Place {
@@ -203,6 +205,14 @@ impl Place {
         let patch = Patch::Apply(object);
         let found = call(&format!("apply the {} {name}", kind.name()), || objects.patch(name, &params, &patch)).await?;
         value(&found)
+    }
+
+    /// Changes these fields of an object, which are not those of [`Self::apply`].
+    pub(super) async fn merge(&self, kind: Kind, name: &str, fields: &Value) -> Result<()> {
+        let objects = self.objects(kind);
+        let params = PatchParams { field_manager: Some(MERGER.to_owned()), ..PatchParams::default() };
+        let patch = Patch::Merge(fields);
+        call(&format!("change the {} {name}", kind.name()), || objects.patch(name, &params, &patch)).await.map(drop)
     }
 
     /// Deletes an object if it still has this id; one that is gone is no error.

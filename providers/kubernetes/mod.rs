@@ -24,6 +24,7 @@ mod wait;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -232,6 +233,10 @@ impl Platform for Kubernetes {
         on_line: &mut (dyn for<'line> FnMut(&'line str) + Send),
     ) -> Result<()> {
         self.read_logs(member, options, on_line).await
+    }
+
+    async fn keep_secrets(&self, scope: &Scope, id: &str, text: Option<&SecretString>) -> Result<()> {
+        self.keep_in_secret(scope, id, text).await
     }
 
     async fn kill(&self, scope: &Scope, member: &str) -> Result<()> {

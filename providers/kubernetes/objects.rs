@@ -13,7 +13,7 @@ use super::names::{Kind, PODS, annotations, labels, object_name};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::{Scope, Tag};
 use crate::provider::ResourceRequest;
-use crate::provider::platform::{ClusterRequest, DATA, NodeGroup, PREPARATION, Preparation};
+use crate::provider::platform::{ClusterRequest, DATA, NodeGroup, PREPARATION, Preparation, SECRETS};
 use crate::render::{Library, render};
 use crate::util::digest;
 use crate::util::duration::SpecDuration;
@@ -25,6 +25,11 @@ const RAY_CLUSTER: &str = "templates/raycluster/raycluster.yaml.tera";
 const POLICY: &str = "templates/raycluster/networkpolicy.yaml.tera";
 /// The template of the PodMonitor.
 const MONITOR: &str = "templates/raycluster/podmonitor.yaml.tera";
+/// What pods have in the cluster's Secret beside the token, by key: by these a job's processes get its secrets.
+const PROGRAMS: [(&str, &str); 2] = [
+    ("sitecustomize.py", "templates/raycluster/sitecustomize.py"),
+    ("gpucl_worker.py", "templates/ray-native/worker.py"),
+];
 /// The key of the token in its Secret; it is KubeRay's own.
 pub(super) const TOKEN_KEY: &str = "auth_token";
 /// The memory of a pod of which the spec says nothing.
@@ -48,6 +53,8 @@ struct View {
     scales: bool,
     idle_seconds: u64,
     service_type: &'static str,
+    /// The folder with the cluster's Secret.
+    secrets: &'static str,
     head: Pod,
     workers: Vec<Group>,
     /// The Prometheus that collects metrics.
@@ -108,7 +115,7 @@ pub(super) struct Renderer {
 impl Renderer {
     /// The requests of a cluster's objects, in the order in which they are made.
     pub(super) fn requests(&self, scope: &Scope, cluster: &ClusterRequest) -> Result<Vec<ResourceRequest>> {
-        let mut requests = vec![request(Kind::Token, token(scope))];
+        let mut requests = vec![request(Kind::Token, self.token(scope)?)];
         let view = self.view(scope, cluster)?;
         if self.settings.has_policy() {
             requests.push(request(Kind::Policy, self.rendered(POLICY, &view)?));
@@ -140,6 +147,20 @@ impl Renderer {
             text.push_str(&document);
         }
         Ok(text)
+    }
+
+    /// The Secret, to which the token is added when it is made.
+    fn token(&self, scope: &Scope) -> Result<Value> {
+        let mut texts = Map::new();
+        for (key, template) in PROGRAMS {
+            let (bytes, origin) = self.library.read(template)?;
+            let text = String::from_utf8(bytes).doing(ErrorKind::Spec, || format!("read {origin}"))?;
+            texts.insert(key.to_owned(), json!(text));
+        }
+        Ok(json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": { "name": object_name(scope) }, "stringData": texts,
+        }))
     }
 
     fn rendered(&self, template: &str, view: &View) -> Result<Value> {
@@ -192,6 +213,7 @@ impl Renderer {
             scales: cluster.scales(),
             idle_seconds: self.settings.idle_timeout.map_or(USUAL_IDLE, |SpecDuration(idle)| idle.as_secs().max(1)),
             service_type: self.settings.service_type.name(),
+            secrets: SECRETS,
             head: self.pod(&name, cluster, &cluster.head, HEAD),
             workers: cluster.workers.iter().map(group).collect(),
             prometheus: cluster
@@ -211,6 +233,8 @@ impl Renderer {
         let is_head = group.name == HEAD;
         let (requests, limits) = resources(group, &settings);
         let (mut volumes, mut volume_mounts) = mounts(&settings);
+        volumes.push(json!({ "name": "secrets", "secret": { "secretName": name } }));
+        volume_mounts.push(json!({ "name": "secrets", "mountPath": SECRETS, "readOnly": true }));
         if cluster.preparation.is_some() {
             volumes.push(json!({ "name": "preparation", "configMap": { "name": name } }));
             volume_mounts.push(json!({ "name": "preparation", "mountPath": PREPARATION, "readOnly": true }));
@@ -256,11 +280,6 @@ pub(super) fn tagged(request: &ResourceRequest, tag: &Tag) -> Value {
         own.as_object_mut().into_iter().for_each(|own| own.extend(values.clone()));
     }
     object
-}
-
-/// The Secret, whose content is added when it is made.
-fn token(scope: &Scope) -> Value {
-    json!({ "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": { "name": object_name(scope) } })
 }
 
 /// The ConfigMap with the files of a preparation.

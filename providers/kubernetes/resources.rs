@@ -1,6 +1,8 @@
 //! A cluster's objects: found by their labels, made and changed by server-side apply, deleted by their id.
 
-use secrecy::ExposeSecret as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 
 use super::client::{Apply, Place};
@@ -129,9 +131,25 @@ impl Kubernetes {
         if request.kind.0 == Kind::Token.name() {
             let folder = self.context.clusters_dir.join(tag.cluster.as_str());
             let token = crate::secret::ensure_ray_token(&folder)?;
-            object["stringData"] = json!({ TOKEN_KEY: token.expose_secret().trim() });
+            object["stringData"][TOKEN_KEY] = json!(token.expose_secret().trim());
         }
         Ok(object)
+    }
+
+    /// Keeps a job's secrets in the cluster's Secret under this key, or removes them from it.
+    pub(super) async fn keep_in_secret(&self, scope: &Scope, key: &str, text: Option<&SecretString>) -> Result<()> {
+        let place = self.place().await?;
+        let (kind, name) = (Kind::Token, object_name(scope));
+        let doing = format!("keep the secrets of a job in the {} {name}", kind.name());
+        let Some(found) = place.get(kind, &name).await? else {
+            return match text {
+                None => Ok(()),
+                Some(_) => Err(Error::new(ErrorKind::NotFound, doing).because("it is gone").hint("gpucl up")),
+            };
+        };
+        own(&found, &scope.tag(&kind.key()), &doing)?;
+        let value = text.map(|text| STANDARD.encode(text.expose_secret()));
+        place.merge(kind, &name, &json!({ "metadata": { "uid": id(&found) }, "data": { key: value } })).await
     }
 
     /// Deletes an object, and waits until it is gone.

@@ -17,7 +17,7 @@ const FOLDER: &str = ".gpucl-secrets";
 /// Enters the folder, which is of this user alone, or makes it; nobody else's folder and no link is used.
 const ENTER: &str = r#"
 umask 077
-[ -d .gpucl-secrets ] || mkdir .gpucl-secrets
+[ -d .gpucl-secrets ] || mkdir .gpucl-secrets || [ -d .gpucl-secrets ]
 if [ -L .gpucl-secrets ]; then echo ".gpucl-secrets is a link in the data folder there" >&2; exit 1; fi
 cd -P .gpucl-secrets
 [ "$(stat -c '%u %a' .)" = "$(id -u) 700" ] || { echo ".gpucl-secrets in the data folder there is open to others" >&2; exit 1; }

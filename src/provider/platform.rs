@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
+use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
@@ -19,6 +20,9 @@ pub const DATA: &str = "/data";
 
 /// The folder that every node has with the files of its [`Preparation`].
 pub const PREPARATION: &str = "/opt/gpucl";
+
+/// The folder that every node has with the cluster's token, and with the secrets of jobs.
+pub const SECRETS: &str = "/opt/gpucl-secrets";
 
 /// What every node does before its Ray starts: it runs `start.py` of the folder [`PREPARATION`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -223,6 +227,14 @@ pub trait Platform: Send + Sync {
     /// # Behavior
     /// - Leaves nothing: what tries it belongs to the cluster, and is gone with it at the latest.
     async fn isolation(&self, scope: &Scope, head: &Member, port: u16) -> Result<Isolation>;
+
+    /// Keeps a job's secrets, under this id, for nodes that come later; without a text it forgets them. Nodes that run
+    /// may have them only after a minute.
+    ///
+    /// # Behavior
+    /// - They are gone with the cluster at the latest.
+    /// - May be called again.
+    async fn keep_secrets(&self, scope: &Scope, id: &str, text: Option<&SecretString>) -> Result<()>;
 
     /// Starts a program on a node; with the size of a terminal, columns and rows, in a terminal of its own.
     async fn start(&self, member: &str, command: &[&str], terminal: Option<(u16, u16)>) -> Result<Running>;

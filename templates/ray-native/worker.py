@@ -14,6 +14,7 @@ import os
 import re
 import runpy
 import sys
+import time
 
 VARIABLE = "GPUCL_SECRETS"
 FOLDER = ".gpucl-secrets"
@@ -33,21 +34,33 @@ def identity(arguments):
     return None
 
 
-def secrets(name, data):
-    """Returns the variables of a job's secrets; none when the job has ended."""
-    if not name or not data or not re.fullmatch(r"[a-z0-9]{8,64}", name):
+def secrets(name, folders, seconds=0):
+    """Returns the variables of a job's secrets, from the first of these folders that has them within some seconds; none
+    when the job has ended."""
+    if not name or not re.fullmatch(r"[a-z0-9]{8,64}", name):
         return {}
-    try:
-        with open(os.path.join(data, FOLDER, name), encoding="utf-8") as file:
-            return {str(key): str(value) for key, value in json.load(file).items()}
-    except (OSError, ValueError) as error:
-        sys.stderr.write(f"worker.py: the secrets of this job are not here: {type(error).__name__}\n")
-        return {}
+    end = time.monotonic() + seconds
+    while True:
+        for folder in folders:
+            try:
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    return {str(key): str(value) for key, value in json.load(file).items()}
+            except (OSError, ValueError) as error:
+                why = type(error).__name__
+        if time.monotonic() >= end:
+            sys.stderr.write(f"worker.py: the secrets of this job are not here: {why}\n")
+            return {}
+        time.sleep(0.2)
+
+
+def in_data():
+    """Returns the folder with secrets of jobs in the data folder of this node."""
+    return os.path.join(os.environ.get("GPUCL_DATA", "/nonexistent"), FOLDER)
 
 
 def main():
     """Adds the secrets to the environment, and goes on as Ray's own script."""
-    os.environ.update(secrets(identity(sys.argv[1:]), os.environ.get("GPUCL_DATA")))
+    os.environ.update(secrets(identity(sys.argv[1:]), [in_data()]))
     place = os.path.dirname(importlib.util.find_spec("ray").origin)
     script = os.path.join(place, "_private", "workers", "setup_worker.py")
     sys.path[0] = os.path.dirname(script)

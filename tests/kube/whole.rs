@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::secrets::keep_secret;
 use super::testbed::{self, kubectl, nothing_is_left, place, testbed, turn};
 use crate::support::{TestEnv, dashboard_wants_its_token, interrupt};
 
@@ -36,9 +37,12 @@ fn a_cluster_is_brought_up_changed_stopped_and_removed() {
     let program =
         "import ray; ray.init(); print('on', ray.get(ray.remote(num_gpus=1)(lambda: ray.get_gpu_ids()).remote()))";
     env.run(&["job", "submit", "-c", "demo", "--", "python", "-c", program]).exits(0).prints("on [");
-    let program =
-        "import ray; ray.init(); print('fast', ray.get(ray.remote(resources={'fast': 1})(lambda: 7).remote()))";
-    env.run(&["job", "submit", "-c", "demo", "--", "python", "-c", program]).exits(0).prints("fast 7");
+    // The pod that is made for it has the secret of the job, too.
+    keep_secret(&env, "MY_TOKEN", "7");
+    let task = "ray.remote(resources={'fast': 1})(lambda: os.environ['MY_TOKEN'])";
+    let program = format!("import os, ray; ray.init(); print('fast', ray.get({task}.remote()))");
+    let job = ["job", "submit", "-c", "demo", "--secret", "MY_TOKEN", "--", "python", "-c", &program];
+    env.run(&job).exits(0).prints("fast 7");
     let there = env.run(&["exec", "-c", "demo", "--host", "head", "--", "sh", "-c", "id -u; exit 3"]);
     assert_eq!((there.code, there.stdout.trim()), (Some(3), "1000"), "{}", there.stderr);
     after_ready(&env);

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use futures_util::future::try_join_all;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
@@ -14,7 +16,7 @@ use crate::cli::app::App;
 use crate::cli::command_error::usage;
 use crate::cli::commands::secret::{value, variable};
 use crate::cli::target::{ANSWER, Target};
-use crate::cluster;
+use crate::cluster::{self, PodHost, Pods};
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::host::{Account, HostPath, put_secrets, put_secrets_here, remove_secrets, remove_secrets_here};
 use crate::ray::{Client, RuntimeEnv};
@@ -84,6 +86,9 @@ impl JobSecrets {
 /// Puts them on each host, or removes them.
 async fn on_each_host(app: &App, target: &Target, id: &str, text: Option<&SecretString>) -> Result<()> {
     let state = &target.known.state;
+    if let Some(pods) = target.pods(app)? {
+        return in_each_pod(&pods, id, text).await;
+    }
     let remote = cluster::connections(&app.paths, state, app.provider_context(app.plain_events())).await?;
     let Some(remote) = remote else {
         let data = cluster::data_here(state, "head")?;
@@ -104,6 +109,22 @@ async fn on_each_host(app: &App, target: &Target, id: &str, text: Option<&Secret
         done?;
     }
     Ok(())
+}
+
+/// Puts them into each pod, or removes them, and keeps them for pods that come later.
+async fn in_each_pod(pods: &Arc<Pods>, id: &str, text: Option<&SecretString>) -> Result<()> {
+    // First, so that a pod that comes in between has them.
+    pods.platform()?.keep_secrets(pods.scope(), id, text).await?;
+    let members = pods.members().await?;
+    let each = members.iter().filter(|member| member.ready).map(|member| async move {
+        let pod = PodHost::new(pods, member);
+        let at = HostPath { path: ".", within: Some(pod.data()), is_root: false };
+        match text {
+            Some(text) => put_secrets(&pod, at, id, text).await,
+            None => remove_secrets(&pod, at, id).await,
+        }
+    });
+    try_join_all(each).await.map(drop)
 }
 
 /// Removes from the hosts what jobs that have ended had; a failure is a warning.
