@@ -7,6 +7,7 @@ mod access;
 mod client;
 mod config;
 mod difference;
+mod grafana;
 mod isolation;
 mod monitoring;
 mod names;
@@ -233,6 +234,10 @@ impl Platform for Kubernetes {
         on_line: &mut (dyn for<'line> FnMut(&'line str) + Send),
     ) -> Result<()> {
         self.read_logs(member, options, on_line).await
+    }
+
+    async fn show_dashboards(&self, scope: &Scope, version: Option<&str>) -> Result<()> {
+        self.publish_dashboards(scope, version).await
     }
 
     async fn keep_secrets(&self, scope: &Scope, id: &str, text: Option<&SecretString>) -> Result<()> {

@@ -228,6 +228,14 @@ pub trait Platform: Send + Sync {
     /// - Leaves nothing: what tries it belongs to the cluster, and is gone with it at the latest.
     async fn isolation(&self, scope: &Scope, head: &Member, port: u16) -> Result<Isolation>;
 
+    /// Shows the dashboards that this version of Ray has for Grafana in that of the platform; without a version they are
+    /// removed.
+    ///
+    /// # Behavior
+    /// - They are gone with the cluster at the latest.
+    /// - May be called again; unchanged ones cost one look.
+    async fn show_dashboards(&self, scope: &Scope, version: Option<&str>) -> Result<()>;
+
     /// Keeps a job's secrets, under this id, for nodes that come later; without a text it forgets them. Nodes that run
     /// may have them only after a minute.
     ///

@@ -96,7 +96,7 @@ fn a_lost_worker_and_a_lost_head_are_survived() {
     nothing_is_left();
 }
 
-/// A drill kills the pod of a training, which goes on elsewhere from what the head has kept.
+/// A drill kills the pod of a training, which goes on in another pod from what the head has kept.
 #[test]
 #[ignore = "testbed"]
 fn a_drill_measures_how_a_training_goes_on() {

@@ -64,9 +64,63 @@ fn an_existing_prometheus_collects_the_metrics_of_all_pods() {
     let nodes = || prometheus.query("count(count by (instance) (ray_node_mem_total{ray_io_cluster=~\"seen-.*\"}))");
     until_or("the memory of two nodes is known", 60, || nodes().contains("\"2\"]").then_some(()), nodes);
     println!("Prometheus has {} and {}", up(), nodes());
+    dashboards_are_rays_own(&prometheus);
     env.run(&["up", "--yes", &spec]).exits(0).prints("nothing was changed");
+    // Without it, nothing of it stays.
+    let workers = json!([{ "name": "cpu", "min": 1, "max": 2, "cpus": 1 }]);
+    let without = testbed::spec(&env, "seen", &testbed::settings("ada", &json!({})), &workers, &json!({}));
+    env.run(&["up", "--yes", &without]).exits(0).prints("ready:");
+    assert_eq!(kubectl(&["-n", "team-a", "get", "podmonitors", "-o", "name"]) + &dashboards(), "");
+    let spec = existing(&env, "ada", &json!({}));
+    env.run(&["up", "--yes", &spec]).exits(0).prints("ready:");
+    assert_ne!(dashboards(), "");
     env.run(&["down", "--yes", "-c", "seen"]).exits(0).says("removed: podmonitor");
+    until_or("the dashboards go with the cluster", 30, || dashboards().is_empty().then_some(()), dashboards);
     nothing_is_left();
+}
+
+/// The ConfigMaps that Grafana's sidecar would find.
+fn dashboards() -> String {
+    kubectl(&["-n", "team-a", "get", "configmaps", "-l", "grafana_dashboard=1", "-o", "name"])
+}
+
+/// Grafana has Ray's dashboards, as those of this cluster: their queries find its metrics.
+fn dashboards_are_rays_own(prometheus: &Prometheus) {
+    let map = kubectl(&["-n", "team-a", "get", dashboards().trim(), "-o", "json"]);
+    let map: Value = serde_json::from_str(&map).unwrap();
+    let cluster = map["metadata"]["name"].as_str().unwrap().trim_end_matches("-dashboards").to_owned();
+    let all = map["data"].as_object().unwrap();
+    assert!(all.len() >= 3 && all.keys().all(|file| file.starts_with(&cluster)), "{:?}", all.keys());
+    let of = |file: &str| serde_json::from_str::<Value>(all[&format!("{cluster}-{file}")].as_str().unwrap()).unwrap();
+    let own = of("default_grafana_dashboard.json");
+    assert_eq!(own["title"], format!("Ray Default Dashboard ({cluster})"));
+    // What a panel asks for, with the cluster that the dashboard shows first.
+    let variables = own["templating"]["list"].as_array().unwrap();
+    let shown = variables.iter().find(|variable| variable["name"] == "Cluster").unwrap();
+    assert!(shown["current"]["value"] == json!([cluster]) || shown["current"]["value"] == cluster, "{shown}");
+    let mut queries = Vec::new();
+    collect_queries(&own, &mut queries);
+    let asks = queries.iter().find(|query| query.starts_with("avg(ray_node_cpu_utilization{")).unwrap();
+    let asks = asks.replace("$Cluster", &cluster).replace("$SessionName", ".*").replace("$Instance", ".*");
+    let found = || prometheus.query(&asks);
+    until_or(
+        "a query of a panel finds metrics",
+        30,
+        || found().contains("\"value\":").then_some(()),
+        || format!("{asks}: {}", found()),
+    );
+}
+
+/// The queries of the panels in a dashboard.
+fn collect_queries(part: &Value, into: &mut Vec<String>) {
+    match part {
+        Value::Array(parts) => parts.iter().for_each(|part| collect_queries(part, into)),
+        Value::Object(parts) => {
+            into.extend(parts.get("expr").and_then(Value::as_str).map(str::to_owned));
+            parts.values().for_each(|part| collect_queries(part, into));
+        }
+        _ => {}
+    }
 }
 
 /// Where there is none that looks here, or the user may not look for one, it is said, and what to do.

@@ -120,18 +120,13 @@ pub(super) async fn up(
         if let Some((key, notes)) = &world.runs {
             ledger.note_platform(key, notes.clone())?;
         }
-        Ok::<_, Error>((
-            operations,
-            verify_cluster(
-                &world,
-                spec,
-                &folder,
-                &settings.events,
-                request.preparation.as_ref(),
-                before.ready_since.is_none(),
-            )
-            .await?,
-        ))
+        let (preparation, is_first) = (request.preparation.as_ref(), before.ready_since.is_none());
+        let verified = verify_cluster(&world, spec, &folder, &settings.events, preparation, is_first);
+        let (verified, shown) = tokio::join!(verified, show_dashboards(&world, &request, before.spec.as_ref()));
+        if let Err(error) = shown {
+            settings.events.note(format!("warning: failed to {error}"));
+        }
+        Ok::<_, Error>((operations, verified?))
     };
     let result = result.await;
     let kept = ledger.compact();
@@ -143,6 +138,15 @@ pub(super) async fn up(
     }
     let spending = ledger.state().spending(Timestamp::now());
     Ok(UpOutcome::Ready(UpReport { operations, checks, gpus, endpoints: endpoints(&pages), is_here: false, spending }))
+}
+
+/// Shows Ray's dashboards in the Grafana beside the platform's Prometheus; or no more, where the spec has none any more.
+async fn show_dashboards(world: &ObjectWorld, request: &ClusterRequest, before: Option<&Spec>) -> Result<()> {
+    let is_wanted = request.prometheus.is_some();
+    if !is_wanted && !before.is_some_and(Spec::has_existing_prometheus) {
+        return Ok(());
+    }
+    world.pods.platform()?.show_dashboards(world.pods.scope(), is_wanted.then_some(&request.ray_version)).await
 }
 
 /// The addresses of the pages while `gpucl dashboard` forwards them.
