@@ -6,6 +6,7 @@
 mod access;
 mod client;
 mod config;
+mod container;
 mod difference;
 mod grafana;
 mod isolation;

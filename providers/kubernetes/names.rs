@@ -23,6 +23,9 @@ pub(super) const RAY_GROUP: &str = "ray.io/group";
 /// The label that it gives them with `head` or `worker`.
 pub(super) const RAY_TYPE: &str = "ray.io/node-type";
 
+/// The key of the token in its Secret; it is KubeRay's own.
+pub(super) const TOKEN_KEY: &str = "auth_token";
+
 /// The group of the Prometheus Operator's objects.
 pub(super) const MONITORING_GROUP: &str = "monitoring.coreos.com";
 

@@ -7,13 +7,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::config::{HEAD, PodSettings, ServiceType, Settings};
+use super::config::{HEAD, ServiceType, Settings};
+use super::container::{environment, mounts, placement, resources, start_parameters};
 use super::monitoring::peer;
-use super::names::{Kind, PODS, annotations, labels, object_name};
+use super::names::{Kind, PODS, TOKEN_KEY, annotations, labels, object_name};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::{Scope, Tag};
 use crate::provider::ResourceRequest;
-use crate::provider::platform::{ClusterRequest, DATA, NodeGroup, PREPARATION, Preparation, SECRETS};
+use crate::provider::platform::{ClusterRequest, NodeGroup, PREPARATION, Preparation, SECRETS};
 use crate::render::{Library, render};
 use crate::util::digest;
 use crate::util::duration::SpecDuration;
@@ -30,10 +31,6 @@ const PROGRAMS: [(&str, &str); 2] = [
     ("sitecustomize.py", "templates/raycluster/sitecustomize.py"),
     ("gpucl_worker.py", "templates/ray-native/worker.py"),
 ];
-/// The key of the token in its Secret; it is KubeRay's own.
-pub(super) const TOKEN_KEY: &str = "auth_token";
-/// The memory of a pod of which the spec says nothing.
-const USUAL_MEMORY: u64 = 4 << 30;
 /// How long a worker may be idle, in seconds, unless the settings say it; it is KubeRay's own.
 const USUAL_IDLE: u64 = 60;
 /// How much of a digest a label holds.
@@ -41,8 +38,6 @@ const DIGEST_LENGTH: usize = 40;
 /// The most that the files of a preparation may have, in bytes: an object holds one and a half MiB in all, and a third of
 /// it is lost to base64.
 const MOST_FILES: usize = 900 << 10;
-/// The usual resource of GPUs.
-const USUAL_GPU: &str = "nvidia.com/gpu";
 
 /// What the templates are rendered from.
 #[derive(Serialize)]
@@ -305,124 +300,6 @@ fn config_map(name: &str, preparation: &Preparation) -> Result<Value> {
     Ok(json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": data, "binaryData": binary,
     }))
-}
-
-/// The options of `ray start`, which KubeRay takes as texts.
-fn start_parameters(group: &NodeGroup, is_head: bool) -> BTreeMap<&'static str, String> {
-    let mut start = BTreeMap::new();
-    let cpus = group.cpus.unwrap_or(u32::from(!is_head));
-    start.insert("num-cpus", cpus.to_string());
-    if is_head {
-        start.insert("dashboard-host", "0.0.0.0".to_owned());
-        // Its memory is not for tasks where it runs none.
-        if cpus == 0 {
-            start.insert("memory", "0".to_owned());
-        }
-    }
-    if let Some(bytes) = group.object_store_memory {
-        start.insert("object-store-memory", bytes.to_string());
-    }
-    if !group.resources.is_empty() {
-        // It is pasted into a shell's command line, between double quotes of its own.
-        // Ray's autoscaler takes whole numbers only (ray 2.60.0, `_get_custom_resources`), and not as `2.0`.
-        let amount = |amount: f64| if amount.fract() == 0.0 { json!(amount as i64) } else { json!(amount) };
-        let amounts: Map<String, Value> =
-            group.resources.iter().map(|(name, of)| (name.clone(), amount(*of))).collect();
-        let text = Value::Object(amounts).to_string().replace('\\', r"\\").replace('"', "\\\"");
-        start.insert("resources", format!("\"{text}\""));
-    }
-    start
-}
-
-/// The environment of a pod: the token comes from the Secret.
-fn environment(name: &str, cluster: &ClusterRequest) -> Vec<Value> {
-    let own = cluster.environment.iter().map(|(name, value)| json!({ "name": name, "value": value }));
-    // For the graphs of Ray's dashboard.
-    let prometheus =
-        cluster.prometheus.iter().map(|one| json!({ "name": "RAY_PROMETHEUS_HOST", "value": one.address }));
-    let ours = [
-        json!({ "name": "RAY_AUTH_MODE", "value": "token" }),
-        json!({ "name": "RAY_AUTH_TOKEN", "valueFrom": { "secretKeyRef": { "name": name, "key": TOKEN_KEY } } }),
-        json!({ "name": "RAY_USAGE_STATS_ENABLED", "value": "0" }),
-        json!({ "name": "GPUCL_DATA", "value": DATA }),
-    ];
-    ours.into_iter().chain(prometheus).chain(own).collect()
-}
-
-/// What a pod reserves, and what it cannot exceed.
-fn resources(group: &NodeGroup, settings: &PodSettings) -> (Map<String, Value>, Map<String, Value>) {
-    let (mut requests, mut limits) = (Map::new(), Map::new());
-    let memory = settings.memory.clone().unwrap_or_else(|| group.memory.unwrap_or(USUAL_MEMORY).to_string());
-    requests.insert("memory".to_owned(), json!(memory));
-    limits.insert("memory".to_owned(), json!(memory));
-    match &settings.cpu {
-        // Reserved by hand: more may be used while nobody else wants it.
-        Some(cpu) => {
-            requests.insert("cpu".to_owned(), json!(cpu));
-        }
-        None => {
-            let cpu = json!(group.cpus.unwrap_or(1).max(1).to_string());
-            requests.insert("cpu".to_owned(), cpu.clone());
-            limits.insert("cpu".to_owned(), cpu);
-        }
-    }
-    if group.gpus > 0 {
-        let resource = settings.gpu_resource.clone().unwrap_or_else(|| USUAL_GPU.to_owned());
-        for amounts in [&mut requests, &mut limits] {
-            amounts.insert(resource.clone(), json!(group.gpus.to_string()));
-        }
-    }
-    (requests, limits)
-}
-
-/// The keys of a pod's spec that say where it runs and as what.
-fn placement(settings: &PodSettings) -> Map<String, Value> {
-    let mut placement = Map::new();
-    let mut set = |key: &str, value: Value| placement.insert(key.to_owned(), value);
-    if !settings.node_selector.is_empty() {
-        set("nodeSelector", json!(settings.node_selector));
-    }
-    if !settings.tolerations.is_empty() {
-        set("tolerations", json!(settings.tolerations));
-    }
-    if let Some(affinity) = &settings.affinity {
-        set("affinity", json!(affinity));
-    }
-    if let Some(class) = &settings.priority_class {
-        set("priorityClassName", json!(class));
-    }
-    if let Some(account) = &settings.service_account {
-        set("serviceAccountName", json!(account));
-    }
-    if !settings.image_pull_secrets.is_empty() {
-        let secrets: Vec<Value> = settings.image_pull_secrets.iter().map(|name| json!({ "name": name })).collect();
-        set("imagePullSecrets", json!(secrets));
-    }
-    placement
-}
-
-/// The volumes of a pod, and where they are mounted.
-fn mounts(settings: &PodSettings) -> (Vec<Value>, Vec<Value>) {
-    let mut volumes = Vec::new();
-    let mut mounts = Vec::new();
-    if !settings.mounts.iter().any(|mount| mount.path.trim_end_matches('/') == DATA) {
-        volumes.push(json!({ "name": "data", "emptyDir": {} }));
-        mounts.push(json!({ "name": "data", "mountPath": DATA }));
-    }
-    for (index, mount) in settings.mounts.iter().enumerate() {
-        let name = format!("mount-{index}");
-        let source = match (&mount.claim, &mount.config_map, &mount.secret, &mount.empty) {
-            (Some(claim), ..) => json!({ "persistentVolumeClaim": { "claimName": claim } }),
-            (_, Some(map), ..) => json!({ "configMap": { "name": map } }),
-            (_, _, Some(secret), _) => json!({ "secret": { "secretName": secret } }),
-            (.., size) => json!({ "emptyDir": { "sizeLimit": size } }),
-        };
-        let mut volume = source;
-        volume["name"] = json!(name);
-        volumes.push(volume);
-        mounts.push(json!({ "name": name, "mountPath": mount.path, "readOnly": mount.read_only }));
-    }
-    (volumes, mounts)
 }
 
 /// What a service type opens to whom, for the plan; `None` if nothing.

@@ -6,8 +6,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 
 use super::client::{Apply, Place};
-use super::names::{Kind, object_name, selector, tag_of};
-use super::objects::{TOKEN_KEY, tagged};
+use super::names::{Kind, TOKEN_KEY, object_name, selector, tag_of};
+use super::objects::tagged;
 use super::status;
 use super::{Kubernetes, difference, names, pods};
 use crate::error::{Error, ErrorKind, Result};
