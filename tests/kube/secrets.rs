@@ -6,7 +6,7 @@ use std::process::Stdio;
 use serde_json::json;
 
 use super::testbed::{self, kubectl, nothing_is_left, place, turn};
-use crate::support::{TestEnv, until};
+use crate::support::{TestEnv, until, until_or};
 
 const VALUE: &str = "v3ry 's3cret' \"value\" $HOME";
 
@@ -35,7 +35,13 @@ fn secrets_reach_the_job_and_nobody_else() {
     let _turn = turn();
     let env = TestEnv::new();
     let workers = json!([{ "name": "cpu", "min": 0, "max": 1, "cpus": 1 }]);
-    let spec = testbed::spec(&env, "quiet", &testbed::settings("ada", &json!({})), &workers, &json!({}));
+    let spec = testbed::spec(
+        &env,
+        "quiet",
+        &testbed::settings("ada", &json!({ "idle_timeout": "10s" })),
+        &workers,
+        &json!({}),
+    );
     env.run(&["up", "--yes", "--at", &place("ada"), &spec]).exits(0);
     keep_secret(&env, "MY_TOKEN", VALUE);
     let keys = || {
@@ -65,8 +71,9 @@ fn secrets_reach_the_job_and_nobody_else() {
     // A job that was not given it does not have it.
     let none = ["job", "submit", "-c", "quiet", "--", "sh", "-c", "echo has ${TOKEN:-none}"];
     env.run(&none).exits(0).prints("has none");
-    // A pod in the place of one that was killed has it.
-    env.run(&["worker", "kill", "-c", "quiet", "cpu"]).exits(0);
+    // From no worker to one, and back to none: the next one has it, too.
+    let pods = || kubectl(&["-n", "team-a", "get", "pods", "-l", "ray.io/node-type=worker", "-o", "name"]);
+    until_or("the autoscaler removes the idle worker", 120, || pods().is_empty().then_some(()), pods);
     on_head("rm /data/go-on");
     until("the task on the next pod", 180, || logs().contains(&format!("again {digest}")).then_some(()));
     until("the end of the job", 60, || {
@@ -76,6 +83,11 @@ fn secrets_reach_the_job_and_nobody_else() {
     assert_eq!(keys(), before, "it is gone when the job has ended");
     let left = on_head("ls -A /data");
     assert!(!left.stdout.contains("secrets"), "{}", left.stdout);
+    // A job that is lost by `stop` takes its secrets with it.
+    env.run(&["job", "submit", "-c", "quiet", "--no-wait", "--secret", "MY_TOKEN", "--", "sleep", "600"]).exits(0);
+    assert_eq!(keys().len(), before.len() + 1);
+    env.run(&["stop", "-c", "quiet"]).exits(0);
+    assert_eq!(keys(), before);
     env.run(&["down", "--yes", "-c", "quiet"]).exits(0).prints("nothing of quiet is left");
     nothing_is_left();
 }

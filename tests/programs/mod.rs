@@ -5,6 +5,7 @@
 mod closing;
 mod ending;
 mod fresh_host;
+mod job_secrets;
 mod looking;
 mod neighbours;
 mod playbooks;

@@ -215,6 +215,7 @@ pub(super) async fn stop(settings: &Settings, spec: &Spec, store: Store) -> Resu
     let kept = ledger.compact();
     result.map_err(|error| error.hint(format!("gpucl stop -c {}   # goes on from here", spec.name)))?;
     kept?;
+    world.pods.platform()?.forget_secrets(world.pods.scope()).await?;
     let resources = planned.observed.resources.iter();
     Ok(resources.map(|found| format!("{} {}", found.kind.0, found.key.display_name())).collect())
 }
