@@ -47,14 +47,6 @@ fn signal(env: &TestEnv, signal: Signal) -> Pid {
     pid
 }
 
-/// Kills the agent, and waits until it is gone: a command that finds it dying leaves it to itself.
-#[track_caller]
-fn kill(env: &TestEnv) -> Pid {
-    let killed = signal(env, Signal::KILL);
-    until("the end of what was killed", 10, || (pid(env) != Some(killed)).then_some(()));
-    killed
-}
-
 /// Waits until another agent than the one that was killed runs.
 #[track_caller]
 fn started_again(env: &TestEnv, killed: Pid) {

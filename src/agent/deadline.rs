@@ -247,9 +247,9 @@ impl Watcher {
     }
 }
 
-/// The process that enforces a cluster's limits now.
+/// The process that enforces a cluster's limits; one that was killed does so no more, though it may still be there.
 pub fn watcher(folder: &Path) -> Option<Identity> {
-    Watcher::of(folder)?.alive()
+    Watcher::of(folder)?.alive().filter(Identity::goes_on)
 }
 
 /// Starts the agent of a cluster's limits in the background; it exits at once if there already is one.
@@ -317,7 +317,7 @@ pub fn revive(paths: &Paths, program: Option<&Path>) -> Vec<Error> {
 /// Ends the agent of a cluster's limits, and waits until it is gone. A `down` that the agent itself started leaves it
 /// running: the agent notices that the cluster is gone.
 pub async fn end_watcher(folder: &Path) -> Result<()> {
-    let Some(identity) = watcher(folder) else { return Ok(()) };
+    let Some(identity) = Watcher::of(folder).and_then(|watcher| watcher.alive()) else { return Ok(()) };
     let parent = rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get().unsigned_abs());
     if parent == Some(identity.pid) {
         return Ok(());

@@ -15,7 +15,7 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
 
 use super::Ended;
-use super::deadline::{Clock, Limits, Watcher, Why, kept_secrets, lock_file, log, output_file};
+use super::deadline::{Clock, Limits, Watcher, Why, kept_secrets, lock_file, log, output_file, watcher};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::state::{ClusterState, Lock, Paths, Store};
@@ -25,8 +25,8 @@ use crate::util::when::later;
 
 /// How often the clocks are compared. A single long sleep would be extended by the time that this machine sleeps.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
-/// How long to wait for an earlier agent to release the lock.
-const LOCK_LIMIT: Duration = Duration::from_secs(2);
+/// How long to wait for an earlier agent to release the lock: one that was killed has it until it has exited.
+const LOCK_LIMIT: Duration = Duration::from_secs(30);
 /// The pause after the first failure; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 /// The longest pause between attempts.
@@ -67,8 +67,8 @@ pub async fn watch(watched: Watched) -> Result<()> {
     let lock = open_append(&lock_file(&folder)).doing(ErrorKind::State, doing)?;
     let begun = Instant::now();
     while lock.try_lock().is_err() {
-        if begun.elapsed() > LOCK_LIMIT {
-            // Two concurrent commands have each started an agent.
+        // Two concurrent commands have each started an agent.
+        if watcher(&folder).is_some() || begun.elapsed() > LOCK_LIMIT {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(20)).await;

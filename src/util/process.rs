@@ -52,6 +52,12 @@ impl Identity {
         Self::of(self.pid).as_ref() == Some(self)
     }
 
+    /// Whether it goes on: it is alive, and neither exits nor is about to be killed. A killed process is alive until the
+    /// scheduler lets it exit, on a busy machine for a tenth of a second and more.
+    pub fn goes_on(&self) -> bool {
+        !is_ending(self.pid).unwrap_or(true) && self.is_alive()
+    }
+
     /// Sends a signal to this same process, never to another that has reused its pid; returns whether it was sent.
     pub fn signal(&self, signal: Signal) -> bool {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return false };
@@ -183,6 +189,20 @@ fn stat(pid: u32) -> Option<Stat> {
     })
 }
 
+/// Whether a process exits, or SIGKILL awaits it; `None` if there is none (man 5 proc, `PF_EXITING` of the kernel).
+fn is_ending(pid: u32) -> Option<bool> {
+    const EXITING: u64 = 0x4;
+    let stat = fs_err::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let flags: u64 = stat[stat.rfind(')')? + 1..].split_whitespace().nth(6)?.parse().ok()?;
+    let status = fs_err::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let pending = |field: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+        u64::from_str_radix(line.trim(), 16).ok()
+    };
+    let kill = 1_u64 << (Signal::KILL.as_raw() - 1);
+    Some(flags & EXITING != 0 || (pending("SigPnd:")? | pending("ShdPnd:")?) & kill != 0)
+}
+
 /// The time since a process started.
 pub fn age(identity: &Identity) -> Option<Duration> {
     let uptime = fs_err::read_to_string("/proc/uptime").ok()?;
@@ -228,5 +248,19 @@ mod tests {
         assert!(!stranger.signal(Signal::TERM), "a signal never goes to another process");
         let other_boot = Identity { boot: "other".to_owned(), ..me };
         assert!(!other_boot.is_alive());
+    }
+
+    #[test]
+    fn a_killed_process_does_not_go_on_from_that_moment() {
+        for _ in 0..100 {
+            let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+            let identity = Identity::of(child.id()).unwrap();
+            assert!(identity.goes_on());
+            child.kill().unwrap();
+            // It may be alive for a while yet.
+            assert!(!identity.goes_on());
+            child.wait().unwrap();
+            assert!(!identity.goes_on());
+        }
     }
 }

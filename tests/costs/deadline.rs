@@ -7,9 +7,9 @@ use gpucl::sandbox::chameleon::Rule;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{ACTS_WITHIN, folder, gone, gone_within, kill, pid, signal, started_again, up, watcher};
+use super::{ACTS_WITHIN, folder, gone, gone_within, log, pid, signal, started_again, up, watcher};
 use crate::chameleon::site::{Site, ssh_says};
-use crate::support::{Outcome, TestEnv, tagged_processes, until};
+use crate::support::{Outcome, TestEnv, tagged_processes, until, until_or};
 
 /// Long enough for `up` to come to its end on a machine that is busy; then it is brought nearer.
 const LONG: &str = "deadline: 30m";
@@ -27,7 +27,7 @@ fn the_deadline_is_kept_although_its_agent_was_killed() {
     let _ = up(&site, LONG).says("it is taken down 30m after its first host was acquired");
     let _ =
         site.run(&["status", "--offline"]).exits(0).prints("deadline: ").prints("unless this machine is off or asleep");
-    let killed = kill(&site.env);
+    let killed = signal(&site.env, Signal::KILL);
     let _ = site.run(&["list"]).exits(0);
     started_again(&site.env, killed);
     assert_eq!(site.ours().counts(), [1; 4], "it was taken down before its time");
@@ -53,7 +53,7 @@ fn a_deadline_of_two_minutes_in_real_time() {
     let site = Site::stand_in();
     let begin = Instant::now();
     up(&site, "deadline: 2m");
-    let killed = kill(&site.env);
+    let killed = signal(&site.env, Signal::KILL);
     let _ = site.run(&["offers"]).exits(0);
     started_again(&site.env, killed);
     gone_within(&site, 180);
@@ -84,7 +84,7 @@ fn after_sleeping_through_the_deadline_it_acts_at_once() {
 fn a_deadline_that_passed_meanwhile_is_enforced_at_once() {
     let site = Site::stand_in();
     up(&site, LONG);
-    let _ = kill(&site.env);
+    signal(&site.env, Signal::KILL);
     // Half an hour and more goes by.
     edit(&folder(&site.env).join("snapshot.json"), |value| put(&mut value["state"]["begun"], -3600));
     assert_eq!(site.ours().counts(), [1; 4]);
@@ -99,7 +99,7 @@ fn a_deadline_that_passed_meanwhile_is_enforced_at_once() {
 fn a_clock_that_is_put_back_gives_no_more_time() {
     let site = Site::stand_in();
     up(&site, "deadline: 10m");
-    let _ = kill(&site.env);
+    signal(&site.env, Signal::KILL);
     let limits = folder(&site.env).join("deadline.json");
     edit(&limits, |value| {
         put(&mut value["mark"]["wall"], 3600);
@@ -240,10 +240,10 @@ fn a_cluster_on_this_machine_has_a_deadline_too() {
     env.write("cluster.yaml", "name: demo\ndeadline: 30m\n");
     let _ = env.run(&["up"]).exits(1).says("it is taken down 30m after its first host was acquired");
     assert!(!folder(&env).join("secrets/environment.json").exists());
-    let _ = kill(&env);
+    signal(&env, Signal::KILL);
     ends_in(&env, 3);
     let _ = env.run(&["list"]).exits(0).prints("demo");
-    until("it is taken down", ACTS_WITHIN, || (!folder(&env).exists()).then_some(()));
+    until_or("it is taken down", ACTS_WITHIN, || (!folder(&env).exists()).then_some(()), || log(&env));
     let hosts = std::fs::read_dir(env.home().join(".local/share/gpucl/hosts"));
     assert_eq!(hosts.map_or(0, Iterator::count), 0, "the host's folder is left");
     until("nothing looks after it any more", 10, || tagged_processes(&env).is_empty().then_some(()));
