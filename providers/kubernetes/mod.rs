@@ -26,9 +26,7 @@ mod wait;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -244,14 +242,7 @@ impl Platform for Kubernetes {
     }
 
     async fn keep_secrets(&self, scope: &Scope, id: &str, text: Option<&SecretString>) -> Result<()> {
-        let value = text.map(|text| SecretString::from(STANDARD.encode(text.expose_secret())));
-        self.set_in_secret(scope, |_| vec![(id.to_owned(), value.clone())]).await
-    }
-
-    async fn forget_secrets(&self, scope: &Scope) -> Result<()> {
-        let is_ours = |key: &str| key == names::TOKEN_KEY || objects::PROGRAMS.iter().any(|(own, _)| *own == key);
-        let others = |keys: Vec<String>| keys.into_iter().filter(|key| !is_ours(key)).map(|key| (key, None)).collect();
-        self.set_in_secret(scope, others).await
+        self.keep_in_secret(scope, id, text).await
     }
 
     async fn kill(&self, scope: &Scope, member: &str) -> Result<()> {

@@ -27,7 +27,7 @@ const POLICY: &str = "templates/raycluster/networkpolicy.yaml.tera";
 /// The template of the PodMonitor.
 const MONITOR: &str = "templates/raycluster/podmonitor.yaml.tera";
 /// What pods have in the cluster's Secret beside the token, by key: by these a job's processes get its secrets.
-pub(super) const PROGRAMS: [(&str, &str); 2] = [
+const PROGRAMS: [(&str, &str); 2] = [
     ("sitecustomize.py", "templates/raycluster/sitecustomize.py"),
     ("gpucl_worker.py", "templates/ray-native/worker.py"),
 ];

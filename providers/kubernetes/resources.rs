@@ -1,7 +1,9 @@
 //! A cluster's objects: found by their labels, made and changed by server-side apply, deleted by their id.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret as _, SecretString};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::client::{Apply, Place};
 use super::names::{Kind, TOKEN_KEY, object_name, selector, tag_of};
@@ -134,30 +136,20 @@ impl Kubernetes {
         Ok(object)
     }
 
-    /// Sets values, in base64, in the cluster's Secret, or removes them from it; which, is chosen from the keys there.
-    pub(super) async fn set_in_secret(
-        &self,
-        scope: &Scope,
-        choose: impl FnOnce(Vec<String>) -> Vec<(String, Option<SecretString>)>,
-    ) -> Result<()> {
+    /// Keeps a job's secrets in the cluster's Secret under this key, or removes them from it.
+    pub(super) async fn keep_in_secret(&self, scope: &Scope, key: &str, text: Option<&SecretString>) -> Result<()> {
         let place = self.place().await?;
         let (kind, name) = (Kind::Token, object_name(scope));
-        let doing = format!("keep the secrets of jobs in the {} {name}", kind.name());
+        let doing = format!("keep the secrets of a job in the {} {name}", kind.name());
         let Some(found) = place.get(kind, &name).await? else {
-            return match choose(Vec::new()).iter().any(|(_, value)| value.is_some()) {
-                true => Err(Error::new(ErrorKind::NotFound, doing).because("it is gone").hint("gpucl up")),
-                false => Ok(()),
+            return match text {
+                None => Ok(()),
+                Some(_) => Err(Error::new(ErrorKind::NotFound, doing).because("it is gone").hint("gpucl up")),
             };
         };
         own(&found, &scope.tag(&kind.key()), &doing)?;
-        let keys = found["data"].as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect();
-        let chosen = choose(keys);
-        if chosen.is_empty() {
-            return Ok(());
-        }
-        let text = |value: &Option<SecretString>| value.as_ref().map(|value| value.expose_secret().to_owned());
-        let data: Map<String, Value> = chosen.iter().map(|(key, value)| (key.clone(), json!(text(value)))).collect();
-        place.merge(kind, &name, &json!({ "metadata": { "uid": id(&found) }, "data": data })).await
+        let value = text.map(|text| STANDARD.encode(text.expose_secret()));
+        place.merge(kind, &name, &json!({ "metadata": { "uid": id(&found) }, "data": { key: value } })).await
     }
 
     /// Deletes an object, and waits until it is gone.

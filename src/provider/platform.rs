@@ -244,9 +244,6 @@ pub trait Platform: Send + Sync {
     /// - May be called again.
     async fn keep_secrets(&self, scope: &Scope, id: &str, text: Option<&SecretString>) -> Result<()>;
 
-    /// Forgets the secrets of all jobs: none runs any more.
-    async fn forget_secrets(&self, scope: &Scope) -> Result<()>;
-
     /// Starts a program on a node; with the size of a terminal, columns and rows, in a terminal of its own.
     async fn start(&self, member: &str, command: &[&str], terminal: Option<(u16, u16)>) -> Result<Running>;
 

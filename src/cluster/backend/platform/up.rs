@@ -192,7 +192,7 @@ pub(in crate::cluster::backend) async fn manifest(settings: &Settings, loaded: &
     world.pods.platform()?.manifest(world.pods.scope(), &request)
 }
 
-/// Ends all nodes; what is not a node stays.
+/// Ends all nodes, and removes what serves them; the object that runs them stays.
 pub(super) async fn stop(settings: &Settings, spec: &Spec, store: Store) -> Result<Vec<String>> {
     let mut world = ObjectWorld::open(settings, spec)?;
     let pages = store.state().pages().cloned().unwrap_or_default();
@@ -208,14 +208,13 @@ pub(super) async fn stop(settings: &Settings, spec: &Spec, store: Store) -> Resu
     // A cluster that is gone is not made for the sake of being stopped.
     let observed = pipeline.observe_consistent().await?;
     let there: Vec<Key> = observed.resources.iter().map(|found| found.key.clone()).collect();
-    // The last one runs the nodes. The others stay as they are.
+    // The last one runs the nodes, and stays. The others serve nodes: they go, and with them the secrets of jobs.
     let objects = objects.into_iter().next_back().filter(|object| there.contains(&object.key)).into_iter().collect();
     let planned = pipeline.plan_for(&goal_of(objects), observed)?;
     let result = pipeline.execute(&planned.plan).await.into_result();
     let kept = ledger.compact();
     result.map_err(|error| error.hint(format!("gpucl stop -c {}   # goes on from here", spec.name)))?;
     kept?;
-    world.pods.platform()?.forget_secrets(world.pods.scope()).await?;
     let resources = planned.observed.resources.iter();
     Ok(resources.map(|found| format!("{} {}", found.kind.0, found.key.display_name())).collect())
 }
