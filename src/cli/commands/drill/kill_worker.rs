@@ -74,11 +74,13 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
 
 /// Where the training keeps its checkpoints: in the object store; else in the data folder of the only host; else in a
 /// process on the head's node, because several hosts and pods share nothing by themselves.
-fn place_of_checkpoints(state: &ClusterState) -> &'static str {
-    match &state.spec {
-        Some(spec) if spec.services().object_store.settings().is_some() => "s3://ray",
-        Some(spec) if spec.hosts.len() < 2 && state.platform().is_none() => "data",
-        _ => "head",
+fn place_of_checkpoints(state: &ClusterState) -> String {
+    let store = state.spec.as_ref().and_then(|spec| spec.services().object_store.settings());
+    let bucket = store.and_then(|store| store.buckets.into_iter().next());
+    match (bucket, &state.spec) {
+        (Some(bucket), _) => format!("s3://{bucket}"),
+        (None, Some(spec)) if spec.hosts.len() < 2 && state.platform().is_none() => "data".to_owned(),
+        _ => "head".to_owned(),
     }
 }
 
@@ -88,7 +90,7 @@ struct Drill<'a> {
     target: &'a Target,
     client: &'a RayClient,
     /// Where the training keeps its checkpoints.
-    checkpoints: &'static str,
+    checkpoints: String,
     /// The job's id, once it was submitted.
     job: Option<String>,
     /// The worker that was killed.
@@ -160,7 +162,7 @@ impl Drill<'_> {
         let package = Package::of_folder(folder.path(), &[])?;
         self.client.upload(&package, None).await?;
         let id = format!("drill-{}", random::letters(8)?);
-        let mut words = vec!["python", "training.py", &id, self.checkpoints];
+        let mut words = vec!["python", "training.py", &id, &self.checkpoints];
         words.extend(begin);
         let mut runtime_env = serde_json::Map::new();
         runtime_env.insert("working_dir".to_owned(), package.uri().into());

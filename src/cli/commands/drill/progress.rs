@@ -258,6 +258,7 @@ Running entrypoint for job drill-1: python training.py drill-1
         assert_eq!(measured, expected);
         assert!(measured.is_complete());
     }
+
     #[test]
     fn another_pod_of_the_same_group_takes_the_place_of_one() {
         let of_group = |id: &str, group: &str| {
