@@ -143,7 +143,7 @@ impl App {
     }
 
     /// The variables passed to programs on this machine as a host: what they need to run and to install packages. The
-    /// script that starts nodes (`src/runtime/native/shell/deploy_start.sh`) drops proxy logins.
+    /// script that starts nodes (`src/core/runtime/native/shell/deploy_start.sh`) drops proxy logins.
     pub(crate) fn host_environment(&self) -> Vec<(OsString, OsString)> {
         const OF_INSTALLERS: &[&str] = &["PIP_", "UV_", "CURL_CA_BUNDLE", "RUSTUP_HOME"];
         let is_needed = |name: &OsString| {

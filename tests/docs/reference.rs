@@ -4,7 +4,7 @@ use super::{read, root};
 
 /// The variants of `EventKind` with their fields, as they are serialized.
 fn events() -> Vec<(String, Vec<String>)> {
-    let text = read("src/event/kind.rs");
+    let text = read("src/core/event/kind.rs");
     let body = text.split("pub enum EventKind {").nth(1).unwrap();
     let mut events: Vec<(String, Vec<String>)> = Vec::new();
     for line in body.lines() {
@@ -113,8 +113,8 @@ fn sources() -> String {
             let name = path.strip_prefix(root()).unwrap().display().to_string();
             if name.contains("/tests")
                 || name.starts_with("src/cli/output")
-                || name == "src/event/kind.rs"
-                || name == "src/error.rs"
+                || name == "src/core/event/kind.rs"
+                || name == "src/core/error.rs"
             {
                 continue;
             }
@@ -133,16 +133,16 @@ fn sources() -> String {
 fn the_listed_words_are_exactly_those_sent() {
     let sources = sources();
     for (file, name, begin) in [
-        ("src/event/kind.rs", "Finish", "`finish` is "),
-        ("src/event/kind.rs", "CheckOutcome", "The `outcome` of a check is "),
+        ("src/core/event/kind.rs", "Finish", "`finish` is "),
+        ("src/core/event/kind.rs", "CheckOutcome", "The `outcome` of a check is "),
         (
-            "src/event/kind.rs",
+            "src/core/event/kind.rs",
             "StepOutcome",
             "| `step` | a step of a program on a host has ended | `host`, `stage`, `step`; `outcome`: ",
         ),
-        ("src/error.rs", "ErrorKind", "| `kind` |  … `usage`"),
-        ("src/error.rs", "Status", "| `status` |  … `permanent`"),
-        ("src/provider/reservation.rs", "LeaseState", "| `lease` | "),
+        ("src/core/error.rs", "ErrorKind", "| `kind` |  … `usage`"),
+        ("src/core/error.rs", "Status", "| `status` |  … `permanent`"),
+        ("src/core/provider/reservation.rs", "LeaseState", "| `lease` | "),
     ] {
         let variants = variants(file, name);
         let never: Vec<&String> =
@@ -158,7 +158,7 @@ fn the_listed_words_are_exactly_those_sent() {
         }
         assert_eq!(described, words, "docs/reference/json.md, {name}");
     }
-    let names = read("src/plan/operation.rs");
+    let names = read("src/core/plan/operation.rs");
     let names = names.split("pub fn name(&self)").nth(1).unwrap().split("\n    }\n").next().unwrap().to_owned();
     let actions: Vec<&str> = names.split('"').skip(1).step_by(2).collect();
     assert!(actions.len() > 7, "{actions:?}");
