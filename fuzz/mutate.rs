@@ -7,7 +7,7 @@ use super::{LONGEST, Target};
 
 /// What kind of thing the inputs are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
     /// Any bytes, in blocks such as those of an archive.
     Blocks,
     /// Text: always UTF-8.

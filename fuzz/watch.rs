@@ -1,10 +1,9 @@
 //! What must be seen from outside: an input that never ends, and how much memory was taken.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-use crate::util::digest;
 
 /// No input takes so long, on the slowest machine that has other things to do.
 const HANGS: Duration = Duration::from_secs(60);
@@ -59,7 +58,9 @@ impl Drop for Watch {
 
 /// Writes an input into the corpus; hands back where.
 pub(super) fn keep(folder: &Path, input: &[u8]) -> String {
-    let path = folder.join(format!("found-{}", &digest::short(input)));
+    let mut hasher = DefaultHasher::new();
+    input.hash(&mut hasher);
+    let path = folder.join(format!("found-{:016x}", hasher.finish()));
     match fs_err::create_dir_all(folder).and_then(|()| fs_err::write(&path, input)) {
         Ok(()) => path.display().to_string(),
         Err(error) => format!("{error}; it is {:?}", String::from_utf8_lossy(input)),

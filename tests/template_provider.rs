@@ -23,17 +23,20 @@ fn the_build_script_lists_a_new_provider_folder() {
         fs_err::create_dir_all(of(name).parent().unwrap()).unwrap();
         fs_err::copy(project.join("providers/_template/mod.rs"), of(name)).unwrap();
     }
-    for folder in ["providers/notes", "playbooks", "templates", "out"] {
+    for folder in ["providers/notes", "out"] {
         fs_err::create_dir_all(tree.path().join(folder)).unwrap();
     }
     let script = tree.path().join("build-script");
     let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
-    let compiled =
-        Command::new(rustc).args(["--edition", "2024", "-o"]).arg(&script).arg(project.join("build.rs")).output();
+    let compiled = Command::new(rustc)
+        .args(["--edition", "2024", "-o"])
+        .arg(&script)
+        .arg(project.join("providers/build.rs"))
+        .output();
     let compiled = compiled.unwrap();
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     let ran = Command::new(&script)
-        .env("CARGO_MANIFEST_DIR", tree.path())
+        .env("CARGO_MANIFEST_DIR", tree.path().join("providers"))
         .env("OUT_DIR", tree.path().join("out"))
         .output()
         .unwrap();
@@ -103,8 +106,11 @@ fn copy_project(project: &Path, copy: &Path) {
             .replace("default-run = \"gpucl\"", &format!("default-run = \"{PROGRAM}\""))
             .replace("[[bin]]\nname = \"gpucl\"", &format!("[[bin]]\nname = \"{PROGRAM}\"")),
         Some("Cargo.lock") => {
-            let package = |of: &str| format!("name = \"gpucl\"\n{}", version(of));
-            text.replacen(&package(env!("CARGO_PKG_VERSION")), &package(COPY), 1)
+            let ours = ["gpucl", "gpucl-core", "gpucl-fuzz", "gpucl-providers", "gpucl-sandbox"];
+            ours.iter().fold(text, |text, name| {
+                let package = |of: &str| format!("name = \"{name}\"\n{}", version(of));
+                text.replacen(&package(env!("CARGO_PKG_VERSION")), &package(COPY), 1)
+            })
         }
         _ => text,
     };

@@ -9,8 +9,8 @@ use super::cloud::{Calendar, offer};
 use super::leases::{tag_of, title};
 use super::policy::Policy;
 use super::slots::plan;
-use crate::fuzz::{Target, demand};
 use crate::provider::{EndAsk, HostFilter, LeaseAsk, StartAsk};
+use gpucl_fuzz::{Target, demand};
 
 fn site() -> Value {
     json!({

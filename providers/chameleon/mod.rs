@@ -14,12 +14,12 @@ mod found;
 mod fuzz;
 mod leases;
 mod nodes;
-pub(crate) mod policy;
+mod policy;
 mod proposal;
 mod reservations;
 mod resolve;
 mod resources;
-pub(crate) mod slots;
+mod slots;
 #[cfg(test)]
 mod tests;
 

@@ -195,6 +195,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::provider::Factory as _;
 
     fn wrong(settings: Value, hosts: &[Value]) -> Vec<String> {
         check(&settings, hosts).into_iter().map(|error| format!("{}: {}", error.path, error.message)).collect()
@@ -213,6 +214,15 @@ mod tests {
             json!({}),
         ];
         assert_eq!(wrong(settings, &hosts), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_file_system_is_mounted_where_lambda_mounts_it() {
+        let settings = json!({"file_systems": [{"name": "sets"}, {"name": "b", "mount": "/data/b"}]});
+        let at = |name: &str| crate::lambda::FACTORY.file_system(&settings, name);
+        assert_eq!(at("sets").as_deref(), Some("/lambda/nfs/sets"));
+        assert_eq!(at("b").as_deref(), Some("/data/b"));
+        assert_eq!(at("c"), None);
     }
 
     #[test]

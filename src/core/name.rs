@@ -132,22 +132,22 @@ impl Key {
     }
 
     /// The key of the n-th thing of another kind, such as `nodeexporter1`; `kind` is a-z only.
-    pub(crate) fn numbered(kind: &str, index: usize) -> Self {
+    pub fn numbered(kind: &str, index: usize) -> Self {
         Self(format!("{kind}{index}"))
     }
 
     /// The key of a standalone lease; `letters` is a-z and 0-9 only.
-    pub(crate) fn lease(letters: &str) -> Self {
+    pub fn lease(letters: &str) -> Self {
         Self(format!("l{letters}"))
     }
 
     /// The key of the object store.
-    pub(crate) fn object_store() -> Self {
+    pub fn object_store() -> Self {
         Self::service("objectstore")
     }
 
     /// The key of a service, such as `grafana`; `kind` is a-z only.
-    pub(crate) fn service(kind: &str) -> Self {
+    pub fn service(kind: &str) -> Self {
         Self(kind.to_owned())
     }
 

@@ -17,18 +17,17 @@ struct House {
     uses: BTreeMap<String, Vec<Place>>,
 }
 
-/// Where a file stands in the tree of modules; `None` for the program's own, which nobody can use.
+/// Where a file stands in the tree of modules, as if all were one crate; `None` for what nobody can use.
 fn place_of(file: &str) -> Option<Place> {
-    let path = file
-        .strip_prefix("src/")
-        .unwrap_or(file)
-        .trim_start_matches("core/")
-        .trim_end_matches(".rs")
-        .trim_end_matches("/mod");
+    let path = file.strip_prefix("src/").unwrap_or(file);
+    let path = path.strip_prefix("core/").unwrap_or(path).trim_end_matches(".rs");
     match path {
-        "main" => None,
+        _ if file == "src/core/lib.rs" || path == "main" || path.ends_with("build") => None,
         "lib" => Some(Vec::new()),
-        path => Some(path.split('/').map(str::to_owned).collect()),
+        path => {
+            let path = path.trim_end_matches("/mod").trim_end_matches("/lib");
+            Some(path.split('/').map(str::to_owned).collect())
+        }
     }
 }
 
@@ -111,7 +110,13 @@ fn absolute(files: &BTreeMap<Place, String>, from: &Place, path: &str) -> Option
     let mut parts: Vec<&str> = path.split("::").collect();
     let mut place = from.clone();
     match parts[0] {
-        "crate" => place.clear(),
+        // Providers and stand-ins name modules of their own, and those of the core that they import at their root.
+        "crate" => {
+            place.truncate(1);
+            place.extend(parts.get(1).map(|part| (*part).to_owned()));
+            let is_own = ["providers", "sandbox"].contains(&place[0].as_str()) && files.contains_key(&place);
+            place.truncate(usize::from(is_own));
+        }
         "self" => {}
         "super" => {
             while parts.get(1) == Some(&"super") {

@@ -1,7 +1,8 @@
 //! The claims in SECURITY.md are backed by existing tests.
 //!
 //! Its tables `| claim | test |` name them as `cargo test` does: `jobs::portal::nobody_passes_without_the_key` is in
-//! this binary, and what begins with `lib: ` in the library, `providers::` and `sandbox::` included.
+//! this binary, and what begins with `lib: ` in a library: that of `providers::` or `sandbox::`, of the core, or of the
+//! program.
 
 use std::path::{Path, PathBuf};
 
@@ -30,19 +31,19 @@ fn rows(text: &str) -> Vec<(String, Vec<String>)> {
 
 /// Whether a test of this name is in the file that its path leads to.
 fn is_there(path: &str) -> bool {
-    let (base, rest) = match path.strip_prefix("lib: ") {
-        Some(rest) if rest.starts_with("providers::") || rest.starts_with("sandbox::") => ("", rest),
-        Some(rest) => ("src", rest),
-        None => ("tests", path),
+    let (bases, rest): (&[&str], &str) = match path.strip_prefix("lib: ") {
+        Some(rest) if rest.starts_with("providers::") || rest.starts_with("sandbox::") => (&[""], rest),
+        Some(rest) => (&["src/core", "src"], rest),
+        None => (&["tests"], path),
     };
     let parts: Vec<&str> = rest.split("::").collect();
     let Some((name, modules)) = parts.split_last() else { return false };
     // The last modules may stand within a file: `mod tests`, or what a macro makes of one test.
     (1..=modules.len()).rev().any(|length| {
         let (file, within) = modules.split_at(length);
-        let stem = root().join(base).join(file.join("/"));
-        let files = [with_end(&stem, ".rs"), stem.join("mod.rs")];
-        files.iter().filter_map(|file| std::fs::read_to_string(file).ok()).any(|text| {
+        let stems = bases.iter().map(|base| root().join(base).join(file.join("/")));
+        let files = stems.flat_map(|stem| [with_end(&stem, ".rs"), stem.join("mod.rs")]);
+        files.filter_map(|file| std::fs::read_to_string(file).ok()).any(|text| {
             let has_modules =
                 within.iter().all(|module| text.contains(&format!("mod {module} ")) || made_of_macro(&text));
             has_modules && has_test(&text, name)

@@ -78,14 +78,6 @@ impl From<Unanswered> for FailureKind {
     }
 }
 
-impl Failure {
-    /// Whether the same call may succeed a little later.
-    pub(crate) fn passes(&self) -> bool {
-        use FailureKind::{Cut, Fault, InTransition, Malformed, RateLimited, Timeout, Unreachable};
-        matches!(self.kind, RateLimited | Fault | Cut | Malformed | Timeout | Unreachable | InTransition)
-    }
-}
-
 impl FailureClass for FailureKind {
     fn again(failure: &Failure) -> Again {
         match failure.kind {
@@ -97,10 +89,13 @@ impl FailureClass for FailureKind {
             _ => Again::None,
         }
     }
-}
 
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
+    fn passes(failure: &Failure) -> bool {
+        use FailureKind::{Cut, Fault, InTransition, Malformed, RateLimited, Timeout, Unreachable};
+        matches!(failure.kind, RateLimited | Fault | Cut | Malformed | Timeout | Unreachable | InTransition)
+    }
+
+    fn explain(failure: Failure) -> Error {
         use FailureKind as Kind;
         let kind = match failure.kind {
             Kind::NotFound => ErrorKind::NotFound,

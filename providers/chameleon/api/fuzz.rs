@@ -11,7 +11,7 @@ use super::machine::{FloatingIp, Image, KeyPair, Network, Server};
 use super::session::{Body, Session};
 use super::{Allocation, Host, Lease};
 use crate::error::Error;
-use crate::fuzz::{Target, demand};
+use gpucl_fuzz::{Target, demand};
 
 /// The response bodies recorded from a site.
 fn recorded() -> Vec<Value> {

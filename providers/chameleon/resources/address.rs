@@ -5,12 +5,12 @@
 //! that is valid for this floating IP only.
 
 use super::{Kind, LISTS};
+use crate::chameleon::api::{Effect, FailureKind, FloatingIp, Server, Who};
+use crate::chameleon::cloud::{Cloud, tag_of_server};
+use crate::chameleon::found::SharedFound;
 use crate::error::{Error, ErrorKind, LeftBehind, Result};
 use crate::name::{Key, Tag};
 use crate::provider::{Acquired, ObservedResource, ResourceRequest};
-use crate::providers::chameleon::api::{Effect, FailureKind, FloatingIp, Server, Who};
-use crate::providers::chameleon::cloud::{Cloud, tag_of_server};
-use crate::providers::chameleon::found::SharedFound;
 use crate::secret::Marks;
 
 /// The prefix of the Neutron tag that seals a floating IP as ours.

@@ -1,11 +1,11 @@
 //! The key pair of a cluster: generated on this machine, its public key registered at the site under our tag.
 
 use super::Kind;
+use crate::chameleon::api::{FailureKind, KeyPair};
+use crate::chameleon::cloud::Cloud;
 use crate::error::{Error, LeftBehind, Result};
 use crate::name::Tag;
 use crate::provider::{Acquired, ObservedResource};
-use crate::providers::chameleon::api::{FailureKind, KeyPair};
-use crate::providers::chameleon::cloud::Cloud;
 use crate::secret::ensure_key_pair;
 
 /// The name of the login key pair in the cluster's state folder.

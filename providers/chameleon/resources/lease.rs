@@ -6,17 +6,17 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize as _;
 use serde_json::Value;
 
+use crate::chameleon::api::{Effect, Failure, FailureKind, Lease, NewLease, NewReservation, Site};
+use crate::chameleon::cloud::Cloud;
+use crate::chameleon::found::{LeaseFound, SharedFound, Wanted};
+use crate::chameleon::leases::{describe_degraded, is_degraded, is_leaving, state_of, tag_of, title};
+use crate::chameleon::proposal::no_slot;
+use crate::chameleon::slots;
 use crate::error::{Doing as _, Error, ErrorKind, LeftBehind, Result, Status};
 use crate::event::EventKind;
 use crate::name::{Key, Tag};
 use crate::provider::{Acquired, LeaseState, ObservedResource, Outage, ResourceRequest};
 use crate::provider::{EndAsk, HostFilter, LeaseAsk, StartAsk};
-use crate::providers::chameleon::api::{Effect, Failure, FailureKind, Lease, NewLease, NewReservation, Site};
-use crate::providers::chameleon::cloud::Cloud;
-use crate::providers::chameleon::found::{LeaseFound, SharedFound, Wanted};
-use crate::providers::chameleon::leases::{describe_degraded, is_degraded, is_leaving, state_of, tag_of, title};
-use crate::providers::chameleon::proposal::no_slot;
-use crate::providers::chameleon::slots;
 use crate::util::when;
 
 use super::{Kind, LISTS};
@@ -167,7 +167,7 @@ async fn taken(cloud: &Cloud, hosts: &[String], start: Option<Timestamp>, end: T
 }
 
 /// Waits until a lease is active, and reports the wait.
-pub(in crate::providers::chameleon) async fn wait_active(cloud: &Cloud, id: &str) -> Result<Lease> {
+pub(in crate::chameleon) async fn wait_active(cloud: &Cloud, id: &str) -> Result<Lease> {
     let site = cloud.site().await?;
     let begun = Timestamp::now();
     let mut pause = SignedDuration::from_millis(200);
@@ -243,7 +243,7 @@ pub(in crate::providers::chameleon) async fn wait_active(cloud: &Cloud, id: &str
 }
 
 /// Deletes a lease, and waits until it is gone.
-pub(in crate::providers::chameleon) async fn delete(cloud: &Cloud, id: &str) -> Result<()> {
+pub(in crate::chameleon) async fn delete(cloud: &Cloud, id: &str) -> Result<()> {
     let site = cloud.site().await?;
     let begun = Instant::now();
     let mut pause = Duration::from_millis(200);
@@ -285,6 +285,6 @@ pub(in crate::providers::chameleon) async fn delete(cloud: &Cloud, id: &str) -> 
 }
 
 /// The settings of a lease request for these hosts.
-pub(in crate::providers::chameleon) fn settings(wanted: &Wanted) -> Value {
+pub(in crate::chameleon) fn settings(wanted: &Wanted) -> Value {
     serde_json::json!({ "hosts": wanted })
 }

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 
 use super::key::LOGIN;
 use super::{Kind, LISTS, address, address_key, lease_key};
+use crate::chameleon::api::{Effect, FloatingIp, Lease, NewServer, Server, Site};
+use crate::chameleon::cloud::{Cloud, TAG, tag_of_server};
+use crate::chameleon::found::{Found, LeaseFound};
+use crate::chameleon::leases::{state_of, tag_of, title};
+use crate::chameleon::resolve::resolve;
 use crate::error::{Error, ErrorKind, LeftBehind, Result, Status};
 use crate::event::EventKind;
 use crate::host::SshTarget;
 use crate::name::{Key, Scope, Tag};
 use crate::provider::{Acquired, HostPlace, HostRequest, LeaseState, ObservedResource, Outage, ResourceRequest};
-use crate::providers::chameleon::api::{Effect, FloatingIp, Lease, NewServer, Server, Site};
-use crate::providers::chameleon::cloud::{Cloud, TAG, tag_of_server};
-use crate::providers::chameleon::found::{Found, LeaseFound};
-use crate::providers::chameleon::leases::{state_of, tag_of, title};
-use crate::providers::chameleon::resolve::resolve;
 use crate::secret::{ensure_key_pair, key_pair};
 use crate::util::when;
 

@@ -3,9 +3,9 @@
 use jiff::tz::TimeZone;
 
 use super::{NoSlot, Why};
+use crate::chameleon::policy::{Policy, taken};
 use crate::error::{Error, ErrorKind};
 use crate::provider::{EndAsk, LeaseAsk};
-use crate::providers::chameleon::policy::{Policy, taken};
 use crate::util::when;
 
 impl NoSlot {

@@ -66,19 +66,6 @@ impl From<Unanswered> for FailureKind {
     }
 }
 
-impl Failure {
-    /// Whether the same call may succeed a little later.
-    pub(crate) fn passes(&self) -> bool {
-        use FailureKind::{Conflict, Cut, Fault, NoApi, RateLimited, Timeout, Unreachable};
-        match self.kind {
-            RateLimited | Fault | Cut | Timeout | Unreachable | Conflict => true,
-            // A proxy's 5xx page is temporary, a 403 is not.
-            NoApi => self.status.is_none_or(|status| !(400..500).contains(&status)),
-            _ => false,
-        }
-    }
-}
-
 impl FailureClass for FailureKind {
     fn again(failure: &Failure) -> Again {
         match failure.kind {
@@ -89,10 +76,18 @@ impl FailureClass for FailureKind {
             _ => Again::None,
         }
     }
-}
 
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
+    fn passes(failure: &Failure) -> bool {
+        use FailureKind::{Conflict, Cut, Fault, NoApi, RateLimited, Timeout, Unreachable};
+        match failure.kind {
+            RateLimited | Fault | Cut | Timeout | Unreachable | Conflict => true,
+            // A proxy's 5xx page is temporary, a 403 is not.
+            NoApi => failure.status.is_none_or(|status| !(400..500).contains(&status)),
+            _ => false,
+        }
+    }
+
+    fn explain(failure: Failure) -> Error {
         use FailureKind as Kind;
         let kind = match failure.kind {
             Kind::Timeout => ErrorKind::Timeout,

@@ -10,7 +10,7 @@ use super::call::{data_of, read_success};
 use super::failure::classify;
 use super::form::{FileSystem, Image, Instance, Ruleset, SshKey, TypeItem};
 use crate::error::Error;
-use crate::fuzz::{Target, demand};
+use gpucl_fuzz::{Target, demand};
 
 fn seeds() -> Vec<Value> {
     let kind = json!({"name": "gpu_1x_a10", "description": "1x A10", "gpu_description": "A10 (24 GB PCIe)", "price_cents_per_hour": 129,

@@ -3,9 +3,9 @@
 
 use super::{Named, find, made};
 use crate::error::Result;
+use crate::lambda::cloud::{Age, Cloud};
 use crate::name::Tag;
 use crate::provider::{Acquired, ResourceRequest};
-use crate::providers::lambda::cloud::{Age, Cloud};
 
 /// Its name in the account.
 fn name_of(tag: &Tag, request: &ResourceRequest) -> String {

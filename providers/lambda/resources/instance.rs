@@ -9,13 +9,13 @@ use super::{Kind, Named, POLL, file_system, made, rules, scope_of};
 use crate::error::{Error, ErrorKind, LeftBehind, Result, Status as Retry};
 use crate::event::EventKind;
 use crate::host::SshTarget;
+use crate::lambda::api::{Effect, Failure, FailureKind, Instance, NewInstance, Status};
+use crate::lambda::cloud::{Age, Cloud, TAG, tag_of};
+use crate::lambda::found::{Found, KeyFound, key_key};
+use crate::lambda::resolve::resolve;
+use crate::lambda::used::public_keys;
 use crate::name::Tag;
 use crate::provider::{Acquired, HostPlace, HostRequest, ObservedResource, Outage, ResourceRequest};
-use crate::providers::lambda::api::{Effect, Failure, FailureKind, Instance, NewInstance, Status};
-use crate::providers::lambda::cloud::{Age, Cloud, TAG, tag_of};
-use crate::providers::lambda::found::{Found, KeyFound, key_key};
-use crate::providers::lambda::resolve::resolve;
-use crate::providers::lambda::used::public_keys;
 use crate::secret::{ensure_key_pair, key_pair};
 
 /// How long an instance may take to be active with an address; 15 minutes were observed with 8 GPUs.

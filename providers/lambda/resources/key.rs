@@ -2,10 +2,10 @@
 
 use super::{Named, made};
 use crate::error::Result;
+use crate::lambda::api::SshKey;
+use crate::lambda::cloud::{Age, Cloud};
 use crate::name::Tag;
 use crate::provider::Acquired;
-use crate::providers::lambda::api::SshKey;
-use crate::providers::lambda::cloud::{Age, Cloud};
 use crate::secret::ensure_key_pair;
 
 /// The name of the login key pair in the cluster's state folder.

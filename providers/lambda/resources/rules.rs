@@ -5,10 +5,10 @@
 
 use super::{Named, find, made, rules_key};
 use crate::error::{Error, ErrorKind, Result};
+use crate::lambda::api::{Effect, FailureKind, Instance, Rule};
+use crate::lambda::cloud::{Age, Cloud, tag_of};
 use crate::name::{Scope, Tag};
 use crate::provider::{Acquired, ResourceRequest};
-use crate::providers::lambda::api::{Effect, FailureKind, Instance, Rule};
-use crate::providers::lambda::cloud::{Age, Cloud, tag_of};
 
 /// The maximum number of attempts to change rules. A change replaces all rules, so it is idempotent.
 const AGAIN: usize = 3;

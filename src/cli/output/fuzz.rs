@@ -10,9 +10,9 @@ use super::gantt::{Chart, Style};
 use super::{Table, Tty, words};
 use crate::error::{Error, ErrorKind};
 use crate::event::{CheckOutcome, Event, EventKind, Finish, Sink as _, StepOutcome};
-use crate::fuzz::{Target, demand};
 use crate::provider::{Booking, CalendarRow, GpuOffer};
 use crate::util::text::is_control;
+use gpucl_fuzz::{Target, demand};
 
 /// Drawn text without gpucl's own colours.
 fn without_ours(drawn: &str) -> String {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::follow::Follower;
 use super::{Facts, KnownError, Stage, Step};
 use crate::event::Bus;
-use crate::fuzz::{Target, demand};
 use crate::host::Stream;
 use crate::runtime::project::{checks_of, log_line, parse_observation};
+use gpucl_fuzz::{Target, demand};
 
 fn stage() -> Stage {
     let error = KnownError {

@@ -181,6 +181,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::spec::any_provider::find;
     use crate::spec::{ExternalStore, ObjectStoreSpec, Switchable, parse};
 
     const COMPOSE: &str = "services: {mlflow: {image: \"mlflow:2.1\"}}\n";
@@ -218,7 +219,7 @@ mod tests {
         }
 
         fn read(&self, folder: &str, allowed: &[&str], change: impl FnOnce(&mut Loaded)) -> Result<Loaded> {
-            let mut loaded = parse("cluster.yaml", "name: x\n", &crate::providers::find).unwrap();
+            let mut loaded = parse("cluster.yaml", "name: x\n", &find).unwrap();
             change(&mut loaded);
             let allowed: Vec<PathBuf> = allowed.iter().map(|name| self.at(name)).collect();
             read_beside(&mut loaded, &self.at(folder), &allowed).map(|()| loaded)
@@ -341,7 +342,7 @@ mod tests {
         assert!(text(bench.credentials("mine", "pipe.yaml", &[]).unwrap_err()).contains("only regular files"));
         assert!(text(bench.credentials("mine", "large", &[]).unwrap_err()).contains("larger than 64.0 KiB"));
         // A device is refused even in an allowed folder.
-        let mut loaded = parse("cluster.yaml", "name: x\n", &crate::providers::find).unwrap();
+        let mut loaded = parse("cluster.yaml", "name: x\n", &find).unwrap();
         loaded.spec.compose = vec![crate::spec::Fragment { path: "zero.yaml".to_owned(), text: String::new() }];
         let error = read_beside(&mut loaded, &bench.at("mine"), &[PathBuf::from("/dev")]).unwrap_err();
         assert!(error.to_string().contains("only regular files are read"), "{error}");

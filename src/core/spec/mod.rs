@@ -7,6 +7,8 @@
 //! text -> yaml (events: a tree with positions) -> walk (schema) -> validate (meaning) -> yaml again (types)
 //! ```
 
+#[cfg(test)]
+mod any_provider;
 mod beside;
 mod credentials;
 mod data;

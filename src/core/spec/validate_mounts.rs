@@ -101,12 +101,13 @@ fn is_plain_path(path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::any_provider::find;
 
     fn wrong(mounts: &str) -> Vec<(String, String)> {
         let text = format!("name: demo\nruntime: docker\nprovider: ssh\nmounts: {mounts}\n");
         let spec: Spec = serde_yaml::from_str(&text).unwrap();
         let mut problems = Vec::new();
-        super::mounts(&spec, &crate::providers::find, &mut problems);
+        super::mounts(&spec, &find, &mut problems);
         problems.into_iter().map(|problem| (problem.path, problem.message)).collect()
     }
 
@@ -139,14 +140,14 @@ mod tests {
     #[test]
     fn a_file_system_is_one_that_the_provider_attaches() {
         let spec: Spec = serde_yaml::from_str(
-            "name: demo\nruntime: docker\nprovider: {name: lambda, file_systems: [{name: sets}]}\n\
+            "name: demo\nruntime: docker\nprovider: any\n\
              mounts: [{file_system: sets, at: /sets}]\n",
         )
         .unwrap();
         let mut problems = Vec::new();
-        super::mounts(&spec, &crate::providers::find, &mut problems);
+        super::mounts(&spec, &find, &mut problems);
         assert_eq!(problems, []);
-        let at = file_system(&spec.provider, "sets", &crate::providers::find);
-        assert_eq!(at.as_deref(), Some("/lambda/nfs/sets"));
+        let at = file_system(&spec.provider, "sets", &find);
+        assert_eq!(at.as_deref(), Some("/mnt/sets"));
     }
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::process::{Command, Stdio};
 
 use super::text::{Plainer, is_control, json, printable, printable_line, quoted};
-use crate::fuzz::{Target, demand};
+use gpucl_fuzz::{Target, demand};
 
 const SEEDS: [&str; 5] = [
     "1x A10 (24 GB PCIe)",

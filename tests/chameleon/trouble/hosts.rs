@@ -56,6 +56,15 @@ fn a_host_that_is_taken_is_refused_with_free_slots(site: Site) {
 }
 
 #[test]
+fn a_second_lease_right_after_ones_own_is_refused_as_against_the_policy() {
+    let site = Site::stand_in();
+    let node = site.node();
+    site.run(&["lease", "--node", node, "--hours", "3"]).exits(0).prints("is made");
+    site.run(&["lease", "--node", node, "--hours", "3"]).exits(1).says("against the site's policy");
+    assert_eq!(site.ours().counts(), [1, 0, 0, 0]);
+}
+
+#[test]
 fn a_host_taken_between_check_and_request_is_reported_as_taken() {
     let site = Site::stand_in();
     site.faults(vec![Rule::new("POST", "/leases$", "delay:1.5")]);

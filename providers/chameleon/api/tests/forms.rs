@@ -7,11 +7,11 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::server::{Fake, Reply};
-use crate::providers::chameleon::api::{Allocation, Host, Lease, NewLease, NewReservation, NewServer, Server};
+use crate::chameleon::api::{Allocation, Host, Lease, NewLease, NewReservation, NewServer, Server};
 
 /// The n-th call recorded in this file.
 pub(super) fn recorded(file: &str, number: usize) -> Value {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("providers/chameleon/fixtures").join(file);
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("chameleon/fixtures").join(file);
     let all: Value = serde_json::from_str(&fs_err::read_to_string(path).unwrap()).unwrap();
     all[number].clone()
 }

@@ -4,8 +4,8 @@ use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
 use super::super::failure::classify;
+use crate::chameleon::api::{Effect, Failure, FailureKind};
 use crate::error::{Error, ErrorKind, LeftBehind, Status};
-use crate::providers::chameleon::api::{Effect, Failure, FailureKind};
 
 #[test]
 fn refusals_are_distinguished_by_their_text() {

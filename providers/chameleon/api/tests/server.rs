@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::chameleon::api::Site;
+use crate::chameleon::auth::{Credentials, Method};
 use crate::event::{Bus, Inbox};
-use crate::providers::chameleon::api::Site;
-use crate::providers::chameleon::auth::{Credentials, Method};
 
 /// A recorded request.
 #[derive(Debug, Clone)]

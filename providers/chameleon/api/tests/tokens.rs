@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::forms::{new_lease, recorded};
 use super::server::{Fake, Reply};
-use crate::providers::chameleon::api::{Effect, FailureKind};
-use crate::providers::chameleon::auth::{Credentials, Method, Named};
+use crate::chameleon::api::{Effect, FailureKind};
+use crate::chameleon::auth::{Credentials, Method, Named};
 
 fn leases() -> Reply {
     Reply::Json(200, json!({"leases": []}))

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::forms::new_lease;
 use super::server::{Fake, Reply};
+use crate::chameleon::api::{Effect, FailureKind};
+use crate::chameleon::auth::Credentials;
 use crate::event::EventKind;
-use crate::providers::chameleon::api::{Effect, FailureKind};
-use crate::providers::chameleon::auth::Credentials;
 
 fn leases() -> Reply {
     Reply::Json(200, json!({"leases": []}))
@@ -103,7 +103,7 @@ async fn an_unreachable_service_is_reported_as_such_without_effect() {
     assert_eq!((failure.kind, failure.effect), (FailureKind::Unreachable, Effect::None));
     let bad = Credentials { auth_url: "not a url".to_owned(), ..fake.credentials() };
     let (bus, _inbox) = crate::event::Bus::new();
-    assert!(crate::providers::chameleon::api::Site::new(bad, bus).unwrap_err().to_string().contains("is not a URL"));
+    assert!(crate::chameleon::api::Site::new(bad, bus).unwrap_err().to_string().contains("is not a URL"));
 }
 
 /// Keystone's own URL was checked; the URLs in its catalog must be checked too.
@@ -129,7 +129,7 @@ async fn keystone_is_not_spoken_to_in_the_clear() {
     for address in ["http://chi.example:5000/v3", "http://10.0.0.1:5000/v3", "ftp://127.0.0.1/v3"] {
         let (bus, _inbox) = crate::event::Bus::new();
         let credentials = Credentials { auth_url: address.to_owned(), ..fake.credentials() };
-        let error = crate::providers::chameleon::api::Site::new(credentials, bus).unwrap_err();
+        let error = crate::chameleon::api::Site::new(credentials, bus).unwrap_err();
         assert!(error.to_string().contains("unencrypted"), "{address}: {error}");
     }
 }

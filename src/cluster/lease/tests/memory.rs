@@ -4,17 +4,15 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use jiff::SignedDuration;
-use jiff::tz::TimeZone;
 
 use super::super::*;
 use crate::event::Bus;
 use crate::name::{Owner, Tag};
 use crate::provider::{
     Acquired, Booking, CalendarRow, Capability, EndAsk, Finding, GpuOffer, HostFilter, HostPlace, HostRequest, Lease,
-    LeaseState, ObservedResource, Offer, ProviderKind, Recorder, ResourceKind, ResourceRequest, UserEnvironment,
+    LeaseState, ObservedResource, Offer, ProviderKind, Recorder, ResourceKind, ResourceRequest, StartAsk,
+    UserEnvironment,
 };
-use crate::providers::chameleon::policy::Policy;
-use crate::providers::chameleon::slots;
 use crate::state::Paths;
 use crate::util::when;
 
@@ -227,21 +225,32 @@ impl Reservations for Memory {
     }
 
     async fn propose(&self, _scope: &Scope, key: &Key, ask: &LeaseAsk) -> Result<Proposal> {
-        let rows = self.calendar(&HostFilter::default(), Timestamp::MAX).await?;
-        let policy = Policy::default();
-        let slot = slots::plan(&rows, ask, &policy, Timestamp::now(), &TimeZone::UTC)
-            .map_err(|no| no.error("propose a lease", ask, &policy, &TimeZone::UTC))?;
+        let (now, start) = match ask.start {
+            StartAsk::Next | StartAsk::Now => (true, Timestamp::now()),
+            StartAsk::At(start) => (false, start),
+        };
+        let end = match ask.end {
+            EndAsk::After(length) => when::later(start, length),
+            EndAsk::At(end) => end,
+        };
+        let hosts = ask.hosts.nodes.clone();
+        let is_taken = |lease: &Lease| {
+            lease.start < end && start < lease.end && lease.hosts.iter().any(|host| hosts.contains(host))
+        };
+        if Memory::leases(self).iter().any(is_taken) {
+            return Err(Error::new(ErrorKind::Capacity, "propose a lease"));
+        }
         let name = ask.name.clone().unwrap_or_else(|| "me".to_owned());
-        let settings = serde_json::json!({ "name": name, "hosts": slot.hosts, "start": slot.start, "end": slot.end });
+        let settings = serde_json::json!({ "name": name, "hosts": hosts, "start": start, "end": end });
         Ok(Proposal {
             name,
-            hosts: slot.hosts,
+            hosts,
             place: "MEM".to_owned(),
-            start: slot.start,
-            now: slot.now,
-            end: slot.end,
+            start,
+            now,
+            end,
             price: "12 SU".to_owned(),
-            notes: slot.notes,
+            notes: Vec::new(),
             request: request(key, settings),
         })
     }

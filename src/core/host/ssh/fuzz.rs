@@ -8,7 +8,7 @@ use std::path::Path;
 use super::SshTarget;
 use super::config::{Block, Files, HostEntry, Resolved, Trust, config_text, known_hosts_text};
 use super::unpack::{Room, unpack};
-use crate::fuzz::{Form, Target, demand};
+use gpucl_fuzz::{Form, Target, demand};
 
 /// Builds an archive such as a host sends.
 fn archive(build: impl FnOnce(&mut tar::Builder<Vec<u8>>)) -> Vec<u8> {

@@ -6,6 +6,7 @@ use backon::{ExponentialBuilder, Retryable as _};
 use reqwest::Method;
 
 use super::http::{Failure, changes};
+use crate::error::Error;
 use crate::event::Bus;
 
 /// A longer wait before a retry is reported.
@@ -38,10 +39,29 @@ pub enum Again {
     All,
 }
 
-/// A provider's classification of failures, as far as retries depend on it.
+/// A provider's classification of failures: what retries depend on, and the error that a user sees.
 pub trait FailureClass: Sized {
     /// Which calls may be sent again after this failure.
     fn again(failure: &Failure<Self>) -> Again;
+
+    /// Whether the same call may succeed a little later.
+    fn passes(failure: &Failure<Self>) -> bool;
+
+    /// The error to show.
+    fn explain(failure: Failure<Self>) -> Error;
+}
+
+impl<K: FailureClass> Failure<K> {
+    /// Whether the same call may succeed a little later.
+    pub fn passes(&self) -> bool {
+        K::passes(self)
+    }
+}
+
+impl<K: FailureClass> From<Failure<K>> for Error {
+    fn from(failure: Failure<K>) -> Self {
+        K::explain(failure)
+    }
 }
 
 /// The retries of calls to a service.
@@ -101,11 +121,20 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::error::{ErrorKind, Status};
     use crate::event::EventKind;
 
     impl FailureClass for Again {
         fn again(failure: &Failure<Self>) -> Self {
             failure.kind
+        }
+
+        fn passes(_: &Failure<Self>) -> bool {
+            true
+        }
+
+        fn explain(failure: Failure<Self>) -> Error {
+            failure.into_error(ErrorKind::Provider, Status::Temporary, None)
         }
     }
 

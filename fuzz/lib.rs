@@ -4,15 +4,17 @@
 //! of one of the seeds by a few changes, and of the target's name and the input's number alone: what failed once fails again. What
 //! failed is written into the corpus, where it is run first from then on. README.md in this folder says more.
 
+#![expect(clippy::print_stdout, reason = "a run of the tests shows what was tried")]
+
 mod mutate;
 mod watch;
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-pub(crate) use mutate::Form;
+pub use mutate::Form;
 use watch::Watch;
 
 /// After so many failures a target ends: more tell nothing new.
@@ -23,49 +25,49 @@ const LONGEST: usize = 64 * 1024;
 const MOST_MEMORY: u64 = 1024 * 1024;
 
 /// What is tried, and with what.
-pub(crate) struct Target {
+pub struct Target {
     /// Its name, and its folder in the corpus.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// What kind of thing an input is.
-    pub(crate) form: Form,
+    pub form: Form,
     /// Inputs as they should be, from which others are made.
-    pub(crate) seeds: Vec<Vec<u8>>,
+    pub seeds: Vec<Vec<u8>>,
     /// Words that mean something to what is tried.
-    pub(crate) words: Vec<String>,
+    pub words: Vec<String>,
     /// How many of a short run's inputs it gets.
-    pub(crate) short: u64,
+    pub short: u64,
     /// How many of a thousand inputs of a long run it gets; with none a long run is as its short one.
-    pub(crate) share: u64,
+    pub share: u64,
 }
 
 impl Target {
     /// One whose inputs are text.
-    pub(crate) fn of_text<T: AsRef<str>>(name: &'static str, seeds: &[T]) -> Self {
+    pub fn of_text<T: AsRef<str>>(name: &'static str, seeds: &[T]) -> Self {
         let seeds = seeds.iter().map(|seed| seed.as_ref().as_bytes().to_vec()).collect();
         Self { name, form: Form::Text, seeds, words: Vec::new(), short: 1000, share: 100 }
     }
 
     /// One whose inputs are JSON, most of it whole.
-    pub(crate) fn of_json(name: &'static str, seeds: &[serde_json::Value]) -> Self {
+    pub fn of_json(name: &'static str, seeds: &[serde_json::Value]) -> Self {
         let seeds = seeds.iter().map(|seed| seed.to_string().into_bytes()).collect();
         Self { name, form: Form::Json, seeds, words: Vec::new(), short: 1000, share: 100 }
     }
 
     /// The same, with these words.
-    pub(crate) fn with_words(mut self, words: &[&str]) -> Self {
+    pub fn with_words(mut self, words: &[&str]) -> Self {
         self.words.extend(words.iter().map(|word| (*word).to_owned()));
         self
     }
 
     /// The same, with so many inputs in a short run, and so many of a thousand in a long one.
-    pub(crate) fn with_inputs(mut self, short: u64, share: u64) -> Self {
+    pub fn with_inputs(mut self, short: u64, share: u64) -> Self {
         (self.short, self.share) = (short, share);
         self
     }
 
     /// Tries inputs: none may panic, hang, or break what `check` demands.
     #[track_caller]
-    pub(crate) fn run(self, check: impl Fn(&[u8]) -> Result<(), String>) {
+    pub fn run(self, check: impl Fn(&[u8]) -> Result<(), String>) {
         let (inputs, is_long) = match variable("GPUCL_FUZZ_INPUTS").and_then(|text| text.parse::<u64>().ok()) {
             Some(all) if self.share > 0 => (all * self.share / 1000, true),
             Some(_) | None => (self.short, false),
@@ -114,7 +116,7 @@ impl Target {
     }
 
     fn folder(&self) -> PathBuf {
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(self.name)
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(self.name)
     }
 
     /// The inputs that are kept, in the order of their names.
@@ -133,7 +135,7 @@ fn said(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// What is demanded; says what was seen.
-pub(crate) fn demand(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+pub fn demand(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what()) }
 }
 
@@ -145,7 +147,7 @@ fn variable(name: &str) -> Option<String> {
 /// A mistake is found, and found again by what was kept of it.
 #[test]
 fn a_mistake_is_found_and_kept() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/mistake");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/mistake");
     let _ = fs_err::remove_dir_all(&folder);
     let target = || Target::of_text("mistake", &["abcdef"]).with_inputs(5000, 0);
     let panics = |input: &[u8]| {

@@ -17,4 +17,8 @@ pub mod lambda;
 mod server;
 mod shared;
 
+use gpucl_core::error;
+#[cfg(test)]
+use gpucl_core::util;
+
 pub use door::CONTROL_HEADER;

@@ -1,5 +1,10 @@
 //! The registry of providers: the folders of `providers/`, listed by `build.rs`.
 
+#[cfg(test)]
+mod fuzz;
+
+use gpucl_core::{error, event, host, money, name, provider, render, secret, util};
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::Factory;
 use crate::util::near::nearest;
@@ -41,7 +46,7 @@ mod tests {
     fn every_provider_can_be_read_and_has_its_guide() {
         for factory in all() {
             let manifest = factory.manifest().unwrap();
-            let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+            let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
             assert!(root.join(&manifest.docs).is_file(), "{} has no {}", manifest.name, manifest.docs);
             assert!(find(&manifest.name).is_ok());
         }
