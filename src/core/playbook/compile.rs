@@ -31,17 +31,33 @@ pub(super) struct Place {
     pub(super) lock: String,
     /// Whether it may reboot the machine.
     pub(super) reboots: bool,
+    /// Whether it is for a person to read: what is sent has no comments, since its length can cost round trips.
+    is_shown: bool,
 }
 
 impl Place {
     /// The place of programs on a host.
     pub(super) fn of(host: &dyn Host) -> Self {
-        Self { home: host.home().to_owned(), lock: host.lock(), reboots: host.reboot_limit().is_some() }
+        let reboots = host.reboot_limit().is_some();
+        Self { home: host.home().to_owned(), lock: host.lock(), reboots, is_shown: false }
     }
 
-    /// A place known only by its folder.
+    /// A place known only by its folder, for programs that are shown.
     pub(super) fn at(home: &str) -> Self {
-        Self { home: home.to_owned(), lock: format!("{home}/lock"), reboots: false }
+        Self { home: home.to_owned(), lock: format!("{home}/lock"), reboots: false, is_shown: true }
+    }
+
+    /// Adds a part of ours to a program. No part has a line of text, in a heredoc or in quotes, that begins with `#` or
+    /// with spaces.
+    fn add(&self, text: &mut String, part: &str) {
+        if self.is_shown {
+            text.push_str(part);
+            return;
+        }
+        for line in part.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            text.push_str(line);
+            text.push('\n');
+        }
     }
 }
 
@@ -77,11 +93,13 @@ pub(super) fn stage_program(place: &Place, stage: &Stage, ids: &Ids, resume: Opt
     assign(&mut text, "resume", resume.map_or("", |resume| &resume.program));
     assign(&mut text, "resume_at", &resume.map_or(0, |resume| resume.at).to_string());
     assign(&mut text, "brief", if stage.wants_facts { "" } else { "1" });
-    text.push_str(COMMON);
-    text.push_str(FACTS);
+    place.add(&mut text, COMMON);
+    if stage.wants_facts {
+        place.add(&mut text, FACTS);
+    }
     deliver(&mut text, place, stage, ids);
-    still_holds(&mut text, "still_holds", home, stage);
-    text.push_str(EXEC);
+    still_holds(&mut text, "still_holds", place, stage);
+    place.add(&mut text, EXEC);
     // `main` comes last: a program that arrives cut off does nothing. And no step reads the program as its stdin.
     text.push_str("main </dev/null\n");
     text
@@ -89,7 +107,7 @@ pub(super) fn stage_program(place: &Place, stage: &Stage, ids: &Ids, resume: Opt
 
 /// The program of an exec that only collects the facts.
 pub(super) fn facts_program(place: &Place, nonce: &str) -> String {
-    format!("{}{COMMON}{FACTS}{EXEC}main </dev/null\n", header(place, "-", nonce))
+    program_of(place, &[COMMON, FACTS, EXEC], nonce)
 }
 
 /// The program of an inspection: facts, completed stages, whether these still hold, and the output of the script.
@@ -106,10 +124,10 @@ fn inspection(place: &Place, stages: &[&Stage], script: &str, nonce: &str, is_br
     let mut text = header(place, "-", nonce);
     assign(&mut text, "brief", if is_brief { "1" } else { "" });
     assign(&mut text, "script", script);
-    text.push_str(COMMON);
-    text.push_str(FACTS);
+    place.add(&mut text, COMMON);
+    place.add(&mut text, FACTS);
     for (number, stage) in stages.iter().enumerate() {
-        still_holds(&mut text, &format!("holds_{number}"), &place.home, stage);
+        still_holds(&mut text, &format!("holds_{number}"), place, stage);
     }
     text.push_str("hold_all() {\n");
     for (number, stage) in stages.iter().enumerate() {
@@ -122,15 +140,25 @@ fn inspection(place: &Place, stages: &[&Stage], script: &str, nonce: &str, is_br
         );
     }
     text.push_str(":\n}\n");
-    text.push_str(EXEC);
-    text.push_str(INSPECT);
+    place.add(&mut text, EXEC);
+    place.add(&mut text, INSPECT);
     text.push_str("main </dev/null\n");
     text
 }
 
 /// The program of an exec that ends the running program.
 pub(super) fn end_program(place: &Place, nonce: &str) -> String {
-    format!("{}{COMMON}{EXEC}{END}main </dev/null\n", header(place, "-", nonce))
+    program_of(place, &[COMMON, EXEC, END], nonce)
+}
+
+/// A program of these parts alone, without a stage.
+fn program_of(place: &Place, parts: &[&str], nonce: &str) -> String {
+    let mut text = header(place, "-", nonce);
+    for part in parts {
+        place.add(&mut text, part);
+    }
+    text.push_str("main </dev/null\n");
+    text
 }
 
 fn header(place: &Place, stage: &str, nonce: &str) -> String {
@@ -165,15 +193,15 @@ fn deliver(text: &mut String, place: &Place, stage: &Stage, ids: &Ids) {
         let _ = writeln!(text, "printf '%s' {} >\"$dir\"/{name} || return 1", quote(script));
     };
     put("run.sh".to_owned(), &detached_program(place, stage, ids));
-    put("step.sh".to_owned(), &preamble(stage, home, &format!("{folder}/values")));
+    put("step.sh".to_owned(), &preamble(place, stage, &format!("{folder}/values")));
     for (number, step) in (1_usize..).zip(&stage.steps) {
         let mut script = format!(". {}\n", quote_path(&format!("{folder}/step.sh")));
         assign_path(&mut script, "gpucl_skipped", &format!("{folder}/{number}.skipped"));
         assign_all(&mut script, &step.variables);
-        put(format!("{number}.sh"), &format!("{script}{}", step.run));
         if let Some(unless) = &step.unless {
-            put(format!("{number}.unless"), &format!("{script}{unless}"));
+            script.push_str(&check_first(unless));
         }
+        put(format!("{number}.sh"), &format!("{script}{}", step.run));
     }
     for file in &stage.files {
         let path = format!("{home}/{}", file.path);
@@ -191,8 +219,19 @@ fn deliver(text: &mut String, place: &Place, stage: &Stage, ids: &Ids) {
     text.push_str("}\n");
 }
 
+/// What precedes a step that is skipped when a check holds: one process is enough for both. Only the first attempt
+/// checks, since a step that failed may have left what its check looks for.
+fn check_first(unless: &str) -> String {
+    // A subshell, since a check may end with `exit`; outside of any condition, in which `set -e` does not hold.
+    format!(
+        "if [ \"${{1-}}\" = check ]; then\nset +e\n(\nset -e\n{unless}\n) >/dev/null 2>&1\n[ $? -ne 0 ] || {{ : \
+         >\"$gpucl_skipped\"; exit 0; }}\nset -e\nfi\n"
+    )
+}
+
 /// The shell function that checks cheaply whether the results of the stage still exist, in one process for all steps.
-fn still_holds(text: &mut String, name: &str, home: &str, stage: &Stage) {
+fn still_holds(text: &mut String, name: &str, place: &Place, stage: &Stage) {
+    let home = &place.home;
     let _ = writeln!(text, "{name}() {{");
     for file in &stage.files {
         let _ = writeln!(text, "[ -f {} ] || return 1", quote_path(&format!("{home}/{}", file.path)));
@@ -216,7 +255,7 @@ fn still_holds(text: &mut String, name: &str, home: &str, stage: &Stage) {
         };
     }
     if !checks.is_empty() {
-        let mut script = preamble(stage, home, &format!("{home}/prepared/{}", stage.name));
+        let mut script = preamble(place, stage, &format!("{home}/prepared/{}", stage.name));
         assign(&mut script, "gpucl_skipped", "/dev/null");
         script.push_str(&checks);
         // Not as an argument, which everybody on the host can read: a variable may hold a proxy URL with its password.
@@ -248,8 +287,8 @@ fn detached_program(place: &Place, stage: &Stage, ids: &Ids) -> String {
     let finally: Vec<String> =
         (1_usize..).zip(&stage.steps).filter(|(_, step)| step.finally).map(|(number, _)| number.to_string()).collect();
     assign(&mut text, "finally", &finally.join(" "));
-    text.push_str(COMMON);
-    text.push_str(DETACHED);
+    place.add(&mut text, COMMON);
+    place.add(&mut text, DETACHED);
     text.push_str("begin\n");
     for (number, step) in (1..).zip(&stage.steps) {
         let _ = writeln!(text, "{}", call(number, step));
@@ -270,11 +309,11 @@ fn call(number: usize, step: &Step) -> String {
 }
 
 /// What precedes every script of a stage: the functions for steps, and the stage's variables.
-fn preamble(stage: &Stage, home: &str, values: &str) -> String {
+fn preamble(place: &Place, stage: &Stage, values: &str) -> String {
     let mut text = String::new();
-    assign_path(&mut text, "gpucl_home", home);
+    assign_path(&mut text, "gpucl_home", &place.home);
     assign_path(&mut text, "gpucl_values", values);
-    text.push_str(STEP);
+    place.add(&mut text, STEP);
     assign_all(&mut text, &stage.variables);
     text
 }
@@ -303,6 +342,26 @@ fn base64(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is sent without comments and indentation is the same program, as a shell prints it that has read it.
+    #[test]
+    fn a_program_without_comments_is_the_same_program() {
+        let read = |text: &str| {
+            let program = format!("code() {{\n{text}\n:\n}}\ndeclare -f code\n");
+            let output = std::process::Command::new("bash").args(["-c", &program]).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let lines = String::from_utf8(output.stdout).unwrap();
+            // Text within quotes keeps its lines: only awk reads any of it.
+            lines.lines().map(|line| format!("{}\n", line.trim_start())).collect::<String>()
+        };
+        let place = Place { home: "/x".to_owned(), lock: "/x/lock".to_owned(), reboots: false, is_shown: false };
+        for part in [COMMON, FACTS, EXEC, DETACHED, STEP, END, INSPECT] {
+            let mut sent = String::new();
+            place.add(&mut sent, part);
+            assert!(sent.len() < part.len() && !sent.contains("\n#"), "{sent}");
+            assert_eq!(read(&sent), read(part));
+        }
+    }
 
     #[test]
     fn a_heredoc_delimiter_is_not_a_line_of_its_text() {

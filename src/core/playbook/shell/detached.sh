@@ -37,12 +37,13 @@ begin() {
     say begin "$stage"
 }
 
-# Runs the script $1 for at most $2 seconds, in its own process group and without the lock; sets `code` and `late`.
+# Runs the script $1 for at most $2 seconds, in its own process group and without the lock; sets `code` and `late`. With
+# `check` as $3, the script first checks whether there is nothing to do.
 run_script() {
     set_now
     late=
     until=$((now + $2 * 1000))
-    GPUCL_PROGRAM=$id timeout -k 5 "$2" sh "$1" </dev/null 9>&- &
+    GPUCL_PROGRAM=$id timeout -k 5 "$2" sh "$1" "${3-}" </dev/null 9>&- &
     code=0
     # A shell prints `Killed` for its children; that is not the step's output.
     { wait $! || code=$?; } 2>/dev/null
@@ -90,21 +91,13 @@ step() {
         say skip "$1" 0 "$5"
         return 0
     fi
-    if [ -e "$dir/$1.unless" ]; then
-        set_limit 60
-        # The output of `unless` is discarded.
-        run_script "$dir/$1.unless" "$limit_now" >/dev/null 2>&1
-        if [ "$code" -eq 0 ]; then
-            set_now
-            say skip "$1" "$((now - began))" "$5"
-            return 0
-        fi
-    fi
+    check=check
     attempt=0
     while :; do
         set_limit "$3"
         [ ! -e "$dir/$1.skipped" ] || rm -f "$dir/$1.skipped"
-        run_script "$dir/$1.sh" "$limit_now"
+        run_script "$dir/$1.sh" "$limit_now" "$check"
+        check=
         [ "$code" -ne 0 ] || break
         sweep "$id"
         [ -z "$late" ] && [ "$attempt" -lt "$2" ] || break
@@ -119,7 +112,7 @@ step() {
         say fail "$1" "$((now - began))" "$code" "$5"
         finish failed "$1" "$code"
     fi
-    # The step itself found nothing to do (`done_already`).
+    # Its check holds, or the step itself found nothing to do (`done_already`).
     if [ -e "$dir/$1.skipped" ]; then
         say skip "$1" "$((now - began))" "$5"
     elif [ "$6" = yes ]; then

@@ -6,6 +6,15 @@ trouble() {
     exit 1
 }
 
+fact() { say fact "$@"; }
+
+# The free KiB of the file system that path $1 is on, or will be on.
+free_of() {
+    place=$1
+    until [ -e "$place" ] || [ -z "$place" ]; do place=${place%/*}; done
+    df -Pk "${place:-/}" 2>/dev/null | awk 'END { print $4 }'
+}
+
 # Prints a full disk as the reason for a failed write: some shells report only that there was an error.
 or_full() {
     free=$(free_of "$home")
@@ -129,25 +138,35 @@ start() {
     until read_current && [ "$c_id" = "$id" ]; do
         tries=$((tries + 1))
         [ "$tries" -lt 400 ] || trouble "the program did not start: $(tail -n 3 "$dir/log" 2>/dev/null)"
-        if [ "$tries" -lt 20 ]; then nap 0.01; else nap 0.05; fi
+        if [ "$tries" -lt 10 ]; then nap 0.02; else nap 0.05; fi
     done
 }
 
-# Prints what is new in the log, a line break, and then the byte offset reached: a line may not be whole yet.
+# Opens the log of the current program at byte $1.
+open_log() {
+    reached=$1
+    # A failing redirection of `exec` would end the shell.
+    (: <"$c_dir/log") 2>/dev/null || return 0
+    exec 8<"$c_dir/log"
+    [ "$reached" -eq 0 ] || dd bs="$reached" count=1 <&8 >/dev/null 2>&1
+}
+
+# Prints what is new in the log, a line break, and then the byte offset reached: a line may not be whole yet. At most 16
+# MiB at a time, since a step may print faster than the network takes it. False when there is nothing new.
 show_new() {
-    size=$(wc -c <"$c_dir/log") || return 0
-    size=$((size))
-    [ "$size" -gt "$reached" ] || return 0
-    tail -c "+$((reached + 1))" "$c_dir/log" | head -c "$((size - reached))"
-    reached=$size
+    before=$reached
+    { dd bs=65536 count=256 <&8; } 2>/dev/null
+    # The offset is that of our file, which `dd` shares: that takes no other process.
+    { read -r _ reached <"/proc/$$/fdinfo/8"; } 2>/dev/null
+    [ "$reached" -gt "$before" ] || return 1
     echo
     say at "$reached"
 }
 
-# Waits a fifth of a second, or until the program ends: its lock is free then.
+# Waits half a second, or until the program ends: its lock is free then.
 nap_or_end() {
     code=0
-    flock -s -E 7 -w 0.2 "$lock" true 2>/dev/null || code=$?
+    flock -s -E 7 -w 0.5 "$lock" true 2>/dev/null || code=$?
     case $code in
         7) return 0 ;;
         # The program must have ended, or something else took its lock away.
@@ -158,12 +177,12 @@ nap_or_end() {
 
 # Follows the current program from byte $1 of its log to its end; sets `over`.
 follow() {
-    reached=$1
     over=
     is_free=
     same=other
     [ "$c_stage-$c_digest" != "$stage-$digest" ] || same=same
     say log "$c_nonce" "$c_id" "$same" "$c_stage"
+    open_log "$1"
     set_started "$PPID"
     parent=$started
     while :; do
@@ -187,10 +206,9 @@ follow() {
         nap_or_end
     done
     # It may have ended normally between the two checks.
-    if [ "$over" = died ] && [ -e "$c_dir/result" ]; then
-        over=result
-        show_new
-    fi
+    if [ "$over" = died ] && [ -e "$c_dir/result" ]; then over=result; fi
+    while show_new; do :; done
+    exec 8<&-
 }
 
 # Reports how the followed program ended.

@@ -1,7 +1,5 @@
 # Collects and prints the facts of this machine. Changes nothing, and works without any tool that may be missing.
 
-fact() { say fact "$@"; }
-
 # The values of ID and VERSION_ID in /etc/os-release, without quotes.
 facts_release() {
     [ -r /etc/os-release ] || return 0
@@ -12,13 +10,6 @@ facts_release() {
             VERSION_ID) fact os_version "${text%[\"\']}" ;;
         esac
     done </etc/os-release
-}
-
-# The free KiB of the file system that path $1 is on, or will be on.
-free_of() {
-    place=$1
-    until [ -e "$place" ] || [ -z "$place" ]; do place=${place%/*}; done
-    df -Pk "${place:-/}" 2>/dev/null | awk 'END { print $4 }'
 }
 
 # Sets `found` to version and path when the command $1 is a working Python, and `fit` when Ray supports it.
@@ -184,8 +175,8 @@ facts_network() {
             address) addresses="$addresses$text " ;;
         esac
     done <<FOUND
-$(awk 'FILENAME ~ /tcp/ { if ($4 == "0A") print "listens", $2; next }
-       /\/32 host LOCAL/ { print "address", last } { last = $2 }' "$@" 2>/dev/null | sort -u)
+$(awk 'FILENAME ~ /tcp/ { if ($4 == "0A" && !listed[$2]++) print "listens", $2; next }
+       /\/32 host LOCAL/ { if (!listed[last]++) print "address", last } { last = $2 }' "$@" 2>/dev/null)
 FOUND
     fact listening "$listening"
     fact addresses "$addresses"
