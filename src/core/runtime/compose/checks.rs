@@ -8,7 +8,7 @@ use super::HostInput;
 use super::clean::header;
 use super::view::{Cluster, gpus_of};
 use crate::error::Result;
-use crate::name::Key;
+use crate::name::{Key, Scope};
 use crate::playbook::Vendor;
 use crate::render::quote;
 use crate::runtime::native::{promise_of, resource_of};
@@ -19,6 +19,8 @@ const CHECKS: &str = include_str!("shell/checks.sh");
 const GPU_LIMIT: u32 = 60;
 /// How long a client may take to join and run its tasks, in seconds.
 const CLIENT_LIMIT: u32 = 90;
+/// The same while other containers start: a client that needs longer runs again after them.
+const EARLY_CLIENT_LIMIT: u32 = 60;
 /// How long the head's checks together may take, in seconds.
 const CLUSTER_LIMIT: u32 = 100;
 
@@ -30,15 +32,7 @@ pub(super) fn checks(cluster: &Cluster<'_>, host: &HostInput, image: &str) -> Re
     let name = host.key.display_name();
     let mut in_container =
         |run: &str, check: &str, target: &str, limit: u32, key: &Key, command: &str, want: &Value| {
-            let words = [check, target].map(quote).join(" ");
-            let container = quote(&scope.tag(key).to_string());
-            let isolated = if command == "client" { "" } else { "-I " };
-            let _ = writeln!(
-                text,
-                "{run} {words} {} {container} python3 {isolated}/opt/gpucl/probe.py {command} {} </dev/null &",
-                limit + 10,
-                quote(&want.to_string()),
-            );
+            let _ = writeln!(text, "{} &", in_container(scope, run, check, target, limit, key, command, want));
         };
     let nodes: Vec<&NodeSpec> = cluster.request.nodes.iter().filter(|node| node.host == host.key).collect();
     let (mut promised, mut vendor) = (0, Vendor::Nvidia);
@@ -58,22 +52,16 @@ pub(super) fn checks(cluster: &Cluster<'_>, host: &HostInput, image: &str) -> Re
     if nodes.iter().any(|node| node.role == NodeRole::Head) {
         let want = of_cluster(cluster);
         in_container("in_container", "cluster", "head", CLUSTER_LIMIT, &Key::head(), "cluster", &want);
-        let has_jupyter = cluster.request.spec.services().jupyter.settings().is_some();
-        let from = if has_jupyter { Key::service("jupyter") } else { Key::head() };
-        let want = json!({
-            "target": from.display_name(),
-            "address": client_address(cluster, host),
-            "workers": workers(cluster),
-            "timeout_s": CLIENT_LIMIT,
-        });
-        // Of nodes on other hosts, this one does not see whether they were restarted.
-        let run = if cluster.bridge {
-            let of = nodes.iter().map(|node| &node.key).chain([&from]).map(|key| scope.tag(key).to_string());
-            format!("client {}", quote(&of.collect::<Vec<_>>().join(" ")))
-        } else {
-            "in_container".to_owned()
-        };
-        in_container(&run, "client", &from.display_name(), CLIENT_LIMIT, &from, "client", &want);
+        let (from, want) = of_client(cluster, host);
+        in_container(
+            &client_run(cluster, &nodes, &from),
+            "client",
+            &from.display_name(),
+            CLIENT_LIMIT,
+            &from,
+            "client",
+            &want,
+        );
     }
     if nodes.iter().any(|node| node.role == NodeRole::Head)
         && let Some((want, secrets)) = of_services(cluster)
@@ -99,6 +87,64 @@ pub(super) fn checks(cluster: &Cluster<'_>, host: &HostInput, image: &str) -> Re
     }
     text.push_str("wait\nrm -rf \"$dir\"\n");
     Ok(text)
+}
+
+/// The program that runs the client's check alone while containers start, for [`checks`] to show its result again: most
+/// of its time it waits for processes that it has started, as the containers do. `None` where that would not be shown.
+pub(super) fn early_client(cluster: &Cluster<'_>, host: &HostInput) -> Option<String> {
+    let nodes: Vec<&NodeSpec> = cluster.request.nodes.iter().filter(|node| node.host == host.key).collect();
+    if !cluster.bridge || !nodes.iter().any(|node| node.role == NodeRole::Head) {
+        return None;
+    }
+    let (from, want) = of_client(cluster, host);
+    let (run, name) = (client_run(cluster, &nodes, &from), from.display_name());
+    let line = in_container(cluster.request.scope, &run, "client", &name, EARLY_CLIENT_LIMIT, &from, "client", &want);
+    Some(format!("{}{CHECKS}{line}\nrm -rf \"$dir\"\n", header(&host.tag)))
+}
+
+/// One line: the check of a container by the probe in it.
+#[expect(clippy::too_many_arguments, reason = "they are the words of a command line")]
+fn in_container(
+    scope: &Scope,
+    run: &str,
+    check: &str,
+    target: &str,
+    limit: u32,
+    key: &Key,
+    command: &str,
+    want: &Value,
+) -> String {
+    let words = [check, target].map(quote).join(" ");
+    let container = quote(&scope.tag(key).to_string());
+    let isolated = if command == "client" { "" } else { "-I " };
+    format!(
+        "{run} {words} {} {container} python3 {isolated}/opt/gpucl/probe.py {command} {} </dev/null",
+        limit + 10,
+        quote(&want.to_string()),
+    )
+}
+
+/// Where the client runs, and what it is asked.
+fn of_client(cluster: &Cluster<'_>, host: &HostInput) -> (Key, Value) {
+    let has_jupyter = cluster.request.spec.services().jupyter.settings().is_some();
+    let from = if has_jupyter { Key::service("jupyter") } else { Key::head() };
+    let want = json!({
+        "target": from.display_name(),
+        "address": client_address(cluster, host),
+        "workers": workers(cluster),
+        "timeout_s": CLIENT_LIMIT,
+    });
+    (from, want)
+}
+
+/// How the client's check is run: with the containers that its result depends on.
+fn client_run(cluster: &Cluster<'_>, nodes: &[&NodeSpec], from: &Key) -> String {
+    // Of nodes on other hosts, this one does not see whether they were restarted.
+    if !cluster.bridge {
+        return "in_container".to_owned();
+    }
+    let of = nodes.iter().map(|node| &node.key).chain([from]).map(|key| cluster.request.scope.tag(key).to_string());
+    format!("client {}", quote(&of.collect::<Vec<_>>().join(" ")))
 }
 
 /// Ray's client server, as the head's own container reaches it.

@@ -45,7 +45,7 @@ fn deployment(cluster: &Cluster<'_>, host: &HostInput) -> Result<Deployment> {
     let project = Project { cluster, host, images: &images, is_head };
     let files = project.files(&nodes)?;
     let checks = checks::checks(cluster, host, &images.ray)?;
-    let mut stage = stage::deploy(&project, files, &nodes);
+    let mut stage = stage::deploy(&project, files, &nodes, checks::early_client(cluster, host));
     if cluster.bridge {
         // Several hosts are checked once all of them are up.
         stage.steps.push(stage::look_inside(&checks));

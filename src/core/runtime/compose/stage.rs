@@ -22,7 +22,13 @@ const WORKSPACE: &str = include_str!("shell/deploy_workspace.sh");
 const MARGIN: Duration = Duration::from_secs(90);
 
 /// The stage that deploys this project.
-pub(super) fn deploy(project: &Project<'_>, files: Vec<StageFile>, nodes: &[NodeSpec]) -> Stage {
+/// `client` is the client's check to be run as soon as the head answers.
+pub(super) fn deploy(
+    project: &Project<'_>,
+    files: Vec<StageFile>,
+    nodes: &[NodeSpec],
+    client: Option<String>,
+) -> Stage {
     let request = project.cluster.request;
     let timeouts = &request.spec.timeouts;
     let mut steps = vec![Step {
@@ -80,7 +86,7 @@ pub(super) fn deploy(project: &Project<'_>, files: Vec<StageFile>, nodes: &[Node
     });
     steps.push(Step {
         name: "wait until all containers are healthy".to_owned(),
-        run: WAIT.to_owned(),
+        run: format!("client_check() {{\n{}\n}}\n{WAIT}", client.as_deref().unwrap_or(":")),
         timeout: Some(limit + MARGIN),
         hint: Some("more time for slow hosts: `timeouts: {start: 10m}` in the spec".to_owned()),
         errors: wait_errors(),
@@ -98,7 +104,7 @@ pub(in crate::runtime) fn look_inside(checks: &str) -> Step {
         unless: Some("false".to_owned()),
         run: format!(
             "grep -v '^check' \"$gpucl_values\" >\"$gpucl_values.new\" || :\nmv -f \"$gpucl_values.new\" \"$gpucl_values\"\n\
-             set +eu\n(\n{checks}\n) | {{\n    count=0\n    while IFS= read -r line; do\n        case $line in\n            \
+             set +eu\nrecent=60\n(\n{checks}\n) | {{\n    count=0\n    while IFS= read -r line; do\n        case $line in\n            \
              '::check '*) count=$((count + 1)); value \"check$count\" \"${{line#::check }}\" ;;\n            \
              *) printf '%s\\n' \"$line\" ;;\n        esac\n    done\n}}"
         ),

@@ -34,7 +34,12 @@ client() {
     if [ "${recent:-0}" -gt 0 ] && [ "$(cat "$kept/state" 2>/dev/null)" = "$state" ]; then
         ago=$((now - $(cat "$kept/at")))
         if [ "$ago" -ge 0 ] && [ "$ago" -lt "$recent" ]; then
-            sed "s/\", \"gpus\": / ($ago s ago; nothing was restarted since)&/" "$kept/lines"
+            # A result of the same `up` needs no age.
+            if [ "$ago" -lt 60 ]; then
+                cat "$kept/lines"
+            else
+                sed "s/\", \"gpus\": / ($ago s ago; nothing was restarted since)&/" "$kept/lines"
+            fi
             return 0
         fi
     fi

@@ -3,6 +3,7 @@
 read -r now _ </proc/uptime
 end=$((${now%.*} + limit))
 reported=0
+client=
 
 log_of() {
     echo "the end of the log of $1:"
@@ -17,7 +18,14 @@ while :; do
     left=
     while read -r name state health restarts code; do
         name=${name#/}
-        if [ "$state" = running ] && { [ "$health" = healthy ] || [ "$health" = none ]; }; then continue; fi
+        if [ "$state" = running ] && { [ "$health" = healthy ] || [ "$health" = none ]; }; then
+            # While workers start, a client can already join the head. The checks show what came of it.
+            if [ "$name" = "$head" ] && [ -z "$client" ]; then
+                (set +eu; client_check) >/dev/null 2>&1 &
+                client=$!
+            fi
+            continue
+        fi
         left="$left $name"
         # 77: the head refused its token. Waiting would not help.
         case $state in
@@ -72,3 +80,4 @@ timeout "$((end - ${now%.*} + 30))" docker exec "$head" python3 -I /opt/gpucl/pr
 if [ -n "$workspace_of" ]; then
     chown "$(user_of "$workspace_of")" "$(source_of "$workspace_of" /workspace)"
 fi
+[ -z "$client" ] || wait "$client" || :
