@@ -102,7 +102,7 @@ fn a_copy_of_the_template_under_a_new_name_is_listed_and_keeps_the_contract() {
 fn copy_project(project: &Path, copy: &Path) {
     let edit = |path: &Path, text: String| match path.file_name().and_then(|name| name.to_str()) {
         Some("Cargo.toml") => text
-            .replacen(&version(env!("CARGO_PKG_VERSION")), &version(COPY), 1)
+            .replace(&version(env!("CARGO_PKG_VERSION")), &version(COPY))
             .replace("default-run = \"gpucl\"", &format!("default-run = \"{PROGRAM}\""))
             .replace("[[bin]]\nname = \"gpucl\"", &format!("[[bin]]\nname = \"{PROGRAM}\"")),
         Some("Cargo.lock") => {
