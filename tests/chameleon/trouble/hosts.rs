@@ -59,7 +59,7 @@ fn a_host_that_is_taken_is_refused_with_free_slots(site: Site) {
 fn a_second_lease_right_after_ones_own_is_refused_as_against_the_policy() {
     let site = Site::stand_in();
     let node = site.node();
-    site.run(&["lease", "--node", node, "--hours", "3"]).exits(0).prints("is made");
+    site.run(&["lease", "--node", node, "--hours", "3"]).exits(0).prints("is active");
     site.run(&["lease", "--node", node, "--hours", "3"]).exits(1).says("against the site's policy");
     assert_eq!(site.ours().counts(), [1, 0, 0, 0]);
 }
