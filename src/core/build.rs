@@ -1,4 +1,5 @@
-//! Embeds `playbooks/` and `templates/`: adding one of them takes a new file and no other edit.
+//! Embeds `playbooks/` and `templates/`: adding one of them takes a new file and no other edit. Both are links here, so
+//! that a package of this crate contains what they lead to.
 
 #![expect(
     clippy::disallowed_methods,
@@ -9,9 +10,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 fn main() -> std::io::Result<()> {
-    let root = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../..");
+    let root = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default());
     let out = PathBuf::from(std::env::var("OUT_DIR").unwrap_or_default());
-    std::fs::write(out.join("embedded.rs"), embedded(&root.canonicalize()?)?)
+    std::fs::write(out.join("embedded.rs"), embedded(&root)?)
 }
 
 /// Every file under `playbooks/` and `templates/`, by its path relative to the project root.
