@@ -104,7 +104,7 @@ pub(in crate::runtime) fn look_inside(checks: &str) -> Step {
         unless: Some("false".to_owned()),
         run: format!(
             "grep -v '^check' \"$gpucl_values\" >\"$gpucl_values.new\" || :\nmv -f \"$gpucl_values.new\" \"$gpucl_values\"\n\
-             set +eu\nrecent=60\n(\n{checks}\n) | {{\n    count=0\n    while IFS= read -r line; do\n        case $line in\n            \
+             set +eu\nrecent=60\nsame_stage=1\n(\n{checks}\n) | {{\n    count=0\n    while IFS= read -r line; do\n        case $line in\n            \
              '::check '*) count=$((count + 1)); value \"check$count\" \"${{line#::check }}\" ;;\n            \
              *) printf '%s\\n' \"$line\" ;;\n        esac\n    done\n}}"
         ),

@@ -34,8 +34,8 @@ client() {
     if [ "${recent:-0}" -gt 0 ] && [ "$(cat "$kept/state" 2>/dev/null)" = "$state" ]; then
         ago=$((now - $(cat "$kept/at")))
         if [ "$ago" -ge 0 ] && [ "$ago" -lt "$recent" ]; then
-            # A result of the same `up` needs no age.
-            if [ "$ago" -lt 60 ]; then
+            # A result of the same stage needs no age.
+            if [ -n "${same_stage:-}" ]; then
                 cat "$kept/lines"
             else
                 sed "s/\", \"gpus\": / ($ago s ago; nothing was restarted since)&/" "$kept/lines"
