@@ -333,6 +333,19 @@ fn pages_name_their_credential() {
     assert_eq!(pages[3].user_secret.as_deref(), Some("object_store_user"));
 }
 
+/// The client joins while workers start, where the checks afterwards can show what came of it: on a single host.
+#[test]
+fn the_client_joins_while_containers_start_on_a_single_host_only() {
+    let joins = |name: &str| {
+        let case = render(name);
+        let steps = case.deployments[0].stage.steps.clone();
+        let wait = steps.iter().find(|step| step.name == "wait until all containers are healthy").unwrap();
+        (wait.run.contains("probe.py client "), steps.iter().any(|step| step.run.contains("same_stage=1")))
+    };
+    assert_eq!(joins("nvidia-two-gpus"), (true, true));
+    assert_eq!(joins("two-hosts"), (false, false));
+}
+
 #[test]
 fn scripts_are_valid_in_a_plain_shell() {
     let case = render("nvidia-two-gpus");

@@ -56,6 +56,43 @@ async fn steps_run_once_and_an_unchanged_host_runs_nothing() {
     assert!(!run(&home.host(), &stage).await.unwrap().skipped_as_unchanged);
 }
 
+/// A step that failed may have left what its check looks for: that is no success.
+#[tokio::test]
+async fn a_step_that_is_retried_is_not_skipped_by_what_its_first_attempt_left() {
+    let home = Home::new();
+    let stage = stage(vec![Step {
+        unless: Some("[ -e made ]".to_owned()),
+        retry: 1,
+        ..step("make", "touch made; echo ran >>count; [ \"$(grep -c ran count)\" = 2 ]")
+    }]);
+    assert_eq!(outcomes(&run(&home.host(), &stage).await.unwrap()), [("make", StepOutcome::Changed)]);
+    assert_eq!(home.read("count"), "ran\nran\n");
+}
+
+/// Each line of a check must hold, it may end with `exit`, and nothing that it sets is the step's.
+#[tokio::test]
+async fn a_check_is_strict_and_apart_from_its_step() {
+    let home = Home::new();
+    let check = |unless: &str| Step {
+        unless: Some(unless.to_owned()),
+        ..step("make", "echo \"ran ${mine:-apart}\" >>count; false || echo goes on; no-such-command || :")
+    };
+    for (unless, outcome) in [
+        ("false\ntrue", StepOutcome::Changed),
+        ("mine=1\nexit 3", StepOutcome::Changed),
+        ("echo \"$unset_variable\"", StepOutcome::Changed),
+        ("echo shown; exit 0", StepOutcome::Skipped),
+    ] {
+        let report = run(&home.host(), &stage(vec![check(unless)])).await.unwrap();
+        assert_eq!(outcomes(&report), [("make", outcome)], "{unless}");
+    }
+    assert_eq!(home.read("count"), "ran apart\n".repeat(3));
+    // The step itself stays strict after its check.
+    let failing = stage(vec![Step { unless: Some("false".to_owned()), ..step("fail", "false\ntouch never") }]);
+    run(&home.host(), &failing).await.unwrap_err();
+    assert!(!home.path().join("never").exists());
+}
+
 #[tokio::test]
 async fn facts_are_reported_with_every_exec_and_alone() {
     let home = Home::new();
