@@ -24,7 +24,8 @@ fn container(pod: &str) -> &'static str {
 
 impl Kubernetes {
     async fn pod_api(&self) -> Result<Api<ApiPod>> {
-        Ok(self.place().await?.others())
+        let place = self.place().await?;
+        Ok(Api::namespaced(place.client.clone(), &place.namespace))
     }
 
     /// Starts a program in a pod.

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
@@ -43,7 +42,7 @@ impl Kubernetes {
         let place = self.place().await?;
         let cluster = object_name(scope);
         let name = format!("{cluster}-dashboards");
-        let maps: Api<ConfigMap> = place.others();
+        let maps = place.core_objects("ConfigMap");
         let found = call(&format!("look at the configmap {name}"), || maps.get_opt(&name)).await?;
         let found = found.map(|found| found.metadata.annotations.unwrap_or_default().remove(DIGEST));
         match (version, found) {

@@ -4,8 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::Pod as ApiPod;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use super::Kubernetes;
@@ -13,7 +12,7 @@ use super::client::{Place, call, value};
 use super::names::{Kind, object_name};
 use super::refusal;
 use super::resources::id;
-use crate::error::{Doing as _, ErrorKind, Result};
+use crate::error::Result;
 use crate::name::Scope;
 use crate::provider::platform::{Isolation, Member};
 use crate::util::random;
@@ -42,12 +41,11 @@ impl Kubernetes {
         let (Some(address), Some(cluster)) = (&head.address, place.get(Kind::RayCluster, &name).await?) else {
             return unknown("the head has no address");
         };
-        let api: Api<ApiPod> = place.others();
+        let pods = place.core_objects("Pod");
         let probe = format!("{name}-probe-{}", random::letters(6)?.to_lowercase());
         let pod = pod_of_probe(&probe, &cluster, head, &[address, &port.to_string()]);
-        let pod: ApiPod = serde_json::from_value(pod).doing(ErrorKind::Internal, || format!("write {probe}"))?;
         let doing = format!("make the pod {probe}");
-        let made = call(&doing, || async { api.create(&PostParams::default(), &pod).await }).await;
+        let made = call(&doing, || async { place.create(pods.resource_url(), &pod).await }).await;
         let seen = match &made {
             Err(error) if refusal::is_forbidden(error) => return unknown("you may not create pods"),
             // It may be there all the same: an answer can be lost.
@@ -56,7 +54,7 @@ impl Kubernetes {
         };
         // It is gone with the RayCluster at the latest, which owns it.
         let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
-        let _ = api.delete(&probe, &now).await;
+        let _ = pods.delete(&probe, &now).await;
         match seen? {
             Some(0) => Ok(Isolation::Open),
             Some(3) => Ok(Isolation::Enforced),
@@ -97,10 +95,10 @@ fn pod_of_probe(probe: &str, cluster: &Value, head: &Member, arguments: &[&str])
 
 /// How the pod's program ended; `None` if it did not, in time.
 async fn code(place: &Place, probe: &str) -> Result<Option<i64>> {
-    let api: Api<ApiPod> = place.others();
+    let pods = place.core_objects("Pod");
     let begun = Instant::now();
     while begun.elapsed() < LIMIT {
-        let found = call(&format!("look at the pod {probe}"), || api.get_opt(probe)).await?;
+        let found = call(&format!("look at the pod {probe}"), || pods.get_opt(probe)).await?;
         let Some(found) = found else { return Ok(None) };
         if let Some(code) = value(&found)?["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"].as_i64()
         {

@@ -6,7 +6,7 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::{Value, json};
 
 use super::Kubernetes;
-use super::client::{Place, call, value};
+use super::client::{Place, call, values};
 use super::names::MONITORING_GROUP;
 use super::refusal;
 use crate::error::{Error, ErrorKind, Result};
@@ -61,12 +61,12 @@ async fn list(place: &Place) -> Result<Vec<Value>> {
     let api: Api<DynamicObject> = Api::all_with(place.client.clone(), &kind);
     let params = ListParams::default();
     let found = call("list the prometheuses of all namespaces", || api.list(&params)).await?;
-    found.items.iter().map(value).collect()
+    values(&found)
 }
 
 /// The labels of the namespace; its name alone where the user may not look at it.
 async fn namespace_labels(place: &Place) -> BTreeMap<String, String> {
-    let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(place.client.clone());
+    let api = place.all_core_objects("Namespace");
     let found = call("look at the namespace", || api.get(&place.namespace)).await.ok();
     let mut labels = found.and_then(|namespace| namespace.metadata.labels).unwrap_or_default();
     labels.insert(NAME_LABEL.to_owned(), place.namespace.clone());

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, ListParams};
+use kube::api::ListParams;
 use serde_json::Value;
 
 use super::Kubernetes;
-use super::client::{Place, call};
+use super::client::{Place, call, values};
 use super::pods::tolerating;
-use crate::error::{Doing as _, ErrorKind, Result};
+use crate::error::Result;
 use crate::provider::{GpuOffer, Offer};
 
 /// The labels by which clouds name the pool of a machine.
@@ -22,7 +21,7 @@ impl Kubernetes {
     /// One offer for each machine, with its taints. Without the right to list machines there are none, which is said.
     pub(super) async fn machines(&self) -> Result<Vec<Offer>> {
         let place = self.place().await?;
-        let nodes: Api<Node> = Api::all(place.client.clone());
+        let nodes = place.all_core_objects("Node");
         let all = ListParams::default();
         let listed = match nodes.list(&all).await {
             Err(kube::Error::Api(answer)) if answer.code == 403 => {
@@ -35,11 +34,7 @@ impl Kubernetes {
             }
             _ => call("list the machines", || nodes.list(&all)).await?,
         };
-        let nodes: Vec<Value> = listed
-            .items
-            .iter()
-            .map(|node| serde_json::to_value(node).doing(ErrorKind::Internal, || "read a machine".to_owned()))
-            .collect::<Result<_>>()?;
+        let nodes = values(&listed)?;
         let used = used(place).await;
         Ok(nodes.iter().map(|node| offer(node, used.as_ref(), &place.context)).collect())
     }
@@ -49,9 +44,9 @@ impl Kubernetes {
     /// What to paste so that pods tolerate the taints of machines, those of machines with GPUs first; nothing where
     /// machines may not be listed.
     pub(super) async fn taints(&self, place: &Place) -> Vec<String> {
-        let nodes: Api<Node> = Api::all(place.client.clone());
-        let listed = nodes.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
-        let mut nodes: Vec<Value> = listed.iter().filter_map(|node| serde_json::to_value(node).ok()).collect();
+        let nodes = place.all_core_objects("Node");
+        let listed = nodes.list(&ListParams::default()).await;
+        let mut nodes = listed.ok().and_then(|listed| values(&listed).ok()).unwrap_or_default();
         let gpus = |node: &Value| {
             node["status"]["allocatable"].as_object().is_some_and(|all| all.keys().any(|name| is_gpu(name)))
         };
@@ -68,11 +63,9 @@ impl Kubernetes {
 
 /// The GPUs that pods have, by machine and resource; `None` where pods of others may not be listed.
 async fn used(place: &Place) -> Option<BTreeMap<(String, String), u64>> {
-    let pods: Api<Pod> = Api::all(place.client.clone());
-    let list = pods.list(&ListParams::default()).await.ok()?;
+    let list = place.all_core_objects("Pod").list(&ListParams::default()).await.ok()?;
     let mut used = BTreeMap::new();
-    for pod in list.items {
-        let pod = serde_json::to_value(&pod).ok()?;
+    for pod in values(&list).ok()? {
         if matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
             continue;
         }

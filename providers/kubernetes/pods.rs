@@ -1,12 +1,12 @@
 //! The pods of a cluster, and why one does not run.
 
-use kube::api::{Api, ListParams};
+use kube::api::ListParams;
 use serde_json::Value;
 
 use super::Kubernetes;
-use super::client::{Place, call};
+use super::client::{Place, call, values};
 use super::names::{PODS, RAY_CLUSTER, RAY_GROUP, RAY_TYPE};
-use crate::error::{Doing as _, ErrorKind, Result};
+use crate::error::Result;
 use crate::provider::platform::Member;
 use crate::util::human;
 
@@ -20,14 +20,10 @@ pub(super) struct Pod {
 impl Kubernetes {
     /// The pods of a RayCluster: the head first, then by group and name.
     pub(super) async fn pods(&self, place: &Place, cluster: &str) -> Result<Vec<Pod>> {
-        let api: Api<k8s_openapi::api::core::v1::Pod> = place.others();
+        let api = place.core_objects("Pod");
         let params = ListParams::default().labels(&format!("{RAY_CLUSTER}={cluster}"));
         let list = call(&format!("list the pods of {cluster}"), || api.list(&params)).await?;
-        let mut pods = Vec::new();
-        for pod in list.items {
-            let object = serde_json::to_value(&pod).doing(ErrorKind::Internal, || "read a pod".to_owned())?;
-            pods.push(Pod { object });
-        }
+        let mut pods: Vec<Pod> = values(&list)?.into_iter().map(|object| Pod { object }).collect();
         pods.sort_by_cached_key(|pod| (!pod.is_head(), pod.group(), pod.name()));
         Ok(pods)
     }

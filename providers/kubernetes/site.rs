@@ -1,8 +1,6 @@
 //! What clusters need of a Kubernetes cluster: the operator, the namespace, the rights of the user.
 
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
-use kube::api::{Api, PostParams};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Kubernetes;
 use super::client::{Apply, Place, call};
@@ -31,6 +29,8 @@ const RIGHTS: &[(&str, &str, &[&str])] = &[
 /// What is needed beside it for `services: {prometheus: existing}`.
 const MONITORS: &[(&str, &str, &[&str])] =
     &[(MONITORING_GROUP, "podmonitors", &["create", "get", "list", "patch", "delete"])];
+/// Where the API server says what a user may do.
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 /// What is used where the user has it.
 #[cfg(test)]
 const OPTIONAL: &[(&str, &str, &[&str])] = &[("", "pods", &["create"])];
@@ -167,31 +167,20 @@ fn version_of(schema: &Value) -> Option<Operator> {
 
 /// The rights that the user lacks: `create rayclusters.ray.io`.
 async fn missing(place: &Place, monitors: bool) -> Result<Vec<String>> {
-    let reviews: Api<SelfSubjectAccessReview> = Api::all(place.client.clone());
-    let reviews = &reviews;
     let asked = RIGHTS
         .iter()
         .chain(if monitors { MONITORS } else { &[] })
         .flat_map(|(group, resource, verbs)| verbs.iter().map(move |verb| (group, resource, verb)));
     let answers = asked.map(|(group, resource, verb)| async move {
         let (name, sub) = resource.split_once('/').map_or((*resource, None), |(name, sub)| (name, Some(sub)));
-        let review = SelfSubjectAccessReview {
-            spec: SelfSubjectAccessReviewSpec {
-                resource_attributes: Some(ResourceAttributes {
-                    namespace: Some(place.namespace.clone()),
-                    group: Some((*group).to_owned()),
-                    resource: Some(name.to_owned()),
-                    subresource: sub.map(str::to_owned),
-                    verb: Some((*verb).to_owned()),
-                    ..ResourceAttributes::default()
-                }),
-                ..SelfSubjectAccessReviewSpec::default()
-            },
-            ..SelfSubjectAccessReview::default()
-        };
-        let params = PostParams::default();
-        let answer = call("ask what you may do", || reviews.create(&params, &review)).await?;
-        let is_allowed = answer.status.is_some_and(|status| status.allowed);
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": { "resourceAttributes": {
+                "namespace": place.namespace, "group": group, "resource": name, "subresource": sub, "verb": verb,
+            } },
+        });
+        let answer = call("ask what you may do", || place.create(REVIEWS, &review)).await?;
+        let is_allowed = answer["status"]["allowed"] == true;
         let group = if group.is_empty() { String::new() } else { format!(".{group}") };
         Ok::<_, Error>((!is_allowed).then(|| format!("{verb} {resource}{group}")))
     });
@@ -200,8 +189,6 @@ async fn missing(place: &Place, monitors: bool) -> Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

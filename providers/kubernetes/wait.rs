@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::{Event, Pod as ApiPod};
-use kube::api::{Api, DeleteParams, ListParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Preconditions};
 use serde_json::Value;
 
 use super::Kubernetes;
-use super::client::{Place, call};
+use super::client::{Place, call, values};
 use super::names::Kind;
 use super::pods::{Pod, Trouble};
 use super::refusal;
@@ -177,7 +176,7 @@ impl Absence {
 
 /// Deletes a pod if it is still the same; its programs have so many seconds to end, or as many as its settings say.
 pub(super) async fn delete_pod(place: &Place, pod: &Pod, grace: Option<u32>) -> Result<()> {
-    let api: Api<ApiPod> = place.others();
+    let api = place.core_objects("Pod");
     let name = pod.name();
     let only = Preconditions { uid: Some(pod.id()), resource_version: None };
     let mut params = DeleteParams::default().preconditions(only);
@@ -194,10 +193,11 @@ pub(super) async fn delete_pod(place: &Place, pod: &Pod, grace: Option<u32>) -> 
 
 /// The last warning that Kubernetes has written about a RayCluster; `None` if it has none, or they may not be read.
 async fn last_warning(place: &Place, name: &str) -> Option<String> {
-    let api: Api<Event> = place.others();
+    let api = place.core_objects("Event");
     let params = ListParams::default().fields(&format!("involvedObject.name={name},type=Warning"));
-    let mut events = api.list(&params).await.ok()?.items;
-    events.sort_by_key(|event| event.last_timestamp.as_ref().map(|time| time.0));
-    let event = events.pop()?;
-    Some(format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default().trim()))
+    let events = values(&api.list(&params).await.ok()?).ok()?;
+    let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().trim().to_owned();
+    // RFC 3339 in UTC, which sorts as text.
+    let last = events.into_iter().max_by_key(|event| text(event, "lastTimestamp"))?;
+    Some(format!("{}: {}", text(&last, "reason"), text(&last, "message")))
 }
