@@ -91,7 +91,7 @@ kill-points:
 # hosts at 40 ms: a playbook of twelve steps, compared with one plain ssh for each host, and with Ansible and pyinfra
 fan-out hosts="1,8,32,128": testbed-up
     peers=${XDG_CACHE_HOME:-$HOME/.cache}/gpucl-testbed/peers; [ -x $peers/bin/pyinfra ] || (python3 -m venv $peers && $peers/bin/pip install -q ansible-core==2.19.14 pyinfra==3.10.0); \
-        GPUCL_PEERS=$peers GPUCL_HOSTS={{ hosts }} cargo test --test main hosts::many -- --ignored --nocapture
+        GPUCL_PEERS=$peers GPUCL_HOSTS={{ hosts }} cargo test --release --test main hosts::many -- --ignored --nocapture
 
 # `sync` against rsync, 10,000 small files and one large one, through an sshd of this user; the ratio of the times
 sync-bench bytes="1073741824":

@@ -76,3 +76,10 @@ pub struct Proof {
     /// The cost from the first launch until the last release.
     pub spending: Spending,
 }
+
+impl Proof {
+    /// What [`Self::seen`] says after the provider was asked again, and had nothing.
+    pub(super) fn at_provider(name: &str) -> String {
+        format!("asked the provider `{name}` again: nothing there has this cluster's tag")
+    }
+}

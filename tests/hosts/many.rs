@@ -259,6 +259,7 @@ async fn measure(count: usize) {
     let resolving = begin.elapsed();
 
     let (mut floors, mut products): ([Vec<Duration>; 2], [Vec<Duration>; 2]) = Default::default();
+    let mut without_facts = Vec::new();
     let mut of_peers: BTreeMap<&str, ([Vec<Duration>; 2], u64)> = BTreeMap::new();
     let mut connecting = Vec::new();
     for round in 0..rounds {
@@ -280,6 +281,10 @@ async fn measure(count: usize) {
                 );
             }
         }
+        // As the stages that start things run: they do not ask for facts.
+        let mut stage = self::stage(&format!("/var/tmp/factless-{round}"));
+        stage.wants_facts = false;
+        without_facts.push(product(&connections, &names, &format!("{home}-factless"), &stage).await.0);
         // They take minutes with many hosts: once is enough to see that, and 128 would show the same.
         if count > 32 || (count > 8 && round > 0) {
             continue;
@@ -305,6 +310,9 @@ async fn measure(count: usize) {
             |time: Duration| format!("{:.2} ({} ms)", time.as_secs_f64() / floor.as_secs_f64(), time.as_millis());
         let product = median(products[again].clone());
         println!("{word}: gpucl {}; one plain ssh per host {} ms", ratio(product), floor.as_millis());
+        if again == 0 {
+            println!("{word}: gpucl without facts afterwards {}", ratio(median(without_facts.clone())));
+        }
         for (name, (times, memory)) in &of_peers {
             println!("{word}: {name} {}; its largest process {memory} MiB", ratio(median(times[again].clone())));
         }

@@ -92,7 +92,7 @@ pub(super) async fn down(settings: &Settings, spec: &Spec, store: Store, options
     }
     for found in &first.observed.projects {
         proof.seen.push(format!(
-            "looked at {} again: no {} carries {}",
+            "checked {} again: no {} is tagged {}",
             found.host.display_name(),
             world.runtime().traces(),
             scope.tag(&found.host)
@@ -103,11 +103,9 @@ pub(super) async fn down(settings: &Settings, spec: &Spec, store: Store, options
         (observations.tried_ports, observations.open_ports)
     };
     if tried > 0 && open == 0 {
-        proof.seen.push(format!("tried {tried} ports that were ours: nobody listens"));
+        proof.seen.push(format!("tried the {tried} ports that it used: nothing listens on them"));
     }
-    proof
-        .seen
-        .push(format!("asked the provider `{}` again: it has nothing that carries our tag", spec.provider.name()));
+    proof.seen.push(Proof::at_provider(spec.provider.name()));
     proof.unknown.extend(world.missed().iter().map(|node| missed(node)));
     proof.kept.extend(world.kept());
     drop(world);

@@ -38,7 +38,7 @@ pub(super) async fn down(settings: &Settings, spec: &Spec, store: Store) -> Resu
     let removed = resources.map(|found| format!("{} {} ({})", found.kind.0, found.key, found.id)).collect();
     let seen = vec![
         "looked for its nodes again: there is none".to_owned(),
-        format!("asked the provider `{}` again: it has nothing that carries our tag", spec.provider.name()),
+        Proof::at_provider(spec.provider.name()),
     ];
     drop(world);
     let store = ledger
