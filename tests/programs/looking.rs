@@ -1,5 +1,8 @@
 //! Inspections change nothing, and report what they observed.
 
+use std::os::unix::fs::PermissionsExt as _;
+
+use gpucl::host::LocalHost;
 use gpucl::playbook::{self, Step};
 
 use super::support::{Home, run, stage, step};
@@ -52,4 +55,31 @@ async fn output_of_a_script_cannot_pass_for_a_fact() {
     assert!(inspection.facts.os != "forged" && inspection.facts.user != "forged");
     // It does not wait for input, and its failure does not fail the inspection.
     assert_eq!(playbook::inspect(&home.host(), &[], "cat; echo end; exit 3").await.unwrap().lines, ["end"]);
+}
+
+#[tokio::test]
+async fn the_facts_name_the_python_that_runs() {
+    let home = Home::new();
+    let folder = home.folder.path().join("own/shims");
+    fs_err::create_dir_all(&folder).unwrap();
+    let of = async |python: &str, folder: &std::path::Path| {
+        let file = folder.join("python3");
+        fs_err::write(&file, format!("#!/bin/sh\n{python}\n")).unwrap();
+        fs_err::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:/usr/bin:/bin", folder.display());
+        let variables = std::env::vars_os().filter(|(name, _)| name != "PATH").chain([("PATH".into(), path.into())]);
+        let host = LocalHost::new("here", home.path(), variables).unwrap();
+        playbook::facts(&host).await.unwrap().python.map(|python| (python.version, python.path))
+    };
+    let own = home.folder.path().join("own");
+    let named = |version: &str| Some((version.to_owned(), own.join("python3").display().to_string()));
+    assert_eq!(of("echo Python 3.12.3", &own).await, named("3.12.3"));
+    assert_eq!(of("echo Python 3.13.0rc1", &own).await, named("3.13.0"));
+    assert_eq!(of("echo 'Python 3.11.9 :: Anaconda, Inc.'", &own).await, named("3.11.9"));
+    // One that does not start is none: there is another, or there is none.
+    assert_ne!(of("exit 127", &own).await.map(|(_, path)| path), named("").map(|(_, path)| path));
+    // A shim stands for another interpreter.
+    let shim = "case $1 in -V) echo Python 3.9.0;; *) echo 3.12.1 /opt/versions/3.12.1/bin/python3;; esac";
+    let meant = ("3.12.1".to_owned(), "/opt/versions/3.12.1/bin/python3".to_owned());
+    assert_eq!(of(shim, &folder).await, Some(meant));
 }

@@ -36,10 +36,7 @@ pub(super) async fn down(settings: &Settings, spec: &Spec, store: Store) -> Resu
     }
     let resources = first.observed.resources.iter();
     let removed = resources.map(|found| format!("{} {} ({})", found.kind.0, found.key, found.id)).collect();
-    let seen = vec![
-        "looked for its nodes again: there is none".to_owned(),
-        Proof::at_provider(spec.provider.name()),
-    ];
+    let seen = vec!["looked for its nodes again: there is none".to_owned(), Proof::at_provider(spec.provider.name())];
     drop(world);
     let store = ledger
         .into_store()

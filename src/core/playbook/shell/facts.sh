@@ -12,10 +12,22 @@ facts_release() {
     done </etc/os-release
 }
 
-# Sets `found` to version and path when the command $1 is a working Python, and `fit` when Ray supports it.
+# Sets `found` to version and path when the command $1 is a Python that starts, and `fit` when Ray supports it.
 python_of() {
-    # Without the packages of its site, which are not asked about.
-    found=$(timeout 10 "$1" -S -c 'import sys; print("%d.%d.%d" % sys.version_info[:3], sys.executable)' 2>/dev/null) || return 1
+    path=$(command -v "$1") || return 1
+    case $path in
+        # pyenv's and its like choose the interpreter, which is the one to name.
+        */shims/*)
+            found=$(timeout 10 "$1" -S -c 'import sys; print("%d.%d.%d" % sys.version_info[:3], sys.executable)' 2>/dev/null) ||
+                return 1
+            ;;
+        # A fifth of the time that running a program takes.
+        *)
+            found=$(timeout 10 "$1" -V 2>/dev/null) || return 1
+            found=${found#Python }
+            found="${found%%[!0-9.]*} $path"
+            ;;
+    esac
     case $found in 3.1[0-3].* | 3.[0-9].* | 3.[1-9][0-9].*) ;; *) return 1 ;; esac
     case $found in 3.1[0-3].*) fit=1 ;; esac
 }
@@ -24,7 +36,6 @@ facts_python() {
     fit=
     kept=
     for name in python3 python3.13 python3.12 python3.11 python3.10; do
-        command -v "$name" >/dev/null 2>&1 || continue
         python_of "$name" || continue
         [ -n "$kept" ] || kept=$found
         [ -z "$fit" ] || { kept=$found; break; }
@@ -130,7 +141,15 @@ facts_engine() {
         while read -r name tag; do [ -n "$tag" ] || fact stranger "$name"; done
 }
 
-is_active() { [ -n "$systemd" ] && timeout 10 systemctl is-active --quiet "$1" 2>/dev/null; }
+# Prints which firewalls systemd runs.
+facts_firewalls() {
+    # One word for each, in this order.
+    set -- $(timeout 10 systemctl is-active firewalld ufw nftables 2>/dev/null)
+    [ "${1:-}" != active ] || fact firewall firewalld
+    # Its service also runs while it is off.
+    if [ "${2:-}" = active ] && grep -q -s '^ENABLED=yes' /etc/ufw/ufw.conf; then fact firewall ufw; fi
+    [ "${3:-}" != active ] || fact firewall nftables
+}
 
 facts_secure_boot() {
     if command -v mokutil >/dev/null 2>&1; then
@@ -149,9 +168,7 @@ facts_system() {
     [ -z "${SUDO_USER:-}" ] || fact sudo_user "$SUDO_USER"
     [ ! -e /var/run/reboot-required ] || fact reboot_required yes
     if [ -e /run/cloud-init/result.json ]; then fact cloud_init done; elif [ -e /run/cloud-init/status.json ]; then fact cloud_init running; fi
-    ! is_active firewalld || fact firewall firewalld
-    if grep -q -s '^ENABLED=yes' /etc/ufw/ufw.conf && is_active ufw; then fact firewall ufw; fi
-    ! is_active nftables || fact firewall nftables
+    [ -z "$systemd" ] || facts_firewalls
     while IFS=: read -r name _ gid _; do
         case $name in video | render) fact group "$name $gid" ;; esac
     done </etc/group
@@ -211,7 +228,8 @@ facts() {
     facts_release
     read -r kernel </proc/sys/kernel/osrelease
     fact kernel "$kernel"
-    fact arch "$(uname -m)"
+    { read -r arch </proc/sys/kernel/arch; } 2>/dev/null || arch=$(uname -m)
+    fact arch "$arch"
     fact boot_id "$boot"
     # In a batch job, its part of the machine.
     case ${GPUCL_CPUS:-0} in
