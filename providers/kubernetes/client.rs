@@ -161,7 +161,7 @@ impl Place {
 
     /// The objects of a kind of the core API in the namespace.
     ///
-    /// All objects are read as JSON: a reader for each type of Kubernetes was a quarter of what the providers build.
+    /// All objects are read as JSON: readers of its types were a third of the providers' generated code.
     pub(super) fn core_objects(&self, kind: &str) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), &self.namespace, &core_resource(kind))
     }

@@ -12,7 +12,7 @@ facts_release() {
     done </etc/os-release
 }
 
-# Sets `found` to version and path when the command $1 is a Python that starts, and `fit` when Ray supports it.
+# Sets `found` to version and path when the command $1 is a Python that answers, and `fit` when Ray supports it.
 python_of() {
     path=$(command -v "$1") || return 1
     case $path in
