@@ -92,9 +92,9 @@ pub(super) async fn down(settings: &Settings, spec: &Spec, store: Store, options
     }
     for found in &first.observed.projects {
         proof.seen.push(format!(
-            "checked {} again: no {} is tagged {}",
-            found.host.display_name(),
+            "no {} on {} is tagged {}",
             world.runtime().traces(),
+            found.host.display_name(),
             scope.tag(&found.host)
         ));
     }
