@@ -86,6 +86,8 @@ fn gpu(rest: &str) -> Option<GpuFact> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -123,5 +125,23 @@ mod tests {
         let old = r#"{"os":"ubuntu","gpus":[{"pci":"0000:c6:00.0","vendor":"nvidia","device_id":"0x2330","driver":null,"name":null,"uuid":null}]}"#;
         let facts: Facts = serde_json::from_str(old).unwrap();
         assert_eq!((facts.os.as_str(), facts.gpus.len(), facts.gpus[0].memory), ("ubuntu", 1, None));
+    }
+
+    #[test]
+    fn each_firewall_is_named_by_its_own_state() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = concat!(include_str!("../shell/facts.sh"), "\nfact() { echo \"$*\"; }\nfacts_firewalls\n");
+        let of = |states: &str| {
+            let systemctl = folder.path().join("systemctl");
+            fs_err::write(&systemctl, format!("#!/bin/sh\nprintf '{states}'\nexit 3\n")).unwrap();
+            fs_err::set_permissions(&systemctl, std::fs::Permissions::from_mode(0o755)).unwrap();
+            let path = format!("{}:/usr/bin:/bin", folder.path().display());
+            let output = std::process::Command::new("sh").args(["-c", program]).env("PATH", path).output().unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        assert_eq!(of("active\\ninactive\\ninactive\\n"), "firewall firewalld\n");
+        assert_eq!(of("inactive\\ninactive\\nactive\\n"), "firewall nftables\n");
+        // The bus does not answer.
+        assert_eq!(of(""), "");
     }
 }
