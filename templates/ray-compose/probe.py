@@ -456,9 +456,10 @@ def prometheus(want):
     while True:
         status, body = request(f"{url}/api/v1/targets?state=active", headers)
         targets = ((as_json(body) or {}).get("data") or {}).get("activeTargets") or []
+        targets = [target for target in targets if (target.get("labels") or {}).get("node") not in want["stopped"]]
         down = [target for target in targets if target.get("health") != "up"]
         of_ray = sum(1 for target in targets if target.get("scrapePool") == "ray")
-        if status in (401, 403) or (targets and not down and of_ray >= want["least_targets"]) or time.monotonic() > end:
+        if status in (401, 403) or (targets and not down and of_ray >= want["ray_targets"]) or time.monotonic() > end:
             break
         time.sleep(1)
     wrong = ""
@@ -466,9 +467,9 @@ def prometheus(want):
         wrong = f"HTTP {status}"
     elif stranger != 401:
         wrong = f"without a password it answers {stranger}"
-    elif down or of_ray < want["least_targets"]:
+    elif down or of_ray < want["ray_targets"]:
         first = ", ".join(f"{target.get('scrapeUrl')} {target.get('lastError') or target.get('health')}" for target in down[:3])
-        wrong = f"{len(targets) - len(down)} of {len(targets)} targets up, {of_ray} of Ray's nodes; {first}"
+        wrong = f"{len(targets) - len(down)} of {len(targets)} targets up, {of_ray} of {want['ray_targets']} of Ray; {first}"
     say("prometheus", "targets", not wrong, wrong or f"{len(targets)} of {len(targets)} targets up; without a password: {stranger}")
 
 
@@ -595,8 +596,9 @@ def without_stopped(want):
     for kind in ("nodes", "agents", "workers"):
         if kind in want:
             want[kind] = [node for node in want[kind] if node["target"] not in stopped]
-    if "least_targets" in want:
-        want["least_targets"] -= len(stopped)
+    want["stopped"] = stopped
+    if "ray_targets" in want:
+        want["ray_targets"] -= len(stopped)
     return want
 
 

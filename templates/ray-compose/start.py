@@ -8,8 +8,8 @@ What it does first, and why:
 * The headers for Prometheus hold a password. Ray takes them from the environment only, and `docker inspect` shows a
   container's configured environment: so they are read from a file here.
 * Head and workers start at the same time. A worker waits until the head answers; if the head refuses its token, it
-  exits with an error. Ray itself would retry forever.
-
+  exits with an error. Ray itself would retry forever. While the head goes on starting, the worker imports Ray, and then
+  waits for the head's own node.
 * Ray starts its worker processes with `worker.py`, which adds the secrets of their job: so `ray` is run from here, with
   the path of that script.
 
@@ -28,6 +28,8 @@ CHECK = "/ray.rpc.NodeInfoGcsService/CheckAlive"
 WORKER = "/opt/gpucl/worker.py"
 # The exit code of a node whose token the head refuses.
 REFUSED = 77
+# How long a worker waits for the head's own node, in seconds, before it leaves that to Ray.
+HEAD_NODE_LIMIT = 120
 
 
 def say(text):
@@ -84,8 +86,8 @@ def wait_for_head(address):
         time.sleep(0.5)
 
 
-def run_ray(arguments):
-    """Runs the `ray` command line, with our script for its worker processes."""
+def run_ray(arguments, head=None):
+    """Runs the `ray` command line, with our script for its worker processes; first waits for the node of `head`."""
     import ray._private.ray_constants as constants
     from ray.scripts.scripts import main as ray_main
 
@@ -94,6 +96,11 @@ def run_ray(arguments):
         constants.SETUP_WORKER_FILENAME = WORKER
     else:
         say("this Ray starts its processes in another way: secrets of jobs do not reach them")
+    if head:
+        from head_node import wait_for_head_node
+
+        if not wait_for_head_node(head, HEAD_NODE_LIMIT):
+            say(f"the head at {head} did not become a node of its own cluster within {HEAD_NODE_LIMIT} s")
     sys.argv = ["ray", *arguments]
     sys.exit(ray_main())
 
@@ -106,20 +113,19 @@ def has_ray():
 
 
 def main():
-    """Waits for the head if this is a worker, then executes Ray."""
-    if sys.argv[1] == "ray":
-        run_ray(sys.argv[2:])
+    """Waits for the head if this is a worker, then runs Ray."""
     split = sys.argv.index("--")
     role, command = sys.argv[1], sys.argv[split + 1 :]
-    if role == "worker":
-        wait_for_head(sys.argv[2])
+    # With fork support, newer gRPC aborts Ray's client server with a failed check when that starts a server of its own.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     headers = read(HEADERS)
     if headers:
         os.environ["RAY_PROMETHEUS_HEADERS"] = headers
-    # With fork support, newer gRPC aborts Ray's client server with a failed check when that starts a server of its own.
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    head = sys.argv[2] if role == "worker" else None
+    if head:
+        wait_for_head(head)
     if command[0] == "ray" and has_ray():
-        command = [sys.executable, os.path.abspath(__file__), *command]
+        run_ray(command[1:], head)
     os.execvp(command[0], command)
 
 

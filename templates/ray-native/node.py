@@ -31,6 +31,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+from head_node import wait_for_head_node
 from reachable import reachable
 
 LOOPBACK = "127.0.0.1"
@@ -77,28 +78,6 @@ def wait_for(address, seconds):
             if isinstance(error, ValueError) or time.monotonic() > end:
                 fail(f"the head did not answer at {address} within {seconds:g} seconds: {error}")
         time.sleep(0.1)
-
-
-def wait_for_head_node(address, seconds):
-    """Waits until the head's own node is registered in its cluster.
-
-    Ray's own `start` would poll for it only every two seconds, twenty times, and then give up.
-    """
-    try:
-        from ray._raylet import GcsClient
-
-        client = GcsClient(address=address)
-    except Exception:  # Ray's own wait remains
-        return
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            if any(node.is_head_node for node in client.get_all_node_info(timeout=5).values()):
-                return
-        except Exception:  # it may refuse while it starts
-            pass
-        time.sleep(0.1)
-    fail(f"the head at {address} did not become a node of its own cluster within {seconds:g} seconds")
 
 
 def with_address(arguments, own, seconds):
@@ -222,7 +201,8 @@ def main():
     address = head_address(arguments)
     if address is not None:
         wait_for(address, seconds)
-        wait_for_head_node(address, seconds)
+        if not wait_for_head_node(address, seconds):
+            fail(f"the head at {address} did not become a node of its own cluster within {seconds:g} seconds")
     sys.exit(ray_main())
 
 

@@ -41,8 +41,8 @@ MINIO_MODULE=v0.0.0-20260212201848-7aac2a2c5b7c   # the last upstream release as
 MINIO_VERSION=RELEASE.2026-02-12T20-18-48Z
 MC_MODULE=v0.0.0-20250313080218-cf909e1063a9
 PROMETHEUS_VERSION=v3.15.0 NODE_EXPORTER_VERSION=v1.12.1 GRAFANA_VERSION=13.2.3
-IMAGE_RAY=gpucl-testbed/ray:$RAY-$(digest "$BASE" 4)
-IMAGE_JUPYTER=gpucl-testbed/jupyter:$RAY-$(digest "$IMAGE_RAY" 1)
+IMAGE_RAY=gpucl-testbed/ray:$RAY-$(digest "$BASE" 5)
+IMAGE_JUPYTER=gpucl-testbed/jupyter:$RAY-$(digest "$IMAGE_RAY" 2)
 
 # build TAG DIR: builds an image from a Dockerfile whose FROM is one of ours.
 build() { has_image "$1" || docker build -q --network none -t "$1" "$2"; }
@@ -125,7 +125,9 @@ images_small() {
   published rocm-base "$tag" || { publish "$tag" gpucl-test/rocm-base:1; mark_published rocm-base "$tag"; }
 }
 
-# The real Ray, laid out as rayproject's images are: user ray (1000:100) with sudo, its own Python first on the path.
+# The real Ray, laid out as rayproject's images are: user ray (1000:100) with sudo, its own Python first on the path. As
+# there, `uv` has installed the packages that its base image is for, without bytecode, and pip the rest, with bytecode
+# (docker/base-deps and docker/ray of Ray's repository): how fast Ray starts depends on it.
 image_ray() {
   has_image "$IMAGE_RAY" || bake "$IMAGE_RAY" "$BASE" "
     apt-get -q update; apt-get install -y -q --no-install-recommends sudo git
@@ -133,8 +135,9 @@ image_ray() {
     install -d -o ray -g users /home/ray/anaconda3
     export PIP_CONFIG_FILE=/tmp/pip.conf
     cd /home/ray; sudo -E -u ray python3 -m venv /home/ray/anaconda3
-    sudo -E -u ray HOME=/home/ray /home/ray/anaconda3/bin/pip install -q --no-cache-dir --no-compile 'ray[default,train,tune]==$RAY' boto3
-    find /home/ray/anaconda3 -name __pycache__ -prune -exec rm -rf {} +
+    pip() { sudo -E -u ray HOME=/home/ray /home/ray/anaconda3/bin/pip install -q --no-cache-dir \"\$@\"; }
+    pip --no-compile numpy psutil six boto3 smart_open cryptography protobuf requests aiohttp fsspec
+    pip 'ray[default,train,tune]==$RAY'
     rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin" -- 'USER ray' 'WORKDIR /home/ray' 'ENV HOME=/home/ray' 'ENV PYTHONUNBUFFERED=1' \
     'ENV PATH=/home/ray/anaconda3/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
   published ray "$IMAGE_RAY" || { publish "$IMAGE_RAY" "gpucl-test/ray:$RAY" "rayproject/ray:$RAY-py312-gpu" "rayproject/ray:$RAY-py312-cpu"; mark_published ray "$IMAGE_RAY"; }
@@ -143,8 +146,7 @@ image_ray() {
 images_on_ray() {
   has_image "$IMAGE_JUPYTER" || bake "$IMAGE_JUPYTER" "$IMAGE_RAY" "
     export PIP_CONFIG_FILE=/tmp/pip.conf
-    sudo -E -u ray HOME=/home/ray /home/ray/anaconda3/bin/pip install -q --no-cache-dir --no-compile jupyterlab 'ray[client]==$RAY'
-    find /home/ray/anaconda3 -name __pycache__ -prune -exec rm -rf {} +" -- 'USER ray' 'WORKDIR /home/ray'
+    sudo -E -u ray HOME=/home/ray /home/ray/anaconda3/bin/pip install -q --no-cache-dir jupyterlab 'ray[client]==$RAY'" -- 'USER ray' 'WORKDIR /home/ray'
   published jupyter "$IMAGE_JUPYTER" || { publish "$IMAGE_JUPYTER" "gpucl-test/jupyter-ray:$RAY"; mark_published jupyter "$IMAGE_JUPYTER"; }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::HostInput;
+use super::{HostInput, targets};
 use super::clean::header;
 use super::view::{Cluster, gpus_of};
 use crate::error::Result;
@@ -179,7 +179,7 @@ fn of_services(cluster: &Cluster<'_>) -> Option<(Value, Vec<&'static str>)> {
     let mut secrets = Vec::new();
     if cluster.has_prometheus {
         want["prometheus"] = json!(at.prometheus);
-        want["least_targets"] = json!(cluster.request.nodes.len());
+        want["ray_targets"] = json!(targets::count_of_ray(cluster));
         secrets.push("prometheus_headers");
     }
     if cluster.has_grafana {

@@ -15,6 +15,7 @@ mod project;
 mod runtime;
 mod shared_memory;
 mod stage;
+mod targets;
 mod view;
 
 pub use clean::{clean_script, stop_script};

@@ -75,13 +75,18 @@ impl NodePorts {
         vec![
             ("node-manager-port", self.from),
             ("object-manager-port", self.from + 1),
-            ("metrics-export-port", self.from + 2),
+            ("metrics-export-port", self.metrics()),
             ("dashboard-agent-listen-port", self.agent()),
             ("dashboard-agent-grpc-port", self.from + 4),
             ("runtime-env-agent-port", self.from + 5),
             ("min-worker-port", self.from + OWN),
             ("max-worker-port", self.from + self.count - 1),
         ]
+    }
+
+    /// The port of the node's metrics.
+    pub(super) fn metrics(self) -> u16 {
+        self.from + 2
     }
 
     /// The port of the node's agent.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::images::{HostImages, host_images};
 use super::view::{Cluster, data_variable, exporter_key, image, pairs, token_environment};
-use super::{DeployRequest, Deployment, HostInput, Page, checks, confirm_steps, containers_name, mounts, stage};
+use super::{DeployRequest, Deployment, HostInput, Page, checks, confirm_steps, containers_name, mounts, stage, targets};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::StageFile;
 use crate::name::Key;
@@ -79,12 +79,15 @@ impl Project<'_> {
             files.push(file(format!("lib/{name}"), bytes));
         }
         // The same as for nodes that are processes.
-        let (bytes, _) = request.library.read("templates/ray-native/worker.py")?;
-        files.push(file("lib/worker.py".to_owned(), bytes));
+        for name in ["worker.py", "head_node.py"] {
+            let (bytes, _) = request.library.read(&format!("templates/ray-native/{name}"))?;
+            files.push(file(format!("lib/{name}"), bytes));
+        }
         let mut templates: Vec<&str> = Vec::new();
         if self.is_head {
             if self.cluster.has_prometheus {
                 templates.push("prometheus.yml");
+                files.extend(targets::files(self.cluster));
             }
             if self.cluster.has_grafana {
                 templates.extend(["grafana-datasources.yaml", "grafana-dashboards.yaml"]);
@@ -93,7 +96,7 @@ impl Project<'_> {
                 templates.push("jupyter.py");
             }
         }
-        let beside = self.beside();
+        let beside = json!({"prometheus_url": self.cluster.at.prometheus});
         for name in templates {
             files.push(file(format!("compose/{name}"), self.render(name, &beside)?));
         }
@@ -145,30 +148,6 @@ impl Project<'_> {
 
     pub(super) fn has_jupyter(&self) -> bool {
         self.cluster.request.spec.services().jupyter.settings().is_some()
-    }
-
-    /// The template variables of the files beside the project.
-    fn beside(&self) -> Value {
-        let at = &self.cluster.at;
-        let exporters: Vec<Value> = self
-            .cluster
-            .request
-            .hosts
-            .iter()
-            .map(|host| {
-                let target = if self.cluster.bridge {
-                    "nodeexporter:9100".to_owned()
-                } else {
-                    format!("{}:{}", host.address, host.ports.exporter())
-                };
-                json!({"target": target, "host": host.key.display_name()})
-            })
-            .collect();
-        json!({
-            "discovery": format!("{}/api/prometheus/sd", at.dashboard),
-            "exporters": exporters,
-            "prometheus_url": at.prometheus,
-        })
     }
 
     /// The template variables of the project itself.
@@ -251,7 +230,7 @@ impl Project<'_> {
             "container": self.container("prometheus"),
             "listen": if self.cluster.bridge { ":9090".to_owned() } else { format!("127.0.0.1:{port}") },
             "retention": settings.retention,
-            "files": digest_of(files, &["compose/prometheus.yml", "secrets/prometheus_web.yml", "secrets/ray_token"]),
+            "files": digest_of(files, &["compose/prometheus.yml", "secrets/prometheus_web.yml"]),
             "capabilities": settings.capabilities,
         })
     }
@@ -259,7 +238,7 @@ impl Project<'_> {
     fn exporter(&self) -> Option<Value> {
         let key = exporter_key(self.cluster.request, self.host);
         let listen = if self.cluster.bridge {
-            ":9100".to_owned()
+            format!(":{}", targets::EXPORTER)
         } else {
             format!("{}:{}", self.host.address, self.host.ports.exporter())
         };

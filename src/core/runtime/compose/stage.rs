@@ -14,6 +14,10 @@ use crate::render::quote;
 use crate::spec::NodeSpec;
 use crate::util::digest;
 
+/// Containers of various users read `lib`, and `targets`, which only the head's host has.
+const FOLDERS_EXIST: &str =
+    "[ -d data ] && [ -k dashboards ] && [ -z \"$(find lib targets -maxdepth 0 ! -perm 755 2>/dev/null)\" ]";
+const FOLDERS: &str = "mkdir -p dashboards data\nchmod 1777 dashboards\nchmod 755 lib\n[ ! -d targets ] || chmod 755 targets";
 const START: &str = include_str!("shell/deploy_start.sh");
 const STARTED: &str = include_str!("shell/deploy_started.sh");
 const WAIT: &str = include_str!("shell/deploy_wait.sh");
@@ -34,8 +38,8 @@ pub(super) fn deploy(
     let mut steps = vec![Step {
         name: "create the containers' folders".to_owned(),
         // Ray runs as the image's user; the parent folder belongs to root only.
-        unless: Some("[ -d data ] && [ -k dashboards ] && [ \"$(stat -c %a lib)\" = 755 ]".to_owned()),
-        run: "mkdir -p dashboards data\nchmod 1777 dashboards\nchmod 755 lib".to_owned(),
+        unless: Some(FOLDERS_EXIST.to_owned()),
+        run: FOLDERS.to_owned(),
         ..Step::default()
     }];
     steps.extend(mounts::check(request.spec, &project.host.key.display_name()));

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::images::HostImages;
 use super::ports::NodePorts;
 use super::shared_memory::{loader_room, shared_memory};
-use super::{DATA_IN_CONTAINERS, DeployRequest, HostInput};
+use super::{DATA_IN_CONTAINERS, DeployRequest, HostInput, targets};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Key;
 use crate::playbook::{GpuFact, Vendor};
@@ -119,11 +119,16 @@ impl<'a> Cluster<'a> {
         ]
     }
 
-    /// The template variables of one Ray node.
-    pub(super) fn node(&self, host: &HostInput, images: &HostImages, node: &NodeSpec) -> Result<NodeView> {
+    /// The ports of a node on its host's network.
+    pub(super) fn node_ports(&self, host: &HostInput, node: &NodeSpec) -> NodePorts {
         let here: Vec<&NodeSpec> = self.request.nodes.iter().filter(|other| other.host == host.key).collect();
         let index = here.iter().position(|other| other.key == node.key).unwrap_or_default();
-        let own = NodePorts::of(&host.ports, index, here.len());
+        NodePorts::of(&host.ports, index, here.len())
+    }
+
+    /// The template variables of one Ray node.
+    pub(super) fn node(&self, host: &HostInput, images: &HostImages, node: &NodeSpec) -> Result<NodeView> {
+        let own = self.node_ports(host, node);
         let is_head = node.role == NodeRole::Head;
         // A head without CPUs runs no training.
         let loaders = if is_head && node.cpus == 0 { 0 } else { loader_room(host.facts.memory) };
@@ -221,7 +226,7 @@ impl<'a> Cluster<'a> {
             flag("address", self.at.gcs.clone());
         }
         if self.bridge {
-            flag("metrics-export-port", "8080".to_owned());
+            flag("metrics-export-port", targets::METRICS.to_string());
             flag("dashboard-agent-listen-port", AGENT.to_string());
         } else {
             flag("node-ip-address", host.address.clone());
@@ -251,10 +256,13 @@ impl<'a> Cluster<'a> {
             vec![("PYTHONUNBUFFERED", "1".to_owned()), ("RAY_USAGE_STATS_ENABLED", "0".to_owned()), data_variable()];
         environment.extend(self.store_environment());
         if node.role == NodeRole::Head {
-            if !self.bridge {
-                environment.push(("AUTOSCALER_METRIC_PORT", own.autoscaler_metrics().to_string()));
-                environment.push(("DASHBOARD_METRIC_PORT", own.dashboard_metrics().to_string()));
-            }
+            let (autoscaler, dashboard) = if self.bridge {
+                (targets::AUTOSCALER_METRICS, targets::DASHBOARD_METRICS)
+            } else {
+                (own.autoscaler_metrics(), own.dashboard_metrics())
+            };
+            environment.push(("AUTOSCALER_METRIC_PORT", autoscaler.to_string()));
+            environment.push(("DASHBOARD_METRIC_PORT", dashboard.to_string()));
             if self.has_prometheus {
                 environment.push(("RAY_PROMETHEUS_HOST", self.at.prometheus.clone()));
                 environment.push(("RAY_PROMETHEUS_NAME", "Prometheus".to_owned()));
