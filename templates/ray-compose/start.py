@@ -10,6 +10,7 @@ What it does first, and why:
 * Head and workers start at the same time. A worker waits until the head answers; if the head refuses its token, it
   exits with an error. Ray itself would retry forever. While the head goes on starting, the worker imports Ray, and then
   waits for the head's own node.
+* A node ends at once when all of its cluster does, or its head: the file ENDING says so.
 * Ray starts its worker processes with `worker.py`, which adds the secrets of their job: so `ray` is run from here, with
   the path of that script.
 
@@ -26,6 +27,8 @@ HEADERS = "/run/gpucl/secrets/prometheus_headers"
 CHECK = "/ray.rpc.NodeInfoGcsService/CheckAlive"
 # What starts Ray's worker processes.
 WORKER = "/opt/gpucl/worker.py"
+# This file exists while all containers of the project are asked to end.
+ENDING = "/opt/gpucl/.ending"
 # The exit code of a node whose token the head refuses.
 REFUSED = 77
 # How long a worker waits for the head's own node, in seconds, before it leaves that to Ray.
@@ -96,9 +99,10 @@ def run_ray(arguments, head=None):
         constants.SETUP_WORKER_FILENAME = WORKER
     else:
         say("this Ray starts its processes in another way: secrets of jobs do not reach them")
-    if head:
-        from head_node import wait_for_head_node
+    from lifecycle import drain_unless, wait_for_head_node
 
+    drain_unless(ENDING if head else None)
+    if head:
         if not wait_for_head_node(head, HEAD_NODE_LIMIT):
             say(f"the head at {head} did not become a node of its own cluster within {HEAD_NODE_LIMIT} s")
     sys.argv = ["ray", *arguments]

@@ -12,6 +12,7 @@ All other arguments are those of `ray`. What this adds, and why:
   only, so that a worker may join and uses the loopback as its address.
 * Ray starts its worker processes with `worker.py`, which adds the secrets of their job.
 * Ray starts the node's agent through `agent.py`, so that it finds the logs of the jobs on its own node.
+* A node ends at once when all of its cluster does, or its head: `run/.ending` beside this file says so.
 * Head and workers start at the same time: a worker imports Ray first, which takes seconds, and then waits until the
   head's port accepts connections. The head may be on another machine that is ready much later.
 
@@ -31,7 +32,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from head_node import wait_for_head_node
+from lifecycle import drain_unless, wait_for_head_node
 from reachable import reachable
 
 LOOPBACK = "127.0.0.1"
@@ -199,6 +200,8 @@ def main():
     sys.argv = ["ray", *arguments]
     ray_main = prepare_ray(own)
     address = head_address(arguments)
+    here = os.path.dirname(os.path.abspath(__file__))
+    drain_unless(None if address is None else os.path.join(here, "run/.ending"))
     if address is not None:
         wait_for(address, seconds)
         if not wait_for_head_node(address, seconds):

@@ -79,7 +79,7 @@ impl Project<'_> {
             files.push(file(format!("lib/{name}"), bytes));
         }
         // The same as for nodes that are processes.
-        for name in ["worker.py", "head_node.py"] {
+        for name in ["worker.py", "lifecycle.py"] {
             let (bytes, _) = request.library.read(&format!("templates/ray-native/{name}"))?;
             files.push(file(format!("lib/{name}"), bytes));
         }

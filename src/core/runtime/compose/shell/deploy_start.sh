@@ -17,6 +17,7 @@ if [ -n "$bridge" ] && interface=$(docker network inspect -f '{{index .Options "
     # shellcheck disable=SC2086
     docker compose --progress plain -p "$project" $files down
 fi
+rm -f lib/.ending
 # shellcheck disable=SC2086
 docker compose --progress plain -p "$project" $files up -d --remove-orphans --quiet-pull
 printf '%s\n' "$config" >compose/applied

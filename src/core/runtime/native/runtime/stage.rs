@@ -181,7 +181,7 @@ pub(super) fn deploy(
         ("agent.py", "templates/ray-native/agent.py"),
         ("inner.py", "templates/ray-native/inner.py"),
         ("reachable.py", "templates/ray-native/reachable.py"),
-        ("head_node.py", "templates/ray-native/head_node.py"),
+        ("lifecycle.py", "templates/ray-native/lifecycle.py"),
         ("host.py", "templates/ray-native/host.py"),
         ("probe.py", "templates/ray-native/probe.py"),
         // The HTTP checks of a cluster are the same as in containers.

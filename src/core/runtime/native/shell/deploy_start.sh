@@ -9,6 +9,7 @@ rm -f run/supervisor run/.ready
 rm -f run/.stopped-* run/.start-*
 # For scripts that end nodes later: how long they may take.
 printf '%s\n' "$stop_limit" >run/.grace
+rm -f run/.ending
 : >logs/supervisor.log
 # If this user's systemd manager outlives login sessions, start in a scope of it; else in a new session, which most
 # machines leave alone at logout.

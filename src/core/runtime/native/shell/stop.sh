@@ -23,6 +23,8 @@ release_ports() {
 
 stop_project() {
     end_supervisor || return 1
+    # Nodes need not finish what they run: nothing is left that could take it over.
+    { [ ! -d "$home/run" ] || : >"$home/run/.ending"; } 2>/dev/null
     count=$(ours | wc -l)
     limit=
     { read -r limit <"$home/run/.grace"; } 2>/dev/null
@@ -56,7 +58,7 @@ stop_project() {
         [ "$rounds" -lt 75 ] || return 1
         sleep 0.2 2>/dev/null || sleep 1
     done
-    rm -f "$home"/run/*
+    rm -f "$home"/run/* "$home/run/.ending"
     # No job is left that they are for.
     rm -rf "$home/data/.gpucl-secrets"
     release_ports

@@ -1,5 +1,6 @@
-"""Waits for the head's own node, oftener than Ray does. Needs Ray, which is imported when it is used."""
+"""What a node does otherwise than Ray when it starts and when it ends. Needs Ray, which is imported when it is used."""
 
+import os
 import time
 
 
@@ -24,3 +25,22 @@ def wait_for_head_node(address, seconds):
             pass
         time.sleep(0.1)
     return False
+
+
+def drain_unless(path=None):
+    """Ends this node at once on SIGTERM if the file exists then; without a path, always.
+
+    Ray 2.60 lets a node first finish what it runs, for up to 30 s, so that other nodes can take over from it. They
+    cannot when its whole cluster ends, or its head.
+    """
+    from ray._private.node import Node
+
+    drain = getattr(Node, "_drain_node_before_shutdown", None)
+    if drain is None:  # older ones never do that
+        return
+
+    def drain_if_it_helps(node):
+        if path and not os.path.exists(path):
+            drain(node)
+
+    Node._drain_node_before_shutdown = drain_if_it_helps
