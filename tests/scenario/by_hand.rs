@@ -22,6 +22,7 @@ fn workers_are_stopped_started_and_killed_by_hand() {
         ("a job runs where its label says and is seen there", a_job_runs_where_its_label_says_and_is_seen_there),
         ("a drill measures how a training goes on", a_drill_measures_how_a_training_goes_on),
         ("up starts what was stopped by hand", up_starts_what_was_stopped_by_hand),
+        ("only a worker that leaves a cluster drains", only_a_worker_that_leaves_a_cluster_drains),
     ];
     for (name, story) in stories {
         let begin = Instant::now();
@@ -148,4 +149,24 @@ fn up_starts_what_was_stopped_by_hand(env: &TestEnv) {
     ));
     env.run(&["up"]).exits(0).prints("ready: 11 checks passed, 1 operation");
     assert_eq!(listed(env, "worker-0")["stopped_by_hand"], false);
+}
+
+/// What Ray prints when a node that is asked to end first finishes what it runs, so that others can take over.
+const DRAINS: &str = "received SIGTERM. Draining";
+
+fn only_a_worker_that_leaves_a_cluster_drains(env: &TestEnv) {
+    let drained = |node: &str| env.run(&["logs", node]).exits(0).stdout.matches(DRAINS).count();
+    let before = drained("worker-1");
+    env.run(&["worker", "stop", "worker-1"]).exits(0);
+    assert_eq!(drained("worker-1"), before + 1);
+    env.run(&["up"]).exits(0);
+    // A task without an end: nodes that drained would wait for it.
+    let task = "import ray, time\nray.init()\nray.get(ray.remote(lambda: time.sleep(600)).remote())";
+    env.run(&["job", "submit", "--no-wait", "--id", "endless", "--", "python", "-c", task]).exits(0);
+    until("the task to run", 60, || {
+        env.run(&["job", "list"]).exits(0).stdout.contains("1 CPU").then_some(())
+    });
+    let before = ["head", "worker-0", "worker-1"].map(drained);
+    env.run(&["stop"]).exits(0);
+    assert_eq!(["head", "worker-0", "worker-1"].map(drained), before);
 }
