@@ -1,13 +1,12 @@
 """Checks a cluster from inside its containers. Standard library only, except `client`, which needs Ray.
 
-    python3 probe.py health PORT/PATH ...   exit code 0 when each answers 200 on the loopback
     python3 probe.py gpu JSON               uses every GPU of this container through the driver's own library
     python3 probe.py client JSON            joins the cluster as a client, and runs a task on each worker
     python3 probe.py cluster JSON           nodes, tokens, buckets
     python3 probe.py services JSON          services with passwords, from a container that no job shares
     python3 probe.py wait JSON              waits until the services answer, and makes the buckets
 
-Except `health` and `wait`, they print a line for each check, and end with 0 even when a check failed:
+Except `wait`, they print a line for each check, and end with 0 even when a check failed:
 
     ::check {"check": "gpu", "target": "worker-0", "ok": true, "saw": "...", "gpus": ["GPU-..."]}
 """
@@ -65,19 +64,6 @@ def as_json(body):
         return json.loads(body)
     except ValueError:
         return None
-
-
-# --- health -----------------------------------------------------------------------------------------------------------
-
-
-def health(addresses):
-    """Exits with 1 unless each address of this container answers with 200."""
-    for address in addresses:
-        status, body = request(f"http://127.0.0.1:{address}", timeout=5)
-        if status != 200:
-            print(f"{address}: {status} {body[:200].decode(errors='replace')}")
-            sys.exit(1)
-    print("ok")
 
 
 # --- GPUs -------------------------------------------------------------------------------------------------------------
@@ -605,9 +591,6 @@ def without_stopped(want):
 def main():
     """Runs the command given on the command line."""
     command = sys.argv[1]
-    if command == "health":
-        health(sys.argv[2:])
-        return
     {"gpu": gpu, "client": client, "cluster": cluster, "services": services, "wait": wait}[command](
         without_stopped(json.loads(sys.argv[2]))
     )

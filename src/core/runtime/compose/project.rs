@@ -74,7 +74,7 @@ impl Project<'_> {
     fn files(&self, nodes: &[NodeSpec]) -> Result<Vec<StageFile>> {
         let request = self.cluster.request;
         let mut files = self.secrets(nodes);
-        for name in ["start.py", "probe.py"] {
+        for name in ["start.py", "health.py", "probe.py"] {
             let (bytes, _) = request.library.read(&format!("{TEMPLATES}/{name}"))?;
             files.push(file(format!("lib/{name}"), bytes));
         }
