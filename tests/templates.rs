@@ -77,7 +77,11 @@ fn rendered(case: &serde_json::Value) -> Case {
 /// All texts that are delivered to or run on a host, by path; secrets and Python are not compared.
 fn texts(deployment: &Deployment) -> BTreeMap<String, String> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let files = deployment.stage.files.iter().filter(|file| ["compose/", "targets/"].iter().any(|at| file.path.starts_with(at)));
+    let files = deployment
+        .stage
+        .files
+        .iter()
+        .filter(|file| ["compose/", "targets/"].iter().any(|at| file.path.starts_with(at)));
     let mut texts: BTreeMap<String, String> = files.map(|file| (file.path.clone(), text(&file.bytes))).collect();
     let start = deployment.stage.steps.iter().find(|step| step.name == "start the containers").unwrap();
     let variables = deployment.stage.variables.iter().chain(&start.variables);

@@ -27,6 +27,7 @@ fn render_writes_its_files_and_nothing_else() {
             "host-0/agent.py",
             "host-0/inner.py",
             "host-0/reachable.py",
+            "host-0/lifecycle.py",
             "host-0/host.py",
             "host-0/probe.py",
             "host-0/cluster.py",

@@ -11,7 +11,7 @@ fn workers_are_stopped_started_and_killed_by_hand() {
     let _turn = turn();
     let host = TestHost::start("byhand", &["--gpus", "nvidia:2"]);
     let env = env();
-    env.write("cluster.yaml", &spec("byhand", &[&host], "services: {jupyter: false, prometheus: false}\n"));
+    env.write("cluster.yaml", &spec("byhand", &[&host], "services: {jupyter: false, grafana: false}\n"));
     gpucl(&env, &["up"]).exits(0);
     let state = |of: &str| {
         let name = host.sh(&format!("docker ps -a --format '{{{{.Names}}}}' --filter label=gpucl.key={of}"));

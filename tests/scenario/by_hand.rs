@@ -163,9 +163,7 @@ fn only_a_worker_that_leaves_a_cluster_drains(env: &TestEnv) {
     // A task without an end: nodes that drained would wait for it.
     let task = "import ray, time\nray.init()\nray.get(ray.remote(lambda: time.sleep(600)).remote())";
     env.run(&["job", "submit", "--no-wait", "--id", "endless", "--", "python", "-c", task]).exits(0);
-    until("the task to run", 60, || {
-        env.run(&["job", "list"]).exits(0).stdout.contains("1 CPU").then_some(())
-    });
+    until("the task to run", 60, || env.run(&["job", "list"]).exits(0).stdout.contains("1 CPU").then_some(()));
     let before = ["head", "worker-0", "worker-1"].map(drained);
     env.run(&["stop"]).exits(0);
     assert_eq!(["head", "worker-0", "worker-1"].map(drained), before);

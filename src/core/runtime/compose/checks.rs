@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{HostInput, targets};
 use super::clean::header;
 use super::view::{Cluster, gpus_of};
+use super::{HostInput, targets};
 use crate::error::Result;
 use crate::name::{Key, Scope};
 use crate::playbook::Vendor;

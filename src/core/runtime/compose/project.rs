@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use super::images::{HostImages, host_images};
 use super::view::{Cluster, data_variable, exporter_key, image, pairs, token_environment};
-use super::{DeployRequest, Deployment, HostInput, Page, checks, confirm_steps, containers_name, mounts, stage, targets};
+use super::{
+    DeployRequest, Deployment, HostInput, Page, checks, confirm_steps, containers_name, mounts, stage, targets,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::StageFile;
 use crate::name::Key;

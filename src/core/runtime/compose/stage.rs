@@ -17,7 +17,8 @@ use crate::util::digest;
 /// Containers of various users read `lib`, and `targets`, which only the head's host has.
 const FOLDERS_EXIST: &str =
     "[ -d data ] && [ -k dashboards ] && [ -z \"$(find lib targets -maxdepth 0 ! -perm 755 2>/dev/null)\" ]";
-const FOLDERS: &str = "mkdir -p dashboards data\nchmod 1777 dashboards\nchmod 755 lib\n[ ! -d targets ] || chmod 755 targets";
+const FOLDERS: &str =
+    "mkdir -p dashboards data\nchmod 1777 dashboards\nchmod 755 lib\n[ ! -d targets ] || chmod 755 targets";
 const START: &str = include_str!("shell/deploy_start.sh");
 const STARTED: &str = include_str!("shell/deploy_started.sh");
 const WAIT: &str = include_str!("shell/deploy_wait.sh");
