@@ -358,7 +358,7 @@ fn scripts_are_valid_in_a_plain_shell() {
         case.deployments[0].checks.clone(),
         inspect_script(tag),
         stop_script(tag),
-        clean_script(tag, gpucl::runtime::compose::CleanOptions { keep_data: true, purge: true }),
+        clean_script(tag, gpucl::runtime::compose::CleanOptions { ends_cluster: true, keep_data: true, purge: true }),
     ];
     let steps = case.deployments[0].stage.steps.iter().flat_map(|step| [Some(step.run.clone()), step.unless.clone()]);
     for script in scripts.into_iter().chain(steps.flatten()) {

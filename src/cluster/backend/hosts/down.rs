@@ -49,7 +49,7 @@ fn adopted(known: &ClusterState) -> Vec<(Key, String)> {
 
 /// Leaves every host as it was found, and removes the cluster's state.
 pub(super) async fn down(settings: &Settings, spec: &Spec, store: Store, options: DownOptions) -> Result<Proof> {
-    let clean = CleanOptions { keep_data: options.keep_data, purge: options.purge };
+    let clean = CleanOptions { ends_cluster: true, keep_data: options.keep_data, purge: options.purge };
     let world = open_world(settings, spec, &store, Purpose::Remove(clean))?;
     let ledger = Ledger::new(store);
     let pipeline = Pipeline {

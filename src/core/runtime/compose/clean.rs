@@ -10,7 +10,7 @@ const CLEAN: &str = include_str!("shell/clean.sh");
 ///
 /// Prints a `::removed ` line for each thing that it ended, and `::stopped` when nothing of the project runs any more.
 pub fn stop_script(tag: &str) -> String {
-    format!("{}{STOP}if stop_project; then echo ::stopped; fi\n", header(tag))
+    format!("{}ends_cluster=1\n{STOP}if stop_project; then echo ::stopped; fi\n", header(tag))
 }
 
 /// The idempotent script that removes everything with this tag: containers, volumes, networks, built images, firewall
@@ -20,7 +20,7 @@ pub fn stop_script(tag: &str) -> String {
 /// be removed, and at the end `::clean` when nothing is left.
 pub fn clean_script(tag: &str, options: CleanOptions) -> String {
     let set = |name: &str, is: bool| format!("{name}={}\n", if is { "1" } else { "" });
-    let flags = set("keep_data", options.keep_data);
+    let flags = set("ends_cluster", options.ends_cluster) + &set("keep_data", options.keep_data);
     let undo = super::undo_script(tag, options.purge);
     format!("{}{flags}{STOP}undo() {{\n{undo}}}\n{CLEAN}clean\n", header(tag))
 }

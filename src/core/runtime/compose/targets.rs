@@ -6,13 +6,21 @@ use super::HostInput;
 use super::project::file;
 use super::view::Cluster;
 use crate::host::StageFile;
-use crate::spec::NodeRole;
+use crate::spec::{NodeRole, NodeSpec};
 
-/// The ports in a bridge network: of a node's metrics, of the head's autoscaler and dashboard, of the node exporter.
-pub(super) const METRICS: u16 = 8080;
-pub(super) const AUTOSCALER_METRICS: u16 = 44_217;
-pub(super) const DASHBOARD_METRICS: u16 = 44_227;
+/// The port of a node exporter in a bridge network.
 pub(super) const EXPORTER: u16 = 9100;
+/// The [`ports`] of a node in a bridge network: Ray's own usual ones.
+const BRIDGE: [u16; 3] = [8080, 44_217, 44_227];
+
+/// The port of a node's metrics, and those of the autoscaler and of the dashboard, which only a head has.
+pub(super) fn ports(cluster: &Cluster<'_>, host: &HostInput, node: &NodeSpec) -> [u16; 3] {
+    if cluster.bridge {
+        return BRIDGE;
+    }
+    let own = cluster.node_ports(host, node);
+    [own.metrics(), own.autoscaler_metrics(), own.dashboard_metrics()]
+}
 
 /// The lists of targets, as files that Prometheus reads again when they change.
 pub(super) fn files(cluster: &Cluster<'_>) -> Vec<StageFile> {
@@ -27,12 +35,8 @@ fn of_ray(cluster: &Cluster<'_>) -> Vec<Value> {
     let mut entries = Vec::new();
     for host in cluster.request.hosts {
         for node in cluster.request.nodes.iter().filter(|node| node.host == host.key) {
-            let (name, own) = if cluster.bridge {
-                (node.key.to_string(), [METRICS, AUTOSCALER_METRICS, DASHBOARD_METRICS])
-            } else {
-                let own = cluster.node_ports(host, node);
-                (host.address.clone(), [own.metrics(), own.autoscaler_metrics(), own.dashboard_metrics()])
-            };
+            let name = if cluster.bridge { node.key.as_str() } else { &host.address };
+            let own = ports(cluster, host, node);
             let own = if node.role == NodeRole::Head { &own[..] } else { &own[..1] };
             let targets: Vec<String> = own.iter().map(|port| format!("{name}:{port}")).collect();
             entries.push(json!({"targets": targets, "labels": {"node": node.key.display_name()}}));

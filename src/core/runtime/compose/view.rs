@@ -138,7 +138,7 @@ impl<'a> Cluster<'a> {
             hostname: node.key.display_name(),
             image: image(&images.ray, images),
             command: self.command(host, node, own),
-            environment: pairs(self.environment(host, node, own)),
+            environment: pairs(self.environment(host, node)),
             shm_size: shared_memory(node.object_store_memory, loaders),
             cdi: Vec::new(),
             requested: Vec::new(),
@@ -226,7 +226,7 @@ impl<'a> Cluster<'a> {
             flag("address", self.at.gcs.clone());
         }
         if self.bridge {
-            flag("metrics-export-port", targets::METRICS.to_string());
+            flag("metrics-export-port", targets::ports(self, host, node)[0].to_string());
             flag("dashboard-agent-listen-port", AGENT.to_string());
         } else {
             flag("node-ip-address", host.address.clone());
@@ -251,18 +251,11 @@ impl<'a> Cluster<'a> {
         words
     }
 
-    fn environment(&self, host: &HostInput, node: &NodeSpec, own: NodePorts) -> Vec<(String, String)> {
+    fn environment(&self, host: &HostInput, node: &NodeSpec) -> Vec<(String, String)> {
         let mut environment: Vec<(&str, String)> =
             vec![("PYTHONUNBUFFERED", "1".to_owned()), ("RAY_USAGE_STATS_ENABLED", "0".to_owned()), data_variable()];
         environment.extend(self.store_environment());
         if node.role == NodeRole::Head {
-            let (autoscaler, dashboard) = if self.bridge {
-                (targets::AUTOSCALER_METRICS, targets::DASHBOARD_METRICS)
-            } else {
-                (own.autoscaler_metrics(), own.dashboard_metrics())
-            };
-            environment.push(("AUTOSCALER_METRIC_PORT", autoscaler.to_string()));
-            environment.push(("DASHBOARD_METRIC_PORT", dashboard.to_string()));
             if self.has_prometheus {
                 environment.push(("RAY_PROMETHEUS_HOST", self.at.prometheus.clone()));
                 environment.push(("RAY_PROMETHEUS_NAME", "Prometheus".to_owned()));
@@ -277,10 +270,18 @@ impl<'a> Cluster<'a> {
         }
         let mut all: Vec<(String, String)> =
             environment.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        // The user's variables override those that only locate things, but not those that keep the cluster closed.
+        // The user's variables override those that only locate things, but not those that keep the cluster closed, nor
+        // the ports that Prometheus is given.
         all.retain(|(name, _)| !node.environment.contains_key(name));
         all.extend(node.environment.clone());
-        all.extend(token_environment().map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let mut fixed: Vec<(&str, String)> = token_environment().map(|(name, value)| (name, value.to_owned())).into();
+        if node.role == NodeRole::Head {
+            let [_, autoscaler, dashboard] = targets::ports(self, host, node);
+            fixed.push(("AUTOSCALER_METRIC_PORT", autoscaler.to_string()));
+            fixed.push(("DASHBOARD_METRIC_PORT", dashboard.to_string()));
+        }
+        all.retain(|(name, _)| fixed.iter().all(|(other, _)| name != other));
+        all.extend(fixed.into_iter().map(|(name, value)| (name.to_owned(), value)));
         all
     }
 

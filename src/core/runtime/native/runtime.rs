@@ -231,14 +231,17 @@ impl ProjectRuntime for NativeRuntime {
     }
 
     fn stop_script(&self, tag: &str, folders: &HostFolders) -> String {
-        format!("{}{MODULES}{STOP}if stop_project; then echo ::stopped; fi\n", header(tag, folders))
+        let header = header(tag, folders);
+        format!("{header}{MODULES}ends_cluster=1\n{STOP}if stop_project; then echo ::stopped; fi\n")
     }
 
     /// There are no data volumes. Ray's environment stays, as this user's clusters share it, unless `purge` is set.
     fn clean_script(&self, tag: &str, folders: &HostFolders, options: CleanOptions) -> String {
-        let purge = if options.purge { "1" } else { "" };
+        let [ends_cluster, purge] = [options.ends_cluster, options.purge].map(|is| if is { "1" } else { "" });
         let header = header(tag, folders);
-        format!("{header}{MODULES}purge={purge}\nblock={BLOCK}\ndashboard=\n{PORTS}{STOP}{CLEAN}clean\n")
+        format!(
+            "{header}{MODULES}ends_cluster={ends_cluster}\npurge={purge}\nblock={BLOCK}\ndashboard=\n{PORTS}{STOP}{CLEAN}clean\n"
+        )
     }
 
     fn logs_script(&self, tag: &str, folders: &HostFolders, request: &LogRequest) -> String {

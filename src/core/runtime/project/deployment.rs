@@ -194,9 +194,11 @@ pub struct Filling {
     pub wants: Vec<String>,
 }
 
-/// What `down` keeps on a host.
+/// How a host is cleaned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CleanOptions {
+    /// The whole cluster ends, so nodes need not drain; otherwise this host leaves a cluster that goes on.
+    pub ends_cluster: bool,
     /// Keep the data volumes and the data folder.
     pub keep_data: bool,
     /// Also remove what gpucl installed.

@@ -24,7 +24,7 @@ release_ports() {
 stop_project() {
     end_supervisor || return 1
     # Nodes need not finish what they run: nothing is left that could take it over.
-    { [ ! -d "$home/run" ] || : >"$home/run/.ending"; } 2>/dev/null
+    if [ -n "$ends_cluster" ] && [ -d "$home/run" ]; then : >"$home/run/.ending"; fi
     count=$(ours | wc -l)
     limit=
     { read -r limit <"$home/run/.grace"; } 2>/dev/null
