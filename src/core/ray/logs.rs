@@ -27,9 +27,9 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(50);
 /// One message has up to ten lines, and a progress bar may be one line of many megabytes.
 const MESSAGE_LIMIT: usize = 256 * 1024 * 1024;
 
-/// How often a followed job is asked whether it has ended: Ray closes the stream of its log only three seconds later
-/// (ray 2.60.0).
-const ENDED_EVERY: Duration = Duration::from_secs(1);
+/// How often a followed job is asked whether it has ended, at the beginning and later: Ray closes the stream of its log
+/// only three seconds after that (ray 2.60.0).
+const ENDED_EVERY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
 /// With a longer log, the stream's own end is awaited, in bytes: reading it all again would take longer.
 const SHORT_LOG: usize = 4 * 1024 * 1024;
 
@@ -275,20 +275,25 @@ impl Following<'_, '_> {
         }
         let mut seen = 0;
         let mut look = tokio::time::interval_at(Instant::now() + PING_EVERY / 3, PING_EVERY);
-        let mut ended = tokio::time::interval_at(Instant::now() + ENDED_EVERY, ENDED_EVERY);
-        ended.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let begun = Instant::now();
+        let mut asked = begun;
         loop {
+            let pause = (begun.elapsed() / 20).clamp(ENDED_EVERY.0, ENDED_EVERY.1);
             let piece = tokio::select! {
                 piece = tail.next() => {
                     let piece = piece?;
                     self.last_contact = Instant::now();
                     piece
                 }
-                _ = ended.tick(), if self.handed_over < SHORT_LOG => match self.if_ended().await {
-                    Ok(Some(followed)) => return Ok(Some(followed)),
-                    // The stream says what is wrong.
-                    Ok(None) | Err(_) => continue,
-                },
+                () = tokio::time::sleep_until(asked + pause), if self.handed_over < SHORT_LOG => {
+                    let followed = self.if_ended().await;
+                    asked = Instant::now();
+                    match followed {
+                        Ok(Some(followed)) => return Ok(Some(followed)),
+                        // The stream says what is wrong.
+                        Ok(None) | Err(_) => continue,
+                    }
+                }
                 // A job without any output may wait for resources: report each reason once.
                 _ = look.tick(), if self.handed_over == 0 => {
                     if self.report_waiting().await.is_break() {
