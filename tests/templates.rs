@@ -354,12 +354,11 @@ fn the_client_joins_while_containers_start_on_a_single_host_only() {
 fn scripts_are_valid_in_a_plain_shell() {
     let case = render("nvidia-two-gpus");
     let tag = &case.hosts[0].tag;
-    let scripts = [
-        case.deployments[0].checks.clone(),
-        inspect_script(tag),
-        stop_script(tag),
-        clean_script(tag, gpucl::runtime::compose::CleanOptions { ends_cluster: true, keep_data: true, purge: true }),
-    ];
+    let whole = gpucl::runtime::compose::CleanOptions { ends_cluster: true, keep_data: true, purge: true };
+    let of_host = gpucl::runtime::compose::CleanOptions { ends_cluster: false, ..whole };
+    assert!(stop_script(tag).contains("\nends_cluster=1\n") && clean_script(tag, whole).contains("\nends_cluster=1\n"));
+    assert!(clean_script(tag, of_host).contains("\nends_cluster=\n"), "the cluster goes on without this host");
+    let scripts = [case.deployments[0].checks.clone(), inspect_script(tag), stop_script(tag), clean_script(tag, whole)];
     let steps = case.deployments[0].stage.steps.iter().flat_map(|step| [Some(step.run.clone()), step.unless.clone()]);
     for script in scripts.into_iter().chain(steps.flatten()) {
         let folder = tempfile::tempdir().unwrap();

@@ -442,7 +442,7 @@ def prometheus(want):
     while True:
         status, body = request(f"{url}/api/v1/targets?state=active", headers)
         targets = ((as_json(body) or {}).get("data") or {}).get("activeTargets") or []
-        targets = [target for target in targets if (target.get("labels") or {}).get("node") not in want["stopped"]]
+        targets = [target for target in targets if (target.get("labels") or {}).get("gpucl_node") not in want["stopped"]]
         down = [target for target in targets if target.get("health") != "up"]
         of_ray = sum(1 for target in targets if target.get("scrapePool") == "ray")
         if status in (401, 403) or (targets and not down and of_ray >= want["ray_targets"]) or time.monotonic() > end:

@@ -1,4 +1,4 @@
-"""Starts one Ray node in its container and never returns: it executes the command after `--`.
+"""Runs one Ray node in its container: the command after `--`. It never returns.
 
     python3 start.py head -- ray start --head ...
     python3 start.py worker head:6379 -- ray start --address=head:6379 ...
@@ -10,7 +10,8 @@ What it does first, and why:
 * Head and workers start at the same time. A worker waits until the head answers; if the head refuses its token, it
   exits with an error. Ray itself would retry forever. While the head goes on starting, the worker imports Ray, and then
   waits for the head's own node.
-* A node ends at once when all of its cluster does, or its head: the file ENDING says so.
+* A worker that is asked to end while the file ENDING exists does so at once, without draining: its whole cluster ends,
+  or its head is replaced. A head always does.
 * Ray starts its worker processes with `worker.py`, which adds the secrets of their job: so `ray` is run from here, with
   the path of that script.
 
@@ -22,12 +23,17 @@ import socket
 import sys
 import time
 
+# Python leaves it out where PYTHONSAFEPATH is set.
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from lifecycle import drain_unless, wait_for_head_node
+
 TOKEN = os.environ.get("RAY_AUTH_TOKEN_PATH", "/run/gpucl/secrets/ray_token")
 HEADERS = "/run/gpucl/secrets/prometheus_headers"
 CHECK = "/ray.rpc.NodeInfoGcsService/CheckAlive"
 # What starts Ray's worker processes.
 WORKER = "/opt/gpucl/worker.py"
-# This file exists while all containers of the project are asked to end.
+# This file exists while workers are asked to end because all of the cluster does, or its head.
 ENDING = "/opt/gpucl/.ending"
 # The exit code of a node whose token the head refuses.
 REFUSED = 77
@@ -99,8 +105,6 @@ def run_ray(arguments, head=None):
         constants.SETUP_WORKER_FILENAME = WORKER
     else:
         say("this Ray starts its processes in another way: secrets of jobs do not reach them")
-    from lifecycle import drain_unless, wait_for_head_node
-
     drain_unless(ENDING if head else None)
     if head:
         if not wait_for_head_node(head, HEAD_NODE_LIMIT):

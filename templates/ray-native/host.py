@@ -287,8 +287,10 @@ def supervise(home):
         if name not in wanted | {"supervisor"}:
             os.remove(path)
     kept = {node.launch["key"] for node in nodes if node.take_over()}
+    ending = f"{home}/run/.ending"
     if any(node.is_head and node.launch["key"] not in kept for node in nodes):
-        # The workers belong to the old head's cluster, which is gone.
+        # The workers belong to the old head's cluster, which is gone: they need not drain.
+        open(ending, "w", encoding="utf-8").close()
         kept = {node.launch["key"] for node in nodes if node.launch["key"] in kept and node.launch["role"] == "service"}
     new = [node for node in nodes if node.launch["key"] not in kept]
     # Nodes that are no longer wanted, or outdated, end before others take their ports.
@@ -299,6 +301,8 @@ def supervise(home):
         end_rest(home, tag.rpartition("-")[2], tag)
     for node in new:
         node.end_rest()
+    if os.path.exists(ending):
+        os.remove(ending)
     give_up_ports(links(host["links"]), host["tag"], {node.launch["tag"] for node in nodes})
     for node in new:
         node.put_log_away()

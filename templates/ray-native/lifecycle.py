@@ -1,4 +1,4 @@
-"""What a node does otherwise than Ray when it starts and when it ends. Needs Ray, which is imported when it is used."""
+"""Where a node starts and ends differently from plain Ray. Needs Ray, which is imported when it is used."""
 
 import os
 import time
@@ -21,6 +21,8 @@ def wait_for_head_node(address, seconds):
         try:
             if any(node.is_head_node for node in client.get_all_node_info(timeout=5).values()):
                 return True
+        except (AttributeError, TypeError):
+            return True
         except Exception:  # it may refuse while it starts
             pass
         time.sleep(0.1)

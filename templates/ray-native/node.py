@@ -12,7 +12,8 @@ All other arguments are those of `ray`. What this adds, and why:
   only, so that a worker may join and uses the loopback as its address.
 * Ray starts its worker processes with `worker.py`, which adds the secrets of their job.
 * Ray starts the node's agent through `agent.py`, so that it finds the logs of the jobs on its own node.
-* A node ends at once when all of its cluster does, or its head: `run/.ending` beside this file says so.
+* A worker that is asked to end while `run/.ending` exists beside this file does so at once, without draining: its whole
+  cluster ends, or its head is replaced. A head always does.
 * Head and workers start at the same time: a worker imports Ray first, which takes seconds, and then waits until the
   head's port accepts connections. The head may be on another machine that is ready much later.
 

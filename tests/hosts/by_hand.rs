@@ -2,7 +2,7 @@
 
 use super::spec::{env, gpucl, spec};
 use super::testbed::TestHost;
-use crate::scenario::by_hand::check_drill;
+use crate::scenario::by_hand::{DRAINS, check_drill};
 use crate::support::{turn, until};
 
 #[test]
@@ -13,8 +13,9 @@ fn workers_are_stopped_started_and_killed_by_hand() {
     let env = env();
     env.write("cluster.yaml", &spec("byhand", &[&host], "services: {jupyter: false, grafana: false}\n"));
     gpucl(&env, &["up"]).exits(0);
+    let name = |of: &str| host.sh(&format!("docker ps -a --format '{{{{.Names}}}}' --filter label=gpucl.key={of}"));
     let state = |of: &str| {
-        let name = host.sh(&format!("docker ps -a --format '{{{{.Names}}}}' --filter label=gpucl.key={of}"));
+        let name = name(of);
         host.sh(&format!("docker inspect -f '{{{{.State.Status}}}} {{{{.State.StartedAt}}}}' {}", name.trim()))
     };
     let others = || (state("head"), state("worker0"));
@@ -22,6 +23,7 @@ fn workers_are_stopped_started_and_killed_by_hand() {
 
     gpucl(&env, &["worker", "stop", "worker-1"]).exits(0).prints("worker-1 is stopped");
     assert!(state("worker1").starts_with("exited"), "{}", state("worker1"));
+    assert!(host.sh(&format!("docker logs {} 2>&1", name("worker1").trim())).contains(DRAINS));
     gpucl(&env, &["status"]).exits(0).prints("byhand: partly").prints("stopped by hand");
     let checks = gpucl(&env, &["verify"]).exits(0).says("worker-1   stopped by hand, and left out");
     assert!(!checks.stderr.contains("FAILED"), "{}", checks.stderr);
@@ -43,5 +45,19 @@ fn workers_are_stopped_started_and_killed_by_hand() {
         let now = state("worker1");
         (now.starts_with("running") && now != earlier).then_some(())
     });
+    gpucl(&env, &["worker", "start", "worker-1"]).exits(0);
+
+    // A task without an end: nodes that drained would wait for it. The logs go with the containers.
+    let task = "import ray, time\nray.init()\nray.get(ray.remote(lambda: time.sleep(600)).remote())";
+    gpucl(&env, &["job", "submit", "--no-wait", "--id", "endless", "--", "python", "-c", task]).exits(0);
+    until("the task to run", 60, || gpucl(&env, &["job", "list"]).exits(0).stdout.contains("1 CPU").then_some(()));
+    for node in ["head", "worker0", "worker1"] {
+        host.sh(&format!(
+            "setsid docker logs -f --tail 0 {} >/var/tmp/{node}.log 2>&1 </dev/null &",
+            name(node).trim()
+        ));
+    }
+    gpucl(&env, &["stop"]).exits(0);
+    assert_eq!(host.sh(&format!("cat /var/tmp/*.log | grep -c '{DRAINS}' || :")).trim(), "0");
     gpucl(&env, &["down", "--yes"]).exits(0).prints("nothing of byhand is left");
 }

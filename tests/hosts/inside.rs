@@ -36,7 +36,7 @@ while time.monotonic() < end and not caught:
     for folder in glob.glob("/proc/[0-9]*"):
         try:
             line = open(f"{folder}/cmdline", "rb").read().split(b"\0")
-            if b"/opt/gpucl/probe.py" not in line or b"health" in line:
+            if b"/opt/gpucl/probe.py" not in line:
                 continue
             pid = int(folder[6:])
             os.kill(pid, signal.SIGSTOP)

@@ -152,7 +152,7 @@ fn up_starts_what_was_stopped_by_hand(env: &TestEnv) {
 }
 
 /// What Ray prints when a node that is asked to end first finishes what it runs, so that others can take over.
-const DRAINS: &str = "received SIGTERM. Draining";
+pub(crate) const DRAINS: &str = "received SIGTERM. Draining";
 
 fn only_a_worker_that_leaves_a_cluster_drains(env: &TestEnv) {
     let drained = |node: &str| env.run(&["logs", node]).exits(0).stdout.matches(DRAINS).count();

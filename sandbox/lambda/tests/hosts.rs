@@ -11,11 +11,19 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Fake hosts that record the calls; `bad` fails to boot, `slow` takes a while, `stays` cannot be ended.
 #[derive(Debug, Default)]
-struct Made(Mutex<Vec<String>>, Mutex<Vec<String>>);
+struct Made {
+    /// The boots that have ended well, and the ends.
+    calls: Mutex<Vec<String>>,
+    /// The names of the hosts whose boot has begun.
+    begun: Mutex<Vec<String>>,
+    /// The ids of hosts that cannot be ended.
+    stay: Mutex<Vec<String>>,
+}
 
 #[async_trait]
 impl Hosts for Made {
     async fn boot(&self, instance: &Boot) -> Result<SocketAddr> {
+        self.begun.lock().unwrap().push(instance.hostname.clone());
         if instance.hostname.starts_with("bad") {
             return Err(Error::new(ErrorKind::Internal, "boot it"));
         }
@@ -23,18 +31,18 @@ impl Hosts for Made {
         if instance.hostname == "slow" {
             tokio::time::sleep(Duration::from_millis(400)).await;
         }
-        self.0.lock().unwrap().push(format!("boot {} {:?}", instance.hostname, instance.user_data));
+        self.calls.lock().unwrap().push(format!("boot {} {:?}", instance.hostname, instance.user_data));
         if instance.hostname == "stays" {
-            self.1.lock().unwrap().push(instance.id.clone());
+            self.stay.lock().unwrap().push(instance.id.clone());
         }
         Ok("127.0.0.9:2222".parse().unwrap())
     }
 
     async fn end(&self, id: &str) -> Result<()> {
-        if self.1.lock().unwrap().iter().any(|stays| stays == id) {
+        if self.stay.lock().unwrap().iter().any(|stays| stays == id) {
             return Err(Error::new(ErrorKind::Internal, "end it").because("it stays"));
         }
-        self.0.lock().unwrap().push(format!("end {id}"));
+        self.calls.lock().unwrap().push(format!("end {id}"));
         Ok(())
     }
 }
@@ -59,24 +67,28 @@ async fn hosts_start_and_end_with_their_instances() {
     assert_eq!(cloud.get(&format!("/instances/{id}")).await["ip"], json!("127.0.0.9"));
     let bad = id_of(&cloud.launch(json!({"hostname": "bad"})).await);
     until(&cloud, &bad, "unhealthy").await;
-    assert_eq!(*made.0.lock().unwrap(), ["boot host1 Some(\"#cloud-config\")"]);
+    assert_eq!(*made.calls.lock().unwrap(), ["boot host1 Some(\"#cloud-config\")"]);
     cloud.terminate(&id).await;
     for _ in 0..200 {
-        if made.0.lock().unwrap().len() > 1 {
+        if made.calls.lock().unwrap().len() > 1 {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(made.0.lock().unwrap()[1], format!("end {id}"));
+    assert_eq!(made.calls.lock().unwrap()[1], format!("end {id}"));
     let last = cloud.launched().await;
     until(&cloud, &last, "active").await;
     // A host that comes up while the stand-in shuts down is ended too.
     let slow = id_of(&cloud.launch(json!({"hostname": "slow"})).await);
-    until(&cloud, &slow, "booting").await;
-    tokio::time::sleep(Duration::from_millis(80)).await;
+    for _ in 0..200 {
+        if made.begun.lock().unwrap().last().is_some_and(|name| name == "slow") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     cloud.sandbox.check().unwrap();
     cloud.sandbox.shutdown().await.unwrap();
-    let seen = made.0.lock().unwrap().clone();
+    let seen = made.calls.lock().unwrap().clone();
     assert!(seen.contains(&format!("end {last}")), "{seen:?}");
     assert_eq!(seen[seen.len() - 3..].iter().filter(|line| line.starts_with("boot slow")).count(), 1, "{seen:?}");
     assert!(seen.last() == Some(&format!("end {slow}")) || seen[seen.len() - 2] == format!("end {slow}"), "{seen:?}");

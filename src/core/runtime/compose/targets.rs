@@ -39,7 +39,7 @@ fn of_ray(cluster: &Cluster<'_>) -> Vec<Value> {
             let own = ports(cluster, host, node);
             let own = if node.role == NodeRole::Head { &own[..] } else { &own[..1] };
             let targets: Vec<String> = own.iter().map(|port| format!("{name}:{port}")).collect();
-            entries.push(json!({"targets": targets, "labels": {"node": node.key.display_name()}}));
+            entries.push(json!({"targets": targets, "labels": {"gpucl_node": node.key.display_name()}}));
         }
     }
     entries

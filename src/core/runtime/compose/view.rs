@@ -270,8 +270,7 @@ impl<'a> Cluster<'a> {
         }
         let mut all: Vec<(String, String)> =
             environment.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        // The user's variables override those that only locate things, but not those that keep the cluster closed, nor
-        // the ports that Prometheus is given.
+        // The user's variables override those that only locate things. A spec cannot have those that are fixed.
         all.retain(|(name, _)| !node.environment.contains_key(name));
         all.extend(node.environment.clone());
         let mut fixed: Vec<(&str, String)> = token_environment().map(|(name, value)| (name, value.to_owned())).into();
@@ -280,7 +279,6 @@ impl<'a> Cluster<'a> {
             fixed.push(("AUTOSCALER_METRIC_PORT", autoscaler.to_string()));
             fixed.push(("DASHBOARD_METRIC_PORT", dashboard.to_string()));
         }
-        all.retain(|(name, _)| fixed.iter().all(|(other, _)| name != other));
         all.extend(fixed.into_iter().map(|(name, value)| (name.to_owned(), value)));
         all
     }

@@ -17,7 +17,12 @@ if [ -n "$bridge" ] && interface=$(docker network inspect -f '{{index .Options "
     # shellcheck disable=SC2086
     docker compose --progress plain -p "$project" $files down
 fi
-rm -f lib/.ending
+# Where compose replaces the head, workers need not drain: nothing is left that could take over what they run.
+if [ -n "$head" ] && was=$(docker inspect -f '{{index .Config.Labels "com.docker.compose.config-hash"}}' "$head" 2>/dev/null); then
+    # shellcheck disable=SC2086
+    case $(docker compose -p "$project" $files config --hash head) in *" $was") ;; *) touch lib/.ending ;; esac
+fi
 # shellcheck disable=SC2086
 docker compose --progress plain -p "$project" $files up -d --remove-orphans --quiet-pull
+rm -f lib/.ending
 printf '%s\n' "$config" >compose/applied

@@ -5,7 +5,7 @@ stop_project() {
     ids=$(docker ps -aq --filter "$of") || return 1
     if [ -n "$ids" ]; then
         # Nodes need not finish what they run: nothing is left that could take it over.
-        if [ -n "$ends_cluster" ] && [ -d "$home/lib" ]; then : >"$home/lib/.ending"; fi
+        if [ -n "$ends_cluster" ] && [ -d "$home/lib" ]; then touch "$home/lib/.ending" || :; fi
         # shellcheck disable=SC2086
         docker stop -t 10 $ids >/dev/null 2>&1
         for name in $(docker ps -a --format '{{.Names}}' --filter "$of"); do

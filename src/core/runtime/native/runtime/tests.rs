@@ -395,6 +395,8 @@ fn nodes_checks_and_every_other_program_run_with_the_modules() {
         NativeRuntime.clean_script("gpucl-dcba4321-s-host0", &folders, CleanOptions::default()),
     ];
     assert!(scripts.iter().all(|script| script.contains(MODULES)));
+    // What is stopped ends whole; by default, a host that is cleaned leaves a cluster that goes on.
+    assert!(scripts[1].contains("\nends_cluster=1\n") && scripts[2].contains("\nends_cluster=\n"));
 }
 
 #[test]

@@ -24,7 +24,7 @@ release_ports() {
 stop_project() {
     end_supervisor || return 1
     # Nodes need not finish what they run: nothing is left that could take it over.
-    if [ -n "$ends_cluster" ] && [ -d "$home/run" ]; then : >"$home/run/.ending"; fi
+    if [ -n "$ends_cluster" ] && [ -d "$home/run" ]; then touch "$home/run/.ending" || :; fi
     count=$(ours | wc -l)
     limit=
     { read -r limit <"$home/run/.grace"; } 2>/dev/null
