@@ -135,9 +135,10 @@ pub(crate) fn check_drill(drill: &Value) {
     assert!(seconds("detected_s") <= seconds("rescheduled_s"), "{drill}");
     assert!(seconds("rescheduled_s") <= seconds("resumed_s") && seconds("rescheduled_s") > 0.5, "{drill}");
     assert!(seconds("resumed_s") <= seconds("ended_s") && seconds("back_s") > 0.5, "{drill}");
-    // It is killed six steps after its third checkpoint; of the last one, Ray may not have taken note.
+    // It is killed six steps after its third checkpoint. Of the last one, Ray may not have taken note; on a busy machine,
+    // the next one is there before the kill, and no step is lost.
     assert!(drill["checkpoint"].as_u64().unwrap() >= 2, "{drill}");
-    assert!((1..=20).contains(&drill["steps_lost"].as_u64().unwrap()), "{drill}");
+    assert!(drill["steps_lost"].as_u64().unwrap() <= 20, "{drill}");
     assert_eq!(drill["result"], "SUCCEEDED");
 }
 
