@@ -1,14 +1,16 @@
 //! Runs a program with data for its input and from its output: what a sync is made of.
 
 use async_trait::async_trait;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc::{Receiver, Sender};
 
 use super::host::{Channel, SshHost};
 use super::path::HostPath;
-use super::transfer::last_of;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{ExecEnd, Host as _};
+
+/// How many bytes of a program's stderr are kept: its end.
+const SAID: usize = 16 * 1024;
 
 /// How a program ended, and the end of what it wrote to stderr.
 #[derive(Debug)]
@@ -100,4 +102,17 @@ impl Run for SshHost {
         };
         Ok(Ended { code: end, said })
     }
+}
+
+/// Reads everything and keeps the end of it.
+pub async fn last_of(from: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut said = Vec::new();
+    let mut buffer = vec![0_u8; 8 * 1024];
+    while let Ok(length @ 1..) = from.read(&mut buffer).await {
+        said.extend_from_slice(&buffer[..length]);
+        if said.len() > 2 * SAID {
+            said.drain(..said.len() - SAID);
+        }
+    }
+    String::from_utf8_lossy(&said).into_owned()
 }

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::path::HostPath;
 use super::place::{Place, move_to};
-use super::stream::{Ended, Run};
+use super::stream::{Ended, Run, last_of};
 use super::unpack::{LeftOut, Refusal, Room, unpack};
 use crate::error::{Doing as _, Error, ErrorKind, Result, Status};
 use crate::util::text::quoted;
@@ -31,8 +31,6 @@ pub struct Copied {
     pub left_out: LeftOut,
 }
 
-/// How many bytes of a program's stderr are kept: its end.
-const SAID: usize = 16 * 1024;
 /// How many pieces of a stream may wait to be unpacked.
 const PIECES: usize = 8;
 
@@ -242,19 +240,6 @@ fn refused(doing: String, why: String, name: &str) -> Error {
     let is_link = why.contains("it is a link that leads out of the copy");
     let error = Error::new(ErrorKind::Host, doing).because(why).because("nothing was written here");
     if is_link { error.hint(format!("copy the target of the link `{name}` instead")) } else { error }
-}
-
-/// Reads everything and keeps the end of it.
-pub async fn last_of(from: &mut (impl AsyncRead + Unpin)) -> String {
-    let mut said = Vec::new();
-    let mut buffer = vec![0_u8; 8 * 1024];
-    while let Ok(length @ 1..) = from.read(&mut buffer).await {
-        said.extend_from_slice(&buffer[..length]);
-        if said.len() > 2 * SAID {
-            said.drain(..said.len() - SAID);
-        }
-    }
-    String::from_utf8_lossy(&said).into_owned()
 }
 
 /// A blocking reader of the pieces of a stream.
