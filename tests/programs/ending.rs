@@ -107,6 +107,42 @@ async fn a_killed_program_is_distinguished_from_a_finished_one() {
     assert!(!runs_anywhere(&id), "a step of the killed program still runs");
 }
 
+/// All steps have one process group, apart from the program's own.
+#[tokio::test]
+async fn a_step_that_kills_its_process_group_fails_by_its_name() {
+    let home = Home::new();
+    let steps =
+        vec![step("first", ":"), step("group", "echo about to; trap 'kill 0' EXIT"), step("never", "touch never")];
+    let error = run(&home.host(), &stage(steps)).await.unwrap_err();
+    assert_eq!((error.kind(), error.doing()), (ErrorKind::Host, "prepare here: step `group`"));
+    assert_eq!(error.causes(), ["about to"]);
+    assert!(!home.path().join("never").exists());
+    assert!(!runs_anywhere(&running_program(&home).0));
+}
+
+#[tokio::test]
+async fn no_step_begins_once_the_program_is_gone() {
+    let home = Home::new();
+    let steps = vec![step("work", "touch begun; sleep 1; touch done"), step("never", "touch never")];
+    let kill = async {
+        while !home.path().join("begun").exists() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let (id, pid) = running_program(&home);
+        kill_process(pid, Signal::KILL).unwrap();
+        id
+    };
+    let (host, stage) = (home.host(), stage(steps));
+    let (killed, id) = tokio::join!(run(&host, &stage), kill);
+    assert!(killed.unwrap_err().to_string().contains("disappeared without a result"));
+    let begun = Instant::now();
+    while runs_anywhere(&id) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the steps go on");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(home.path().join("done").exists() && !home.path().join("never").exists());
+}
+
 #[tokio::test]
 async fn cancelling_leaves_the_program_and_ending_it_ends_all() {
     let home = Home::new();

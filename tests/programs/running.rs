@@ -257,6 +257,6 @@ async fn no_stage_variable_appears_in_a_process_argument() {
             == Some(true)
     );
     let seen = home.read("seen");
-    assert!(seen.matches("timeout").count() >= 3, "{seen}");
+    assert!(seen.contains("/steps.sh") && seen.matches("timeout").count() >= 2, "{seen}");
     assert!(!seen.contains("planted") && !seen.contains("cmdline"), "{seen}");
 }

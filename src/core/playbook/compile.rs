@@ -15,6 +15,7 @@ const COMMON: &str = include_str!("shell/common.sh");
 const FACTS: &str = include_str!("shell/facts.sh");
 const EXEC: &str = include_str!("shell/exec.sh");
 const DETACHED: &str = include_str!("shell/detached.sh");
+const STEPS: &str = include_str!("shell/steps.sh");
 const STEP: &str = include_str!("shell/step.sh");
 const END: &str = include_str!("shell/end.sh");
 const INSPECT: &str = include_str!("shell/inspect.sh");
@@ -192,7 +193,10 @@ fn deliver(text: &mut String, place: &Place, stage: &Stage, ids: &Ids) {
     let mut put = |name: String, script: &str| {
         let _ = writeln!(text, "printf '%s' {} >\"$dir\"/{name} || return 1", quote(script));
     };
-    put("run.sh".to_owned(), &detached_program(place, stage, ids));
+    put("common.sh".to_owned(), &detached_header(place, stage, ids));
+    let common = format!(". {}\n", quote_path(&format!("{folder}/common.sh")));
+    put("run.sh".to_owned(), &format!("{common}{}", detached_program(place, stage)));
+    put("steps.sh".to_owned(), &format!("{common}{}", steps_program(place, stage)));
     put("step.sh".to_owned(), &preamble(place, stage, &format!("{folder}/values")));
     for (number, step) in (1_usize..).zip(&stage.steps) {
         let mut script = format!(". {}\n", quote_path(&format!("{folder}/step.sh")));
@@ -277,23 +281,35 @@ fn end_of(text: &str) -> String {
     end
 }
 
-/// The text of the detached program.
-fn detached_program(place: &Place, stage: &Stage, ids: &Ids) -> String {
+/// What the detached program and the one that runs its steps share.
+fn detached_header(place: &Place, stage: &Stage, ids: &Ids) -> String {
     let mut text = header(place, &stage.name, &ids.program_nonce);
     assign(&mut text, "digest", &stage.digest());
     assign(&mut text, "id", &ids.program);
     assign_path(&mut text, "dir", &folder(&place.home, stage));
+    place.add(&mut text, COMMON);
+    text
+}
+
+/// The text of the detached program.
+fn detached_program(place: &Place, stage: &Stage) -> String {
+    let mut text = String::new();
     assign(&mut text, "limit", &seconds(stage.timeout).to_string());
     let finally: Vec<String> =
         (1_usize..).zip(&stage.steps).filter(|(_, step)| step.finally).map(|(number, _)| number.to_string()).collect();
     assign(&mut text, "finally", &finally.join(" "));
-    place.add(&mut text, COMMON);
     place.add(&mut text, DETACHED);
-    text.push_str("begin\n");
+    text.push_str("begin\nrun_steps\ncomplete\n");
+    text
+}
+
+/// The text of the program that runs the steps.
+fn steps_program(place: &Place, stage: &Stage) -> String {
+    let mut text = String::new();
+    place.add(&mut text, STEPS);
     for (number, step) in (1..).zip(&stage.steps) {
         let _ = writeln!(text, "{}", call(number, step));
     }
-    text.push_str("complete\n");
     text
 }
 
@@ -355,7 +371,7 @@ mod tests {
             lines.lines().map(|line| format!("{}\n", line.trim_start())).collect::<String>()
         };
         let place = Place { home: "/x".to_owned(), lock: "/x/lock".to_owned(), reboots: false, is_shown: false };
-        for part in [COMMON, FACTS, EXEC, DETACHED, STEP, END, INSPECT] {
+        for part in [COMMON, FACTS, EXEC, DETACHED, STEPS, STEP, END, INSPECT] {
             let mut sent = String::new();
             place.add(&mut sent, part);
             assert!(sent.len() < part.len() && !sent.contains("\n#"), "{sent}");

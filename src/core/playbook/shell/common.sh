@@ -25,13 +25,14 @@ set_started() {
 # Sleeps a fraction of a second where `sleep` supports it, else a second.
 nap() { sleep "$1" 2>/dev/null || sleep 1; }
 
-# Ends every process started by a step of program $1, also one in its own session.
+# Ends every process with this in its environment, also one in a session of its own: GPUCL_PROGRAM=ID is a program's
+# steps and what runs them, GPUCL_STEP=ID its steps alone.
 sweep() {
     signal=TERM
     round=0
     while [ "$round" -lt 40 ]; do
         found=
-        for file in $(grep -l -s -F "GPUCL_PROGRAM=$1" /proc/[0-9]*/environ); do
+        for file in $(grep -l -s -F "$1" /proc/[0-9]*/environ); do
             found=1
             pid=${file#/proc/}
             kill -s "$signal" "${pid%/environ}" 2>/dev/null

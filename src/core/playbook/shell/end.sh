@@ -8,7 +8,7 @@ main() {
             kill -s KILL "$c_pid"
             say ended "$c_stage"
         fi
-        sweep "$c_id"
+        sweep "GPUCL_PROGRAM=$c_id"
         printf 'ended\n' >"$c_dir/result.new"
         mv -f "$c_dir/result.new" "$c_dir/result"
     fi

@@ -88,7 +88,7 @@ end_leftover() {
     read_current || return 0
     [ "$c_boot" = "$boot" ] || return 0
     [ ! -e "$c_dir/result" ] || return 0
-    sweep "$c_id" || trouble "a step of the killed program of stage $c_stage cannot be ended"
+    sweep "GPUCL_PROGRAM=$c_id" || trouble "a step of the killed program of stage $c_stage cannot be ended"
 }
 
 say_values() {

@@ -30,7 +30,7 @@ fi
         esac
     done
     # The supervisor is not part of the program that starts it.
-    unset GPUCL_PROGRAM GPUCL_EXEC
+    unset GPUCL_PROGRAM GPUCL_STEP GPUCL_EXEC
     GPUCL_HOST=$tag
     GPUCL_TAG=$tag
     export GPUCL_HOST GPUCL_TAG
