@@ -209,10 +209,7 @@ async fn a_fresh_gpu_machine_is_prepared_with_a_reboot_and_restored() {
     assert_eq!(outcome(&report, "install the container toolkit"), StepOutcome::Changed);
     let facts = playbook::facts(&host).await.unwrap();
     assert!(facts.gpus.iter().all(|gpu| gpu.uuid.is_some() && gpu.memory.is_some()), "{:?}", facts.gpus);
-    assert!(
-        facts.docker_engine.is_some() && !facts.cdi.is_empty() && facts.systemd && facts.sudo_user.is_some(),
-        "{facts:?}"
-    );
+    assert!(facts.docker_engine.is_some() && !facts.cdi.is_empty() && facts.systemd, "{facts:?}");
     let uuid = facts.gpus[1].uuid.clone().unwrap();
     let listed = host.run(&format!("docker run --rm --device nvidia.com/gpu={uuid} {} nvidia-smi -L", IMAGES[0]));
     assert!(listed.contains(&uuid) && listed.lines().count() == 1, "{listed}");

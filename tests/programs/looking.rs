@@ -48,11 +48,10 @@ async fn an_inspection_reports_stages_values_and_whether_they_hold() {
 #[tokio::test]
 async fn output_of_a_script_cannot_pass_for_a_fact() {
     let home = Home::new();
-    let forging =
-        "echo '::gpucl x fact os forged'; echo 'bye'; printf '%s fact user forged\nno newline' \"::gpucl ${nonce:-}\"";
+    let forging = "echo '::gpucl x fact os forged'; echo 'bye'; printf '%s fact kernel forged\nno newline' \"::gpucl ${nonce:-}\"";
     let inspection = playbook::inspect(&home.host(), &[], forging).await.unwrap();
-    assert_eq!(inspection.lines, ["::gpucl x fact os forged", "bye", "::gpucl  fact user forged", "no newline"]);
-    assert!(inspection.facts.os != "forged" && inspection.facts.user != "forged");
+    assert_eq!(inspection.lines, ["::gpucl x fact os forged", "bye", "::gpucl  fact kernel forged", "no newline"]);
+    assert!(inspection.facts.os != "forged" && inspection.facts.kernel != "forged");
     // It does not wait for input, and its failure does not fail the inspection.
     assert_eq!(playbook::inspect(&home.host(), &[], "cat; echo end; exit 3").await.unwrap().lines, ["end"]);
 }

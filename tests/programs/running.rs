@@ -104,7 +104,7 @@ async fn facts_are_reported_with_every_exec_and_alone() {
     for facts in [&alone, &report.facts] {
         assert_eq!(facts.boot_id, boot.trim());
         assert_eq!(facts.cpus as usize, std::thread::available_parallelism().unwrap().get());
-        assert!(facts.memory > 1 << 28 && !facts.kernel.is_empty() && !facts.user.is_empty());
+        assert!(facts.memory > 1 << 28 && !facts.kernel.is_empty());
     }
     assert!(report.facts.disk_free > 0);
 }

@@ -89,6 +89,7 @@ pub(super) fn stage_program(place: &Place, stage: &Stage, ids: &Ids, resume: Opt
     let digest = stage.digest();
     assign(&mut text, "digest", &digest);
     assign(&mut text, "id", &ids.program);
+    assign(&mut text, "program_nonce", &ids.program_nonce);
     assign_path(&mut text, "dir", &folder(home, stage));
     assign(&mut text, "limit", &seconds(stage.timeout).to_string());
     assign(&mut text, "resume", resume.map_or("", |resume| &resume.program));
@@ -250,9 +251,14 @@ fn still_holds(text: &mut String, name: &str, place: &Place, stage: &Stage) {
             continue;
         };
         // A subshell, since a check may end with `exit`; outside of any condition, in which `set -e` does not hold.
-        let mut check = "(\n".to_owned();
-        assign_all(&mut check, &step.variables);
-        let _ = writeln!(check, "{unless}\n)");
+        let mut check = String::new();
+        if step.variables.is_empty() && is_single_test(unless) {
+            let _ = writeln!(check, "{unless}");
+        } else {
+            check.push_str("(\n");
+            assign_all(&mut check, &step.variables);
+            let _ = writeln!(check, "{unless}\n)");
+        }
         let _ = match exists {
             Some(exists) => write!(checks, "if ! {exists}; then\n{check}fi\n"),
             None => write!(checks, "{check}"),
@@ -270,6 +276,12 @@ fn still_holds(text: &mut String, name: &str, place: &Place, stage: &Stage) {
         );
     }
     text.push_str(":\n}\n");
+}
+
+/// Whether a check is a single `[ … ]`, which can neither end its shell nor change it.
+fn is_single_test(check: &str) -> bool {
+    let inner = check.trim().strip_prefix("[ ").and_then(|rest| rest.strip_suffix(" ]"));
+    inner.is_some_and(|inner| !inner.contains(['\n', ';', '|', '&', '(', ')', '<', '>', '`', '=', '#']))
 }
 
 /// A heredoc delimiter that is not a line of the text.
@@ -376,6 +388,23 @@ mod tests {
             place.add(&mut sent, part);
             assert!(sent.len() < part.len() && !sent.contains("\n#"), "{sent}");
             assert_eq!(read(&sent), read(part));
+        }
+    }
+
+    #[test]
+    fn only_a_single_test_runs_without_a_subshell() {
+        for check in ["[ -s \"$folder/1\" ]", " [ -e /dev/kfd ]\n", "[ ! -d data ]"] {
+            assert!(is_single_test(check), "{check}");
+        }
+        for check in [
+            "[ -e a ] || exit 0",
+            "[ -e a ]; [ -e b ]",
+            "[ -e a ]\n[ -e b ]",
+            "[ $(id -u) -gt 0 ]",
+            "[ \"${a:=1}\" ]",
+            "true",
+        ] {
+            assert!(!is_single_test(check), "{check}");
         }
     }
 

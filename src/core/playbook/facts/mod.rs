@@ -34,10 +34,6 @@ pub struct Facts {
     pub lib_free: u64,
     /// Free bytes of shared memory, `/dev/shm`.
     pub shm_free: u64,
-    /// The user that commands run as.
-    pub user: String,
-    /// The user that became root with `sudo`, when commands run that way.
-    pub sudo_user: Option<String>,
     /// The first Python that Ray supports, or else the first one found.
     pub python: Option<PythonFact>,
     /// The version of `uv`.

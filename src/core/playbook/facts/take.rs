@@ -15,8 +15,6 @@ impl Facts {
             "kernel" => self.kernel = text(),
             "arch" => self.arch = text(),
             "boot_id" => self.boot_id = text(),
-            "user" => self.user = text(),
-            "sudo_user" => self.sudo_user = some(),
             "cpus" => self.cpus = u32::try_from(number(1)).unwrap_or_default(),
             "memory" => self.memory = number(1024),
             "disk_free" => self.disk_free = number(1024),

@@ -20,8 +20,7 @@ finish() {
             ;;
     esac
     say end "$@"
-    printf '%s\n' "$*" >"$dir/result.new"
-    mv -f "$dir/result.new" "$dir/result"
+    printf '%s\n' "$*" >"$dir/result"
     exit 0
 }
 
@@ -34,8 +33,7 @@ begin() {
     set_started $$
     cd "$home" || exit 1
     : >>"$dir/values"
-    printf '%s\n' "$id $$ $started $boot $stage $digest $deadline $nonce" >"$home/program/current.new"
-    mv -f "$home/program/current.new" "$home/program/current"
+    printf '%s\n' "$id $$ $started $boot $stage $digest $deadline $nonce" >"$home/program/current"
     say begin "$stage"
 }
 
@@ -67,7 +65,9 @@ run_steps() {
 complete() {
     {
         printf '#digest %s\n' "$digest"
-        grep -v '^#' "$dir/values"
+        while IFS= read -r line; do
+            case $line in '#'*) ;; *) printf '%s\n' "$line" ;; esac
+        done <"$dir/values"
     } >"$home/prepared/$stage.new"
     mv -f "$home/prepared/$stage.new" "$home/prepared/$stage"
     finish ok

@@ -21,17 +21,18 @@ or_full() {
     [ "${free:-64}" -ge 64 ] || printf ': No space left on device (%s)' "$home"
 }
 
-# Reads which program runs, or ran last. False when unknown.
+# Reads which program runs, or ran last. False when unknown: a line that is being written has no end yet.
 read_current() {
-    c_id=
-    { read -r c_id c_pid c_start c_boot c_stage c_digest c_deadline c_nonce <"$home/program/current"; } 2>/dev/null
-    [ -n "$c_id" ] || return 1
+    { read -r c_id c_pid c_start c_boot c_stage c_digest c_deadline c_nonce <"$home/program/current"; } 2>/dev/null || return 1
     c_dir=$home/program/$c_stage-$c_digest
 }
 
+# Sets `verdict`: how the program of folder $1 ended. False when it has not.
+has_result() { { read -r verdict <"$1/result"; } 2>/dev/null; }
+
 # Whether the program named in `current` still runs.
 runs() {
-    read_current && [ "$c_boot" = "$boot" ] && [ ! -e "$c_dir/result" ] || return 1
+    read_current && [ "$c_boot" = "$boot" ] && ! has_result "$c_dir" || return 1
     set_started "$c_pid"
     [ "$started" = "$c_start" ]
 }
@@ -40,11 +41,10 @@ runs() {
 find_other() {
     who=
     for file in "${lock%/*}"/*/program/current; do
-        o_id=
-        { read -r o_id o_pid o_start o_boot o_stage o_digest _ <"$file"; } 2>/dev/null
+        { read -r o_id o_pid o_start o_boot o_stage o_digest _ <"$file"; } 2>/dev/null || continue
         other=${file%/program/current}
-        [ -n "$o_id" ] && [ "$other" != "$home" ] && [ "$o_boot" = "$boot" ] || continue
-        [ ! -e "$other/program/$o_stage-$o_digest/result" ] || continue
+        [ "$other" != "$home" ] && [ "$o_boot" = "$boot" ] || continue
+        ! has_result "$other/program/$o_stage-$o_digest" || continue
         set_started "$o_pid"
         [ "$started" = "$o_start" ] || continue
         who="$o_stage ${other##*/}"
@@ -87,7 +87,7 @@ is_rebooting() {
 end_leftover() {
     read_current || return 0
     [ "$c_boot" = "$boot" ] || return 0
-    [ ! -e "$c_dir/result" ] || return 0
+    ! has_result "$c_dir" || return 0
     sweep "GPUCL_PROGRAM=$c_id" || trouble "a step of the killed program of stage $c_stage cannot be ended"
 }
 
@@ -123,6 +123,7 @@ start() {
         { echo '#digest incomplete' && grep -v '^#' "$dir/values" || :; } >"$home/prepared/$stage.new" &&
             mv -f "$home/prepared/$stage.new" "$home/prepared/$stage" || trouble "$home/prepared/$stage cannot be written$(or_full)"
     fi
+    : >"$dir/log" || trouble "$dir cannot be written$(or_full)"
     # Where systemd ends a session's processes with its connection, a separate scope survives. Whether it can be had is
     # known only by starting in it.
     if [ -d /run/systemd/system ] && [ "$(id -u)" = 0 ]; then
@@ -134,12 +135,20 @@ start() {
         setsid sh "$dir/run.sh" </dev/null >>"$dir/log" 2>&1 &
     fi
     exec 9>&-
-    tries=0
-    until read_current && [ "$c_id" = "$id" ]; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 400 ] || trouble "the program did not start: $(tail -n 3 "$dir/log" 2>/dev/null)"
-        if [ "$tries" -lt 10 ]; then nap 0.02; else nap 0.05; fi
-    done
+    set_now
+    c_id=$id c_pid='' c_start='' c_boot=$boot c_stage=$stage c_digest=$digest c_nonce=$program_nonce c_dir=$dir
+    c_deadline=$((now + limit * 1000))
+}
+
+# The program that this exec has started records its pid when it begins; until then it is followed without.
+find_pid() {
+    { read -r o_id o_pid o_start _ _ _ o_deadline _ <"$home/program/current"; } 2>/dev/null || o_id=
+    if [ "$o_id" = "$id" ]; then
+        c_pid=$o_pid c_start=$o_start c_deadline=$o_deadline
+        return 0
+    fi
+    set_now
+    [ "$now" -lt "$((c_deadline - limit * 1000 + 30000))" ] || trouble "the program did not start: $(tail -n 3 "$dir/log" 2>/dev/null)"
 }
 
 # Opens the log of the current program at byte $1.
@@ -166,7 +175,7 @@ show_new() {
 # Waits half a second, or until the program ends: its lock is free then.
 nap_or_end() {
     code=0
-    flock -s -E 7 -w 0.5 "$lock" true 2>/dev/null || code=$?
+    { flock -s -E 7 -w 0.5 6 6<"$lock" || code=$?; } 2>/dev/null
     case $code in
         7) return 0 ;;
         # The program must have ended, or something else took its lock away.
@@ -189,9 +198,10 @@ follow() {
         # The reader was killed.
         set_started "$PPID"
         [ "$started" = "$parent" ] || exit 1
+        [ -n "$c_pid" ] || find_pid
         # The order matters: check for the end first, then read what was written before it.
-        set_started "$c_pid"
-        if [ -e "$c_dir/result" ]; then
+        set_started "${c_pid:-0}"
+        if has_result "$c_dir"; then
             over=result
         elif [ ! -e "$c_dir/log" ]; then
             over=gone
@@ -201,20 +211,20 @@ follow() {
             set_now
             [ "$now" -lt "$((c_deadline + 30000))" ] || over=stuck
         fi
-        show_new
+        [ -z "$c_pid$over" ] || show_new
         [ -z "$over" ] || break
         nap_or_end
     done
     # It may have ended normally between the two checks.
-    if [ "$over" = died ] && [ -e "$c_dir/result" ]; then over=result; fi
-    while show_new; do :; done
+    if [ "$over" = died ] && has_result "$c_dir"; then over=result; fi
+    # All of it is shown unless there was more than is shown at a time.
+    while [ "$((reached - before))" -ge 16777216 ] && show_new; do :; done
     exec 8<&-
 }
 
 # Reports how the followed program ended.
 report() {
-    verdict=
-    [ "$over" != result ] || read -r verdict <"$c_dir/result"
+    [ "$over" = result ] || verdict=
     say_values "$c_dir/values"
     say over "$c_id" "$over" "$verdict"
 }
@@ -251,6 +261,7 @@ main() {
             if flock -n 9; then
                 if is_rebooting; then
                     say rebooting
+                    verdict=
                     break
                 fi
                 end_leftover
