@@ -26,11 +26,11 @@ set_started() {
 nap() { sleep "$1" 2>/dev/null || sleep 1; }
 
 # Ends every process with this in its environment, also one in a session of its own: GPUCL_PROGRAM=ID is a program's
-# steps and what runs them, GPUCL_STEP=ID its steps alone.
+# steps and what runs them, GPUCL_STEP=ID its steps alone. Between SIGTERM and SIGKILL they have $2 tenths of a second.
 sweep() {
     signal=TERM
     round=0
-    while [ "$round" -lt 40 ]; do
+    while [ "$round" -lt "$((${2:-15} + 25))" ]; do
         found=
         for file in $(grep -l -s -F "$1" /proc/[0-9]*/environ); do
             found=1
@@ -38,7 +38,7 @@ sweep() {
             kill -s "$signal" "${pid%/environ}" 2>/dev/null
         done
         [ -n "$found" ] || return 0
-        [ "$round" -lt 15 ] || signal=KILL
+        [ "$round" -lt "${2:-15}" ] || signal=KILL
         round=$((round + 1))
         nap 0.1
     done

@@ -46,8 +46,8 @@ run_steps() {
     { wait $! || code=$?; } 2>/dev/null
     [ "$code" -ne 0 ] || return 0
     set_now
-    # Nothing of a failed step may go on.
-    sweep "GPUCL_PROGRAM=$id"
+    # Nothing of a failed step may go on. `timeout` ends only the shell that runs the steps.
+    sweep "GPUCL_PROGRAM=$id" 50
     began=$now name='' verdict=''
     { read -r current began name <"$dir/at"; } 2>/dev/null
     { read -r verdict <"$dir/verdict"; } 2>/dev/null

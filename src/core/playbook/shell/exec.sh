@@ -172,10 +172,12 @@ show_new() {
     say at "$reached"
 }
 
-# Waits half a second, or until the program ends: its lock is free then.
+# Waits half a second, later a whole one, or until the program ends: its lock is free then.
 nap_or_end() {
+    looks=$((looks + 1))
+    if [ "$looks" -lt 6 ]; then pause=0.5; else pause=1; fi
     code=0
-    { flock -s -E 7 -w 0.5 6 6<"$lock" || code=$?; } 2>/dev/null
+    { flock -s -E 7 -w "$pause" 6 6<"$lock" || code=$?; } 2>/dev/null
     case $code in
         7) return 0 ;;
         # The program must have ended, or something else took its lock away.
@@ -188,6 +190,7 @@ nap_or_end() {
 follow() {
     over=
     is_free=
+    looks=0
     same=other
     [ "$c_stage-$c_digest" != "$stage-$digest" ] || same=same
     say log "$c_nonce" "$c_id" "$same" "$c_stage"
