@@ -120,10 +120,40 @@ async fn a_step_that_kills_its_process_group_fails_by_its_name() {
     assert!(!runs_anywhere(&running_program(&home).0));
 }
 
+/// As on a full disk, where the log may still have room in its last block.
 #[tokio::test]
-async fn no_step_begins_once_the_program_is_gone() {
+async fn a_failure_is_reported_though_its_result_cannot_be_written() {
     let home = Home::new();
-    let steps = vec![step("work", "touch begun; sleep 1; touch done"), step("never", "touch never")];
+    let full = step("fill", "echo 'No space left'; cd program/prepare-*; mkdir result verdict; exit 7");
+    let hint = Step { hint: Some("df -h".to_owned()), ..full };
+    let error = run(&home.host(), &stage(vec![hint])).await.unwrap_err();
+    assert_eq!((error.kind(), error.doing()), (ErrorKind::Host, "prepare here: step `fill`"));
+    assert!(error.causes()[0].starts_with("No space left\n"), "{error}");
+    assert_eq!(error.hints(), ["df -h"]);
+}
+
+#[tokio::test]
+async fn a_step_at_its_limit_has_time_to_clean_up() {
+    let home = Home::new();
+    let careful =
+        "trap 'echo asked >>said; sh -c \"sleep 1; echo cleaned >>said\"; exit 1' TERM; touch begun; sleep 30 & wait";
+    let mut stage = stage(vec![step("careful", careful)]);
+    stage.timeout = Duration::from_secs(1);
+    let error = run(&home.host(), &stage).await.unwrap_err();
+    assert!(error.to_string().contains("the stage's limit"), "{error}");
+    assert_eq!(home.read("said"), "asked\ncleaned\n");
+}
+
+#[tokio::test]
+async fn nothing_begins_once_the_program_is_gone() {
+    for work in ["echo try >>tries; touch begun; sleep 1", "echo try >>tries; touch begun; sleep 1; exit 3"] {
+        nothing_begins_after(work).await;
+    }
+}
+
+async fn nothing_begins_after(work: &str) {
+    let home = Home::new();
+    let steps = vec![Step { retry: 2, ..step("work", work) }, step("never", "touch never")];
     let kill = async {
         while !home.path().join("begun").exists() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -140,7 +170,8 @@ async fn no_step_begins_once_the_program_is_gone() {
         assert!(begun.elapsed() < Duration::from_secs(20), "the steps go on");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!(home.path().join("done").exists() && !home.path().join("never").exists());
+    assert_eq!(home.read("tries"), "try\n", "{work}");
+    assert!(!home.path().join("never").exists(), "{work}");
 }
 
 #[tokio::test]

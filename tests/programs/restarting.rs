@@ -10,8 +10,9 @@ use gpucl::error::{Error, ErrorKind, Result, Status};
 use gpucl::event::StepOutcome;
 use gpucl::host::{ExecEnd, Host, OnLine};
 use gpucl::playbook::{Stage, Step};
+use rustix::process::{Signal, kill_process};
 
-use super::support::{Home, ShellHost, outcomes, run, stage, step};
+use super::support::{Home, ShellHost, outcomes, run, running_program, runs_anywhere, stage, step};
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -116,6 +117,31 @@ async fn a_stage_continues_after_a_reboot() {
     assert_eq!(report.facts.boot_id, "boot-1");
     let again = run(&machine, &stage).await.unwrap();
     assert!(again.skipped_as_unchanged);
+    assert_eq!(machine.asked(), 1);
+}
+
+/// Only who reboots records it: a step whose program was killed is run again.
+#[tokio::test]
+async fn a_program_killed_before_its_reboot_does_not_count_as_one() {
+    let machine = Machine::new();
+    let mut stage = needs_reboot(&machine, "boot-1");
+    stage.steps[1].run = "[ ! -e begun ] || exit 0; touch begun; /bin/sleep 1".to_owned();
+    let kill = async {
+        while !machine.home.path().join("begun").exists() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let (id, pid) = running_program(&machine.home);
+        kill_process(pid, Signal::KILL).unwrap();
+        id
+    };
+    let (killed, id) = tokio::join!(run(&machine, &stage), kill);
+    assert!(killed.unwrap_err().to_string().contains("disappeared without a result"));
+    while runs_anywhere(&id) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(machine.asked(), 0);
+    let report = run(&machine, &stage).await.unwrap();
+    assert_eq!(outcomes(&report).last(), Some(&("use", StepOutcome::Changed)));
     assert_eq!(machine.asked(), 1);
 }
 

@@ -319,7 +319,11 @@ impl<'a> Follower<'a> {
             // A marked line has reported how.
             [_, "result", ..] => self.end.clone().unwrap_or(End::Failed { code: "1".to_owned() }),
             [_, "stuck", ..] => End::Stuck,
-            _ => End::Died,
+            // A full disk keeps the result from being written, not always the log.
+            _ => match self.end.take() {
+                Some(end @ (End::Failed { .. } | End::TimedOut { .. })) => end,
+                _ => End::Died,
+            },
         };
         let values = std::mem::take(&mut self.values);
         let Some(followed) = &self.followed else {

@@ -12,34 +12,44 @@ set_now() {
     now=$((now * 10))
 }
 
-# Sets `started`: when process $1 started; empty when it is gone. The pid alone may have been reused.
+# Sets `started`, when process $1 started, and its process `group`; empty when it is gone. The pid alone may have been
+# reused.
 set_started() {
-    started=
+    started='' group=''
     stat=
     { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 0
     # The name is in parentheses and may contain spaces: count the fields after it.
     set -- ${stat##*) }
-    case ${1:-} in Z | X | '') ;; *) started=${20:-} ;; esac
+    case ${1:-} in Z | X | '') ;; *) started=${20:-} group=$3 ;; esac
 }
 
 # Sleeps a fraction of a second where `sleep` supports it, else a second.
 nap() { sleep "$1" 2>/dev/null || sleep 1; }
 
 # Ends every process with this in its environment, also one in a session of its own: GPUCL_PROGRAM=ID is a program's
-# steps and what runs them, GPUCL_STEP=ID its steps alone. Between SIGTERM and SIGKILL they have $2 tenths of a second.
+# steps and what runs them, GPUCL_STEP=ID its steps alone. They get SIGTERM once, but for those of the process group $3,
+# which have had it, and SIGKILL after $2 tenths of a second.
 sweep() {
     signal=TERM
     round=0
     while [ "$round" -lt "$((${2:-15} + 25))" ]; do
         found=
-        for file in $(grep -l -s -F "$1" /proc/[0-9]*/environ); do
+        # Without -F: busybox' grep then reads on after the first of the variables.
+        for file in $(grep -l -s "$1" /proc/[0-9]*/environ); do
             found=1
             pid=${file#/proc/}
-            kill -s "$signal" "${pid%/environ}" 2>/dev/null
+            pid=${pid%/environ}
+            if [ "$signal" = TERM ]; then
+                # What handles SIGTERM, and starts something for it, is not disturbed.
+                [ "$round" -eq 0 ] || continue
+                set_started "$pid"
+                [ "${group:--}" != "${3:-}" ] || continue
+            fi
+            kill -s "$signal" "$pid" 2>/dev/null
         done
         [ -n "$found" ] || return 0
-        [ "$round" -lt "${2:-15}" ] || signal=KILL
         round=$((round + 1))
+        [ "$round" -lt "${2:-15}" ] || signal=KILL
         nap 0.1
     done
     return 1

@@ -1,6 +1,6 @@
 # The detached program of one stage: it holds the lock, has the steps run, and outlives the exec that started it.
 
-# Runs the `finally` steps of a failed stage, up to the current one.
+# Runs the `finally` steps of a failed stage that come after the current one.
 give_back() {
     for number in $finally; do
         [ "$number" -le "$current" ] || GPUCL_PROGRAM=$id timeout -k 5 60 sh "$dir/$number.sh" </dev/null >/dev/null 2>&1 9>&- ||
@@ -13,14 +13,17 @@ forget_reboots() { [ ! -e "$home/program/rebooted" ] || rm -f "$home/program/reb
 finish() {
     case $1 in
         ok) forget_reboots ;;
-        reboot) restart_machine ;;
+        reboot)
+            printf '%s %s %s\n' "$stage-$digest" "$2" "$boot" >>"$home/program/rebooted"
+            restart_machine
+            ;;
         failed | timeout)
             forget_reboots
             give_back
             ;;
     esac
     say end "$@"
-    printf '%s\n' "$*" >"$dir/result"
+    printf '%s\n' "$id $*" >"$dir/result"
     exit 0
 }
 
@@ -33,28 +36,33 @@ begin() {
     set_started $$
     cd "$home" || exit 1
     : >>"$dir/values"
-    printf '%s\n' "$id $$ $started $boot $stage $digest $deadline $nonce" >"$home/program/current"
+    printf '%s\n' "$id $$ $started $boot $stage $digest $deadline $nonce" >"$home/program/current" || exit 1
     say begin "$stage"
 }
 
-# Runs the steps for at most the stage's limit, in their own process group and without the lock. Returns when all
+# Runs the steps for at most the stage's limit, apart from this process group and without the lock. Returns when all
 # succeeded.
 run_steps() {
-    GPUCL_PROGRAM=$id timeout -k 5 "$limit" sh "$dir/steps.sh" </dev/null 9>&- &
+    GPUCL_PROGRAM=$id timeout -k 5 "$limit" sh "$dir/steps.sh" $$ "$started" "$deadline" </dev/null 9>&- &
+    runner=$!
     code=0
     # A shell prints `Killed` for its children; that is not the step's output.
-    { wait $! || code=$?; } 2>/dev/null
+    { wait "$runner" || code=$?; } 2>/dev/null
     [ "$code" -ne 0 ] || return 0
     set_now
-    # Nothing of a failed step may go on. `timeout` ends only the shell that runs the steps.
-    sweep "GPUCL_PROGRAM=$id" 50
-    began=$now name='' verdict=''
-    { read -r current began name <"$dir/at"; } 2>/dev/null
-    { read -r verdict <"$dir/verdict"; } 2>/dev/null
-    if [ -z "$verdict" ] && [ "$now" -ge "$deadline" ]; then
+    # At the limit `timeout` signals its process group, but waits only for the shell that runs the steps.
+    [ "$now" -ge "$deadline" ] || runner=
+    # Nothing of a failed step may go on.
+    sweep "GPUCL_PROGRAM=$id" 50 "$runner"
+    { read -r current began name <"$dir/at"; } 2>/dev/null || current=0 began=$now name=''
+    verdict=
+    if [ -e "$dir/verdict" ]; then
+        # The step's end is in the log already, even if the disk is too full for the verdict.
+        { read -r verdict <"$dir/verdict"; } 2>/dev/null || verdict="failed $current $code"
+    elif [ "$now" -ge "$deadline" ]; then
         say timeout "$current" "$((now - began))" "$limit" stage "$name"
         verdict="timeout $current"
-    elif [ -z "$verdict" ]; then
+    else
         say fail "$current" "$((now - began))" "$code" "$name"
         verdict="failed $current $code"
     fi

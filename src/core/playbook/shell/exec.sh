@@ -27,12 +27,16 @@ read_current() {
     c_dir=$home/program/$c_stage-$c_digest
 }
 
-# Sets `verdict`: how the program of folder $1 ended. False when it has not.
-has_result() { { read -r verdict <"$1/result"; } 2>/dev/null; }
+# Sets `verdict`: how the program $2 in the folder $1 ended. False when it has not: the folder may be another's by now.
+has_result() {
+    { read -r ended verdict <"$1/result"; } 2>/dev/null && [ "$ended" = "$2" ] && return 0
+    verdict=
+    return 1
+}
 
 # Whether the program named in `current` still runs.
 runs() {
-    read_current && [ "$c_boot" = "$boot" ] && ! has_result "$c_dir" || return 1
+    read_current && [ "$c_boot" = "$boot" ] && ! has_result "$c_dir" "$c_id" || return 1
     set_started "$c_pid"
     [ "$started" = "$c_start" ]
 }
@@ -44,7 +48,7 @@ find_other() {
         { read -r o_id o_pid o_start o_boot o_stage o_digest _ <"$file"; } 2>/dev/null || continue
         other=${file%/program/current}
         [ "$other" != "$home" ] && [ "$o_boot" = "$boot" ] || continue
-        ! has_result "$other/program/$o_stage-$o_digest" || continue
+        ! has_result "$other/program/$o_stage-$o_digest" "$o_id" || continue
         set_started "$o_pid"
         [ "$started" = "$o_start" ] || continue
         who="$o_stage ${other##*/}"
@@ -87,7 +91,7 @@ is_rebooting() {
 end_leftover() {
     read_current || return 0
     [ "$c_boot" = "$boot" ] || return 0
-    ! has_result "$c_dir" || return 0
+    ! has_result "$c_dir" "$c_id" || return 0
     sweep "GPUCL_PROGRAM=$c_id" || trouble "a step of the killed program of stage $c_stage cannot be ended"
 }
 
@@ -123,7 +127,7 @@ start() {
         { echo '#digest incomplete' && grep -v '^#' "$dir/values" || :; } >"$home/prepared/$stage.new" &&
             mv -f "$home/prepared/$stage.new" "$home/prepared/$stage" || trouble "$home/prepared/$stage cannot be written$(or_full)"
     fi
-    : >"$dir/log" || trouble "$dir cannot be written$(or_full)"
+    printf '' >"$dir/log" || trouble "$dir cannot be written$(or_full)"
     # Where systemd ends a session's processes with its connection, a separate scope survives. Whether it can be had is
     # known only by starting in it.
     if [ -d /run/systemd/system ] && [ "$(id -u)" = 0 ]; then
@@ -143,12 +147,18 @@ start() {
 # The program that this exec has started records its pid when it begins; until then it is followed without.
 find_pid() {
     { read -r o_id o_pid o_start _ _ _ o_deadline _ <"$home/program/current"; } 2>/dev/null || o_id=
-    if [ "$o_id" = "$id" ]; then
-        c_pid=$o_pid c_start=$o_start c_deadline=$o_deadline
-        return 0
-    fi
-    set_now
-    [ "$now" -lt "$((c_deadline - limit * 1000 + 30000))" ] || trouble "the program did not start: $(tail -n 3 "$dir/log" 2>/dev/null)"
+    case $o_id in
+        "$id") c_pid=$o_pid c_start=$o_start c_deadline=$o_deadline ;;
+        # It held the lock before another program could record itself, and has ended.
+        ?*) c_pid=0 c_start=- ;;
+        *)
+            set_now
+            # Whoever starts it holds the lock until it ends.
+            if [ -n "$is_free" ]; then patience=2000; else patience=30000; fi
+            [ "$now" -lt "$((c_deadline - limit * 1000 + patience))" ] ||
+                trouble "the program did not start: $(tail -n 3 "$dir/log" 2>/dev/null)$(or_full)"
+            ;;
+    esac
 }
 
 # Opens the log of the current program at byte $1.
@@ -175,7 +185,7 @@ show_new() {
 # Waits half a second, later a whole one, or until the program ends: its lock is free then.
 nap_or_end() {
     looks=$((looks + 1))
-    if [ "$looks" -lt 6 ]; then pause=0.5; else pause=1; fi
+    if [ "$looks" -lt 7 ]; then pause=0.5; else pause=1; fi
     code=0
     { flock -s -E 7 -w "$pause" 6 6<"$lock" || code=$?; } 2>/dev/null
     case $code in
@@ -204,7 +214,7 @@ follow() {
         [ -n "$c_pid" ] || find_pid
         # The order matters: check for the end first, then read what was written before it.
         set_started "${c_pid:-0}"
-        if has_result "$c_dir"; then
+        if has_result "$c_dir" "$c_id"; then
             over=result
         elif [ ! -e "$c_dir/log" ]; then
             over=gone
@@ -219,7 +229,7 @@ follow() {
         nap_or_end
     done
     # It may have ended normally between the two checks.
-    if [ "$over" = died ] && has_result "$c_dir"; then over=result; fi
+    if [ "$over" = died ] && has_result "$c_dir" "$c_id"; then over=result; fi
     # All of it is shown unless there was more than is shown at a time.
     while [ "$((reached - before))" -ge 16777216 ] && show_new; do :; done
     exec 8<&-

@@ -51,9 +51,6 @@ may_restart() {
 
 # One step: number, retries, limit in seconds or 0, path it creates, name, whether a reboot follows (`yes`).
 step() {
-    # No step begins once the detached program is gone.
-    set_started "$program"
-    [ "$started" = "$program_started" ] || exit 1
     set_now
     began=$now
     printf '%s\n' "$1 $began $5" >"$dir/at"
@@ -65,6 +62,9 @@ step() {
     check=check
     attempt=0
     while :; do
+        # Nothing begins once the detached program is gone.
+        set_started "$program"
+        [ "$started" = "$program_started" ] || exit 1
         set_limit "$3"
         [ ! -e "$dir/$1.skipped" ] || rm -f "$dir/$1.skipped"
         run_script "$dir/$1.sh" "$check"
@@ -92,7 +92,6 @@ step() {
             say fail "$1" "$((now - began))" 75 "$5"
             fail failed "$1" 75
         fi
-        printf '%s %s %s\n' "$stage-$digest" "$1" "$boot" >>"$home/program/rebooted"
         say reboot "$1" "$((now - began))" "$5"
         fail reboot "$1"
     else
@@ -100,5 +99,5 @@ step() {
     fi
 }
 
-# What the detached program has recorded of itself.
-read -r _ program program_started boot _ _ deadline _ <"$home/program/current"
+# The detached program: its pid, when it started, and when the stage's limit is.
+program=$1 program_started=$2 deadline=$3

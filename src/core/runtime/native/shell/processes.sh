@@ -1,6 +1,6 @@
 # The pids of the processes whose environment holds exactly this NAME=VALUE.
 carrying() {
-    for file in $(grep -l -s -F "$1" /proc/[0-9]*/environ); do
+    for file in $(grep -l -s "$1" /proc/[0-9]*/environ); do
         if { tr '\0' '\n' <"$file" | grep -q -x -F "$1"; } 2>/dev/null; then
             pid=${file#/proc/}
             echo "${pid%/environ}"
@@ -14,7 +14,7 @@ carrying() {
 ours() {
     {
         carrying "GPUCL_HOST=$tag"
-        [ -z "$scope" ] || for file in $(grep -l -s -F "GPUCL_TAG=$scope" /proc/[0-9]*/environ); do
+        [ -z "$scope" ] || for file in $(grep -l -s "GPUCL_TAG=$scope" /proc/[0-9]*/environ); do
             if { tr '\0' '\n' <"$file" | grep -q -x "GPUCL_TAG=$scope[a-z0-9]*"; } 2>/dev/null; then
                 pid=${file#/proc/}
                 echo "${pid%/environ}"
