@@ -234,6 +234,44 @@ async fn variables_arrive_literally_in_every_shell() {
     }
 }
 
+/// A host with nothing but busybox: its `grep`, `timeout` and `flock` do less than others.
+#[tokio::test]
+#[ignore = "testbed"]
+async fn busybox_alone_is_enough() {
+    let home = Home::new();
+    let bin = home.folder.path().join("bin");
+    fs_err::create_dir(&bin).unwrap();
+    let installed = std::process::Command::new("busybox").args(["--install", "-s"]).arg(&bin).status();
+    assert!(installed.is_ok_and(|status| status.success()), "install busybox");
+    // Debian builds it without this one.
+    if !bin.join("flock").exists() {
+        fs_err::os::unix::fs::symlink("/usr/bin/flock", bin.join("flock")).unwrap();
+    }
+    let mut host = ShellHost::new(&home, &[bin.join("sh").to_str().unwrap(), "-s"]);
+    host.path = bin.display().to_string();
+    let steps = vec![step("write", "echo done >out; value key text"), step("slow", "sleep 1; echo more >>out")];
+    let whole = stage(steps);
+    let report = run(&host, &whole).await.unwrap();
+    assert_eq!(outcomes(&report), [("write", StepOutcome::Changed), ("slow", StepOutcome::Changed)]);
+    assert_eq!((home.read("out").as_str(), report.values["key"].as_str()), ("done\nmore\n", "text"));
+    assert!(report.facts.cpus > 0 && report.facts.memory > 0);
+    assert!(run(&host, &whole).await.unwrap().skipped_as_unchanged);
+
+    let mut short = stage(vec![step("hang", "setsid sleep 86421 & sleep 86422; touch went-on")]);
+    short.timeout = Duration::from_secs(1);
+    let error = run(&host, &short).await.unwrap_err();
+    assert!(error.to_string().contains("the stage's limit"), "{error}");
+    let own = Step { timeout: Some(Duration::from_secs(1)), ..step("hang", "setsid sleep 86423 & sleep 86424") };
+    let error = run(&host, &stage(vec![own])).await.unwrap_err();
+    assert!(error.to_string().contains("the step's limit"), "{error}");
+    let error = run(&host, &stage(vec![step("fail", "setsid sleep 86425 & exit 3")])).await.unwrap_err();
+    assert!(error.to_string().contains("exit code 3"), "{error}");
+    for number in 86421..=86425 {
+        assert!(!runs_anywhere(&format!("sleep\0{number}")), "sleep {number} still runs");
+    }
+    assert!(!home.path().join("went-on").exists());
+}
+
 #[tokio::test]
 async fn a_truncated_program_does_nothing() {
     let home = Home::new();
