@@ -1,5 +1,7 @@
 //! The pods of a cluster, and why one does not run.
 
+use std::collections::BTreeMap;
+
 use kube::api::ListParams;
 use serde_json::Value;
 
@@ -27,6 +29,15 @@ impl Kubernetes {
         pods.sort_by_cached_key(|pod| (!pod.is_head(), pod.group(), pod.name()));
         Ok(pods)
     }
+}
+
+/// How many pods of each group are ready.
+pub(super) fn ready_by_group(pods: &[Pod]) -> BTreeMap<String, u64> {
+    let mut ready = BTreeMap::new();
+    for pod in pods.iter().filter(|pod| pod.is_ready()) {
+        *ready.entry(pod.group()).or_default() += 1;
+    }
+    ready
 }
 
 impl Pod {

@@ -31,21 +31,15 @@ impl Kubernetes {
             let (kind, objects) = list;
             for object in objects {
                 let Some(tag) = tag_of(&object) else { continue };
-                let stale = match kind {
-                    Kind::RayCluster => self.stale_pods(place, &object).await?,
+                let pods = match kind {
+                    Kind::RayCluster => {
+                        self.pods(place, object["metadata"]["name"].as_str().unwrap_or_default()).await?
+                    }
                     _ => Vec::new(),
                 };
-                found.push((tag.clone(), observed(kind, tag, &object, &stale)));
+                found.push((tag.clone(), observed(kind, tag, &object, &pods)));
             }
         }
-        Ok(found)
-    }
-
-    /// The pods of a cluster that were made from an earlier template of their group.
-    pub(super) async fn stale_pods(&self, place: &Place, cluster: &Value) -> Result<Vec<pods::Pod>> {
-        let name = cluster["metadata"]["name"].as_str().unwrap_or_default();
-        let mut found = self.pods(place, name).await?;
-        found.retain(|pod| pod.is_stale(cluster));
         Ok(found)
     }
 
@@ -189,7 +183,7 @@ fn own(found: &Value, tag: &Tag, doing: &str) -> Result<()> {
 }
 
 /// An object as the engine sees it.
-fn observed(kind: Kind, tag: Tag, object: &Value, stale: &[pods::Pod]) -> ObservedResource {
+fn observed(kind: Kind, tag: Tag, object: &Value, pods: &[pods::Pod]) -> ObservedResource {
     let mut found = ObservedResource::existing(tag.key, kind.name(), id(object));
     let going = !object["metadata"]["deletionTimestamp"].is_null();
     found.digest = object["metadata"]["annotations"][names::DIGEST].as_str().map(str::to_owned);
@@ -201,10 +195,11 @@ fn observed(kind: Kind, tag: Tag, object: &Value, stale: &[pods::Pod]) -> Observ
             false => format!("it is being deleted, and waits for its finalizers: {}", finalizers.join(", ")),
         };
     } else if kind == Kind::RayCluster {
-        let state = status::Standing::of(object);
-        found.usable = state.is_as_wanted() && stale.is_empty();
+        let state = status::Standing::of(object, &pods::ready_by_group(pods));
+        let stale = pods.iter().filter(|pod| pod.is_stale(object)).count();
+        found.usable = state.is_as_wanted() && stale == 0;
         found.coming = !found.usable;
-        found.detail = match (state.is_as_wanted(), stale.len()) {
+        found.detail = match (state.is_as_wanted(), stale) {
             (true, 0) => String::new(),
             (true, count) => format!("{count} of its pods are from before the last change"),
             (false, _) => state.describe(),

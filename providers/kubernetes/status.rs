@@ -1,4 +1,6 @@
-//! What a RayCluster says of itself.
+//! How far a RayCluster has come, by what it says of itself and by its pods.
+
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
@@ -11,23 +13,27 @@ pub(super) struct Standing {
     suspend: bool,
     /// KubeRay has seen the last change.
     is_current: bool,
-    /// The workers that are ready, and those that are wanted.
+    /// Its head is ready.
+    has_head: bool,
+    /// The workers that are ready, of those that are wanted.
     workers: (u64, u64),
     /// Why it has not come further, in KubeRay's words.
     reason: String,
 }
 
 impl Standing {
-    /// What the object says.
-    pub(super) fn of(cluster: &Value) -> Self {
+    /// What the object says, with the number of ready pods of each group: the object's own count is the sum of all groups,
+    /// and for a moment that of before, when a pod has gone.
+    pub(super) fn of(cluster: &Value, ready: &BTreeMap<String, u64>) -> Self {
         let status = &cluster["status"];
         let number = |value: &Value| value.as_u64().unwrap_or_default();
-        let wanted: u64 = cluster["spec"]["workerGroupSpecs"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|group| number(&group["replicas"]).max(number(&group["minReplicas"])))
-            .sum();
+        let of = |group: &str| ready.get(group).copied().unwrap_or_default();
+        let mut workers = (0, 0);
+        for group in cluster["spec"]["workerGroupSpecs"].as_array().into_iter().flatten() {
+            let wanted = number(&group["replicas"]).max(number(&group["minReplicas"]));
+            workers.0 += of(group["groupName"].as_str().unwrap_or_default()).min(wanted);
+            workers.1 += wanted;
+        }
         let conditions = status["conditions"].as_array().into_iter().flatten();
         let mut bad = conditions.filter(|one| one["status"] == "False").filter_map(|one| one["message"].as_str());
         let reason = status["reason"].as_str().filter(|reason| !reason.is_empty());
@@ -35,7 +41,8 @@ impl Standing {
             state: status["state"].as_str().unwrap_or_default().to_owned(),
             suspend: cluster["spec"]["suspend"] == true,
             is_current: number(&status["observedGeneration"]) >= number(&cluster["metadata"]["generation"]),
-            workers: (number(&status["readyWorkerReplicas"]), wanted),
+            has_head: of("head") > 0,
+            workers,
             reason: reason.or_else(|| bad.next_back()).unwrap_or_default().trim().to_owned(),
         }
     }
@@ -45,7 +52,7 @@ impl Standing {
         match self.suspend {
             true => self.is_current && self.state == "suspended",
             // The state stays `ready` while workers are missing.
-            false => self.is_current && self.state == "ready" && self.workers.0 >= self.workers.1,
+            false => self.is_current && self.state == "ready" && self.has_head && self.workers.0 >= self.workers.1,
         }
     }
 
@@ -81,20 +88,39 @@ mod tests {
     /// As KubeRay 1.6.2 wrote them.
     #[test]
     fn a_cluster_is_as_wanted_only_with_all_its_workers_and_its_last_change() {
-        let cluster = |state: &str, ready: u64, seen: u64, suspend: bool| {
+        let cluster = |state: &str, seen: u64, suspend: bool| {
             json!({
                 "metadata": { "generation": 3 },
-                "spec": { "suspend": suspend, "workerGroupSpecs": [{ "replicas": 2, "minReplicas": 2 }, { "minReplicas": 0 }] },
-                "status": { "state": state, "readyWorkerReplicas": ready, "observedGeneration": seen },
+                "spec": {
+                    "suspend": suspend,
+                    "workerGroupSpecs": [
+                        { "groupName": "gpu", "replicas": 2, "minReplicas": 2 },
+                        { "groupName": "cpu", "minReplicas": 0 },
+                    ],
+                },
+                // What it was before a pod went, for a moment.
+                "status": { "state": state, "readyWorkerReplicas": 2, "observedGeneration": seen },
             })
         };
-        let as_wanted = |value: Value| Standing::of(&value).is_as_wanted();
-        assert!(as_wanted(cluster("ready", 2, 3, false)));
-        assert!(!as_wanted(cluster("ready", 1, 3, false)), "the state stays `ready` without a worker");
-        assert!(!as_wanted(cluster("ready", 2, 2, false)), "the last change was not seen");
-        assert!(!as_wanted(cluster("", 0, 0, false)));
-        assert!(as_wanted(cluster("suspended", 0, 3, true)));
-        assert!(!as_wanted(cluster("ready", 2, 3, true)));
-        assert_eq!(Standing::of(&cluster("ready", 1, 3, false)).describe(), "1 of 2 workers are ready");
+        let standing = |cluster: Value, pods: [(&str, u64); 3]| {
+            Standing::of(&cluster, &pods.map(|(group, ready)| (group.to_owned(), ready)).into())
+        };
+        let all = [("head", 1), ("gpu", 2), ("cpu", 0)];
+        let as_wanted = |cluster: Value| standing(cluster, all).is_as_wanted();
+        assert!(as_wanted(cluster("ready", 3, false)));
+        assert!(!as_wanted(cluster("ready", 2, false)), "the last change was not seen");
+        assert!(!as_wanted(cluster("", 0, false)));
+        assert!(as_wanted(cluster("suspended", 3, true)));
+        assert!(!as_wanted(cluster("ready", 3, true)));
+        // The state stays `ready` without a worker or the head, and one of another group is none of this.
+        for missing in [
+            [("head", 1), ("gpu", 1), ("cpu", 0)],
+            [("head", 1), ("gpu", 1), ("cpu", 1)],
+            [("head", 0), ("gpu", 2), ("cpu", 0)],
+        ] {
+            assert!(!standing(cluster("ready", 3, false), missing).is_as_wanted(), "{missing:?}");
+        }
+        let one = standing(cluster("ready", 3, false), [("head", 1), ("gpu", 1), ("cpu", 1)]);
+        assert_eq!(one.describe(), "1 of 2 workers are ready");
     }
 }

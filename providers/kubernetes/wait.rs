@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Kubernetes;
 use super::client::{Place, call, values};
 use super::names::Kind;
-use super::pods::{Pod, Trouble};
+use super::pods::{Pod, Trouble, ready_by_group};
 use super::refusal;
 use super::resources::id;
 use super::status::{Standing, finalizers};
@@ -48,7 +48,7 @@ impl Kubernetes {
             let cluster = cluster.filter(|found| id(found) == id_before).ok_or_else(|| {
                 Error::new(ErrorKind::Provider, &doing).because("it was deleted while it was waited for")
             })?;
-            let standing = Standing::of(&cluster);
+            let standing = Standing::of(&cluster, &ready_by_group(&pods));
             let stale: Vec<&Pod> = pods.iter().filter(|pod| pod.is_stale(&cluster)).collect();
             if stale.is_empty() && standing.is_as_wanted() {
                 return Ok(());
@@ -100,7 +100,7 @@ impl Kubernetes {
             pods.iter().filter(|pod| !pod.member().ready).map(|pod| (pod.name(), pod.trouble())).collect();
         if troubles.is_empty() {
             let name = cluster["metadata"]["name"].as_str().unwrap_or_default();
-            let standing = Standing::of(cluster);
+            let standing = Standing::of(cluster, &ready_by_group(pods));
             if let Some(event) = last_warning(place, name).await {
                 let hint = event.contains("exceeded quota").then(|| {
                     "kubectl describe resourcequota   # what the namespace may use, and what it uses".to_owned()
