@@ -1,5 +1,7 @@
 //! The templates: each case is rendered and compared with the files beside it.
 
+mod checks;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

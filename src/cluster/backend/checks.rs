@@ -41,6 +41,19 @@ impl<'a> Checks<'a> {
         }
     }
 
+    /// Reports each of these checks, a name and a target, that has no result: a program that was killed while it checked
+    /// printed only a part. Where another check failed, that is the reason, and says more.
+    pub(super) fn complete(&mut self, expected: impl IntoIterator<Item = (&'static str, String)>, lines: &[CheckLine]) {
+        if lines.iter().any(|line| !line.ok) {
+            return;
+        }
+        for (check, target) in expected {
+            if !lines.iter().any(|line| line.check == check && line.target == target) {
+                self.report(check, &target, CheckOutcome::Failed, "its check printed nothing");
+            }
+        }
+    }
+
     /// Reports whether each GPU has one owner, from pairs of a worker and a GPU that it sees.
     pub(super) fn distinct(&mut self, owned: impl IntoIterator<Item = (String, String)>) {
         let mut owners: BTreeMap<String, Vec<String>> = BTreeMap::new();

@@ -12,7 +12,7 @@ use crate::engine::{Ledger, World as _};
 use crate::error::Result;
 use crate::event::{Bus, CheckOutcome, WorkerGpus};
 use crate::name::Key;
-use crate::runtime::project::{CheckLine, Deployment};
+use crate::runtime::project::CheckLine;
 use crate::spec::{NodeRole, NodeSpec, Spec};
 use crate::state::{ClusterState, Record, Store};
 use crate::util::human;
@@ -35,7 +35,6 @@ pub(super) async fn verify(settings: &Settings, spec: &Spec, store: Store) -> Re
 /// # Errors
 /// [`ErrorKind::NotReady`] when a check failed, or did not run at all.
 pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &Bus) -> Result<Verified> {
-    let remembered = world.remembered(known);
     let mut checks = Checks::new(events);
     let by_hand = known.stopped_by_hand();
     for worker in &by_hand {
@@ -52,17 +51,14 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
         let node = started.iter().find(|node| node.key.display_name() == line.target);
         node.map_or_else(|| host.clone(), |node| node.host.clone())
     };
+    let mut is_complete = true;
     for host in world.host_keys() {
         let mut lines = world.observed_checks(&host);
         checks.lines(&mut lines);
         gpus.extend(lines.iter().filter_map(|line| worker_gpus(&host_of(line, &host), line)));
         owned_gpus.extend(owned(&lines));
-        for missing in
-            missing(&by_hand, remembered.get(&host).and_then(|expected| expected.deployment.as_ref()), &everywhere)
-        {
-            checks.report("gpu", &missing, CheckOutcome::Failed, "its check printed nothing");
-        }
         if lines.is_empty() {
+            is_complete = false;
             let why = world.why_gone(known, &host).unwrap_or_else(|| {
                 let is_deployed = known.items.contains_key(&project_of(&host));
                 let why = if is_deployed {
@@ -75,9 +71,12 @@ pub(super) async fn judge(world: &ProjectWorld, known: &ClusterState, events: &B
             checks.report("checks", &host.display_name(), CheckOutcome::Failed, why);
         }
     }
+    if is_complete {
+        checks.complete(expected(&by_hand, &started), &everywhere);
+    }
     checks.distinct(owned_gpus);
     let logical = |node: &&NodeSpec| node.role == NodeRole::Worker && node.gpus > 0 && node.first_gpu.is_none();
-    for node in known.started_nodes().iter().filter(logical) {
+    for node in started.iter().filter(logical) {
         let saw = format!("{} declared, not seen", human::count(node.gpus as usize, "logical GPU"));
         checks.report("gpu", &node.key.display_name(), CheckOutcome::Declared, saw);
     }
@@ -111,32 +110,99 @@ fn owned(lines: &[CheckLine]) -> Vec<(String, String)> {
     workers.flat_map(|line| line.gpus.iter().map(|gpu| (line.target.clone(), gpu.clone()))).collect()
 }
 
-/// The workers that were promised a GPU but have no check result.
-fn missing(by_hand: &BTreeSet<Key>, deployment: Option<&Deployment>, lines: &[CheckLine]) -> Vec<String> {
-    let promised = deployment.into_iter().flat_map(|deployment| &deployment.nodes);
-    promised
-        .filter(|node| node.first_gpu.is_some() && !by_hand.contains(&node.key))
-        .map(|node| node.key.display_name())
-        .filter(|name| !lines.is_empty() && !lines.iter().any(|line| line.check == "gpu" && line.target == *name))
-        .collect()
+/// The checks that nodes cannot be ready without.
+fn expected(by_hand: &BTreeSet<Key>, started: &[NodeSpec]) -> Vec<(&'static str, String)> {
+    let mut expected = Vec::new();
+    for node in started.iter().filter(|node| !by_hand.contains(&node.key)) {
+        let mut expect = |check| expected.push((check, node.key.display_name()));
+        expect("node alive");
+        if node.role == NodeRole::Worker {
+            expect("task ran");
+        }
+        if node.first_gpu.is_some() {
+            expect("gpu");
+        }
+    }
+    expected
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::event::EventKind;
 
     #[test]
     fn gpus_that_the_host_lists_have_no_owner() {
-        let line = |target: &str, gpus: &[&str]| CheckLine {
-            check: "gpu".to_owned(),
+        let lines = [line("gpu", "host-0", &["GPU-1", "GPU-2"]), line("gpu", "worker-0", &["GPU-1"])];
+        assert_eq!(owned(&lines), [("worker-0".to_owned(), "GPU-1".to_owned())]);
+    }
+
+    /// A job can kill a program that checks its own container: what that printed before does not make a cluster ready.
+    #[test]
+    fn a_check_without_a_result_fails() {
+        let node = |key: Key, role: NodeRole, first_gpu: Option<u32>| NodeSpec {
+            key,
+            role,
+            host: Key::host(0),
+            ray_version: String::new(),
+            cpus: 1,
+            gpus: u32::from(first_gpu.is_some()),
+            first_gpu,
+            memory: 0,
+            object_store_memory: 0,
+            resources: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            environment: BTreeMap::new(),
+            dashboard_port: None,
+        };
+        let nodes = [
+            node(Key::head(), NodeRole::Head, None),
+            node(Key::worker(0), NodeRole::Worker, Some(0)),
+            node(Key::worker(1), NodeRole::Worker, None),
+        ];
+        let line = |check: &str, target: &str| line(check, target, &[]);
+        let mut lines = vec![
+            line("node alive", "head"),
+            line("node alive", "worker-0"),
+            line("task ran", "worker-0"),
+            line("gpu", "worker-0"),
+            line("node alive", "worker-1"),
+            line("task ran", "worker-1"),
+        ];
+        let failed = |by_hand: &[Key], lines: &[CheckLine]| {
+            let (events, mut inbox) = Bus::new();
+            Checks::new(&events).complete(expected(&by_hand.iter().cloned().collect(), &nodes), lines);
+            let mut failed = Vec::new();
+            while let Ok(event) = inbox.try_recv() {
+                if let EventKind::Check { check, target, outcome: CheckOutcome::Failed, .. } = event {
+                    failed.push(format!("{check} {target}"));
+                }
+            }
+            failed
+        };
+        assert_eq!(failed(&[], &lines), [""; 0]);
+        for index in 0..lines.len() {
+            let mut without = lines.clone();
+            let gone = without.remove(index);
+            assert_eq!(failed(&[], &without), [format!("{} {}", gone.check, gone.target)]);
+        }
+        assert_eq!(failed(&[Key::worker(1)], &lines[..4]), [""; 0], "a stopped worker has nothing to show");
+        lines.truncate(1);
+        lines[0].ok = false;
+        assert_eq!(failed(&[], &lines), [""; 0], "what failed says more");
+    }
+
+    fn line(check: &str, target: &str, gpus: &[&str]) -> CheckLine {
+        CheckLine {
+            check: check.to_owned(),
             target: target.to_owned(),
             ok: true,
             saw: String::new(),
             gpus: gpus.iter().map(|gpu| (*gpu).to_owned()).collect(),
             product: None,
             proof: None,
-        };
-        let lines = [line("host-0", &["GPU-1", "GPU-2"]), line("worker-0", &["GPU-1"])];
-        assert_eq!(owned(&lines), [("worker-0".to_owned(), "GPU-1".to_owned())]);
+        }
     }
 }

@@ -90,6 +90,8 @@ pub(super) async fn verify_cluster(
     check_nodes(&mut checks, &world.pods, &request, &members, &nodes?);
     let mut lines = lines?;
     checks.lines(&mut lines);
+    let workers = members.iter().filter(|member| !member.is_head && member.ready);
+    checks.complete(workers.map(|worker| ("task ran", short(world.pods.scope(), worker))), &lines);
     for (name, prepared) in prepared? {
         checks.passed("data and files", &name, prepared.passed, prepared.saw);
     }
@@ -282,12 +284,11 @@ async fn probe(
     let ended = tokio::time::timeout(limit, run).await.map_err(|_| {
         Error::new(ErrorKind::Timeout, doing()).because(format!("they did not end within {} s", limit.as_secs()))
     })??;
-    let found = checks_of(&lines);
-    if found.is_empty() && ended != ExecEnd::Exited(0) {
+    if ended != ExecEnd::Exited(0) {
         let last = errors.last().cloned().unwrap_or_else(|| "it printed nothing".to_owned());
         return Err(Error::new(ErrorKind::NotReady, doing()).because(last));
     }
-    Ok(found)
+    Ok(checks_of(&lines))
 }
 
 fn group_of<'a>(request: &'a ClusterRequest, member: &Member) -> Option<&'a NodeGroup> {

@@ -52,7 +52,7 @@ pub(super) fn checks(cluster: &Cluster<'_>, host: &HostInput, image: &str) -> Re
     if nodes.iter().any(|node| node.role == NodeRole::Head) {
         let want = of_cluster(cluster);
         in_container("in_container", "cluster", "head", CLUSTER_LIMIT, &Key::head(), "cluster", &want);
-        let (from, want) = of_client(cluster, host);
+        let (from, want) = of_client(cluster, host, CLIENT_LIMIT);
         in_container(
             &client_run(cluster, &nodes, &from),
             "client",
@@ -96,7 +96,7 @@ pub(super) fn early_client(cluster: &Cluster<'_>, host: &HostInput) -> Option<St
     if !cluster.bridge || !nodes.iter().any(|node| node.role == NodeRole::Head) {
         return None;
     }
-    let (from, want) = of_client(cluster, host);
+    let (from, want) = of_client(cluster, host, EARLY_CLIENT_LIMIT);
     let (run, name) = (client_run(cluster, &nodes, &from), from.display_name());
     let line = in_container(cluster.request.scope, &run, "client", &name, EARLY_CLIENT_LIMIT, &from, "client", &want);
     Some(format!("{}{CHECKS}{line}\nrm -rf \"$dir\"\n", header(&host.tag)))
@@ -124,15 +124,15 @@ fn in_container(
     )
 }
 
-/// Where the client runs, and what it is asked.
-fn of_client(cluster: &Cluster<'_>, host: &HostInput) -> (Key, Value) {
+/// Where the client runs, and what it is asked; `limit` is its time, in seconds.
+fn of_client(cluster: &Cluster<'_>, host: &HostInput, limit: u32) -> (Key, Value) {
     let has_jupyter = cluster.request.spec.services().jupyter.settings().is_some();
     let from = if has_jupyter { Key::service("jupyter") } else { Key::head() };
     let want = json!({
         "target": from.display_name(),
         "address": client_address(cluster, host),
         "workers": workers(cluster),
-        "timeout_s": CLIENT_LIMIT,
+        "timeout_s": limit,
     });
     (from, want)
 }

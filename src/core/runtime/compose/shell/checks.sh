@@ -4,7 +4,17 @@ dir=$(mktemp -d) || exit 0
 # Makes text safe for a JSON string.
 plain() { tr -d '"\\' | tr -c '[:print:]' ' ' | cut -c 1-400; }
 
+# Prints a failed check: check name, target, text.
 failed() { printf '::check {"check": "%s", "target": "%s", "ok": false, "saw": "%s"}\n' "$1" "$2" "$3"; }
+
+# Prints the results of the program of $check on $target, which ended with exit code $1. One that did not end well may
+# have printed only a part of them.
+results() {
+    grep -a '^::check ' "$dir/$target-$check" && [ "$1" -eq 0 ] && return 0
+    why=$(tail -n 2 "$dir/$target-$check.err" | plain)
+    [ "$1" -ne 124 ] || why="no answer within $limit s"
+    failed "$check" "$target" "${why:-the check ended with exit code $1}"
+}
 
 # Runs a check in a container: check name, target, seconds, container, command. Stdin is passed on. Workers that were
 # stopped by hand, which the caller names in $stopped, are left out.
@@ -13,11 +23,7 @@ in_container() {
     shift 4
     case " ${stopped:-} " in *" $target "*) return 0 ;; esac
     timeout "$limit" docker exec -i --env "GPUCL_STOPPED=${stopped:-}" "$container" "$@" >"$dir/$target-$check" 2>"$dir/$target-$check.err"
-    code=$?
-    grep -a '^::check ' "$dir/$target-$check" && return 0
-    why=$(tail -n 2 "$dir/$target-$check.err" | plain)
-    [ "$code" -ne 124 ] || why="no answer within $limit s"
-    failed "$check" "$target" "${why:-the check ended with exit code $code}"
+    results $?
 }
 
 # Runs the client's check: the containers that it depends on, then what `in_container` takes. It joins Ray and runs a
@@ -111,11 +117,7 @@ apart() {
         --label "com.docker.compose.project=$tag" --label com.docker.compose.oneoff=True --label gpucl.probe=services --log-driver none \
         --env NVIDIA_VISIBLE_DEVICES=void --env "GPUCL_STOPPED=${stopped:-}" --workdir / --mount "type=bind,src=$home/lib,dst=/opt/gpucl,readonly" $mounts \
         --entrypoint "$program" "$image" "$@" >"$dir/$target-$check" 2>"$dir/$target-$check.err"
-    code=$?
-    grep -a '^::check ' "$dir/$target-$check" && return 0
-    why=$(tail -n 2 "$dir/$target-$check.err" | plain)
-    [ "$code" -ne 124 ] || why="no answer within $limit s"
-    failed "$check" "$target" "${why:-the check ended with exit code $code}"
+    results $?
 }
 
 # Checks that the rules against neighbours, and for the cloud's metadata, are in the kernel unchanged.

@@ -1,0 +1,108 @@
+//! What checks print is whole, or failed: a program that was killed, or hangs, proves nothing by what it said before.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use super::render;
+
+/// A stand-in for Docker: the client's check prints its first result and ends as said; the others print nothing.
+const DOCKER: &str = r#"#!/bin/sh
+case " $* " in
+    *" probe.py client "* | *"/probe.py client "*)
+        echo '::check {"check": "client", "target": "jupyter", "ok": true, "saw": "it joined", "gpus": []}'
+        exit "$ENDS_WITH"
+        ;;
+esac
+"#;
+
+/// A stand-in for Ray: a client joins, and the task on the second worker never ends.
+const RAY: &str = r#"
+import time
+
+__version__ = "0"
+
+def init(*_, **__):
+    pass
+
+def nodes():
+    return []
+
+class look:
+    def __init__(self, place=None):
+        self.place = place
+
+    def options(self, resources):
+        return look(list(resources)[0])
+
+    def remote(self):
+        return self.place
+
+def remote(**_):
+    return lambda function: look()
+
+def get(place, timeout):
+    if place == "second":
+        time.sleep(timeout)
+    return "here", 1
+"#;
+
+/// A program in a folder of its own.
+fn program(folder: &Path, name: &str, text: &str) {
+    fs_err::create_dir_all(folder).unwrap();
+    fs_err::write(folder.join(name), text).unwrap();
+    fs_err::set_permissions(folder.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn what_a_killed_check_printed_proves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    program(&folder.path().join("bin"), "docker", DOCKER);
+    let case = render("nvidia-two-gpus");
+    // Results that passed are kept below the host's own folder.
+    let script = case.deployments[0].checks.replace("/var/lib/gpucl", &folder.path().join("kept").to_string_lossy());
+    let client = |code: &str| -> Vec<serde_json::Value> {
+        let path = format!("{}:{}", folder.path().join("bin").display(), std::env::var("PATH").unwrap());
+        let run = Command::new("sh").args(["-c", &script]).env("PATH", path).env("ENDS_WITH", code).output().unwrap();
+        let printed = String::from_utf8(run.stdout).unwrap();
+        let results = printed.lines().filter_map(|line| line.strip_prefix("::check "));
+        let results = results.map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        results.filter(|result| result["check"] == "client").collect()
+    };
+    let passed = |result: &serde_json::Value| result["ok"] == true;
+    assert!(client("0").iter().all(passed));
+    for (code, why) in [("137", "the check ended with exit code 137"), ("124", "no answer within 100 s")] {
+        let results = client(code);
+        let failed: Vec<_> = results.iter().filter(|result| !passed(result)).collect();
+        assert_eq!(failed.len(), 1, "{results:?}");
+        assert_eq!((failed[0]["target"].as_str(), failed[0]["saw"].as_str()), (Some("jupyter"), Some(why)));
+    }
+}
+
+#[test]
+fn a_client_names_what_has_not_answered_in_time() {
+    let folder = tempfile::tempdir().unwrap();
+    fs_err::write(folder.path().join("ray.py"), RAY).unwrap();
+    let workers = ["first", "second"].map(|name| serde_json::json!({"target": name, "resource": name}));
+    let want = serde_json::json!({"target": "jupyter", "address": "ray://", "workers": workers, "timeout_s": 2});
+    let probe = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates/ray-compose/probe.py");
+    let mut python = Command::new("python3");
+    let run = python.arg(probe).args(["client", &want.to_string()]).env("PYTHONPATH", folder.path()).output().unwrap();
+    let printed = String::from_utf8(run.stdout).unwrap();
+    let results: Vec<(String, String, bool, String)> = printed
+        .lines()
+        .map(|line| serde_json::from_str(line.strip_prefix("::check ").unwrap()).unwrap())
+        .map(|result: serde_json::Value| {
+            let text = |name: &str| result[name].as_str().unwrap().to_owned();
+            (text("check"), text("target"), result["ok"] == true, text("saw"))
+        })
+        .collect();
+    let of = |check: &str, target: &str, ok: bool, saw: &str| (check.to_owned(), target.to_owned(), ok, saw.to_owned());
+    let expected = [
+        of("client", "jupyter", true, "ray.init reached the cluster: 0 nodes, Ray 0"),
+        of("task ran", "first", true, "a task ran as process 1 of here"),
+        of("task ran", "second", false, "no answer within 2 s"),
+    ];
+    assert_eq!(results, expected, "{}", String::from_utf8_lossy(&run.stderr));
+    assert_eq!(run.status.code(), Some(0));
+}
