@@ -138,6 +138,11 @@ lab where="on_this_machine":
 lab-torch: testbed-up
     cargo test --test main ::torch:: -- --ignored --nocapture --test-threads=1
 
+# on hosts of the testbed: workers stopped, started and killed by hand, data that goes and comes back, and images of
+# `setup` (ten minutes)
+more-hosts: testbed-up
+    cargo test --test main -- --ignored --nocapture --test-threads=1 hosts::by_hand hosts::data hosts::setup
+
 # on this machine: `run` interrupted at each stage, with nothing left, and environments of `setup` that clusters share
 # (five minutes)
 more-local:

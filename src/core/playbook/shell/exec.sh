@@ -237,7 +237,6 @@ follow() {
 
 # Reports how the followed program ended.
 report() {
-    [ "$over" = result ] || verdict=
     say_values "$c_dir/values"
     say over "$c_id" "$over" "$verdict"
 }
