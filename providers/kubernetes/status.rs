@@ -23,7 +23,7 @@ pub(super) struct Standing {
 
 impl Standing {
     /// What the object says, with the number of ready pods of each group: the object's own count is the sum of all groups,
-    /// and for a moment that of before, when a pod has gone.
+    /// and it lags behind for a moment after a pod is gone.
     pub(super) fn of(cluster: &Value, ready: &BTreeMap<String, u64>) -> Self {
         let status = &cluster["status"];
         let number = |value: &Value| value.as_u64().unwrap_or_default();
@@ -62,6 +62,9 @@ impl Standing {
         let (ready, wanted) = self.workers;
         match (self.suspend, self.state.as_str()) {
             (true, _) => "it is being stopped".to_owned(),
+            (false, "ready") if !self.has_head => {
+                format!("its head is not ready; {ready} of {wanted} workers are ready")
+            }
             (false, "ready") => format!("{ready} of {wanted} workers are ready"),
             (false, _) => format!("it is {state}; {ready} of {wanted} workers are ready"),
         }
@@ -98,7 +101,7 @@ mod tests {
                         { "groupName": "cpu", "minReplicas": 0 },
                     ],
                 },
-                // What it was before a pod went, for a moment.
+                // Still the old count, as just after a pod is gone.
                 "status": { "state": state, "readyWorkerReplicas": 2, "observedGeneration": seen },
             })
         };
@@ -112,7 +115,7 @@ mod tests {
         assert!(!as_wanted(cluster("", 0, false)));
         assert!(as_wanted(cluster("suspended", 3, true)));
         assert!(!as_wanted(cluster("ready", 3, true)));
-        // The state stays `ready` without a worker or the head, and one of another group is none of this.
+        // The state stays `ready` without a worker or the head, and a worker of another group does not replace it.
         for missing in [
             [("head", 1), ("gpu", 1), ("cpu", 0)],
             [("head", 1), ("gpu", 1), ("cpu", 1)],
@@ -122,5 +125,7 @@ mod tests {
         }
         let one = standing(cluster("ready", 3, false), [("head", 1), ("gpu", 1), ("cpu", 1)]);
         assert_eq!(one.describe(), "1 of 2 workers are ready");
+        let headless = standing(cluster("ready", 3, false), [("head", 0), ("gpu", 2), ("cpu", 0)]);
+        assert_eq!(headless.describe(), "its head is not ready; 2 of 2 workers are ready");
     }
 }

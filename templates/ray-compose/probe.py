@@ -321,15 +321,19 @@ def client(want):
     """Connects with Ray's client, as Jupyter does, and runs a task on each worker."""
     pending = [("client", want["target"]), *(("task ran", node["target"]) for node in want["workers"])]
 
+    one_at_a_time = threading.Lock()
+
     def result(check, target, ok, saw):
-        pending.remove((check, target))
-        say(check, target, ok, saw)
+        with one_at_a_time:
+            pending.remove((check, target))
+            say(check, target, ok, saw)
 
     def fail(saw):
-        # Without a client there are no tasks.
-        for check, target in pending[:1] if pending[:1] == [("client", want["target"])] else list(pending):
-            result(check, target, False, saw)
-        os._exit(0)
+        with one_at_a_time:
+            # Without a client there are no tasks.
+            for check, target in pending[:1] if pending[:1] == [("client", want["target"])] else pending:
+                say(check, target, False, saw)
+            os._exit(0)
 
     # From the beginning: on a busy host, the import alone takes many seconds.
     limit = threading.Timer(want["timeout_s"], fail, [f"no answer within {want['timeout_s']} s"])
@@ -357,7 +361,6 @@ def client(want):
                 result("task ran", target, False, f"{type(error).__name__}: {error}")
     except Exception as error:
         fail(f"{type(error).__name__}: {error}")
-    os._exit(0)
 
 
 # --- Object store -----------------------------------------------------------------------------------------------------
@@ -607,6 +610,9 @@ def main():
     {"gpu": gpu, "client": client, "cluster": cluster, "services": services, "wait": wait}[command](
         without_stopped(json.loads(sys.argv[2]))
     )
+    # What a library does when the process exits proves nothing.
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

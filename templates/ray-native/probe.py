@@ -71,7 +71,9 @@ def give_up(seconds):
     time.sleep(max(0.0, BEGUN + seconds - time.monotonic()))
     for kind, name in list(PENDING):
         say({kind: name, "ok": False, "saw": f"no answer within {seconds:g} seconds"})
-    os._exit(0)
+    # Another thread may be about to write its line.
+    with LOCK:
+        os._exit(0)
 
 
 def look(gpus, proven):
@@ -256,6 +258,8 @@ def main():
                 if kind == "worker":
                     say({"worker": name, "ok": False, "saw": f"the cluster cannot be reached: {error}"})
     side.join()
+    for kind, name in list(PENDING):
+        say({kind: name, "ok": False, "saw": "its check ended without a result"})
     say({"done": True})
     # Ray's own shutdown takes seconds and proves nothing.
     os._exit(0)

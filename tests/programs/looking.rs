@@ -52,8 +52,21 @@ async fn output_of_a_script_cannot_pass_for_a_fact() {
     let inspection = playbook::inspect(&home.host(), &[], forging).await.unwrap();
     assert_eq!(inspection.lines, ["::gpucl x fact os forged", "bye", "::gpucl  fact kernel forged", "no newline"]);
     assert!(inspection.facts.os != "forged" && inspection.facts.kernel != "forged");
-    // It does not wait for input, and its failure does not fail the inspection.
+    // It does not wait for input, and its own failure does not fail the inspection.
     assert_eq!(playbook::inspect(&home.host(), &[], "cat; echo end; exit 3").await.unwrap().lines, ["end"]);
+}
+
+/// What is missing in a part of what is there is not gone.
+#[tokio::test]
+async fn a_killed_script_fails_the_inspection() {
+    let home = Home::new();
+    let error =
+        playbook::inspect(&home.host(), &[], "echo '::remains a'; kill -9 $$; echo '::remains b'").await.unwrap_err();
+    assert!(error.to_string().contains("could not be read to its end"), "{error}");
+    let lines = async |script: &str| playbook::inspect(&home.host(), &[], script).await.unwrap().lines;
+    assert_eq!(lines("").await, [""; 0]);
+    assert_eq!(lines("printf one").await, ["one"]);
+    assert_eq!(lines("echo one; echo; echo 200; exit 1").await, ["one", "", "200"]);
 }
 
 #[tokio::test]

@@ -232,7 +232,7 @@ fn a_group_of_workers_is_refused_at_its_own_place() {
 #[test]
 fn each_of_several_groups_has_a_name_of_its_own() {
     refuses(
-        "name: demo\nray:\n  workers:\n    - {count: 1}\n    - {name: Big}\n    - {name: a-}\n    - {name: a}\n    - {name: a}\n",
+        "name: demo\nray:\n  workers:\n    - {count: 1}\n    - {name: Big}\n    - {name: a-}\n    - {name: a}\n    - {name: a}\n    - {name: head}\n",
         r"
   cluster.yaml:4:7: ray.workers[0].name: is missing
      4 |     - {count: 1}
@@ -250,6 +250,10 @@ fn each_of_several_groups_has_a_name_of_its_own() {
   cluster.yaml:8:14: ray.workers[4].name: `a` is already the name of ray.workers[3]
      8 |     - {name: a}
        |              ^
+
+  cluster.yaml:9:14: ray.workers[5].name: `head` is the name of the head's own group
+     9 |     - {name: head}
+       |              ^^^^
 ",
     );
 }

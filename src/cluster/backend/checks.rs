@@ -49,7 +49,7 @@ impl<'a> Checks<'a> {
         }
         for (check, target) in expected {
             if !lines.iter().any(|line| line.check == check && line.target == target) {
-                self.report(check, &target, CheckOutcome::Failed, "its check printed nothing");
+                self.report(check, &target, CheckOutcome::Failed, "its check gave no result");
             }
         }
     }

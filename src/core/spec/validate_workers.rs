@@ -75,6 +75,8 @@ fn names(spec: &Spec, problems: &mut Vec<Problem>) {
         if !is_name(name) {
             let rule = format!("use 1 to {LONGEST_NAME} of a-z, 0-9 and -, from a letter to a letter or digit");
             problems.push(Problem::new(path, format!("`{name}` is not a group's name: {rule}")));
+        } else if name == "head" {
+            problems.push(Problem::new(path, "`head` is the name of the head's own group"));
         } else if let Some(first) = met.get(name) {
             let other = spec.ray.workers.path(*first);
             problems.push(Problem::new(path, format!("`{name}` is already the name of {other}")));

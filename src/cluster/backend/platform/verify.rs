@@ -284,11 +284,13 @@ async fn probe(
     let ended = tokio::time::timeout(limit, run).await.map_err(|_| {
         Error::new(ErrorKind::Timeout, doing()).because(format!("they did not end within {} s", limit.as_secs()))
     })??;
-    if ended != ExecEnd::Exited(0) {
-        let last = errors.last().cloned().unwrap_or_else(|| "it printed nothing".to_owned());
-        return Err(Error::new(ErrorKind::NotReady, doing()).because(last));
-    }
-    Ok(checks_of(&lines))
+    let how = match ended {
+        ExecEnd::Exited(0) => return Ok(checks_of(&lines)),
+        ExecEnd::Exited(code) => format!("they ended with exit code {code}"),
+        ExecEnd::Broken => "the connection to it broke".to_owned(),
+    };
+    let error = Error::new(ErrorKind::NotReady, doing()).because(how);
+    Err(errors.last().into_iter().fold(error, |error, last| error.because(last)))
 }
 
 fn group_of<'a>(request: &'a ClusterRequest, member: &Member) -> Option<&'a NodeGroup> {

@@ -7,13 +7,14 @@ plain() { tr -d '"\\' | tr -c '[:print:]' ' ' | cut -c 1-400; }
 # Prints a failed check: check name, target, text.
 failed() { printf '::check {"check": "%s", "target": "%s", "ok": false, "saw": "%s"}\n' "$1" "$2" "$3"; }
 
-# Prints the results of the program of $check on $target, which ended with exit code $1. One that did not end well may
-# have printed only a part of them.
+# Prints what the check $check of $target found; its program ended with exit code $1. If that is not 0, some results may be
+# missing.
 results() {
     grep -a '^::check ' "$dir/$target-$check" && [ "$1" -eq 0 ] && return 0
     why=$(tail -n 2 "$dir/$target-$check.err" | plain)
+    why="the check ended with exit code $1${why:+: $why}"
     [ "$1" -ne 124 ] || why="no answer within $limit s"
-    failed "$check" "$target" "${why:-the check ended with exit code $1}"
+    failed "$check" "$target" "$why"
 }
 
 # Runs a check in a container: check name, target, seconds, container, command. Stdin is passed on. Workers that were

@@ -39,10 +39,10 @@ by_python() {
     # Its mark lets it be ended with the nodes, should the caller be gone.
     GPUCL_HOST=$tag timeout "$limit" "$ray_env/bin/python" -I -B "$@" </dev/null >"$dir/$target-$check" 2>"$dir/$target-$check.err"
     code=$?
-    # One that did not end well may have printed only a part of its results.
+    # After another exit code than 0, some results may be missing.
     grep -a '^::check ' "$dir/$target-$check" && [ "$code" -eq 0 ] && return 0
     why=$(tail -n 2 "$dir/$target-$check.err" | plain)
+    why="the check ended with exit code $code${why:+: $why}"
     [ "$code" -ne 124 ] || why="no answer within $limit s"
-    printf '::check {"check": "%s", "target": "%s", "ok": false, "saw": "%s"}\n' \
-        "$check" "$target" "${why:-the check ended with exit code $code}"
+    printf '::check {"check": "%s", "target": "%s", "ok": false, "saw": "%s"}\n' "$check" "$target" "$why"
 }
