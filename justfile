@@ -157,6 +157,10 @@ chameleon-matrix:
 lambda-matrix:
     cargo test --test main lambda::matrix -- --include-ignored --nocapture
 
+# four nodes from nothing and back, on hosts of the testbed behind the stand-in of Lambda (four minutes)
+more-lambda: testbed-up
+    cargo test --test main lambda::whole::four -- --ignored --nocapture
+
 # how many requests and answers the last run of the tests compared with the facts of Lambda's document
 lambda-contract:
     @cat target/tmp/lambda-contract.txt
