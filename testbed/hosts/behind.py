@@ -70,13 +70,13 @@ class Behind:
     def _boot(self, id, name, make):
         try:
             t0 = time.time()
-            # Remove the container of a failed attempt.
-            subprocess.run(["docker", "rm", "-fv", self.container(id)], capture_output=True)
             text = make()
             say("%s (%s) %s, switched on in %.1f s" % (name, id, text, time.time() - t0))
         except (OSError, ValueError, KeyError) as e:
             self.failed[id] = self.failed.get(id, 0) + 1
             say("%s (%s) does not boot, attempt %d of %d: %s" % (name, id, self.failed[id], ATTEMPTS, e))
+            # What is left of it would be listed as a host, and never be booted again.
+            subprocess.run(["docker", "rm", "-fv", self.container(id)], capture_output=True)
         finally:
             with self.lock:
                 self.booting.discard(id)
