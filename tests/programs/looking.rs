@@ -66,6 +66,7 @@ async fn a_killed_script_fails_the_inspection() {
     let lines = async |script: &str| playbook::inspect(&home.host(), &[], script).await.unwrap().lines;
     assert_eq!(lines("").await, [""; 0]);
     assert_eq!(lines("printf one").await, ["one"]);
+    assert_eq!(lines("echo one; a-command-that-this-host-lacks").await, ["one"]);
     assert_eq!(lines("echo one; echo; echo 200; exit 1").await, ["one", "", "200"]);
 }
 

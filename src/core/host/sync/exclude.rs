@@ -1,8 +1,10 @@
 //! What a sync leaves alone: patterns in the form of `.gitignore`.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::tree::os;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Patterns of what is neither sent nor deleted.
@@ -32,7 +34,7 @@ impl Excludes {
 
     /// Whether a path below the top folder, or a folder that it is in, is excluded.
     pub(super) fn matches(&self, path: &[u8], is_folder: bool) -> bool {
-        !self.0.is_empty() && self.0.matched_path_or_any_parents(os(path), is_folder).is_ignore()
+        !self.0.is_empty() && self.0.matched_path_or_any_parents(OsStr::from_bytes(path), is_folder).is_ignore()
     }
 }
 

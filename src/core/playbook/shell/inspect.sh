@@ -22,7 +22,8 @@ main() {
     # Each line of its output gets our mark, so that it cannot pass for another line.
     # The script is not an argument, which everybody on the host could read.
     # A script that was killed at the limit has shown only a part of what is there. awk's input ends with a line of the exit
-    # code, which is killed from 124 on; an empty line before it only ends the script's last one.
+    # code: 124 and 125 are those of timeout, above 127 a signal ended it. An empty line before it only ends the script's
+    # last one.
     {
         timeout 180 sh /dev/fd/3 3<<LOOK </dev/null
 $script
@@ -31,7 +32,7 @@ LOOK
     } | awk -v mark="::gpucl $nonce line " '
         NR > 2 { print mark before }
         { before = last; last = $0 }
-        END { if (before != "") print mark before; exit last >= 124 }
+        END { if (before != "") print mark before; exit last == 124 || last == 125 || last > 127 }
     ' || {
         echo "what is there could not be read to its end within 180 s" >&2
         exit 1
