@@ -65,7 +65,7 @@ fn ctrl_c_once_finishes_what_is_in_flight_and_up_goes_on_later() {
         .end(30)
         .exits(130)
         .says("plan: 1 operation\n")
-        .says("Caused by: it was stopped\nleft behind: head, host-0, worker-0\n")
+        .says("Caused by: it was interrupted\nleft behind: head, host-0, worker-0\n")
         .says("hint: its program goes on there; run the same command again to follow it\n")
         .says(&again);
     assert!(!stopped.stderr.contains("prepare"), "it was prepared already: {}", stopped.stderr);
@@ -92,7 +92,7 @@ fn ctrl_c_twice_stops_now_and_down_ends_what_goes_on() {
         .exits(130)
         .says("stopped: running operations are on record; `gpucl up` continues, `gpucl down -c t` removes all\n")
         .says("host-0: prepare stopped after ")
-        .says("error: failed to prepare host-0\nCaused by: it was stopped\nleft behind: host-0\n")
+        .says("error: failed to prepare host-0\nCaused by: it was interrupted\nleft behind: host-0\n")
         .says("hint: its program goes on there; run the same command again to follow it\n");
     assert_eq!(status(&env)["phase"], "unfinished");
     let installs = process(&env, "/run.sh");

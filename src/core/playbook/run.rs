@@ -46,7 +46,7 @@ pub async fn run_stage(
         let ended = tokio::select! {
             ended = host.exec(&program, &mut on_line) => ended,
             () = &mut cancel => {
-                let mut error = Error::new(ErrorKind::Cancelled, doing()).because("it was stopped");
+                let mut error = Error::new(ErrorKind::Cancelled, doing()).because("it was interrupted");
                 if follower.followed_stage().is_some() {
                     error = error.hint("its program goes on there; run the same command again to follow it");
                 }
@@ -93,7 +93,7 @@ pub async fn run_stage(
         let pause = Duration::from_millis(100 << broken);
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = &mut cancel => return Err(Error::new(ErrorKind::Cancelled, doing()).because("it was stopped")),
+            () = &mut cancel => return Err(Error::new(ErrorKind::Cancelled, doing()).because("it was interrupted")),
         }
     }
 }

@@ -187,7 +187,7 @@ impl Connections {
         tokio::select! {
             live = route.connect() => Ok(SshHost::new(Arc::clone(&route), live?)),
             () = &mut cancel => {
-                Err(Error::new(ErrorKind::Cancelled, format!("connect to {name}")).because("it was stopped"))
+                Err(Error::new(ErrorKind::Cancelled, format!("connect to {name}")).because("it was interrupted"))
             }
         }
     }
