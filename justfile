@@ -143,6 +143,11 @@ lab-torch: testbed-up
 more-hosts: testbed-up
     cargo test --test main -- --ignored --nocapture --test-threads=1 hosts::by_hand hosts::data hosts::setup
 
+# on a machine with GPUs of NVIDIA and nobody's programs on them: what jobs get of them, here and through an sshd of this
+# user (two minutes)
+real-gpus:
+    cargo test --test main real_gpus -- --ignored --nocapture --test-threads=1
+
 # on this machine: `run` interrupted at each stage, with nothing left, and environments of `setup` that clusters share
 # (five minutes)
 more-local:

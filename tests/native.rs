@@ -7,7 +7,7 @@ use std::process::Command;
 
 use gpucl::sandbox::hosts::{Config, LocalHosts, NewHost};
 
-use crate::support::{Hidden, TestEnv, tagged_processes, turn, until};
+use crate::support::{Hidden, TestEnv, checks_pass_beside_a_job_that_holds_all_gpus, tagged_processes, turn, until};
 
 /// Nobody else of the tests has it.
 const PORT: u16 = 2294;
@@ -44,11 +44,16 @@ impl Host {
 
     fn spec(&self, cpus: u32) -> String {
         format!(
-            "name: bare\nprovider: ssh\nruntime: native\ngpu: declared\n\
+            "gpu: declared\n{}workers: {{count: 1, cpus: {cpus}, gpus: 1, memory: 300MiB, object_store_memory: 80MiB}}\n",
+            self.spec_without_workers()
+        )
+    }
+
+    fn spec_without_workers(&self) -> String {
+        format!(
+            "name: bare\nprovider: ssh\nruntime: native\ntimeouts: {{start: 4m, ready: 4m}}\n\
              hosts:\n  - {{node: {}, port: {PORT}, identity_file: {}}}\n\
-             ray:\n  head: {{object_store_memory: 80MiB}}\n  \
-             workers: {{count: 1, cpus: {cpus}, gpus: 1, memory: 300MiB, object_store_memory: 80MiB}}\n\
-             timeouts: {{start: 4m, ready: 4m}}\n",
+             ray:\n  head: {{object_store_memory: 80MiB}}\n  ",
             self.node,
             self.key.display()
         )
@@ -189,5 +194,22 @@ fn a_host_without_root_goes_from_nothing_to_nothing() {
     assert_eq!(down.code, Some(0), "{}{}", down.stdout, down.stderr);
     assert!(!host.home.join(".gpucl").exists());
     assert_eq!(links(&host.home), Vec::<PathBuf>::new());
+    host.runtime.block_on(host.hosts.end_all()).unwrap();
+}
+
+#[test]
+#[ignore = "by hand: just real-gpus"]
+fn real_gpus_of_a_host_without_root() {
+    let _turn = turn();
+    let env = TestEnv::with_shared_ray();
+    let host = Host::new(&env);
+    let workers = "workers: {per: gpu, cpus: 1, memory: 300MiB, object_store_memory: 80MiB}\n";
+    env.write("cluster.yaml", &format!("{}{workers}", host.spec_without_workers()));
+    let up = env.run(&["up"]).exits(0);
+    println!("{}{}", up.stderr, up.stdout);
+    assert!(up.stderr.lines().any(|line| line.contains("passed") && line.contains("gpu ") && line.contains("GPU-")));
+    checks_pass_beside_a_job_that_holds_all_gpus(&env, "bare");
+    env.run(&["down", "--yes"]).exits(0).prints("nothing of bare is left");
+    assert_eq!(tagged_processes(&env), []);
     host.runtime.block_on(host.hosts.end_all()).unwrap();
 }

@@ -70,7 +70,11 @@ def as_json(body):
 
 
 class Refused(Exception):
-    """A failed call of the driver's library, as text."""
+    """A failed call of the driver's library, as text, with its error code."""
+
+    def __init__(self, text, code=0):
+        super().__init__(text)
+        self.code = code
 
 
 class Driver:
@@ -96,7 +100,7 @@ class Driver:
         function.restype = ctypes.c_int
         code = function(*arguments)
         if code:
-            raise Refused(f"{name}: {self.error_name(self.library, code)} ({code})")
+            raise Refused(f"{name}: {self.error_name(self.library, code)} ({code})", code)
 
 
 def cuda_error(library, code):
@@ -119,8 +123,34 @@ def hip_error(library, code):
         return "error"
 
 
+def users(device):
+    """Returns the other processes here that have this device open; in a container, they are the worker's own."""
+    found = []
+    for folder in glob.glob("/proc/[0-9]*/fd"):
+        pid = int(folder.split("/")[2])
+        try:
+            opened = [os.readlink(entry.path) for entry in os.scandir(folder)]
+        except OSError:  # it has ended, or is another user's
+            continue
+        if pid != os.getpid() and device in opened:
+            found.append(pid)
+    return sorted(found)
+
+
+def in_use(error, gpu, device):
+    """Says which of the worker's own processes use the GPU, if they leave no room for a check. Any other error is raised."""
+    # Out of memory; or in exclusive mode, and another process has it: the same numbers in CUDA and HIP.
+    is_taken = error.code in (2, 46)
+    pids = users(device) if is_taken else []
+    if pids:
+        return f"its memory is in use by this worker's own processes {', '.join(map(str, pids))}"
+    more = "; processes that are not this worker's use it: see nvidia-smi or rocm-smi on the host" if is_taken else ""
+    raise Refused(f"{gpu}: {error}{more}", error.code) from error
+
+
 def use_nvidia():
-    """Allocates memory, copies there and back, and compares, on each GPU of CUDA; returns id and name of each."""
+    """Allocates memory, copies there and back, and compares, on each GPU of CUDA. Returns the id and name of each, and who
+    uses it if there was no room."""
     cuda = Driver(["libcuda.so.1", "libcuda.so"], cuda_error)
     cuda("cuInit", ctypes.c_uint(0))
     count = ctypes.c_int()
@@ -147,9 +177,10 @@ def use_nvidia():
                 raise Refused("what came back from its memory is not what was sent")
             cuda("cuMemFree_v2", memory)
             cuda("cuCtxDestroy_v2", context)
+            busy = ""
         except Refused as error:
-            raise Refused(f"{uuid}: {error}") from error
-        seen.append((uuid, name.value.decode(errors="replace")))
+            busy = in_use(error, uuid, "/dev/nvidia-uvm")
+        seen.append((uuid, name.value.decode(errors="replace"), busy))
     return seen
 
 
@@ -179,9 +210,10 @@ def use_amd():
             if back.raw != sent:
                 raise Refused("what came back from its memory is not what was sent")
             hip("hipFree", memory)
+            busy = ""
         except Refused as error:
-            raise Refused(f"{pci}: {error}") from error
-        seen.append((pci, name.value.decode(errors="replace")))
+            busy = in_use(error, pci, "/dev/kfd")
+        seen.append((pci, name.value.decode(errors="replace"), busy))
     return seen
 
 
@@ -235,21 +267,22 @@ def gpu(want):
         say("gpu", target, False, f"{said}{library} says {error}", product=", ".join(sorted(set(listed.values()))), proof=f"{library}: {error}")
         return
     host = want.get("host", "")
-    ids = [f"{host}/{uuid}" if is_amd else uuid for uuid, _ in used]
-    names = [f"{listed.get(uuid) or name or 'GPU'} {uuid}" for uuid, name in used]
+    ids = [f"{host}/{uuid}" if is_amd else uuid for uuid, _, _ in used]
+    names = [f"{listed.get(uuid) or name or 'GPU'} {uuid}" for uuid, name, _ in used]
     wrong = ""
     if len(used) != want["count"]:
         wrong = f"{library} shows {len(used)} of {want['count']} GPUs: {', '.join(names) or 'none'}"
-    elif expected and sorted(uuid for uuid, _ in used) != sorted(expected):
+    elif expected and sorted(uuid for uuid, _, _ in used) != sorted(expected):
         wrong = f"{library} shows {', '.join(names)}, and the worker was given {', '.join(expected)}"
     elif trouble:
         wrong = trouble
-    elif not is_amd and sorted(listed) != sorted(uuid for uuid, _ in used):
+    elif not is_amd and sorted(listed) != sorted(uuid for uuid, _, _ in used):
         wrong = f"nvidia-smi shows {by_tool}, CUDA {', '.join(names)}"
     tool = f"nvidia-smi: {by_tool}; " if not is_amd else ""
-    result = f"{library}: 1 MiB written and read back"
-    product = ", ".join(sorted({listed.get(uuid) or name or "GPU" for uuid, name in used}))
-    done = f"{tool}{result} on {', '.join(names)}"
+    busy = "; ".join(busy for _, _, busy in used if busy)
+    result = f"{library}: {busy or '1 MiB written and read back'}"
+    product = ", ".join(sorted({listed.get(uuid) or name or "GPU" for uuid, name, _ in used}))
+    done = f"{tool}{result}{', on' if busy else ' on'} {', '.join(names)}"
     say("gpu", target, not wrong, wrong or done, ids, product=product, proof=f"{library}: {wrong}" if wrong else result)
 
 
@@ -274,8 +307,8 @@ def nodes(want, token):
             if row.get("state") == "ALIVE":
                 for name in row.get("resources_total") or {}:
                     alive.setdefault(name, []).append(row)
-        missing = [node["target"] for node in want["nodes"] if node["resource"] not in alive]
-        if not missing or time.monotonic() > end:
+        # Ray lists a node that was killed as alive for 15 seconds more. Tasks that it sends there fail.
+        if all(len(alive.get(node["resource"], [])) == 1 for node in want["nodes"]) or time.monotonic() > end:
             break
         time.sleep(1)
     for node in want["nodes"]:
@@ -283,7 +316,6 @@ def nodes(want, token):
         if not found:
             say("node alive", node["target"], False, f"Ray lists {len(rows)} nodes, and this one is not alive (HTTP {status})")
             continue
-        # After a restart, Ray may list the old node for some more seconds.
         row = max(found, key=lambda row: row.get("start_time_ms") or 0)
         total = row.get("resources_total") or {}
         has = {name: total.get(name, 0) for name in ("CPU", "GPU", "memory", "object_store_memory")}
@@ -298,6 +330,8 @@ def nodes(want, token):
         wrong += [f"promised {amount:g} {name}, Ray has {total.get(name, 0):g}" for name, amount in odd.items()]
         labels = row.get("labels") or {}
         wrong += [f"the label {name}={value} is missing" for name, value in (node.get("labels") or {}).items() if labels.get(name) != value]
+        if len(found) > 1:
+            wrong.append(f"Ray still sends tasks to {len(found) - 1} that ran before it")
         say("node alive", node["target"], not wrong, saw if not wrong else f"{saw}: {', '.join(wrong)}")
 
 
@@ -327,7 +361,6 @@ def client(want):
         with one_at_a_time:
             pending.remove((check, target))
             say(check, target, ok, saw)
-
     def fail(saw):
         with one_at_a_time:
             # Without a client there are no tasks.
@@ -350,13 +383,25 @@ def client(want):
             import os
             import socket
 
-            return socket.gethostname(), os.getpid()
+            import ray
+
+            return socket.gethostname(), os.getpid(), ray.get_runtime_context().get_node_id()
+
+        def before(node, resource):
+            """Counts the nodes that ran as this worker before this one, and that Ray still has as alive."""
+            return sum(row["Alive"] and resource in row["Resources"] and row["NodeID"] != node for row in ray.nodes())
 
         running = {node["target"]: look.options(resources={node["resource"]: 0.001}).remote() for node in want["workers"]}
-        for target, reference in running.items():
+        for worker in want["workers"]:
+            target = worker["target"]
             try:
-                host, pid = ray.get(reference, timeout=60)
-                result("task ran", target, True, f"a task ran as process {pid} of {host}")
+                host, pid, node = ray.get(running[target], timeout=60)
+                saw = f"a task ran as process {pid} of {host}"
+                # Ray lists a node that was killed as alive for 15 seconds more. Tasks that it sends there fail.
+                end = time.monotonic() + 30
+                while (others := before(node, worker["resource"])) and time.monotonic() < end:
+                    time.sleep(0.5)
+                result("task ran", target, not others, f"{saw}, but Ray still sends tasks to {others} that ran before it" if others else saw)
             except Exception as error:
                 result("task ran", target, False, f"{type(error).__name__}: {error}")
     except Exception as error:

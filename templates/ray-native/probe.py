@@ -8,7 +8,7 @@ leave out. It prints
 
     {"worker": KEY, "ok": BOOL, "node_id": ..., "pid": ..., "hostname": ..., "gpus": [...], "saw": TEXT}
         a task ran on this worker; with `gpu_mode: proven` it also used every GPU that Ray assigned, through the
-        driver's own library
+        driver's own library. While jobs hold these GPUs, it uses those of the node, beside the jobs.
     {"grpc_port": PORT, "ok": BOOL, "saw": TEXT}
         the port refuses a call without a token and with a wrong one, and answers with the right one
     {"done": true}
@@ -60,7 +60,8 @@ def as_checks(line):
     if wanted.get("gpu_mode") == "proven":
         ids, names = [gpu["uuid"] for gpu in seen], sorted({gpu["name"] for gpu in seen})
         own = line["ok"] and (not wanted.get("ids") or sorted(ids) == sorted(wanted["ids"]))
-        proof = "CUDA: 1 MiB written and read back" if line["ok"] else f"CUDA: {line['saw']}"
+        busy = ", ".join(gpu["busy"] for gpu in seen if gpu.get("busy"))
+        proof = f"CUDA: {busy or '1 MiB written and read back'}" if line["ok"] else f"CUDA: {line['saw']}"
         saw = line["saw"] if own or not line["ok"] else f"given {', '.join(wanted['ids'])}, and its task saw {', '.join(ids) or 'none'}"
         lines.append(check("gpu", target, own, saw, gpus=ids, product=", ".join(names), proof=proof))
     return lines
@@ -76,12 +77,36 @@ def give_up(seconds):
         os._exit(0)
 
 
-def look(gpus, proven):
+def look(gpus, proven, beside_jobs):
     """Runs on a worker: returns where it runs, and which GPUs it can really use."""
     import os
     import socket
 
     import ray
+
+    def variables(pid):
+        """Returns the environment of a process, with its entries as they are; empty if it cannot be read."""
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                return file.read().split(b"\0")
+        except OSError:
+            return []
+
+    def users():
+        """Returns the other processes of this node that use a GPU."""
+        tag = os.environ.get("GPUCL_TAG")
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            # In a pod there is no tag, and all processes are the node's.
+            if int(pid) == os.getpid() or (tag and f"GPUCL_TAG={tag}".encode() not in variables(pid)):
+                continue
+            try:
+                opened = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]
+            except OSError:  # it has ended, or is another user's
+                continue
+            if "/dev/nvidia-uvm" in opened:
+                found.append(pid)
+        return found
 
     def use_gpus():
         """Allocates memory, copies there and back, and compares, on every GPU that the driver shows to this process."""
@@ -98,11 +123,13 @@ def look(gpus, proven):
             code = function(*arguments)
             if code == 0:
                 return None
+            codes.append(code)
             text = ctypes.c_char_p()
             if cuda.cuGetErrorName(code, ctypes.byref(text)) == 0 and text.value:
                 return f"{name}: {text.value.decode()} ({code})"
             return f"{name}: error {code}"
 
+        codes = []
         wrong = call("cuInit", ctypes.c_uint(0))
         count = ctypes.c_int()
         wrong = wrong or call("cuDeviceGetCount", ctypes.byref(count))
@@ -122,16 +149,20 @@ def look(gpus, proven):
                 break
             text = bytes(raw).hex()
             uuid = "GPU-" + "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+            seen.append({"uuid": uuid, "name": name.value.decode(errors="replace")})
             context = ctypes.c_void_p()
-            wrong = call("cuCtxCreate_v2", ctypes.byref(context), ctypes.c_uint(0), device)
-            if wrong:
-                wrong = f"{uuid}: {wrong}"
-                break
             size = 1 << 20
             sent = os.urandom(size)
             back = ctypes.create_string_buffer(size)
             memory = ctypes.c_uint64()
-            wrong = call("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(size))
+            wrong = call("cuCtxCreate_v2", ctypes.byref(context), ctypes.c_uint(0), device)
+            wrong = wrong or call("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(size))
+            # Out of memory; or in exclusive mode, and another process has it.
+            if wrong and codes[-1] in (2, 46):
+                if pids := users():
+                    seen[-1]["busy"], wrong = f"its memory is in use by this worker's own processes {', '.join(pids)}", None
+                    continue
+                wrong += "; processes that are not this worker's use it: see nvidia-smi on the host"
             if not wrong:
                 wrong = call("cuMemcpyHtoD_v2", memory, sent, ctypes.c_size_t(size))
                 wrong = wrong or call("cuMemcpyDtoH_v2", back, memory, ctypes.c_size_t(size))
@@ -139,12 +170,13 @@ def look(gpus, proven):
                     wrong = "data read back from its memory differs from what was written"
                 freed = call("cuMemFree_v2", memory)
                 wrong = wrong or freed
-            ended = call("cuCtxDestroy_v2", context)
-            wrong = wrong or ended
+            if context:
+                ended = call("cuCtxDestroy_v2", context)
+                wrong = wrong or ended
             if wrong:
                 wrong = f"{uuid}: {wrong}"
+                seen.pop()
                 break
-            seen.append({"uuid": uuid, "name": name.value.decode(errors="replace")})
         return seen, wrong
 
     result = {
@@ -155,10 +187,27 @@ def look(gpus, proven):
         "wrong": None,
     }
     if proven:
+        if beside_jobs:
+            # Ray shows no GPUs to a task that asked for none, or all of its own, by version: what counts is what its node has.
+            os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+            for entry in variables(os.getppid()):
+                if entry.startswith(b"CUDA_VISIBLE_DEVICES="):
+                    os.environ["CUDA_VISIBLE_DEVICES"] = entry.partition(b"=")[2].decode()
         result["gpus"], result["wrong"] = use_gpus()
         if not result["wrong"] and len(result["gpus"]) != gpus:
             result["wrong"] = f"{len(result['gpus'])} GPUs are usable, {gpus} were promised"
     return result
+
+
+def free_gpus():
+    """Returns how many GPUs of each node no job holds, by the node's resources for its own tasks."""
+    from ray._private import state
+
+    free = {}
+    for resources in state.available_resources_per_node().values():
+        for name in resources:
+            free[name] = resources.get("GPU", 0)
+    return free
 
 
 def check_workers(workers, seconds):
@@ -168,29 +217,71 @@ def check_workers(workers, seconds):
     ray.init(address=os.environ["RAY_ADDRESS"], log_to_driver=False, logging_level="ERROR", configure_logging=False)
     task = ray.remote(look)
     running = {}
-    for worker in workers:
+    try:
+        free = free_gpus()
+    except Exception as error:  # not a documented call of Ray's
+        sys.stderr.write(f"which GPUs are free is unknown: {type(error).__name__}: {error}\n")
+        free = {}
+
+    def begin(worker, beside_jobs):
         gpus = worker.get("gpus", 0)
         proven = gpus > 0 and worker.get("gpu_mode") == "proven"
-        # Jobs may use all logical GPUs; a task that requests none runs at once, and proves the same.
-        options = {"num_cpus": 0, "num_gpus": gpus if proven else 0, "max_retries": 0}
+        # A task that asks for no GPUs runs at once, whoever holds them.
+        options = {"num_cpus": 0, "num_gpus": gpus if proven and not beside_jobs else 0, "max_retries": 0}
         options["resources"] = {worker["node_resource"]: 0.001}
-        running[task.options(**options).remote(gpus, proven)] = worker
-    while running:
-        left = BEGUN + seconds - time.monotonic()
-        done, _ = ray.wait(list(running), num_returns=1, timeout=max(0.1, left))
+        running[task.options(**options).remote(gpus, proven, beside_jobs)] = worker
+        return proven and not beside_jobs
+
+    # Those whose tasks wait for GPUs, and results that wait until Ray knows which nodes are dead.
+    waiting, answered = [], []
+    for worker in workers:
+        if begin(worker, free.get(worker["node_resource"], worker.get("gpus", 0)) < worker.get("gpus", 0)):
+            waiting.append(worker)
+    # A job may take the GPUs before the task does.
+    patience, last = BEGUN + seconds / 3, BEGUN + seconds - 5
+    while running or answered:
+        pause = 0.5 if answered else max(0.1, (patience if waiting else BEGUN + seconds) - time.monotonic())
+        done = ray.wait(list(running), num_returns=1, timeout=pause)[0] if running else time.sleep(pause) or []
+        if waiting and time.monotonic() >= patience:
+            for worker in waiting:
+                begin(worker, True)
+            waiting = []
         for reference in done:
             worker = running.pop(reference)
-            line = {"worker": worker["key"], "ok": False}
-            try:
-                result = ray.get(reference)
-            except Exception as error:  # any failure of a task is a result here
-                line["saw"] = f"its task failed: {type(error).__name__}: {str(error).strip().splitlines()[-1:]}"
-            else:
-                wrong = result.pop("wrong")
-                names = ", ".join(f"{gpu['name']} {gpu['uuid']}" for gpu in result["gpus"])
-                ran = f"a task ran as process {result['pid']}"
-                line.update(result, ok=wrong is None, saw=wrong or (f"{ran} on {names}" if names else ran))
+            waiting = [other for other in waiting if other is not worker]
+            for other in [other for other, whose in running.items() if whose is worker]:
+                del running[other]
+                ray.cancel(other)
+            answered.append((worker, result_of(worker, reference)))
+        if answered:
+            nodes = [node for node in ray.nodes() if node["Alive"]]
+        for worker, line in list(answered):
+            # Ray lists a node that was killed as alive for 15 seconds more. Tasks that it sends there fail.
+            others = [node for node in nodes if worker["node_resource"] in node["Resources"] and node["NodeID"] != line.get("node_id")]
+            if line["ok"] and others:
+                if time.monotonic() < last:
+                    continue
+                line.update(ok=False, saw=f"{line['saw']}, but Ray still sends tasks to {len(others)} that ran before it")
+            answered.remove((worker, line))
             say(line)
+
+
+def result_of(worker, reference):
+    """Returns the line about a worker whose task has ended."""
+    import ray
+
+    line = {"worker": worker["key"], "ok": False}
+    try:
+        result = ray.get(reference)
+    except Exception as error:  # any failure of a task is a result here
+        line["saw"] = f"its task failed: {type(error).__name__}: {str(error).strip().splitlines()[-1:]}"
+        return line
+    wrong = result.pop("wrong")
+    busy = {gpu["uuid"]: f" ({gpu['busy']})" for gpu in result["gpus"] if gpu.get("busy")}
+    names = ", ".join(f"{gpu['name']} {gpu['uuid']}{busy.get(gpu['uuid'], '')}" for gpu in result["gpus"])
+    ran = f"a task ran as process {result['pid']}"
+    line.update(result, ok=wrong is None, saw=wrong or (f"{ran} on {names}" if names else ran))
+    return line
 
 
 def check_port(port, token, method):

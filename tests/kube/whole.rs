@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::secrets::keep_secret;
 use super::testbed::{self, kubectl, nothing_is_left, place, testbed, turn};
-use crate::support::{TestEnv, dashboard_wants_its_token, interrupt};
+use crate::support::{TestEnv, checks_pass_beside_a_job_that_holds_all_gpus, dashboard_wants_its_token, interrupt};
 
 #[test]
 #[ignore = "testbed"]
@@ -37,6 +37,7 @@ fn a_cluster_is_brought_up_changed_stopped_and_removed() {
     let program =
         "import ray; ray.init(); print('on', ray.get(ray.remote(num_gpus=1)(lambda: ray.get_gpu_ids()).remote()))";
     env.run(&["job", "submit", "-c", "demo", "--", "python", "-c", program]).exits(0).prints("on [");
+    checks_pass_beside_a_job_that_holds_all_gpus(&env, "demo");
     // The pod that is made for it has the secret of the job, too.
     keep_secret(&env, "MY_TOKEN", "7");
     let task = "ray.remote(resources={'fast': 1})(lambda: os.environ['MY_TOKEN'])";

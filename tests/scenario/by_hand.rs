@@ -21,6 +21,10 @@ fn workers_are_stopped_started_and_killed_by_hand() {
         ("a stopped worker stays stopped until it is started", a_stopped_worker_stays_stopped_until_it_is_started),
         ("a job runs where its label says and is seen there", a_job_runs_where_its_label_says_and_is_seen_there),
         ("a drill measures how a training goes on", a_drill_measures_how_a_training_goes_on),
+        (
+            "a killed worker is ready when Ray sends no tasks to the dead",
+            a_killed_worker_is_ready_when_ray_sends_no_tasks_to_the_dead,
+        ),
         ("up starts what was stopped by hand", up_starts_what_was_stopped_by_hand),
         ("only a worker that leaves a cluster drains", only_a_worker_that_leaves_a_cluster_drains),
     ];
@@ -150,6 +154,17 @@ fn up_starts_what_was_stopped_by_hand(env: &TestEnv) {
     ));
     env.run(&["up"]).exits(0).prints("ready: 11 checks passed, 1 operation");
     assert_eq!(listed(env, "worker-0")["stopped_by_hand"], false);
+}
+
+fn a_killed_worker_is_ready_when_ray_sends_no_tasks_to_the_dead(env: &TestEnv) {
+    let before = nodes(env, "hand");
+    env.run(&["worker", "kill", "worker-1"]).exits(0);
+    until("the supervisor starts it again", 60, || {
+        (nodes(env, "hand").get("worker1")? != &before["worker1"]).then_some(())
+    });
+    env.run(&["verify"]).exits(0).prints("ready: 11 checks passed");
+    let alive = "import ray; ray.init(); print('alive', sum(node['Alive'] for node in ray.nodes()))";
+    env.run(&["job", "submit", "--", "python", "-c", alive]).exits(0).prints("alive 3\n");
 }
 
 /// What Ray prints when a node that is asked to end first finishes what it runs, so that others can take over.

@@ -1,6 +1,8 @@
 //! Real clusters in tests: limited in number, and none left behind.
 
 use std::fs::File;
+use std::io::Write as _;
+use std::time::{Duration, Instant};
 
 use super::TestEnv;
 
@@ -13,27 +15,41 @@ pub(crate) struct Turn {
     _locks: Vec<File>,
 }
 
+/// Whoever has the lock of a place has written its name there.
 fn place(number: usize) -> File {
-    File::create(format!("{}/cluster-{number}.lock", env!("CARGO_TARGET_TMPDIR"))).unwrap()
+    let path = format!("{}/cluster-{number}.lock", env!("CARGO_TARGET_TMPDIR"));
+    File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap()
 }
 
-/// Waits for the right to run a cluster beside another.
+fn taken(mut file: File) -> File {
+    file.set_len(0).unwrap();
+    file.write_all(std::thread::current().name().unwrap_or("a test").as_bytes()).unwrap();
+    file
+}
+
+/// Waits for the right to run a cluster beside another. Says who has it, if that takes minutes.
 pub(crate) fn turn() -> Turn {
+    let mut says = Instant::now() + Duration::from_secs(180);
     loop {
         for number in 0..AT_ONCE {
             let file = place(number);
             if file.try_lock().is_ok() {
-                return Turn { _locks: vec![file] };
+                return Turn { _locks: vec![taken(file)] };
             }
         }
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        if Instant::now() > says {
+            says += Duration::from_secs(180);
+            let who = (0..AT_ONCE).map(|number| std::io::read_to_string(place(number)).unwrap_or_default());
+            eprintln!("waiting for {}", who.collect::<Vec<_>>().join(", "));
+        }
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 
 /// Waits for the right to run a cluster while no other does.
 pub(crate) fn alone() -> Turn {
     let locks = (0..AT_ONCE).map(place);
-    Turn { _locks: locks.inspect(|file| file.lock().unwrap()).collect() }
+    Turn { _locks: locks.inspect(|file| file.lock().unwrap()).map(taken).collect() }
 }
 
 /// The processes that carry a tag of this environment's owner, with their command lines.

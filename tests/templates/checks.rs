@@ -45,7 +45,35 @@ def remote(**_):
 def get(place, timeout):
     if place == "second":
         time.sleep(timeout)
-    return "here", 1
+    return "here", 1, "node"
+"#;
+
+/// The check of a GPU whose memory is full, with a stand-in for the driver; processes that have the file of the second
+/// argument open are taken for users of the GPU.
+const FULL_GPU: &str = r#"
+import sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv[1])
+import probe
+
+class Driver:
+    def __init__(self, *_):
+        pass
+
+    def has(self, name):
+        return True
+
+    def __call__(self, name, *arguments):
+        if name == "cuDeviceGetCount":
+            arguments[0]._obj.value = 1
+        if name == "cuCtxCreate_v2":
+            raise probe.Refused("cuCtxCreate_v2: CUDA_ERROR_OUT_OF_MEMORY (2)", 2)
+
+users = probe.users
+probe.users = lambda device: users(sys.argv[2])
+probe.Driver = Driver
+probe.tool_nvidia = lambda: ({"GPU-00000000-0000-0000-0000-000000000000": "A GPU"}, "")
+probe.gpu({"target": "worker-0", "vendor": "nvidia", "count": 1})
 "#;
 
 /// A program in a folder of its own.
@@ -108,4 +136,24 @@ fn a_client_names_what_has_not_answered_in_time() {
     ];
     assert_eq!(results, expected, "{}", String::from_utf8_lossy(&run.stderr));
     assert_eq!(run.status.code(), Some(0));
+}
+
+#[test]
+fn a_gpu_whose_memory_a_workers_own_jobs_use_passes_and_one_that_others_use_fails() {
+    let device = tempfile::NamedTempFile::new().unwrap();
+    let templates = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates/ray-compose");
+    let check = |device: &Path| -> serde_json::Value {
+        let run = Command::new("python3").args(["-c", FULL_GPU]).arg(&templates).arg(device).output().unwrap();
+        let printed = String::from_utf8(run.stdout).unwrap();
+        let line =
+            printed.strip_prefix("::check ").unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&run.stderr)));
+        serde_json::from_str(line).unwrap()
+    };
+    let own = check(device.path());
+    let text = format!("its memory is in use by this worker's own processes {}", std::process::id());
+    assert_eq!((&own["ok"], &own["proof"]), (&true.into(), &format!("CUDA: {text}").into()), "{own}");
+    assert!(own["saw"].as_str().unwrap().contains("A GPU GPU-00000000-"), "{own}");
+    let foreign = check(Path::new("/dev/never-opened"));
+    assert_eq!(foreign["ok"], false, "{foreign}");
+    assert!(foreign["saw"].as_str().unwrap().contains("processes that are not this worker's use it"), "{foreign}");
 }

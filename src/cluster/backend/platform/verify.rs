@@ -189,16 +189,28 @@ fn check_groups(checks: &mut Checks<'_>, request: &ClusterRequest, members: &[Me
     }
 }
 
-/// Ray's nodes, once all members are among those that are alive.
+/// How long Ray may list a node as alive whose pod was killed: its health check fails five times, every three seconds.
+const UNNOTICED: Duration = Duration::from_secs(20);
+
+/// Ray's nodes, once all members are among those that are alive, and those that were killed are not: tasks that Ray sends
+/// there fail.
 async fn alive(client: &Client, members: &[Member], limit: Duration) -> Result<Vec<Node>> {
     let begun = Instant::now();
+    // A node of a pod that was added since is waited for in vain, and is no failure.
+    let only_members = |nodes: &[Node]| {
+        let is_member = |node: &Node| members.iter().any(|member| Some(&node.address) == member.address.as_ref());
+        begun.elapsed() >= UNNOTICED || nodes.iter().filter(|node| node.alive).all(is_member)
+    };
     loop {
         let nodes = client.nodes().await;
         let is_there = |member: &Member, nodes: &[Node]| {
             nodes.iter().any(|node| node.alive && Some(&node.address) == member.address.as_ref())
         };
         match nodes {
-            Ok(nodes) if members.iter().filter(|member| member.ready).all(|member| is_there(member, &nodes)) => {
+            Ok(nodes)
+                if members.iter().filter(|member| member.ready).all(|member| is_there(member, &nodes))
+                    && only_members(&nodes) =>
+            {
                 return Ok(nodes);
             }
             result if begun.elapsed() >= limit => return result,
