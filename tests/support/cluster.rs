@@ -40,7 +40,7 @@ pub(crate) fn turn() -> Turn {
         if Instant::now() > says {
             says += Duration::from_secs(180);
             let who = (0..AT_ONCE).map(|number| std::io::read_to_string(place(number)).unwrap_or_default());
-            eprintln!("waiting for {}", who.collect::<Vec<_>>().join(", "));
+            println!("waiting for {}", who.collect::<Vec<_>>().join(", "));
         }
         std::thread::sleep(Duration::from_millis(50));
     }
