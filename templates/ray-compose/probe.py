@@ -30,6 +30,8 @@ import urllib.request
 SECRETS = os.environ.get("GPUCL_SECRETS", "/run/gpucl/secrets")
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 LOCK = threading.Lock()
+# How long Ray may list a node as alive that was killed, in seconds: 15, and more where packets to it get no answer.
+DEAD_IN_S = 40
 
 
 def say(check, target, ok, saw, gpus=(), **more):
@@ -70,11 +72,12 @@ def as_json(body):
 
 
 class Refused(Exception):
-    """A failed call of the driver's library, as text, with its error code."""
+    """A failed call of the driver's library, as text. `is_full`: since others use the GPU or its memory."""
 
     def __init__(self, text, code=0):
         super().__init__(text)
-        self.code = code
+        # Out of memory, in CUDA and HIP.
+        self.code, self.is_full = code, code == 2
 
 
 class Driver:
@@ -123,29 +126,37 @@ def hip_error(library, code):
         return "error"
 
 
+def has_open(pid, device):
+    """Whether a process has this device open; False for one that has ended, or is another user's."""
+    try:
+        entries = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return False
+    for entry in entries:
+        try:
+            if os.readlink(f"/proc/{pid}/fd/{entry}") == device:
+                return True
+        except OSError:  # closed meanwhile
+            pass
+    return False
+
+
 def users(device):
     """Returns the other processes here that have this device open; in a container, they are the worker's own."""
-    found = []
-    for folder in glob.glob("/proc/[0-9]*/fd"):
-        pid = int(folder.split("/")[2])
-        try:
-            opened = [os.readlink(entry.path) for entry in os.scandir(folder)]
-        except OSError:  # it has ended, or is another user's
-            continue
-        if pid != os.getpid() and device in opened:
-            found.append(pid)
-    return sorted(found)
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    return sorted(pid for pid in pids if pid != os.getpid() and has_open(pid, device))
 
 
-def in_use(error, gpu, device):
-    """Says which of the worker's own processes use the GPU, if they leave no room for a check. Any other error is raised."""
-    # Out of memory; or in exclusive mode, and another process has it: the same numbers in CUDA and HIP.
-    is_taken = error.code in (2, 46)
-    pids = users(device) if is_taken else []
+def in_use(error, gpu, device, is_only):
+    """Says which of the worker's own processes use the GPU, if they leave no room for a check. Any other error is raised.
+
+    A process that computes has the device open, but not which of several GPUs it uses is known, so only a worker's only GPU
+    is taken for in use by them."""
+    pids = users(device) if error.is_full and is_only else []
     if pids:
         return f"its memory is in use by this worker's own processes {', '.join(map(str, pids))}"
-    more = "; processes that are not this worker's use it: see nvidia-smi or rocm-smi on the host" if is_taken else ""
-    raise Refused(f"{gpu}: {error}{more}", error.code) from error
+    more = "; processes that are not this worker's use it: see nvidia-smi or rocm-smi on the host" if error.is_full and is_only else ""
+    raise Refused(f"{gpu}: {error}{more}") from error
 
 
 def use_nvidia():
@@ -179,7 +190,12 @@ def use_nvidia():
             cuda("cuCtxDestroy_v2", context)
             busy = ""
         except Refused as error:
-            busy = in_use(error, uuid, "/dev/nvidia-uvm")
+            # In the mode 3 only one process may use the GPU, and 46 says that another does; else it is broken.
+            mode = ctypes.c_int()
+            if error.code == 46 and cuda.has("cuDeviceGetAttribute"):
+                cuda("cuDeviceGetAttribute", ctypes.byref(mode), ctypes.c_int(20), device)
+                error.is_full = mode.value == 3
+            busy = in_use(error, uuid, "/dev/nvidia-uvm", count.value == 1)
         seen.append((uuid, name.value.decode(errors="replace"), busy))
     return seen
 
@@ -212,7 +228,7 @@ def use_amd():
             hip("hipFree", memory)
             busy = ""
         except Refused as error:
-            busy = in_use(error, pci, "/dev/kfd")
+            busy = in_use(error, pci, "/dev/kfd", count.value == 1)
         seen.append((pci, name.value.decode(errors="replace"), busy))
     return seen
 
@@ -307,8 +323,9 @@ def nodes(want, token):
             if row.get("state") == "ALIVE":
                 for name in row.get("resources_total") or {}:
                     alive.setdefault(name, []).append(row)
-        # Ray lists a node that was killed as alive for 15 seconds more. Tasks that it sends there fail.
-        if all(len(alive.get(node["resource"], [])) == 1 for node in want["nodes"]) or time.monotonic() > end:
+        # Ray lists a node that was killed as alive for some time. Jobs that it sends there are lost.
+        found = [len(alive.get(node["resource"], [])) for node in want["nodes"]]
+        if time.monotonic() > (end + DEAD_IN_S if all(found) else end) or all(number == 1 for number in found):
             break
         time.sleep(1)
     for node in want["nodes"]:
@@ -355,7 +372,7 @@ def client(want):
     """Connects with Ray's client, as Jupyter does, and runs a task on each worker."""
     pending = [("client", want["target"]), *(("task ran", node["target"]) for node in want["workers"])]
 
-    one_at_a_time = threading.Lock()
+    one_at_a_time, begun = threading.Lock(), time.monotonic()
 
     def result(check, target, ok, saw):
         with one_at_a_time:
@@ -387,23 +404,32 @@ def client(want):
 
             return socket.gethostname(), os.getpid(), ray.get_runtime_context().get_node_id()
 
-        def before(node, resource):
-            """Counts the nodes that ran as this worker before this one, and that Ray still has as alive."""
-            return sum(row["Alive"] and resource in row["Resources"] and row["NodeID"] != node for row in ray.nodes())
-
-        running = {node["target"]: look.options(resources={node["resource"]: 0.001}).remote() for node in want["workers"]}
-        for worker in want["workers"]:
-            target = worker["target"]
-            try:
-                host, pid, node = ray.get(running[target], timeout=60)
-                saw = f"a task ran as process {pid} of {host}"
-                # Ray lists a node that was killed as alive for 15 seconds more. Tasks that it sends there fail.
-                end = time.monotonic() + 30
-                while (others := before(node, worker["resource"])) and time.monotonic() < end:
-                    time.sleep(0.5)
-                result("task ran", target, not others, f"{saw}, but Ray still sends tasks to {others} that ran before it" if others else saw)
-            except Exception as error:
-                result("task ran", target, False, f"{type(error).__name__}: {error}")
+        running = {look.options(resources={worker["resource"]: 0.001}).remote(): worker for worker in want["workers"]}
+        answered = {}
+        while running or answered:
+            for reference in ray.wait(list(running), timeout=0.5)[0] if running else []:
+                worker = running.pop(reference)
+                try:
+                    host, pid, node = ray.get(reference)
+                    answered[worker["target"]] = (worker["resource"], node, f"a task ran as process {pid} of {host}")
+                except Exception as error:
+                    result("task ran", worker["target"], False, f"{type(error).__name__}: {error}")
+            rows = [row for row in ray.nodes() if row["Alive"]] if answered else []
+            is_last = time.monotonic() > begun + want["timeout_s"] - 5
+            for target, (resource, node, saw) in list(answered.items()):
+                alive = {row["NodeID"] for row in rows if resource in row["Resources"]}
+                # Ray lists a node that was killed as alive for some time. Jobs that it sends there are lost.
+                if alive == {node}:
+                    result("task ran", target, True, saw)
+                elif node not in alive:
+                    result("task ran", target, False, f"{saw}, and that node has ended since")
+                elif is_last:
+                    result("task ran", target, False, f"{saw}, but Ray still sends tasks to {len(alive) - 1} that ran before it")
+                else:
+                    continue
+                del answered[target]
+            if answered and not running:
+                time.sleep(0.5)
     except Exception as error:
         fail(f"{type(error).__name__}: {error}")
 

@@ -92,21 +92,44 @@ def look(gpus, proven, beside_jobs):
         except OSError:
             return []
 
-    def users():
-        """Returns the other processes of this node that use a GPU."""
-        tag = os.environ.get("GPUCL_TAG")
-        found = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            # In a pod there is no tag, and all processes are the node's.
-            if int(pid) == os.getpid() or (tag and f"GPUCL_TAG={tag}".encode() not in variables(pid)):
-                continue
+    tag = os.environ.get("GPUCL_TAG")
+
+    def is_user(pid):
+        """Whether this is another process of this node that uses a GPU."""
+        # In a pod there is no tag, and all processes are the node's.
+        if int(pid) == os.getpid() or (tag and f"GPUCL_TAG={tag}".encode() not in variables(pid)):
+            return False
+        try:
+            entries = os.listdir(f"/proc/{pid}/fd")
+        except OSError:  # it has ended, or is another user's
+            return False
+        for entry in entries:
             try:
-                opened = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]
-            except OSError:  # it has ended, or is another user's
-                continue
-            if "/dev/nvidia-uvm" in opened:
-                found.append(pid)
-        return found
+                if os.readlink(f"/proc/{pid}/fd/{entry}") == "/dev/nvidia-uvm":
+                    return True
+            except OSError:  # closed meanwhile
+                pass
+        return False
+
+    def gives_back(uuid, pids):
+        """Whether a job has memory of this GPU once these processes have ended."""
+        import subprocess
+
+        def ask(*query):
+            command = ["nvidia-smi", *query, "--format=csv,noheader,nounits"]
+            output = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+            return [[cell.strip() for cell in line.split(",")] for line in output.splitlines()]
+
+        try:
+            ((total, used),) = ask("--query-gpu=memory.total,memory.used", f"--id={uuid}")
+            on_it = [row for row in ask("--query-compute-apps=gpu_uuid,pid,used_memory") if row[0] == uuid]
+            own = [int(memory) for _, pid, memory in on_it if pid in pids]
+            if own:
+                return int(total) - (int(used) - sum(own)) >= 1024
+        except (OSError, ValueError, subprocess.SubprocessError):
+            on_it = []
+        # In a container, the tool lists no processes: which of several GPUs one uses is unknown.
+        return gpus == 1 and not (tag and on_it)
 
     def use_gpus():
         """Allocates memory, copies there and back, and compares, on every GPU that the driver shows to this process."""
@@ -157,19 +180,24 @@ def look(gpus, proven, beside_jobs):
             memory = ctypes.c_uint64()
             wrong = call("cuCtxCreate_v2", ctypes.byref(context), ctypes.c_uint(0), device)
             wrong = wrong or call("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(size))
-            # Out of memory; or in exclusive mode, and another process has it.
-            if wrong and codes[-1] in (2, 46):
-                if pids := users():
+            mode = ctypes.c_int()
+            if wrong and codes[-1] == 46:
+                # In the mode 3 only one process may use the GPU, and 46 says that another does; else it is broken.
+                cuda.cuDeviceGetAttribute(ctypes.byref(mode), ctypes.c_int(20), device)
+            if wrong and (codes[-1] == 2 or mode.value == 3):
+                pids = [pid for pid in os.listdir("/proc") if pid.isdigit() and is_user(pid)] if beside_jobs else []
+                if pids and gives_back(uuid, pids):
                     seen[-1]["busy"], wrong = f"its memory is in use by this worker's own processes {', '.join(pids)}", None
-                    continue
-                wrong += "; processes that are not this worker's use it: see nvidia-smi on the host"
-            if not wrong:
+                else:
+                    wrong += "; no job of this worker holds that memory: see nvidia-smi on the host"
+            elif not wrong:
                 wrong = call("cuMemcpyHtoD_v2", memory, sent, ctypes.c_size_t(size))
                 wrong = wrong or call("cuMemcpyDtoH_v2", back, memory, ctypes.c_size_t(size))
                 if not wrong and back.raw != sent:
                     wrong = "data read back from its memory differs from what was written"
                 freed = call("cuMemFree_v2", memory)
                 wrong = wrong or freed
+            # Memory that is short is not kept until this process ends.
             if context:
                 ended = call("cuCtxDestroy_v2", context)
                 wrong = wrong or ended
@@ -253,15 +281,16 @@ def check_workers(workers, seconds):
                 del running[other]
                 ray.cancel(other)
             answered.append((worker, result_of(worker, reference)))
-        if answered:
-            nodes = [node for node in ray.nodes() if node["Alive"]]
+        rows = [node for node in ray.nodes() if node["Alive"]] if answered else []
         for worker, line in list(answered):
-            # Ray lists a node that was killed as alive for 15 seconds more. Tasks that it sends there fail.
-            others = [node for node in nodes if worker["node_resource"] in node["Resources"] and node["NodeID"] != line.get("node_id")]
-            if line["ok"] and others:
+            alive = {node["NodeID"] for node in rows if worker["node_resource"] in node["Resources"]}
+            if line["ok"] and line["node_id"] not in alive:
+                line.update(ok=False, saw=f"{line['saw']}, and that node has ended since")
+            elif line["ok"] and len(alive) > 1:
+                # Ray lists a node that was killed as alive for some time. Jobs that it sends there are lost.
                 if time.monotonic() < last:
                     continue
-                line.update(ok=False, saw=f"{line['saw']}, but Ray still sends tasks to {len(others)} that ran before it")
+                line.update(ok=False, saw=f"{line['saw']}, but Ray still sends tasks to {len(alive) - 1} that ran before it")
             answered.remove((worker, line))
             say(line)
 

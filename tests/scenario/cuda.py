@@ -1,10 +1,9 @@
 """Holds memory of the first visible GPU, through the driver's own library: MIB, or `all` that is free.
 
-    python3 cuda.py 256 [FILE]     prints `holds MIB`, and writes to that memory until FILE exists, for ever without one
+    python3 cuda.py 256     prints `holds MIB`, and keeps it until it is ended
 """
 
 import ctypes
-import os
 import sys
 import time
 
@@ -52,5 +51,5 @@ class Held:
 if __name__ == "__main__":
     held = Held(sys.argv[1])
     print(f"holds {held.mib}", flush=True)
-    while not (sys.argv[2:] and os.path.exists(sys.argv[2])):
-        held.write(0.2)
+    while True:
+        time.sleep(60)

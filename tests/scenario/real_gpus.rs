@@ -233,7 +233,10 @@ fn a_job_gets_its_gpus_and_nothing_of_it_stays_on_them() {
         let _all = Stranger::new(&env, "all");
         let full = checks(&env, 3);
         println!("beside a stranger who uses all memory: {full:#?}");
-        assert!(full.iter().all(|(passed, saw)| !passed && saw.contains("not this worker's")), "{full:?}");
+        assert!(
+            full.iter().all(|(passed, saw)| !passed && saw.contains("no job of this worker holds that memory")),
+            "{full:?}"
+        );
     }
 
     // And back to nothing, with a job that still runs.

@@ -8,7 +8,7 @@ const HOLD: &str = "import ray, time\nray.init(log_to_driver=False)\nhold = ray.
                     while ray.available_resources().get('GPU', 0) > 0: time.sleep(0.1)\nprint('all are held', flush=True)\n\
                     ray.get(all)";
 
-/// Checks pass beside a job that holds every GPU of the cluster, and do not wait for it.
+/// Checks pass beside a job that holds every GPU of the cluster.
 #[track_caller]
 pub(crate) fn checks_pass_beside_a_job_that_holds_all_gpus(env: &TestEnv, cluster: &str) {
     env.run(&["job", "submit", "-c", cluster, "--id", "holds", "--no-wait", "--", "python", "-c", HOLD]).exits(0);

@@ -27,7 +27,7 @@ def init(*_, **__):
     pass
 
 def nodes():
-    return []
+    return [{"NodeID": "node", "Alive": True, "Resources": {"first": 1}}]
 
 class look:
     def __init__(self, place=None):
@@ -42,10 +42,39 @@ class look:
 def remote(**_):
     return lambda function: look()
 
-def get(place, timeout):
-    if place == "second":
-        time.sleep(timeout)
+def wait(places, timeout):
+    return ["first"] if "first" in places else time.sleep(timeout) or [], []
+
+def get(place):
     return "here", 1, "node"
+"#;
+
+/// A worker's task, which tries a GPU: nvidia-smi says of which processes its memory is, and a process of the worker has
+/// the driver open. Stand-ins for Ray and the driver.
+const TASK: &str = r#"
+import ctypes, json, os, sys, types
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv[1])
+import probe
+
+code, gpus, beside_jobs = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "beside"
+context = types.SimpleNamespace(get_node_id=lambda: "node")
+sys.modules["ray"] = types.SimpleNamespace(get_runtime_context=lambda: context)
+
+class Driver:
+    def __getattr__(self, name):
+        def call(*arguments):
+            if name == "cuDeviceGetCount":
+                arguments[0]._obj.value = gpus
+            return code if name == "cuCtxCreate_v2" else int(name == "cuGetErrorName")
+        self.__dict__[name] = call
+        return call
+
+ctypes.CDLL = lambda name: Driver()
+link = os.readlink
+os.readlink = lambda path: "/dev/nvidia-uvm" if link(path) == sys.argv[5] else link(path)
+seen = probe.look(gpus, True, beside_jobs)
+print(json.dumps({"wrong": seen["wrong"], "busy": [gpu.get("busy") for gpu in seen["gpus"]]}))
 "#;
 
 /// The check of a GPU whose memory is full, with a stand-in for the driver; processes that have the file of the second
@@ -130,7 +159,7 @@ fn a_client_names_what_has_not_answered_in_time() {
         .collect();
     let of = |check: &str, target: &str, ok: bool, saw: &str| (check.to_owned(), target.to_owned(), ok, saw.to_owned());
     let expected = [
-        of("client", "jupyter", true, "ray.init reached the cluster: 0 nodes, Ray 0"),
+        of("client", "jupyter", true, "ray.init reached the cluster: 1 nodes, Ray 0"),
         of("task ran", "first", true, "a task ran as process 1 of here"),
         of("task ran", "second", false, "no answer within 2 s"),
     ];
@@ -156,4 +185,53 @@ fn a_gpu_whose_memory_a_workers_own_jobs_use_passes_and_one_that_others_use_fail
     let foreign = check(Path::new("/dev/never-opened"));
     assert_eq!(foreign["ok"], false, "{foreign}");
     assert!(foreign["saw"].as_str().unwrap().contains("processes that are not this worker's use it"), "{foreign}");
+}
+
+#[test]
+fn a_full_gpu_passes_only_where_a_job_gets_its_memory_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = folder.path().join("device");
+    fs_err::write(&device, "").unwrap();
+    let templates = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates/ray-native");
+    // What is in use, by a process of the worker, and by another.
+    let task = |code: &str, gpus: &str, beside: &str, own: Option<u32>, foreign: u32| -> serde_json::Value {
+        let mut job = Command::new("sleep");
+        let device = std::process::Stdio::from(fs_err::File::open(&device).unwrap().into_parts().0);
+        let mut job = job.arg("60").env("GPUCL_TAG", "gpucl-x-y-worker0").stdin(device).spawn().unwrap();
+        let used = own.unwrap_or_default() + foreign;
+        let gpu = "GPU-00000000-0000-0000-0000-000000000000";
+        let of_job = own.map(|mib| format!("echo {gpu}, {}, {mib}\n", job.id())).unwrap_or_default();
+        let tool = format!(
+            "#!/bin/sh\ncase $1 in\n--query-gpu=*) echo 80000, {used} ;;\n*)\n{of_job}echo {gpu}, 1, {foreign}\n;;\nesac\n"
+        );
+        program(&folder.path().join("bin"), "nvidia-smi", &tool);
+        let path = format!("{}:{}", folder.path().join("bin").display(), std::env::var("PATH").unwrap());
+        let mut python = Command::new("python3");
+        python.args(["-c", TASK]).arg(&templates).args([code, gpus, beside]).arg(folder.path().join("device"));
+        let run = python.env("PATH", path).env("GPUCL_TAG", "gpucl-x-y-worker0").output().unwrap();
+        job.kill().unwrap();
+        job.wait().unwrap();
+        serde_json::from_slice(&run.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&run.stderr)))
+    };
+    let passes = |seen: &serde_json::Value| seen["wrong"].is_null() && !seen["busy"][0].is_null();
+    let own = task("2", "1", "beside", Some(78_000), 500);
+    assert!(passes(&own), "{own}");
+    for (code, gpus, beside, own, foreign) in [
+        // Nobody of the worker holds the GPU in Ray, though one of its processes uses it.
+        ("2", "1", "alone", Some(78_000), 500),
+        // The memory is another's, whatever the worker's process does.
+        ("2", "1", "beside", Some(500), 79_400),
+        ("2", "1", "beside", None, 79_900),
+        // It may use another of the worker's GPUs.
+        ("2", "2", "beside", None, 79_900),
+        // Busy or unavailable, and not since it is exclusive.
+        ("46", "1", "beside", Some(500), 0),
+        ("999", "1", "beside", Some(500), 0),
+    ] {
+        let seen = task(code, gpus, beside, own, foreign);
+        assert!(
+            seen["wrong"].as_str().is_some_and(|wrong| wrong.contains("cuCtxCreate_v2")),
+            "{code} {beside}: {seen}"
+        );
+    }
 }

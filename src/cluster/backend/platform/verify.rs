@@ -1,5 +1,6 @@
 //! Decides whether a cluster on a platform is ready.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +74,7 @@ pub(super) async fn verify_cluster(
     let bridge = Bridge::open(Arc::clone(&world.pods), Far::head(DASHBOARD_PORT), 0).await?;
     let client = Client::new(format!("http://{}", bridge.local()), token(folder)?);
     let (nodes, version, refused, lines, prepared, isolation) = tokio::join!(
-        alive(&client, &members, spec.timeouts.ready.0),
+        alive(world, &client, &members, spec.timeouts.ready.0),
         client.version(),
         tokens(&client),
         probe(world, spec, &request, &members, head),
@@ -189,29 +190,33 @@ fn check_groups(checks: &mut Checks<'_>, request: &ClusterRequest, members: &[Me
     }
 }
 
-/// How long Ray may list a node as alive whose pod was killed: its health check fails five times, every three seconds.
-const UNNOTICED: Duration = Duration::from_secs(20);
+/// How long Ray may list a node as alive whose pod was killed: its health check fails five times, every three seconds,
+/// and each may wait ten more for an answer.
+const UNNOTICED: Duration = Duration::from_secs(75);
 
-/// Ray's nodes, once all members are among those that are alive, and those that were killed are not: tasks that Ray sends
-/// there fail.
-async fn alive(client: &Client, members: &[Member], limit: Duration) -> Result<Vec<Node>> {
+/// Ray's nodes, once all members are among those that are alive, and those that were killed are not: jobs that Ray sends
+/// there are lost.
+async fn alive(world: &ObjectWorld, client: &Client, members: &[Member], limit: Duration) -> Result<Vec<Node>> {
     let begun = Instant::now();
-    // A node of a pod that was added since is waited for in vain, and is no failure.
-    let only_members = |nodes: &[Node]| {
-        let is_member = |node: &Node| members.iter().any(|member| Some(&node.address) == member.address.as_ref());
-        begun.elapsed() >= UNNOTICED || nodes.iter().filter(|node| node.alive).all(is_member)
-    };
+    let address_of = |member: &Member| member.address.clone();
+    let mut known: BTreeSet<String> = members.iter().filter_map(address_of).collect();
     loop {
         let nodes = client.nodes().await;
         let is_there = |member: &Member, nodes: &[Node]| {
             nodes.iter().any(|node| node.alive && Some(&node.address) == member.address.as_ref())
         };
         match nodes {
-            Ok(nodes)
-                if members.iter().filter(|member| member.ready).all(|member| is_there(member, &nodes))
-                    && only_members(&nodes) =>
-            {
-                return Ok(nodes);
+            Ok(nodes) if members.iter().filter(|member| member.ready).all(|member| is_there(member, &nodes)) => {
+                let is_known = |node: &Node| !node.alive || known.contains(&node.address);
+                if begun.elapsed() >= UNNOTICED.min(limit) || nodes.iter().all(is_known) {
+                    return Ok(nodes);
+                }
+                // Or it is of a pod that was added since.
+                known.extend(world.pods.members().await?.iter().filter_map(address_of));
+                if nodes.iter().all(|node| !node.alive || known.contains(&node.address)) {
+                    return Ok(nodes);
+                }
+                tokio::time::sleep(PAUSE).await;
             }
             result if begun.elapsed() >= limit => return result,
             _ => tokio::time::sleep(PAUSE).await,
