@@ -378,6 +378,7 @@ def client(want):
         with one_at_a_time:
             pending.remove((check, target))
             say(check, target, ok, saw)
+
     def fail(saw):
         with one_at_a_time:
             # Without a client there are no tasks.

@@ -207,16 +207,13 @@ async fn alive(world: &ObjectWorld, client: &Client, members: &[Member], limit: 
         };
         match nodes {
             Ok(nodes) if members.iter().filter(|member| member.ready).all(|member| is_there(member, &nodes)) => {
-                let is_known = |node: &Node| !node.alive || known.contains(&node.address);
-                if begun.elapsed() >= UNNOTICED.min(limit) || nodes.iter().all(is_known) {
-                    return Ok(nodes);
-                }
-                // Or it is of a pod that was added since.
-                known.extend(world.pods.members().await?.iter().filter_map(address_of));
-                if nodes.iter().all(|node| !node.alive || known.contains(&node.address)) {
+                let mut alive = nodes.iter().filter(|node| node.alive);
+                if begun.elapsed() >= UNNOTICED.min(limit) || alive.all(|node| known.contains(&node.address)) {
                     return Ok(nodes);
                 }
                 tokio::time::sleep(PAUSE).await;
+                // Or it is of a pod that was added since.
+                known.extend(world.pods.members().await?.iter().filter_map(address_of));
             }
             result if begun.elapsed() >= limit => return result,
             _ => tokio::time::sleep(PAUSE).await,
