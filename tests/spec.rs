@@ -57,6 +57,7 @@ impl Factory for Hall {
             extend: false,
             reserves: false,
             hosts_vanish: false,
+            is_here: false,
             boot: Duration::ZERO,
             several_resources: false,
             behind_first: false,

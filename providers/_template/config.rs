@@ -6,6 +6,7 @@ use serde::Deserialize;
 /// The keys under `provider:` other than `name`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["region"]))]
 pub(super) struct Settings {
     /// The region of the machines.
     pub(super) region: String,
@@ -20,6 +21,7 @@ impl Default for Settings {
 /// One entry of `hosts:`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["size"]))]
 pub(super) struct HostSettings {
     /// The size of the machine.
     pub(super) size: String,

@@ -15,6 +15,7 @@ const USUAL_HOURS: f64 = 3.0;
 /// The settings under `provider:` beside `name`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["site", "cloud", "project", "lease", "hours", "until", "start", "shorten", "image", "flavor", "network", "public_network", "floating_ip", "user"]))]
 pub(super) struct Settings {
     /// The site, such as `CHI@TACC`; default: OS_REGION_NAME, OS_CLOUD, or your only site that has the hosts.
     pub(super) site: Option<String>,
@@ -50,6 +51,7 @@ pub(super) struct Settings {
 /// One entry of `hosts:`.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["node", "type", "gpu", "gpus", "image"]))]
 pub(super) struct HostSettings {
     /// One specific host, by name: `liqid01`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -89,6 +89,7 @@ fn capability() -> Capability {
         extend: true,
         reserves: true,
         hosts_vanish: true,
+        is_here: false,
         // A bare-metal host takes 10 to 20 minutes to become active, and up to 10 more to answer by SSH.
         boot: Duration::from_secs(30 * 60),
         several_resources: true,

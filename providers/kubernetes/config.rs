@@ -39,17 +39,21 @@ impl ServiceType {
 /// What is mounted into every pod: exactly one of its sources.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["path", "empty", "read_only"]))]
 pub(super) struct Mount {
     /// Where it is in the pods, absolute.
     pub(super) path: String,
     /// An existing claim of storage (PersistentVolumeClaim).
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("asks" = {"class": "privilege", "says": "the storage claim {}, in every pod"}))]
     pub(super) claim: Option<String>,
     /// An existing ConfigMap.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("asks" = {"class": "privilege", "says": "the ConfigMap {}, in every pod"}))]
     pub(super) config_map: Option<String>,
     /// An existing Secret.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("asks" = {"class": "privilege", "says": "the Secret {}, in every pod"}))]
     pub(super) secret: Option<String>,
     /// An empty folder of each pod, of at most this size: `10Gi`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,6 +65,7 @@ pub(super) struct Mount {
 /// The settings of pods.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["image", "cpu", "memory", "gpu_resource", "node_selector", "tolerations", "affinity"]))]
 pub(super) struct PodSettings {
     /// The image; `rayproject/ray` of the spec's version when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,18 +90,23 @@ pub(super) struct PodSettings {
     pub(super) affinity: Option<Map<String, Value>>,
     /// Its priority class.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("asks" = {"class": "privilege", "says": "the priority class {}, before which other pods may have to go"}))]
     pub(super) priority_class: Option<String>,
     /// Its service account. Workers get no token of it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("asks" = {"class": "privilege", "says": "the service account {}"}))]
     pub(super) service_account: Option<String>,
     /// The secrets with which its image is pulled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("asks" = {"class": "privilege", "says": "the Secrets {}, to pull images"}))]
     pub(super) image_pull_secrets: Vec<String>,
     /// Secrets of the namespace, whose keys are environment variables of all that runs in the pods.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("asks" = {"class": "privilege", "says": "the Secrets {}, as variables of every program in the pods"}))]
     pub(super) secrets: Vec<String>,
     /// More labels of the pods.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("asks" = {"class": "privilege", "says": "the labels {}, by which services and policies of others may select the pods"}))]
     pub(super) labels: BTreeMap<String, String>,
     /// What is mounted into the pods.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -133,6 +143,7 @@ impl PodSettings {
 /// The Prometheus of the Kubernetes cluster, for those who may not look for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["labels", "namespace"]))]
 pub(super) struct PrometheusSettings {
     /// The labels by which it selects PodMonitors: `release: prometheus`.
     pub(super) labels: BTreeMap<String, String>,
@@ -143,16 +154,20 @@ pub(super) struct PrometheusSettings {
 /// The settings under `provider:` beside `name`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["context", "namespace", "idle_timeout", "wait"]))]
 pub(super) struct Settings {
     /// The context of your kubeconfig; its current one when absent.
     pub(super) context: Option<String>,
     /// The namespace; that of the context when absent.
     pub(super) namespace: Option<String>,
     /// The kubeconfig; `$KUBECONFIG` or `~/.kube/config` when absent, and in a pod its service account.
+    #[schemars(extend("asks" = {"rule": "login"}))]
     pub(super) kubeconfig: Option<PathBuf>,
     /// How the head's service is reached from outside; default: `ClusterIP`, not at all.
+    #[schemars(extend("asks" = {"class": "privilege", "says": "the head's service is open to others: {}", "unless": ["ClusterIP"]}))]
     pub(super) service_type: ServiceType,
     /// Only pods of the cluster connect to its pods, where the network enforces policies; default: `true`.
+    #[schemars(extend("asks" = {"class": "privilege", "says": "other pods reach the cluster's (no NetworkPolicy)", "unless": [true]}))]
     pub(super) network_policy: Option<bool>,
     /// How long a worker that Ray's autoscaler added may be idle before it goes; default: 1m.
     pub(super) idle_timeout: Option<SpecDuration>,

@@ -87,6 +87,7 @@ fn capability() -> Capability {
         extend: false,
         reserves: false,
         hosts_vanish: true,
+        is_here: false,
         boot: Duration::from_secs(15 * 60),
         several_resources: true,
         shared_account: true,

@@ -18,8 +18,10 @@ const LONGEST_KEY: usize = 22;
 /// The settings under `provider:` beside `name`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["regions", "types", "max_price", "ssh_key", "image", "user", "ssh_port"]))]
 pub(super) struct Settings {
     /// Lambda's address; default: LAMBDA_API_URL, or https://cloud.lambda.ai.
+    #[schemars(extend("asks" = {"class": "server", "says": "{}, with your API key", "before_plan": true}))]
     pub(super) endpoint: Option<String>,
     /// The acceptable regions, in order of preference; default: any.
     pub(super) regions: Vec<String>,
@@ -43,6 +45,7 @@ pub(super) struct Settings {
 /// One entry of `file_systems:`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["name", "mount", "create"]))]
 pub(super) struct FileSystemSettings {
     /// The name of the file system.
     pub(super) name: String,
@@ -51,6 +54,7 @@ pub(super) struct FileSystemSettings {
     /// Create it if the account has none of that name.
     pub(super) create: bool,
     /// Keep a created one when the cluster is taken down; otherwise it is deleted with all its data.
+    #[schemars(extend("asks" = {"class": "privilege", "says": "a file system that is kept, and billed, after `down`"}))]
     pub(super) keep: bool,
 }
 
@@ -70,6 +74,7 @@ impl FileSystemSettings {
 /// One entry of `hosts:`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["type"]))]
 pub(super) struct HostSettings {
     /// The type: `gpu_1x_a10`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
@@ -82,6 +87,7 @@ pub(super) struct HostSettings {
 /// The GPUs that a host must have.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["model", "count", "memory_gib"]))]
 pub(super) struct GpuNeed {
     /// The model: `a100`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -91,6 +91,7 @@ fn capability() -> Capability {
         extend: false,
         reserves: false,
         hosts_vanish: true,
+        is_here: false,
         // An instance takes 4 to 15 minutes to get an address, and some more to answer by SSH.
         boot: Duration::from_secs(30 * 60),
         several_resources: true,

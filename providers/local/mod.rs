@@ -71,6 +71,7 @@ fn capability() -> Capability {
         extend: false,
         reserves: false,
         hosts_vanish: false,
+        is_here: true,
         boot: Duration::ZERO,
         several_resources: false,
         behind_first: false,

@@ -90,16 +90,19 @@ impl Gpus {
 /// What is copied from a host's data folder to shared storage before the job's time ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("asks_nothing" = ["from"]))]
 pub(super) struct Save {
     /// A path in the data folder (`$GPUCL_DATA`): `checkpoints`.
     pub(super) from: String,
     /// The folder on storage that outlives the job: absolute, or `~/…`. With several nodes, each has a folder in it.
+    #[schemars(extend("asks" = {"rule": "saved_to"}))]
     pub(super) to: String,
 }
 
 /// The settings under `provider:` beside `name`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["host", "user", "port", "identity_file", "host_key", "account", "partition", "qos", "constraint", "reservation", "exclusive", "hours", "gpus", "gpu_option", "cpus", "memory", "modules", "sbatch", "profile", "allocation", "queue", "warning"]))]
 pub(super) struct Settings {
     /// The login machine: a name, an address, or an alias of `~/.ssh/config`, also as `USER@NAME`; `local` on that
     /// machine itself.
@@ -141,9 +144,11 @@ pub(super) struct Settings {
     pub(super) modules: Vec<String>,
     /// Where Python packages come from: `index` (the network), `site` (the site's own wheels), or a folder of wheels;
     /// default: `index`.
+    #[schemars(extend("asks" = {"class": "privilege", "says": "Python packages from the folder {}, run as you on the Slurm cluster", "unless": ["index", "site"]}))]
     pub(super) packages: Option<String>,
     /// Where the Python environment is made: `node` (on each node's own disk, anew for each job), `home` (once, in your
     /// home folder), or a folder on shared storage; default: `node`.
+    #[schemars(extend("asks" = {"rule": "saved_to"}))]
     pub(super) environment: Option<String>,
     /// More options of `sbatch`, each like `--mail-type=END`.
     pub(super) sbatch: Vec<String>,

@@ -90,6 +90,7 @@ fn capability() -> Capability {
         extend: false,
         reserves: false,
         hosts_vanish: true,
+        is_here: false,
         boot: Duration::from_secs(60),
         several_resources: true,
         behind_first: false,

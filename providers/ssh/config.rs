@@ -12,6 +12,7 @@ use crate::provider::{FieldError, settings};
 /// The keys under `provider:` other than `name`: defaults for all hosts.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["user", "port", "identity_file"]))]
 pub(super) struct Settings {
     /// The user to log in as; from your SSH configuration when absent.
     pub(super) user: Option<String>,
@@ -25,6 +26,7 @@ pub(super) struct Settings {
 /// One entry of `hosts:`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("asks_nothing" = ["node", "user", "port", "identity_file", "host_key", "private_address"]))]
 pub(super) struct HostSettings {
     /// The host's name or address, or an alias in your SSH configuration.
     pub(super) node: String,

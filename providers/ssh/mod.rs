@@ -100,6 +100,7 @@ fn capability() -> Capability {
         extend: false,
         reserves: false,
         hosts_vanish: false,
+        is_here: false,
         boot: Duration::ZERO,
         several_resources: false,
         behind_first: false,

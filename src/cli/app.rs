@@ -36,6 +36,8 @@ pub(crate) struct App {
     /// The working folder.
     pub(crate) here: PathBuf,
     environment: BTreeMap<OsString, OsString>,
+    /// Whether the data files in the working folder are used, once that was decided.
+    own_files: Mutex<Option<bool>>,
     /// The tasks that show the events of commands without a run.
     showing: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -71,6 +73,7 @@ impl App {
             here,
             paths,
             environment,
+            own_files: Mutex::default(),
             showing: Mutex::default(),
         })
     }
@@ -86,6 +89,7 @@ impl App {
             here: paths.state.clone(),
             paths,
             environment: BTreeMap::new(),
+            own_files: Mutex::default(),
             showing: Mutex::default(),
         }
     }
@@ -122,6 +126,28 @@ impl App {
         Library::new(self.data_dirs.clone()).confine(self.here.join(DATA_FOLDER))
     }
 
+    /// Decides whether the data files in the working folder are used by this command.
+    pub(crate) fn use_own_files(&self, is_used: bool) {
+        if let Ok(mut own) = self.own_files.lock() {
+            *own = Some(is_used);
+        }
+    }
+
+    /// The data files to work with. Those in the working folder belong only if the user has accepted them as they are.
+    fn accepted_library(&self) -> Result<Library> {
+        let decided = self.own_files.lock().ok().and_then(|own| *own);
+        if decided.map_or_else(|| super::consent::are_own_files_accepted(self), Ok)? {
+            return Ok(self.library());
+        }
+        if decided.is_none() {
+            self.ui.status(format!(
+                "warning: ./{DATA_FOLDER} is not used, since it was not accepted: `gpucl up` asks, or --data-dir names it"
+            ));
+        }
+        let own = self.here.join(DATA_FOLDER);
+        Ok(Library::new(self.data_dirs.iter().filter(|folder| **folder != own).cloned().collect()))
+    }
+
     fn settings_of(
         &self,
         owner: crate::name::Owner,
@@ -131,7 +157,7 @@ impl App {
         Ok(crate::cluster::Settings {
             owner,
             paths: self.paths.clone(),
-            library: self.library(),
+            library: self.accepted_library()?,
             program: std::env::current_exe()
                 .map_err(|error| super::command_error::internal("find gpucl's own executable", &error))?,
             environment: self.node_environment(),

@@ -6,6 +6,7 @@ mod app;
 mod args;
 mod command_error;
 mod commands;
+mod consent;
 mod edge;
 pub mod exit_code;
 mod global;

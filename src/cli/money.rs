@@ -14,7 +14,7 @@ use crate::agent::deadline::{kept_secrets, secrets_file};
 use crate::cluster::{self, Approval, Ask, LimitsReport, StatusReport};
 use crate::error::Result;
 use crate::provider::platform::Site;
-use crate::spec::Spec;
+use crate::spec::{Amount, Spec};
 use crate::util::human;
 
 /// `status` warns about a deadline or cost limit that is nearer than this.
@@ -37,11 +37,20 @@ pub(crate) fn approval(app: &App, spec: &Path, with_yes: String) -> Approval {
             return Err(usage(format!("bring up {spec}: it costs {price}"), above)
                 .because("there is no terminal to ask at; nothing was made")
                 .hint(format!("{with_yes}   # to accept the price"))
-                .hint(format!("`ask_above: {}` in the spec asks only above that price", describe_price_above(price))));
+                .hint(format!(
+                    "--ask-above '{}'   # or GPUCL_ASK_ABOVE: asks only above that price",
+                    describe_price_above(price)
+                )));
         }
         let answer = ui.ask(&format!("it costs {price}; bring it up? [y/N] "));
         yes(&answer, "bring it up")
     })
+}
+
+/// The user's own limit of the price an hour, from the environment.
+pub(crate) fn ask_above(app: &App) -> Result<Option<Amount>> {
+    let given = app.variable("GPUCL_ASK_ABOVE").filter(|text| !text.is_empty());
+    given.map(|text| text.parse().map_err(|why: String| usage("read GPUCL_ASK_ABOVE", why))).transpose()
 }
 
 /// Asks whether a place is the right one for a first cluster.
@@ -56,7 +65,7 @@ fn place(ui: Ui, json: bool, site: &Site, with_yes: &str) -> Result<()> {
     yes(&ui.ask(&format!("this is {what}; bring it up there? [y/N] ")), "bring it up")
 }
 
-/// The hourly price, in the form that `ask_above` takes.
+/// The hourly price, in the form that `--ask-above` takes.
 fn describe_price_above(price: &crate::plan::Price) -> String {
     price.per_hour.first().map(ToString::to_string).unwrap_or_default()
 }

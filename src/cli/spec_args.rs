@@ -18,6 +18,9 @@ pub(crate) struct SpecArgs {
     /// Let the spec mount this folder of a host, although it is sensitive, such as `/etc`; repeatable
     #[arg(long, value_name = "PATH")]
     pub(crate) allow_mount: Vec<String>,
+    /// Accept what the spec asks for beyond an ordinary cluster: the digest of that list, which `gpucl plan` shows
+    #[arg(long, value_name = "DIGEST")]
+    pub(crate) accept: Option<String>,
 }
 
 impl SpecArgs {

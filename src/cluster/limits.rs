@@ -43,8 +43,10 @@ impl About<'_> {
             return Ok(());
         }
         self.settings.events.note(format!("this costs {price}"));
-        let above = self.spec().ask_above.unwrap_or(Amount(ASK_ABOVE));
-        let Some(asks) = self.options.approval.asked().filter(|_| price.is_above(above.0)) else { return Ok(()) };
+        // A spec may be a stranger's: it lowers the reader's limit, or adds one in another unit, and never raises it.
+        let limits = [Some(self.options.ask_above.unwrap_or(Amount(ASK_ABOVE))), self.spec().ask_above];
+        let exceeded = limits.into_iter().flatten().filter(|limit| price.is_above(limit.0)).min_by_key(|limit| limit.0);
+        let (Some(above), Some(asks)) = (exceeded, self.options.approval.asked()) else { return Ok(()) };
         let ask = Ask::Price { price, above };
         // The prompt must not block other tasks, nor Ctrl-C.
         let answer = tokio::task::spawn_blocking(move || asks(&ask));

@@ -28,6 +28,8 @@ pub struct UpOptions {
     pub wait_capacity: Option<std::time::Duration>,
     /// The place where a cluster on a platform may be the first one, as the command line names it.
     pub at: Option<String>,
+    /// The user's own price an hour above which `up` asks; `None` for the usual one.
+    pub ask_above: Option<Amount>,
     /// Asks for consent before resources above the price limit are acquired.
     pub approval: Approval,
     /// Credentials to store, with consent, so that the agent can enforce a deadline unattended.

@@ -18,6 +18,8 @@ pub(super) enum Pins {
     Keep,
     /// They are looked up again.
     Update,
+    /// They stay, and what is not known stays unknown: no server is asked.
+    Known,
 }
 
 /// The spec with a commit for each repository: as in the state, or as its server says now.
@@ -28,9 +30,10 @@ pub(super) async fn pinned(loaded: &Loaded, known: Option<&Spec>, pins: Pins) ->
         let is_same = |other: &&FileSpec| other.git == file.git && other.reference == file.reference;
         let before =
             known.into_iter().flat_map(|spec| &spec.files).find(is_same).and_then(|other| other.commit.clone());
-        file.commit = match before.filter(|_| pins == Pins::Keep) {
+        file.commit = match before.filter(|_| pins != Pins::Update) {
             Some(commit) => Some(commit),
             None if is_commit(file.reference()) => Some(file.reference().to_ascii_lowercase()),
+            None if pins == Pins::Known => None,
             None => Some(look_up(&url, file.reference()).await?),
         };
     }

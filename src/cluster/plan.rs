@@ -6,9 +6,10 @@ use crate::error::Result;
 use crate::spec::Loaded;
 use crate::state::Store;
 
-/// Works out what `up` would do with this spec.
-pub async fn plan(settings: &Settings, loaded: &Loaded) -> Result<Planned> {
+/// Works out what `up` would do with this spec. Unless `may_look_up`, no server is asked for the commits of repositories.
+pub async fn plan(settings: &Settings, loaded: &Loaded, may_look_up: bool) -> Result<Planned> {
+    let pins = if may_look_up { Pins::Keep } else { Pins::Known };
     let store = Store::open(&settings.paths, &loaded.spec.name)?;
-    let loaded = pinned(loaded, store.as_ref().and_then(|store| store.state().spec.as_ref()), Pins::Keep).await?;
+    let loaded = pinned(loaded, store.as_ref().and_then(|store| store.state().spec.as_ref()), pins).await?;
     backend::of(&loaded.spec)?.plan(settings, &loaded, store).await
 }

@@ -179,7 +179,7 @@ pub async fn render(settings: &Settings, loaded: &Loaded) -> Result<Vec<Rendered
     let mut files = vec![RenderedFile { path: "README.txt".into(), bytes: README.into() }];
     let mut put = |path: String, bytes: Vec<u8>| files.push(RenderedFile { path: path.into(), bytes });
     if hosts.iter().all(|host| !host.folders.claim.is_empty()) {
-        let plan = super::plan(settings, loaded).await?.plan;
+        let plan = super::plan(settings, loaded, false).await?.plan;
         let plan = if plan.is_empty() { "nothing to change\n".to_owned() } else { plan.to_string() };
         put("plan.txt".to_owned(), plan.into());
     }

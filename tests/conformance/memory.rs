@@ -180,6 +180,7 @@ impl Provider for Memory {
             extend: self.has(Bug::PromisesExtend),
             reserves: false,
             hosts_vanish: false,
+            is_here: false,
             boot: Duration::ZERO,
             several_resources: self.several,
             behind_first: false,

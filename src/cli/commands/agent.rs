@@ -39,9 +39,10 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     if let Some(spec) = args.scheduled_up {
         // Detach from the terminal of the command that started it.
         let _ = rustix::process::setsid();
-        let spec = SpecArgs { spec, allow_path: args.allow_path, allow_mount: args.allow_mount };
+        let spec = SpecArgs { spec, allow_path: args.allow_path, allow_mount: args.allow_mount, accept: None };
         let (new_spec, update_files) = (args.new_spec, args.update_files);
-        let args = up::Args { spec, new_spec, update_files, wait_capacity: args.wait_capacity, at: None };
+        let args =
+            up::Args { spec, new_spec, update_files, wait_capacity: args.wait_capacity, at: None, ask_above: None };
         up::bring_up(app, &args, &args.spec.load()?, Purpose::Scheduled).await?;
         return Ok(exit_code::DONE);
     }

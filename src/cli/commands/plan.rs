@@ -1,6 +1,7 @@
 //! `gpucl plan`.
 
 use crate::cli::app::App;
+use crate::cli::consent::Consent;
 use crate::cli::exit_code;
 use crate::cli::spec_args::SpecArgs;
 use crate::cluster::{self, Planned};
@@ -16,10 +17,18 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let loaded = args.spec.load()?;
+    let consent = Consent::of(app, &args.spec, &loaded)?;
+    consent.show(app, &loaded, &args.spec.spec);
+    if consent.holds_up_plan() {
+        if !app.json() {
+            app.ui.data("the plan itself is made once that is accepted: --accept, here too");
+        }
+        return Ok(exit_code::DONE);
+    }
     let (events, inbox) = Bus::new();
     let (_handle, cancel) = Cancel::new();
     let settings = app.settings_to_inspect(events, cancel)?;
-    let planned = cluster::plan(&settings, &loaded).await;
+    let planned = cluster::plan(&settings, &loaded, consent.may_look_up()).await;
     app.report_warnings(inbox);
     let Planned { plan, affected_paths, notes } = planned?;
     let price = plan.price();

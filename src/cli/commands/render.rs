@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 
 use crate::cli::app::App;
+use crate::cli::consent::Consent;
 use crate::cli::exit_code;
 use crate::cli::spec_args::SpecArgs;
 use crate::cluster;
@@ -34,6 +35,13 @@ pub(crate) enum Form {
 
 pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let loaded = args.spec.load()?;
+    let consent = Consent::of(app, &args.spec, &loaded)?;
+    if consent.contacts() {
+        let file = args.spec.spec.display();
+        return Err(consent.refusal(format!("render {file}"), &format!("gpucl render {file}")).into());
+    }
+    // What is rendered is only looked at.
+    app.use_own_files(true);
     let (events, inbox) = Bus::new();
     let (_handle, cancel) = Cancel::new();
     let settings = app.settings_to_inspect(events, cancel)?;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::cli::app::App;
+use crate::cli::consent::Consent;
 use crate::cli::exit_code;
 use crate::cli::money;
 use crate::cli::output::{Table, gpu_table};
@@ -14,7 +15,7 @@ use crate::cluster::{self, UpOptions, UpOutcome};
 use crate::error::Result;
 use crate::event::WorkerGpus;
 use crate::name::ClusterName;
-use crate::spec::Loaded;
+use crate::spec::{Amount, Loaded};
 use crate::util::duration::SpecDuration;
 use crate::util::human;
 
@@ -35,6 +36,10 @@ pub(crate) struct Args {
     /// Where the cluster may run, for the first one there without a question: CONTEXT/NAMESPACE of Kubernetes
     #[arg(long, value_name = "PLACE")]
     pub(crate) at: Option<String>,
+    /// Ask only above this price an hour, such as `20` (dollars) or `"40 SU"`; default: GPUCL_ASK_ABOVE, else 5 USD. A spec
+    /// may ask for less, never for more
+    #[arg(long, value_name = "AMOUNT")]
+    pub(crate) ask_above: Option<Amount>,
 }
 
 /// Who brings a cluster up, and what for.
@@ -54,6 +59,14 @@ impl Purpose {
         match self {
             Self::Work | Self::Scheduled => format!("gpucl up {} --yes", file.display()),
             Self::Run => format!("gpucl run {} --yes -- COMMAND", file.display()),
+        }
+    }
+
+    /// The command that takes `--accept` at its end.
+    fn with_accept(self, file: &Path) -> String {
+        match self {
+            Self::Work | Self::Scheduled => format!("gpucl up {}", file.display()),
+            Self::Run => format!("gpucl run {} -- COMMAND: add", file.display()),
         }
     }
 }
@@ -94,7 +107,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
 
 /// Brings the cluster of a loaded spec up, and verifies it.
 pub(crate) async fn bring_up(app: &App, args: &Args, loaded: &Loaded, purpose: Purpose) -> Result<Up> {
-    let Args { spec, new_spec, update_files, wait_capacity, at } = args;
+    let Args { spec, new_spec, update_files, wait_capacity, at, ask_above } = args;
     let at = at.clone();
     let (new_spec, update_files, wait_capacity) = (*new_spec, *update_files, *wait_capacity);
     let (scheduled_up, one_run) = (purpose != Purpose::Work, purpose == Purpose::Run);
@@ -102,10 +115,22 @@ pub(crate) async fn bring_up(app: &App, args: &Args, loaded: &Loaded, purpose: P
     let path = fs_err::canonicalize(file).ok().map(|path| path.display().to_string());
     let name = loaded.spec.name.clone();
     let with_yes = purpose.with_yes(file);
+    Consent::of(app, spec, loaded)?.ask(app, file, purpose != Purpose::Scheduled, &purpose.with_accept(file))?;
     let secrets = money::secrets_to_keep(app, &loaded.spec, &with_yes)?;
+    let ask_above = ask_above.map_or_else(|| money::ask_above(app), |given| Ok(Some(given)))?;
     let approval = money::approval(app, file, with_yes);
-    let options =
-        UpOptions { path, new_spec, update_files, scheduled_up, one_run, wait_capacity, at, approval, secrets };
+    let options = UpOptions {
+        path,
+        new_spec,
+        update_files,
+        scheduled_up,
+        one_run,
+        wait_capacity,
+        at,
+        ask_above,
+        approval,
+        secrets,
+    };
     let begin = std::time::Instant::now();
     let (mut gpus, mut is_here) = (Vec::new(), false);
     let ended = run_with_events(app, "up", name.as_str(), async |events, cancel| {

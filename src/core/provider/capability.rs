@@ -49,6 +49,8 @@ pub struct Capability {
     pub reserves: bool,
     /// A host is created when acquired and destroyed when released, so it needs no cleanup.
     pub hosts_vanish: bool,
+    /// Its hosts are the user's own machine.
+    pub is_here: bool,
     /// How long a host may take from its acquisition until it can be connected to.
     #[serde(serialize_with = "seconds")]
     pub boot: Duration,

@@ -5,5 +5,5 @@ mod library;
 mod template;
 
 pub use eject::{Template, eject, templates};
-pub use library::{Library, Origin};
+pub use library::{Library, Origin, own_files};
 pub use template::{quote, quote_path, render};

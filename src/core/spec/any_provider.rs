@@ -29,6 +29,7 @@ impl Factory for AnyProvider {
             extend: false,
             reserves: false,
             hosts_vanish: false,
+            is_here: false,
             boot: Duration::ZERO,
             several_resources: false,
             behind_first: false,

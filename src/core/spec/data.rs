@@ -13,6 +13,7 @@ pub const WORK_FOLDER: &str = ".gpucl";
 /// A folder in the data folder of every host, filled before nodes start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("asks_nothing" = ["name"]))]
 pub struct DataSpec {
     /// The folder's name: `$GPUCL_DATA/NAME` for jobs.
     #[schemars(extend("pattern" = "^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$", "examples" = ["cifar10"]))]
@@ -21,12 +22,14 @@ pub struct DataSpec {
     pub from: DataSource,
     /// A shell command that succeeds in the folder when its content is whole. It runs after filling, and at each `up`.
     #[schemars(extend("examples" = ["test -s train.csv"]))]
+    #[schemars(extend("asks" = {"class": "runs", "says": "`{}`", "on": "here"}))]
     pub check: String,
 }
 
 /// Where the content of a data set comes from: `url` with `sha256`, `command`, or `image`, which may have a `command`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("asks_nothing" = ["url", "sha256", "image"]))]
 pub struct DataSource {
     /// The address of a file to download. An archive (`.tar`, `.tar.gz`, `.tgz`, `.tar.bz2`, `.tar.xz`, `.zip`) is
     /// unpacked; any other file stays as it is.
@@ -39,6 +42,7 @@ pub struct DataSource {
     pub sha256: Option<String>,
     /// A shell command that fills the folder that it runs in, as the user of jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("asks" = {"class": "runs", "says": "`{}`", "on": "here"}))]
     pub command: Option<String>,
     /// An image whose container fills the folder that it runs in, by `command` or, without one, by what it runs itself;
     /// only with the runtime `docker`.

@@ -10,15 +10,18 @@ use super::place::{Problem, item, join};
 /// Files in the data folder of every host. It has one of `path` and `git`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("asks_nothing" = ["ref", "to"]))]
 pub struct FileSpec {
     /// A file or folder of this machine, by its path from the spec's folder. What `.gitignore` and `.rayignore` there
     /// match is not sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["code"]))]
+    #[schemars(extend("asks" = {"rule": "files"}))]
     pub path: Option<String>,
     /// A git repository, by its `https://` or `ssh://` URL; each host clones it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["https://example.org/lab/code.git"]))]
+    #[schemars(extend("asks" = {"rule": "git"}))]
     pub git: Option<String>,
     /// The branch, tag or commit of the repository; its default branch when absent. The commit stays the same until
     /// `up --update-files`.

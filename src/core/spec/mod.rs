@@ -9,6 +9,7 @@
 
 #[cfg(test)]
 mod any_provider;
+mod asks;
 mod beside;
 mod credentials;
 mod data;
@@ -35,6 +36,7 @@ mod walk;
 mod workers;
 mod yaml;
 
+pub use asks::{Ask, Class, Home, asks, classified, digest_of, unclassified};
 pub use credentials::external_credentials;
 pub use data::{DataSource, DataSpec, WORK_FOLDER};
 pub use files::FileSpec;

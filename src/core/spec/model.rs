@@ -24,6 +24,7 @@ pub const DEFAULT_RAY_VERSION: &str = "2.60.0";
 /// A cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("asks_nothing" = ["name", "provider", "hosts", "runtime", "gpu", "oversubscribe", "images", "deadline", "max_cost", "ask_above", "outputs"]))]
 pub struct Spec {
     /// The cluster's name, unique per owner.
     pub name: ClusterName,
@@ -48,6 +49,7 @@ pub struct Spec {
     pub oversubscribe: bool,
     /// Environment variables of every node, and so of every task.
     #[serde(default)]
+    #[schemars(extend("asks" = {"rule": "environment"}))]
     pub environment: BTreeMap<String, String>,
     /// Folders and volumes in the containers of the head, the workers and Jupyter alike; only with the runtime
     /// `docker`.
@@ -67,6 +69,7 @@ pub struct Spec {
     pub files: Vec<FileSpec>,
     /// Settings of playbooks, such as mirrors and proxies, by the playbook's name.
     #[serde(default)]
+    #[schemars(extend("asks" = {"class": "runs", "says": "programs of gpucl with settings of the spec: {}", "on": "here"}))]
     pub playbooks: BTreeMap<String, BTreeMap<String, String>>,
     /// The services beside Ray; only with the runtime `docker`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,6 +85,7 @@ pub struct Spec {
     /// only with the runtime `docker`.
     #[serde(default)]
     #[schemars(length(max = 16))]
+    #[schemars(extend("asks" = {"rule": "compose"}))]
     pub compose: Vec<Fragment>,
     /// How long to wait for each phase.
     #[serde(default)]
@@ -95,7 +99,8 @@ pub struct Spec {
     /// The cost at which the cluster is taken down automatically.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cost: Option<Amount>,
-    /// `up` asks before it creates anything that costs more than this per hour; `5 USD` when absent.
+    /// `up` asks before it creates anything that costs more than this per hour, if that is less than the user's own limit
+    /// (`--ask-above`, `5 USD` when absent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask_above: Option<Amount>,
     /// What a job leaves in the cluster's data folder: files and folders that `gpucl run` fetches, by their paths from
@@ -151,6 +156,7 @@ impl Default for ProviderChoice {
 /// The Ray cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["version"]))]
 pub struct RaySpec {
     /// The Ray version, three numbers; at least 2.54.0, the first with the authentication that gpucl relies on.
     #[schemars(extend("pattern" = r"^[0-9]+\.[0-9]+\.[0-9]+$", "examples" = [DEFAULT_RAY_VERSION]))]
@@ -161,6 +167,7 @@ pub struct RaySpec {
     pub workers: Workers,
     /// Linux capabilities that the containers of head and workers keep, such as `SYS_PTRACE`; none by default. Only
     /// with the runtime `docker`.
+    #[schemars(extend("asks" = {"class": "privilege", "says": "the Linux capabilities {}, for jobs", "on": "outliving"}))]
     pub capabilities: Vec<String>,
 }
 
@@ -178,6 +185,7 @@ impl Default for RaySpec {
 /// The head node. It runs no tasks unless it has CPUs.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["cpus", "memory", "object_store_memory", "dashboard_port"]))]
 pub struct HeadSpec {
     /// Logical CPUs for tasks.
     #[schemars(range(min = 0, max = 4096))]
@@ -205,6 +213,7 @@ pub enum GpuProof {
 /// How long to wait for each phase, such as `90s`, `5m` or `1h 30m`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["prepare", "data", "start", "ready", "stop", "boot"]))]
 pub struct Timeouts {
     /// For preparing a host: downloads and installation.
     pub prepare: SpecDuration,
@@ -237,6 +246,7 @@ impl Default for Timeouts {
 /// What `up` does while the provider lacks capacity.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["wait", "partial"]))]
 pub struct Capacity {
     /// How long to wait for capacity; `up` fails at once when absent. `--wait-capacity` overrides it.
     #[serde(skip_serializing_if = "Option::is_none")]

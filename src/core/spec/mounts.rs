@@ -35,9 +35,11 @@ const SENSITIVE: &[&str] = &[
 /// `file_system`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("asks_nothing" = ["volume", "file_system", "at", "read_only"]))]
 pub struct MountSpec {
     /// A folder or file of each host, by its absolute path; it must exist there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("asks" = {"flag": "--allow-mount"}))]
     pub host: Option<String>,
     /// A volume of the cluster, by its name; each host has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,7 +128,7 @@ pub(super) fn refuse_sensitive(loaded: &Loaded, allowed: &[String]) -> Result<()
 }
 
 /// Why jobs should not have this path of a host; `None` if nothing is known against it.
-fn sensitive(path: &str) -> Option<&'static str> {
+pub(super) fn sensitive(path: &str) -> Option<&'static str> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     if path.ends_with(".sock") {
         return Some("is a socket, which may be as good as root there");

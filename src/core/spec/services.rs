@@ -76,6 +76,7 @@ pub enum StoreKind {
 /// The object store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["kind", "image", "buckets"]))]
 pub struct ObjectStoreSpec {
     /// The kind of server.
     pub kind: StoreKind,
@@ -85,8 +86,10 @@ pub struct ObjectStoreSpec {
     #[schemars(length(max = 32))]
     pub buckets: Vec<String>,
     /// An existing store, which outlives the cluster, instead of one started by gpucl.
+    #[schemars(extend("asks" = {"rule": "store"}))]
     pub external: Option<ExternalStore>,
     /// Linux capabilities that its container keeps, such as `CHOWN`; none by default. With the runtime `docker`.
+    #[schemars(extend("asks" = {"class": "privilege", "says": "the Linux capabilities {}, for the object store", "on": "outliving"}))]
     pub capabilities: Vec<String>,
 }
 
@@ -105,6 +108,7 @@ impl Default for ObjectStoreSpec {
 /// An existing object store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("asks_nothing" = ["endpoint", "region", "credentials_file", "profile"]))]
 pub struct ExternalStore {
     /// The URL of the store: `https://s3.example.org`.
     pub endpoint: String,
@@ -129,10 +133,12 @@ fn usual_region() -> String {
 /// Prometheus.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["retention"]))]
 pub struct PrometheusSpec {
     /// How long metrics are kept, such as `15d`.
     pub retention: String,
     /// Linux capabilities that its container keeps, such as `CHOWN`; none by default.
+    #[schemars(extend("asks" = {"class": "privilege", "says": "the Linux capabilities {}, for Prometheus", "on": "outliving"}))]
     pub capabilities: Vec<String>,
 }
 
@@ -175,8 +181,10 @@ impl PrometheusChoice {
 #[serde(deny_unknown_fields, default)]
 pub struct JupyterSpec {
     /// The absolute path of a folder on the head's host to work in; a volume of the cluster when absent.
+    #[schemars(extend("asks" = {"rule": "host_folder"}))]
     pub workspace: Option<String>,
     /// Linux capabilities that its container keeps, such as `CHOWN`; none by default.
+    #[schemars(extend("asks" = {"class": "privilege", "says": "the Linux capabilities {}, for Jupyter", "on": "outliving"}))]
     pub capabilities: Vec<String>,
 }
 
@@ -185,12 +193,14 @@ pub struct JupyterSpec {
 #[serde(deny_unknown_fields, default)]
 pub struct GrafanaSpec {
     /// Linux capabilities that its container keeps, such as `CHOWN`; none by default.
+    #[schemars(extend("asks" = {"class": "privilege", "says": "the Linux capabilities {}, for Grafana", "on": "outliving"}))]
     pub capabilities: Vec<String>,
 }
 
 /// How unpublished images are built on the hosts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["pip_index_url"]))]
 pub struct BuildSpec {
     /// The package index for pip, instead of its default. It is readable in the image, so no credentials here.
     pub pip_index_url: Option<String>,

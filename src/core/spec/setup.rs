@@ -10,20 +10,25 @@ use crate::util::digest;
 /// Packages and commands for one environment or image, shared by all clusters of a host with the same content.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = []))]
 pub struct SetupSpec {
     /// Packages, as pip takes them: `torch`, `numpy<3`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
+    #[schemars(extend("asks" = {"class": "runs", "says": "Python packages: {}", "on": "here"}))]
     pub pip: Vec<String>,
     /// A requirements file, by its path relative to the spec's folder.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("asks" = {"class": "runs", "says": "Python packages of {}", "on": "here"}))]
     pub requirements: Option<Fragment>,
     /// The package index, instead of the host's own default. It is readable on the host, so no credentials here.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("asks" = {"class": "runs", "says": "packages from {}", "on": "here"}))]
     pub index_url: Option<String>,
     /// Shell commands that are run after the packages are installed, in this order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
+    #[schemars(extend("asks" = {"class": "runs", "says": "`{}`", "on": "here"}))]
     pub commands: Vec<String>,
 }
 

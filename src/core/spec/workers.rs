@@ -54,6 +54,7 @@ pub enum Per {
 /// A group of identical worker nodes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("asks_nothing" = ["name", "count", "min", "max", "per", "cpus", "gpus", "memory", "object_store_memory", "resources", "labels", "hosts"]))]
 pub struct WorkerGroup {
     /// The group's name, which its workers have as the label `gpucl.dev/group`; needed where there are several groups.
     #[serde(skip_serializing_if = "Option::is_none")]

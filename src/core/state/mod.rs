@@ -4,6 +4,7 @@
 //! the two loses nothing; each record is on disk before the effect that it announces.
 
 mod cluster;
+mod consent;
 mod cost;
 mod journal;
 mod lock;
@@ -13,6 +14,7 @@ mod paths;
 mod store;
 
 pub use cluster::{ClusterState, Item, ItemKind, ItemState, Record};
+pub use consent::{accept, accepted};
 pub use cost::{Priced, Spending};
 pub(crate) use lock::way_to_write;
 pub use lock::{Lock, LockInfo};

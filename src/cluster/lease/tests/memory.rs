@@ -86,6 +86,7 @@ impl Provider for Memory {
             extend: true,
             reserves: true,
             hosts_vanish: true,
+            is_here: false,
             boot: Duration::ZERO,
             several_resources: true,
             behind_first: false,

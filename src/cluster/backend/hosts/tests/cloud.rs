@@ -157,6 +157,7 @@ impl Provider for Cloud {
             extend: false,
             reserves: false,
             hosts_vanish: true,
+            is_here: false,
             boot: BOOT,
             several_resources: false,
             behind_first: false,

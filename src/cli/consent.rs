@@ -1,0 +1,165 @@
+//! Consent to what a spec and its folder ask for beyond an ordinary cluster. The list is made in `src/core/spec/asks/`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::app::{App, DATA_FOLDER};
+use super::command_error::usage;
+use super::spec_args::SpecArgs;
+use crate::error::{Error, Result};
+use crate::providers;
+use crate::render::own_files;
+use crate::spec::{self, Ask, Class, Home, Loaded};
+use crate::state::{accept, accepted};
+
+/// The most lines that are shown of a list without `--output json`.
+const MOST_LINES: usize = 24;
+
+/// What a spec asks for, and what of it was not accepted yet.
+pub(crate) struct Consent {
+    /// The spec's file, by its real path.
+    of: PathBuf,
+    /// The folder of playbooks and templates in the working folder, by its real path.
+    own: PathBuf,
+    asks: Vec<Ask>,
+    pending: Vec<Ask>,
+    digest: String,
+    /// `--accept` named another list.
+    is_other: bool,
+}
+
+impl Consent {
+    /// Makes the list of a loaded spec. Runs nothing, sends nothing, changes nothing.
+    pub(crate) fn of(app: &App, args: &SpecArgs, loaded: &Loaded) -> Result<Self> {
+        let home = app.user_environment().home;
+        let folder = args.spec.parent().unwrap_or(Path::new(""));
+        let around = Home { home: &home, folder, allowed: &args.allow_path };
+        let mut asks = spec::asks(loaded, around, &providers::find)?;
+        asks.extend(replaced(app)?);
+        let (of, own) = (real(&args.spec), real(&app.here.join(DATA_FOLDER)));
+        let mut known = accepted(&app.paths, &of)?;
+        known.extend(accepted(&app.paths, &own)?);
+        let digest = spec::digest_of(&asks);
+        let is_given = args.accept.as_deref().is_some_and(|given| given == digest);
+        let is_pending = |ask: &&Ask| !is_given && !known.contains(&ask.digest);
+        let pending: Vec<Ask> = asks.iter().filter(is_pending).cloned().collect();
+        let is_other = args.accept.is_some() && !is_given;
+        app.use_own_files(!pending.iter().any(|ask| ask.class == Class::Replaces));
+        Ok(Self { of, own, asks, pending, digest, is_other })
+    }
+
+    /// Whether planning would already do something that was not accepted.
+    pub(crate) fn holds_up_plan(&self) -> bool {
+        self.pending.iter().any(|ask| ask.before_plan)
+    }
+
+    /// Whether looking would already contact, or run, what was not accepted.
+    pub(crate) fn contacts(&self) -> bool {
+        self.pending.iter().any(|ask| ask.before_plan && matches!(ask.class, Class::Runs | Class::Server))
+    }
+
+    /// Whether the servers of repositories may be asked.
+    pub(crate) fn may_look_up(&self) -> bool {
+        !self.pending.iter().any(|ask| ask.class == Class::Server)
+    }
+
+    /// Shows the list, and how it is accepted; nothing where it is empty.
+    pub(crate) fn show(&self, app: &App, loaded: &Loaded, file: &Path) {
+        if self.asks.is_empty() {
+            return;
+        }
+        if app.json() {
+            app.ui.json(&serde_json::json!({
+                "v": 1, "type": "asks", "cluster": loaded.spec.name, "asks": self.asks, "pending": self.pending.len(),
+                "accept": self.digest,
+            }));
+            return;
+        }
+        app.ui.data("asks for more than an ordinary cluster:");
+        self.lines(&self.asks).iter().for_each(|line| app.ui.data(format_args!("  {line}")));
+        if self.pending.is_empty() {
+            app.ui.data("all of it was accepted");
+            return;
+        }
+        app.ui.data(format_args!("to accept it: gpucl up {} --accept {}", file.display(), self.digest));
+    }
+
+    /// The refusal to go on without an answer.
+    pub(crate) fn refusal(&self, doing: String, with_accept: &str) -> Error {
+        let cause = match self.is_other {
+            true => "its list is not the one that `--accept` names",
+            false => "it asks for more than an ordinary cluster, and that was not accepted",
+        };
+        let lines = self.lines(&self.pending);
+        let error = lines.into_iter().fold(usage(doing, cause), Error::because);
+        error.hint(format!("{with_accept} --accept {}   # after reading it", self.digest))
+    }
+
+    /// Asks once for all that is new, and remembers a yes. `with_accept` is the command that takes `--accept`.
+    ///
+    /// # Errors
+    /// If the answer is no, or there is nobody to ask.
+    pub(crate) fn ask(&self, app: &App, file: &Path, is_attended: bool, with_accept: &str) -> Result<()> {
+        let is_answered = |ask: &Ask| app.yes && is_attended && ask.class.is_answered_by_yes();
+        let doing = || format!("bring up {}", file.display());
+        if self.is_other && !self.pending.is_empty() {
+            return Err(self.refusal(doing(), with_accept));
+        }
+        if !self.pending.iter().all(is_answered) {
+            if app.json() || app.yes || !app.ui.asks() {
+                return Err(self.refusal(doing(), with_accept).because("nothing was made"));
+            }
+            let lines = self.lines(&self.pending).join("\n  ");
+            let question = format!(
+                "{} asks for more than an ordinary cluster:\n  {lines}\naccept all of it? [y/N] ",
+                file.display()
+            );
+            if !matches!(app.ui.ask(&question).trim(), "y" | "Y" | "yes") {
+                return Err(usage(doing(), "not confirmed; nothing was made"));
+            }
+        }
+        self.remember(app)
+    }
+
+    fn remember(&self, app: &App) -> Result<()> {
+        app.use_own_files(true);
+        let (own, all): (Vec<&Ask>, Vec<&Ask>) = self.asks.iter().partition(|ask| ask.class == Class::Replaces);
+        for (of, asks) in [(&self.of, all), (&self.own, own)] {
+            let digests: BTreeSet<String> = asks.iter().map(|ask| ask.digest.clone()).collect();
+            if accepted(&app.paths, of)? != digests {
+                accept(&app.paths, of, digests)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lines(&self, asks: &[Ask]) -> Vec<String> {
+        let line = |ask: &Ask| {
+            let known = if self.pending.contains(ask) { "" } else { " (accepted)" };
+            format!("{}: {} ({}){known}", ask.class.heading(), ask.what, ask.place)
+        };
+        let mut lines: Vec<String> = asks.iter().take(MOST_LINES).map(line).collect();
+        if asks.len() > MOST_LINES {
+            lines.push(format!("and {} more: gpucl plan --output json shows all", asks.len() - MOST_LINES));
+        }
+        lines
+    }
+}
+
+/// The playbooks and templates in the working folder, if they were accepted as they are now.
+pub(crate) fn are_own_files_accepted(app: &App) -> Result<bool> {
+    let Some(ask) = replaced(app)? else { return Ok(true) };
+    Ok(accepted(&app.paths, &real(&app.here.join(DATA_FOLDER)))?.contains(&ask.digest))
+}
+
+/// The playbooks and templates in the working folder are used in place of gpucl's own.
+fn replaced(app: &App) -> Result<Option<Ask>> {
+    let files = own_files(&app.here.join(DATA_FOLDER))?;
+    let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+    let what = format!("by {}", names.join(", "));
+    Ok((!files.is_empty()).then(|| Ask::new(Class::Replaces, &format!("./{DATA_FOLDER}"), &what, true, &files)))
+}
+
+fn real(path: &Path) -> PathBuf {
+    fs_err::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
+}

@@ -1,0 +1,185 @@
+//! What a spec asks of its reader beyond an ordinary cluster: programs that run on the reader's machine, files that leave
+//! it, servers that only the spec names, privileges on machines that outlive the cluster. An ordinary spec asks nothing.
+//!
+//! Specs are shared between people. So every key says in its schema what it may ask: a structure lists the keys that ask
+//! nothing (`asks_nothing`), and each other key has a [`Rule`] (`asks`). A key with neither is a mistake that a test
+//! finds. The walk over schema and spec is here and nowhere else; it reads no file and contacts nobody.
+
+mod rules;
+mod walk;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use self::rules::{Reader, compose};
+use self::walk::{Rule, Special};
+pub use self::walk::{classified, unclassified};
+use super::Loaded;
+use super::place::is_within;
+use super::validate::Lookup;
+use crate::error::Result;
+use crate::util::digest;
+use crate::util::text::printable_line;
+
+/// The most characters of a value that are shown of it.
+const MOST_SHOWN: usize = 100;
+
+/// What kind of thing is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// A program runs on the reader's machine.
+    Runs,
+    /// Files or secrets of the reader's machine leave it.
+    Sends,
+    /// A server that only the spec names is contacted as the reader.
+    Server,
+    /// Something of a machine or platform that outlives the cluster is used or changed.
+    Privilege,
+    /// Files that are there are written over.
+    Overwrites,
+    /// Parts of gpucl are replaced.
+    Replaces,
+}
+
+impl Class {
+    /// What all of this class have in common, in words.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Self::Runs => "runs on this machine",
+            Self::Sends => "sends from this machine",
+            Self::Server => "contacts, as you",
+            Self::Privilege => "takes, of what outlives the cluster",
+            Self::Overwrites => "writes over",
+            Self::Replaces => "replaces parts of gpucl",
+        }
+    }
+
+    /// Whether `--yes` is an answer. It never hands over the reader's own credentials and files, nor runs a program here.
+    pub fn is_answered_by_yes(self) -> bool {
+        self == Self::Privilege
+    }
+}
+
+/// One thing that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Ask {
+    /// Its kind.
+    pub class: Class,
+    /// The key of the spec, or the file, that asks.
+    pub place: String,
+    /// What happens, in words.
+    pub what: String,
+    /// Planning would already do it.
+    pub before_plan: bool,
+    /// The digest of what is asked: the value, and the content of what is run or merged.
+    pub digest: String,
+}
+
+impl Ask {
+    /// Creates one; `content` is what must stay the same for an answer to hold.
+    pub fn new(class: Class, place: &str, what: &str, before_plan: bool, content: &impl Serialize) -> Self {
+        let what = one_line(what, MOST_SHOWN);
+        let digest = digest::of_json(&(class, content));
+        Self { class, place: place.to_owned(), what, before_plan, digest }
+    }
+}
+
+/// The text as one line; what is left out is counted, so that nothing hides behind it.
+fn one_line(text: &str, most: usize) -> String {
+    let text = printable_line(text);
+    match text.char_indices().nth(most) {
+        None => text.into_owned(),
+        Some((end, _)) => format!("{}… ({} more characters)", &text[..end], text[end..].chars().count()),
+    }
+}
+
+/// The digest of a whole list, which `--accept` takes. The order and the places in the file do not matter.
+pub fn digest_of(asks: &[Ask]) -> String {
+    let mut all: Vec<&str> = asks.iter().map(|ask| ask.digest.as_str()).collect();
+    all.sort_unstable();
+    all.dedup();
+    digest::of_json(&all)
+}
+
+/// Whose machine it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Home<'a> {
+    /// The reader's home folder.
+    pub home: &'a Path,
+    /// The folder of the spec.
+    pub folder: &'a Path,
+    /// Folders that the reader lets the spec send from.
+    pub allowed: &'a [PathBuf],
+}
+
+/// Everything that a spec asks for, in the order of its keys.
+///
+/// # Errors
+/// If the provider is unknown, or a file that decides cannot be read.
+pub fn asks(loaded: &Loaded, home: Home<'_>, lookup: Lookup<'_>) -> Result<Vec<Ask>> {
+    let spec = &loaded.spec;
+    let factory = lookup(spec.provider.name())?;
+    let reader = Reader { home, capability: factory.capability(), spec };
+    let mut asks = Vec::new();
+    let core = serde_json::to_value(spec).unwrap_or_default();
+    for (schema, value, path) in [
+        (super::schema::own().clone(), core, String::new()),
+        (factory.settings_schema().to_value(), spec.provider.settings(), "provider".to_owned()),
+    ]
+    .into_iter()
+    .chain(
+        spec.hosts
+            .iter()
+            .enumerate()
+            .map(|(index, host)| (factory.host_schema().to_value(), host.clone(), format!("hosts[{index}]"))),
+    ) {
+        for found in walk::found(&schema, &value, &path) {
+            reader.judge(&found, &mut asks)?;
+        }
+    }
+    compose(&reader, &mut asks);
+    Ok(joined(asks))
+}
+
+/// Makes the paths of the reader's logins absolute: later commands read them again, possibly from another folder.
+pub(super) fn with_whole_logins(loaded: &mut Loaded, folder: &Path, lookup: Lookup<'_>) {
+    let super::ProviderChoice::Full { name, settings } = &mut loaded.spec.provider else { return };
+    let Ok(factory) = lookup(name) else { return };
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    for found in walk::found(&factory.settings_schema().to_value(), &Value::Object(settings.clone()), "") {
+        if let (Rule::Special { rule: Special::Login }, Some(file)) = (&found.rule, found.value.as_str())
+            && let Some(value) = settings.get_mut(&found.path)
+            && !file.is_empty()
+            && !file.starts_with('~')
+        {
+            *value = Value::String(folder.join(file).display().to_string());
+        }
+    }
+}
+
+/// Joins those of one class that belong to one entry: commands of one data set, packages and commands of `setup`.
+fn joined(asks: Vec<Ask>) -> Vec<Ask> {
+    let entry = |place: &str| place.split('.').next().unwrap_or_default().to_owned();
+    let mut all: Vec<Ask> = Vec::new();
+    for ask in asks {
+        let same = |last: &&mut Ask| {
+            last.class == Class::Runs && ask.class == Class::Runs && is_within(&ask.place, &entry(&last.place))
+        };
+        match all.last_mut().filter(same) {
+            Some(last) => {
+                last.place = entry(&last.place);
+                last.what = one_line(&format!("{}; {}", last.what, ask.what), 2 * MOST_SHOWN);
+                last.digest = digest::of_json(&(&last.digest, &ask.digest));
+                last.before_plan |= ask.before_plan;
+            }
+            None => all.push(ask),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests;
