@@ -40,6 +40,7 @@ fn bring(env: &TestEnv, spec: &str) {
     }
     env.write("nvidia.yaml", spec);
     env.write("cluster.yaml", spec);
+    ["nvidia.yaml", "cluster.yaml"].iter().for_each(|spec| env.accept(spec));
 }
 
 /// Runs commands in their order, and prints what each took.

@@ -9,12 +9,13 @@ use backon::{ExponentialBuilder, Retryable as _};
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, ObjectList, Patch, PatchParams,
 };
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::config::Settings;
+use super::kubeconfig;
 use super::names::{Kind, MONITORING_GROUP};
 use super::refusal;
 use crate::error::{Doing as _, Error, ErrorKind, Result, Status};
@@ -68,7 +69,7 @@ impl Connector {
     async fn open(&self) -> Result<Place> {
         let doing = "read the kubeconfig";
         let files = self.files();
-        let Some(kubeconfig) = read_files(&files)? else {
+        let Some(kubeconfig) = kubeconfig::read_files(&files)? else {
             return self.open_in_cluster(&files).await;
         };
         let options = KubeConfigOptions { context: self.settings.context.clone(), ..KubeConfigOptions::default() };
@@ -89,6 +90,7 @@ impl Connector {
         let user = user.and_then(|context| context.user.clone()).unwrap_or_default();
         let login = kubeconfig.auth_infos.iter().find(|named| named.name == user);
         let login = login.and_then(|named| named.auth_info.as_ref()?.exec.as_ref()?.command.clone());
+        kubeconfig::check(&kubeconfig, &context)?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
             .map_err(|error| refusal::of_config(&format!("open the context `{context}` of the kubeconfig"), &error))?;
@@ -137,20 +139,6 @@ impl Connector {
             None => vec![self.environment.home.join(".kube/config")],
         }
     }
-}
-
-/// Reads and merges the kubeconfigs that exist; `None` if none does.
-fn read_files(files: &[PathBuf]) -> Result<Option<Kubeconfig>> {
-    let mut merged: Option<Kubeconfig> = None;
-    for file in files.iter().filter(|file| file.exists()) {
-        let doing = || format!("read the kubeconfig {}", file.display());
-        let next = Kubeconfig::read_from(file).doing(ErrorKind::Spec, doing)?;
-        merged = Some(match merged {
-            None => next,
-            Some(before) => before.merge(next).doing(ErrorKind::Spec, doing)?,
-        });
-    }
-    Ok(merged)
 }
 
 impl Place {

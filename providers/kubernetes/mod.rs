@@ -10,6 +10,7 @@ mod container;
 mod difference;
 mod grafana;
 mod isolation;
+mod kubeconfig;
 mod monitoring;
 mod names;
 mod objects;

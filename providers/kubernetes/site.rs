@@ -96,7 +96,9 @@ impl Kubernetes {
         for request in self.renderer.requests(scope, cluster)? {
             let (kind, name) = named(&request)?;
             if place.get(kind, &name).await?.is_none() {
-                place.dry_run(kind, &tagged(&request, &scope.tag(&request.key)), Apply::Gently).await?;
+                // It may be tried before the user has agreed to the place: files of this machine stay here until then.
+                let object = without_content(tagged(&request, &scope.tag(&request.key)));
+                place.dry_run(kind, &object, Apply::Gently).await?;
             }
         }
         Ok(notes)
@@ -185,6 +187,16 @@ async fn missing(place: &Place, monitors: bool) -> Result<Vec<String>> {
         Ok::<_, Error>((!is_allowed).then(|| format!("{verb} {resource}{group}")))
     });
     Ok(futures_util::future::try_join_all(answers).await?.into_iter().flatten().collect())
+}
+
+/// An object whose files are empty, if it has any.
+fn without_content(mut object: Value) -> Value {
+    for key in ["data", "binaryData"] {
+        for (_, content) in object.get_mut(key).and_then(Value::as_object_mut).into_iter().flatten() {
+            *content = Value::String(String::new());
+        }
+    }
+    object
 }
 
 #[cfg(test)]

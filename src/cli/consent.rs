@@ -99,13 +99,13 @@ impl Consent {
     ///
     /// # Errors
     /// If the answer is no, or there is nobody to ask.
-    pub(crate) fn ask(&self, app: &App, file: &Path, is_attended: bool, with_accept: &str) -> Result<()> {
-        let is_answered = |ask: &Ask| app.yes && is_attended && ask.class.is_answered_by_yes();
+    pub(crate) fn ask(&self, app: &App, file: &Path, with_accept: &str) -> Result<()> {
         let doing = || format!("bring up {}", file.display());
         if self.is_other && !self.pending.is_empty() {
             return Err(self.refusal(doing(), with_accept));
         }
-        if !self.pending.iter().all(is_answered) {
+        if !self.pending.is_empty() {
+            // `--yes` answers what is asked of every spec, and nothing of this list.
             if app.json() || app.yes || !app.ui.asks() {
                 return Err(self.refusal(doing(), with_accept).because("nothing was made"));
             }

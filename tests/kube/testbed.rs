@@ -123,7 +123,10 @@ pub(super) fn spec(env: &TestEnv, name: &str, settings: &Value, workers: &Value,
         "timeouts": { "ready": "4m" },
     });
     spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    env.write(&format!("{name}.yaml"), &serde_json::to_string_pretty(&spec).unwrap()).display().to_string()
+    let file = env.write(&format!("{name}.yaml"), &serde_json::to_string_pretty(&spec).unwrap()).display().to_string();
+    // The testbed's kubeconfigs are not in the home of the test.
+    env.accept(&file);
+    file
 }
 
 /// The place as the command line names it.

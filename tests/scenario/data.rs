@@ -19,6 +19,8 @@ fn data_is_there_before_nodes_and_comes_back_when_a_job_removes_it() {
     env.write("code/big", "not sent");
     env.write("code/.ssh/id", "never sent");
     env.write("cluster.yaml", &spec("echo no luck; exit 4"));
+    env.run(&["up", "--yes"]).exits(2).says("runs on this machine: `echo no luck; exit 4`").says("nothing was made");
+    env.accept("cluster.yaml");
     let plan = env.run(&["plan"]).exits(0);
     assert!(
         plan.stdout.contains("fill data: it is new")
@@ -28,9 +30,10 @@ fn data_is_there_before_nodes_and_comes_back_when_a_job_removes_it() {
     assert_eq!(tagged_processes(&env), [], "no node is started without its data");
 
     env.write("cluster.yaml", &spec("echo here >a.txt"));
+    env.accept("cluster.yaml");
     env.run(&["up"]).exits(0).says("lab/code: 3 of 3 files sent");
     let before = nodes(&env, "sets");
-    env.run(&["plan"]).exits(0).is("nothing to change\n");
+    env.run(&["plan"]).exits(0).prints("all of it was accepted\nnothing to change\n");
     let job = "cd $GPUCL_DATA && cat one/a.txt && ls -A lab/code && rm one/a.txt lab/code/a.py";
     let job = env.run(&["job", "submit", "--", "sh", "-c", job]).exits(0).prints("here").prints("it's b.py");
     assert!(!job.stdout.contains("big") && !job.stdout.contains(".ssh"), "{}", job.stdout);

@@ -16,6 +16,7 @@ fn spec(name: &str, setup: &str) -> String {
 fn up(env: &TestEnv, name: &str, setup: &str) -> Outcome {
     let file = format!("{name}.yaml");
     env.write(&file, &spec(name, setup));
+    env.accept(&file);
     env.run(&["up", &file])
 }
 

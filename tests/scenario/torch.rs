@@ -13,6 +13,7 @@ fn four_workers_train_together_and_go_on_from_their_checkpoint() {
     env.set("XDG_CACHE_HOME", &format!("{home}/.cache/gpucl-testbed/torch"));
     let train = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train");
     env.write("cluster.yaml", &std::fs::read_to_string(format!("{train}/cluster.yaml")).unwrap());
+    env.accept("cluster.yaml");
     let up = env.run(&["up"]).exits(0).prints("ready: ");
     println!("{}", up.stdout.lines().find(|line| line.starts_with("ready: ")).unwrap());
 

@@ -41,6 +41,29 @@ fn the_reference_says_the_defaults() {
     }
 }
 
+/// A new key is a decision about its reader, whoever writes it.
+#[test]
+fn every_key_says_what_it_asks_of_its_reader() {
+    let core = spec::schema(&[]).unwrap();
+    let mut asking = spec::classified(&core);
+    assert_eq!(spec::unclassified(&core), Vec::<String>::new());
+    for provider in providers::all() {
+        let name = provider.manifest().unwrap().name;
+        for schema in [provider.settings_schema().to_value(), provider.host_schema().to_value()] {
+            assert_eq!(spec::unclassified(&schema), Vec::<String>::new(), "provider {name}");
+            asking.extend(spec::classified(&schema).into_iter().map(|key| format!("{name}: {key}")));
+        }
+    }
+    for key in ["compose", "data[].from.command", "files[].git", "kubernetes: kubeconfig", "lambda: endpoint"] {
+        assert!(asking.iter().any(|asks| asks == key), "{key}: {asking:?}");
+    }
+    // A key without a class, and one whose class cannot be read, are both found.
+    for key in [json!({ "type": "string" }), json!({ "type": "string", "asks": { "class": "nonsense", "says": "x" } })]
+    {
+        assert_eq!(spec::unclassified(&json!({ "properties": { "a": { "properties": { "b": key } } } })), ["a.b"]);
+    }
+}
+
 #[test]
 fn the_committed_schema_is_what_the_program_prints() {
     let env = TestEnv::new();

@@ -114,6 +114,26 @@ impl TestEnv {
         }
     }
 
+    /// Accepts all that a spec in the working folder asks for, as its reader would on a terminal.
+    #[track_caller]
+    pub(crate) fn accept(&self, spec: &str) {
+        let listed = self.run(&["plan", spec, "--output", "json"]);
+        let asks = listed.stdout.lines().find(|line| line.contains(r#""type":"asks""#)).unwrap_or("{}");
+        let asks: serde_json::Value = serde_json::from_str(asks).unwrap();
+        let digests = asks["asks"].as_array().into_iter().flatten();
+        let digests = digests.map(|ask| ask["digest"].as_str().unwrap().to_owned()).collect();
+        let at = |name: &str| self.home().join(name).join("gpucl");
+        let paths = gpucl::state::Paths {
+            config: at(".config"),
+            state: at(".local/state"),
+            data: at(".local/share"),
+            cache: at(".cache"),
+            runtime: self.root().join("run"),
+        };
+        let of = std::fs::canonicalize(self.work().join(spec)).unwrap();
+        gpucl::state::accept(&paths, &of, digests).unwrap();
+    }
+
     fn redact(&self, text: &str) -> String {
         text.replace(&self.root.path().display().to_string(), "$TEST")
     }

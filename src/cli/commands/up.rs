@@ -115,7 +115,7 @@ pub(crate) async fn bring_up(app: &App, args: &Args, loaded: &Loaded, purpose: P
     let path = fs_err::canonicalize(file).ok().map(|path| path.display().to_string());
     let name = loaded.spec.name.clone();
     let with_yes = purpose.with_yes(file);
-    Consent::of(app, spec, loaded)?.ask(app, file, purpose != Purpose::Scheduled, &purpose.with_accept(file))?;
+    Consent::of(app, spec, loaded)?.ask(app, file, &purpose.with_accept(file))?;
     let secrets = money::secrets_to_keep(app, &loaded.spec, &with_yes)?;
     let ask_above = ask_above.map_or_else(|| money::ask_above(app), |given| Ok(Some(given)))?;
     let approval = money::approval(app, file, with_yes);

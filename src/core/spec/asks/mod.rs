@@ -56,11 +56,6 @@ impl Class {
             Self::Replaces => "replaces parts of gpucl",
         }
     }
-
-    /// Whether `--yes` is an answer. It never hands over the reader's own credentials and files, nor runs a program here.
-    pub fn is_answered_by_yes(self) -> bool {
-        self == Self::Privilege
-    }
 }
 
 /// One thing that is asked for.

@@ -13,31 +13,32 @@ use crate::spec::mounts::sensitive;
 use crate::util::digest;
 use crate::util::fs::{RECORD_LIMIT, read_within};
 
-/// Variables that make programs load other programs, by name or beginning.
-const LOADING: &[&str] = &[
-    "BASH_",
-    "CONDA_",
-    "CUDA_INJECTION",
-    "DYLD_",
-    "ENV",
-    "GCONV_PATH",
-    "GIT_",
-    "GLIBC_TUNABLES",
-    "HOME",
-    "IFS",
-    "LD_",
-    "NODE_",
-    "PERL",
-    "PIP_",
-    "PROMPT_COMMAND",
-    "PYTHON",
-    "RAY_",
-    "RUBY",
-    "SHELL",
-    "SSH_",
-    "UV_",
-    "VIRTUAL_ENV",
-    "XDG_",
+/// Variables that neither load a program nor name a server, of those that people set. Any other one may, on the reader's
+/// own machine: `LD_PRELOAD`, `PYTHONPATH`, `RAY_JEMALLOC_LIB_PATH`, `NCCL_NET_PLUGIN`, `HF_ENDPOINT`.
+const ORDINARY: &[&str] = &[
+    "CUDA_LAUNCH_BLOCKING",
+    "HF_DATASETS_OFFLINE",
+    "HF_HOME",
+    "HF_HUB_OFFLINE",
+    "LANG",
+    "LOG_LEVEL",
+    "MKL_NUM_THREADS",
+    "MLFLOW_EXPERIMENT_NAME",
+    "NCCL_DEBUG",
+    "NUMEXPR_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "RAY_DEDUP_LOGS",
+    "RAY_memory_monitor_refresh_ms",
+    "RAY_memory_usage_threshold",
+    "TF_CPP_MIN_LOG_LEVEL",
+    "TOKENIZERS_PARALLELISM",
+    "TQDM_DISABLE",
+    "TRANSFORMERS_OFFLINE",
+    "TZ",
+    "WANDB_MODE",
+    "WANDB_NAME",
+    "WANDB_PROJECT",
 ];
 /// Folders of a home where things of many origins lie.
 const SHARED: &[&str] = &["", "Desktop", "Documents", "Downloads"];
@@ -125,9 +126,8 @@ impl Reader<'_> {
             return;
         }
         for (name, value) in value.as_object().into_iter().flatten() {
-            let upper = name.to_ascii_uppercase();
-            if LOADING.iter().any(|loading| upper.starts_with(loading)) {
-                let what = format!("programs as the variable {name} says: {}", words(value));
+            if !ORDINARY.contains(&name.as_str()) {
+                let what = format!("all nodes and jobs with the variable {name}={}", words(value));
                 asks.push(Ask::new(Class::Runs, path, &what, false, &(name, value)));
             }
         }
@@ -177,7 +177,7 @@ fn git(path: &str, value: &Value) -> Option<Ask> {
 }
 
 /// A folder that outlives the cluster: a hidden one, or the home itself, has the reader's own settings and keys.
-fn saved_to(path: &str, value: &Value) -> Option<Ask> {
+pub(super) fn saved_to(path: &str, value: &Value) -> Option<Ask> {
     let folder = value.as_str()?;
     let mut parts = folder.split('/').filter(|part| !part.is_empty());
     let is_home = matches!(folder.trim_end_matches('/'), "~" | "" | "/root" | "/home")

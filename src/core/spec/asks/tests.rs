@@ -1,1 +1,161 @@
+use std::os::unix::fs::symlink;
+
 use super::*;
+use crate::spec::any_provider::find;
+use crate::spec::parse;
+
+/// A home with a project in it.
+struct Bench {
+    root: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let bench = Self { root: tempfile::tempdir().unwrap() };
+        for name in [".netrc", ".ssh/id", "Downloads/more.txt", "mine/code/a.py", "mine/.hidden/x", "mine/.env"] {
+            let path = bench.root.path().join(name);
+            fs_err::create_dir_all(path.parent().unwrap()).unwrap();
+            fs_err::write(path, "x").unwrap();
+        }
+        symlink("..", bench.root.path().join("mine/up")).unwrap();
+        bench
+    }
+
+    /// What a spec in this folder of the home asks for.
+    fn asks(&self, folder: &str, spec: &str, allowed: &[PathBuf]) -> Vec<Ask> {
+        let loaded = parse("cluster.yaml", &format!("name: x\n{spec}\n"), &find).unwrap();
+        let folder = self.root.path().join(folder);
+        asks(&loaded, Home { home: self.root.path(), folder: &folder, allowed }, &find).unwrap()
+    }
+
+    fn places(&self, folder: &str, spec: &str) -> Vec<(Class, String)> {
+        self.asks(folder, spec, &[]).into_iter().map(|ask| (ask.class, ask.place)).collect()
+    }
+}
+
+#[test]
+fn an_ordinary_spec_asks_nothing() {
+    let bench = Bench::new();
+    for spec in [
+        "",
+        "provider: ssh\nruntime: docker\nhosts: [gpu1]\nray: {workers: {per: gpu}}\nmounts: [{volume: m, at: /m}]",
+        "provider: ssh\nhosts: [gpu1]\nsetup: {pip: [torch], commands: [make]}\ndata: [{name: d, from: {command: x}, check: y}]",
+        "environment: {NCCL_DEBUG: INFO, HF_HOME: /x}\nfiles: [{path: code, to: code}]\noutputs: [x]\nask_above: 1",
+        "services: {object_store: {buckets: [ray, more]}}",
+    ] {
+        assert_eq!(bench.places("mine", spec), [], "{spec}");
+    }
+}
+
+#[test]
+fn files_of_the_home_are_named_before_they_are_sent() {
+    let bench = Bench::new();
+    let sent = |folder: &str, path: &str| bench.places(folder, &format!("files: [{{path: '{path}', to: a}}]")).len();
+    for (folder, path) in [
+        ("", "."),
+        ("", ".netrc"),
+        ("", ".ssh"),
+        ("", "mine/../.ssh/id"),
+        ("", "Downloads"),
+        ("Downloads", "."),
+        ("mine", "up"),
+        ("mine", "../.netrc"),
+        ("mine", ".."),
+        ("mine", ".hidden"),
+        ("mine", ".hidden/x"),
+        ("mine", ".env"),
+    ] {
+        assert_eq!(sent(folder, path), 1, "{folder}: {path}");
+    }
+    for (folder, path) in
+        [("mine", "."), ("mine", "code"), ("", "mine"), ("", "mine/code/a.py"), ("Downloads", "more.txt")]
+    {
+        assert_eq!(sent(folder, path), 0, "{folder}: {path}");
+    }
+    let allowed = [bench.root.path().join(".ssh")];
+    assert_eq!(bench.asks("", "files: [{path: .ssh, to: a}]", &allowed), []);
+}
+
+#[test]
+fn programs_on_the_readers_own_machine_are_named() {
+    let bench = Bench::new();
+    for host in ["localhost", "127.0.0.1", "{node: '::1'}", "{node: LOCALHOST.}"] {
+        let spec = format!("provider: ssh\nhosts: [{host}]\nsetup: {{pip: [a], commands: [b]}}");
+        assert_eq!(bench.places("mine", &spec), [(Class::Runs, "setup".to_owned())], "{host}");
+    }
+    let here = |spec: &str| bench.places("mine", &format!("provider: ssh\nhosts: [localhost]\n{spec}")).len();
+    for name in
+        ["LD_PRELOAD", "ld_preload", "PYTHONPATH", "PYTHONSTARTUP", "BASH_ENV", "NCCL_NET_PLUGIN", "HF_ENDPOINT"]
+    {
+        assert_eq!(here(&format!("environment: {{{name}: x}}")), 1, "{name}");
+    }
+    assert_eq!(here("environment: {NCCL_DEBUG: INFO}"), 0);
+    assert_eq!(here("data: [{name: d, from: {command: x}, check: y}, {name: e, from: {command: z}, check: y}]"), 2);
+    assert_eq!(here("playbooks: {ray-native: {ray_version: '1'}}"), 1);
+}
+
+#[test]
+fn servers_and_privileges_are_named() {
+    let bench = Bench::new();
+    let docker = "provider: ssh\nruntime: docker\nhosts: [h]\n";
+    for (spec, class, place) in [
+        ("files: [{git: 'ssh://git@example.org/a.git', to: a}]".to_owned(), Class::Server, "files[0].git"),
+        (format!("{docker}ray: {{capabilities: [SYS_ADMIN]}}"), Class::Privilege, "ray.capabilities"),
+        (
+            format!("{docker}services: {{jupyter: {{workspace: /root}}}}"),
+            Class::Privilege,
+            "services.jupyter.workspace",
+        ),
+        (
+            format!("{docker}services: {{grafana: {{capabilities: [CHOWN]}}}}"),
+            Class::Privilege,
+            "services.grafana.capabilities",
+        ),
+        (
+            "services: {object_store: {external: {endpoint: 'https://s', credentials_file: k}}}".to_owned(),
+            Class::Sends,
+            "services.object_store.external",
+        ),
+    ] {
+        assert_eq!(bench.places("mine", &spec), [(class, place.to_owned())], "{spec}");
+    }
+    assert_eq!(bench.places("mine", &format!("{docker}services: {{jupyter: {{workspace: /srv/work}}}}")), []);
+}
+
+#[test]
+fn an_answer_holds_for_the_same_list_in_any_order_and_for_no_other() {
+    let bench = Bench::new();
+    let digest =
+        |spec: &str| digest_of(&bench.asks("mine", &format!("provider: ssh\nhosts: [localhost]\n{spec}"), &[]));
+    let one = "{name: a, from: {command: x}, check: y}";
+    let two = "{name: b, from: {command: z}, check: y}";
+    let both = digest(&format!("data: [{one}, {two}]"));
+    assert_eq!(both, digest(&format!("data: [{two}, {one}]")));
+    for other in [
+        format!("data: [{one}]"),
+        format!("data: [{one}, {two}]\nenvironment: {{LD_PRELOAD: x}}"),
+        format!("data: [{one}, {}]", two.replace("z", "zz")),
+        format!("data: [{one}, {}]", two.replace("check: y", "check: yy")),
+    ] {
+        assert_ne!(both, digest(&other), "{other}");
+    }
+}
+
+#[test]
+fn what_is_shown_is_one_line_and_hides_nothing() {
+    let long = format!("a\n\u{1b}[2K{}", "x".repeat(400));
+    let ask = Ask::new(Class::Runs, "setup", &long, false, &long);
+    assert!(!ask.what.contains(['\n', '\u{1b}']) && ask.what.contains("more characters"), "{}", ask.what);
+    assert_ne!(ask.digest, Ask::new(Class::Runs, "setup", &long, false, &format!("{long}y")).digest);
+}
+
+#[test]
+fn folders_that_outlive_a_cluster_are_ordinary_unless_they_hold_settings() {
+    let rule = |folder: &str| super::rules::saved_to("to", &Value::String(folder.to_owned())).is_some();
+    for folder in ["~/.ssh", "~", "~/", "/home/ada", "/home/ada/", "~/x/.config/y", "/"] {
+        assert!(rule(folder), "{folder}");
+    }
+    for folder in ["~/results", "/scratch/ada", "/home/ada/results", "node", "home"] {
+        assert!(!rule(folder), "{folder}");
+    }
+}

@@ -1,0 +1,145 @@
+//! Kubeconfigs: read as files that a stranger may have written.
+
+use std::path::{Path, PathBuf};
+
+use kube::config::Kubeconfig;
+
+use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::util::fs::{RECORD_LIMIT, read_text_within, read_within};
+
+/// Reads and merges the kubeconfigs that exist; `None` if none does. Paths in them are relative to their folder, as for
+/// `kubectl`.
+pub(super) fn read_files(files: &[PathBuf]) -> Result<Option<Kubeconfig>> {
+    let mut merged: Option<Kubeconfig> = None;
+    for file in files.iter().filter(|file| file.exists()) {
+        let doing = || format!("read the kubeconfig {}", file.display());
+        // Only a regular file, and of limited size: a pipe would never end.
+        let text = read_text_within(file, RECORD_LIMIT).doing(ErrorKind::Spec, doing)?;
+        let mut next = Kubeconfig::from_yaml(&text).doing(ErrorKind::Spec, doing)?;
+        if let Some(folder) = file.parent() {
+            with_whole_paths(&mut next, folder);
+        }
+        merged = Some(match merged {
+            None => next,
+            Some(before) => before.merge(next).doing(ErrorKind::Spec, doing)?,
+        });
+    }
+    Ok(merged)
+}
+
+fn with_whole_paths(kubeconfig: &mut Kubeconfig, folder: &Path) {
+    let whole = |path: &mut Option<String>| {
+        if let Some(path) = path.as_mut().filter(|path| Path::new(path.as_str()).is_relative()) {
+            *path = folder.join(path.as_str()).display().to_string();
+        }
+    };
+    for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        whole(&mut cluster.certificate_authority);
+    }
+    for login in kubeconfig.auth_infos.iter_mut().filter_map(|named| named.auth_info.as_mut()) {
+        whole(&mut login.client_certificate);
+        whole(&mut login.client_key);
+        whole(&mut login.token_file);
+        // A bare name is looked for in PATH.
+        if let Some(exec) = login.exec.as_mut().filter(|exec| exec.command.as_ref().is_some_and(|it| it.contains('/')))
+        {
+            whole(&mut exec.command);
+        }
+    }
+}
+
+/// Refuses a context whose files are no ordinary ones, or that would send a login over an open connection.
+pub(super) fn check(kubeconfig: &Kubeconfig, context: &str) -> Result<()> {
+    let doing = || format!("open the context `{context}` of the kubeconfig");
+    let named = kubeconfig.contexts.iter().find(|named| named.name == context);
+    let Some(chosen) = named.and_then(|named| named.context.as_ref()) else { return Ok(()) };
+    let cluster = kubeconfig.clusters.iter().find(|named| named.name == chosen.cluster);
+    let cluster = cluster.and_then(|named| named.cluster.as_ref());
+    let login = chosen.user.as_ref().and_then(|user| kubeconfig.auth_infos.iter().find(|named| named.name == *user));
+    let login = login.and_then(|named| named.auth_info.as_ref());
+    let of_login = login.map(|login| [&login.client_certificate, &login.client_key, &login.token_file]);
+    let files = of_login.into_iter().flatten().chain(cluster.map(|cluster| &cluster.certificate_authority));
+    for file in files.flatten() {
+        read_within(Path::new(file), RECORD_LIMIT)
+            .map_err(|error| Error::new(ErrorKind::Spec, doing()).because(format!("{file} cannot be used: {error}")))?;
+    }
+    let server = cluster.and_then(|cluster| cluster.server.as_deref()).unwrap_or_default();
+    let has_login = login.is_some_and(|login| {
+        login.token.is_some() || login.token_file.is_some() || login.exec.is_some() || login.password.is_some()
+    });
+    if has_login && is_open(server) {
+        return Err(Error::new(ErrorKind::Spec, doing())
+            .because(format!("{server} is not encrypted, and everybody on the way could read the login"))
+            .hint("the server's address begins with https://"));
+    }
+    Ok(())
+}
+
+/// Whether what is sent to a server can be read on the way: without TLS, and not on this machine alone.
+fn is_open(server: &str) -> bool {
+    let Some(rest) = server.get(..7).filter(|begin| begin.eq_ignore_ascii_case("http://")).and(server.get(7..)) else {
+        return false;
+    };
+    let place = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+    let host = match place.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => place.split(':').next().unwrap_or_default(),
+    };
+    let is_here = host.eq_ignore_ascii_case("localhost")
+        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    !is_here
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kubeconfig whose user and server are these.
+    fn opened(folder: &Path, user: &str, server: &str) -> Result<()> {
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: s, cluster: {{server: '{server}'}}}}]\n\
+             contexts: [{{name: c, context: {{cluster: s, user: u}}}}]\nusers: [{{name: u, user: {user}}}]\n"
+        );
+        let file = folder.join("kube.yaml");
+        fs_err::write(&file, text).unwrap();
+        check(&read_files(&[file])?.unwrap(), "c")
+    }
+
+    #[test]
+    fn only_regular_files_of_a_limited_size_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs_err::write(at("token"), "secret").unwrap();
+        fs_err::write(at("large"), vec![b'x'; 2 << 20]).unwrap();
+        let pipe = std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap();
+        assert!(pipe.success());
+        assert!(opened(folder.path(), "{tokenFile: token}", "https://h:1").is_ok());
+        for file in ["/dev/zero", "pipe", "large", "none"] {
+            for key in ["tokenFile", "client-certificate", "client-key"] {
+                let error = opened(folder.path(), &format!("{{{key}: {file}}}"), "https://h:1").unwrap_err();
+                assert!(error.to_string().contains("cannot be used"), "{key} {file}: {error}");
+            }
+        }
+        for file in ["/dev/zero", "pipe", "large"] {
+            let error = read_files(&[folder.path().join(file)]).unwrap_err();
+            assert!(error.to_string().contains("read the kubeconfig"), "{file}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_login_is_never_sent_over_an_open_connection() {
+        let folder = tempfile::tempdir().unwrap();
+        fs_err::write(folder.path().join("token"), "secret").unwrap();
+        for user in ["{tokenFile: token}", "{token: abc}", "{username: u, password: p}", "{exec: {command: x}}"] {
+            for server in ["http://h", "HTTP://10.0.0.1:80/x", "http://localhost.evil.org", "http://127.0.0.1@evil.org"]
+            {
+                assert!(opened(folder.path(), user, server).is_err(), "{user} {server}");
+            }
+            for server in ["https://h", "http://127.0.0.1:8001", "http://[::1]:1/x", "http://localhost"] {
+                assert!(opened(folder.path(), user, server).is_ok(), "{user} {server}");
+            }
+        }
+        assert!(opened(folder.path(), "{}", "http://h").is_ok(), "there is nothing to read");
+    }
+}
