@@ -1,7 +1,7 @@
 //! Reads the user's YAML into a validated spec with all defaults filled in.
 //!
 //! This module contacts no provider and no host, and reads only the spec file and the files that it sends. Only
-//! `yaml.rs` uses the YAML crates.
+//! `yaml.rs` and `compose_text.rs` use the YAML crates.
 //!
 //! ```text
 //! text -> yaml (events: a tree with positions) -> walk (schema) -> validate (meaning) -> yaml again (types)
@@ -10,6 +10,8 @@
 #[cfg(test)]
 mod any_provider;
 mod beside;
+mod compose;
+mod compose_text;
 mod credentials;
 mod data;
 mod files;
@@ -35,6 +37,7 @@ mod walk;
 mod workers;
 mod yaml;
 
+pub use compose::Beyond;
 pub use credentials::external_credentials;
 pub use data::{DataSource, DataSpec, WORK_FOLDER};
 pub use files::FileSpec;
