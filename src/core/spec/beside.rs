@@ -14,7 +14,7 @@ use super::credentials::external_credentials;
 use super::load::Loaded;
 use super::place::{Problem, item, join};
 use super::validate_setup::package;
-use super::{ServicesSpec, yaml};
+use super::{ServicesSpec, compose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ray::requirements_of;
 use crate::util::fs::{RECORD_LIMIT, read_text_within};
@@ -83,7 +83,7 @@ impl Sources<'_> {
     fn compose(&self, path: &str) -> Result<String, Box<Problem>> {
         let unread = |error: std::io::Error| wrong(format!("cannot be read: {error}"));
         let text = read_text_within(&self.file(path)?, RECORD_LIMIT).map_err(unread)?;
-        yaml::is_compose(&text).map_err(|why| wrong(format!("{path} {why}")))?;
+        compose::beyond(&text).map_err(|why| wrong(format!("{path} {why}")))?;
         Ok(text)
     }
 

@@ -1,7 +1,7 @@
 //! Reads the user's YAML into a validated spec with all defaults filled in.
 //!
 //! This module contacts no provider and no host, and reads only the spec file and the files that it sends. Only
-//! `yaml.rs` uses the YAML crates.
+//! `yaml.rs` and `compose_text.rs` use the YAML crates.
 //!
 //! ```text
 //! text -> yaml (events: a tree with positions) -> walk (schema) -> validate (meaning) -> yaml again (types)
@@ -11,6 +11,8 @@
 mod any_provider;
 mod asks;
 mod beside;
+mod compose;
+mod compose_text;
 mod credentials;
 mod data;
 mod files;

@@ -34,6 +34,11 @@ const OUR_VARIABLES: &[&str] = &[
 /// Prefixes of variables that gpucl sets itself.
 const OUR_PREFIXES: &[&str] = &["GPUCL_", "RAY_AUTH_"];
 
+/// Whether gpucl itself sets this variable of nodes.
+pub(super) fn is_our_variable(name: &str) -> bool {
+    OUR_VARIABLES.contains(&name) || OUR_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// Finds a provider by name.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Result<&'static dyn Factory>;
 
@@ -96,7 +101,7 @@ fn environment(spec: &Spec, problems: &mut Vec<Problem>) {
             && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
         if !is_name {
             problems.push(Problem::of_key(path, "is not a variable name: use letters, digits and `_`"));
-        } else if OUR_VARIABLES.contains(&name.as_str()) || OUR_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+        } else if is_our_variable(name) {
             problems.push(Problem::of_key(path, "is set by gpucl itself").note("leave it out"));
         } else if value.chars().any(|letter| letter.is_control() && letter != '\t') {
             problems.push(Problem::new(path, "has a line break or another control character, must be one line"));

@@ -1,4 +1,4 @@
-//! The only file that uses the YAML crates.
+//! Besides `compose_text.rs`, the only file that uses the YAML crates.
 //!
 //! The text is read twice. The first pass uses the parser's events: it records positions, finds what the second drops
 //! silently (duplicate keys), and refuses what a spec does not need and what could make reading expensive: anchors,
@@ -28,37 +28,6 @@ pub(super) fn read(text: &str) -> Result<(Option<Node>, Vec<Problem>), Box<Probl
     Ok((root.filter(|node| !node.is_null()), reader.problems))
 }
 
-/// The allowed top-level keys of a compose file, besides those that begin with `x-`.
-const COMPOSE_KEYS: &[&str] =
-    &["version", "name", "services", "networks", "volumes", "configs", "secrets", "include", "models"];
-
-/// Checks that a text is a compose file, else says why not; compose itself checks it in detail.
-pub(super) fn is_compose(text: &str) -> Result<(), String> {
-    let map = match serde_yaml::from_str::<serde_yaml::Value>(text) {
-        Ok(serde_yaml::Value::Mapping(map)) => map,
-        Ok(_) => return Err("is not a compose file: it is not a map of keys".to_owned()),
-        Err(error) => return Err(format!("is not YAML: {error}")),
-    };
-    let is_known = |key: &str| COMPOSE_KEYS.contains(&key) || key.starts_with("x-");
-    if let Some(key) = map.keys().find(|key| !key.as_str().is_some_and(is_known)) {
-        let shown = key.as_str().unwrap_or("(not text)");
-        return Err(format!("is not a compose file: compose has no key `{}`", shortened(shown)));
-    }
-    match map.get("services").map(untagged) {
-        Some(serde_yaml::Value::Mapping(_)) => Ok(()),
-        Some(_) => Err("is not a compose file: its `services` is not a map".to_owned()),
-        None => Err("is not a compose file: it has no `services`".to_owned()),
-    }
-}
-
-/// A value without a leading `!override` or `!reset` of compose.
-fn untagged(value: &serde_yaml::Value) -> &serde_yaml::Value {
-    match value {
-        serde_yaml::Value::Tagged(tagged) => &tagged.value,
-        other => other,
-    }
-}
-
 /// Deserializes the text with the YAML crate alone.
 pub(super) fn deserialize<T: DeserializeOwned>(text: &str) -> Result<T, Box<Problem>> {
     serde_yaml::from_str(text).map_err(|error| {
@@ -80,7 +49,7 @@ pub(super) fn plain(text: &str) -> Result<Value, Box<Problem>> {
 }
 
 /// The first character that only some YAML parsers take as a line break.
-fn half_line_break(text: &str) -> Option<Problem> {
+pub(super) fn half_line_break(text: &str) -> Option<Problem> {
     let at = text.find(['\u{85}', '\u{2028}', '\u{2029}'])?;
     let before = &text[..at];
     let column = before.chars().rev().take_while(|letter| *letter != '\n').count() + 1;
@@ -303,32 +272,5 @@ mod tests {
         assert_eq!((mark.line, mark.column), (3, 3));
         assert!(problem.message.starts_with("ray: unknown field `wokers`"), "{}", problem.message);
         assert!(!problem.message.contains("at line"), "{}", problem.message);
-    }
-
-    #[test]
-    fn a_compose_file_is_distinguished_from_other_yaml() {
-        for text in [
-            "services: {a: {image: x}}",
-            "version: '3'\nname: x\nservices: {}\nvolumes: {v: {}}\nx-base: &base {a: 1}",
-            "services: !override {a: {devices: !reset []}}",
-            "services: {}\nnetworks: {}\nconfigs: {}\nsecrets: {}\ninclude: []\nmodels: {}",
-        ] {
-            assert_eq!(is_compose(text), Ok(()), "{text}");
-        }
-        for (text, why) in [
-            ("version: 1\naccounts: {lambda: {secret: hush}}", "`accounts`"),
-            ("clouds: {tacc: {auth: {}}}", "`clouds`"),
-            ("apiVersion: v1\nkind: Config\nusers: []", "`apiVersion`"),
-            ("version: 1", "no `services`"),
-            ("services: [a]", "not a map"),
-            ("services: {}\n1: x", "not text"),
-            ("- a", "not a map of keys"),
-            ("[default]\naws_access_key_id = A", "is not YAML"),
-            ("", "not a map of keys"),
-        ] {
-            let error = is_compose(text).unwrap_err();
-            assert!(error.contains(why), "{text}: {error}");
-            assert!(!error.contains("hush"), "{error}");
-        }
     }
 }

@@ -186,9 +186,16 @@ pub(super) fn saved_to(path: &str, value: &Value) -> Option<Ask> {
     asks.then(|| Ask::new(Class::Overwrites, path, &format!("files in {folder}, from the cluster"), false, value))
 }
 
-/// What compose files have beyond ordinary services.
+/// What compose files have beyond ordinary services; each item holds for the content of its file.
 pub(super) fn compose(reader: &Reader<'_>, asks: &mut Vec<Ask>) {
-    let _ = (reader, asks);
+    if !reader.is_on(On::Outliving) {
+        return;
+    }
+    for (index, beyond) in reader.spec.compose_beyond() {
+        let file = &reader.spec.compose[index];
+        let place = format!("{}, {}", file.path, beyond.place);
+        asks.push(Ask::new(Class::Privilege, &place, &beyond.what, false, &(&file.text, &beyond.place)));
+    }
 }
 
 /// Whether an entry of `hosts:` names this machine.
