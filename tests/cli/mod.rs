@@ -1,6 +1,7 @@
 //! The command line itself, without a cluster.
 
 mod completions;
+mod consent;
 mod escapes;
 mod login;
 mod messages;

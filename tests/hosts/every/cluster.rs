@@ -62,6 +62,7 @@ impl Ready {
     fn with_fragment(&self, text: &str) -> Outcome {
         self.env().write("more.yaml", text);
         self.env().write("cluster.yaml", &(self.spec() + "compose: [more.yaml]\n"));
+        self.env().accept("cluster.yaml");
         self.gpucl(&["up"])
     }
 
