@@ -140,7 +140,7 @@ impl Consent {
         };
         let mut lines: Vec<String> = asks.iter().take(MOST_LINES).map(line).collect();
         if asks.len() > MOST_LINES {
-            lines.push(format!("and {} more: gpucl plan --output json shows all", asks.len() - MOST_LINES));
+            lines.push(format!("and {} more, which `--output json` shows", asks.len() - MOST_LINES));
         }
         lines
     }

@@ -1,6 +1,6 @@
 //! The spec argument of a command, and the folders that the spec may send files from.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 use crate::providers;
@@ -27,6 +27,8 @@ impl SpecArgs {
     /// Loads the spec; changes nothing.
     pub(crate) fn load(&self) -> Result<Loaded> {
         let allowed = Allowed { paths: &self.allow_path, mounts: &self.allow_mount };
-        spec::load(&self.spec, allowed, &providers::find)
+        let mut loaded = spec::load(&self.spec, allowed, &providers::find)?;
+        spec::with_whole_logins(&mut loaded, self.spec.parent().unwrap_or(Path::new("")), &providers::find);
+        Ok(loaded)
     }
 }

@@ -82,8 +82,8 @@ fn on_terminal(env: &TestEnv, arguments: &[&str]) -> String {
 fn a_host_writes_to_the_terminal_only_what_was_asked_for() {
     let env = TestEnv::new();
     env.write("cluster.yaml", "name: demo\nprovider: local\nray: {workers: {count: 1, cpus: 1}}\n");
-    env.write(
-        ".gpucl/playbooks/ray-native.yaml",
+    env.own(
+        "playbooks/ray-native.yaml",
         "name: ray-native\nsummary: hostile\nvariables: {ray_version: , environments: , disk_needed_mib: '1'}\nsteps:\n  - name: hostile\n    run: |\n      \
          printf 'one \\033]52;c;Y3VybCBldmlsfHNo\\007 two\\n'\n      sleep 1\n      exit 3\n",
     );

@@ -115,7 +115,7 @@ pub(crate) fn example(env: &TestEnv, name: &str) {
 pub(crate) fn use_images(env: &TestEnv) {
     let file = "templates/ray-compose/images.yaml";
     let images = std::fs::read_to_string(Path::new(testbed()["data_dir"].as_str().unwrap()).join(file)).unwrap();
-    env.write(&format!(".gpucl/{file}"), &images);
+    env.own(file, &images);
 }
 
 /// With the testbed's images.

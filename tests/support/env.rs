@@ -59,6 +59,13 @@ impl TestEnv {
         path
     }
 
+    /// Writes a playbook or template into the user's own folder of them.
+    pub(crate) fn own(&self, name: &str, text: &str) {
+        let path = self.home().join(".config/gpucl").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
     /// The program with these arguments, ready to be run.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gpucl"));
@@ -120,8 +127,11 @@ impl TestEnv {
         let listed = self.run(&["plan", spec, "--output", "json"]);
         let asks = listed.stdout.lines().find(|line| line.contains(r#""type":"asks""#)).unwrap_or("{}");
         let asks: serde_json::Value = serde_json::from_str(asks).unwrap();
-        let digests = asks["asks"].as_array().into_iter().flatten();
-        let digests = digests.map(|ask| ask["digest"].as_str().unwrap().to_owned()).collect();
+        let of_class = |is_wanted: &dyn Fn(&str) -> bool| {
+            let asks = asks["asks"].as_array().into_iter().flatten();
+            let wanted = asks.filter(|ask| is_wanted(ask["class"].as_str().unwrap()));
+            wanted.map(|ask| ask["digest"].as_str().unwrap().to_owned()).collect::<std::collections::BTreeSet<_>>()
+        };
         let at = |name: &str| self.home().join(name).join("gpucl");
         let paths = gpucl::state::Paths {
             config: at(".config"),
@@ -131,7 +141,10 @@ impl TestEnv {
             runtime: self.root().join("run"),
         };
         let of = std::fs::canonicalize(self.work().join(spec)).unwrap();
-        gpucl::state::accept(&paths, &of, digests).unwrap();
+        gpucl::state::accept(&paths, &of, of_class(&|class| class != "replaces")).unwrap();
+        if let Ok(own) = std::fs::canonicalize(self.work().join(".gpucl")) {
+            gpucl::state::accept(&paths, &own, of_class(&|class| class == "replaces")).unwrap();
+        }
     }
 
     fn redact(&self, text: &str) -> String {

@@ -151,7 +151,7 @@ pub(super) fn nothing_left(env: &TestEnv) {
 
 /// Puts a launcher of nodes before the built-in one, as a user may.
 pub(super) fn node_script(env: &TestEnv, text: &str) {
-    let _ = env.write(".gpucl/templates/ray-native/node.py", text);
+    env.own("templates/ray-native/node.py", text);
 }
 
 /// Makes the preparation stop at a gate: it makes the file `at-gate`, and goes on when there is a file `open`.
@@ -165,7 +165,7 @@ pub(super) fn gate(env: &TestEnv) {
     );
     let text = built_in.replacen("steps:\n", &step, 1);
     assert_ne!(text, built_in);
-    let _ = env.write(".gpucl/playbooks/ray-native.yaml", &text);
+    env.own("playbooks/ray-native.yaml", &text);
 }
 
 #[track_caller]

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::Spec;
-use super::asks::with_whole_logins;
 use super::beside::read_beside;
 use super::mounts::{refuse_sensitive, with_file_systems};
 use super::node::{Kind, Node, first_difference};
@@ -34,9 +33,7 @@ pub struct Loaded {
 /// mounts must be allowed.
 pub fn load(path: &Path, allowed: Allowed<'_>, lookup: Lookup<'_>) -> Result<Loaded> {
     let mut loaded = load_alone(path, lookup)?;
-    let folder = path.parent().unwrap_or(Path::new(""));
-    read_beside(&mut loaded, folder, allowed.paths)?;
-    with_whole_logins(&mut loaded, folder, lookup);
+    read_beside(&mut loaded, path.parent().unwrap_or(Path::new("")), allowed.paths)?;
     refuse_sensitive(&loaded, allowed.mounts)?;
     Ok(loaded)
 }

@@ -105,7 +105,7 @@ impl Drop for Lab {
 }
 
 pub(crate) fn playbook(env: &TestEnv, name: &str, text: &str) {
-    env.write(&format!(".gpucl/playbooks/{name}.yaml"), text);
+    env.own(&format!("playbooks/{name}.yaml"), text);
 }
 
 /// A playbook `docker` with these steps, and one that ends the stage.

@@ -140,7 +140,7 @@ pub fn asks(loaded: &Loaded, home: Home<'_>, lookup: Lookup<'_>) -> Result<Vec<A
 }
 
 /// Makes the paths of the reader's logins absolute: later commands read them again, possibly from another folder.
-pub(super) fn with_whole_logins(loaded: &mut Loaded, folder: &Path, lookup: Lookup<'_>) {
+pub fn with_whole_logins(loaded: &mut Loaded, folder: &Path, lookup: Lookup<'_>) {
     let super::ProviderChoice::Full { name, settings } = &mut loaded.spec.provider else { return };
     let Ok(factory) = lookup(name) else { return };
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
