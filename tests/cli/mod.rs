@@ -15,3 +15,4 @@ mod services;
 mod setup;
 mod stranger;
 mod template;
+mod writes;
