@@ -16,3 +16,4 @@ mod services;
 mod setup;
 mod stranger;
 mod template;
+mod writes;

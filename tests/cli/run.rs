@@ -34,6 +34,35 @@ fn a_wrong_run_is_refused_before_anything_is_made() {
     }
 }
 
+/// A spec chooses the names of outputs: they go into a folder of their own, and replace nothing unasked.
+#[test]
+fn outputs_that_would_replace_something_are_refused_before_anything_is_made() {
+    let env = TestEnv::new();
+    env.write("cluster.yaml", "name: x\noutputs: [x/.git, x/.bashrc, x/.gpucl, x/cluster.yaml]\n");
+    std::fs::create_dir_all(env.work().join(".git")).unwrap();
+    env.write("outputs/x/.bashrc", "of an earlier run");
+    let exists = "outputs/x/.bashrc already exists";
+    refused(&env, &["--", "true"], exists);
+    refused(&env, &["--", "true"], "--replace-outputs   # replaces what an earlier run left there");
+    refused(&env, &["--outputs-to", ".", "--", "true"], ".git already exists");
+    refused(&env, &["--outputs-to", "cluster.yaml", "--", "true"], "cluster.yaml");
+    env.write("cluster.yaml", "name: x\n");
+    refused(&env, &["--fetch", "a/.bashrc", "--", "true"], exists);
+
+    // No link is followed there, even where outputs may be replaced.
+    for (link, replaces) in [("outputs/x/b", true), ("outputs/x", true), ("outputs", false)] {
+        let _ = std::fs::remove_dir_all(env.work().join("outputs"));
+        let link = env.work().join(link);
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(env.root(), &link).unwrap();
+        let mut arguments = vec!["--fetch", "a/b"];
+        arguments.extend(replaces.then_some("--replace-outputs"));
+        arguments.extend(["--", "true"]);
+        refused(&env, &arguments, &format!("{} is a link", link.strip_prefix(env.work()).unwrap().display()));
+        std::fs::remove_file(&link).unwrap();
+    }
+}
+
 /// The last line on stderr, which says what is left.
 fn last_line(outcome: &Outcome) -> String {
     outcome.stderr.lines().last().unwrap_or_default().to_owned()

@@ -14,12 +14,16 @@ data = os.environ.get("GPUCL_DATA") or os.path.join(glob.glob(hosts + "/*-one-ho
 os.makedirs(data + "/out", exist_ok=True)
 with open(data + "/out/answer.txt", "w") as file:
     file.write("42")
+with open(data + "/out/cluster.yaml", "w") as file:
+    file.write("of the job")
 print("written", flush=True)
 if sys.argv[1] == "and waits":
     import time
     time.sleep(600)
 sys.exit(int(sys.argv[1]))
 "#;
+
+const SPEC: &str = "name: one\noutputs: [out/answer.txt, out/cluster.yaml]\n";
 
 /// The last line on stderr, which says what is left.
 fn last_line(outcome: &Outcome) -> &str {
@@ -30,37 +34,44 @@ fn last_line(outcome: &Outcome) -> &str {
 fn a_cluster_is_there_for_one_job() {
     let _turn = turn();
     let env = TestEnv::with_shared_ray();
-    env.write("cluster.yaml", "name: one\noutputs: [out/answer.txt]\n");
+    env.write("cluster.yaml", SPEC);
     env.write("job/job.py", WRITES);
-    let run = |keep: &str, with: &str| {
-        env.run(&["run", "--keep", keep, "--working-dir", "job", "--", "python", "job.py", with])
+    let run = |more: &[&str], with: &str| {
+        let all: Vec<&str> = ["run", "--working-dir", "job"].iter().chain(more).copied().collect();
+        env.run(&[all.as_slice(), &["--", "python", "job.py", with]].concat())
     };
-    let answer = env.work().join("answer.txt");
-    let fetched = || std::fs::read_to_string(&answer).is_ok_and(|text| text == "42");
+    let at = |name: &str| std::fs::read_to_string(env.work().join(name)).unwrap_or_default();
+    let fetched =
+        |to: &str| at(&format!("{to}/answer.txt")) == "42" && at(&format!("{to}/cluster.yaml")) == "of the job";
 
     // From nothing; a job that succeeds, and hosts that are kept.
-    let kept = run("hosts", "0").exits(0).prints("written\n").says("succeeded").says("fetched out/answer.txt");
+    let kept = run(&["--keep", "hosts"], "0").exits(0).prints("written\n").says("succeeded");
+    let kept = kept.says("fetched out/answer.txt to outputs/one/answer.txt");
     assert_eq!(last_line(&kept), "left of one: host host-0; to remove it: gpucl down -c one");
-    assert!(fetched());
+    assert!(fetched("outputs/one"));
+    assert_eq!(at("cluster.yaml"), SPEC, "an output has replaced a file of the working folder");
     assert_eq!(tagged_processes(&env), []);
 
     // It exists, so that to end it must be said; its exit code is the job's, and an output comes of a job that fails.
-    let _ = env.run(&["run", "--", "true"]).exits(2).says("`run` would take it down");
-    std::fs::remove_file(&answer).unwrap();
-    let kept = run("all", "3").exits(3).prints("written\n").says("its command exited with 3");
+    let _ = env.run(&["run", "--outputs-to", "more", "--", "true"]).exits(2).says("`run` would take it down");
+    let _ = run(&["--keep", "all"], "3").exits(2).says("outputs/one/answer.txt already exists");
+    env.write("outputs/one/answer.txt", "of the first run");
+    let kept = run(&["--keep", "all", "--replace-outputs"], "3").exits(3).prints("written\n");
+    let kept = kept.says("its command exited with 3");
     assert_eq!(last_line(&kept), "left of one: host host-0, head, worker-0; to remove it: gpucl down -c one");
-    assert!(fetched());
+    assert!(fetched("outputs/one"));
 
-    // Ctrl-C while the job runs: its output comes, and the rest goes.
-    std::fs::remove_file(&answer).unwrap();
-    let arguments = ["--keep", "nothing", "--output", "json", "--working-dir", "job", "--", "python", "job.py"];
+    // Ctrl-C while the job runs: its outputs come, and the rest goes. What came into the way of one stays as it is.
+    let arguments = "--keep nothing --outputs-to third --output json --working-dir job -- python job.py".split(' ');
     let mut command = env.command(&["run"]);
     command.args(arguments).arg("and waits").stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line.contains("written")), "the job ended without a word");
+    env.write("third/cluster.yaml", "mine");
     interrupt(&child);
-    let end: serde_json::Value = serde_json::from_str(&lines.last().unwrap()).unwrap();
+    let lines: Vec<String> = lines.collect();
+    let end: serde_json::Value = serde_json::from_str(lines.last().unwrap()).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{said}");
@@ -69,7 +80,11 @@ fn a_cluster_is_there_for_one_job() {
     assert_eq!(end["fetched"], serde_json::json!(["out/answer.txt"]), "{said}");
     assert!(end["job"].as_str().is_some_and(|id| said.contains(id)), "{said}");
     assert!(said.ends_with("nothing of one is left\n"), "{said}");
-    assert!(fetched());
+    assert_eq!((at("third/answer.txt"), at("third/cluster.yaml")), ("42".into(), "mine".into()));
+    let kept = lines.iter().find_map(|line| line.split("it is in ").nth(1)?.split('"').next());
+    let kept = kept.unwrap_or_else(|| panic!("no word of the other output: {lines:?}"));
+    assert!(kept.contains("third/incoming-"), "{kept}");
+    assert_eq!(at(kept), "of the job");
     assert_eq!(tagged_processes(&env), []);
     let _ = env.run(&["list"]).exits(0).is("");
 }

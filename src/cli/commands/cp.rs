@@ -10,6 +10,7 @@ use crate::cli::target::{ANSWER, Target};
 use crate::cluster::{self, PodHost, Pods, Remote};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::host::{Account, Copied, End, Here, HostPath, LeftOut, Run, SshHost, There, copy_here, download, upload};
+use crate::util::folder::{Existing, Goal};
 use crate::util::human;
 
 /// The arguments of `cp`.
@@ -256,10 +257,15 @@ impl Machine {
                 no_root(is_root)?;
                 let is_folder = sources.len() > 1 || path.ends_with('/') || path.is_empty();
                 let goal = on_this_machine(path, data, home)?;
-                if goal.starts_with(data) && data.is_dir() {
-                    let folder = if is_folder { Some(goal.as_path()) } else { goal.parent() };
-                    let doing = || format!("copy to {}", goal.display());
-                    folder.map_or(Ok(()), fs_err::create_dir_all).doing(ErrorKind::Host, doing)?;
+                if let (Ok(below), true) = (goal.strip_prefix(data), data.is_dir()) {
+                    // A job may have put links there.
+                    let (folder, name) = match below.file_name() {
+                        Some(name) if !is_folder => (below.parent().unwrap_or(Path::new("")), Some(Path::new(name))),
+                        _ => (below, None),
+                    };
+                    Goal::chosen(data, folder)
+                        .open(name, Existing::Merged)
+                        .doing(ErrorKind::Host, || format!("copy to {}", goal.display()))?;
                 }
                 let mut all = Copied::default();
                 for source in sources {
@@ -355,5 +361,29 @@ mod tests {
             assert_eq!(Begins::of(path, docker).unwrap_err().kind(), ErrorKind::Usage, "{path}");
         }
         assert!(Begins::of("/data/../x", native).is_ok());
+    }
+
+    /// Jobs write in the data folder of a cluster on this machine.
+    #[tokio::test]
+    async fn a_copy_into_the_data_folder_follows_no_link_there() {
+        let root = tempfile::tempdir().unwrap();
+        let (data, home) = (root.path().join("data"), root.path().join("home"));
+        fs_err::create_dir(&data).unwrap();
+        fs_err::create_dir(&home).unwrap();
+        std::os::unix::fs::symlink(&home, data.join("out")).unwrap();
+        let file = root.path().join("file");
+        fs_err::write(&file, "new").unwrap();
+        let machine = Machine::Here { data: data.clone(), home: home.clone() };
+        for path in ["out", "out/", "out/x", "out/deeper/x", &data.join("out/x").display().to_string()] {
+            let error = machine.put(std::slice::from_ref(&file), path, false).await.unwrap_err().to_string();
+            assert!(error.contains("out is a link"), "{path}: {error}");
+        }
+        assert_eq!(fs_err::read_dir(&home).unwrap().count(), 0);
+        for path in ["", "x", "a/b/", "a/b/c"] {
+            machine.put(std::slice::from_ref(&file), path, false).await.unwrap();
+        }
+        for path in ["file", "x", "a/b/file", "a/b/c"] {
+            assert_eq!(fs_err::read_to_string(data.join(path)).unwrap(), "new", "{path}");
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! `gpucl man`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::cli::app::App;
+use crate::cli::command_error::nothing_written;
 use crate::cli::exit_code;
 use crate::error::{Doing as _, ErrorKind};
+use crate::util::folder::{Existing, Goal};
 
 /// The arguments of `man`.
 #[derive(Debug, clap::Args)]
@@ -18,8 +20,16 @@ pub(crate) async fn run(app: &App, args: Args, command: clap::Command) -> anyhow
     let doing = || "write the man pages".to_owned();
     match args.to {
         Some(folder) => {
-            fs_err::create_dir_all(&folder).doing(ErrorKind::State, doing)?;
-            clap_mangen::generate_to(command, &folder).doing(ErrorKind::State, doing)?;
+            let mut command = command.disable_help_subcommand(true);
+            command.build();
+            let mut pages = Vec::new();
+            collect(command, &mut pages).doing(ErrorKind::Internal, doing)?;
+            let names = pages.iter().map(|(name, _)| Path::new(name));
+            let folder = Goal::named(&folder).open(names, Existing::Replaced);
+            let folder = folder.doing(ErrorKind::State, doing).map_err(nothing_written)?;
+            for (name, text) in &pages {
+                folder.write(Path::new(name), text).doing(ErrorKind::State, doing)?;
+            }
         }
         None => {
             let mut text = Vec::new();
@@ -28,4 +38,16 @@ pub(crate) async fn run(app: &App, args: Args, command: clap::Command) -> anyhow
         }
     }
     Ok(exit_code::DONE)
+}
+
+/// Renders the pages of a command and of all below it, by the names of their files.
+fn collect(command: clap::Command, pages: &mut Vec<(String, Vec<u8>)>) -> std::io::Result<()> {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()).cloned() {
+        collect(below, pages)?;
+    }
+    let page = clap_mangen::Man::new(command);
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    pages.push((page.get_filename(), text));
+    Ok(())
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 
 use crate::cli::app::App;
+use crate::cli::command_error::nothing_written;
 use crate::cli::consent::Consent;
 use crate::cli::exit_code;
 use crate::cli::spec_args::SpecArgs;
@@ -12,6 +13,7 @@ use crate::cluster;
 use crate::engine::Cancel;
 use crate::error::{Doing as _, ErrorKind};
 use crate::event::Bus;
+use crate::util::folder::{Existing, Goal};
 
 /// The arguments of `render`.
 #[derive(Debug, clap::Args)]
@@ -51,14 +53,16 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     };
     app.report_warnings(inbox);
     let files = files?;
-    let folder = args.to.unwrap_or_else(|| Path::new("rendered").join(loaded.spec.name.as_str()));
+    let goal = match &args.to {
+        Some(folder) => Goal::named(folder),
+        None => Goal::chosen(Path::new(""), &Path::new("rendered").join(loaded.spec.name.as_str())),
+    };
+    let doing = || format!("write to {}", goal.path().display());
+    let folder = goal.open(files.iter().map(|file| file.path.as_path()), Existing::Replaced);
+    let folder = folder.doing(ErrorKind::State, doing).map_err(nothing_written)?;
     for file in &files {
-        let path = folder.join(&file.path);
-        let doing = || format!("write {}", path.display());
-        if let Some(parent) = path.parent() {
-            fs_err::create_dir_all(parent).doing(ErrorKind::State, doing)?;
-        }
-        fs_err::write(&path, &file.bytes).doing(ErrorKind::State, doing)?;
+        folder.write(&file.path, &file.bytes).doing(ErrorKind::State, doing)?;
+        let path = folder.path().join(&file.path);
         if app.json() {
             app.ui.json(&serde_json::json!({ "v": 1, "type": "file", "path": path }));
         } else {

@@ -4,13 +4,14 @@ mod end;
 mod keep;
 mod outputs;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::json;
 
 use self::end::{end, exists, what_is_left};
 use self::keep::{Decision, Keep, Outcome, ask, decide, may_end};
-use self::outputs::{Outputs, fetch};
+use self::outputs::{Destination, Outputs, fetch};
 use super::job::follow::{End, Options, detached, follow};
 use super::job::secrets::sweep;
 use super::job::stop::until_stopped;
@@ -25,6 +26,7 @@ use crate::cli::target::{RayClient, Target};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::spec::{Loaded, OutputPath, same_name};
+use crate::util::folder::Existing;
 
 /// How long an interrupted job may take to end before what it left is fetched.
 const STOP_LIMIT: Duration = Duration::from_secs(15);
@@ -42,6 +44,12 @@ pub(crate) struct Args {
     /// A file or folder in the cluster's data folder to fetch, besides the `outputs` of the spec; repeatable
     #[arg(long, value_name = "PATH")]
     fetch: Vec<OutputPath>,
+    /// The folder for the outputs; default: ./outputs/ and the cluster's name
+    #[arg(long, value_name = "DIR")]
+    outputs_to: Option<PathBuf>,
+    /// Replace files that are there under the names of outputs, and merge into folders; otherwise, `run` refuses to begin
+    #[arg(long)]
+    replace_outputs: bool,
     /// Pass the job's colours and control sequences to the terminal; to a file or pipe, output is never changed
     #[arg(long)]
     raw: bool,
@@ -54,6 +62,9 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let loaded = args.up.spec.load()?;
     let name = loaded.spec.name.clone();
     let outputs = wanted(loaded.spec.outputs.clone(), args.fetch)?;
+    let existing = if args.replace_outputs { Existing::Merged } else { Existing::Refused };
+    let destination = Destination::new(&name, args.outputs_to.as_deref(), existing);
+    destination.check(&outputs)?;
     let mut job = JobToSubmit::of(args.job, app)?;
     let existed = exists(app, &name)?;
     if existed && args.keep.is_none() {
@@ -63,6 +74,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let mut run = Run {
         app,
         outputs,
+        destination,
         keep: args.keep.unwrap_or(Keep::Nothing),
         ends: Ends::listen()?,
         reached: None,
@@ -139,6 +151,7 @@ struct Run<'a> {
     app: &'a App,
     name: ClusterName,
     outputs: Vec<OutputPath>,
+    destination: Destination,
     /// What the command line says to keep.
     keep: Keep,
     ends: Ends,
@@ -200,7 +213,7 @@ impl Run<'_> {
         }
         let (app, is_done) = (self.app, outcome == Outcome::Done);
         let (target, client) = self.reached.as_ref()?;
-        let (outputs, fetched) = (&self.outputs, &mut self.fetched);
+        let (outputs, destination, fetched) = (&self.outputs, &self.destination, &mut self.fetched);
         let bring = async {
             if !is_done {
                 // If it does not end, its outputs are fetched all the same.
@@ -212,9 +225,12 @@ impl Run<'_> {
                     app.ui.status(format_args!("warning: failed to {error}"));
                 }
             }
-            fetch(app, target, outputs, fetched).await
+            fetch(app, target, outputs, destination, fetched).await
         };
         let went = self.ends.unless(bring).await;
+        for error in std::mem::take(&mut self.fetched.aside) {
+            self.failed(&error);
+        }
         let after = match went {
             Some(Ok(())) => {
                 self.report_missing(is_done);
@@ -264,7 +280,8 @@ impl Run<'_> {
         if self.app.json() {
             self.app.ui.json(&json!({
                 "v": 1, "type": "run_ended", "cluster": self.name, "job": self.job, "exit_code": self.code,
-                "fetched": self.fetched.fetched, "missing": self.fetched.missing, "kept": keep.name(),
+                "fetched": self.fetched.fetched, "missing": self.fetched.missing,
+                "fetched_to": (!self.fetched.fetched.is_empty()).then(|| self.destination.path()), "kept": keep.name(),
                 "left": left.as_ref().map(|left| &left.items), "per_hour": left.as_ref().map(|left| &left.per_hour),
             }));
         }

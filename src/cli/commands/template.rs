@@ -1,6 +1,6 @@
 //! `gpucl template`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
@@ -9,6 +9,7 @@ use crate::cli::exit_code;
 use crate::cli::output::Table;
 use crate::error::Result;
 use crate::render::{eject, templates};
+use crate::util::folder::Goal;
 use crate::util::human;
 
 /// The commands below `template`.
@@ -31,7 +32,11 @@ pub(crate) async fn run(app: &App, command: Command) -> anyhow::Result<u8> {
     match command {
         Command::List => list(app)?,
         Command::Eject { name, to } => {
-            for path in eject(&name, &to.unwrap_or_else(|| PathBuf::from(DATA_FOLDER)))? {
+            let goal = match &to {
+                Some(folder) => Goal::named(folder),
+                None => Goal::chosen(Path::new(""), Path::new(DATA_FOLDER)),
+            };
+            for path in eject(&name, &goal)? {
                 if app.json() {
                     app.ui.json(&serde_json::json!({ "v": 1, "type": "file", "path": path }));
                 } else {

@@ -1,11 +1,11 @@
 //! Copies built-in templates to a folder where they can be changed.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::{Library, Origin};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::util::folder::{Existing, Goal};
 use crate::util::near::nearest;
 
 /// A built-in template, and which of its files are overridden.
@@ -40,12 +40,11 @@ pub fn templates(library: &Library) -> Result<Vec<Template>> {
 /// Copies a built-in template into a data folder; returns the files written.
 ///
 /// # Errors
-/// If there is no such template, or one of its files exists; then nothing is written.
-pub fn eject(name: &str, folder: &Path) -> Result<Vec<PathBuf>> {
-    let doing = || format!("copy the template {name} to {}", folder.display());
+/// If there is no such template, one of its files exists, or a link is in the way; then nothing is written.
+pub fn eject(name: &str, goal: &Goal) -> Result<Vec<PathBuf>> {
+    let doing = || format!("copy the template {name} to {}", goal.path().display());
     let prefix = format!("templates/{name}/");
-    let files: Vec<(PathBuf, &[u8])> =
-        Library::built_in(&prefix).map(|(path, bytes)| (folder.join(path), bytes)).collect();
+    let files: Vec<(&Path, &[u8])> = Library::built_in(&prefix).map(|(path, bytes)| (Path::new(path), bytes)).collect();
     if files.is_empty() {
         let known: Vec<&str> = {
             let mut names: Vec<&str> =
@@ -59,21 +58,16 @@ pub fn eject(name: &str, folder: &Path) -> Result<Vec<PathBuf>> {
             None => error.hint(format!("there are: {}", known.join(", "))),
         });
     }
-    // A broken symlink counts as existing.
-    if let Some((path, _)) = files.iter().find(|(path, _)| path.symlink_metadata().is_ok()) {
-        return Err(Error::new(ErrorKind::State, doing())
-            .because(format!("{} already exists and may have your changes; nothing was written", path.display()))
-            .hint("to compare, copy it to another folder with --to"));
-    }
+    let folder = goal.open(files.iter().map(|(path, _)| *path), Existing::Refused).doing(ErrorKind::State, doing);
+    let folder = folder.map_err(|error| {
+        error
+            .because("nothing was written: what is there may have your changes")
+            .hint("to compare, copy it to another folder with --to")
+    })?;
     for (path, bytes) in &files {
-        if let Some(parent) = path.parent() {
-            fs_err::create_dir_all(parent).doing(ErrorKind::State, doing)?;
-        }
-        let mut file =
-            fs_err::OpenOptions::new().write(true).create_new(true).open(path).doing(ErrorKind::State, doing)?;
-        file.write_all(bytes).doing(ErrorKind::State, doing)?;
+        folder.write(path, bytes).doing(ErrorKind::State, doing)?;
     }
-    Ok(files.into_iter().map(|(path, _)| path).collect())
+    Ok(files.into_iter().map(|(path, _)| folder.path().join(path)).collect())
 }
 
 #[cfg(test)]
@@ -83,7 +77,7 @@ mod tests {
     #[test]
     fn a_copy_overrides_the_built_in_and_is_never_overwritten() {
         let folder = tempfile::tempdir().unwrap();
-        let written = eject("ray-compose", folder.path()).unwrap();
+        let written = eject("ray-compose", &Goal::named(folder.path())).unwrap();
         let own = folder.path().join("templates/ray-compose/compose.yaml.tera");
         assert!(written.contains(&own) && !written.iter().any(|path| path.ends_with("tests")), "{written:?}");
         let library = Library::new(vec![folder.path().to_owned()]);
@@ -100,7 +94,7 @@ mod tests {
         fs_err::remove_dir_all(folder.path()).unwrap();
         fs_err::create_dir_all(own.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink("/nowhere/at/all", &own).unwrap();
-        let error = eject("ray-compose", folder.path()).unwrap_err();
+        let error = eject("ray-compose", &Goal::named(folder.path())).unwrap_err();
         assert!(error.to_string().contains("already exists"), "{error}");
         assert_eq!(fs_err::read_dir(own.parent().unwrap()).unwrap().count(), 1);
     }
@@ -109,7 +103,7 @@ mod tests {
     fn an_unknown_name_gets_a_suggestion() {
         let folder = tempfile::tempdir().unwrap();
         for (name, hint) in [("ray-compos", "did you mean `ray-compose`?"), ("../ray-compose", "did you mean")] {
-            let error = eject(name, folder.path()).unwrap_err();
+            let error = eject(name, &Goal::named(folder.path())).unwrap_err();
             assert!(error.hints()[0].starts_with(hint), "{error}");
         }
         assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 0);

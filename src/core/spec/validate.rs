@@ -121,7 +121,7 @@ fn playbooks(spec: &Spec, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Each is copied to the folder of the command under its own name.
+/// Each is copied to one folder under its own name.
 fn outputs(spec: &Spec, problems: &mut Vec<Problem>) {
     if let Some((index, first)) = same_name(&spec.outputs) {
         let message = format!("has the same name as `{first}`, which it would replace when both are fetched");

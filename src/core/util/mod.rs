@@ -2,6 +2,7 @@
 
 pub mod digest;
 pub mod duration;
+pub mod folder;
 pub mod fs;
 #[cfg(test)]
 mod fuzz;

@@ -13,6 +13,7 @@ use crate::cli::command_error::usage;
 use crate::cli::exit_code;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::s3::{Download, Object, local_path};
+use crate::util::folder::{Existing, Folder, Goal};
 
 /// The arguments of `store get`.
 #[derive(Debug, clap::Args)]
@@ -40,12 +41,13 @@ pub(super) async fn run(app: &App, opened: &Opened, args: Args) -> Result<u8> {
             let is_folder = !below.objects.is_empty() || !below.folders.is_empty();
             return Err(if is_folder { error.hint("it is a folder; everything in it: --recursive") } else { error });
         };
-        let file = match args.to.is_dir() {
-            true => args.to.join(local_path(at.name()).ok_or_else(|| usage(doing(), "no file can have its name"))?),
-            false => args.to.clone(),
+        let (folder, file) = match args.to.file_name() {
+            Some(name) if !args.to.is_dir() => (args.to.parent().unwrap_or(Path::new("")), PathBuf::from(name)),
+            _ => (&*args.to, local_path(at.name()).ok_or_else(|| usage(doing(), "no file can have its name"))?),
         };
+        let folder = open_folder(folder, [file.as_path()], doing)?;
         let progress = Progress::new(app, found.size);
-        let what = Download { bucket: &at.bucket, key: &at.key, file: &file };
+        let what = Download { bucket: &at.bucket, key: &at.key, folder: &folder, file: &file };
         let (bytes, has_resumed) = opened.client.download(&what, &|bytes| progress.moved(bytes)).await?;
         if has_resumed {
             app.ui.status("went on where an earlier download ended");
@@ -58,12 +60,25 @@ pub(super) async fn run(app: &App, opened: &Opened, args: Args) -> Result<u8> {
     if objects.is_empty() {
         return Err(Error::new(ErrorKind::NotFound, doing()).because("no object is below it"));
     }
-    fs_err::create_dir_all(&args.to).doing(ErrorKind::Host, doing)?;
     let progress = Progress::new(app, objects.iter().map(|object| object.size).sum());
     let wanted = below(app, &at.folder(), &objects, &progress);
-    fetch(opened, &at.bucket, &args.to, &wanted, &progress).await?;
+    let folder = open_folder(&args.to, wanted.iter().map(|(path, _)| path.as_path()), doing)?;
+    fetch(opened, &at.bucket, &folder, &wanted, &progress).await?;
     progress.end(app, 0, 0);
     Ok(exit_code::DONE)
+}
+
+/// Opens a folder that the user named for files at these paths.
+///
+/// # Errors
+/// When a link, or something else, is in the way of one of them. Nothing was changed then.
+pub(super) fn open_folder<'a>(
+    folder: &Path,
+    files: impl IntoIterator<Item = &'a Path>,
+    doing: impl FnOnce() -> String,
+) -> Result<Folder> {
+    let opened = Goal::named(folder).open(files, Existing::Replaced).doing(ErrorKind::Host, doing);
+    opened.map_err(|error| error.because("nothing was copied").hint("remove what is in the way, or name another folder"))
 }
 
 /// Objects with their paths below a folder, without those that no file can be.
@@ -90,17 +105,13 @@ pub(super) fn below<'a>(
 pub(super) async fn fetch(
     opened: &Opened,
     bucket: &str,
-    folder: &Path,
+    folder: &Folder,
     wanted: &[(PathBuf, &Object)],
     progress: &Progress,
 ) -> Result<()> {
     let all = stream::iter(wanted).map(Ok::<_, Error>);
     all.try_for_each_concurrent(AT_ONCE, |(path, object)| async move {
-        let file = folder.join(path);
-        if let Some(parent) = file.parent() {
-            fs_err::create_dir_all(parent).doing(ErrorKind::Host, || format!("copy s3://{bucket}/{}", object.key))?;
-        }
-        let what = Download { bucket, key: &object.key, file: &file };
+        let what = Download { bucket, key: &object.key, folder, file: path };
         let (bytes, _) = opened.client.download(&what, &|bytes| progress.moved(bytes)).await?;
         progress.done(bytes);
         Ok(())

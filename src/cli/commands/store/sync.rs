@@ -77,9 +77,10 @@ async fn down(app: &App, opened: &Opened, from: &Place, to: &Path, delete: bool)
     if objects.is_empty() {
         return Err(Error::new(ErrorKind::NotFound, doing()).because("no object is below it"));
     }
-    fs_err::create_dir_all(to).doing(ErrorKind::Host, doing)?;
     let (mut files, mut odd) = (Vec::new(), Vec::new());
-    put::walk(to, "", &mut files, &mut odd).doing(ErrorKind::Host, doing)?;
+    if to.exists() {
+        put::walk(to, "", &mut files, &mut odd).doing(ErrorKind::Host, doing)?;
+    }
     let known: BTreeMap<PathBuf, &Local> = files.iter().map(|file| (PathBuf::from(&file.rest), file)).collect();
     let counted = Progress::new(app, objects.iter().map(|object| object.size).sum());
     let wanted = get::below(app, &from.folder(), &objects, &counted);
@@ -97,9 +98,10 @@ async fn down(app: &App, opened: &Opened, from: &Place, to: &Path, delete: bool)
             known.get(path).is_none_or(|file| is_newer(object.size, object.modified, file.size, file.modified))
         })
         .collect();
-    get::fetch(opened, &from.bucket, to, &changed, &counted).await?;
+    let folder = get::open_folder(to, changed.iter().map(|(path, _)| path.as_path()), doing)?;
+    get::fetch(opened, &from.bucket, &folder, &changed, &counted).await?;
     for path in &gone {
-        fs_err::remove_file(to.join(path)).doing(ErrorKind::Host, doing)?;
+        folder.remove(path).doing(ErrorKind::Host, doing)?;
     }
     counted.end(app, all - changed.len(), gone.len());
     Ok(exit_code::DONE)

@@ -13,10 +13,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path};
 use std::rc::Rc;
 
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 use tar::{Archive, Entry, EntryType};
 
+use crate::util::folder::FOLDER;
 use crate::util::human;
 
 /// The most entries that a copy may have.
@@ -29,10 +30,6 @@ const BETWEEN: u64 = 256 * 1024;
 const AFTER_END: u64 = 1024 * 1024;
 /// How many of the left-out entries are listed by name.
 const NAMED: usize = 20;
-
-/// Flags to open a folder, and never a link to one.
-pub(in crate::host) const FOLDER: OFlags =
-    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// How much may arrive.
 #[derive(Debug, Clone, Copy)]
@@ -334,15 +331,6 @@ fn stays_within(target: &Path, depth: usize) -> bool {
     }
     // The first of the folders is the copy itself.
     up < depth && (up > 0 || is_down)
-}
-
-/// The type of an entry in a folder, not following a link; `None` when it does not exist.
-pub(in crate::host) fn kind(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<rustix::fs::FileType>> {
-    match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(found) => Ok(Some(rustix::fs::FileType::from_raw_mode(found.st_mode))),
-        Err(Errno::NOENT) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }
 
 #[cfg(test)]

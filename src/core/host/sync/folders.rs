@@ -4,12 +4,11 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 
-use rustix::fs::{AtFlags, Mode};
+use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use super::tree::{Below, os};
-use crate::host::ssh::place::names;
-use crate::host::ssh::unpack::FOLDER;
+use crate::util::folder::{names, step};
 
 /// An error with the path that it is about.
 pub(super) fn at(path: &[u8], error: Errno) -> std::io::Error {
@@ -18,11 +17,6 @@ pub(super) fn at(path: &[u8], error: Errno) -> std::io::Error {
         error => std::io::Error::from(error).to_string(),
     };
     std::io::Error::other(format!("{}: {why}", os(path).display()))
-}
-
-/// Opens a folder in a folder, and never a link to one.
-pub(super) fn step(folder: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<OwnedFd> {
-    rustix::fs::openat(folder, name, FOLDER, Mode::empty())
 }
 
 /// Removes an entry with everything in it, following no link.

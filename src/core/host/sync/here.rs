@@ -16,14 +16,15 @@ use tokio::sync::mpsc::{Receiver, Sender};
 
 use super::batch::{Batch, ByFolder};
 use super::exclude::Excludes;
-use super::folders::{Folders, at, remove, step};
+use super::folders::{Folders, at, remove};
 use super::part::{Digest, Part};
 use super::pieces::{Outgoing, PIECE, Whole};
 use super::tree::{Below, Entry, Kind, STAGE, Scope, Tree, os, split};
 use crate::error::{Doing as _, Error, ErrorKind, Result, Status};
 use crate::host::LeftOut;
 use crate::host::ssh::transfer::Arriving;
-use crate::host::ssh::unpack::{FOLDER, Refusal, Room, kind, unpack_all};
+use crate::host::ssh::unpack::{Refusal, Room, unpack_all};
+use crate::util::folder::{FOLDER, kind, make, step};
 
 /// After this time, what a killed sync left in the stage is removed.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -82,14 +83,12 @@ impl Here {
             return rustix::fs::open(&self.path, flags, Mode::empty()).map_err(|error| self.wrong(&error));
         };
         let mut folder = rustix::fs::open(within, flags, Mode::empty()).map_err(|error| self.wrong(&error))?;
-        for part in self.path.strip_prefix(within).map_err(|error| self.wrong(&error))?.components() {
+        let below = self.path.strip_prefix(within).map_err(|error| self.wrong(&error))?;
+        if makes {
+            return make(folder.as_fd(), within, below).map_err(|error| self.wrong(&error));
+        }
+        for part in below.components() {
             let Component::Normal(name) = part else { continue };
-            if makes {
-                match rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(0o755)) {
-                    Ok(()) | Err(Errno::EXIST) => {}
-                    Err(error) => return Err(self.wrong(&error)),
-                }
-            }
             folder = step(folder.as_fd(), name).map_err(|error| self.wrong(&error))?;
         }
         Ok(folder)
