@@ -174,6 +174,7 @@ lambda-contract:
 fuzz inputs="10000000" round="0":
     cargo test --profile fuzz --lib --no-run
     ulimit -v 8000000; GPUCL_FUZZ_INPUTS={{ inputs }} GPUCL_FUZZ_ROUND={{ round }} nice cargo test --profile fuzz --lib fuzz:: -- --nocapture --test-threads=1
+    GPUCL_FUZZ_INPUTS={{ inputs }} GPUCL_FUZZ_ROUND={{ round }} nice cargo test --test main data::archives::archives_in_any_order -- --nocapture
 
 # licences, sources and advisories of the dependencies (needs cargo-deny and, for advisories, the network)
 deny:

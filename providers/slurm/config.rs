@@ -6,41 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::options;
 use crate::host::SshTarget;
 use crate::provider::{FieldError, Packages, settings};
 use crate::util::duration::SpecDuration;
 
 /// The time of a job, unless the spec sets it, in hours.
 const USUAL_HOURS: f64 = 3.0;
-
-/// The options of `sbatch` that gpucl sets, each with the key of the spec to use instead.
-const SET_BY_US: &[(&str, &str)] = &[
-    ("--job-name", ": it is the job's tag"),
-    ("--comment", ": it is the job's tag"),
-    ("--nodes", "; write an entry of `hosts:` for each node"),
-    ("--ntasks", ""),
-    ("--ntasks-per-node", ""),
-    ("--time", "; use `hours`"),
-    ("--account", "; use `account`"),
-    ("--partition", "; use `partition`"),
-    ("--qos", "; use `qos`"),
-    ("--constraint", "; use `constraint`"),
-    ("--reservation", "; use `reservation`"),
-    ("--exclusive", "; use `exclusive`"),
-    ("--cpus-per-task", "; use `cpus`"),
-    ("--mem", "; use `memory`"),
-    ("--gres", "; use `gpus` and `gpu_option`"),
-    ("--gpus", "; use `gpus`"),
-    ("--gpus-per-node", "; use `gpus`"),
-    ("--gpus-per-task", "; use `gpus` and `gpu_option`"),
-    ("--signal", "; use `warning`"),
-    ("--output", ": `gpucl logs` shows the job's log"),
-    ("--error", ": `gpucl logs` shows the job's log"),
-    ("--array", ": a cluster is one job"),
-    ("--wrap", ""),
-    ("--parsable", ""),
-    ("--test-only", ""),
-];
 
 /// How a site takes the number of GPUs of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -330,14 +302,8 @@ pub(super) fn check(value: &Value, hosts: &[Value]) -> Vec<FieldError> {
         }
     }
     for line in &settings.sbatch {
-        let name = line.split('=').next().unwrap_or_default();
-        if !line.starts_with("--") || line.chars().any(char::is_control) {
-            refuse(
-                "sbatch",
-                format!("`{}` is not an option of sbatch: write it like `--mail-type=END`", line.escape_debug()),
-            );
-        } else if let Some((_, key)) = SET_BY_US.iter().find(|(option, _)| *option == name) {
-            refuse("sbatch", format!("`{name}` is set by gpucl{key}"));
+        if let Err(message) = options::check(line) {
+            refuse("sbatch", message);
         }
     }
     errors

@@ -9,6 +9,7 @@ mod job;
 mod login;
 mod names;
 mod offers;
+mod options;
 mod place;
 mod queue;
 mod refusal;

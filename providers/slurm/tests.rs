@@ -67,8 +67,11 @@ fn every_mistake_names_its_key() {
         (json!({"host": "site", "environment": "/a/../b"}), "environment", "absolute path"),
         (json!({"host": "site", "save": [{"from": "../x", "to": "/y"}]}), "save", "not a path in the data folder"),
         (json!({"host": "site", "save": [{"from": "x", "to": "y"}]}), "save", "not an absolute path"),
-        (json!({"host": "site", "sbatch": ["mail"]}), "sbatch", "not an option"),
+        (json!({"host": "site", "sbatch": ["mail"]}), "sbatch", "not one option"),
         (json!({"host": "site", "sbatch": ["--time=5"]}), "sbatch", "use `hours`"),
+        (json!({"host": "site", "sbatch": ["--job-nam=zz"]}), "sbatch", "may stand for `--job-name`"),
+        (json!({"host": "site", "sbatch": ["--mail-type=END -Jzz"]}), "sbatch", "not one option"),
+        (json!({"host": "site", "sbatch": ["--\"output\"=/home/ada/.bashrc"]}), "sbatch", "not one option"),
         (json!({"host": "site", "profile": "allianz"}), "profile", "not a known profile"),
     ] {
         let errors = FACTORY.check(&settings, &[]);

@@ -14,6 +14,7 @@ Files of the user's machine: whether all are there, which are wanted, and their 
 is there. Standard library only; errors are one line.
 """
 
+import contextlib
 import hashlib
 import http.client
 import json
@@ -38,6 +39,10 @@ ATTEMPTS = 5
 CHUNK = 1 << 20
 # Room that stays free on the disk.
 MARGIN = 64 << 20
+# Opens a folder, and never a link to one.
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# The most entries of an archive, and how deep and long a name in it may be: the set must be usable by its paths.
+ENTRIES, DEPTH, LONGEST = 10_000_000, 128, 2048
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip")
 
 
@@ -70,9 +75,7 @@ class Set:
 
     def begin(self):
         """Makes the empty folder that is filled. A folder of the set's name that is not ours stays as it is."""
-        if os.path.lexists(self.work) and (os.path.islink(self.work) or not os.path.isdir(self.work)):
-            raise Failed(f"{self.work} is not a folder")
-        os.makedirs(self.work, exist_ok=True)
+        make_work(self.work)
         if os.path.lexists(self.folder) and not os.path.lexists(self.state):
             raise Failed(f"$GPUCL_DATA/{self.name} exists, and gpucl did not fill it: move it away, or use another name")
         self.mark("filling")
@@ -224,7 +227,7 @@ class Set:
         if needed + MARGIN > free:
             raise Failed(f"{self.name} ({size(total)}) needs {size(needed)} on the disk, and {size(free)} are free there")
 
-    # Archives. No entry is written through a link, and none leads out of the set.
+    # Archives.
 
     def unpack(self, url):
         path = urllib.parse.unquote(urllib.parse.urlsplit(url).path)
@@ -235,74 +238,161 @@ class Set:
             os.rename(self.part, os.path.join(self.new, name))
             return
         say(f"{self.name}: unpacking")
-        try:
-            if path.lower().endswith(".zip"):
-                self.unzip()
-            else:
-                self.untar()
-        except (tarfile.TarError, zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
-            raise Failed(f"{shown(url)} cannot be unpacked: {one_line(str(error))}") from None
+        with contextlib.closing(Tree(self.new)) as tree:
+            try:
+                if path.lower().endswith(".zip"):
+                    self.unzip(tree)
+                else:
+                    self.untar(tree)
+                tree.finish()
+            except Unwanted as error:
+                raise Failed(f"{self.name}: the archive has {error}") from None
+            except (Failed, OSError):
+                raise
+            except Exception as error:
+                # What an archive is not supposed to be, each module says in its own way.
+                raise Failed(f"{shown(url)} cannot be unpacked: {one_line(str(error) or type(error).__name__)}") from None
 
-    def untar(self):
+    def untar(self, tree):
         with tarfile.open(self.part, "r:*") as archive:
-            folders = []
             for entry in archive:
-                path = self.place(entry.name)
-                if path == self.new:
-                    continue
+                # It keeps all entries otherwise.
+                archive.members = []
                 if entry.isdir():
-                    os.makedirs(path, exist_ok=True)
-                    folders.append((path, entry.mode & 0o777 | 0o700))
+                    tree.make_folder(entry.name, entry.mode)
                 elif entry.issym():
-                    self.link(path, entry.linkname, entry.name)
+                    tree.note_link(entry.name, entry.linkname)
                 elif entry.islnk():
-                    source = self.place(entry.linkname)
-                    if not stat.S_ISREG(os.lstat(source).st_mode if os.path.lexists(source) else 0):
-                        raise Failed(f"{self.name}: the archive links {one_line(entry.name)} to what is no file in it")
-                    os.link(source, path)
+                    tree.link_file(entry.name, entry.linkname)
                 elif entry.isfile():
                     with archive.extractfile(entry) as source:
-                        write(path, source, entry.mode & 0o777 | 0o600, entry.mtime)
+                        tree.write(entry.name, source, entry.mode, entry.mtime)
                 else:
-                    raise Failed(f"{self.name}: the archive has a device or pipe in it: {one_line(entry.name)}")
-            for path, mode in reversed(folders):
-                os.chmod(path, mode)
+                    raise Unwanted(f"a device or pipe in it: {one_line(entry.name)}")
 
-    def unzip(self):
+    def unzip(self, tree):
         with zipfile.ZipFile(self.part) as archive:
             self.fits(sum(entry.file_size for entry in archive.infolist()), os.path.getsize(self.part))
             for entry in archive.infolist():
-                path = self.place(entry.filename)
                 mode = entry.external_attr >> 16
                 if entry.is_dir():
-                    os.makedirs(path, exist_ok=True)
-                elif stat.S_ISLNK(mode):
-                    self.link(path, os.fsdecode(archive.read(entry)[:4096]), entry.filename)
-                else:
-                    with archive.open(entry) as source:
-                        write(path, source, mode & 0o777 | 0o600, None)
+                    tree.make_folder(entry.filename, None)
+                    continue
+                with archive.open(entry) as source:
+                    if stat.S_ISLNK(mode):
+                        tree.note_link(entry.filename, os.fsdecode(source.read(LONGEST + 1)))
+                    else:
+                        tree.write(entry.filename, source, mode, None)
 
-    def place(self, name):
-        """The path of an entry in the new folder, with its parents made; nothing is left there."""
-        parts = [part for part in name.split("/") if part not in ("", ".")]
+
+class Unwanted(Exception):
+    """What an archive may not have in it: `a link that …`."""
+
+
+class Tree:
+    """A new folder that an archive fills. In whatever order its entries come, nothing outside of the folder changes.
+
+    Folders are opened one by one, and never through a link; files are new ones. Links are made last, when all folders
+    are there: then it is known of each which folders it passes through on its way up."""
+
+    def __init__(self, root):
+        self.root, self.count = os.open(root, FOLDER), 0
+        # The modes of folders, and the targets of links, by their paths.
+        self.modes, self.links = {}, {}
+
+    def close(self):
+        os.close(self.root)
+
+    def parts(self, name):
+        """The parts of an entry's path."""
+        self.count += 1
+        if self.count > ENTRIES:
+            raise Unwanted(f"more than {ENTRIES} entries")
+        parts = tuple(part for part in name.split("/") if part not in ("", "."))
         if name.startswith("/") or ".." in parts or "\0" in name:
-            raise Failed(f"{self.name}: the archive has an entry that leads out of it: {one_line(name)}")
-        path = self.new
-        for part in parts[:-1]:
-            path = os.path.join(path, part)
-            if os.path.islink(path) or (os.path.lexists(path) and not os.path.isdir(path)):
-                raise Failed(f"{self.name}: an entry of the archive passes through a link: {one_line(name)}")
-            if not os.path.lexists(path):
-                os.mkdir(path)
-        return os.path.join(path, parts[-1]) if parts else path
+            raise Unwanted(f"an entry that leads out of it: {one_line(name)}")
+        if len(parts) > DEPTH or len(os.fsencode(name)) > LONGEST:
+            raise Unwanted(f"an entry whose path is too long: {one_line(name)}")
+        return parts
 
-    def link(self, path, target, name):
-        inside = os.path.realpath(self.new)
-        to = os.path.realpath(os.path.join(os.path.dirname(path), target))
-        if target.startswith("/") or not (to == inside or to.startswith(inside + os.sep)):
-            raise Failed(f"{self.name}: the archive has a link that leads out of it: {one_line(name)} to {one_line(target)}")
-        remove(path)
-        os.symlink(target, path)
+    @contextlib.contextmanager
+    def parent(self, name, parts):
+        """The open folder of an entry, which is made when it is not there."""
+        try:
+            folder = opened(self.root, parts[:-1], make=True)
+        except NotADirectoryError:
+            raise Unwanted(f"an entry below one that is no folder: {one_line(name)}") from None
+        try:
+            yield folder
+        except (FileExistsError, IsADirectoryError):
+            raise Unwanted(f"two entries of one name and different kinds: {one_line(name)}") from None
+        finally:
+            os.close(folder)
+
+    def make_folder(self, name, mode):
+        parts = self.parts(name)
+        with self.parent(name, (*parts, "")):
+            if parts and mode is not None:
+                self.modes[parts] = mode & 0o777 | 0o700
+
+    def write(self, name, source, mode, changed):
+        if parts := self.parts(name):
+            with self.parent(name, parts) as folder:
+                write(parts[-1], source, mode & 0o777 | 0o600, changed, folder)
+
+    def link_file(self, name, target):
+        """Makes a hard link to a file that came before."""
+        parts, source = self.parts(name), self.parts(target)
+        if not parts:
+            return
+        try:
+            at = opened(self.root, source[:-1])
+        except (FileNotFoundError, NotADirectoryError):
+            raise Unwanted(f"a link to what is no file in it: {one_line(name)}") from None
+        try:
+            if not source or not is_file(source[-1], at):
+                raise Unwanted(f"a link to what is no file in it: {one_line(name)}")
+            with self.parent(name, parts) as folder:
+                os.link(source[-1], parts[-1], src_dir_fd=at, dst_dir_fd=folder, follow_symlinks=False)
+        finally:
+            os.close(at)
+
+    def note_link(self, name, target):
+        if parts := self.parts(name):
+            self.links[parts] = (name, target)
+
+    def finish(self):
+        for parts, mode in self.modes.items():
+            folder = opened(self.root, parts)
+            os.fchmod(folder, mode)
+            os.close(folder)
+        for parts, (name, target) in self.links.items():
+            if not self.stays_within(parts[:-1], target):
+                raise Unwanted(f"a link that leads out of it: {one_line(name)} to {one_line(target)}")
+            with self.parent(name, parts) as folder:
+                os.symlink(target, parts[-1], dir_fd=folder)
+
+    def stays_within(self, at, target):
+        """Whether a link in a folder leads to something in the tree: on its way up it passes through folders only.
+
+        From there it goes down, and where it meets another link, the same is true of that one."""
+        parts = [part for part in target.split("/") if part not in ("", ".")]
+        if target.startswith("/") or len(os.fsencode(target)) > LONGEST:
+            return False
+        ups = [number for number, part in enumerate(parts) if part == ".."]
+        at = list(at)
+        for part in parts[: ups[-1] + 1] if ups else ():
+            if part != "..":
+                at.append(part)
+                try:
+                    os.close(opened(self.root, at))
+                except (FileNotFoundError, NotADirectoryError):
+                    return False
+            elif at:
+                at.pop()
+            else:
+                return False
+        return True
 
 
 class Files:
@@ -318,11 +408,26 @@ class Files:
     def path(self, name):
         return os.path.join(self.data, self.to, name) if name else os.path.join(self.data, self.to)
 
+    @contextlib.contextmanager
+    def place(self, name):
+        """The open folder of a file, which no link of a job leads to, and its name there."""
+        parts = [part for part in f"{self.to}/{name}".split("/") if part not in ("", ".")]
+        top = os.open(self.data, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            folder = opened(top, parts[:-1])
+        finally:
+            os.close(top)
+        try:
+            yield folder, parts[-1]
+        finally:
+            os.close(folder)
+
     def state(self, entry):
         """`same`, `size` when only the size is the same, or `other`."""
         name, length, changed, mode, _ = entry
         try:
-            found = os.lstat(self.path(name))
+            with self.place(name) as (folder, leaf):
+                found = os.stat(leaf, dir_fd=folder, follow_symlinks=False)
         except OSError:
             return "other"
         if not stat.S_ISREG(found.st_mode) or found.st_size != length:
@@ -340,19 +445,18 @@ class Files:
         say("::wanted")
 
     def take(self, archive):
-        os.makedirs(self.work, exist_ok=True)
+        make_work(self.work)
         remove(self.new)
         os.mkdir(self.new)
-        came = set()
+        came, new = set(), os.open(self.new, FOLDER)
         for member in archive:
             # The list, which was read before.
             if not member.name.isdigit():
                 continue
             number = int(member.name)
-            path = os.path.join(self.new, member.name)
             with archive.extractfile(member) as source:
-                write(path, source, 0o600, None)
-            if file_sum(path) != self.files[number][4]:
+                write(member.name, source, 0o600, None, new)
+            if file_sum(os.path.join(self.new, member.name)) != self.files[number][4]:
                 raise Failed(f"{self.to}: a file changed while it was sent: {one_line(self.files[number][0])}")
             came.add(number)
         for number, (name, length, changed, mode, sum_) in enumerate(self.files):
@@ -364,8 +468,11 @@ class Files:
                 os.replace(os.path.join(self.new, str(number)), path)
             elif self.state(self.files[number]) == "other":
                 raise Failed(f"{self.to}: a file is gone and was not sent: {one_line(name)}")
-            os.chmod(path, mode, follow_symlinks=False) if os.chmod in os.supports_follow_symlinks else os.chmod(path, mode)
-            os.utime(path, (changed, changed), follow_symlinks=False)
+            if self.state(self.files[number]) != "same":
+                with self.place(name) as (folder, leaf), open(leaf, "rb", opener=in_folder(folder)) as file:
+                    os.fchmod(file.fileno(), mode)
+                    os.utime(file.fileno(), (changed, changed))
+        os.close(new)
         gone = self.remove_old()
         os.rmdir(self.new)
         with open(self.last + ".new", "w") as file:
@@ -393,11 +500,12 @@ class Files:
         gone = 0
         for name in sorted(old - {entry[0] for entry in self.files}):
             path = self.path(name)
-            if ".." in name.split("/") or not (os.path.islink(path) or os.path.isfile(path)):
+            if ".." in name.split("/"):
                 continue
-            os.unlink(path)
-            gone += 1
             try:
+                with self.place(name) as (folder, leaf):
+                    os.unlink(leaf, dir_fd=folder)
+                gone += 1
                 while (path := os.path.dirname(path)) != self.data:
                     os.rmdir(path)
             except OSError:
@@ -441,7 +549,7 @@ class Clone:
     def clone(self):
         if os.path.lexists(self.folder) and not os.path.lexists(self.state):
             raise Failed(f"$GPUCL_DATA/{self.to} exists, and gpucl did not clone it: move it away, or use another `to`")
-        os.makedirs(self.work, exist_ok=True)
+        make_work(self.work)
         with open(self.state, "w") as file:
             file.write("cloning")
         remove(self.old)
@@ -470,6 +578,13 @@ class Clone:
         say(f"{self.to}: {url} at {commit[:12]} ({self.wanted['ref']})")
 
 
+def make_work(path):
+    """Makes the folder of what is unfinished. A job may have put anything in its place."""
+    if os.path.islink(path) or (os.path.lexists(path) and not os.path.isdir(path)):
+        raise Failed(f"{path} is not a folder")
+    os.makedirs(path, exist_ok=True)
+
+
 def file_sum(path):
     sum_ = hashlib.sha256()
     with open(path, "rb") as file:
@@ -478,15 +593,46 @@ def file_sum(path):
     return sum_.hexdigest()
 
 
-def write(path, source, mode, changed):
-    """Writes a file of an archive, as a new one: nothing that is there is written through."""
-    if os.path.lexists(path):
-        os.unlink(path)
-    with open(path, "xb") as file:
+def opened(top, parts, make=False):
+    """Opens a folder by its path's parts in an open one, never through a link; it is made if wanted."""
+    at = os.dup(top)
+    for part in parts:
+        try:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=at)
+            inner = os.open(part, FOLDER, dir_fd=at)
+        finally:
+            os.close(at)
+        at = inner
+    return at
+
+
+def in_folder(folder):
+    """How `open` opens a file in an open folder, and never through a link."""
+    return lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+
+
+def is_file(name, folder):
+    """Whether there is a file, and no link, of this name in an open folder."""
+    with contextlib.suppress(FileNotFoundError):
+        return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    return False
+
+
+def write(name, source, mode, changed, folder):
+    """Writes a file in an open folder, as a new one: nothing that is there is written through."""
+    if is_file(name, folder):
+        os.unlink(name, dir_fd=folder)
+    made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    with open(made, "wb") as file:
         shutil.copyfileobj(source, file, CHUNK)
-        os.fchmod(file.fileno(), mode)
-    if changed is not None:
-        os.utime(path, (changed, changed))
+        file.flush()
+        os.fchmod(made, mode)
+        if changed is not None:
+            # A time that the file system cannot store is no reason to lose the file.
+            with contextlib.suppress(OSError, OverflowError, ValueError):
+                os.utime(made, (changed, changed))
 
 
 def is_archive(url):

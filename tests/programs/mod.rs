@@ -6,6 +6,7 @@ mod closing;
 mod ending;
 mod fresh_host;
 mod job_secrets;
+mod login_machine;
 mod looking;
 mod neighbours;
 mod playbooks;

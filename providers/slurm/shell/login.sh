@@ -25,24 +25,31 @@ find_slurm() {
 
 # Ends with the words of a command of Slurm that failed.
 failed() {
-    echo "::failed $(tr '\n' ' ' <"$1" | cut -c 1-500)"
-    rm -f "$1"
+    echo "::failed $(tr '\n' ' ' <"$words" | cut -c 1-500)"
     exit 0
 }
 
-# A file for messages: on the shared disk only if there is no other.
-set_words() { words=$(mktemp 2>/dev/null) || words=$base/.words.$$; }
+# A folder of this user alone for what commands print: in /tmp anybody may plant links beside a file. On the shared disk
+# only if there is no other place.
+set_words() {
+    work=$(mktemp -d 2>/dev/null) || {
+        work=$HOME/.gpucl-words.$$
+        rm -rf "$work"
+        mkdir -m 700 "$work" 2>/dev/null || { echo "::failed neither ${TMPDIR:-/tmp} nor $HOME can be written"; exit 0; }
+    }
+    trap 'rm -rf "$work"' EXIT
+    words=$work/words
+}
 
 # Prints this user's jobs of the last minutes: id, state, reason, time left, start, nodes, name. An allocation of the
 # user's own has none of our names; in it, our step has one.
 list_jobs() {
-    squeue -h -u "$(id -un)" -t all -o '%i|%T|%r|%L|%S|%D|%N|%j' 2>"$words" >"$words.jobs" || failed "$words"
-    grep '|gpucl-' "$words.jobs" | sed 's/^/::job /'
+    squeue -h -u "$(id -un)" -t all -o '%i|%T|%r|%L|%S|%D|%N|%j' 2>"$words" >"$work/jobs" || failed
+    grep '|gpucl-' "$work/jobs" | sed 's/^/::job /'
     squeue -h -s -u "$(id -un)" -o '%i|%j|%A' 2>/dev/null | grep '|gpucl-' |
         while IFS='|' read -r step name nodes; do
-            sed -n "s/^\(${step%%.*}|[^|]*|[^|]*|[^|]*|[^|]*\)|.*/::job \\1|$nodes||$name/p" "$words.jobs"
+            sed -n "s/^\(${step%%.*}|[^|]*|[^|]*|[^|]*|[^|]*\)|.*/::job \\1|$nodes||$name/p" "$work/jobs"
         done
-    rm -f "$words.jobs"
 }
 
 # Whether a job in state $1 still waits or runs: the caller sets `ended`, the states that a job does not leave.
@@ -109,7 +116,6 @@ observe() {
     list_restarts
     list_places
     list_folders
-    rm -f "$words"
     echo "::seen"
 }
 
@@ -118,8 +124,8 @@ try() {
     find_slurm
     umask 077
     set_words
-    printf '%s' "$script" >"$words.sh"
-    sbatch --test-only "$words.sh" >"$words" 2>&1
+    printf '%s' "$script" >"$work/job.sh"
+    sbatch --test-only "$work/job.sh" >"$words" 2>&1
     code=$?
     # It says so of nodes that are down or drained too; `sbatch` takes the job, which waits for them.
     if grep -q 'node configuration is not available' "$words"; then
@@ -127,7 +133,6 @@ try() {
         [ -z "$away" ] || { echo "::away $away"; code=0; }
     fi
     echo "::tried $code $(tr '\n' ' ' <"$words" | cut -c 1-500)"
-    rm -f "$words" "$words.sh"
 }
 
 # Submits the job, unless one of this name lives. Files come in `deliver`, which the caller defines.
@@ -140,34 +145,30 @@ submit() {
     # Where the file system has no locks, the name of the job remains.
     exec 9>>"$base/.lock"
     flock -w 60 9 2>/dev/null
-    squeue -h -u "$(id -un)" -t all -o '%i|%T|%j' 2>"$words" >"$words.jobs" || { rm -f "$words.jobs"; failed "$words"; }
+    squeue -h -u "$(id -un)" -t all -o '%i|%T|%j' 2>"$words" >"$work/jobs" || failed
     live=
     while IFS='|' read -r id state name; do
         if [ "$name" = "$tag" ] && is_live "$state"; then live=$id; fi
-    done <"$words.jobs"
-    rm -f "$words.jobs"
+    done <"$work/jobs"
     if [ -n "$live" ]; then
         mkdir -p "$folder" && printf '%s\n' "$live" >"$folder/job"
         echo "::was $live"
-        rm -f "$words"
         exit 0
     fi
     rm -rf "$folder"
     if ! { mkdir -p "$folder/nodes" "$folder/ended" "$folder/claims" && deliver; } 2>"$words"; then
         rm -rf "$folder"
-        failed "$words"
+        failed
     fi
     if ! id=$(sbatch --parsable "$folder/job.sh" 2>"$words"); then
         rm -rf "$folder"
         forget_folders
         echo "::refused $(tr '\n' ' ' <"$words" | cut -c 1-500)"
-        rm -f "$words"
         exit 0
     fi
     # `ID;CLUSTER` where there are several clusters.
     id=${id%%;*}
     printf '%s\n' "$id" >"$folder/job"
-    rm -f "$words"
     echo "::new $id"
 }
 
@@ -188,20 +189,18 @@ enter() {
     state=$(squeue -h -j "$allocation" -u "$(id -un)" -o %T 2>"$words")
     if [ "$state" != RUNNING ]; then
         echo "::refused the allocation $allocation is not a running one of yours: ${state:-$(tr '\n' ' ' <"$words" | cut -c 1-200)}"
-        rm -f "$words"
         forget_folders
         exit 0
     fi
     if [ -n "$(list_steps "$allocation")" ]; then
         mkdir -p "$folder" && printf '%s\n' "$allocation" >"$folder/job"
         echo "::was $allocation"
-        rm -f "$words"
         exit 0
     fi
     rm -rf "$folder"
     if ! { mkdir -p "$folder/nodes" "$folder/ended" "$folder/claims" && deliver && printf '%s\n' "$allocation" >"$folder/job"; } 2>"$words"; then
         rm -rf "$folder"
-        failed "$words"
+        failed
     fi
     GPUCL_WARNING=$warning setsid nohup srun --jobid="$allocation" --overlap --job-name="$tag" --nodes="$nodes" --ntasks="$nodes" \
         --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 python3 "$folder/node.py" serve "$folder" \
@@ -215,12 +214,10 @@ enter() {
             echo "::refused $(tail -n 3 "$folder/job.log" | tr '\n' ' ' | cut -c 1-500)"
             rm -rf "$folder"
             forget_folders
-            rm -f "$words"
             exit 0
         fi
         sleep 0.5
     done
-    rm -f "$words"
     echo "::new $allocation"
 }
 
@@ -297,7 +294,7 @@ release() {
             *)
                 if ! line=$(squeue -h -j "$id" -u "$(id -un)" -t all -o '%T|%j' 2>"$words"); then
                     line=
-                    grep -q -i 'invalid job id' "$words" || failed "$words"
+                    grep -q -i 'invalid job id' "$words" || failed
                 fi
                 ;;
         esac
@@ -313,7 +310,6 @@ release() {
         [ "$round" -lt "$rounds" ] || { echo "::still $state"; exit 0; }
         sleep 0.5
     done
-    rm -f "$words"
     list_folders | grep " $scope "
     [ ! -r "$folder/job.log" ] || tail -n 5 "$folder/job.log" | sed 's/^/::log /'
     forget
@@ -324,9 +320,8 @@ offers() {
     find_slurm
     set_words
     sinfo -h -N -O PartitionName:64,Gres:160,GresUsed:160,CPUsState:32,Memory:16,StateLong:24,Time:24,NodeList:64 \
-        >"$words.nodes" 2>"$words" || { rm -f "$words.nodes"; failed "$words"; }
-    tr -s ' ' '|' <"$words.nodes" | sort -u | sed 's/^/::node /'
-    rm -f "$words" "$words.nodes"
+        >"$work/nodes" 2>"$words" || failed
+    tr -s ' ' '|' <"$work/nodes" | sort -u | sed 's/^/::node /'
     echo "::seen"
 }
 

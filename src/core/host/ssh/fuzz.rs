@@ -2,12 +2,13 @@
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use super::SshTarget;
 use super::config::{Block, Files, HostEntry, Resolved, Trust, config_text, known_hosts_text};
-use super::unpack::{Room, unpack};
+use super::place::move_to;
+use super::unpack::{Room, unpack, unpack_all};
 use gpucl_fuzz::{Form, Target, demand};
 
 /// Builds an archive such as a host sends.
@@ -93,6 +94,152 @@ fn fuzz_archives_of_hosts() {
             return Err(format!("{outside} entries are outside after {unpacked:?}"));
         }
         looked.and(cleared)
+    });
+}
+
+/// All below a folder: modes, times, numbers of links, contents.
+fn fingerprint(folder: &Path, into: &mut Vec<String>) -> std::io::Result<()> {
+    for entry in fs_err::read_dir(folder)? {
+        let path = entry?.path();
+        let found = fs_err::symlink_metadata(&path)?;
+        let content = if found.is_file() { fs_err::read(&path)? } else { Vec::new() };
+        let links = if found.is_dir() { 0 } else { found.nlink() };
+        into.push(format!("{} {:o} {:?} {links} {content:?}", path.display(), found.mode(), found.modified()?));
+        if found.is_dir() {
+            fingerprint(&path, into)?;
+        }
+    }
+    into.sort();
+    Ok(())
+}
+
+const KINDS: &[tar::EntryType] = {
+    use tar::EntryType::{Directory, Fifo, Link, Regular, Symlink};
+    &[Directory, Regular, Symlink, Symlink, Directory, Regular, Symlink, Link, Fifo]
+};
+const PATHS: &[&str] = &[
+    "results",
+    "results/a",
+    "results/s",
+    "results/t",
+    "results/a/b",
+    "results/a/s",
+    "results/a/b/s",
+    "results/a/b/t",
+    "results/s/x",
+    "results/t/id",
+    "results/a/b/t/id",
+    "results/a/../../x",
+    "/x",
+    "s",
+    "results/./t/",
+];
+const TARGETS: &[&str] = &[
+    "a",
+    "s",
+    "t",
+    "..",
+    "../..",
+    "../../..",
+    "s/../../..",
+    "s/../../../home/.ssh",
+    "a/../../../home/.ssh",
+    "../../../home/.ssh",
+    "../s",
+    "../t/id",
+    "/",
+    ".",
+    "",
+    "b/../s",
+];
+const MODES: &[u32] = &[0o777, 0o4755, 0, 0o644];
+
+/// An input of these entries: their kinds, paths, targets and modes.
+fn spelled(entries: &[[usize; 4]]) -> String {
+    let letter = |index: usize, count: usize| ('0'..='z').find(|letter| *letter as usize % count == index).unwrap();
+    let counts = [KINDS.len(), PATHS.len(), TARGETS.len(), MODES.len()];
+    entries.iter().flat_map(|entry| entry.iter().zip(counts)).map(|(index, count)| letter(*index, count)).collect()
+}
+
+/// An archive of an input of which every four letters are an entry.
+fn ordered(input: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for letters in input.chunks_exact(4) {
+        let pick = |at: usize, count: usize| usize::from(letters[at]) % count;
+        let kind = KINDS[pick(0, KINDS.len())];
+        let content: &[u8] = if kind == tar::EntryType::Regular { b"new" } else { b"" };
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_mode(MODES[pick(3, MODES.len())]);
+        header.set_size(content.len() as u64);
+        let (path, target) = (PATHS[pick(1, PATHS.len())], TARGETS[pick(2, TARGETS.len())]);
+        header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
+        header.as_old_mut().linkname[..target.len()].copy_from_slice(target.as_bytes());
+        header.set_cksum();
+        bytes.extend_from_slice(header.as_bytes());
+        bytes.extend_from_slice(content);
+        bytes.resize(bytes.len().next_multiple_of(512), 0);
+    }
+    bytes.resize(bytes.len() + 1024, 0);
+    bytes
+}
+
+#[test]
+fn fuzz_orders_of_archives() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs_err::create_dir_all(at("home/.ssh")).unwrap();
+    fs_err::write(at("home/.ssh/id"), "id").unwrap();
+    let mut before = Vec::new();
+    fingerprint(&at("home"), &mut before).unwrap();
+    // Folders with links between files, and what got out of another program once, in two orders.
+    let seeds = [
+        spelled(&[[0, 0, 0, 0], [0, 1, 0, 0], [1, 5, 0, 3], [2, 2, 0, 0], [0, 4, 0, 0], [2, 7, 10, 0], [1, 3, 0, 3]]),
+        spelled(&[[0, 0, 0, 0], [0, 1, 0, 0], [0, 4, 0, 0], [2, 7, 7, 0], [2, 6, 4, 0], [0, 7, 0, 0], [1, 10, 0, 3]]),
+        spelled(&[[0, 0, 0, 0], [0, 1, 0, 0], [0, 4, 0, 0], [0, 7, 0, 0], [1, 10, 0, 3], [2, 6, 4, 0], [2, 3, 7, 0]]),
+    ];
+    Target::of_text("archive-orders", &seeds).with_inputs(400, 20).run(|input| {
+        let said = |error: std::io::Error| error.to_string();
+        let archive = ordered(&input[..input.len().min(80)]);
+        for takes_all in [false, true] {
+            fs_err::create_dir(at("land")).map_err(said)?;
+            // One that is there: a folder of the user's own, with a link that leads out.
+            fs_err::create_dir_all(at("there/results/a")).map_err(said)?;
+            std::os::unix::fs::symlink(at("home/.ssh"), at("there/results/t")).map_err(said)?;
+            let open = |name: &str| fs_err::File::open(at(name)).map_err(said);
+            let (land, here, there) = (open("land")?, open(".")?, open("there")?);
+            let (name, results) = (OsStr::new("results"), at("land/results"));
+            let looked = if takes_all {
+                let _ = unpack_all(&*archive, land.as_fd(), ROOM);
+                look(&at("land"), &at("land"), 1)
+            } else {
+                let unpacked = unpack(&*archive, land.as_fd(), name, ROOM);
+                let looked = look(&at("land"), &results, 0);
+                // As it is, or under another name.
+                if unpacked.is_err() || move_to(land.as_fd(), name, there.as_fd(), name, &results).is_ok() {
+                    looked
+                } else {
+                    let moved = move_to(land.as_fd(), name, here.as_fd(), OsStr::new("copy"), &results);
+                    let again = if at("copy").is_dir() { look(&at("copy"), &at("copy"), 1) } else { Ok(()) };
+                    looked.and(moved.map_err(said)).and(again)
+                }
+            };
+            for name in ["land", "there", "copy"] {
+                let removed = match fs_err::symlink_metadata(at(name)) {
+                    Ok(found) if found.is_dir() => fs_err::remove_dir_all(at(name)),
+                    Ok(_) => fs_err::remove_file(at(name)),
+                    Err(_) => Ok(()),
+                };
+                removed.map_err(said)?;
+            }
+            looked?;
+            let mut after = Vec::new();
+            fingerprint(&at("home"), &mut after).map_err(said)?;
+            demand(after == before, || format!("outside it was {before:?} and is {after:?}"))?;
+            let around = fs_err::read_dir(folder.path()).map_err(said)?.count();
+            demand(around == 1, || format!("{around} entries are outside"))?;
+        }
+        Ok(())
     });
 }
 
