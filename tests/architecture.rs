@@ -1,6 +1,7 @@
 //! The boundaries that keep the tree understandable, checked.
 
 mod circles;
+mod tiers;
 
 use std::path::{Path, PathBuf};
 
