@@ -15,7 +15,7 @@ fn ignored() -> Vec<(String, String)> {
     let listed = run(&["--list", "--ignored", "--format", "terse"]);
     let mut arguments = vec!["--test-threads=1", "--exact"];
     arguments.extend(listed.lines().filter_map(|line| line.strip_suffix(": test")));
-    // It runs none of them, as it is not told to run ignored tests: it says why each is.
+    // Without `--ignored` it runs none of them, and says why.
     let said = run(&arguments);
     let reason = |line: &str| {
         let (name, reason) = line.strip_prefix("test ")?.split_once(" ... ignored, ")?;
