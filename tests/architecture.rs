@@ -2,6 +2,7 @@
 
 mod circles;
 mod temporary;
+mod tiers;
 
 use std::path::{Path, PathBuf};
 

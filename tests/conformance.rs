@@ -232,7 +232,7 @@ fn chameleon_keeps_the_contract_on_the_stand_in() {
 
 /// It takes about twenty minutes: each case makes and deletes real leases and servers.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just chameleon-check"]
 fn chameleon_keeps_the_contract_on_the_real_services() {
     let site = Site::real();
     let outcome = site.run(&["provider", "check", "chameleon", "--spend", "--output", "json"]);

@@ -88,7 +88,7 @@ fn the_blocks_before_the_cluster_run_at_a_site() {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just lab on_an_ssh_host"]
 fn on_an_ssh_host() {
     let _turn = turn();
     let host = hosts::TestHost::start("lab", &["--gpus", "nvidia:2"]);
@@ -103,7 +103,7 @@ fn on_an_ssh_host() {
 
 /// `just lab on_this_machine`.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just lab on_this_machine"]
 fn on_this_machine() {
     let _turn = turn();
     let env = TestEnv::with_shared_ray();
@@ -114,7 +114,7 @@ fn on_this_machine() {
 
 /// `just lab at_chameleon`: the real services, and a host that they boot.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just lab at_chameleon"]
 fn at_chameleon() {
     let _turn = turn();
     hosts::openstack_script("up", &["--host-image", "ready"]);

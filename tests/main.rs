@@ -1,5 +1,5 @@
 //! The one test binary. `cargo test` runs what needs Rust, python3 and OpenSSH only; what needs a testbed is marked
-//! `#[ignore = "testbed"]` and run by `.ci/run`.
+//! `#[ignore = "testbed"]` and run by `.ci/run`, and what takes too long for that names its recipe.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails where it stands")]
 #![expect(clippy::print_stdout, reason = "tests on hosts print their figures")]

@@ -58,7 +58,7 @@ fn the_build_script_lists_a_new_provider_folder() {
 /// The whole program is built once more, with the copy in it: by `just template-provider`, and in the workflow on
 /// GitHub.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just template-provider"]
 fn a_copy_of_the_template_under_a_new_name_is_listed_and_keeps_the_contract() {
     let project = Path::new(env!("CARGO_MANIFEST_DIR"));
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("project-with-acme");

@@ -80,7 +80,7 @@ impl Real {
             _turn: turn,
         };
         // Leftovers of an aborted test.
-        real.clear_now();
+        assert!(real.clear_now(), "leases of earlier tests do not go");
         real
     }
 
@@ -174,19 +174,20 @@ impl Real {
         }
     }
 
-    /// Deletes the leases of these tests, and with them the servers there, and waits until they are gone.
-    async fn clear(&self) {
-        for _ in 0..60 {
+    /// Deletes the leases of these tests, and with them the servers there; returns whether they are gone within minutes.
+    async fn clear(&self) -> bool {
+        for _ in 0..180 {
             if self.delete_leases().await == 0 {
-                return;
+                return true;
             }
             tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         }
+        false
     }
 
-    fn clear_now(&self) {
+    fn clear_now(&self) -> bool {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(self.clear());
+        runtime.block_on(self.clear())
     }
 
     async fn delete_leases(&self) -> usize {
@@ -212,9 +213,10 @@ impl Real {
 
 impl Drop for Real {
     fn drop(&mut self) {
-        self.clear_now();
+        let is_clear = self.clear_now();
         // Our own child, which nobody else waits for.
         let _ = self.proxy.kill();
         let _ = self.proxy.wait();
+        assert!(is_clear || std::thread::panicking(), "leases of this test do not go");
     }
 }

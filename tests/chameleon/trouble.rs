@@ -23,7 +23,7 @@ macro_rules! on_both {
         mod real {
             $(#[test] #[ignore = "testbed"] fn $ci() { super::$ci(super::super::Site::real()); })*
             pub(super) mod every {
-                $(#[test] #[ignore = "testbed"] fn $every() { super::super::$every(super::super::super::Site::real()); })*
+                $(#[test] #[ignore = "by hand: just testbed-all"] fn $every() { super::super::$every(super::super::super::Site::real()); })*
             }
         }
     };

@@ -139,13 +139,13 @@ pub(super) mod every {
     use super::*;
 
     #[test]
-    #[ignore = "testbed"]
+    #[ignore = "by hand: just testbed-all"]
     fn a_fresh_nvidia_host_from_nothing() {
         whole("chameleon-nvidia", "fresh");
     }
 
     #[test]
-    #[ignore = "testbed"]
+    #[ignore = "by hand: just testbed-all"]
     fn an_amd_host_from_nothing() {
         whole("chameleon-amd", "fresh");
     }
@@ -164,7 +164,7 @@ pub(super) mod every {
 
     /// One floating IP, for the head; the worker sees nobody but the head.
     #[test]
-    #[ignore = "testbed"]
+    #[ignore = "by hand: just testbed-all"]
     fn two_hosts_with_one_address() {
         let _turn = turn();
         boots("fresh");

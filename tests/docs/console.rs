@@ -1,10 +1,12 @@
 //! The console blocks of the README, run as they stand there, in one environment.
 
+use std::cell::RefCell;
+
 use gpucl::sandbox::chameleon::{Config, Sandbox, User};
 
 use super::read;
 use crate::support::blocks::{answers, bring_program, matches, shown};
-use crate::support::{TestEnv, interrupt, tagged_processes, turn, until};
+use crate::support::{TestEnv, interrupt, tagged_processes, turn, until, until_or};
 
 /// The part of the README that needs a site and no Ray.
 const AT_A_SITE: &str = "## On Chameleon\n";
@@ -138,15 +140,17 @@ impl Drop for Serving {
 /// Nodes are found by a tag in their environment: it must be there in all that a node starts, or `down` could not see
 /// it.
 fn every_process_carries_the_tag(env: &TestEnv) {
-    let lost = untagged_children(env);
-    if lost.is_empty() {
-        return;
-    }
     // Seen between its fork and its exec, a process has a command before it has an environment.
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    let again = untagged_children(env);
-    let lost: Vec<_> = lost.iter().filter(|(pid, _)| again.iter().any(|(still, _)| still == pid)).collect();
-    assert!(lost.is_empty(), "processes of nodes without a tag: {lost:#?}");
+    let lost = RefCell::new(untagged_children(env));
+    let none_is_lost = || {
+        let mut lost = lost.borrow_mut();
+        if !lost.is_empty() {
+            let still = untagged_children(env);
+            lost.retain(|(pid, _)| still.iter().any(|(still, _)| still == pid));
+        }
+        lost.is_empty().then_some(())
+    };
+    until_or("processes of nodes have a tag", 10, none_is_lost, || format!("{:#?}", lost.borrow()));
 }
 
 /// Processes without a tag whose parents have one, with their commands.

@@ -6,7 +6,7 @@ use crate::scenario::by_hand::{DRAINS, check_drill};
 use crate::support::{turn, until};
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just more-hosts"]
 fn workers_are_stopped_started_and_killed_by_hand() {
     let _turn = turn();
     let host = TestHost::start("byhand", &["--gpus", "nvidia:2"]);

@@ -15,7 +15,7 @@ const SETS: &str = "data:\n  \
     - {name: fetched, from: {url: 'http://ADDRESS:8099/a b.tgz', sha256: SUM}, check: 'test -s set/x'}\n";
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just more-hosts"]
 fn files_go_to_jobs_and_notebooks_and_come_back() {
     let _turn = turn();
     let host = TestHost::start("data", &["--gpus", "nvidia:1"]);

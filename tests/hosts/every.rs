@@ -1,4 +1,4 @@
-//! Failures that CI skips (`--skip hosts::every`) and `just testbed-all` runs.
+//! Failures of which each takes minutes: `just testbed-all`.
 
 mod amd;
 mod cluster;

@@ -221,7 +221,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "testbed"]
+#[ignore = "by hand: just fan-out"]
 async fn many_hosts_at_forty_milliseconds() {
     let _turn = alone();
     let counts = std::env::var("GPUCL_HOSTS").unwrap_or_else(|_| "8".to_owned());

@@ -19,7 +19,7 @@ EOF
 (setsid python3 -m http.server 5599 --directory /srv/index >/dev/null 2>&1 </dev/null &) ; sleep 1"#;
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just more-hosts"]
 fn containers_run_the_image_of_their_setup() {
     let _turn = turn();
     let host = TestHost::start("setup", &["--gpus", "nvidia:1"]);

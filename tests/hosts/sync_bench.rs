@@ -38,7 +38,7 @@ fn make(folder: &Path, large: u64) {
 }
 
 #[tokio::test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just sync-bench"]
 async fn sync_against_rsync() {
     let large = std::env::var("GPUCL_SYNC_BYTES").ok().map_or(1 << 26, |text| text.parse().unwrap());
     let host = Host::start(2393).await;

@@ -26,7 +26,7 @@ if __name__ == "__main__":
 
 /// `TorchTrainer` with four workers on gloo, a checkpoint after each epoch, and a second job that goes on from there.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just lab-torch"]
 fn four_workers_train_in_containers_and_loaders_have_room() {
     let _turn = turn();
     let host = TestHost::start("torch", &[]);

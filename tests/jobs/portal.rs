@@ -10,6 +10,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
+use crate::support::skipped;
+
 const LARGE: usize = 3 * 1024 * 1024;
 const OWN: &str = "Authorization: Bearer cluster-token\r\n";
 const NAVIGATES: &str = "Sec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n";
@@ -369,14 +371,17 @@ async fn credentials_of_one_run_open_no_other() {
 /// Browsers ask `[::1]` first: who listened there would be sent the key.
 #[tokio::test]
 async fn a_port_is_taken_on_both_loopbacks_or_not_at_all() {
+    let mut loopbacks = vec!["127.0.0.1", "::1"];
     if TcpListener::bind(("::1", 0)).await.is_err() {
-        println!("this machine has no IPv6, so nobody listens there");
-        return;
+        skipped("this machine has no IPv6, so nobody listens there");
+        loopbacks.pop();
     }
     let open = Opened::open(page().await).await;
-    let taken = TcpListener::bind(("::1", open.port)).await.unwrap_err();
-    assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse, "{taken}");
-    for loopback in ["127.0.0.1", "::1"] {
+    for loopback in &loopbacks {
+        let taken = TcpListener::bind((*loopback, open.port)).await.unwrap_err();
+        assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse, "{taken}");
+    }
+    for loopback in loopbacks {
         let somebody = TcpListener::bind((loopback, 0)).await.unwrap();
         let port = somebody.local_addr().unwrap().port();
         let run = Run::named().unwrap();
@@ -433,7 +438,7 @@ async fn heads_and_connections_have_their_limits() {
     }
     assert!(timeout(Duration::from_millis(300), open.get("/", &open.cookie)).await.is_err(), "the 257th was served");
     idle.truncate(255);
-    let answer = timeout(Duration::from_secs(5), open.get("/", &open.cookie)).await.unwrap();
+    let answer = timeout(Duration::from_secs(30), open.get("/", &open.cookie)).await.unwrap();
     assert_status(&answer, "200");
 }
 

@@ -26,7 +26,7 @@ fn provider(env: &TestEnv, user: &str, more: &Value) -> Box<dyn Provider> {
 }
 
 #[tokio::test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 async fn kubernetes_keeps_the_contract_as_committed() {
     let _turn = turn();
     let env = TestEnv::new();

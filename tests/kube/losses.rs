@@ -44,7 +44,7 @@ fn answers(address: &str) -> bool {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 fn a_lost_worker_and_a_lost_head_are_survived() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -98,7 +98,7 @@ fn a_lost_worker_and_a_lost_head_are_survived() {
 
 /// A drill kills the pod of a training, which goes on in another pod from what the head has kept.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 fn a_drill_measures_how_a_training_goes_on() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -125,7 +125,7 @@ fn a_drill_measures_how_a_training_goes_on() {
 
 /// A machine that falls silent is named, and its pods are ready again when it is back.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 fn a_machine_that_falls_silent_is_named() {
     let _turn = turn();
     let env = TestEnv::new();

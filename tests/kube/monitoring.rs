@@ -50,7 +50,7 @@ fn existing(env: &TestEnv, user: &str, more: &Value) -> String {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 fn an_existing_prometheus_collects_the_metrics_of_all_pods() {
     let _turn = turn();
     let env = TestEnv::new();

@@ -72,7 +72,7 @@ impl Drop for Index {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 fn pods_have_the_packages_data_and_files_of_the_spec() {
     let _turn = turn();
     let env = TestEnv::new();

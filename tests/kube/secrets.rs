@@ -30,7 +30,7 @@ pub(super) fn keep_secret(env: &TestEnv, name: &str, value: &str) {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 fn secrets_reach_the_job_and_nobody_else() {
     let _turn = turn();
     let env = TestEnv::new();

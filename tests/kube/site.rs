@@ -52,7 +52,7 @@ fn a_cluster_without_state_is_found_by_its_tag() {
 
 /// The Role of the documentation suffices for all that a user does, and for nothing beyond.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 fn the_role_of_the_documentation_suffices() {
     let _turn = turn();
     let env = TestEnv::new();

@@ -7,7 +7,7 @@ use crate::support::{After, TestEnv, until};
 
 /// What cannot come is said while it is waited for, with what to do; the cluster stays and can be removed.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 fn pods_that_cannot_run_are_explained() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -36,7 +36,7 @@ fn pods_that_cannot_run_are_explained() {
 
 /// Rights that are missing are named before anything is made.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 fn a_missing_right_is_named() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -52,7 +52,7 @@ fn a_missing_right_is_named() {
 
 /// A quota, and a taint: why pods do not come, and a toleration to paste, which works.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 fn a_quota_and_a_taint_are_explained() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -89,7 +89,7 @@ fn a_quota_and_a_taint_are_explained() {
 /// Somebody else has changed the same field: their change is not overwritten, and they are named. A finalizer that
 /// nobody removes is named by `down`, and the next `down` goes on.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 fn a_conflict_and_a_stuck_finalizer_are_named() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -125,7 +125,7 @@ fn a_conflict_and_a_stuck_finalizer_are_named() {
 
 /// What is wrong with the way in: each says what it is, and makes nothing.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 fn a_wrong_way_in_is_explained() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -173,7 +173,7 @@ fn a_wrong_way_in_is_explained() {
 
 /// Without the operator's custom resources, `plan` and `doctor` say what to install, and who does it.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 fn a_cluster_without_the_operator_is_recognised() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -190,7 +190,7 @@ fn a_cluster_without_the_operator_is_recognised() {
 
 /// An image with another Ray than the spec's runs, and is not ready.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 fn an_image_with_another_ray_is_not_ready() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -206,7 +206,7 @@ fn an_image_with_another_ray_is_not_ready() {
 
 /// What others have ruled for the namespace or its objects is quoted: before anything is made where that can be known.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 fn rules_of_others_are_quoted() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -271,7 +271,7 @@ fn rules_of_others_are_quoted() {
 
 /// A pod that runs out of memory is named with its limit; a name that is too long is refused before anything is made.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 fn too_little_memory_and_too_long_a_name_are_explained() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -296,7 +296,7 @@ fn too_little_memory_and_too_long_a_name_are_explained() {
 
 /// A job that waits says for what: for a worker that the autoscaler adds, or that no group may have more.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 fn a_job_beyond_the_most_workers_says_what_it_waits_for() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -328,7 +328,7 @@ ray.get(both[1].ping.remote())
 
 /// A clock that is far off is what is wrong with a certificate that is not valid yet, or no longer.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 fn a_clock_that_is_wrong_is_named() {
     let _turn = turn();
     let mut env = TestEnv::new();

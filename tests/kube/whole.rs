@@ -117,7 +117,7 @@ fn ray_client_answers(env: &TestEnv) {
 
 /// One run: its output is here, and nothing of it is there.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kube"]
 fn a_run_leaves_its_output_and_nothing_else() {
     let _turn = turn();
     let env = TestEnv::new();

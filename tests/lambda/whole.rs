@@ -133,7 +133,7 @@ fn one_node_from_nothing_and_back() {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just more-lambda"]
 fn four_nodes_from_nothing_and_back() {
     // With images and all: to fetch them is what one node shows, and on one machine it takes minutes for four.
     whole("lambda-four", 4, "ready");

@@ -40,8 +40,9 @@ fn an_outage_ends_neither_a_boot_nor_a_termination() {
         std::thread::scope(|scope| {
             let running = scope.spawn(|| site.run(arguments));
             until("the call", 60, || (site.asked("POST", path) == 1).then_some(()));
-            // It is polled every few milliseconds: it was observed by now.
-            std::thread::sleep(Duration::from_millis(300));
+            // It looks, and looks again: it has read an answer by then.
+            let before = site.asked("GET", "/instances");
+            until("two looks", 60, || (site.asked("GET", "/instances") > before + 1).then_some(()));
             outage();
             running.join().unwrap()
         })

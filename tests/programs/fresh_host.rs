@@ -187,7 +187,7 @@ fn outcome(report: &StageReport, step: &str) -> StepOutcome {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 async fn a_fresh_gpu_machine_is_prepared_with_a_reboot_and_restored() {
     let host = Fresh::new("pb-nvidia", &["--gpus", "nvidia:2"]);
     host.run("mkdir -p /etc/standin");
@@ -238,7 +238,7 @@ async fn a_fresh_gpu_machine_is_prepared_with_a_reboot_and_restored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 async fn failures_on_a_fresh_machine_have_hints() {
     let host = Fresh::new("pb-trouble", &["--gpus", "nvidia:1"]);
     let timer = host.run("systemctl is-active apt-daily.timer");

@@ -102,7 +102,7 @@ fn interrupted_at(env: &TestEnv, marker: &str) -> (Option<i32>, Vec<String>) {
 
 /// Before anything runs, while nodes start, when the job is about to be submitted, and while all is taken down.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just more-local"]
 fn a_run_is_interrupted_at_each_stage_and_nothing_is_left() {
     let _turn = turn();
     let env = TestEnv::with_shared_ray();

@@ -29,7 +29,7 @@ fn environments() -> Vec<PathBuf> {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just more-local"]
 fn packages_are_installed_once_for_all_clusters_that_want_them() {
     let _turn = turn();
     let env = TestEnv::with_shared_ray();

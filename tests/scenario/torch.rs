@@ -5,7 +5,7 @@ use crate::support::{TestEnv, tagged_processes, turn};
 /// The job of `examples/train` as its README has it: `TorchTrainer` with four workers on gloo, a checkpoint after each
 /// epoch, and a second job that goes on from there. PyTorch is 5 GB: its environment is kept between runs of the tests.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just lab-torch"]
 fn four_workers_train_together_and_go_on_from_their_checkpoint() {
     let _turn = turn();
     let mut env = TestEnv::new();

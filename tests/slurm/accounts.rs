@@ -7,7 +7,7 @@ use crate::support::{TestEnv, until};
 
 /// Only on a cluster with accounting: `just slurm-accounts`.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm-accounts"]
 fn what_an_account_does_not_allow_is_quoted_and_explained() {
     let _turn = turn();
     assert_eq!(testbed::testbed()["accounting"], true, "run it by `just slurm-accounts`");

@@ -35,7 +35,7 @@ impl Drop for Allocation {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn a_cluster_starts_in_an_allocation_and_leaves_it() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -71,7 +71,7 @@ fn a_cluster_starts_in_an_allocation_and_leaves_it() {
 
 /// Nobody announces its end, so the nodes look at the clock themselves.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn results_are_saved_before_an_allocation_ends() {
     let _turn = turn();
     let env = TestEnv::new();

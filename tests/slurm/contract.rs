@@ -26,7 +26,7 @@ fn provider(env: &TestEnv, user: &str) -> Box<dyn Provider> {
 }
 
 #[tokio::test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 async fn slurm_keeps_the_contract_as_committed() {
     let _turn = turn();
     let env = TestEnv::new();

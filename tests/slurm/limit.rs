@@ -21,7 +21,7 @@ while True:
 
 /// A limit of one minute, as Slurm counts: `--signal=B:USR1@40`.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn at_the_time_limit_the_newest_checkpoint_is_saved() {
     let _turn = turn();
     let env = TestEnv::new();

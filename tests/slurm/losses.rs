@@ -16,7 +16,7 @@ fn docker(verb: &str, machine: &str) {
 
 /// A job of a better partition takes the node; the site ends ours, or puts it back into the queue if that was asked for.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn a_preempted_job_is_said_and_comes_back() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -42,7 +42,7 @@ fn a_preempted_job_is_said_and_comes_back() {
 
 /// The node's machine is switched off: Slurm ends the job, and `up` gets another node.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn a_node_that_fails_is_said_and_replaced() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -60,15 +60,13 @@ fn a_node_that_fails_is_said_and_replaced() {
     env.run(&["down", "--yes", "-c", "failing"]).exits(0).prints("nothing of failing is left");
     testbed::again();
     // A machine that was switched off has the files of its last job when it comes back; sites remove them at its start.
-    std::thread::sleep(std::time::Duration::from_secs(20));
-    let mut rest = left();
-    rest.retain(|left| !left.starts_with("n2:/localscratch/ada.") && !left.starts_with("n2:/tmp/gpucl-2001"));
-    assert_eq!(rest, Vec::<String>::new());
+    let of_n2 = |left: &String| left.starts_with("n2:/localscratch/ada.") || left.starts_with("n2:/tmp/gpucl-2001");
+    until("nothing else is left", 60, || left().iter().all(of_n2).then_some(()));
 }
 
 /// The controller is away: nothing is taken for gone, and the cluster goes on.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn a_controller_that_does_not_answer_is_said_and_loses_nothing() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -90,7 +88,7 @@ fn a_controller_that_does_not_answer_is_said_and_loses_nothing() {
 
 /// Two clusters share a node, and each has its own GPU, processors and Ray; one goes, and the other stays.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn two_clusters_share_a_node() {
     let _turn = turn();
     let env = TestEnv::new();

@@ -8,7 +8,7 @@ use super::testbed::{self, login, nothing_is_left, python, turn};
 use crate::support::TestEnv;
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn an_environment_at_home_is_made_once() {
     let _turn = turn();
     let env = TestEnv::new();

@@ -10,7 +10,7 @@ use crate::support::{After, TestEnv};
 
 /// The login machine asks for a second factor, which gpucl cannot answer: the user's own open connection carries all.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn a_connection_that_the_user_keeps_open_is_used_and_never_closed() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -84,7 +84,7 @@ fn full(machine: &'static str, folder: &'static str) -> After<impl FnMut()> {
 
 /// Nothing is submitted when the files of the job have no room.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn a_full_home_folder_is_said_before_a_job_is_submitted() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -101,7 +101,7 @@ fn a_full_home_folder_is_said_before_a_job_is_submitted() {
 
 /// The node's own disk has no room for the Python environment.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn a_full_disk_of_a_node_is_said() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -121,7 +121,7 @@ fn a_full_disk_of_a_node_is_said() {
 
 /// A site whose nodes have no internet, and a spec that takes packages from there.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn nodes_without_internet_name_the_sites_wheels() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -141,7 +141,7 @@ fn nodes_without_internet_name_the_sites_wheels() {
 
 /// A firewall between two nodes lets Slurm through and Ray not: the worker that does not join is named.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn a_worker_that_never_joins_is_named() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -173,7 +173,7 @@ fn a_worker_that_never_joins_is_named() {
 
 /// An administrator drains the head's node: the job goes on until it ends, and so does the cluster.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn a_drained_node_keeps_its_cluster() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -196,7 +196,7 @@ fn a_drained_node_keeps_its_cluster() {
 
 /// Somebody else's server listens where our Ray would: it gets none of our traffic, and we take other ports.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn a_strangers_server_on_our_ports_is_avoided() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -229,7 +229,7 @@ fn a_strangers_server_on_our_ports_is_avoided() {
 
 /// `scancel` is refused: nothing is said to be gone, and the next `down` ends it.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn a_refused_scancel_is_quoted_and_the_job_is_named() {
     let _turn = turn();
     let env = TestEnv::new();

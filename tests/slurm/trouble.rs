@@ -14,7 +14,7 @@ fn asks(env: &TestEnv, name: &str, more: &Value) -> String {
 
 /// Each is refused before anything is requested, and nothing is left.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn what_slurm_refuses_is_quoted_and_explained() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -36,7 +36,7 @@ fn what_slurm_refuses_is_quoted_and_explained() {
 
 /// More time than the partition allows: accepted, then pending for ever.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn a_job_that_can_never_start_is_not_waited_for() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -49,7 +49,7 @@ fn a_job_that_can_never_start_is_not_waited_for() {
 
 /// The queue is full; the terminal's Ctrl-C leaves the job in the queue, and `down` takes it out.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn a_job_in_the_queue_is_explained_and_can_be_cancelled() {
     let _turn = turn();
     let env = TestEnv::new();
@@ -66,7 +66,7 @@ fn a_job_in_the_queue_is_explained_and_can_be_cancelled() {
 
 /// Somebody cancels the job while the cluster runs; and a job that ends in its first second says why.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just slurm"]
 fn a_job_that_ended_is_said_and_replaced() {
     let _turn = turn();
     let env = TestEnv::new();

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use super::TestEnv;
+use super::{TestEnv, times};
 
 /// How many real clusters of this machine's own run at a time.
 const AT_ONCE: usize = 2;
@@ -29,11 +29,14 @@ fn taken(mut file: File) -> File {
 
 /// Waits for the right to run a cluster beside another. Says who has it, if that takes minutes.
 pub(crate) fn turn() -> Turn {
+    times::begin();
+    let begin = Instant::now();
     let mut says = Instant::now() + Duration::from_secs(180);
     loop {
         for number in 0..AT_ONCE {
             let file = place(number);
             if file.try_lock().is_ok() {
+                times::waited(begin.elapsed());
                 return Turn { _locks: vec![taken(file)] };
             }
         }
@@ -48,8 +51,12 @@ pub(crate) fn turn() -> Turn {
 
 /// Waits for the right to run a cluster while no other does.
 pub(crate) fn alone() -> Turn {
+    times::begin();
+    let begin = Instant::now();
     let locks = (0..AT_ONCE).map(place);
-    Turn { _locks: locks.inspect(|file| file.lock().unwrap()).map(taken).collect() }
+    let turn = Turn { _locks: locks.inspect(|file| file.lock().unwrap()).map(taken).collect() };
+    times::waited(begin.elapsed());
+    turn
 }
 
 /// The processes that carry a tag of this environment's owner, with their command lines.
@@ -78,5 +85,6 @@ impl Drop for TestEnv {
             let name = entry.file_name().to_string_lossy().into_owned();
             let _ = self.command(&["down", "--yes", "-c", &name]).output();
         }
+        times::end();
     }
 }

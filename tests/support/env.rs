@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::times;
+
 /// A hermetic environment: nothing of the machine's user is seen or touched.
 pub(crate) struct TestEnv {
     root: tempfile::TempDir,
@@ -19,6 +21,7 @@ pub(crate) struct Outcome {
 
 impl TestEnv {
     pub(crate) fn new() -> Self {
+        times::begin();
         let root = tempfile::Builder::new().prefix("gt-").tempdir().unwrap();
         for folder in ["home", "run", "work"] {
             std::fs::create_dir(root.path().join(folder)).unwrap();

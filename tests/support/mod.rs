@@ -11,6 +11,7 @@ mod leftovers;
 pub(crate) mod matrix;
 mod nodes;
 mod pages;
+mod times;
 mod wait;
 
 pub(crate) use browser::Browser;
@@ -22,6 +23,7 @@ pub(crate) use http::{ask, get};
 pub(crate) use leftovers::SharedFolders;
 pub(crate) use nodes::{nodes, port_blocks, ray_session};
 pub(crate) use pages::{dashboard_lists_nodes_in_a_browser, dashboard_wants_its_token};
+pub(crate) use times::skipped;
 pub(crate) use wait::{interrupt, until, until_or};
 
 /// Undoes something when the test ends, passed or not.

@@ -31,7 +31,7 @@ fn kill_after(env: &TestEnv, arguments: &[&str], time: Duration) -> bool {
 
 /// A testbed's, for its minutes of real Ray: `just kill-rounds`.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just kill-rounds"]
 fn after_random_kills_nothing_runs_once_down_has_ended() {
     let rounds = std::env::var("GPUCL_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
     let seed =

@@ -77,7 +77,7 @@ impl Site {
     }
 
     pub(super) async fn until(&self, path: &str, is_so: impl Fn(&Reply) -> bool) -> Reply {
-        for _ in 0..400 {
+        for _ in 0..4000 {
             let reply = self.get(path).await;
             if is_so(&reply) {
                 return reply;

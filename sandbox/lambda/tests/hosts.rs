@@ -48,7 +48,7 @@ impl Hosts for Made {
 }
 
 async fn until(cloud: &Cloud, id: &str, status: &str) {
-    for _ in 0..200 {
+    for _ in 0..2000 {
         if cloud.status(id).await == status {
             return;
         }
@@ -69,7 +69,7 @@ async fn hosts_start_and_end_with_their_instances() {
     until(&cloud, &bad, "unhealthy").await;
     assert_eq!(*made.calls.lock().unwrap(), ["boot host1 Some(\"#cloud-config\")"]);
     cloud.terminate(&id).await;
-    for _ in 0..200 {
+    for _ in 0..2000 {
         if made.calls.lock().unwrap().len() > 1 {
             break;
         }
@@ -80,7 +80,7 @@ async fn hosts_start_and_end_with_their_instances() {
     until(&cloud, &last, "active").await;
     // A host that comes up while the stand-in shuts down is ended too.
     let slow = id_of(&cloud.launch(json!({"hostname": "slow"})).await);
-    for _ in 0..200 {
+    for _ in 0..2000 {
         if made.begun.lock().unwrap().last().is_some_and(|name| name == "slow") {
             break;
         }

@@ -67,7 +67,7 @@ fn a_second_lease_right_after_ones_own_is_refused_as_against_the_policy() {
 #[test]
 fn a_host_taken_between_check_and_request_is_reported_as_taken() {
     let site = Site::stand_in();
-    site.faults(vec![Rule::new("POST", "/leases$", "delay:1.5")]);
+    site.faults(vec![Rule::new("POST", "/leases$", "delay:3")]);
     let looked = "/os-hosts/allocations";
     let refused = std::thread::scope(|scope| {
         let run = scope.spawn(|| site.run(&["lease", "--node", "liqid02", "--hours", "1"]));

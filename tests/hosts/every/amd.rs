@@ -7,7 +7,7 @@ use crate::hosts::testbed::TestHost;
 use crate::support::alone;
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn a_host_with_two_amd_gpus_comes_to_ready_and_goes() {
     let _turn = alone();
     let host = TestHost::start("amd", &["--gpus", "amd:2", "--image", "fresh"]);

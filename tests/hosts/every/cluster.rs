@@ -80,7 +80,7 @@ fn failed(outcome: &Outcome, check: &str, target: &str, saw: &str) {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn a_worker_with_another_token_is_named_and_ends_the_wait() {
     let ready = Ready::open();
     let begin = std::time::Instant::now();
@@ -94,7 +94,7 @@ fn a_worker_with_another_token_is_named_and_ends_the_wait() {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn two_workers_on_one_gpu_are_not_ready() {
     let ready = Ready::open();
     let first = ready.host().uuids()[0].clone();
@@ -107,7 +107,7 @@ fn two_workers_on_one_gpu_are_not_ready() {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn cuda_error_802_later_is_found_by_verify() {
     let ready = Ready::open();
     ready.host().sh("touch /etc/standin/cuda-802");
@@ -120,7 +120,7 @@ fn cuda_error_802_later_is_found_by_verify() {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn an_engine_that_is_restarted_takes_the_cluster_along() {
     let ready = Ready::open();
     ready.host().sh("systemctl restart docker");
@@ -129,7 +129,7 @@ fn an_engine_that_is_restarted_takes_the_cluster_along() {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn a_restarted_host_is_reported_by_status_and_repaired_by_up() {
     let ready = Ready::open();
     let boot = ready.host().sh("cat /proc/sys/kernel/random/boot_id");
@@ -146,7 +146,7 @@ fn a_restarted_host_is_reported_by_status_and_repaired_by_up() {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn clusters_of_two_owners_run_side_by_side() {
     let ready = Ready::open();
     let started =
@@ -165,7 +165,7 @@ fn clusters_of_two_owners_run_side_by_side() {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn a_foreign_service_on_an_open_port_is_listed_and_left_alone() {
     let ready = Ready::open();
     ready.host().sh("mkdir -p /var/empty && (setsid python3 -m http.server 5599 --directory /var/empty >/dev/null 2>&1 </dev/null &) ; sleep 1");
@@ -175,7 +175,7 @@ fn a_foreign_service_on_an_open_port_is_listed_and_left_alone() {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn a_port_taken_while_stopped_is_left_to_its_new_user() {
     let ready = Ready::open();
     let _ = ready.gpucl(&["stop"]).exits(0);

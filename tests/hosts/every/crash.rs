@@ -29,7 +29,7 @@ const UP: [Point; 5] = [
 const DOWN: Point = Point::Record("releasing", "project0", "");
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn kill_9_at_six_points_leaks_nothing_and_leaves_the_packages_whole() {
     let _turn = alone();
     let host = TestHost::start("killed", &["--gpus", "nvidia:1", "--image", "fresh"]);

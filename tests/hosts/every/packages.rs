@@ -14,7 +14,7 @@ fn lock_for(lab: &Lab, seconds: u32) {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn a_locked_package_system_is_waited_for_and_its_holder_named() {
     let lab = Lab::open();
     lab.ends_before_docker();
@@ -30,7 +30,7 @@ fn a_locked_package_system_is_waited_for_and_its_holder_named() {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn a_package_system_that_stays_locked_ends_the_wait_and_names_its_holder() {
     let lab = Lab::open();
     lab.ends_before_docker();
@@ -55,7 +55,7 @@ pub(super) fn package(lab: &Lab, name: &str, script: &str) {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn a_half_configured_package_is_repaired_first() {
     let lab = Lab::open();
     lab.ends_before_docker();
@@ -68,7 +68,7 @@ fn a_half_configured_package_is_repaired_first() {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn a_package_that_cannot_be_configured_is_reported_with_dpkgs_message() {
     let lab = Lab::open();
     lab.ends_before_docker();
@@ -86,7 +86,7 @@ fn a_package_that_cannot_be_configured_is_reported_with_dpkgs_message() {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn a_full_disk_is_reported() {
     let lab = Lab::open();
     lab.ends_before_docker();
@@ -102,7 +102,7 @@ fn a_full_disk_is_reported() {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn a_disk_that_is_too_small_is_found_before_anything_is_installed() {
     let lab = Lab::open();
     lab.ends_before_docker();
@@ -117,7 +117,7 @@ fn a_disk_that_is_too_small_is_found_before_anything_is_installed() {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn a_mirror_that_is_down_is_named_and_not_left_in_the_sources() {
     let lab = Lab::open();
     lab.ends_before_docker();

@@ -20,7 +20,7 @@ fn slow_install(lab: &Lab) {
 const SLOW_GONE: &str = "dpkg --purge gpucl-slow; rm -f /var/tmp/slow.log";
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn a_connection_cut_during_an_install_is_reopened_and_the_install_continues() {
     let lab = Lab::open();
     let _undo = lab.while_held("true", SLOW_GONE);
@@ -42,7 +42,7 @@ fn a_connection_cut_during_an_install_is_reopened_and_the_install_continues() {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn a_gpucl_killed_during_an_install_is_resumed_by_the_next() {
     let lab = Lab::open();
     let _undo = lab.while_held("true", SLOW_GONE);
@@ -87,7 +87,7 @@ impl Drop for Away<'_> {
 /// The machine is rebooted, and stays away: gpucl says what it waits for, Ctrl-C ends the wait, and once the machine is
 /// back the same command continues.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn an_endless_reboot_is_waited_for_until_ctrl_c() {
     let lab = Lab::open();
     lab.playbook(
@@ -116,7 +116,7 @@ fn an_endless_reboot_is_waited_for_until_ctrl_c() {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn an_engine_that_does_not_start_is_reported_with_its_journal() {
     let lab = Lab::open();
     let undo = lab.while_held(
@@ -134,7 +134,7 @@ fn an_engine_that_does_not_start_is_reported_with_its_journal() {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn an_old_engine_that_runs_somebodys_containers_is_not_replaced() {
     let lab = Lab::open();
     let _undo = lab.while_held(
@@ -155,7 +155,7 @@ fn an_old_engine_that_runs_somebodys_containers_is_not_replaced() {
 
 /// What nvidia-smi says when packages were upgraded under a driver that runs.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn a_driver_library_version_mismatch_is_reported() {
     let lab = Lab::open();
     let _undo = lab.while_held(

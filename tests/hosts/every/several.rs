@@ -120,7 +120,7 @@ fn twelve_steps() -> String {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn one_of_eight_hosts_dies_in_the_middle_and_the_rest_go_on() {
     let hosts = Hosts::start(8);
     hosts.without_docker();
@@ -149,7 +149,7 @@ fn one_of_eight_hosts_dies_in_the_middle_and_the_rest_go_on() {
 
 /// The rules drop SSH as well: they are taken back before a person has to drive to the machine.
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn a_firewall_that_would_lock_us_out_is_rolled_back() {
     let hosts = Hosts::start(2);
     hosts.without_docker();

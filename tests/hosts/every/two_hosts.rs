@@ -8,7 +8,7 @@ use crate::hosts::testbed::TestHost;
 use crate::support::alone;
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn two_fresh_hosts_come_to_ready_and_go() {
     let _turn = alone();
     let hosts = [

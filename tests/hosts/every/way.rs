@@ -47,7 +47,7 @@ fn slow_way(to: SocketAddr) -> u16 {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn a_round_trip_of_three_seconds_is_slow_and_no_error() {
     let lab = Lab::open();
     lab.ends_before_docker();
@@ -66,7 +66,7 @@ fn a_round_trip_of_three_seconds_is_slow_and_no_error() {
 }
 
 #[test]
-#[ignore = "testbed"]
+#[ignore = "by hand: just testbed-all"]
 fn a_step_that_hangs_is_ended_at_its_limit_and_named() {
     let lab = Lab::open();
     lab.playbook("docker", &crate::hosts::trouble::lab::ending(
