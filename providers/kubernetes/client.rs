@@ -9,7 +9,7 @@ use backon::{ExponentialBuilder, Retryable as _};
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, ObjectList, Patch, PatchParams,
 };
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{ExecConfig, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::Value;
 use tokio::sync::OnceCell;
@@ -89,9 +89,10 @@ impl Connector {
         let user = user.and_then(|context| context.user.clone()).unwrap_or_default();
         let login = kubeconfig.auth_infos.iter().find(|named| named.name == user);
         let login = login.and_then(|named| named.auth_info.as_ref()?.exec.as_ref()?.command.clone());
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options)
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
             .map_err(|error| refusal::of_config(&format!("open the context `{context}` of the kubeconfig"), &error))?;
+        config.auth_info.exec.iter_mut().for_each(away_from_here);
         self.opened(config, context, user).map_err(|error| match login {
             Some(program) => error.because(format!("the user of the kubeconfig logs in by the program `{program}`")),
             None => error,
@@ -137,6 +138,18 @@ impl Connector {
             None => vec![self.environment.home.join(".kube/config")],
         }
     }
+}
+
+/// Has the program by which the user logs in started where [`util::child`](crate::util::child) starts programs: `az` is
+/// one in Python, which would import modules of the working folder.
+fn away_from_here(login: &mut ExecConfig) {
+    let Some(program) = login.command.replace("/bin/sh".to_owned()) else {
+        login.command = None;
+        return;
+    };
+    let own = login.args.take().unwrap_or_default();
+    let words = ["-c", "cd / && exec \"$0\" \"$@\"", &program].map(str::to_owned);
+    login.args = Some(words.into_iter().chain(own).collect());
 }
 
 /// Reads and merges the kubeconfigs that exist; `None` if none does.
