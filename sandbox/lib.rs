@@ -18,7 +18,6 @@ mod server;
 mod shared;
 
 use gpucl_core::error;
-#[cfg(test)]
 use gpucl_core::util;
 
 pub use door::CONTROL_HEADER;

@@ -131,6 +131,18 @@ fn one_file_writes_to_the_terminal() {
     none(&drawn.into_iter().filter(|line| !escaped(line)).collect::<Vec<_>>(), "a text is drawn as it is");
 }
 
+/// A program takes configuration and code from the folder that it is started in, and that one may be a stranger's.
+#[test]
+fn one_file_starts_programs() {
+    let is_test = |path: &String| path.ends_with("/tests.rs") || path.ends_with("/fuzz.rs");
+    let others: Vec<String> = rust(&["src", "providers", "sandbox"])
+        .into_iter()
+        .filter(|path| path != "src/core/util/child.rs" && !is_test(path))
+        .collect();
+    let ways = ["Command::new(", "SessionBuilder", "Session::connect", "set_current_dir"];
+    none(&places(&others, &ways), "not by util::child, which starts programs away from the working folder");
+}
+
 #[test]
 fn the_plan_is_pure() {
     let impure =
@@ -216,7 +228,7 @@ fn a_module_knows_only_those_before_it() {
 #[test]
 fn stand_ins_share_no_code_with_the_providers() {
     let used = places(&rust(&["sandbox"]), &["gpucl_core", "gpucl_providers"]);
-    // Errors, and in tests the client.
+    // Errors, the start of programs, and in tests the client.
     let fine = |line: &String| line.ends_with(": use gpucl_core::error;") || line.ends_with(": use gpucl_core::util;");
     assert_eq!(used.len(), 2, "{used:?}");
     none(&used.into_iter().filter(|line| !fine(line)).collect::<Vec<_>>(), "a stand-in uses what it is to test");

@@ -91,9 +91,10 @@ impl Connector {
         let login = kubeconfig.auth_infos.iter().find(|named| named.name == user);
         let login = login.and_then(|named| named.auth_info.as_ref()?.exec.as_ref()?.command.clone());
         kubeconfig::check(&kubeconfig, &context)?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options)
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
             .map_err(|error| refusal::of_config(&format!("open the context `{context}` of the kubeconfig"), &error))?;
+        config.auth_info.exec.iter_mut().for_each(kubeconfig::away_from_here);
         self.opened(config, context, user).map_err(|error| match login {
             Some(program) => error.because(format!("the user of the kubeconfig logs in by the program `{program}`")),
             None => error,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kube::config::Kubeconfig;
+use kube::config::{ExecConfig, Kubeconfig};
 
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::fs::{RECORD_LIMIT, read_text_within, read_within};
@@ -73,6 +73,18 @@ pub(super) fn check(kubeconfig: &Kubeconfig, context: &str) -> Result<()> {
             .hint("the server's address begins with https://"));
     }
     Ok(())
+}
+
+/// Has the program by which the user logs in started where [`util::child`](crate::util::child) starts programs: `az` is
+/// one in Python, which would import modules of the working folder.
+pub(super) fn away_from_here(login: &mut ExecConfig) {
+    let Some(program) = login.command.replace("/bin/sh".to_owned()) else {
+        login.command = None;
+        return;
+    };
+    let own = login.args.take().unwrap_or_default();
+    let words = ["-c", "cd / && exec \"$0\" \"$@\"", &program].map(str::to_owned);
+    login.args = Some(words.into_iter().chain(own).collect());
 }
 
 /// Whether what is sent to a server can be read on the way: without TLS, and not on this machine alone.

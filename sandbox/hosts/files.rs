@@ -10,6 +10,7 @@ use fs_err::os::unix::fs::OpenOptionsExt as _;
 use super::NewHost;
 use super::user_data::UserData;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::util::child;
 
 /// Where distributions install the server of `sftp` and `scp`.
 const SFTP: [&str; 4] = [
@@ -67,7 +68,7 @@ fn folders(path: &Path, mode: u32) -> std::io::Result<()> {
 
 async fn make_host_key(path: &Path) -> Result<()> {
     let doing = || "generate a host key".to_owned();
-    let made = tokio::process::Command::new("ssh-keygen")
+    let made = child::async_command("ssh-keygen")
         .args(["-q", "-t", "ed25519", "-N", "", "-C", "", "-f"])
         .arg(path)
         .output()

@@ -14,10 +14,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::sync::Mutex;
 
 use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::util::child;
 
 /// The program that guards a host.
 const GUARD: &str = include_str!("guard.sh");
@@ -124,7 +125,7 @@ impl LocalHosts {
         let doing = || format!("create the host {}", new.id);
         let folder = self.config.folder.join(&new.id);
         files::write(&folder, address, new, &self.config.environment).await?;
-        let mut guard = Command::new("sh")
+        let mut guard = child::async_command("sh")
             .args(["-c", GUARD, "guard"])
             .arg(&folder)
             .arg(&self.sshd)

@@ -10,6 +10,7 @@ use super::config::Bug;
 use super::refusal::{Refusal, data};
 use super::state::State;
 use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::util::child;
 
 /// An SSH key of the account.
 #[derive(Debug, Clone)]
@@ -90,7 +91,7 @@ pub(super) async fn make_pair() -> Result<Pair> {
     let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     let folder = tempfile::Builder::new().permissions(private).tempdir().doing(ErrorKind::Internal, doing)?;
     let path = folder.path().join("key");
-    let made = tokio::process::Command::new("ssh-keygen")
+    let made = child::async_command("ssh-keygen")
         .args(["-q", "-t", "ed25519", "-N", "", "-C", "", "-f"])
         .arg(&path)
         .stdin(std::process::Stdio::null())

@@ -18,6 +18,7 @@ use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::money::{Money, describe};
 use crate::name::ClusterName;
 use crate::state::{ClusterState, Paths};
+use crate::util::child;
 use crate::util::fs::{RECORD_LIMIT, create_private_dir, open_append, read_within, write_atomic};
 use crate::util::process::{Identity, boot_id};
 use crate::util::when::later;
@@ -257,15 +258,14 @@ pub fn start_watcher(folder: &Path, cluster: &ClusterName, start: &Start) -> Res
     let doing = || format!("start the agent for the deadline of {cluster}");
     let log = open_append(&log(folder)).doing(ErrorKind::State, doing)?;
     let errors = log.try_clone().doing(ErrorKind::State, doing)?;
-    let mut command = std::process::Command::new(&start.program);
+    let mut command = child::command(&start.program);
     command
         .args(["agent", "--deadline", "--cluster", cluster.as_str()])
         .env_clear()
         .envs(&start.environment)
         .stdin(Stdio::null())
         .stdout(log)
-        .stderr(errors)
-        .current_dir("/");
+        .stderr(errors);
     command.spawn().map(|_| ()).doing(ErrorKind::Host, doing)
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use rustix::process::Signal;
 use secrecy::ExposeSecret as _;
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
 
 use super::Ended;
@@ -19,6 +19,7 @@ use super::deadline::{Clock, Limits, Watcher, Why, kept_secrets, lock_file, log,
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::name::ClusterName;
 use crate::state::{ClusterState, Lock, Paths, Store};
+use crate::util::child;
 use crate::util::fs::{RECORD_LIMIT, open_append, read_tail};
 use crate::util::process::{Identity, boot_id, host_name};
 use crate::util::when::later;
@@ -230,7 +231,7 @@ impl Watch {
         let errors = open_append(&log(&self.folder))?;
         let output = fs_err::File::create(output_file(&self.folder))?.into_parts().0;
         let command = |program: &Path| {
-            let mut command = Command::new(program);
+            let mut command = child::async_command(program);
             command.args(["down", "--yes", "--output", "json", "--cluster", self.cluster.as_str()]).env_clear();
             command.envs(&limits.start.environment);
             for (name, secret) in kept_secrets(&self.folder) {
@@ -241,8 +242,11 @@ impl Watch {
             if runtime.is_some_and(|folder| !Path::new(folder).is_dir()) {
                 command.env_remove("XDG_RUNTIME_DIR");
             }
-            let here = if limits.start.here.is_dir() { limits.start.here.as_path() } else { Path::new("/") };
-            command.current_dir(here).stdin(Stdio::null()).process_group(0);
+            // It is gpucl itself, as if the user had started it where `up` was.
+            if limits.start.here.is_dir() {
+                command.current_dir(&limits.start.here);
+            }
+            command.stdin(Stdio::null()).process_group(0);
             command
         };
         let started = command(&limits.start.program).stdout(output.try_clone()?).stderr(errors.try_clone()?).spawn();

@@ -14,6 +14,7 @@ use crate::engine::{Cancel, Urgency};
 use crate::error::{Doing as _, Error, ErrorKind, LeftBehind, Result};
 use crate::event::{Bus, Event, EventKind, WorkerGpus};
 use crate::name::ClusterName;
+use crate::util::child;
 use crate::util::fs::create_private_dir;
 use crate::util::human;
 use crate::util::process::Identity;
@@ -46,7 +47,9 @@ pub(crate) fn start(
     let program = std::env::current_exe().doing(ErrorKind::Internal, doing)?;
     let arguments = arguments(app, cluster, spec, new_spec, update_files, wait_capacity);
     // It calls the cloud as this process does, so it inherits the environment; programs on hosts get none of it.
-    let child = std::process::Command::new(program)
+    let child = child::command(program)
+        // It is gpucl itself, and the spec's path is relative to this folder.
+        .current_dir(&app.here)
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(out.into_file())

@@ -3,10 +3,9 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::process::Command;
-
 use crate::error::{Error, ErrorKind, Result, Status};
 use crate::spec::{FileSpec, Loaded, Spec};
+use crate::util::child;
 
 /// How long a server may take to list its branches and tags.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
@@ -47,13 +46,15 @@ fn is_commit(reference: &str) -> bool {
 /// Asks the server of a repository which commit a branch or tag is, with the user's own git.
 async fn look_up(url: &str, reference: &str) -> Result<String> {
     let failed = |why: String| Error::new(ErrorKind::Host, format!("find `{reference}` of {url}")).because(why);
-    let mut git = Command::new("git");
+    let mut git = child::async_command("git");
     for (setting, value) in
         [("protocol.allow", "never"), ("protocol.https.allow", "always"), ("protocol.ssh.allow", "always")]
     {
         git.args(["-c", &format!("{setting}={value}")]);
     }
     git.args(["ls-remote", "--", url, reference, &format!("{reference}^{{}}")])
+        // No repository is looked for, neither there nor above: its configuration could name programs.
+        .env("GIT_DIR", "/dev/null")
         .env("GIT_TERMINAL_PROMPT", "0")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -22,6 +22,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -293,6 +294,10 @@ class Node:
         links = "/tmp/gpucl-%d" % os.getuid()
         tags = host_folders(self.own)
         try:
+            found = os.lstat(links)
+            # In /tmp anybody may have made it.
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+                return
             names = os.listdir(links)
         except OSError:
             return

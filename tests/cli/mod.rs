@@ -1,5 +1,6 @@
 //! The command line itself, without a cluster.
 
+mod children;
 mod completions;
 mod consent;
 mod escapes;

@@ -211,3 +211,40 @@ async fn uv_creates_the_same_environment() {
     check_environment(&report, &place.environments);
     assert_eq!(paths_but(&own, &[]), [own.join("tmp")], "something was written outside the environments");
 }
+
+/// An index may hold anything under uv's name and version: only what gpucl knows is run.
+#[test]
+fn another_uv_than_the_known_one_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let wheel = "import sys, zipfile\nwith zipfile.ZipFile(sys.argv[1] + '/uv-0.13.9-py3-none-any.whl', 'w') as wheel:\n    \
+                 meta = 'uv-0.13.9.dist-info/'\n    \
+                 wheel.writestr(meta + 'METADATA', 'Metadata-Version: 2.1\\nName: uv\\nVersion: 0.13.9\\n')\n    \
+                 wheel.writestr(meta + 'WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n    \
+                 wheel.writestr(meta + 'RECORD', '')\n    \
+                 wheel.writestr('uv-0.13.9.data/scripts/uv', '#!/bin/sh\\n')\n";
+    fs_err::create_dir(at("index")).unwrap();
+    let made = std::process::Command::new("python3").args(["-c", wheel]).arg(at("index")).status().unwrap();
+    assert!(made.success());
+    assert!(std::process::Command::new("python3").args(["-m", "venv"]).arg(at("env")).status().unwrap().success());
+    let library = concat!(env!("CARGO_MANIFEST_DIR"), "/playbooks/lib/uv.sh");
+    let fetch = |library: &Path| {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", ". \"$0\"; fetch_uv \"$1\" \"$2\""]).arg(library).arg(at("env")).arg(at("uv"));
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PIP_")) {
+            shell.env_remove(name);
+        }
+        shell.env("HOME", folder.path()).env("PIP_FIND_LINKS", at("index"));
+        shell.env("PIP_INDEX_URL", "file:///nowhere").status().unwrap().success()
+    };
+    assert!(!fetch(Path::new(library)) && !at("uv/bin/uv").exists(), "what the index has was taken");
+    // With its own digest it is: nothing else stood in the way.
+    let program = "import hashlib, sys; print(hashlib.sha256(open(sys.argv[1], 'rb').read()).hexdigest())";
+    let mut python = std::process::Command::new("python3");
+    let digest = python.args(["-c", program]).arg(at("index/uv-0.13.9-py3-none-any.whl")).output().unwrap();
+    let digest = String::from_utf8(digest.stdout).unwrap();
+    let text = fs_err::read_to_string(library).unwrap();
+    let (before, after) = text.split_once("uv_digests=\"").unwrap();
+    fs_err::write(at("uv.sh"), format!("{before}uv_digests=\"{}{after}", digest.trim())).unwrap();
+    assert!(fetch(&at("uv.sh")) && at("uv/bin/uv").exists());
+}

@@ -13,7 +13,7 @@ use crate::host::LocalHost;
 use crate::playbook::{self, Facts};
 use crate::provider::SiteFinding;
 use crate::state::LeaseSource;
-use crate::util::human;
+use crate::util::{child, human};
 
 /// Disk space for a Ray environment, including its installation.
 const ENVIRONMENT_BYTES: u64 = 1536 << 20;
@@ -159,7 +159,7 @@ async fn venv(facts: &Facts) -> Finding {
     }
     let asked = match &facts.python {
         Some(python) => {
-            let mut ask = tokio::process::Command::new(&python.path);
+            let mut ask = child::async_command(&python.path);
             ask.args(["-B", "-c", "import venv, ensurepip"]).kill_on_drop(true);
             let answer = tokio::time::timeout(std::time::Duration::from_secs(20), ask.output()).await;
             answer.is_ok_and(|answer| answer.is_ok_and(|answer| answer.status.success()))

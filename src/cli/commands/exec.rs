@@ -67,7 +67,12 @@ async fn here(app: &App, args: &Args, target: &Target) -> Result<u8> {
             None => program.push_str(&format!("unset {name}\n")),
         }
     }
-    program.push_str(&format!("exec {}\n", shell_line(&args.command)));
+    // The user's own command sees the folder in which it was typed, as with `gpucl ssh`.
+    program.push_str(&format!(
+        "cd {} && exec {}\n",
+        shell_line(&[app.here.to_string_lossy()]),
+        shell_line(&args.command)
+    ));
     let mut hosts = cluster::local_hosts(&target.known.state, &app.node_environment())?;
     let known: Vec<String> = hosts.iter().map(|host| host.name().to_owned()).collect();
     if let Some(unknown) = args.host.iter().find(|name| !known.contains(name)) {

@@ -11,6 +11,7 @@ use crate::cli::target::Target;
 use crate::cluster;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ray::shell_line;
+use crate::util::child;
 
 /// The arguments of `ssh`.
 #[derive(Debug, clap::Args)]
@@ -54,7 +55,9 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
         ));
         return Ok(exit_code::DONE);
     }
-    let mut ssh = Command::new("ssh");
+    // The socket of a shared login is there.
+    remote.connections.is_private()?;
+    let mut ssh = child::command("ssh");
     ssh.arg("-F").arg(remote.connections.config_file()).arg(host.name());
     if !args.command.is_empty() {
         ssh.arg("--").arg(shell_line(&args.command));
@@ -69,11 +72,13 @@ fn here(app: &App, target: &Target, args: &Args) -> Result<u8> {
     if args.forget_host_key {
         return Err(Error::new(ErrorKind::Unsupported, "forget a host key").because("the cluster runs on this machine"));
     }
-    let mut shell = Command::new(app.variable("SHELL").filter(|shell| !shell.is_empty()).unwrap_or("/bin/sh"));
+    let mut shell = child::command(app.variable("SHELL").filter(|shell| !shell.is_empty()).unwrap_or("/bin/sh"));
     if !args.command.is_empty() {
-        shell = Command::new(&args.command[0]);
+        shell = child::command(&args.command[0]);
         shell.args(&args.command[1..]);
     }
+    // The user's own shell or command, as if it were started from the one in front of them.
+    shell.current_dir(&app.here);
     for (name, value) in target.access()?.settings(app.variable("PATH")) {
         match value {
             Some(value) => shell.env(name, value),

@@ -27,7 +27,7 @@ impl Drop for Opener {
 /// If the file cannot be written or the program cannot be started.
 pub fn open_browser(program: &str, url: &str, folder: &Path) -> Result<Opener> {
     let doing = || "open the browser".to_owned();
-    util::fs::create_private_dir(folder).doing(ErrorKind::Host, doing)?;
+    util::runtime_dir::make_runtime_dir(folder)?;
     let name = format!("open-{}.html", util::random::letters(8)?);
     let file = folder.join(name);
     let page = format!(
@@ -36,7 +36,7 @@ pub fn open_browser(program: &str, url: &str, folder: &Path) -> Result<Opener> {
     );
     util::fs::write_atomic(&file, page.as_bytes(), 0o600).doing(ErrorKind::Host, doing)?;
     let opener = Opener { file };
-    let mut child = tokio::process::Command::new(program)
+    let mut child = util::child::async_command(program)
         .arg(&opener.file)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

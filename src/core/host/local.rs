@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use rustix::process::Signal;
 use tokio::io::AsyncWriteExt as _;
-use tokio::process::Command;
 
 use super::lines::follow;
 use super::{ExecEnd, Host, OnLine};
 use crate::error::{Doing as _, Error, ErrorKind, LeftBehind, Result};
+use crate::util::child;
 use crate::util::process::{Identity, with_variable};
 
 /// Variable that names the gpucl that started a program, and the host's folder: `PID:START:BOOT FOLDER`. Children
@@ -96,7 +96,7 @@ impl Host for LocalHost {
 
     async fn exec(&self, program: &str, on_line: OnLine<'_>) -> Result<ExecEnd> {
         let doing = || format!("run a shell program on {}", self.name);
-        let mut child = Command::new("/bin/sh")
+        let mut child = child::async_command("/bin/sh")
             .arg("-s")
             .env_clear()
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
@@ -141,7 +141,7 @@ mod tests {
         let home = folder.path().display().to_string();
         let dead = Identity { pid: 1, start: 1, boot: crate::util::process::boot_id() };
         let sleep = |value: String| {
-            let mut command = Command::new("sh");
+            let mut command = tokio::process::Command::new("sh");
             // Its child has the mark as well.
             command.args(["-c", "sleep 60; true"]).env(STARTED_BY, value).kill_on_drop(true).spawn().unwrap()
         };

@@ -1,5 +1,6 @@
 //! General helpers that do not depend on clusters.
 
+pub mod child;
 pub mod digest;
 pub mod duration;
 pub mod folder;

@@ -38,6 +38,17 @@ pub fn is_runtime_dir(folder: &Path) -> Result<bool> {
         .hint("set XDG_RUNTIME_DIR to a short folder of your own with mode 0700"))
 }
 
+/// The same as a command for `ssh` to run (`Match exec`), which makes the folder where there is none; `None` where the
+/// folder's name cannot be handed on to every user's shell as it is.
+pub fn check_for_ssh(folder: &Path) -> Option<String> {
+    let name =
+        folder.to_str().filter(|name| !name.contains(['\'', '"', '\\', '!']) && !name.contains(char::is_control))?;
+    let (name, me) = (name.replace('%', "%%"), rustix::process::getuid().as_raw());
+    Some(format!(
+        "test -d '{name}' || mkdir -m 700 '{name}'; ls -ldn '{name}' | grep -q '^drwx--[-S]---[^ ]*  *[0-9]*  *{me} '"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
@@ -65,5 +76,34 @@ mod tests {
         fs_err::os::unix::fs::symlink(&folder, above.path().join("link")).unwrap();
         assert!(make_runtime_dir(&above.path().join("link")).is_err());
         assert!(is_runtime_dir(&above.path().join("link")).is_err());
+    }
+
+    #[test]
+    fn ssh_refuses_the_same_folders() {
+        let above = tempfile::tempdir().unwrap();
+        let folder = above.path().join("50% of it");
+        let passes = |folder: &Path| {
+            // `ssh` reads `%%` as `%`.
+            let check = check_for_ssh(folder).unwrap().replace("%%", "%");
+            std::process::Command::new("sh").args(["-c", &check]).status().unwrap().success()
+        };
+        assert!(passes(&folder), "where there is none it is made");
+        assert!(is_runtime_dir(&folder).unwrap());
+        assert!(passes(&folder));
+        fs_err::os::unix::fs::symlink(&folder, above.path().join("link")).unwrap();
+        assert!(!passes(&above.path().join("link")));
+        for mode in [0o777, 0o770, 0o755, 0o711, 0o701] {
+            fs_err::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert!(!passes(&folder), "{mode:o}");
+        }
+        fs_err::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+        // Only root can make a folder of another user.
+        if std::os::unix::fs::chown(&folder, Some(65534), None).is_ok() {
+            assert!(!passes(&folder), "it belongs to another user");
+            assert!(is_runtime_dir(&folder).is_err());
+        }
+        for name in ["/run/it's", "/run/\"x", "/run/a\\b", "/run/!x", "/run/a\nb"] {
+            assert_eq!(check_for_ssh(Path::new(name)), None, "{name}");
+        }
     }
 }

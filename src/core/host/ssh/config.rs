@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{Relay, SshTarget};
 use crate::error::{Error, ErrorKind, Result};
 use crate::render::quote;
+use crate::util::runtime_dir::check_for_ssh;
 
 /// The keys copied from the user's own configuration for a host into our block for it, as `ssh -G` names them.
 ///
@@ -231,7 +232,11 @@ pub(super) fn config_text(blocks: &[Block], files: Files<'_>) -> Result<String> 
 const LOGIN_STAYS: u32 = 30;
 
 /// The lines that say whether connections are shared.
+///
+/// `ssh` does not look at whose a socket is. One in the runtime folder is used only where that folder is this user's at
+/// that moment, since in `/tmp` anybody may have made it.
 fn sharing(block: &Block, files: Files<'_>) -> Result<Vec<String>> {
+    let apart = ["ControlMaster no".to_owned(), "ControlPath none".to_owned()];
     let path = |path: &Path, tokens| literal("ControlPath", text_of("ControlPath", path)?, tokens);
     match &block.users_master {
         Some(socket) => Ok(vec!["ControlMaster no".to_owned(), path(socket, Tokens::Read)?]),
@@ -241,9 +246,17 @@ fn sharing(block: &Block, files: Files<'_>) -> Result<Vec<String>> {
                 Some(quoted) => format!("{quoted}/login-%C\""),
                 None => format!("{folder}/login-%C"),
             };
-            Ok(vec!["ControlMaster auto".to_owned(), socket, format!("ControlPersist {LOGIN_STAYS}")])
+            let names = &block.entry.names;
+            let mut lines = Vec::new();
+            if let Some(check) = check_for_ssh(files.runtime) {
+                lines.extend([format!("Match originalhost {} exec \"{check}\"", names.join(","))]);
+                lines.extend(["ControlMaster auto".to_owned(), socket, format!("ControlPersist {LOGIN_STAYS}")]);
+                lines.push(format!("Host {}", names.join(" ")));
+            }
+            lines.extend(apart);
+            Ok(lines)
         }
-        None => Ok(vec!["ControlMaster no".to_owned(), "ControlPath none".to_owned()]),
+        None => Ok(apart.into()),
     }
 }
 
@@ -327,7 +340,8 @@ fn block_text(block: &Block, files: Files<'_>) -> Result<String> {
     lines.extend(sharing(block, files)?);
     let mut text = format!("Host {}\n", names.join(" "));
     for line in lines {
-        let _ = writeln!(text, "    {line}");
+        let indent = if line.starts_with("Host ") || line.starts_with("Match ") { "" } else { "    " };
+        let _ = writeln!(text, "{indent}{line}");
     }
     Ok(text)
 }
@@ -507,6 +521,31 @@ mod tests {
         let words = ["srun", "--jobid=7", "-w", "n1", "python3", "~/.gpucl/slurm/t/node.py"];
         let command = words.map(str::to_owned).to_vec();
         SshTarget { relay: Some(Box::new(Relay { login: login.map(Box::new), command })), ..target("n1") }
+    }
+
+    /// Whoever makes the folder in `/tmp` first would get the login's commands.
+    #[test]
+    fn a_login_is_shared_only_by_a_socket_in_a_folder_of_this_user() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let above = tempfile::tempdir().unwrap();
+        let (config, runtime) = (above.path().join("ssh_config"), above.path().join("my run"));
+        let entries = HostEntry::with_login([block(behind(Some(target("site"))), "", Trust::Given).entry]);
+        let blocks = entries.into_iter().map(|entry| Block { entry, ..block(target("x"), "", Trust::Given) });
+        let files = Files { config: &config, known_hosts: &config, runtime: &runtime };
+        fs_err::write(&config, config_text(&blocks.collect::<Vec<_>>(), files).unwrap()).unwrap();
+        let socket = |name: &str| {
+            let read = std::process::Command::new("ssh").arg("-F").arg(&config).args(["-G", name]).output().unwrap();
+            let said = String::from_utf8(read.stdout).unwrap();
+            said.lines().find_map(|line| line.strip_prefix("controlpath ")).unwrap_or("none").to_owned()
+        };
+        assert!(socket("login").starts_with(&runtime.join("login-").display().to_string()), "{}", socket("login"));
+        assert_eq!(socket("host-0"), "none");
+        fs_err::set_permissions(&runtime, std::fs::Permissions::from_mode(0o750)).unwrap();
+        assert_eq!(socket("login"), "none");
+        fs_err::remove_dir(&runtime).unwrap();
+        fs_err::os::unix::fs::symlink(above.path(), &runtime).unwrap();
+        assert_eq!(socket("login"), "none");
     }
 
     #[test]

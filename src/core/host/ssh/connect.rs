@@ -12,6 +12,7 @@ use super::trouble::{Cause, Retry, Trouble};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::event::{Bus, EventKind};
 use crate::util::fs::{RECORD_LIMIT, create_private_dir, read_text_within, write_atomic};
+use crate::util::runtime_dir::is_runtime_dir;
 
 /// A caller that waits at least this long waits for a machine being created, whose name may not resolve yet.
 const PATIENT: Duration = Duration::from_secs(60);
@@ -49,6 +50,11 @@ impl Connections {
     /// The folder for this process's sockets.
     pub fn socket_dir(&self) -> &Path {
         self.control.path()
+    }
+
+    /// Fails if the folder for sockets is not private to this user: a shared login has its socket there.
+    pub fn is_private(&self) -> Result<()> {
+        is_runtime_dir(self.control.runtime()).map(|_| ())
     }
 
     /// Writes `ssh_config` and `known_hosts` for these hosts; files that are up to date are not touched.

@@ -1,24 +1,23 @@
 //! One connection: our own `ssh` master, and the socket that keeps it alive while we run.
 
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use openssh::{ControlPersist, KnownHosts, Session, SessionBuilder};
+use openssh::Session;
 use tokio::net::UnixStream;
 
 use super::config::Trust;
 use super::trouble::{Cause, Trouble};
 use crate::error::{Doing as _, ErrorKind, Result};
+use crate::util::child;
 use crate::util::fs::{RECORD_LIMIT, create_private_dir, read_tail, remove_tree};
 use crate::util::process::Identity;
 use crate::util::runtime_dir::make_runtime_dir;
 
 /// How long a master outlives a killed gpucl, which no longer holds its line (seconds).
-const ORPHAN: std::num::NonZeroUsize = match std::num::NonZeroUsize::new(30) {
-    Some(seconds) => seconds,
-    None => std::num::NonZeroUsize::MIN,
-};
+const ORPHAN: u32 = 30;
 /// How long one attempt may take; `ssh` limits only the time to reach the server, not what follows.
 const ATTEMPT: Duration = Duration::from_secs(90);
 
@@ -91,27 +90,16 @@ impl Live {
         trust: Trust,
         control: Arc<ControlDir>,
     ) -> std::result::Result<Self, Trouble> {
-        let mut builder = SessionBuilder::default();
-        builder
-            .known_hosts_check(if trust == Trust::FirstUse { KnownHosts::Add } else { KnownHosts::Strict })
-            .control_directory(control.path())
-            .control_persist(ControlPersist::IdleFor(ORPHAN))
-            .config_file(config);
         // In its own task: when this future is dropped, `ssh` goes on, and the connection it opens must still be
         // closed.
         let attempt = tokio::spawn(async move {
-            let connected = builder.connect_mux(name).await;
+            let connected = launch(&name, &config, trust, control.path()).await;
             drop(control);
             connected
         });
         let other = |said: String| Trouble { cause: Cause::Other, said };
         let session = match tokio::time::timeout(ATTEMPT, attempt).await {
-            Ok(Ok(Ok(session))) => session,
-            Ok(Ok(Err(openssh::Error::Connect(error)))) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(Trouble { cause: Cause::NoProgram, said: error.to_string() });
-            }
-            Ok(Ok(Err(openssh::Error::Connect(error)))) => return Err(Trouble::of(&error.to_string())),
-            Ok(Ok(Err(error))) => return Err(other(with_sources(&error))),
+            Ok(Ok(session)) => session?,
             Ok(Err(error)) => return Err(other(error.to_string())),
             Err(_) => {
                 return Err(Trouble {
@@ -162,6 +150,40 @@ impl Live {
                 return;
             }
         }
+    }
+}
+
+/// Starts a master, which goes to the background as soon as it is connected.
+async fn launch(name: &str, config: &Path, trust: Trust, sockets: &Path) -> std::result::Result<Session, Trouble> {
+    let other = |error: std::io::Error| Trouble { cause: Cause::Other, said: error.to_string() };
+    let folder = tempfile::Builder::new().prefix(".ssh-connection").tempdir_in(sockets).map_err(other)?;
+    let log = folder.path().join("log");
+    let unknown_keys = if trust == Trust::FirstUse { "accept-new" } else { "yes" };
+    let status = child::async_command("ssh")
+        .arg("-E")
+        .arg(&log)
+        .arg("-S")
+        // Where `Session` expects it.
+        .arg(folder.path().join("master"))
+        .args(["-M", "-f", "-N", "-o", &format!("ControlPersist={ORPHAN}s"), "-o", "BatchMode=yes"])
+        .args(["-o", &format!("StrictHostKeyChecking={unknown_keys}"), "-F"])
+        .arg(config)
+        .arg(name)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .await;
+    match status {
+        Ok(status) if status.success() => Ok(Session::new_native_mux(folder)),
+        Ok(_) => {
+            let said = read_tail(&log, RECORD_LIMIT).unwrap_or_default();
+            Err(Trouble::of(said.trim().trim_start_matches("ssh: ")))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(Trouble { cause: Cause::NoProgram, said: error.to_string() })
+        }
+        Err(error) => Err(other(error)),
     }
 }
 

@@ -2,15 +2,16 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use super::SshTarget;
 use super::config::{HostEntry, Resolved};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
+use crate::util::child;
 
 /// Runs an OpenSSH program without input; returns whether it succeeded, its stdout and its stderr.
 fn ask<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Result<(bool, String, String)> {
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output = child::command(program).args(arguments).stdin(Stdio::null()).output();
     if let Err(error) = &output
         && error.kind() == std::io::ErrorKind::NotFound
     {

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::process::Command;
 use tokio::sync::mpsc;
 
 use super::path::HostPath;
@@ -20,6 +19,7 @@ use super::place::{Place, move_to};
 use super::stream::{Ended, Run, last_of};
 use super::unpack::{LeftOut, Refusal, Room, unpack};
 use crate::error::{Doing as _, Error, ErrorKind, Result, Status};
+use crate::util::child;
 use crate::util::text::quoted;
 
 /// The result of a copy from a host.
@@ -98,7 +98,7 @@ exec tar -cf - $twins -C "$folder" -- "$name"
 /// When a source does not exist, the host cannot be written, or the connection is lost. No partial copy is left then.
 pub async fn upload(machine: &dyn Run, sources: &[PathBuf], goal: HostPath<'_>) -> Result<u64> {
     let doing = || format!("copy to {}:{}", machine.machine(), goal.path);
-    let mut tar = Command::new("tar");
+    let mut tar = child::async_command("tar");
     tar.args(["-cf", "-"]);
     for source in sources {
         // `.` and `..` have no name of their own; a link is copied as a link.

@@ -5,10 +5,7 @@ claims=$links/ports
 
 # Only this user may have access to the folder of short paths.
 mkdir -p -m 700 "$links" 2>/dev/null
-case $(ls -ldn "$links" 2>/dev/null) in
-    "drwx------"*) [ -O "$links" ] || { echo "$links belongs to another user"; exit 1; } ;;
-    *) echo "$links is not a folder of this user alone"; exit 1 ;;
-esac
+links_are_private || exit 1
 mkdir -p -m 700 "$claims" || exit 1
 
 inspect_ports

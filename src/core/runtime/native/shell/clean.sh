@@ -57,9 +57,11 @@ leave_environments() {
 
 clean() {
     left=
-    claims=$(for file in "$links"/ports/[0-9]*; do
-        if grep -q " $tag\$" "$file" 2>/dev/null; then echo "${file##*/}"; fi
-    done)
+    claims=$(if links_are_private >/dev/null; then
+        for file in "$links"/ports/[0-9]*; do
+            if grep -q " $tag\$" "$file" 2>/dev/null; then echo "${file##*/}"; fi
+        done
+    fi)
     if stop_project; then report_ports; else report_left "processes of $tag"; fi
     made=$(sed -n 's/^environment //p' "$home/installed" 2>/dev/null | grep -v -e '-setup-')
     cache=$(sed -n 's/^cache //p' "$home/installed" 2>/dev/null | head -n 1)

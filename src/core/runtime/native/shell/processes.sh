@@ -35,6 +35,14 @@ is_alive() {
     [ "${20:-}" = "$ticks_of" ]
 }
 
+# Whether only this user has access to the folder of short paths; says why not. In /tmp anybody may have made it.
+links_are_private() {
+    case $(ls -ldn "$links" 2>/dev/null) in
+        "drwx------"*) [ -O "$links" ] || { echo "$links belongs to another user"; return 1; } ;;
+        *) echo "$links is not a folder of this user alone"; return 1 ;;
+    esac
+}
+
 # Ends the supervisor of this host, so that nothing is restarted; nodes go on. SIGTERM comes first: the supervisor is
 # the only parent of processes that it adopted from a killed node.
 end_supervisor() {

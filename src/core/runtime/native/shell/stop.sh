@@ -9,6 +9,7 @@ reapers() {
 
 # Releases the ports of this host's nodes.
 release_ports() {
+    links_are_private >/dev/null || return 0
     for file in "$links"/ports/[0-9]*; do
         if grep -q -e " $tag\$" ${scope:+-e "^$scope[a-z0-9]*\$"} "$file" 2>/dev/null; then
             # The object store's program has sockets there, named after its ports, and leaves them when it is killed.
