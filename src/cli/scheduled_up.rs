@@ -226,6 +226,7 @@ mod tests {
             spec: "lab.yaml".into(),
             allow_path: vec!["../keys".into(), "-odd folder".into()],
             allow_mount: vec!["/etc/ssl".into()],
+            accept: None,
         };
         let given = arguments(&app, &"demo".parse().unwrap(), &spec, true, true, Some(Duration::from_secs(60)));
         let parsed = Arguments::try_parse_from(std::iter::once("gpucl".into()).chain(given)).unwrap();
