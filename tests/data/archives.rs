@@ -1,6 +1,6 @@
 //! Archives and deliveries that would change something outside of their place.
 
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt, symlink};
 use std::process::Command;
 
 use super::server::FileServer;

@@ -1,6 +1,6 @@
 //! What the provider `slurm` runs on a login machine, whose `/tmp` other users write to.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 

@@ -35,7 +35,7 @@ set_words() {
     work=$(mktemp -d 2>/dev/null) || {
         work=$HOME/.gpucl-words.$$
         rm -rf "$work"
-        mkdir -m 700 "$work" 2>/dev/null || { echo "::failed neither ${TMPDIR:-/tmp} nor $HOME can be written"; exit 0; }
+        mkdir -m 700 "$work" 2>/dev/null || { echo "::failed no temporary folder can be made, in $HOME either"; exit 0; }
     }
     trap 'rm -rf "$work"' EXIT
     words=$work/words
