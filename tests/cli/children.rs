@@ -20,11 +20,10 @@ fn a_plan_obeys_no_repository_in_the_working_folder() {
         let env = TestEnv::new();
         let marker = env.root().join("marker");
         let touch = format!("touch {}", marker.display());
-        let blank = touch.replace(' ', "% ");
         let config = format!(
             "[core]\nrepositoryformatversion = 0\nsshCommand = \"{touch}; false\"\nfsmonitor = \"{touch}\"\n\
              gitProxy = \"{touch}\"\naskPass = \"{touch}\"\n[credential]\nhelper = \"!{touch}\"\n\
-             [protocol \"ext\"]\nallow = always\n[url \"ext::{blank}% \"]\ninsteadOf = ssh://127.0.0.1\n"
+             [protocol \"ext\"]\nallow = always\n[url \"ext::{touch} \"]\ninsteadOf = ssh://127.0.0.1\n"
         );
         let ssh = format!("[core]\nrepositoryformatversion = 0\nsshCommand = \"{touch}; false\"\n");
         for config in [config, ssh] {

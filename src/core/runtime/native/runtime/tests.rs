@@ -318,7 +318,7 @@ fn a_host_of_a_plain_site_runs_what_it_always_ran() {
     let (deployment, json) = deployed(&spec(fixed), &one, 0);
     let nodes: Vec<&str> =
         json["nodes"].as_array().unwrap().iter().filter_map(|node| node["digest"].as_str()).collect();
-    assert_eq!([plain.digest(), setup.digest()], ["a3efa88d6a0cdf28", "4ae79ba1c7507fbf"]);
+    assert_eq!([plain.digest(), setup.digest()], ["ba79fa0de78086f3", "80c6b0b7bc803c95"]);
     assert_eq!(nodes, ["245764d8a24bbef5", "81f8426dc32d25ab"]);
     for step in plain.steps.iter().chain(&setup.steps).chain(&deployment.stage.steps) {
         assert!(!step.run.contains("modules.sh") && !step.run.contains("no-index"), "{}", step.run);
