@@ -30,7 +30,7 @@ fn render_follows_no_link_and_writes_nothing_then() {
         ("rendered", "../home", vec!["render"]),
         ("out/host-0/prepare.sh", "../../../home/.bashrc", vec!["render", "--to", "out"]),
         ("out/host-0/compose", "../../../home", vec!["render", "--to", "out"]),
-        ("rendered/x/ray-cluster.yaml", "../../home/.bashrc", vec!["render", "--as", "ray-cluster-yaml"]),
+        ("rendered/x/ray-cluster.yaml", "../../../home/.bashrc", vec!["render", "--as", "ray-cluster-yaml"]),
     ] {
         let env = repository();
         let link = env.work().join(link);
