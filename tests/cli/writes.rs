@@ -28,9 +28,9 @@ fn render_follows_no_link_and_writes_nothing_then() {
         ("rendered/x/host-0", "../../../home", vec!["render"]),
         ("rendered/x", "../../home", vec!["render"]),
         ("rendered", "../home", vec!["render"]),
-        ("out/plan.txt", "../../home/.bashrc", vec!["render", "--to", "out"]),
+        ("out/host-0/prepare.sh", "../../../home/.bashrc", vec!["render", "--to", "out"]),
         ("out/host-0/compose", "../../../home", vec!["render", "--to", "out"]),
-        ("rendered/x/cluster.yaml", "../../../home/.bashrc", vec!["render", "--as", "ray-cluster-yaml"]),
+        ("rendered/x/ray-cluster.yaml", "../../../home/.bashrc", vec!["render", "--as", "ray-cluster-yaml"]),
     ] {
         let env = repository();
         let link = env.work().join(link);
@@ -46,9 +46,9 @@ fn render_follows_no_link_and_writes_nothing_then() {
     let env = repository();
     std::fs::create_dir_all(env.root().join("scratch")).unwrap();
     symlink(env.root().join("scratch"), env.work().join("out")).unwrap();
-    std::fs::hard_link(env.home().join(".bashrc"), env.root().join("scratch/plan.txt")).unwrap();
+    std::fs::hard_link(env.home().join(".bashrc"), env.root().join("scratch/README.txt")).unwrap();
     env.run(&["render", "--to", "out"]).exits(0);
-    assert!(env.root().join("scratch/README.txt").exists());
+    assert!(std::fs::read_to_string(env.root().join("scratch/README.txt")).unwrap().contains("gpucl render"));
     is_untouched(&env);
 }
 

@@ -280,8 +280,8 @@ impl Run<'_> {
         if self.app.json() {
             self.app.ui.json(&json!({
                 "v": 1, "type": "run_ended", "cluster": self.name, "job": self.job, "exit_code": self.code,
-                "fetched": self.fetched.fetched, "missing": self.fetched.missing,
-                "fetched_to": (!self.fetched.fetched.is_empty()).then(|| self.destination.path()), "kept": keep.name(),
+                "fetched": self.fetched.fetched, "fetched_to": self.fetched.to, "missing": self.fetched.missing,
+                "kept": keep.name(),
                 "left": left.as_ref().map(|left| &left.items), "per_hour": left.as_ref().map(|left| &left.per_hour),
             }));
         }

@@ -1,18 +1,16 @@
 //! Reads objects into files of this machine. A download that was cut goes on where it ended, if the object is the same.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::AtFlags;
 
 use super::{Client, Found};
 use crate::error::{Doing as _, Error, ErrorKind, Result};
 use crate::util::digest;
-use crate::util::folder::{Folder, names};
+use crate::util::folder::{Folder, append, names};
 
 /// How often a download that breaks off goes on.
 const RESUMES: u32 = 5;
@@ -60,18 +58,6 @@ impl Download<'_> {
     }
 }
 
-/// Opens the file of incomplete content to append to it. What is no plain file, or has a second name, is not ours.
-fn open_part(folder: BorrowedFd<'_>, part: &str) -> std::io::Result<File> {
-    let flags =
-        OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::openat(folder, part, flags, Mode::from_raw_mode(0o666))?);
-    let found = file.metadata()?;
-    if !found.is_file() || found.nlink() != 1 {
-        return Err(std::io::Error::other(format!("{part} is there, and is not the file of an incomplete download")));
-    }
-    Ok(file)
-}
-
 impl Client {
     /// Reads an object into its file, which it replaces by a rename; `moved` gets each number of bytes that came.
     /// Returns the size, and whether it went on where an earlier download had ended.
@@ -87,7 +73,7 @@ impl Client {
         let (folder, name) = what.folder.place(what.file).doing(ErrorKind::Host, doing)?;
         let part = what.part(&found);
         what.forget_others(folder.as_fd(), &part);
-        let mut open = open_part(folder.as_fd(), &part).doing(ErrorKind::Host, doing)?;
+        let mut open = append(folder.as_fd(), OsStr::new(&part), 0o666).doing(ErrorKind::Host, doing)?;
         let mut have = open.metadata().doing(ErrorKind::Host, doing)?.len();
         if have > found.size {
             open.set_len(0).doing(ErrorKind::Host, doing)?;

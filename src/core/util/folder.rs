@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{Error, ErrorKind, Result, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, RenameFlags};
@@ -230,6 +231,21 @@ fn enter(folder: BorrowedFd<'_>, name: &OsStr, shown: &Path) -> Result<OwnedFd> 
         Ok(Some(kind)) if kind != FileType::Directory => in_the_way(shown, "is not a folder"),
         _ => at(shown, error),
     })
+}
+
+/// Opens a file of a folder to append to it, such as one of a transfer that was cut, and makes it where it is missing.
+///
+/// # Errors
+/// When it is no plain file, or has a second name: then somebody else made it.
+pub fn append(folder: BorrowedFd<'_>, name: &OsStr, mode: u32) -> Result<std::fs::File> {
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = std::fs::File::from(rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(mode))?);
+    let found = file.metadata()?;
+    if !found.is_file() || found.nlink() != 1 {
+        return Err(Error::other(format!("{} is there, and gpucl did not make it", name.display())));
+    }
+    Ok(file)
 }
 
 /// The type of an entry in a folder, not following a link; `None` when it does not exist.

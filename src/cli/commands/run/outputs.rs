@@ -32,11 +32,6 @@ impl Destination {
         Self { goal: named.map_or_else(of_cluster, Goal::named), existing }
     }
 
-    /// Its path.
-    pub(super) fn path(&self) -> PathBuf {
-        self.goal.path()
-    }
-
     /// Checks that these outputs can be put there, while nothing has been done for them.
     ///
     /// # Errors
@@ -44,7 +39,7 @@ impl Destination {
     pub(super) fn check(&self, wanted: &[OutputPath]) -> Result<()> {
         let names = wanted.iter().map(|path| Path::new(path.name()));
         self.goal.check(names, self.existing).map_err(|error| {
-            let refused = usage(format!("make room for the outputs in {}", self.path().display()), error)
+            let refused = usage(format!("make room for the outputs in {}", self.goal.path().display()), error)
                 .because("nothing was started");
             let refused = match self.existing {
                 Existing::Refused => refused.hint("--replace-outputs   # replaces what an earlier run left there"),
@@ -60,6 +55,8 @@ impl Destination {
 pub(super) struct Outputs {
     /// Those that are in their folder now.
     pub(super) fetched: Vec<OutputPath>,
+    /// That folder, once one of them is there.
+    pub(super) to: Option<PathBuf>,
     /// Those that the job has not made.
     pub(super) missing: Vec<OutputPath>,
     /// For each that was fetched and could not get its name: an error that says where it is.
@@ -104,6 +101,7 @@ pub(super) async fn fetch(
                 Ok(()) => {
                     app.ui.status(format_args!("fetched {path} to {}", folder.path().join(path.name()).display()));
                     outputs.fetched.push(path.clone());
+                    outputs.to = Some(folder.path().to_owned());
                 }
                 Err(error) => {
                     incoming.disable_cleanup(true);

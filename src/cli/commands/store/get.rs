@@ -78,7 +78,8 @@ pub(super) fn open_folder<'a>(
     doing: impl FnOnce() -> String,
 ) -> Result<Folder> {
     let opened = Goal::named(folder).open(files, Existing::Replaced).doing(ErrorKind::Host, doing);
-    opened.map_err(|error| error.because("nothing was copied").hint("remove what is in the way, or name another folder"))
+    opened
+        .map_err(|error| error.because("nothing was copied").hint("remove what is in the way, or name another folder"))
 }
 
 /// Objects with their paths below a folder, without those that no file can be.

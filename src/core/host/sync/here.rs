@@ -24,7 +24,7 @@ use crate::error::{Doing as _, Error, ErrorKind, Result, Status};
 use crate::host::LeftOut;
 use crate::host::ssh::transfer::Arriving;
 use crate::host::ssh::unpack::{Refusal, Room, unpack_all};
-use crate::util::folder::{FOLDER, kind, make, step};
+use crate::util::folder::{FOLDER, append, kind, make, step};
 
 /// After this time, what a killed sync left in the stage is removed.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -314,10 +314,10 @@ impl Here {
         let top = self.open(true)?;
         let stage = self.stage(top.as_fd())?;
         let name = OsStr::from_bytes(&part.part);
-        let new = if part.from == 0 { OFlags::TRUNC } else { OFlags::APPEND };
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | new;
-        let opened = rustix::fs::openat(&stage, name, flags, Mode::RUSR | Mode::WUSR).doing(ErrorKind::Host, doing)?;
-        let mut file = std::fs::File::from(opened);
+        let mut file = append(stage.as_fd(), name, 0o600).doing(ErrorKind::Host, doing)?;
+        if part.from == 0 {
+            file.set_len(0).doing(ErrorKind::Host, doing)?;
+        }
         let mut has = file.metadata().doing(ErrorKind::Host, doing)?.len();
         let room = Room::of(&stage).doing(ErrorKind::Host, doing)?;
         if part.size - has.min(part.size) > room.bytes {
