@@ -1,3 +1,5 @@
+use tokio::process::Command;
+
 use super::*;
 
 /// A key pair for logins, and hosts that accept it. The port is unique among these tests.

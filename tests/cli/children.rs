@@ -35,6 +35,8 @@ fn a_plan_obeys_no_repository_in_the_working_folder() {
                 env.write(".git", "gitdir: below\n");
             }
             env.write("cluster.yaml", ASKS);
+            // Its server is asked only once that was accepted.
+            env.accept("cluster.yaml");
             let outcome = env.run(&["plan"]).says("of ssh://127.0.0.1:1/x");
             assert!(!marker.exists(), "git obeyed {place}/config: {outcome:?}");
         }
@@ -51,6 +53,7 @@ fn the_users_own_settings_of_git_go_on_to_work() {
     )
     .unwrap();
     env.write("cluster.yaml", ASKS);
+    env.accept("cluster.yaml");
     let _ = env.run(&["plan"]).says("of ssh://127.0.0.1:1/x");
     assert!(marker.exists(), "the configuration in the home was not read");
     std::fs::remove_file(&marker).unwrap();
@@ -87,6 +90,7 @@ fn no_program_starts_in_the_working_folder() {
     let remote = "name: y\nprovider: ssh\nruntime: docker\nhosts: [{node: 127.0.0.1, port: 1}]\n";
     for spec in [ASKS, "name: x\nprovider: local\n", remote, "name: x\nprovider: slurm\nhosts: [any]\n"] {
         env.write("cluster.yaml", spec);
+        env.accept("cluster.yaml");
         for verb in ["plan", "up"] {
             // What is to be installed is not needed here.
             if verb == "up" && spec == "name: x\nprovider: local\n" {

@@ -6,11 +6,10 @@
 mod lists;
 
 use self::lists::{ADDED, EFFECTS, FIXED_VARIABLES, ORDINARY, RESOURCES, is_loopback, is_one_of, is_ours, is_volume};
-use super::Spec;
 use super::compose_text::{Part, read};
 use super::node::shortened;
 use super::place::{item, join};
-use super::validate::is_our_variable;
+use super::variables::is_our_variable;
 use crate::util::text::printable_line;
 
 /// Something in a compose file that an ordinary service does not have.
@@ -22,15 +21,10 @@ pub(super) struct Beyond {
     pub(super) what: String,
 }
 
-impl Spec {
-    /// What the spec's compose files have beyond ordinary services, with the index of the file in `compose`.
-    pub(super) fn compose_beyond(&self) -> Vec<(usize, Beyond)> {
-        let of = |text: &str| {
-            // Files were checked when they were loaded; one that cannot be understood is never passed silently.
-            beyond(text).unwrap_or_else(|why| vec![Beyond { place: String::new(), what: format!("the file {why}") }])
-        };
-        let all = self.compose.iter().enumerate();
-        all.flat_map(|(index, file)| of(&file.text).into_iter().map(move |found| (index, found))).collect()
+impl Beyond {
+    /// Something about a file as a whole.
+    pub(super) fn of_file(what: String) -> Self {
+        Self { place: String::new(), what }
     }
 }
 

@@ -34,6 +34,7 @@ mod validate_mounts;
 mod validate_services;
 mod validate_setup;
 mod validate_workers;
+mod variables;
 mod walk;
 mod workers;
 mod yaml;

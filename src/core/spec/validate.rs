@@ -5,6 +5,7 @@
 
 use super::outputs::same_name;
 use super::place::{Problem, is_within, item, join};
+use super::variables::is_our_variable;
 use super::walk::unknown_key;
 use super::{Memory, ProviderChoice, Spec};
 use crate::error::Result;
@@ -15,30 +16,6 @@ use crate::util::human;
 const OLDEST_RAY: [u32; 3] = [2, 54, 0];
 /// Ray's minimum of shared memory for objects, in bytes.
 const LEAST_OBJECT_STORE: u64 = 75 << 20;
-/// Variables that gpucl sets itself, or that would undo what it sets.
-const OUR_VARIABLES: &[&str] = &[
-    "AUTOSCALER_METRIC_PORT",
-    "CUDA_VISIBLE_DEVICES",
-    "DASHBOARD_METRIC_PORT",
-    "HIP_VISIBLE_DEVICES",
-    "PATH",
-    "RAY_ADDRESS",
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER",
-    "RAY_OVERRIDE_LABELS",
-    "RAY_OVERRIDE_RESOURCES",
-    "ROCR_VISIBLE_DEVICES",
-    "SPT_NOENV",
-    "TMPDIR",
-    "VIRTUAL_ENV",
-];
-/// Prefixes of variables that gpucl sets itself.
-const OUR_PREFIXES: &[&str] = &["GPUCL_", "RAY_AUTH_"];
-
-/// Whether gpucl itself sets this variable of nodes.
-pub(super) fn is_our_variable(name: &str) -> bool {
-    OUR_VARIABLES.contains(&name) || OUR_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-}
-
 /// Finds a provider by name.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Result<&'static dyn Factory>;
 

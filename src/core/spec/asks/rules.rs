@@ -9,37 +9,12 @@ use super::{Ask, Class, Home};
 use crate::error::{Doing as _, ErrorKind, Result};
 use crate::provider::Capability;
 use crate::spec::Spec;
+use crate::spec::compose::{Beyond, beyond};
 use crate::spec::mounts::sensitive;
+use crate::spec::variables::is_ordinary;
 use crate::util::digest;
 use crate::util::fs::{RECORD_LIMIT, read_within};
 
-/// Variables that neither load a program nor name a server, of those that people set. Any other one may, on the reader's
-/// own machine: `LD_PRELOAD`, `PYTHONPATH`, `RAY_JEMALLOC_LIB_PATH`, `NCCL_NET_PLUGIN`, `HF_ENDPOINT`.
-const ORDINARY: &[&str] = &[
-    "CUDA_LAUNCH_BLOCKING",
-    "HF_DATASETS_OFFLINE",
-    "HF_HOME",
-    "HF_HUB_OFFLINE",
-    "LANG",
-    "LOG_LEVEL",
-    "MKL_NUM_THREADS",
-    "MLFLOW_EXPERIMENT_NAME",
-    "NCCL_DEBUG",
-    "NUMEXPR_NUM_THREADS",
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "RAY_DEDUP_LOGS",
-    "RAY_memory_monitor_refresh_ms",
-    "RAY_memory_usage_threshold",
-    "TF_CPP_MIN_LOG_LEVEL",
-    "TOKENIZERS_PARALLELISM",
-    "TQDM_DISABLE",
-    "TRANSFORMERS_OFFLINE",
-    "TZ",
-    "WANDB_MODE",
-    "WANDB_NAME",
-    "WANDB_PROJECT",
-];
 /// Folders of a home where things of many origins lie.
 const SHARED: &[&str] = &["", "Desktop", "Documents", "Downloads"];
 
@@ -126,7 +101,7 @@ impl Reader<'_> {
             return;
         }
         for (name, value) in value.as_object().into_iter().flatten() {
-            if !ORDINARY.contains(&name.as_str()) {
+            if !is_ordinary(name) {
                 let what = format!("all nodes and jobs with the variable {name}={}", words(value));
                 asks.push(Ask::new(Class::Runs, path, &what, false, &(name, value)));
             }
@@ -191,10 +166,13 @@ pub(super) fn compose(reader: &Reader<'_>, asks: &mut Vec<Ask>) {
     if !reader.is_on(On::Outliving) {
         return;
     }
-    for (index, beyond) in reader.spec.compose_beyond() {
-        let file = &reader.spec.compose[index];
-        let place = format!("{}, {}", file.path, beyond.place);
-        asks.push(Ask::new(Class::Privilege, &place, &beyond.what, false, &(&file.text, &beyond.place)));
+    for file in &reader.spec.compose {
+        // Files were read with the spec; one that cannot be understood now is never passed silently.
+        let found = beyond(&file.text).unwrap_or_else(|why| vec![Beyond::of_file(format!("the file {why}"))]);
+        for Beyond { place, what } in found {
+            let at = format!("{}, {place}", file.path);
+            asks.push(Ask::new(Class::Privilege, &at, &what, false, &(&file.text, &place)));
+        }
     }
 }
 

@@ -159,3 +159,18 @@ fn folders_that_outlive_a_cluster_are_ordinary_unless_they_hold_settings() {
         assert!(!rule(folder), "{folder}");
     }
 }
+
+#[test]
+fn compose_files_are_judged_where_the_hosts_outlive_the_cluster() {
+    let bench = Bench::new();
+    let mut loaded = parse("cluster.yaml", "name: x\nprovider: ssh\nruntime: docker\nhosts: [h]\n", &find).unwrap();
+    let fragment = |text: &str| crate::spec::Fragment { path: "more.yaml".to_owned(), text: text.to_owned() };
+    let privileged = "services: {mine: {image: 'x:1', privileged: true}}";
+    loaded.spec.compose =
+        vec![fragment("services: {mlflow: {image: 'x:1'}}"), fragment(privileged), fragment("services: [")];
+    let home = Home { home: bench.root.path(), folder: bench.root.path(), allowed: &[] };
+    let asked = asks(&loaded, home, &find).unwrap();
+    let places: Vec<&str> = asked.iter().map(|ask| ask.place.as_str()).collect();
+    // One that cannot be understood any more is not passed.
+    assert_eq!(places, ["more.yaml, services.mine.privileged", "more.yaml, "]);
+}
