@@ -29,6 +29,11 @@ fresh:
 fresh-as-root:
     testbed/fresh/run --as-root
 
+# what a stranger's folder did to older versions, tried with a release of this one (python3, git; one minute)
+hostile *options:
+    cargo build --release
+    testbed/hostile/run target/release/gpucl {{ options }}
+
 # the testbed of SSH hosts, as containers on this machine (root; minutes the first time, seconds later)
 testbed-up:
     testbed/hosts/up

@@ -1,7 +1,9 @@
 //! Fuzzing of specs from untrusted sources, with the settings of all providers: each is either read or refused with a
 //! position.
 
-use gpucl_core::spec::parse;
+use std::path::Path;
+
+use gpucl_core::spec::{Ask, Class, Home, Loaded, asks, digest_of, parse};
 use gpucl_fuzz::{Target, demand};
 
 /// Every example of the project, and seeds for the remaining keys.
@@ -55,5 +57,56 @@ fn fuzz_spec_text() {
                 demand(text.len() < 400_000, || format!("the refusal has {} bytes", text.len()))
             }
         }
+    });
+}
+
+/// What a spec asks of a reader whose home is nowhere.
+fn asked(loaded: &Loaded) -> Result<Vec<Ask>, String> {
+    let home = Home { home: Path::new("/nowhere/home"), folder: Path::new("/nowhere/home/spec"), allowed: &[] };
+    asks(loaded, home, &crate::find).map_err(|error| format!("the list cannot be made: {error}"))
+}
+
+/// Whatever else a spec says, a hostile key of it is listed, in one line that a terminal only shows.
+#[test]
+fn fuzz_what_specs_ask() {
+    let mut all = seeds();
+    all.extend([
+        "name: a\nprovider: {name: kubernetes, kubeconfig: k, network_policy: false, pods: {secrets: [s], mounts: [{path: /a, claim: c}]}}\n".to_owned(),
+        "name: b\nprovider: {name: lambda, endpoint: 'https://h', file_systems: [{name: f, keep: true}]}\nruntime: docker\nhosts: [gpu_1x_a10]\n".to_owned(),
+        "name: c\nprovider: {name: slurm, host: h, save: [{from: a, to: ~/.ssh}], packages: /p}\n".to_owned(),
+        "name: d\nsetup: &s {pip: [a], commands: [b]}\ndata: [{name: d, from: {command: c}, check: e}]\nenvironment: {LD_PRELOAD: x}\n".to_owned(),
+    ]);
+    let words =
+        ["provider: ", "kubeconfig: ", "&a ", "*a", "<<: ", "setup: ", "{command: x}", "!!str ", "null", "[]", "~"];
+    Target::of_text("asks", &all).with_words(&words).with_inputs(250, 60).run(|input| {
+        let text = String::from_utf8_lossy(input);
+        let hostile = format!("{text}\nfiles: [{{git: 'https://evil.example.org/x.git', to: of-fuzz}}]\n");
+        for text in [text.as_ref(), hostile.as_str()] {
+            let Ok(loaded) = parse("cluster.yaml", text, &crate::find) else { continue };
+            // A login that is no regular file is refused.
+            let Ok(list) = asked(&loaded) else { continue };
+            demand(Ok(digest_of(&list)) == asked(&loaded).map(|again| digest_of(&again)), || {
+                "one spec has two digests".to_owned()
+            })?;
+            for ask in &list {
+                let is_line = !ask.what.is_empty()
+                    && !ask.what.chars().any(|letter| letter.is_control())
+                    && ask.what.len() < 2_000;
+                demand(is_line, || format!("not one line: {:?}", ask.what))?;
+            }
+            let has = |class: Class| list.iter().any(|ask| ask.class == class);
+            let (spec, is_local) = (&loaded.spec, loaded.spec.provider.name() == "local");
+            let runs_here =
+                is_local && (spec.setup().is_some() || spec.data.iter().any(|data| data.from.command.is_some()));
+            demand(!runs_here || has(Class::Runs), || "a command for this machine is not listed".to_owned())?;
+            let asks_git = spec.files.iter().any(|file| file.git.is_some());
+            demand(!asks_git || has(Class::Server), || "a server is not listed".to_owned())?;
+            let settings = spec.provider.settings();
+            let names_login = settings["kubeconfig"].as_str().is_some_and(|file| !file.is_empty());
+            demand(!names_login || has(Class::Runs), || "a kubeconfig is not listed".to_owned())?;
+            let secrets = settings["pods"]["secrets"].as_array().is_some_and(|all| !all.is_empty());
+            demand(!secrets || has(Class::Privilege), || "Secrets of pods are not listed".to_owned())?;
+        }
+        Ok(())
     });
 }

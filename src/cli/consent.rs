@@ -13,7 +13,7 @@ use crate::spec::{self, Ask, Class, Home, Loaded};
 use crate::state::{accept, accepted};
 
 /// The most lines that are shown of a list without `--output json`.
-const MOST_LINES: usize = 24;
+const MOST_LINES: usize = 100;
 
 /// What a spec asks for, and what of it was not accepted yet.
 pub(crate) struct Consent {
@@ -76,7 +76,7 @@ impl Consent {
             return;
         }
         app.ui.data("asks for more than an ordinary cluster:");
-        self.lines(&self.asks).iter().for_each(|line| app.ui.data(format_args!("  {line}")));
+        self.listed(&self.asks).iter().for_each(|line| app.ui.data(format_args!("  {line}")));
         if self.pending.is_empty() {
             app.ui.data("all of it was accepted");
             return;
@@ -90,8 +90,9 @@ impl Consent {
             true => "its list is not the one that `--accept` names",
             false => "it asks for more than an ordinary cluster, and that was not accepted",
         };
-        let lines = self.lines(&self.pending);
-        let error = lines.into_iter().fold(usage(doing, cause), Error::because);
+        let lines =
+            self.pending.iter().take(MOST_LINES).map(|ask| format!("{}: {}", ask.class.heading(), described(ask)));
+        let error = lines.chain(more(&self.pending)).fold(usage(doing, cause), Error::because);
         error.hint(format!("{with_accept} --accept {}   # after reading it", self.digest))
     }
 
@@ -109,7 +110,7 @@ impl Consent {
             if app.json() || app.yes || !app.ui.asks() {
                 return Err(self.refusal(doing(), with_accept).because("nothing was made"));
             }
-            let lines = self.lines(&self.pending).join("\n  ");
+            let lines = self.listed(&self.pending).join("\n  ");
             let question = format!(
                 "{} asks for more than an ordinary cluster:\n  {lines}\naccept all of it? [y/N] ",
                 file.display()
@@ -133,17 +134,33 @@ impl Consent {
         Ok(())
     }
 
-    fn lines(&self, asks: &[Ask]) -> Vec<String> {
-        let line = |ask: &Ask| {
+    /// The lines of a list, by their headings; what was accepted already says so.
+    fn listed(&self, asks: &[Ask]) -> Vec<String> {
+        let mut asks: Vec<&Ask> = asks.iter().collect();
+        asks.sort_by_key(|ask| ask.class);
+        let mut lines = Vec::new();
+        let mut heading = None;
+        for ask in asks.iter().take(MOST_LINES) {
+            if heading.replace(ask.class) != Some(ask.class) {
+                lines.push(format!("{}:", ask.class.heading()));
+            }
             let known = if self.pending.contains(ask) { "" } else { " (accepted)" };
-            format!("{}: {} ({}){known}", ask.class.heading(), ask.what, ask.place)
-        };
-        let mut lines: Vec<String> = asks.iter().take(MOST_LINES).map(line).collect();
-        if asks.len() > MOST_LINES {
-            lines.push(format!("and {} more, which `--output json` shows", asks.len() - MOST_LINES));
+            lines.push(format!("  {}{known}", described(ask)));
         }
+        lines.extend(more(&asks));
         lines
     }
+}
+
+/// What is asked, and by which key.
+fn described(ask: &Ask) -> String {
+    format!("{} ({})", ask.what, ask.place)
+}
+
+/// That a list goes on.
+fn more<T>(asks: &[T]) -> Option<String> {
+    let left = asks.len().checked_sub(MOST_LINES).filter(|left| *left > 0)?;
+    Some(format!("and {left} more, which `gpucl plan` shows with `--output json`"))
 }
 
 /// The playbooks and templates in the working folder, if they were accepted as they are now.

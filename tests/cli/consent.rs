@@ -72,7 +72,7 @@ fn a_kubeconfig_of_the_folder_runs_and_contacts_nothing_before_it_is_accepted() 
         ] {
             std::fs::create_dir_all(env.work().join("deep")).unwrap();
             env.write("cluster.yaml", &spec);
-            let _ = env.run(&["plan"]).exits(0).prints("runs on this machine: what $TEST/work/kube.yaml says");
+            let _ = env.run(&["plan"]).exits(0).prints("runs on this machine:\n    what $TEST/work/kube.yaml says");
             let _ = env.run(&["plan", "--output", "json"]).exits(0).prints("\"before_plan\":true");
             for verb in ["up", "render"] {
                 let _ = env.run(&[verb, "--yes"]).exits(2).is("").says("kube.yaml says").says("--accept");
@@ -129,7 +129,7 @@ fn servers_that_only_the_spec_names_are_not_contacted() {
         (format!("files: [{{git: 'ssh://127.0.0.1:{}/a.git', to: a}}]\n", server.port), "by git, for"),
     ] {
         env.write("cluster.yaml", &format!("name: x\n{spec}"));
-        let _ = env.run(&["plan"]).exits(0).prints("contacts, as you: ").prints(says);
+        let _ = env.run(&["plan"]).exits(0).prints("contacts, as you:").prints(says);
         let _ = env.run(&["up", "--yes"]).exits(2).says(says);
         assert_eq!(server.connections(), 0, "{spec}");
     }
@@ -176,7 +176,7 @@ fn commands_for_this_machine_are_not_run() {
         let _ = env
             .run(&["plan"])
             .exits(0)
-            .prints("runs on this machine: ")
+            .prints("runs on this machine:")
             .prints(&touch.replace(env.root().to_str().unwrap(), "$TEST"));
         for verb in ["up", "run"] {
             let arguments: &[&str] = if verb == "up" { &["up", "--yes"] } else { &["run", "--yes", "--", "true"] };
@@ -199,7 +199,7 @@ fn files_in_the_working_folder_replace_parts_of_gpucl_only_once_they_are_accepte
     assert_ne!(hostile, playbook);
     env.write(".gpucl/playbooks/ray-native.yaml", &hostile);
     let named = "replaces parts of gpucl: by playbooks/ray-native.yaml (./.gpucl)";
-    let _ = env.run(&["plan"]).exits(0).prints(named);
+    let _ = env.run(&["plan"]).exits(0).prints("replaces parts of gpucl:\n    by playbooks/ray-native.yaml (./.gpucl)");
     let _ = env.run(&["up", "--yes"]).exits(2).says(named);
     assert!(!marker.exists());
     // Rendered files are only looked at, and a folder that the user names is the user's.

@@ -71,6 +71,26 @@ fn above_a_limit_it_asks_and_refuses_without_a_terminal() {
 }
 
 #[test]
+fn a_spec_lowers_the_limit_of_its_reader_and_never_raises_it() {
+    let site = crate::lambda::site::Site::prompt();
+    let file = crate::lambda::site::spec_into(&site.env, 1, "type: gpu_8x_a100", "");
+    let path = site.env.work().join(&file);
+    let spec = std::fs::read_to_string(&path).unwrap();
+    let up = |more: &str, arguments: &[&str]| {
+        std::fs::write(&path, format!("{spec}{more}")).unwrap();
+        site.run(&[&["up", file.as_str()], arguments].concat())
+    };
+    for raised in ["", "ask_above: 1000000 USD\n", "ask_above: 40\n", "ask_above: 1000 SU\n"] {
+        let _ = up(raised, &[]).exits(2).says("more than 5.00 USD an hour needs confirmation").says("--ask-above");
+    }
+    let _ = up("ask_above: 2 USD\n", &["--ask-above", "1000"]).exits(2).says("more than 2.00 USD an hour");
+    assert_eq!(site.counts(), [0; 4], "nothing was launched");
+    let up = up("ask_above: 1000000 USD\n", &["--ask-above", "1000"]);
+    assert!(!up.stderr.contains("needs confirmation"), "{}", up.stderr);
+    site.down();
+}
+
+#[test]
 fn a_copy_of_credentials_is_made_by_consent_and_goes_with_the_cluster() {
     let site = Site::stand_in();
     let file = spec(&site, "deadline: 1h");

@@ -23,7 +23,6 @@ const CARRIED: &[&str] = &[
     "pkcs11provider",
     "securitykeyprovider",
     "addkeystoagent",
-    "forwardagent",
     "addressfamily",
     "bindaddress",
     "bindinterface",
@@ -36,7 +35,6 @@ const CARRIED: &[&str] = &[
     "pubkeyauthentication",
     "preferredauthentications",
     "gssapiauthentication",
-    "gssapidelegatecredentials",
     "compression",
     "requiredrsasize",
     "ipqos",
@@ -334,9 +332,16 @@ fn block_text(block: &Block, files: Files<'_>) -> Result<String> {
             "RemoteCommand none",
             "RequestTTY auto",
             "PermitLocalCommand no",
+            // The host may be a stranger's choice: it gets a login, and none to other machines.
+            "ForwardAgent no",
+            "ForwardX11 no",
         ]
         .map(str::to_owned),
     );
+    // An `ssh` that was built without it would complain.
+    if block.resolved.value("gssapidelegatecredentials").is_some() {
+        lines.push("GSSAPIDelegateCredentials no".to_owned());
+    }
     lines.extend(sharing(block, files)?);
     let mut text = format!("Host {}\n", names.join(" "));
     for line in lines {
@@ -427,7 +432,7 @@ mod tests {
     fn what_the_users_file_says_of_an_alias_stands_in_our_block() {
         let with = "host box\nuser cc\nhostname 10.0.0.7\nport 2222\nidentitiesonly yes\nidentityfile ~/my keys/id\n\
                     identityfile ~/.ssh/id_rsa\nproxyjump bastion\nproxycommand none\ncontrolpath /tmp/x\nremotecommand top\n\
-                    requesttty force\nlocalforward 8080 [localhost]:80\nuserknownhostsfile /h/.ssh/known_hosts\n";
+                    requesttty force\nforwardagent yes\nforwardx11 yes\ngssapidelegatecredentials yes\nlocalforward 8080 [localhost]:80\nuserknownhostsfile /h/.ssh/known_hosts\n";
         let text = text(block(target("box"), with, Trust::FirstUse));
         for line in [
             "HostName 10.0.0.7",
@@ -439,10 +444,13 @@ mod tests {
             "ControlPath none",
             "RemoteCommand none",
             "RequestTTY auto",
+            "ForwardAgent no",
+            "ForwardX11 no",
+            "GSSAPIDelegateCredentials no",
         ] {
             assert!(text.contains(&format!("\n    {line}\n")), "{line}: {text}");
         }
-        for left_out in ["/tmp/x", "top", "force", "localforward", "id_rsa"] {
+        for left_out in ["/tmp/x", "top", "force", "localforward", "id_rsa", "forwardagent yes", "credentials yes"] {
             assert!(!text.contains(left_out), "{left_out}: {text}");
         }
     }

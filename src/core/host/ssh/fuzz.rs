@@ -331,6 +331,9 @@ fn fuzz_ssh_config() {
             "    RemoteCommand none",
             "    RequestTTY auto",
             "    PermitLocalCommand no",
+            "    ForwardAgent no",
+            "    ForwardX11 no",
+            "    GSSAPIDelegateCredentials no",
         ];
         // `ssh` also ends a line where a terminal would.
         for line in text.split(['\n', '\r']).filter(|line| !line.is_empty()) {
