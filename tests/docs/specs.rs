@@ -1,7 +1,8 @@
 //! Every piece of a spec in documents, READMEs and examples is read by the real reader, and planned as far as that
 //! takes no host.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
@@ -36,6 +37,20 @@ fn every_spec_that_is_shown_is_read_and_planned() {
     let places = Places::new();
     let wrong: Vec<String> = pieces.iter().filter_map(|piece| places.wrong(piece)).collect();
     assert!(wrong.is_empty(), "{} of {} pieces cannot be used:\n{}", wrong.len(), pieces.len(), wrong.join("\n"));
+    // What these ask of their readers is known, and none of the first examples asks anything.
+    let asked = places.asked.borrow().iter().map(|line| format!("{line}\n")).collect::<String>();
+    let first =
+        |line: &str| line.strip_prefix("examples/").is_some_and(|rest| !rest.split(' ').next().unwrap().contains('/'));
+    assert_eq!(asked.lines().filter(|line| first(line)).collect::<Vec<_>>(), Vec::<&str>::new());
+    let path = root().join("tests/docs/asks.txt");
+    if std::env::var_os("GPUCL_WRITE").is_some() {
+        std::fs::write(&path, &asked).unwrap();
+    }
+    assert_eq!(
+        std::fs::read_to_string(&path).unwrap_or_default(),
+        asked,
+        "GPUCL_WRITE=1 writes tests/docs/asks.txt anew"
+    );
 }
 
 /// The test above finds a wrong key.
@@ -241,6 +256,8 @@ struct Places {
     here: TestEnv,
     chameleon: chameleon::site::Site,
     lambda: lambda::site::Site,
+    /// What the pieces ask of their readers, as it was seen.
+    asked: RefCell<BTreeSet<String>>,
 }
 
 impl Places {
@@ -249,7 +266,7 @@ impl Places {
         let lambda = lambda::site::Site::prompt();
         // What the documents call their own is there.
         lambda.sandbox.add_file_system("datasets", "us-east-1");
-        Self { here: TestEnv::new(), chameleon: chameleon::site::Site::with(config), lambda }
+        Self { here: TestEnv::new(), chameleon: chameleon::site::Site::with(config), lambda, asked: RefCell::default() }
     }
 
     /// What is wrong with a piece; nothing when it can be used.
@@ -282,6 +299,16 @@ impl Places {
         };
         let path = env.write("cluster.yaml", &text);
         beside(env, spec);
+        if let Ok(loaded) = gpucl::spec::load(&path, gpucl::spec::Allowed::default(), &gpucl::providers::find) {
+            let home = gpucl::spec::Home { home: &env.home(), folder: &env.work(), allowed: &[] };
+            let asks = gpucl::spec::asks(&loaded, home, &gpucl::providers::find).map_err(|error| error.to_string())?;
+            let file = piece.place.split(':').next().unwrap_or_default();
+            let work = env.work().display().to_string();
+            let line = |ask: &gpucl::spec::Ask| {
+                format!("{file} ({provider}): {}: {}", ask.class.heading(), ask.what.replace(&work, "."))
+            };
+            self.asked.borrow_mut().extend(asks.iter().map(line));
+        }
         // To plan at a cloud takes a second, and a piece of one line says nothing that only a plan would refuse.
         let is_piece = piece.text.lines().count() == 1;
         if provider == "local" || (!["ssh", "slurm", "kubernetes"].contains(&provider.as_str()) && !is_piece) {
