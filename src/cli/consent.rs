@@ -84,7 +84,7 @@ impl Consent {
         app.ui.data(format_args!("to accept it: gpucl up {} --accept {}", file.display(), self.digest));
     }
 
-    /// The refusal to go on without an answer.
+    /// The refusal to go on without an answer; `with_accept` is a command with `--accept DIGEST`.
     pub(crate) fn refusal(&self, doing: String, with_accept: &str) -> Error {
         let cause = match self.is_other {
             true => "its list is not the one that `--accept` names",
@@ -93,10 +93,10 @@ impl Consent {
         let lines =
             self.pending.iter().take(MOST_LINES).map(|ask| format!("{}: {}", ask.class.heading(), described(ask)));
         let error = lines.chain(more(&self.pending)).fold(usage(doing, cause), Error::because);
-        error.hint(format!("{with_accept} --accept {}   # after reading it", self.digest))
+        error.hint(format!("{}   # after reading it", with_accept.replace("DIGEST", &self.digest)))
     }
 
-    /// Asks once for all that is new, and remembers a yes. `with_accept` is the command that takes `--accept`.
+    /// Asks once for all that is new, and remembers a yes. `with_accept` is the command with `--accept DIGEST`.
     ///
     /// # Errors
     /// If the answer is no, or there is nobody to ask.

@@ -40,7 +40,7 @@ pub(crate) async fn run(app: &App, args: Args) -> anyhow::Result<u8> {
     let consent = Consent::of(app, &args.spec, &loaded)?;
     if consent.contacts() {
         let file = args.spec.spec.display();
-        return Err(consent.refusal(format!("render {file}"), &format!("gpucl render {file}")).into());
+        return Err(consent.refusal(format!("render {file}"), &format!("gpucl render {file} --accept DIGEST")).into());
     }
     // What is rendered is only looked at.
     app.use_own_files(true);

@@ -62,11 +62,11 @@ impl Purpose {
         }
     }
 
-    /// The command that takes `--accept` at its end.
+    /// The command that accepts what the spec asks for.
     fn with_accept(self, file: &Path) -> String {
         match self {
-            Self::Work | Self::Scheduled => format!("gpucl up {}", file.display()),
-            Self::Run => format!("gpucl run {} -- COMMAND: add", file.display()),
+            Self::Work | Self::Scheduled => format!("gpucl up {} --accept DIGEST", file.display()),
+            Self::Run => format!("gpucl run {} --accept DIGEST -- COMMAND", file.display()),
         }
     }
 }

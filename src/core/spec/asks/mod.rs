@@ -148,7 +148,8 @@ pub fn with_whole_logins(loaded: &mut Loaded, folder: &Path, lookup: Lookup<'_>)
         if let (Rule::Special { rule: Special::Login }, Some(file)) = (&found.rule, found.value.as_str())
             && let Some(value) = settings.get_mut(&found.path)
             && !file.is_empty()
-            && !file.starts_with('~')
+            && file != "~"
+            && !file.starts_with("~/")
         {
             *value = Value::String(folder.join(file).display().to_string());
         }
