@@ -74,7 +74,7 @@ pub(super) struct Save {
 /// The settings under `provider:` beside `name`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(extend("asks_nothing" = ["host", "user", "port", "identity_file", "host_key", "account", "partition", "qos", "constraint", "reservation", "exclusive", "hours", "gpus", "gpu_option", "cpus", "memory", "modules", "sbatch", "profile", "allocation", "queue", "warning"]))]
+#[schemars(extend("asks_nothing" = ["host", "user", "port", "host_key", "account", "partition", "qos", "constraint", "reservation", "exclusive", "hours", "gpus", "gpu_option", "cpus", "memory", "modules", "sbatch", "profile", "allocation", "queue", "warning"]))]
 pub(super) struct Settings {
     /// The login machine: a name, an address, or an alias of `~/.ssh/config`, also as `USER@NAME`; `local` on that
     /// machine itself.
@@ -85,6 +85,7 @@ pub(super) struct Settings {
     #[schemars(range(min = 1, max = 65535))]
     pub(super) port: Option<u16>,
     /// The private key to log in with; your SSH agent and configuration when absent.
+    #[schemars(extend("asks" = {"rule": "key"}))]
     pub(super) identity_file: Option<PathBuf>,
     /// The login machine's public key, `ssh-ed25519 AAAA…`, if known before the first connection.
     pub(super) host_key: Option<String>,

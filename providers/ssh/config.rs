@@ -12,7 +12,7 @@ use crate::provider::{FieldError, settings};
 /// The keys under `provider:` other than `name`: defaults for all hosts.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(extend("asks_nothing" = ["user", "port", "identity_file"]))]
+#[schemars(extend("asks_nothing" = ["user", "port"]))]
 pub(super) struct Settings {
     /// The user to log in as; from your SSH configuration when absent.
     pub(super) user: Option<String>,
@@ -20,13 +20,14 @@ pub(super) struct Settings {
     #[schemars(range(min = 1, max = 65535))]
     pub(super) port: Option<u16>,
     /// The private key to log in with, such as `~/.ssh/lab`; your SSH agent and configuration when absent.
+    #[schemars(extend("asks" = {"rule": "key"}))]
     pub(super) identity_file: Option<PathBuf>,
 }
 
 /// One entry of `hosts:`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(extend("asks_nothing" = ["node", "user", "port", "identity_file", "host_key", "private_address"]))]
+#[schemars(extend("asks_nothing" = ["node", "user", "port", "host_key", "private_address"]))]
 pub(super) struct HostSettings {
     /// The host's name or address, or an alias in your SSH configuration.
     pub(super) node: String,
@@ -38,6 +39,7 @@ pub(super) struct HostSettings {
     #[schemars(range(min = 1, max = 65535))]
     pub(super) port: Option<u16>,
     /// The private key to log in with.
+    #[schemars(extend("asks" = {"rule": "key"}))]
     #[serde(default)]
     pub(super) identity_file: Option<PathBuf>,
     /// The host's public key, `ssh-ed25519 AAAA…`, if known before the first connection.

@@ -28,7 +28,7 @@ impl SpecArgs {
     pub(crate) fn load(&self) -> Result<Loaded> {
         let allowed = Allowed { paths: &self.allow_path, mounts: &self.allow_mount };
         let mut loaded = spec::load(&self.spec, allowed, &providers::find)?;
-        spec::with_whole_logins(&mut loaded, self.spec.parent().unwrap_or(Path::new("")), &providers::find);
+        spec::with_whole_paths(&mut loaded, self.spec.parent().unwrap_or(Path::new("")), &providers::find);
         Ok(loaded)
     }
 }

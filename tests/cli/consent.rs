@@ -236,3 +236,26 @@ fn compose_files_and_platforms_are_named_too() {
         assert!(refused.stderr.contains(place), "{place}: {}", refused.stderr);
     }
 }
+
+/// Programs are started in no folder of the reader's: what a spec names relatively is in the spec's folder.
+#[test]
+fn keys_and_logins_are_found_from_the_specs_folder() {
+    let env = TestEnv::new();
+    for (spec, at) in [
+        ("provider: {name: ssh, identity_file: keys/id}\nhosts: [h]\n", "/provider/identity_file"),
+        ("provider: ssh\nhosts: [{node: h, identity_file: keys/id}]\n", "/hosts/0/identity_file"),
+        ("provider: {name: slurm, host: h, identity_file: keys/id}\n", "/provider/identity_file"),
+        ("provider: {name: kubernetes, kubeconfig: keys/id}\n", "/provider/kubeconfig"),
+    ] {
+        for (named, whole) in [("keys/id", "deep/keys/id"), ("/keys/id", "/keys/id"), ("~/keys/id", "~/keys/id")] {
+            let path = env.write("deep/cluster.yaml", &format!("name: x\n{}", spec.replace("keys/id", named)));
+            let mut loaded =
+                gpucl::spec::load(&path, gpucl::spec::Allowed::default(), &gpucl::providers::find).unwrap();
+            gpucl::spec::with_whole_paths(&mut loaded, path.parent().unwrap(), &gpucl::providers::find);
+            let spec = serde_json::to_value(&loaded.spec).unwrap();
+            let whole =
+                if named == "keys/id" { env.work().join(whole).display().to_string() } else { whole.to_owned() };
+            assert_eq!(spec.pointer(at).and_then(|path| path.as_str()), Some(whole.as_str()), "{at} {named}");
+        }
+    }
+}

@@ -39,7 +39,7 @@ mod walk;
 mod workers;
 mod yaml;
 
-pub use asks::{Ask, Class, Home, asks, classified, digest_of, unclassified, with_whole_logins};
+pub use asks::{Ask, Class, Home, asks, classified, digest_of, unclassified, with_whole_paths};
 pub use credentials::external_credentials;
 pub use data::{DataSource, DataSpec, WORK_FOLDER};
 pub use files::FileSpec;

@@ -11,7 +11,7 @@ mod walk;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use self::rules::{Reader, compose};
 use self::walk::{Rule, Special};
@@ -139,21 +139,26 @@ pub fn asks(loaded: &Loaded, home: Home<'_>, lookup: Lookup<'_>) -> Result<Vec<A
     Ok(joined(asks))
 }
 
-/// Makes the paths of the reader's logins absolute: later commands read them again, possibly from another folder.
-pub fn with_whole_logins(loaded: &mut Loaded, folder: &Path, lookup: Lookup<'_>) {
-    let super::ProviderChoice::Full { name, settings } = &mut loaded.spec.provider else { return };
-    let Ok(factory) = lookup(name) else { return };
+/// Makes the paths of the reader's logins and keys absolute, from the spec's folder: later commands read them again,
+/// possibly from another folder, and programs are started in none of the reader's.
+pub fn with_whole_paths(loaded: &mut Loaded, folder: &Path, lookup: Lookup<'_>) {
+    let Ok(factory) = lookup(loaded.spec.provider.name()) else { return };
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    for found in walk::found(&factory.settings_schema().to_value(), &Value::Object(settings.clone()), "") {
-        if let (Rule::Special { rule: Special::Login }, Some(file)) = (&found.rule, found.value.as_str())
-            && let Some(value) = settings.get_mut(&found.path)
-            && !file.is_empty()
-            && file != "~"
-            && !file.starts_with("~/")
-        {
-            *value = Value::String(folder.join(file).display().to_string());
+    let whole = |schema: &Value, entries: &mut Map<String, Value>| {
+        for found in walk::found(schema, &Value::Object(entries.clone()), "") {
+            let is_path = matches!(found.rule, Rule::Special { rule: Special::Login | Special::Key });
+            let Some(file) = found.value.as_str().filter(|file| is_path && !file.is_empty()) else { continue };
+            let is_of_home = file == "~" || file.starts_with("~/");
+            if let Some(value) = entries.get_mut(&found.path).filter(|_| !is_of_home) {
+                *value = Value::String(folder.join(file).display().to_string());
+            }
         }
+    };
+    if let super::ProviderChoice::Full { settings, .. } = &mut loaded.spec.provider {
+        whole(&factory.settings_schema().to_value(), settings);
     }
+    let schema = factory.host_schema().to_value();
+    loaded.spec.hosts.iter_mut().filter_map(Value::as_object_mut).for_each(|host| whole(&schema, host));
 }
 
 /// Joins those of one class that belong to one entry: commands of one data set, packages and commands of `setup`.

@@ -33,7 +33,7 @@ impl Reader<'_> {
             Rule::Says(says) => asks.extend(self.said(says, path, value)),
             Rule::Flag { .. } => {}
             Rule::Special { rule } => match rule {
-                Special::Compose => {}
+                Special::Compose | Special::Key => {}
                 Special::Files => asks.extend(self.files(path, value)),
                 Special::Git => asks.extend(git(path, value)),
                 Special::Environment => self.environment(path, value, asks),

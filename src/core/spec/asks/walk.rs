@@ -70,6 +70,8 @@ pub(super) enum Special {
     Environment,
     /// A file of this machine that names servers and programs, such as a kubeconfig.
     Login,
+    /// A private key of the reader's, which is used here and sent nowhere.
+    Key,
     /// The path of a folder of a host.
     HostFolder,
     /// An existing object store.
