@@ -118,6 +118,8 @@ fn servers_that_only_the_spec_names_are_not_contacted() {
     env.set("LAMBDA_API_KEY", "secret_of_the_reader");
     let server = Server::start();
     for (spec, says) in [
+        (format!("files: [{{git: 'https://127.0.0.1:{}/a.git', to: a}}]\n", server.port), "by git, for"),
+        (format!("files: [{{git: 'ssh://127.0.0.1:{}/a.git', to: a}}]\n", server.port), "by git, for"),
         (
             format!(
                 "provider: {{name: lambda, endpoint: 'http://127.0.0.1:{}'}}\nruntime: docker\nhosts: [gpu_1x_a10]\n",
@@ -125,8 +127,6 @@ fn servers_that_only_the_spec_names_are_not_contacted() {
             ),
             "with your API key",
         ),
-        (format!("files: [{{git: 'https://127.0.0.1:{}/a.git', to: a}}]\n", server.port), "by git, for"),
-        (format!("files: [{{git: 'ssh://127.0.0.1:{}/a.git', to: a}}]\n", server.port), "by git, for"),
     ] {
         env.write("cluster.yaml", &format!("name: x\n{spec}"));
         let _ = env.run(&["plan"]).exits(0).prints("contacts, as you:").prints(says);

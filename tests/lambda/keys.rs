@@ -101,6 +101,9 @@ fn file_systems_are_attached_made_deleted_and_kept_as_the_spec_says() {
         1,
         "file_systems:\n- { name: mine }\n- { name: scratch, create: true }\n- { name: results, create: true, keep: true, mount: /data/out }",
     );
+    // A file system that is billed after the cluster is one of the things that a reader is asked about.
+    let _ = site.run(&["up", "--yes", &spec]).exits(2).says("is kept, and billed, after `down`");
+    site.env.accept(&spec);
     // An existing one determines the region of all.
     site.up_to_ssh(&spec);
     let seen = site.sandbox.snapshot();
