@@ -21,7 +21,7 @@ const LONGEST_KEY: usize = 22;
 #[schemars(extend("asks_nothing" = ["regions", "types", "max_price", "ssh_key", "image", "user", "ssh_port"]))]
 pub(super) struct Settings {
     /// Lambda's address; default: LAMBDA_API_URL, or https://cloud.lambda.ai.
-    #[schemars(extend("asks" = {"class": "server", "says": "{}, with your API key", "before_plan": true}))]
+    #[schemars(extend("asks" = {"class": "server", "says": "{}, in place of Lambda's own address", "before_plan": true}))]
     pub(super) endpoint: Option<String>,
     /// The acceptable regions, in order of preference; default: any.
     pub(super) regions: Vec<String>,

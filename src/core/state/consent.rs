@@ -34,7 +34,10 @@ pub fn accepted(paths: &Paths, of: &Path) -> Result<BTreeSet<String>> {
     let path = file(paths, of);
     let doing = || format!("read {}", path.display());
     match fs::read_text_within(&path, fs::RECORD_LIMIT) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeSet::new()),
+        // Where a state cannot be at all, what writes it says so.
+        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+            Ok(BTreeSet::new())
+        }
         Err(error) => Err(error).doing(ErrorKind::State, doing),
         Ok(text) => {
             let kept: Accepted = serde_json::from_str(&text).doing(ErrorKind::State, doing)?;
