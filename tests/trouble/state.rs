@@ -56,6 +56,7 @@ pub(super) fn an_up_that_fails_before_it_changes_anything(env: &TestEnv) {
     let nodes = pids(env);
     let other = "ray: {version: 2.55.0, workers: {count: 2, cpus: 1}}\nplaybooks: {ray-native: {disk_needed_mib: \"99999999\"}}\n";
     let _ = env.write("cluster.yaml", &format!("name: t\n{other}"));
+    env.accept("cluster.yaml");
     let _ = env.run(&["up"]).exits(1).says("MiB are free in");
     assert_eq!(pids(env), nodes, "a node was restarted");
     let _ = env.run(&["verify"]).exits(0).prints("ready: 8 checks passed");
